@@ -9,7 +9,7 @@ ready := _build/setup.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.rules bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -91,6 +91,9 @@ bench.publish: $(ready) ## Measure published indexes, two minutes
 bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute, or its memory for MINUTES
 	@MIX_ENV=dev mix run bench/live.exs $(if $(MINUTES),--minutes $(MINUTES))
 
+bench.rules: $(ready) ## Measure stateful rules beside CLIPS and durable_rules, some minutes
+	@MIX_ENV=dev mix run bench/rules.exs
+
 bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 	@MIX_ENV=dev mix run bench/steiner.exs
 
@@ -129,6 +132,7 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@echo "cargo fmt, cargo clippy"
 	@cd wasm && $(CARGO) fmt --all --check
 	@cd wasm/index/fuzz && $(CARGO) fmt --check
+	@cd wasm/rules/fuzz && $(CARGO) fmt --check
 	@cd bench/native && $(CARGO) fmt --all --check
 	@cd examples/steiner && $(CARGO) fmt --check
 	@cd examples/scan && $(CARGO) fmt --check
@@ -136,7 +140,8 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@$(CARGO_WASM32) clippy --quiet --locked -p be_tree_index --features report_panics --all-targets -- -D warnings
 	@$(CARGO_WASM32) clippy --quiet --locked -p be_tree_guest -- -D warnings
 	@cd wasm/index/fuzz && $(CARGO) clippy --quiet --locked --target-dir ../../target/fuzz -- -D warnings
-	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -- -D warnings
+	@cd wasm/rules/fuzz && $(CARGO) clippy --quiet --locked --target-dir ../../target/fuzz -- -D warnings
+	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -p be_tree_bench_rules -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_peers -- -D warnings
 	@cd examples/steiner && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
 	@cd examples/scan && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
@@ -155,13 +160,14 @@ fmt: $(ready) $(browser_ready) ## Format all code
 	@mix format
 	@cd wasm && $(CARGO) fmt --all
 	@cd wasm/index/fuzz && $(CARGO) fmt
+	@cd wasm/rules/fuzz && $(CARGO) fmt
 	@cd bench/native && $(CARGO) fmt --all
 	@cd examples/steiner && $(CARGO) fmt
 	@cd examples/scan && $(CARGO) fmt
 	@cd wasm/web && $(CARGO) fmt --all
 	@cd playground && npm run --silent format
 
-fuzz: $(ready) ## Fuzz the index, each target for FUZZ_SECONDS (60)
+fuzz: $(ready) ## Fuzz the index and the rules, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
 release: $(ready) $(report) ## Build the package and the archive of the NIF, in _build/release

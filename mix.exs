@@ -64,8 +64,9 @@ defmodule BeTree.MixProject do
       licenses: ["Apache-2.0"],
       links: %{},
       files:
-        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/tune.html checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
-          ~w(wasm/{index,rules,guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/be_tree_rules.wasm priv/be_tree_rules.wasm.sha256) ++
+          ~w(priv/tune.html checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
+          ~w(wasm/{index,module,rules,guest,rules_guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
     ]
   end
 
@@ -82,6 +83,7 @@ defmodule BeTree.MixProject do
         Notes: Path.wildcard("docs/**/*.md") -- @guides
       ],
       groups_for_modules: [
+        "Stateful rules": [BeTree.Rules, ~r/^BeTree\.Rules\./],
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
         "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
         "Fuel, tuning and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Tune, BeTree.Telemetry],

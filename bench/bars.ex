@@ -19,6 +19,10 @@ defmodule BeTree.Bench.Bars do
          "W8@100k one start each" => 5,
          "W8@100k one end each" => 5,
          "W8@100k one part each" => 20,
+         "W8@100k one like each" => 30,
+         "W8@100k one network each" => 3,
+         "W8@1k one regex each" => 50,
+         "W8@1M no patterns" => 5,
          "W9@100k" => 15
        })
   @batch %{"W1@128" => 35, "W4@100k" => 2}
@@ -30,8 +34,8 @@ defmodule BeTree.Bench.Bars do
   @a_tree %{"W1@128" => 1_000, "W2@100k sharing 0.4" => 20}
 
   # The most seconds for all insertions, and the most bytes an expression.
-  @build %{"W1@128" => 2, "W3@100k" => 2, "W3@1M" => 20}
-  @bytes %{"W1@128" => 1_400, "W3@100k" => 300, "W3@1M" => 300}
+  @build %{"W1@128" => 2, "W3@100k" => 2, "W3@1M" => 20, "W8@1M no patterns" => 6}
+  @bytes %{"W1@128" => 1_400, "W3@100k" => 300, "W3@1M" => 300, "W8@1M no patterns" => 120}
 
   # The most percent by which the default slice may slow a search: in the sandbox alone, and from Elixir.
   @slice %{"W1@128" => 3}

@@ -2,7 +2,22 @@ defmodule BeTree.Bench do
   @moduledoc false
   # Runs the cases, prints the results, and writes them as JSON lines.
 
-  alias BeTree.Bench.{Adversaries, Bars, Cache, Cases, Churn, Growth, Library, Machine, Native, Readme, Report, Tiny}
+  alias BeTree.Bench.{
+    Adversaries,
+    Bars,
+    Cache,
+    Cases,
+    Churn,
+    Growth,
+    Library,
+    Machine,
+    Native,
+    Readme,
+    Report,
+    Structures,
+    Tiny
+  }
+
   alias BeTree.Engine.Json
 
   @results "_build/bench/results.jsonl"
@@ -48,6 +63,7 @@ defmodule BeTree.Bench do
   end
 
   defp results("tiny", _quick, _programs, limits), do: [Tiny.run(limits)]
+  defp results("structures", _quick, _programs, limits), do: [Structures.run(limits)]
   defp results("adversaries", _quick, _programs, limits), do: [Adversaries.run(limits)]
 
   defp results(name, quick, programs, limits) do

@@ -20,7 +20,7 @@ defmodule BeTree.Bench.Cases do
           churn: boolean
         }
 
-  @names ~w(tiny W1 W3 W4 W8 W9 W2 W6 W5 adversaries)
+  @names ~w(tiny W1 W3 W4 W8 W9 structures W2 W6 W5 adversaries)
 
   # Returns the workloads in the order in which they run.
   @spec names() :: [String.t()]
@@ -67,7 +67,7 @@ defmodule BeTree.Bench.Cases do
     for {variant, patterns, form} <- if(quick, do: Enum.take(forms, 1), else: forms ++ pure) do
       parameters = %{W8.defaults() | expressions: expressions, patterns: patterns, form: form}
       new("W8@#{name} #{variant}", W8, parameters, [:json], engines([:json]), [])
-    end
+    end ++ if(quick, do: [], else: [regexes(), alert_rules()])
   end
 
   def of("W9", quick) do
@@ -102,6 +102,16 @@ defmodule BeTree.Bench.Cases do
   def of("W6", quick) do
     {name, expressions} = if quick, do: {"10k", 10_000}, else: {"100k", 100_000}
     [%{new("W6@#{name}", W3, %{W3.defaults() | expressions: expressions}, [:json], [], []) | churn: true}]
+  end
+
+  defp regexes do
+    parameters = %{W8.defaults() | expressions: 1_000, patterns: 100, form: "regex"}
+    new("W8@1k one regex each", W8, parameters, [:json], engines([:json]), [])
+  end
+
+  defp alert_rules do
+    parameters = %{W8.defaults() | expressions: 1_000_000, patterns: 0}
+    new("W8@1M no patterns", W8, parameters, [:json], engines([:json]), [])
   end
 
   # Returns the index in every format, the plain loop, and the sandbox in each mode.

@@ -46,6 +46,8 @@ defmodule BeTree do
     * `plan = 3`, `plan <> 3` for integers, enums, floats and strings;
     * `country in ("CA", "US")`, `country not in ("CA")`, `3 in list`, `3 not in list`;
     * `list one of (1, 2)`, `list none of (1, 2)`, `list all of (1, 2)`;
+    * `any items (sku = "x" and qty > 2)`, `all items (...)`, `none items (...)`: one object of a list meets the condition, every
+      object, or none; names in it are those of an object's attributes. All are false if the list is undefined;
     * `x is null`, `x is not null`, `list is empty`;
     * `contains(s, "b")`, `starts_with(s, "a")`, `ends_with(s, "c")`;
     * `s like "a*b?c"`, `s not like "a*"`: `*` stands for any characters and `?` for one. A `\\` in front of them, or of itself,

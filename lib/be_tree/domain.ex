@@ -25,6 +25,22 @@ defmodule BeTree.Domain do
   If a map is missing in an event, or undefined, so are all fields in it. Names that no expression can spell are refused. An
   attribute has no attributes below it.
 
+  ## Lists of objects
+
+  `{:list, fields}` declares a list of objects and the attributes of each object, as a list or a map. `{:list, fields, options}`
+  takes `optional: true`. A condition for the objects holds if one and the same object meets all of it:
+
+      iex> tree = BeTree.new!(items: {:list, sku: :string, qty: {:integer, optional: true}})
+      iex> BeTree.insert!(tree, 1, "any items (sku = 'x' and qty > 2)")
+      iex> BeTree.search!(tree, %{items: [%{sku: "x", qty: 1}, %{sku: "y", qty: 5}]})
+      []
+      iex> BeTree.search!(tree, %{items: [%{sku: "x", qty: 3}]})
+      [1]
+
+  An object has at most 64 attributes, of any type except segments, frequency caps and lists of objects. In a record too, the
+  objects are maps or lists of pairs. The same schema in the flat form, which `parse/1` returns, has an attribute of type
+  `:object_list` and the attributes below it: `[items: :object_list, "items.sku": :string, "items.qty": ...]`.
+
   ## Types
 
   | type | value in an event | options |
@@ -40,6 +56,7 @@ defmodule BeTree.Domain do
   | `:frequency_caps` | list of `{{type, id, namespace}, value, timestamp in microseconds or nil}` | |
   | `:ip` | address as a string, IPv4 or IPv6, or as a tuple of 4 or 8 integers like those of `:inet` | |
   | `:datetime` | `DateTime`, `NaiveDateTime` (as UTC), a string in ISO 8601, or an integer of microseconds since 1970 | |
+  | `:object_list` | list of maps or of lists of pairs, which `{:list, fields}` declares | |
 
   ## Options
 
@@ -48,7 +65,7 @@ defmodule BeTree.Domain do
     * `:min`, `:max` - inclusive bounds. An expression with a constant outside of them is an error of kind `:out_of_bounds`;
     * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295;
     * `:coerce` - with `true` values of other types in events are converted, as the next table says. Otherwise they are an error of
-      kind `:type`. All types except segments, frequency caps, addresses and times take it.
+      kind `:type`. All types except segments, frequency caps, addresses, times and lists of objects take it.
 
   | attribute | converts |
   | --- | --- |
@@ -86,12 +103,16 @@ defmodule BeTree.Domain do
           | :frequency_caps
           | :ip
           | :datetime
+          | :object_list
 
-  @typedoc "A type, or a type with options."
-  @type spec :: type | {type, keyword}
+  @typedoc "A type, or a type with options. A list of objects has their attributes."
+  @type spec :: type | {type, keyword} | {:list, members} | {:list, members, keyword}
 
   @typedoc "A domain, or the fields of a map."
-  @type fields :: spec | [{atom | String.t(), fields} | t] | %{optional(atom | String.t()) => fields}
+  @type fields :: spec | members
+
+  @typedoc "The fields of a map, or of each object in a list."
+  @type members :: [{atom | String.t(), fields} | t] | %{optional(atom | String.t()) => fields}
 
   @typedoc "An attribute: a name, a string, and its domain."
   @type t :: %__MODULE__{
@@ -115,11 +136,12 @@ defmodule BeTree.Domain do
     segments: [],
     frequency_caps: [],
     ip: [],
-    datetime: []
+    datetime: [],
+    object_list: []
   }
 
   # The types whose values are not converted.
-  @strict [:segments, :frequency_caps, :ip, :datetime]
+  @strict [:segments, :frequency_caps, :ip, :datetime, :object_list]
 
   @integers Limits.integers()
   @counts Limits.counts()
@@ -161,6 +183,14 @@ defmodule BeTree.Domain do
     parse_one({domain.name, {domain.type, [optional: domain.optional] ++ coerce ++ bounds}}, around, parsed)
   end
 
+  defp parse_one({name, {:list, fields}}, around, parsed), do: parse_one({name, {:list, fields, []}}, around, parsed)
+
+  defp parse_one({name, {:list, fields, options}}, around, parsed) do
+    with {:ok, path} <- parse_name(name, around),
+         {:ok, parsed} <- parse_one({name, {:object_list, options}}, around, parsed),
+         do: parse_fields(fields, around ++ path, "a list of objects", parsed)
+  end
+
   defp parse_one({name, {type, options}}, around, parsed) do
     with {:ok, path} <- parse_name(name, around),
          name = Path.join(around ++ path),
@@ -172,23 +202,29 @@ defmodule BeTree.Domain do
   end
 
   defp parse_one({name, fields}, around, parsed) when is_list(fields) or (is_map(fields) and not is_struct(fields)) do
-    with {:ok, path} <- parse_name(name, around) do
-      path = around ++ path
-      fields = if is_map(fields), do: Enum.sort_by(fields, fn {field, _domain} -> to_text(field) end), else: fields
-
-      if fields == [] do
-        name = Path.join(path)
-        refuse(:type, name, "`#{Describe.name(name)}` is a map without fields; declare one, or leave it out")
-      else
-        parse(fields, path, parsed)
-      end
-    end
+    with {:ok, path} <- parse_name(name, around), do: parse_fields(fields, around ++ path, "a map", parsed)
   end
 
   defp parse_one({name, type}, around, parsed), do: parse_one({name, {type, []}}, around, parsed)
 
   defp parse_one(other, _around, _parsed),
     do: refuse(:type, nil, "an attribute is {name, domain}, got: #{Describe.value(other)}")
+
+  # Adds the fields of a map, or of each object in a list.
+  defp parse_fields(fields, path, _kind, parsed) when is_list(fields) and fields != [], do: parse(fields, path, parsed)
+
+  defp parse_fields(fields, path, _kind, parsed) when is_map(fields) and fields != %{} and not is_struct(fields),
+    do: parse(Enum.sort_by(fields, fn {field, _domain} -> to_text(field) end), path, parsed)
+
+  defp parse_fields(fields, path, kind, _parsed) when fields in [[], %{}] do
+    name = Path.join(path)
+    refuse(:type, name, "`#{Describe.name(name)}` is #{kind} without fields; declare one, or leave it out")
+  end
+
+  defp parse_fields(other, path, _kind, _parsed) do
+    name = Path.join(path)
+    refuse(:type, name, "the fields of `#{Describe.name(name)}` are a list or a map, got: #{Describe.value(other)}")
+  end
 
   # Atoms and strings are in one order. What is neither is refused later.
   defp to_text(name) when is_atom(name), do: Atom.to_string(name)

@@ -19,7 +19,8 @@ defmodule BeTree.Error do
     * `:attribute` - the name of the attribute, or `nil`;
     * `:column` - the character of the expression or of the event's JSON, from 1, at which the fault lies, or `nil`;
     * `:position` - the position of the wrong subscription or event in a list, from 0, or `nil`;
-    * `:text` - the expression in which `:column` counts, or `nil`.
+    * `:line` - the line of a text of rules, from 1, or `nil`;
+    * `:text` - the expression, or the line of the rules, in which `:column` counts, or `nil`.
 
   ## Kinds
 
@@ -73,11 +74,12 @@ defmodule BeTree.Error do
           attribute: String.t() | nil,
           column: pos_integer | nil,
           position: non_neg_integer | nil,
+          line: pos_integer | nil,
           text: binary | nil
         }
 
   @enforce_keys [:kind, :message]
-  defexception [:kind, :message, :attribute, :column, :position, :text]
+  defexception [:kind, :message, :attribute, :column, :position, :line, :text]
 
   @indent "    "
   # The characters of the text that are shown before the caret, and from it on: as many as fit on a terminal's line.
@@ -86,6 +88,10 @@ defmodule BeTree.Error do
   @ellipsis "..."
 
   @impl Exception
+  def message(%__MODULE__{line: line} = error) when is_integer(line) do
+    message(%{error | message: "#{error.message} (line #{line})", line: nil})
+  end
+
   def message(%__MODULE__{message: message, text: text, column: column}) when is_binary(text) and is_integer(column) do
     {line, caret} = excerpt(text, column)
     "#{message}\n\n#{@indent}#{line}\n#{@indent}#{String.duplicate(" ", caret)}^"

@@ -41,8 +41,8 @@ defmodule BeTree.Explanation do
       * `children` - the operands of `:and`, `:or` and `:not`, in the order of the text;
       * `attribute` - for a predicate, the name of the attribute that it reads;
       * `text` - for a predicate, its text in canonical form, such as `age >= 21`;
-      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`; of a value above 4 KB
-        `{:omitted, count}`, the bytes of a string or the elements of a list;
+      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`; an object in a list is a map from its
+        attributes' names; of a value above 4 KB `{:omitted, count}`, the bytes of a string or the elements of a list;
       * `omitted` - for `:omitted`, the number of operands that are left out; `verdict` is their combined value.
 
     A field is `nil` for nodes that do not have it.
@@ -139,6 +139,10 @@ defmodule BeTree.Explanation do
   defp value?(scalar, _depth) when is_binary(scalar) or is_atom(scalar) or is_float(scalar), do: true
   defp value?(tuple, depth) when is_tuple(tuple) and depth > 1, do: values?(Tuple.to_list(tuple), depth - 1)
   defp value?(list, depth) when is_list(list) and depth > 1, do: values?(list, depth - 1)
+
+  defp value?(map, depth) when is_map(map) and depth > 1,
+    do: Enum.all?(Map.keys(map), &is_binary/1) and values?(Map.values(map), depth - 1)
+
   defp value?(_other, _depth), do: false
 
   defp values?([value | rest], depth), do: value?(value, depth) and values?(rest, depth)

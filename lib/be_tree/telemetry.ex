@@ -56,6 +56,10 @@ defmodule BeTree.Telemetry do
   | `error` | in `:stop` with `result: :error`: the `BeTree.Error`, which holds no event; `error_kind` is its kind |
   | `kind`, `reason`, `stacktrace` | in `:exception`: `:error`, `:exit` or `:throw`, the value, and the stack trace without arguments |
 
+  Calls of `BeTree.Rules` emit `[:be_tree, :rules, :start]`, and `[:be_tree, :rules, :stop]` with `fuel`, `slices`, `firings`, `facts` (inserted),
+  `notices`, `duration` and `monotonic_time`, or `[:be_tree, :rules, :exception]`. Their metadata has `rules`, the handle, and `operation`:
+  `:assert`, `:retract`, `:advance` or `:run`. A stop also has `reason`, by which there is more than a page, or `nil`.
+
   The process that does the work emits the event, and handlers run in that process: those of searches and changes in the process of
   the caller, the others in processes of the server. A search that is cancelled by `BeTree.Search.cancel/1`, or whose process
   ended, emits nothing more: its last event is the start or a yield. Handlers of yields run once per slice, every 30 to 100

@@ -5,7 +5,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Pattern, Runtime}
-  alias BeTree.{Profile, Sandbox, Search, Server, Tune, Workload}
+  alias BeTree.{Profile, Rules, Sandbox, Search, Server, Tune, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
 
@@ -59,6 +59,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
   # All of them in `make attack`, and each time others in `make test`.
   defp few(count, values), do: if(Attack.full?(), do: values, else: Enum.take_random(values, count))
 
+  @rules "fact a(x: integer optional) rule r when a: a then notify n"
+
+  defp stateful do
+    rules = Rules.new!(@rules)
+    Rules.assert!(rules, {:a, x: 1})
+    rules
+  end
+
   defp tuned, do: Tune.run!(with_rules(), [%{a: 1}], seconds: nil)
 
   # A function, arguments that are right, and the options that its last argument takes.
@@ -68,6 +76,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     searchable = [tree, index, fn -> server end]
     search_options = [:fuel, :slice, :timeout, :ids, :as, :strict]
     new_options = [:memory, :fuel_per_reduction, :guest, :runtime]
+    rule_options = [:fuel, :slice, :timeout, :firings]
     image = fn -> {:binary, Image.to_binary!(with_rules())} end
     bytes = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
     path = Path.join(folder, "image.wasm")
@@ -144,6 +153,27 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Tune, :to_json, fn -> [tuned()] end, nil},
       {Tune, :to_html, fn -> [tuned()] end, nil},
       {Tune, :round_up, fn -> [1_234] end, nil},
+      {Rules, :new, fn -> [@rules] end, [:memory, :facts, :firings, :notices, :fuel_per_reduction, :runtime]},
+      {Rules, :assert, fn -> [stateful(), {:a, x: 1}] end, rule_options},
+      {Rules, :assert_all, fn -> [stateful(), [{:a, x: 1}]] end, nil},
+      {Rules, :retract, fn -> [stateful(), 1] end, nil},
+      {Rules, :advance, fn -> [stateful(), 5] end, nil},
+      {Rules, :next, fn -> [Rules.advance!(stateful(), 1)] end, nil},
+      {Rules, :facts, fn -> [stateful(), :a] end, [:limit, :before, :timeout]},
+      {Rules, :explain, fn -> [stateful(), :r] end, nil},
+      {Rules, :info, fn -> [stateful()] end, nil},
+      {Rules.Server, :start_link, fn -> [[name: name(), rules: @rules]] end, nil},
+      {Rules.Server, :child_spec, fn -> [[name: name(), rules: @rules]] end, nil},
+      {Rules.Server, :subscribe, fn -> [:no_such_server] end, nil},
+      {Rules.Server, :unsubscribe, fn -> [:no_such_server] end, nil},
+      {Rules.Server, :assert, fn -> [:no_such_server, {:a, x: 1}] end, nil},
+      {Rules.Server, :assert_all, fn -> [:no_such_server, [{:a, x: 1}]] end, nil},
+      {Rules.Server, :retract, fn -> [:no_such_server, 1] end, nil},
+      {Rules.Server, :advance, fn -> [:no_such_server, 1] end, nil},
+      {Rules.Server, :swap, fn -> [:no_such_server, @rules] end, nil},
+      {Rules.Server, :facts, fn -> [:no_such_server, :a] end, nil},
+      {Rules.Server, :explain, fn -> [:no_such_server, :r] end, nil},
+      {Rules.Server, :info, fn -> [:no_such_server] end, nil},
       {Runtime, :available, fn -> [] end, nil},
       {Runtime, :default, fn -> [] end, nil},
       {Sandbox, :load, fn -> [module()] end, nil},

@@ -44,17 +44,32 @@ defmodule BeTree.GuestTest do
     assert Enum.sum(sizes) < 1_000
   end
 
-  test "the built-in module exports what docs/abi.md lists, and imports nothing", %{wasm: wasm} do
+  # Those of the module of rules have a section of their own.
+  @shared ~w(memory __stack_pointer be_tree_abi be_tree_inbox be_tree_outbox be_tree_resume be_tree_forget)
+
+  test "the built-in modules export what docs/abi.md lists, and import nothing", %{wasm: wasm} do
+    [before, rules] = "docs/abi.md" |> File.read!() |> String.split("\n## Rules\n")
+    [rules, behind] = String.split(rules, "\n## ", parts: 2)
+    check_exports(wasm, documented(before <> behind), 25)
+
+    check_exports(
+      File.read!(Application.app_dir(:be_tree, "priv/be_tree_rules.wasm")),
+      @shared ++ documented(rules),
+      16
+    )
+  end
+
+  defp documented(page) do
+    for [_, name] <- Regex.scan(~r/^\| `(\w+)` \|/m, page),
+        name in ["memory", "__stack_pointer"] or String.starts_with?(name, "be_tree_"),
+        do: name
+  end
+
+  defp check_exports(wasm, documented, count) do
     {:ok, compiled} = BeTree.Runtime.Wasmtime.load(wasm)
     assert BeTree.Runtime.Wasmtime.imports(compiled) == []
-
-    documented =
-      for [_, name] <- Regex.scan(~r/^\| `(\w+)` \|/m, File.read!("docs/abi.md")),
-          name in ["memory", "__stack_pointer"] or String.starts_with?(name, "be_tree_"),
-          do: name
-
     exported = for {name, _type} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
-    assert length(documented) == 25
+    assert length(documented) == count
     # A linker may add exports of its own, such as where the heap starts, but no function.
     assert documented -- exported == []
     functions = for {name, {:function, _, _}} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name

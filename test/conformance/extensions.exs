@@ -1,8 +1,41 @@
 # What erl-be-tree's language does not have: {rows, refusals}, in the forms of language.exs and refusals.exs.
 #
-# The attributes are those of language.exs, and ip ip, at datetime, t string.
+# The attributes are those of language.exs, and ip ip, at datetime, t string, items a list of objects with sku string and qty
+# integer.
+
+cart = %{items: [%{sku: "x", qty: 1}, %{sku: "y", qty: 5}, %{sku: "z"}]}
 
 rows = [
+  # Conditions for objects: one object meets all of it
+  {"any items (sku = 'y' and qty > 2)", cart, true},
+  {"any items (sku = 'x' and qty > 2)", cart, false},
+  {"any items (sku = 'x') and any items (qty > 2)", cart, true},
+  {"any items (qty = 5 or sku = 'none')", cart, true},
+  {"any items (sku in ('a', 'z') and qty is null)", cart, true},
+  {"any items (not qty > 0)", cart, true},
+  {"all items (sku is not null)", cart, true},
+  {"all items (qty > 0)", cart, false},
+  {"all items (qty > 0 or sku = 'z')", cart, true},
+  {"none items (qty > 5)", cart, true},
+  {"none items (qty = 5)", cart, false},
+  {"not any items (qty = 5)", cart, false},
+  {"not all items (qty = 5)", cart, true},
+  {"size(items) = 3", cart, true},
+  {"items is empty", cart, false},
+  {"items is empty", %{items: []}, true},
+  {"any items (true)", %{items: []}, false},
+  {"all items (false)", %{items: []}, true},
+  {"none items (true)", %{items: []}, true},
+  {"any items (true)", %{}, false},
+  {"all items (true)", %{}, false},
+  {"none items (true)", %{}, false},
+  {"not all items (true)", %{}, true},
+  {"items is null", %{}, true},
+  {"any items (true)", %{items: [%{}]}, true},
+  {"any items (length(sku) = qty)", cart, true},
+  {"any items (starts_with(sku, 'y') and qty between 5 and 6)", cart, true},
+  {"any items (sku like '?' and sku matches '[y-z]' and qty + 1 = 6)", cart, true},
+
   # Patterns: * stands for any characters, ? for one
   {"s like 'a*c'", %{s: "abbc"}, true},
   {"s like 'a*c'", %{s: "abcd"}, false},
@@ -141,6 +174,16 @@ rows = [
 ]
 
 refusals = [
+  {"any items (skus = 'x')", :unknown_attribute, "items.skus", 12},
+  {"any items (s = 'x')", :unknown_attribute, "items.s", 12},
+  {"any items (qty = 'x')", :type, "items.qty", 18},
+  {"any item (qty = 1)", :unknown_attribute, "item", 5},
+  {"any i (qty = 1)", :type, "i", 5},
+  {"all items (qty = 1", :syntax, nil, 19},
+  {"none items ()", :syntax, nil, 13},
+  {"any items (all items (true))", :syntax, nil, 12},
+  {"any items (lower(sku) = 'x')", :syntax, nil, 17},
+  {"items = 3", :type, "items", 7},
   {"s like", :syntax, nil, 7},
   {"s like t", :syntax, nil, 8},
   {"s matches 'a(b'", :syntax, "s", 13},

@@ -10,6 +10,7 @@ defmodule BeTree.Packaging.BuildTest do
   @no_rust [skip: File.exists?(@debian) && "Rust is found in #{@debian}, whatever the PATH is"]
 
   @wasm "priv/be_tree.wasm"
+  @rules "priv/be_tree_rules.wasm"
   @nif "priv/native/be_tree_host.so"
 
   setup %{tmp_dir: folder}, do: {:ok, projects(folder)}
@@ -21,13 +22,13 @@ defmodule BeTree.Packaging.BuildTest do
     sources = files(be_tree)
     output = mix!(app, ["compile"], rust)
     assert output =~ "Compiling be_tree_host with Rust 1.99.0"
-    assert cargo_calls(log) == ["be_tree_guest", "be_tree_host"]
+    assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest", "be_tree_host"]
     assert files(be_tree) == sources
     assert File.read!(built(app, @wasm)) =~ "be_tree_guest"
     assert File.read!(built(app, @nif)) == "be_tree_host of // the host\n"
 
     assert app |> built("") |> File.ls!() |> Enum.sort() == [".mix", "ebin", "priv"]
-    assert app |> built("priv") |> files() |> map_size() == 4
+    assert app |> built("priv") |> files() |> map_size() == 6
 
     # Nothing has changed.
     refute mix!(app, ["compile"], rust) =~ "with Rust"
@@ -35,18 +36,18 @@ defmodule BeTree.Packaging.BuildTest do
     # Another environment takes what this one has.
     refute mix!(app, ["compile"], [{"MIX_ENV", "prod"} | rust]) =~ "with Rust"
     assert File.read!(built(app, @nif, "prod")) == File.read!(built(app, @nif))
-    assert length(cargo_calls(log)) == 2
+    assert length(cargo_calls(log)) == 3
 
     # Of changed sources only the crate that they belong to is compiled.
     File.write!(Path.join(be_tree, "wasm/host/src/lib.rs"), "// another host")
     mix!(app, ["compile"], [{"CARGO_TARGET_DIR", Path.join(app, "kept")} | rust])
-    assert cargo_calls(log) == ["be_tree_guest", "be_tree_host", "be_tree_host"]
+    assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest", "be_tree_host", "be_tree_host"]
     assert File.read!(built(app, @nif)) == "be_tree_host of // another host\n"
     assert File.exists?(Path.join(app, "kept/release/deps"))
 
     # So are other flags.
     mix!(app, ["compile"], [{"RUSTFLAGS", "-C target-cpu=native"} | rust])
-    assert List.last(cargo_calls(log)) == "be_tree_host" and length(cargo_calls(log)) == 4
+    assert List.last(cargo_calls(log)) == "be_tree_host" and length(cargo_calls(log)) == 5
   end
 
   @tag @no_rust
@@ -112,16 +113,19 @@ defmodule BeTree.Packaging.BuildTest do
     assert status != 0
     assert output =~ "be_tree/priv/be_tree.wasm was not built from the sources beside it"
     assert output =~ "delete this file"
-    File.rm!(Path.join(be_tree, @wasm))
+    for path <- [@wasm, @rules], do: File.rm!(Path.join(be_tree, path))
     mix!(app, ["compile"], rust)
-    assert cargo_calls(log) == ["be_tree_host", "be_tree_guest"]
+    assert cargo_calls(log) == ["be_tree_host", "be_tree_guest", "be_tree_rules_guest"]
   end
 
   # Puts the module into the dependency, as a package has it, and forgets what was built.
   defp release(app, be_tree, rust) do
     mix!(app, ["compile"], rust)
     File.mkdir_p!(Path.join(be_tree, "priv"))
-    for path <- [@wasm, @wasm <> ".sha256"], do: File.cp!(built(app, path), Path.join(be_tree, path))
+
+    for path <- [@wasm, @wasm <> ".sha256", @rules, @rules <> ".sha256"],
+        do: File.cp!(built(app, path), Path.join(be_tree, path))
+
     File.rm_rf!(Path.join(app, "_build"))
   end
 
@@ -132,7 +136,7 @@ defmodule BeTree.Packaging.BuildTest do
     File.rename!(be_tree, fetched)
     mix!(fetched, ["compile"], [{"MIX_ENV", "prod"} | rust])
     File.rm_rf!(Path.join(fetched, "_build"))
-    results = for path <- [@wasm, @nif], path <- [path, path <> ".sha256"], do: Path.relative_to(path, "priv")
+    results = for path <- [@wasm, @rules, @nif], path <- [path, path <> ".sha256"], do: Path.relative_to(path, "priv")
     assert fetched |> Path.join("priv") |> files() |> Map.keys() |> Enum.sort() == results
     refute File.exists?(Path.join(fetched, "wasm/target"))
   end

@@ -84,7 +84,7 @@ defmodule BeTree.Packaging.PrecompiledTest do
     %{app: app, be_tree: be_tree, log: log, url: url, download: download} = context
     sources = files(be_tree)
     assert mix!(app, ["compile"], download) =~ "Downloading be_tree_host from #{url}"
-    assert cargo_calls(log) == ["be_tree_guest"]
+    assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest"]
     assert File.read!(Path.join(app, @nif)) == "a released NIF"
 
     assert app |> Path.join(Path.dirname(@nif)) |> File.ls!() |> Enum.sort() ==
@@ -93,13 +93,13 @@ defmodule BeTree.Packaging.PrecompiledTest do
     refute mix!(app, ["compile"], download) =~ "Downloading"
     # It stays without the address too.
     mix!(app, ["compile"], context.rust)
-    assert cargo_calls(log) == ["be_tree_guest"]
+    assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest"]
     assert files(be_tree) == sources
 
     compiled = "be_tree_host of // the host\n"
     mix!(app, ["compile"], [{"BE_TREE_BUILD", "1"} | download])
     assert File.read!(Path.join(app, @nif)) == compiled
-    assert cargo_calls(log) == ["be_tree_guest", "be_tree_host"]
+    assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest", "be_tree_host"]
     mix!(app, ["compile"], download)
     assert File.read!(Path.join(app, @nif)) == "a released NIF"
 

@@ -18,6 +18,7 @@ defmodule BeTree.Test.Json do
   defp value(tuple) when is_tuple(tuple), do: value(Tuple.to_list(tuple))
   defp value(%module{} = time) when module in [DateTime, NaiveDateTime], do: time |> module.to_iso8601() |> value()
   defp value(map) when is_map(map), do: encode(map)
+  defp value([{name, _value} | _] = pairs) when is_binary(name), do: encode(pairs)
   defp value(list) when is_list(list), do: ["[", join(list, &value/1), "]"]
 
   defp string(string), do: [?", for(<<character::utf8 <- string>>, do: character(character)), ?"]

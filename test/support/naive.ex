@@ -20,6 +20,7 @@ defmodule BeTree.Test.Naive do
       {:geo, latitude, longitude, kilometres}
       {:segment, :within | :before, name, id, seconds}
       {:cap, type, namespace, value, seconds}
+      {:objects, :any | :all | :none, name, expression}
 
   In place of the name of a string, `{:lower, name}` stands for its lower case.
 
@@ -33,6 +34,18 @@ defmodule BeTree.Test.Naive do
   def eval({:or, a, b}, event, constants), do: eval(a, event, constants) or eval(b, event, constants)
   def eval({:not, a}, event, constants), do: not eval(a, event, constants)
   def eval({:constant, constant}, _event, _constants), do: constant
+
+  def eval({:objects, quantifier, name, condition}, event, constants) do
+    case event do
+      %{^name => objects} ->
+        met = Enum.map(objects, &eval(condition, Map.new(&1), constants))
+        if quantifier == :all, do: Enum.all?(met), else: Enum.any?(met) == (quantifier == :any)
+
+      _undefined ->
+        false
+    end
+  end
+
   def eval({:is, :null, name}, event, _constants), do: not is_map_key(event, name)
 
   def eval({:computed, relation, left, right} = predicate, event, _constants) do

@@ -84,6 +84,7 @@ defmodule BeTree.Test.Packaging do
       "wasm/Cargo.lock" => "version = 4",
       "wasm/index/src/lib.rs" => "// the index",
       "wasm/guest/src/lib.rs" => "// the guest",
+      "wasm/rules_guest/src/lib.rs" => "// the guest of rules",
       "wasm/host/src/lib.rs" => "// the host"
     })
 
@@ -128,7 +129,7 @@ defmodule BeTree.Test.Packaging do
       shift
     done
     mkdir -p "$folder/$target/$profile/deps"
-    for name in be_tree_guest.wasm libbe_tree_host.so libbe_tree_host.dylib; do
+    for name in be_tree_guest.wasm be_tree_rules_guest.wasm libbe_tree_host.so libbe_tree_host.dylib; do
       echo "$package of $(cat host/src/lib.rs)" >"$folder/$target/$profile/$name"
     done
     """)

@@ -78,9 +78,24 @@ defmodule BeTree.Test.Random do
     others = for name <- Enum.uniq(Enum.take_random(names, Enum.random(3..15))), do: {name, Enum.random(types)}
     kept = Enum.filter(own, fn _ -> chance(0.7) end)
 
-    for {name, type} <- Enum.shuffle(kept ++ others) do
-      bounds = if name in ~w(now latitude longitude), do: [], else: bounds(type)
-      {name, {type, [optional: chance(0.6)] ++ bounds}}
+    lists = if extended?() and chance(0.4), do: [{"items", {:list, objects(), [optional: chance(0.6)]}}], else: []
+
+    domains =
+      for {name, type} <- kept ++ others do
+        bounds = if name in ~w(now latitude longitude), do: [], else: bounds(type)
+        {name, {type, [optional: chance(0.6)] ++ bounds}}
+      end
+
+    Enum.shuffle(domains ++ lists)
+  end
+
+  # Returns the domains of the objects in a list.
+  defp objects do
+    types = ~w(boolean integer float string integer_enum integer_list string_list ip datetime)a
+
+    for name <- Enum.take_random(@names, Enum.random(1..6)) do
+      type = Enum.random(types)
+      {name, {type, [optional: chance(0.6)] ++ bounds(type)}}
     end
   end
 
@@ -110,7 +125,32 @@ defmodule BeTree.Test.Random do
   end
 
   defp predicate(domains) do
-    {name, {type, options}} = Enum.random(domains)
+    case Enum.random(domains) do
+      {name, {:list, objects, _options}} -> of_objects(name, objects)
+      {name, {type, options}} -> predicate_of(name, type, options, domains)
+    end
+  end
+
+  # The objects of a list have no lower case.
+  defp of_objects(name, objects) do
+    case :rand.uniform(10) do
+      1 ->
+        {:is, Enum.random([:null, :not_null, :empty]), name}
+
+      _ ->
+        {:objects, Enum.random([:any, :any, :all, :none]), name,
+         objects |> expression(Enum.random(0..3)) |> raise_lower()}
+    end
+  end
+
+  defp raise_lower({:lower, name}), do: name
+
+  defp raise_lower(expression) when is_tuple(expression),
+    do: expression |> Tuple.to_list() |> Enum.map(&raise_lower/1) |> List.to_tuple()
+
+  defp raise_lower(other), do: other
+
+  defp predicate_of(name, type, options, domains) do
     special = Enum.filter([:geo, :segment, :cap], &possible?(&1, domains))
 
     cond do
@@ -258,9 +298,17 @@ defmodule BeTree.Test.Random do
 
   @doc "Returns an event for `domains`: `{name, value}` for each defined attribute."
   def event(domains) do
-    for {name, {type, options}} <- domains, not (options[:optional] and chance(0.3)) do
-      {name, value(name, type)}
-    end
+    for domain <- domains, {name, value} <- value_of(domain), do: {name, value}
+  end
+
+  defp value_of({name, {:list, objects, options}}) do
+    if options[:optional] and chance(0.3),
+      do: [],
+      else: [{name, for(_ <- 1..Enum.random(0..4)//1, do: event(objects))}]
+  end
+
+  defp value_of({name, {type, options}}) do
+    if options[:optional] and chance(0.3), do: [], else: [{name, value(name, type)}]
   end
 
   defp value("now", _type), do: @now + Enum.random(-2..2)
@@ -304,8 +352,22 @@ defmodule BeTree.Test.Random do
       end
 
     unknown = if chance(0.2), do: [{"nobody_knows", [%{"a" => {1.5, "b"}}, 3]}], else: []
-    Enum.shuffle(Nested.nest(Enum.map(event, &dress_pair/1) ++ undefined) ++ unknown)
+    lists = for {name, {:list, objects, _options}} <- domains, into: %{}, do: {name, objects}
+    dressed = Enum.map(event, &dress_attribute(&1, lists))
+    Enum.shuffle(Nested.nest(dressed ++ undefined) ++ unknown)
   end
+
+  defp dress_attribute({name, value}, lists) when is_map_key(lists, name) do
+    objects =
+      for object <- value,
+          dressed = dress(object, lists[name]),
+          do: if(chance(0.5), do: dressed, else: Map.new(dressed))
+
+    # An empty list of pairs is an object among terms, and an array in JSON.
+    {name, Enum.map(objects, &if(&1 == [], do: %{}, else: &1))}
+  end
+
+  defp dress_attribute(pair, _lists), do: dress_pair(pair)
 
   defp dress_pair({name, string}) when is_map_key(@string_atoms, string) do
     {name, if(chance(0.3), do: @string_atoms[string], else: string)}
@@ -372,6 +434,9 @@ defmodule BeTree.Test.Random do
     networks = Enum.map(networks, &network/1)
     [name, membership(how), constants(networks)]
   end
+
+  defp spell({:objects, quantifier, name, condition}),
+    do: [Atom.to_string(quantifier), " ", name, space(), "(", spell(condition, 0), ")"]
 
   defp spell({:geo, latitude, longitude, radius}),
     do: call("geo_within_radius", Enum.map([latitude, longitude, radius], &constant/1))

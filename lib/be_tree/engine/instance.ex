@@ -22,7 +22,7 @@ defmodule BeTree.Engine.Instance do
   @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
   def built_in(runtime) do
     with nil <- :persistent_term.get({__MODULE__, runtime}, nil),
-         {:ok, wasm} <- read_built_in(),
+         {:ok, wasm} <- read_built_in("be_tree.wasm"),
          {:ok, guest} <- Guest.load(wasm, runtime) do
       :persistent_term.put({__MODULE__, runtime}, guest)
       {:ok, guest}
@@ -32,8 +32,10 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
-  defp read_built_in do
-    path = Application.app_dir(:be_tree, "priv/be_tree.wasm")
+  # Returns the bytes of a module in the application's priv directory.
+  @spec read_built_in(String.t()) :: {:ok, binary} | {:error, Error.t()}
+  def read_built_in(name) do
+    path = Application.app_dir(:be_tree, "priv/#{name}")
 
     with {:error, reason} <- File.read(path) do
       message =

@@ -56,25 +56,32 @@ defmodule BeTree.Engine.Reply do
   @spec refusal(binary) :: Error.t()
   def refusal(binary) do
     case term(binary) do
-      {:ok, {kind, message, attribute, column, position}}
-      when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
-             is_number_or_nil(column, 1) and is_number_or_nil(position, 0) ->
-        case beginning(message) do
-          {:ok, beginning} ->
-            message = shortened(message, beginning)
-            %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+      # The fault lies in a text of several lines.
+      {:ok, {kind, message, name, column, position, line, text}} when is_count(line, 1) and is_binary(text) ->
+        %{refused({kind, message, name, column, position}) | line: line, text: text}
 
-          :error ->
-            bad("an error of kind #{inspect(kind)} whose message is not UTF-8")
-        end
-
-      {:ok, other} ->
-        bad("an error of the wrong shape: #{Describe.kind(other)}")
+      {:ok, term} ->
+        refused(term)
 
       {:error, error} ->
         error
     end
   end
+
+  defp refused({kind, message, attribute, column, position})
+       when kind in @kinds and is_binary(message) and (is_binary(attribute) or attribute == nil) and
+              is_number_or_nil(column, 1) and is_number_or_nil(position, 0) do
+    case beginning(message) do
+      {:ok, beginning} ->
+        message = shortened(message, beginning)
+        %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
+
+      :error ->
+        bad("an error of kind #{inspect(kind)} whose message is not UTF-8")
+    end
+  end
+
+  defp refused(other), do: bad("an error of the wrong shape: #{Describe.kind(other)}")
 
   # Returns the whole characters among the first bytes.
   defp beginning(message) do

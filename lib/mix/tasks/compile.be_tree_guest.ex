@@ -1,27 +1,31 @@
 defmodule Mix.Tasks.Compile.BeTreeGuest do
-  @shortdoc "Compiles the sandboxed module, be_tree.wasm"
+  @shortdoc "Compiles the sandboxed modules, be_tree.wasm and be_tree_rules.wasm"
 
   @moduledoc """
-  This task compiles the index and the evaluator, the crates `wasm/index` and `wasm/guest`, to `priv/be_tree.wasm` in the
-  build of the project (`_build/dev/lib/be_tree`). It writes nothing to the folder of the sources.
+  This task compiles the sandboxed modules to `priv` in the build of the project (`_build/dev/lib/be_tree`): the index and the
+  evaluator to `be_tree.wasm`, and the engine of stateful rules to `be_tree_rules.wasm`. It writes nothing to the folder of the
+  sources.
 
-  `mix compile` runs it. A released package has the module, with the digest of its sources in `priv/be_tree.wasm.sha256`, and
-  needs no Rust for it. A git or path dependency has no module, so the task compiles it. It needs Rust 1.95 with the standard
-  library for `wasm32-unknown-unknown`, or Debian's Rust and the source of that library. While the digest of the module in the
-  build is that of the sources, the task does nothing; `--force` does not change that.
+  `mix compile` runs it. A released package has the modules, with the digests of their sources (`priv/be_tree.wasm.sha256`), and
+  needs no Rust for them. A git or path dependency has no modules, so the task compiles them. It needs Rust 1.95 with the standard
+  library for `wasm32-unknown-unknown`, or Debian's Rust and the source of that library. While the digest of a module in the
+  build is that of its sources, the task does nothing; `--force` does not change that.
   """
 
   use Mix.Task.Compiler
 
   alias Mix.BeTree.{Build, Crate, Toolchain}
 
-  @file_name "be_tree.wasm"
-
   @impl Mix.Task.Compiler
   def run(_arguments) do
-    crate = crate()
-    check_released(crate, Path.expand("priv/#{@file_name}"))
-    Crate.compile(crate, &Toolchain.wasm32/0, &without_rust/1)
+    outcomes =
+      for crate <- crates() do
+        check_released(crate, Path.expand("priv/#{Path.basename(crate.file)}"))
+        {outcome, []} = Crate.compile(crate, &Toolchain.wasm32/0, &without_rust/1)
+        outcome
+      end
+
+    {if(:ok in outcomes, do: :ok, else: :noop), []}
   end
 
   # Mix copies the package's file over one that was built from changed sources, so one of them has to go.
@@ -44,27 +48,37 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
   end
 
   @impl Mix.Task.Compiler
-  def clean, do: Crate.clean(crate())
+  def clean, do: Enum.each(crates(), &Crate.clean/1)
 
   @doc false
-  # Returns the crate of the module.
-  @spec crate() :: Crate.t()
-  def crate do
+  # Returns the crates of the modules.
+  @spec crates() :: [Crate.t()]
+  def crates do
+    # No operation of the index needs more than 10 KB of the shadow stack, because none recurses on its input. The parser of rules
+    # does, up to a bounded depth.
+    [
+      crate("be_tree.wasm", "be_tree_guest", ~w(index module guest), 128),
+      crate("be_tree_rules.wasm", "be_tree_rules_guest", ~w(index module rules rules_guest), 512)
+    ]
+  end
+
+  defp crate(file_name, package, folders, stack) do
+    folders = Enum.join(folders, ",")
+
     %Crate{
-      package: "be_tree_guest",
+      package: package,
       profile: "guest",
       target: "wasm32-unknown-unknown",
-      # The host restores the pointer of the shadow stack after a trap, so it has to be exported. No operation needs more
-      # than 10 KB of that stack, because none recurses on its input. The stack lies below all other data, so an overflow
-      # traps.
+      # The host restores the pointer of the shadow stack after a trap, so it has to be exported. The stack lies below all other
+      # data, so an overflow traps.
       rustflags:
-        ~w(-C target-feature=+simd128 -C link-arg=--export=__stack_pointer -C link-arg=-zstack-size=#{128 * 1024}),
-      sources: ["{index,guest}/Cargo.toml", "{index,guest}/src/**/*.rs"],
-      product: "be_tree_guest.wasm",
-      file: Path.join(Build.priv(), @file_name),
-      kept: Build.kept(@file_name),
+        ~w(-C target-feature=+simd128 -C link-arg=--export=__stack_pointer -C link-arg=-zstack-size=#{stack * 1024}),
+      sources: ["{#{folders}}/Cargo.toml", "{#{folders}}/src/**/*.rs"],
+      product: "#{package}.wasm",
+      file: Path.join(Build.priv(), file_name),
+      kept: Build.kept(file_name),
       # A released package has the file.
-      others: [Path.expand("priv/#{@file_name}") | Build.kept_anywhere(@file_name)]
+      others: [Path.expand("priv/#{file_name}") | Build.kept_anywhere(file_name)]
     }
   end
 end

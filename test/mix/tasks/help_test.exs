@@ -19,7 +19,7 @@ defmodule Mix.Tasks.BeTree.HelpTest do
     names = for {_module, name} <- @tasks, do: name
 
     assert Enum.all?(
-             ~w(be_tree.match be_tree.tune be_tree.profile be_tree.image be_tree.gen be_tree.bench),
+             ~w(be_tree.match be_tree.rules be_tree.tune be_tree.profile be_tree.image be_tree.gen be_tree.bench),
              &(&1 in names)
            )
   end

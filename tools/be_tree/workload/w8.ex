@@ -16,14 +16,16 @@ defmodule BeTree.Workload.W8 do
 
       message like "*kora*temi*"
       source in ("10.57.112.0/24")
+      message matches "(kora|kora temi)[a-z ]*(te|mi)[0-9]+.*"
 
-  An event has a message of about 60 bytes that begins, ends and goes on in the middle with the words of three rules among
+  Most regular expressions of the last form have no literal that a string must contain, so each of them runs. An event has a
+  message of about 60 bytes, and of 200 for `"regex"`, that begins, ends and goes on in the middle with the words of three rules among
   the first 10,000 with patterns. It also has the other attributes of a log line, about 220 bytes in all.
 
   ## Parameters
 
     * `:patterns` - the percentage of rules with patterns, 0 to 100. Defaults to 10;
-    * `:form` - `"start"`, `"end"`, `"part"`, `"like"` or `"network"` for rules with this form of pattern alone, or `"mixed"`, the
+    * `:form` - `"start"`, `"end"`, `"part"`, `"like"`, `"network"` or `"regex"` for rules with this form of pattern alone, or `"mixed"`, the
       default, for the first three. With `"network"` an event also has the address `source`;
     * `:expressions` - defaults to 100,000;
     * `:events` - defaults to 1,000;
@@ -88,6 +90,12 @@ defmodule BeTree.Workload.W8 do
   end
 
   defp form("like", seed, number), do: ~s(message like "*#{String.replace(words(seed, number), " ", "*")}*")
+
+  defp form("regex", seed, number) do
+    [one, two] = seed |> words(number) |> String.split()
+    ~s<message matches "(#{one}|#{two})[a-z ]*(#{String.slice(one, 0, 2)}|#{String.slice(two, 0, 2)})[0-9a-z ]+">
+  end
+
   defp form("network", _seed, number), do: ~s(source in \("#{network(number)}.0/24"\))
 
   defp form(form, seed, number) do
@@ -121,9 +129,20 @@ defmodule BeTree.Workload.W8 do
   def events(%{events: count, seed: seed, form: form}) do
     Stream.map(1..count, fn index ->
       event = seed |> Random.new(2, index) |> event(seed)
-      {:json, if(form == "network", do: with_source(event, Random.new(seed, 3, index)), else: event)}
+      {:json, of_form(form, event, Random.new(seed, 3, index))}
     end)
   end
+
+  defp of_form("network", event, random), do: with_source(event, random)
+
+  # More words in the middle of the message.
+  defp of_form("regex", ~s({"message": ") <> rest, random) do
+    {words, _random} = Enum.map_reduce(1..20, random, fn _nth, random -> word(random) end)
+    [first, more] = String.split(rest, " ", parts: 2)
+    ~s({"message": "#{first} #{Enum.join(words, " ")} #{more})
+  end
+
+  defp of_form(_form, event, _random), do: event
 
   defp with_source("{" <> members, random) do
     {number, random} = Random.below(random, @known)

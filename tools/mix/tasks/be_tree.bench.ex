@@ -22,9 +22,12 @@ defmodule Mix.Tasks.BeTree.Bench do
   | `W1` | dense boolean trees |
   | `W3` | ad targeting |
   | `W4` | alert routing, with events that match and events that nearly do |
+  | `W8` | alert routing by starts, ends and parts of a message |
+  | `W9` | circles around places |
   | `W2` | arbitrary expressions with shared parts |
   | `W6` | W3 while expressions come and go |
   | `W5` | conjunctive publish/subscribe |
+  | `structures` | rules that are one predicate of each kind that leads, changes of them, and adversaries |
   | `adversaries` | skewed values and events, wide domains, many alternatives |
 
   ## Options

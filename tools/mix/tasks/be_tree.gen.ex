@@ -21,7 +21,7 @@ defmodule Mix.Tasks.BeTree.Gen do
     * `--equality` - for W5: the share of equalities, from 0.0 to 1.0;
     * `--matching` - for W5: the probability of a match, from 0.001 to 1.0;
     * `--patterns` - for W8: the percentage of rules with patterns, from 0 to 100;
-    * `--form` - for W8: `start`, `end`, `part`, `like`, `network` or `mixed`;
+    * `--form` - for W8: `start`, `end`, `part`, `like`, `network`, `regex` or `mixed`;
     * `--city` - for W9: circles around one city.
 
   ## Example
@@ -100,7 +100,13 @@ defmodule Mix.Tasks.BeTree.Gen do
   defp check!(:patterns, value), do: check!(:patterns, value, value in 0..100, "from 0 to 100")
 
   defp check!(:form, value),
-    do: check!(:form, value, value in ~w(start end part like network mixed), "start, end, part, like, network or mixed")
+    do:
+      check!(
+        :form,
+        value,
+        value in ~w(start end part like network regex mixed),
+        "start, end, part, like, network, regex or mixed"
+      )
 
   defp check!(_key, _value), do: :ok
 

@@ -2,23 +2,12 @@
 //!
 //! A module instance has one index. The host calls one export at a time.
 
-#[cfg(any(target_arch = "wasm32", test))]
-mod heap;
-#[cfg(any(target_arch = "wasm32", test))]
-mod linear;
-mod memory;
-mod outbox;
-#[cfg(test)]
-#[allow(dead_code)] // The index's tests share it, and use more of it.
-#[path = "../../index/tests/support/random.rs"]
-mod random;
 mod reply;
 mod request;
-mod sizes;
-mod stack;
 mod state;
 
-use state::{with_state, Request, State};
+use be_tree_module::stack;
+use state::{Request, State, STATE};
 
 /// The version of the ABI.
 const VERSION: i32 = 1;
@@ -32,130 +21,130 @@ pub extern "C" fn be_tree_abi() -> i32 {
 /// Returns the address of a buffer of at least `length` bytes, or 0 if memory is refused.
 #[no_mangle]
 pub extern "C" fn be_tree_inbox(length: u32) -> u32 {
-    with_state(|state| state.inbox(length).map_or(0, |address| address as usize as u32))
+    STATE.with(|state| state.inbox(length).map_or(0, |address| address as usize as u32))
 }
 
 /// Returns the address of three `u32`: the address of the last result, its length in bytes, and the progress of a search.
 #[no_mangle]
 pub extern "C" fn be_tree_outbox() -> u32 {
-    with_state(|state| state.outbox() as usize as u32)
+    STATE.with(|state| state.outbox() as usize as u32)
 }
 
 /// Makes an empty index over the attributes in the inbox.
 #[no_mangle]
 pub extern "C" fn be_tree_schema(length: u32) -> i32 {
-    with_state(|state| state.change(|state| state.schema(length as usize)))
+    STATE.with(|state| state.change(|state| state.schema(length as usize)))
 }
 
 /// Inserts all subscriptions in the inbox, or none.
 #[no_mangle]
 pub extern "C" fn be_tree_insert(length: u32) -> i32 {
-    with_state(|state| state.change(|state| state.insert(length as usize)))
+    STATE.with(|state| state.change(|state| state.insert(length as usize)))
 }
 
 /// Inserts the one subscription in the inbox, or replaces the one with its id.
 #[no_mangle]
 pub extern "C" fn be_tree_put(length: u32) -> i32 {
-    with_state(|state| state.change(|state| state.put(length as usize)))
+    STATE.with(|state| state.change(|state| state.put(length as usize)))
 }
 
 /// Deletes one subscription.
 #[no_mangle]
 pub extern "C" fn be_tree_delete(id: u64) -> i32 {
-    with_state(|state| state.change(|state| state.delete(id)))
+    STATE.with(|state| state.change(|state| state.delete(id)))
 }
 
 /// Returns 1 if the index is empty and a new instance would take much less memory, and otherwise 0.
 #[no_mangle]
 pub extern "C" fn be_tree_spent() -> i32 {
-    with_state(|state| i32::from(state.is_spent()))
+    STATE.with(|state| i32::from(state.is_spent()))
 }
 
 /// Searches for the event in the inbox, among the `ids` bytes of packed ids after it, or among all if `ids` is -1.
 #[no_mangle]
 pub extern "C" fn be_tree_search(format: i32, event: u32, ids: i32, form: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    with_state(|state| state.search(Request::Search { format, event: event as usize, only, form }))
+    STATE.with(|state| state.search(Request::Search { format, event: event as usize, only, form }))
 }
 
 /// Searches for the events in `bytes` bytes of the inbox, each after its format and its length. `ids` is as above.
 #[no_mangle]
 pub extern "C" fn be_tree_search_many(number: u64, events: u32, bytes: u32, ids: i32, form: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    with_state(|state| state.search(Request::Batch { number, events, bytes: bytes as usize, only, form }))
+    STATE.with(|state| state.search(Request::Batch { number, events, bytes: bytes as usize, only, form }))
 }
 
 /// Returns the next part of the result of the batch with this number.
 #[no_mangle]
 pub extern "C" fn be_tree_more(number: u64) -> i32 {
-    with_state(|state| state.more(number))
+    STATE.with(|state| state.more(number))
 }
 
 /// Keeps the data that `be_tree_reasons` needs from now on.
 #[no_mangle]
 pub extern "C" fn be_tree_keep_reasons() -> i32 {
-    with_state(|state| state.change(State::keep_reasons))
+    STATE.with(|state| state.change(State::keep_reasons))
 }
 
 /// Searches like `be_tree_search`. Also returns the deciding attribute of each subscription that does not match.
 #[no_mangle]
 pub extern "C" fn be_tree_reasons(format: i32, event: u32, ids: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    with_state(|state| state.search(Request::Reasons { format, event: event as usize, only }))
+    STATE.with(|state| state.search(Request::Reasons { format, event: event as usize, only }))
 }
 
 /// Continues a search or a batch that a trap stopped.
 #[no_mangle]
 pub extern "C" fn be_tree_resume() -> i32 {
-    with_state(State::resume)
+    STATE.with(State::resume)
 }
 
 /// Decodes the event in the inbox. The result is an event of format 3.
 #[no_mangle]
 pub extern "C" fn be_tree_prepare(format: i32, event: u32) -> i32 {
-    with_state(|state| state.search(Request::Prepare { format, event: event as usize }))
+    STATE.with(|state| state.search(Request::Prepare { format, event: event as usize }))
 }
 
 /// Starts the profile of a search for the event in the inbox.
 #[no_mangle]
 pub extern "C" fn be_tree_profile(format: i32, event: u32) -> i32 {
-    with_state(|state| state.search(Request::Profile { format, event: event as usize }))
+    STATE.with(|state| state.search(Request::Profile { format, event: event as usize }))
 }
 
 /// Runs the next part of the profile. The result is the number of its phase.
 #[no_mangle]
 pub extern "C" fn be_tree_profile_part() -> i32 {
-    with_state(|state| state.profile(Request::ProfilePart))
+    STATE.with(|state| state.profile(Request::ProfilePart))
 }
 
 /// Returns the counts of the part that ran last.
 #[no_mangle]
 pub extern "C" fn be_tree_profile_counts() -> i32 {
-    with_state(|state| state.profile(Request::ProfileCounts))
+    STATE.with(|state| state.profile(Request::ProfileCounts))
 }
 
 /// Explains the subscription `id` for the event in the inbox.
 #[no_mangle]
 pub extern "C" fn be_tree_explain(format: i32, event: u32, id: u64) -> i32 {
-    with_state(|state| state.read(|state| state.explain(format, event as usize, id)))
+    STATE.with(|state| state.read(|state| state.explain(format, event as usize, id)))
 }
 
 /// Checks the subscriptions in the inbox without inserting them.
 #[no_mangle]
 pub extern "C" fn be_tree_check(length: u32) -> i32 {
-    with_state(|state| state.change(|state| state.check(length as usize)))
+    STATE.with(|state| state.change(|state| state.check(length as usize)))
 }
 
 /// Draws the tree.
 #[no_mangle]
 pub extern "C" fn be_tree_draw() -> i32 {
-    with_state(|state| state.read(State::draw))
+    STATE.with(|state| state.read(State::draw))
 }
 
 /// Returns counts and sizes.
 #[no_mangle]
 pub extern "C" fn be_tree_info() -> i32 {
-    with_state(|state| state.read(State::info))
+    STATE.with(|state| state.read(State::info))
 }
 
 /// Drops everything except the subscriptions, and clears free memory, so that the memory can be kept as an image.
@@ -171,5 +160,5 @@ pub extern "C" fn be_tree_forget() -> i32 {
 /// Not inlined, so that its stack begins where the cleared part of the stack begins.
 #[inline(never)]
 fn forget() -> i32 {
-    with_state(|state| state.change(State::forget))
+    STATE.with(|state| state.change(State::forget))
 }

@@ -4,28 +4,7 @@ use be_tree_index::index::Info;
 use be_tree_index::model::schema::AttributeId;
 use be_tree_index::search::Counts;
 use be_tree_index::term::Writer;
-
-use crate::memory;
-use crate::state::Refusal;
-
-/// Writes `{Kind, Message, Attribute, Column, Position}`.
-pub(crate) fn error(refusal: &Refusal, out: &mut Vec<u8>) {
-    let Refusal { error, position } = refusal;
-    let mut writer = Writer::new(out);
-    writer.tuple(5);
-    writer.atom(error.kind.name());
-    writer.binary(error.message.as_bytes());
-    match &error.attribute {
-        Some(attribute) => writer.binary(attribute.as_bytes()),
-        None => writer.atom("nil"),
-    }
-    for number in [error.column, *position] {
-        match number {
-            Some(number) => writer.unsigned(number as u64),
-            None => writer.atom("nil"),
-        }
-    }
-}
+use be_tree_module::memory;
 
 /// Writes a list of `{Name, Integer}`.
 pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::index::Insertion;
-use be_tree_index::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::term::{Kind as TermKind, Reader};
 
 /// Reads a list of `{Name, Type, Optional, Bounds}` and `{Name, Type, Optional, Bounds, Converts}`.
@@ -14,14 +14,14 @@ pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
     while reader.next(&mut list)? {
         let (attribute, converts) = attribute(&mut reader)?;
         if converts {
-            converted.push(AttributeId::from_index(attributes.len()));
+            converted.push(attribute.name.clone());
         }
         attributes.push(attribute);
     }
     reader.finish()?;
     let mut schema = Schema::new(attributes)?;
-    for id in converted {
-        schema.convert(id)?;
+    for name in converted {
+        schema.convert(&name)?;
     }
     Ok(schema)
 }

@@ -1,25 +1,18 @@
 //! The state of an instance, and its operations.
 
-use std::cell::UnsafeCell;
-use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
 use be_tree_index::diagnostics::draw::draw;
 use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::Index;
 use be_tree_index::search::{self, packed, Batch, Counts, Form, Packed, Part, Search};
+use be_tree_module::cell::Cell;
+use be_tree_module::memory;
+use be_tree_module::outbox::{Outbox, NOTED, NOTHING};
+use be_tree_module::port::Port;
+use be_tree_module::refusal::{Outcome, Refusal};
 
-use crate::memory::{self, in_order};
-use crate::outbox::{Outbox, NOTED, NOTHING};
-use crate::{reply, request, sizes};
-
-/// The first size of the inbox.
-const INBOX: u32 = 4096;
-
-/// A larger inbox is freed when the host next asks for a small one.
-const LARGE: u32 = 1 << 20;
+use crate::{reply, request};
 
 /// The phase of a profile whose search is finished.
 const NO_PART: u32 = u32::MAX;
@@ -43,14 +36,7 @@ pub(crate) struct State {
     profiling: bool,
     /// The phase of the profile's last part, or [`NO_PART`].
     part: [u32; 1],
-    /// Whether a change of the heap began and did not end, because a trap cut it off. The heap is not used from then on.
-    changing: AtomicBool,
-    inbox: Vec<u8>,
-    /// The error of a change that was refused.
-    change_error: Vec<u8>,
-    /// The result of a read, and any result of a search that is no list of ids, in the memory of searches.
-    transient: Vec<u8>,
-    outbox: Outbox,
+    port: Port,
 }
 
 /// A request that can be cut off: the lengths of its parts in the inbox, and the form of its result. The bytes of the ids to
@@ -97,143 +83,48 @@ pub(crate) enum Request {
     ProfileCounts,
 }
 
-/// An error, and the position of the insertion or the event that it belongs to.
-pub(crate) struct Refusal {
-    pub error: Error,
-    pub position: Option<usize>,
-}
-
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
-        Refusal { error, position: None }
-    }
-}
-
-type Outcome = Result<(), Refusal>;
-
-struct Instance(UnsafeCell<Option<State>>);
-
-// SAFETY: the module is compiled for wasm32 without threads; a native build (its tests) uses it from one thread.
-unsafe impl Sync for Instance {}
-
-static INSTANCE: Instance = Instance(UnsafeCell::new(None));
-
-/// Lends the instance's state to `operation`, which allocates on the heap unless it says otherwise.
-pub(crate) fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
-    memory::of_all_else();
-    // SAFETY: every export calls this once and no operation calls an export, so there is one borrow at a time. A call that a
-    // trap cut off left a borrow that nothing uses any more.
-    let state = unsafe { &mut *INSTANCE.0.get() };
-    operation(state.get_or_insert_with(State::default))
-}
+/// The state of this module's instance.
+pub(crate) static STATE: Cell<State> = Cell::new();
 
 impl State {
-    /// Returns a buffer of at least `length` bytes, if memory allows. Frees a large buffer that is no longer needed.
-    ///
-    /// If a change was cut off, the buffer is in the memory of searches, so that the next operation can return that error.
+    /// Returns a buffer of at least `length` bytes, if memory allows.
     pub fn inbox(&mut self, length: u32) -> Option<*const u8> {
-        let length = length.max(INBOX);
-        let room = sizes::room_for(length)? as usize;
-        let is_large = self.inbox.len() > LARGE as usize && length <= LARGE;
-        if !is_large && length as usize <= self.inbox.len() {
-            return Some(self.inbox.as_ptr());
-        }
-        if self.changing.load(Relaxed) {
-            memory::of_search(true);
-            let mut inbox = Vec::<u8>::new();
-            inbox.try_reserve_exact(room).ok()?;
-            return Some(ManuallyDrop::new(inbox).as_ptr());
-        }
-        self.begin_change();
-        self.unfinished = None;
-        self.profiling = false;
-        // A large inbox is freed first, without a copy of its content, so that its room may serve the next one. A small one
-        // stays until there is another, so that a refusal changes nothing.
-        if self.inbox.len() > LARGE as usize {
-            self.inbox = Vec::new();
-        }
-        let mut inbox = Vec::new();
-        let is_there = self.with_memory_of_searches(|_| inbox.try_reserve_exact(room)).is_ok();
-        if is_there {
-            inbox.resize(inbox.capacity(), 0);
-            self.inbox = inbox;
-        }
-        self.end_change();
-        is_there.then_some(self.inbox.as_ptr())
-    }
-
-    /// Records that the heap changes until [`State::end_change`].
-    fn begin_change(&self) {
-        self.changing.store(true, Relaxed);
-        in_order();
-    }
-
-    fn end_change(&self) {
-        in_order();
-        self.changing.store(false, Relaxed);
-        in_order();
+        let State { port, search, unfinished, profiling, .. } = self;
+        port.inbox(length, || {
+            *unfinished = None;
+            *profiling = false;
+            search.abandon();
+        })
     }
 
     /// Returns the address of the outbox.
-    pub fn outbox(&self) -> *const Outbox {
-        &raw const self.outbox
+    pub fn outbox(&mut self) -> *const Outbox {
+        &raw const self.port.outbox
     }
 
     /// Runs an operation that changes the index, and records that it ended. Returns its status.
     pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
-        if self.changing.load(Relaxed) {
-            return self.read(|_| Err(damaged().into()));
+        if self.port.is_damaged() {
+            return self.read(|_| Ok(()));
         }
-        self.outbox.advance_to(NOTHING);
-        self.begin_change();
+        let State { port, search, .. } = self;
+        port.begin_change(|| search.abandon());
         self.unfinished = None;
         self.profiling = false;
-        self.change_error.clear();
-        self.outbox.clear();
-        let outcome = self.with_memory_of_searches(operation);
-        if let Err(refusal) = &outcome {
-            reply::error(refusal, &mut self.change_error);
-            self.outbox.send(&self.change_error);
-        }
-        self.end_change();
-        i32::from(outcome.is_err())
+        let outcome = operation(self);
+        self.port.end_change(outcome)
     }
 
-    /// Runs an operation after which no search can be continued. If the system refuses memory to the heap, the heap takes
-    /// that of searches.
-    fn with_memory_of_searches<T>(&mut self, operation: impl FnOnce(&mut Self) -> T) -> T {
-        self.abandon();
-        memory::lend(true);
-        let result = operation(self);
-        memory::lend(false);
-        result
-    }
-
-    /// Ends the last search, whose memory the next one uses.
-    fn abandon(&mut self) {
-        self.search.abandon();
-        // It lies in the memory of searches, and an operation that was cut off may have left it half enlarged.
-        std::mem::forget(std::mem::take(&mut self.transient));
-    }
-
-    /// Runs an operation that changes nothing, and returns its status. An error goes to the outbox. The operation allocates
-    /// only in the memory of searches. So it may be cut off anywhere, and can report that an earlier change was.
+    /// Runs an operation that changes nothing, and returns its status.
     pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
-        self.outbox.advance_to(NOTHING);
         self.profiling = false;
-        memory::of_search(true);
-        self.transient = Vec::new();
-        self.outbox.clear();
-        let outcome = if self.changing.load(Relaxed) { Err(damaged().into()) } else { operation(self) };
-        let status = i32::from(outcome.is_err());
-        if let Err(refusal) = outcome {
-            self.refuse(refusal);
-        }
-        status
+        self.port.begin_read();
+        let outcome = self.port.check().and_then(|()| operation(self));
+        self.port.status(outcome)
     }
 
     pub fn schema(&mut self, length: usize) -> Outcome {
-        let index = Index::new(request::schema(message(&self.inbox, length)?)?);
+        let index = Index::new(request::schema(self.port.message(length)?)?);
         let mut search = Search::default();
         search.reserve(&index)?;
         search.reserve_event(&index)?;
@@ -246,17 +137,17 @@ impl State {
     }
 
     pub fn insert(&mut self, length: usize) -> Outcome {
-        let State { index, search, batch, inbox, .. } = self;
+        let State { index, search, batch, port, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
-        let insertions = request::insertions(message(inbox, length)?)?;
+        let insertions = request::insertions(port.message(length)?)?;
         let inserted = index.insert_all_for(&mut (search, batch), insertions);
-        inserted.map(drop).map_err(|(position, error)| Refusal { error, position: Some(position) })
+        inserted.map(drop).map_err(|(position, error)| Refusal::of(position, error))
     }
 
     pub fn put(&mut self, length: usize) -> Outcome {
-        let State { index, search, batch, inbox, .. } = self;
+        let State { index, search, batch, port, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
-        let mut insertions = request::insertions(message(inbox, length)?)?;
+        let mut insertions = request::insertions(port.message(length)?)?;
         let (Some(insertion), None) = (insertions.next(), insertions.next()) else {
             return Err(Error::new(Kind::Type, "one subscription is put at a time").into());
         };
@@ -266,14 +157,14 @@ impl State {
     pub fn delete(&mut self, id: u64) -> Outcome {
         self.index.as_mut().ok_or_else(no_schema)?.delete(id)?;
         if self.is_large_and_empty() {
-            self.outbox.send(&SPENT);
+            self.port.outbox.send(&SPENT);
         }
         Ok(())
     }
 
     /// Returns whether the index is empty and undamaged, and a new instance would take much less memory.
     pub fn is_spent(&self) -> bool {
-        !self.changing.load(Relaxed) && self.is_large_and_empty()
+        !self.port.is_damaged() && self.is_large_and_empty()
     }
 
     /// Memory does not shrink. A quarter more than at first does not justify a new instance.
@@ -291,11 +182,11 @@ impl State {
 
     /// Stores the request, then searches. It may be cut off anywhere. `resume` continues it once the request is stored.
     pub fn search(&mut self, request: Request) -> i32 {
-        self.outbox.advance_to(NOTHING);
+        self.port.outbox.advance_to(NOTHING);
         self.request = request;
         self.unfinished = None;
         self.profiling = false;
-        self.outbox.advance_to(NOTED);
+        self.port.outbox.advance_to(NOTED);
         self.go_on()
     }
 
@@ -312,16 +203,16 @@ impl State {
         if !self.profiling {
             return self.refuse_at_once("no profile is under way; start one");
         }
-        self.outbox.advance_to(NOTHING);
+        self.port.outbox.advance_to(NOTHING);
         self.request = request;
         // The memory of searches has the profile's event and lists, so it must not begin anew.
-        self.outbox.step();
+        self.port.outbox.step();
         self.go_on()
     }
 
     /// Continues a search that was cut off.
     pub fn resume(&mut self) -> i32 {
-        if self.outbox.progress() == NOTHING {
+        if self.port.outbox.progress() == NOTHING {
             return self.refuse_at_once("there is no search to resume; start one");
         }
         self.go_on()
@@ -329,30 +220,21 @@ impl State {
 
     fn refuse_at_once(&mut self, message: &str) -> i32 {
         self.profiling = false;
-        memory::of_search(true);
-        self.refuse(Error::new(Kind::NotFound, message).into());
-        1
+        self.port.refuse_at_once(message)
     }
 
     fn go_on(&mut self) -> i32 {
-        memory::of_search(self.outbox.progress() == NOTED);
-        self.outbox.clear();
-        let status = match self.advance() {
-            Ok(()) => 0,
-            Err(refusal) => {
-                self.refuse(refusal);
-                1
-            }
-        };
+        memory::of_search(self.port.outbox.progress() == NOTED);
+        self.port.outbox.clear();
+        let outcome = self.advance();
+        let status = self.port.status(outcome);
         // The last store: the search cannot be continued after it.
-        self.outbox.advance_to(NOTHING);
+        self.port.outbox.advance_to(NOTHING);
         status
     }
 
     fn advance(&mut self) -> Outcome {
-        if self.changing.load(Relaxed) {
-            return Err(damaged().into());
-        }
+        self.port.check()?;
         match self.request {
             Request::Nothing => Ok(()),
             Request::Search { format, event, only, form } => {
@@ -366,14 +248,14 @@ impl State {
                 })
             }
             Request::Batch { number, events, bytes, only, form } => {
-                if self.outbox.progress() == NOTED {
-                    message(&self.inbox, bytes.saturating_add(only.unwrap_or(0)))?;
+                if self.port.outbox.progress() == NOTED {
+                    self.port.message(bytes.saturating_add(only.unwrap_or(0)))?;
                     self.batch.open(search::Request { events, bytes, only, form: Form::from_code(form)? });
                 }
                 self.advance_batch(number)
             }
             Request::More { number } => {
-                if self.outbox.progress() == NOTED {
+                if self.port.outbox.progress() == NOTED {
                     self.batch.next_part();
                 }
                 self.advance_batch(number)
@@ -392,10 +274,10 @@ impl State {
         only: Option<usize>,
         open: impl FnOnce(&mut Search, &Index, &[u8], Option<Packed>) -> Result<(), Error>,
     ) -> Outcome {
-        let State { index, search, inbox, outbox, .. } = self;
+        let State { index, search, port, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
+        let (whole, outbox) = port.message_and_outbox(event.saturating_add(only.unwrap_or(0)))?;
         if outbox.progress() == NOTED {
-            let whole = message(inbox, event.saturating_add(only.unwrap_or(0)))?;
             let (event, ids) = whole.split_at(event);
             open(search, index, event, only.map(|_| packed(ids)))?;
             outbox.step();
@@ -409,13 +291,14 @@ impl State {
 
     /// Runs the batch to the end of a part.
     fn advance_batch(&mut self, number: u64) -> Outcome {
-        let State { index, search, batch, inbox, outbox, unfinished, .. } = self;
+        let State { index, search, batch, port, unfinished, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
+        let (inbox, outbox) = port.whole_and_outbox();
         // Only new work counts as progress. A second run of the same step does not.
         if outbox.progress() == NOTED {
             outbox.step();
         }
-        let refused = |(position, error)| Refusal { error, position: Some(position) };
+        let refused = |(position, error)| Refusal::of(position, error);
         outbox.send(batch.run(index, search, inbox, || outbox.step()).map_err(refused)?);
         *unfinished = (!batch.is_done()).then_some(number);
         Ok(())
@@ -423,91 +306,73 @@ impl State {
 
     /// Decodes the event in the inbox, so that later searches need not decode it.
     fn prepare(&mut self, format: i32, event: usize) -> Outcome {
-        let State { index, search, inbox, transient, outbox, .. } = self;
+        let State { index, search, port, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        *transient = Vec::new();
-        search.prepare(index, Format::from_code(format)?, message(inbox, event)?, transient)?;
-        outbox.send(transient);
-        Ok(())
+        let format = Format::from_code(format)?;
+        Ok(port.reply_to(event, |event, out| search.prepare(index, format, event, out))?)
     }
 
     /// Decodes the event in the inbox, and opens its search.
     fn open_profile(&mut self, format: i32, event: usize) -> Outcome {
-        let State { index, search, inbox, profiling, .. } = self;
+        let State { index, search, port, profiling, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        let event = message(inbox, event)?;
+        let event = port.message(event)?;
         search.open(index, Format::from_code(format)?, event, None::<std::iter::Empty<u64>>)?;
         *profiling = true;
         Ok(())
     }
 
     fn profile_part(&mut self) -> Outcome {
-        let State { index, search, part, outbox, .. } = self;
+        let State { index, search, part, port, .. } = self;
         *part = [search.next_part(index.as_ref().ok_or_else(no_schema)?).map_or(NO_PART, Part::code)];
-        outbox.send(part);
+        port.outbox.send(part);
         Ok(())
     }
 
     fn profile_counts(&mut self) -> Outcome {
-        let State { index, search, transient, .. } = self;
-        let counts: Counts = search.counts(index.as_ref().ok_or_else(no_schema)?);
-        *transient = Vec::new();
-        reply::counts(&counts, transient);
-        self.outbox.send(&self.transient);
+        let counts: Counts = self.search.counts(self.index.as_ref().ok_or_else(no_schema)?);
+        self.port.reply(|out| reply::counts(&counts, out));
         Ok(())
-    }
-
-    fn refuse(&mut self, refusal: Refusal) {
-        self.transient = Vec::new();
-        reply::error(&refusal, &mut self.transient);
-        self.outbox.send(&self.transient);
     }
 
     pub fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
-        let State { index, inbox, transient, .. } = self;
-        let index = index.as_ref().ok_or_else(no_schema)?;
-        explain(index, Format::from_code(format)?, message(inbox, event)?, id, transient)?;
-        self.outbox.send(&self.transient);
-        Ok(())
+        let index = self.index.as_ref().ok_or_else(no_schema)?;
+        let format = Format::from_code(format)?;
+        Ok(self.port.reply_to(event, |event, out| explain(index, format, event, id, out))?)
     }
 
     pub fn check(&mut self, length: usize) -> Outcome {
-        let State { index, inbox, .. } = self;
+        let State { index, port, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
-        for (position, insertion) in request::insertions(message(inbox, length)?)?.enumerate() {
+        for (position, insertion) in request::insertions(port.message(length)?)?.enumerate() {
             let checked = insertion.and_then(|insertion| index.check(&insertion));
-            checked.map_err(|error| Refusal { error, position: Some(position) })?;
+            checked.map_err(|error| Refusal::of(position, error))?;
         }
         Ok(())
     }
 
     pub fn draw(&mut self) -> Outcome {
-        let State { index, transient, .. } = self;
-        draw(index.as_ref().ok_or_else(no_schema)?, transient);
-        self.outbox.send(&self.transient);
+        let index = self.index.as_ref().ok_or_else(no_schema)?;
+        self.port.reply(|out| draw(index, out));
         Ok(())
     }
 
     pub fn info(&mut self) -> Outcome {
         let index = self.index.as_ref().ok_or_else(no_schema)?;
-        reply::info(&index.info(), &mut self.transient);
-        self.outbox.send(&self.transient);
+        self.port.reply(|out| reply::info(&index.info(), out));
         Ok(())
     }
 
     /// Drops everything of earlier requests except the index, which is then ready to be searched. If there is nothing to
     /// drop, no byte changes.
     pub fn forget(&mut self) -> Outcome {
-        if self.inbox.capacity() == 0 && self.change_error.capacity() == 0 && !memory::has_searches() {
+        if !self.port.is_used() {
             return Ok(());
         }
-        self.abandon();
-        *self = State {
-            index: self.index.take(),
-            first_bytes: self.first_bytes,
-            changing: AtomicBool::new(true),
-            ..State::default()
-        };
+        self.search.abandon();
+        self.port.forget();
+        let port = std::mem::take(&mut self.port);
+        *self = State { index: self.index.take(), first_bytes: self.first_bytes, port, ..State::default() };
         memory::wipe_searches();
         if let State { index: Some(index), search, batch, .. } = self {
             search.reserve(index)?;
@@ -518,18 +383,6 @@ impl State {
     }
 }
 
-/// Returns the first `length` bytes of the inbox.
-fn message(inbox: &[u8], length: usize) -> Result<&[u8], Error> {
-    inbox.get(..length).ok_or_else(|| {
-        let message = format!("{length} bytes are announced, but the inbox has {}; ask for a larger one", inbox.len());
-        Error::new(Kind::OutOfBounds, message)
-    })
-}
-
 fn no_schema() -> Error {
     Error::new(Kind::NotFound, "there is no schema yet; give one first")
-}
-
-fn damaged() -> Error {
-    Error::new(Kind::Trap, "an earlier change was cut off half way and left the index damaged; make a new one")
 }

@@ -261,7 +261,7 @@ impl Index {
     /// Returns the sizes on which the tables of a search depend.
     pub fn extent(&self) -> Extent {
         Extent {
-            attributes: self.schema().len(),
+            attributes: self.schema().all_attributes().len().saturating_sub(1),
             nodes: self.tree.capacity(),
             slots: self.subscriptions.capacity(),
             predicates: self.catalog.predicates.capacity(),
@@ -532,7 +532,7 @@ impl Index {
             // A string that is in a list twice counts as one reference.
             predicate.test.each_string(|&string| strings.count(string));
             vocabulary.retain(&predicate, schema);
-            if let Err(error) = vocabulary.check(predicate.attribute, schema) {
+            if let Err(error) = vocabulary.check(&predicate, schema) {
                 refused.get_or_insert(error);
             }
             predicate
@@ -746,6 +746,6 @@ fn cost_of(test: &predicate::Test<StringId>) -> f32 {
         }
         Test::Contains(_) | Test::GeoWithinRadius { .. } => cost::SUBSTRING_TEST,
         Test::Like(_) | Test::Lowered(Lowered::Contains(_) | Lowered::Like(_)) => cost::SUBSTRING_TEST,
-        Test::Matches(_) => cost::AUTOMATON_TEST,
+        Test::Matches(_) | Test::Objects(_) => cost::AUTOMATON_TEST,
     }
 }

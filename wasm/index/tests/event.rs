@@ -1,6 +1,6 @@
 //! Random events, written in every format, are read back as they were; damaged ones do no harm.
 
-use be_tree_index::event::{decode, Event, Format, Text, Value};
+use be_tree_index::event::{decode, Event, Format, Object, Text, Value};
 use be_tree_index::model::address::Address;
 use be_tree_index::model::predicate::{CapType, Entity};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
@@ -22,6 +22,8 @@ enum Model {
     Segments(Vec<(i64, i64)>),
     Caps(Vec<(CapType, i64, String, i64, Option<i64>)>),
     Address(Address),
+    /// Objects with an integer and a string, each of which may be undefined.
+    Objects(Vec<(Option<i64>, Option<String>)>),
 }
 
 /// One event: the type of each attribute and its value.
@@ -50,6 +52,10 @@ fn value(ty: Type) -> BoxedStrategy<Model> {
         Type::StringList => vec(string(), 0..9).prop_map(Model::Strings).boxed(),
         Type::Segments => vec((integer(), integer()), 0..5).prop_map(Model::Segments).boxed(),
         Type::FrequencyCaps => vec(cap, 0..5).prop_map(Model::Caps).boxed(),
+        Type::ObjectList => {
+            let object = (proptest::option::of(integer()), proptest::option::of(string()));
+            vec(object, 0..5).prop_map(Model::Objects).boxed()
+        }
         Type::Ip => prop_oneof![any::<[u8; 4]>().prop_map(Address::v4), any::<[u8; 16]>().prop_map(Address::v6)]
             .prop_map(Model::Address)
             .boxed(),
@@ -74,9 +80,14 @@ fn schema(attributes: &Attributes) -> Schema {
     let declare = |(i, (ty, value)): (usize, &(Type, Model))| {
         // What the event defines may as well be required.
         let optional = *value == Model::Undefined;
-        Attribute { name: format!("`{}`", name(i)), ty: *ty, optional, bounds: Bounds::Unbounded }
+        let own = Attribute { name: format!("`{}`", name(i)), ty: *ty, optional, bounds: Bounds::Unbounded };
+        let inner = [("n", Type::Integer), ("in.s", Type::String)].map(|(name, ty)| {
+            let name = format!("{}.{name}", own.name);
+            Attribute { name, ty, optional: true, bounds: Bounds::Unbounded }
+        });
+        inner.into_iter().filter(|_| *ty == Type::ObjectList).chain([own.clone()]).collect::<Vec<_>>()
     };
-    Schema::new(attributes.iter().enumerate().map(declare).collect()).unwrap()
+    Schema::new(attributes.iter().enumerate().flat_map(declare).collect()).unwrap()
 }
 
 fn write_term(writer: &mut Writer, value: &Model) {
@@ -87,6 +98,21 @@ fn write_term(writer: &mut Writer, value: &Model) {
         Model::Float(float) => writer.float(*float),
         Model::String(string) => writer.binary(string.as_bytes()),
         Model::Address(address) => writer.binary(address.to_string().as_bytes()),
+        Model::Objects(objects) => {
+            writer.list(objects.len());
+            for (integer, string) in objects {
+                writer.map(2);
+                writer.atom("n");
+                write_term(writer, &integer.map_or(Model::Undefined, Model::Integer));
+                writer.binary(b"in");
+                writer.list(1);
+                writer.tuple(2);
+                writer.binary(b"s");
+                write_term(writer, &string.clone().map_or(Model::Undefined, Model::String));
+                writer.end_list();
+            }
+            writer.end_list();
+        }
         Model::Integers(integers) => {
             writer.list(integers.len());
             integers.iter().for_each(|integer| writer.integer(*integer));
@@ -206,6 +232,14 @@ fn json_value(value: &Model, escape_all: bool) -> String {
             };
             array(caps.iter().map(cap).collect())
         }
+        Model::Objects(objects) => {
+            let object = |(integer, text): &(Option<i64>, Option<String>)| {
+                let integer = integer.map_or("null".into(), |integer| integer.to_string());
+                let text = text.as_ref().map_or("null".into(), string);
+                format!("{{\"in\":{{\"s\":{text}}},\"n\":{integer}}}")
+            };
+            array(objects.iter().map(object).collect())
+        }
         Model::Address(address) => string(&address.to_string()),
     }
 }
@@ -237,6 +271,20 @@ fn read_back(event: &Event) -> Vec<Model> {
         Value::Caps(span) => {
             let caps = span.of(&event.caps).iter();
             Model::Caps(caps.map(|c| (c.cap, c.id, text(&c.namespace), c.value, c.micros)).collect())
+        }
+        Value::Objects(span) => {
+            let object = |object: &Object| {
+                let mut read = (None, None);
+                for (_, value) in object.values(event) {
+                    match value {
+                        Value::Integer(integer) => read.0 = Some(integer),
+                        Value::String(string) => read.1 = Some(text(&string)),
+                        other => panic!("{other:?} is in an object"),
+                    }
+                }
+                read
+            };
+            Model::Objects(span.of(&event.objects).iter().map(object).collect())
         }
         Value::Address(position) => Model::Address(event.addresses[*position as usize]),
     };

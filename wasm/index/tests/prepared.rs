@@ -13,7 +13,9 @@ fn schema(is_optional: bool) -> Schema {
         optional: is_optional,
         bounds: Bounds::Unbounded,
     };
-    Schema::new(Type::NAMES.iter().map(attribute).collect()).unwrap()
+    let inner = [("object_list.n", Type::Integer), ("object_list.l", Type::StringList)];
+    let inner = inner.iter().map(|inner| Attribute { optional: true, ..attribute(inner) });
+    Schema::new(Type::NAMES.iter().map(attribute).chain(inner).collect()).unwrap()
 }
 
 fn prepare(json: &str) -> Vec<u8> {
@@ -41,6 +43,12 @@ fn fits(ty: Type, value: Value, event: &Event) -> bool {
         | (Type::FrequencyCaps, Value::Caps(_))
         | (Type::Ip, Value::Address(_))
         | (Type::DateTime, Value::Integer(_)) => true,
+        (Type::ObjectList, Value::Objects(span)) => span.of(&event.objects).iter().all(|object| {
+            object.values(event).all(|(attribute, value)| match attribute.index() {
+                0 => fits(Type::Integer, value, event),
+                _ => fits(Type::StringList, value, event),
+            })
+        }),
         (Type::Float, Value::Float(float)) => float.is_finite(),
         (Type::IntegerList, Value::Integers(span)) => span.of(&event.integers).is_sorted_by(|a, b| a < b),
         _ => false,
@@ -49,7 +57,8 @@ fn fits(ty: Type, value: Value, event: &Event) -> bool {
 
 const EVENT: &str = r#"{"boolean": true, "integer": 7, "float": 1.5, "string": "abc", "integer_enum": 3,
     "integer_list": [1, 2, 3], "string_list": ["a", "b"], "segments": [[1, 2]],
-    "frequency_caps": [[["flight", 10, "ns"], 100, null]], "ip": "10.0.0.1", "datetime": "2026-01-31"}"#;
+    "frequency_caps": [[["flight", 10, "ns"], 100, null]], "ip": "10.0.0.1", "datetime": "2026-01-31",
+    "object_list": [{"n": 7, "l": ["a"]}, {}]}"#;
 
 #[test]
 fn values_of_other_types_are_refused() {
@@ -109,6 +118,14 @@ fn what_cannot_be_searched_for_is_refused() {
     assert!(integers(&[1, 2]).is_some());
     assert_eq!(integers(&[2, 1]), None);
     assert_eq!(integers(&[1, 1]), None);
+    // Two objects, one that ends too early, and one with an attribute that is not there.
+    let objects = |words: &[u32]| {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        read(&write("object_list", 10, &bytes))
+    };
+    assert!(objects(&[2, 0, 0]).is_some());
+    assert_eq!(objects(&[2, 0]), None);
+    assert_eq!(objects(&[1, 1, 2]), None);
     // An attribute twice, and one that is not there.
     let one = write("boolean", 1, &[]);
     assert!(read(&one).is_some());

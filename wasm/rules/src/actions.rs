@@ -3,9 +3,9 @@
 //! All values are those of the facts as the conditions found them. A fact that an earlier action of the firing removed is neither
 //! modified nor retracted. If a value does not fit its field, the firing changes nothing and reports that.
 
-use crate::compile::code::{Bound, Code, Kind, Locals, Scope, NUMBER, SLOTS, TIME};
+use crate::compile::code::{Bound, Code, Locals, Scope, NO_LOCALS, NUMBER, TIME};
 use crate::compile::program::{Action, FactType};
-use crate::facts::{is_alive, Cells};
+use crate::facts::is_alive;
 use crate::memory::{Address, Full};
 use crate::step::{Step, CALL_FIRED, FIRED};
 
@@ -15,52 +15,52 @@ impl Step<'_> {
         self.words.set64(FIRED, self.words.get64(FIRED) + 1)?;
         self.words.set(CALL_FIRED, self.words.get(CALL_FIRED) + 1)?;
         let rule = &self.program.rules[number as usize];
-        let mut locals = self.locals(rule, bound);
-        for action in &rule.actions {
-            if let Action::Let { local, code } = action {
-                locals[*local as usize] = self.value(code, bound, &locals);
+        let mut values;
+        let locals = if rule.has_locals {
+            values = self.locals(rule, bound);
+            for action in &rule.actions {
+                if let Action::Let { local, code } = action {
+                    values[*local as usize] = self.value(code, bound, &values);
+                }
             }
-        }
-        if let Some((action, field)) = self.misfit(&rule.actions, bound, &locals) {
+            &values
+        } else {
+            &NO_LOCALS
+        };
+        if let Some((action, field)) = self.misfit(&rule.actions, bound, locals) {
             return self.notify_failure(number, action, field);
         }
-        // The facts as earlier actions left them.
-        let mut current: [(Address, u64); SLOTS] = [(0, 0); SLOTS];
-        for (place, fact) in current.iter_mut().zip(bound.iter()).take(rule.slots.len()) {
+        for (place, fact) in self.scratch.current.iter_mut().zip(bound.iter()).take(rule.slots.len()) {
             *place = (*fact, self.words.get64(*fact + NUMBER));
         }
         for (position, action) in rule.actions.iter().enumerate() {
             match action {
                 Action::Let { .. } => {}
                 Action::Assert { ty, values } => {
-                    let mut cells = [None; 32];
-                    self.fill(&mut cells, values, bound, &locals);
-                    self.insert(*ty, &cells, self.clock())?;
+                    self.scratch.cells.clear();
+                    self.fill(values, bound, locals);
+                    self.insert(*ty, self.clock())?;
                 }
                 Action::Modify { slot, ty, values } => {
-                    let (fact, fact_number) = current[*slot as usize];
+                    let (fact, fact_number) = self.scratch.current[*slot as usize];
                     if !is_alive(self.words, fact, fact_number) {
                         continue;
                     }
-                    let mut cells = self.cells(&self.program.types[*ty], fact);
-                    self.fill(&mut cells, values, bound, &locals);
+                    self.copy_cells(&self.program.types[*ty], fact);
+                    self.fill(values, bound, locals);
                     let time = self.words.get64(fact + TIME) as i64;
                     self.remove(*ty, fact, true)?;
-                    let modified = self.insert(*ty, &cells, time)?;
-                    current[*slot as usize] = (modified, self.words.get64(modified + NUMBER));
+                    let modified = self.insert(*ty, time)?;
+                    self.scratch.current[*slot as usize] = (modified, self.words.get64(modified + NUMBER));
                 }
                 Action::Retract { slot } => {
-                    let (fact, fact_number) = current[*slot as usize];
+                    let (fact, fact_number) = self.scratch.current[*slot as usize];
                     if is_alive(self.words, fact, fact_number) {
                         self.remove(rule.slots[*slot as usize].ty, fact, true)?;
                     }
                 }
                 Action::Notify { values, .. } => {
-                    let mut given: [(Kind, Option<u64>); 32] = [(Kind::Integer, None); 32];
-                    for (place, (_, kind, code)) in given.iter_mut().zip(values) {
-                        *place = (*kind, self.value(code, bound, &locals));
-                    }
-                    self.notify(number, position as u32, &given[..values.len()])?;
+                    self.notify(number, position as u32, values, bound, locals)?;
                 }
             }
         }
@@ -71,19 +71,20 @@ impl Step<'_> {
         code.value(Scope { words: self.words, bound, locals })
     }
 
-    fn fill(&self, cells: &mut Cells, values: &[(u8, Code)], bound: &Bound, locals: &Locals) {
+    /// Sets the fields of the fact to insert that an action gives.
+    fn fill(&mut self, values: &[(u8, Code)], bound: &Bound, locals: &Locals) {
         for (field, code) in values {
-            cells[*field as usize] = self.value(code, bound, locals);
+            let value = self.value(code, bound, locals);
+            self.scratch.cells.set(*field as usize, value);
         }
     }
 
-    /// Returns the values of a fact.
-    pub fn cells(&self, ty: &FactType, fact: Address) -> Cells {
-        let mut cells = [None; 32];
-        for (field, cell) in cells.iter_mut().enumerate().take(ty.fields.len()) {
-            *cell = ty.cell(self.words, fact, field);
+    /// Gives the fact to insert the fields of another.
+    fn copy_cells(&mut self, ty: &FactType, fact: Address) {
+        self.scratch.cells.clear();
+        for field in 0..ty.fields.len() {
+            self.scratch.cells.set(field, ty.cell(self.words, fact, field));
         }
-        cells
     }
 
     /// Returns the position of the first action that would store a value which its field does not take, and the field.

@@ -1,31 +1,34 @@
 //! The agenda: seeds and single matches, in the order of firing.
 //!
 //! A rule's seeds are a list, newest fact first. A heap holds the rules that have seeds, by priority, newest seed and number. The
-//! words of a rule: its newest seed, its place in the heap from 1, and the number of its conditions that no fact meets. A seed
-//! has the next seed, the fact's number, address and slot, whether it was searched, and the path of its last match.
+//! words of a rule: its newest seed, its place in the heap from 1, the number of its conditions that no fact meets, and the last
+//! match of its queue of those that wait for a deadline. A seed has the next seed, the fact's number, address and slot, whether it
+//! was searched, and the next fact and the path of its last match ([`Scratch::next`](crate::step::Scratch::next)).
 //!
 //! A match that became valid without a new fact in it is on a second heap.
 
 use std::cmp::Ordering;
 
-use crate::compile::code::{Bound, NUMBER, SLOTS};
+use crate::compile::code::{Bound, NUMBER};
 use crate::compile::program::Rule;
 use crate::facts::{is_alive, KEY};
-use crate::joins::Path;
 use crate::memory::{mix, Address, Full, Words};
 use crate::step::{Step, AGENDA, AGENDA_BASE, MATCHES, MATCH_HEAP};
 
-pub(crate) const RULE_WORDS: u32 = 3;
+pub(crate) const RULE_WORDS: u32 = 4;
 const TOP: Address = 0;
 const PLACE: Address = 1;
 const UNMET: Address = 2;
+pub(crate) const LAST_WAITING: Address = 3;
 
 const SEED_NUMBER: Address = 1;
 const SEED_FACT: Address = 3;
 const SEED_SLOT: Address = 4;
 const SEED_SEARCHED: Address = 5;
-const SEED_PATH: Address = 6;
+const SEED_NEXT: Address = 6;
+const SEED_PATH: Address = 9;
 
+pub(crate) const MATCH_LINK: Address = 0;
 const MATCH_RULE: Address = 1;
 const MATCH_NEWEST: Address = 2;
 const MATCH_HASH: Address = 4;
@@ -134,17 +137,15 @@ impl Step<'_> {
         None
     }
 
-    /// Returns the path of the last match of a seed, if it was searched.
-    pub fn seed_path(&self, number: u32, seed: Address) -> Option<Path> {
-        if self.words.get(seed + SEED_SEARCHED) == 0 {
-            return None;
-        }
-        let mut path = [(0, 0); SLOTS];
-        let steps = self.program.rules[number as usize].slots.len() - 1;
-        for (at, place) in (seed + SEED_PATH..).step_by(3).zip(path.iter_mut().take(steps)) {
-            *place = (self.words.get(at), self.words.get64(at + 1));
-        }
-        Some(path)
+    /// Returns whether a seed has found a match.
+    pub fn is_searched(&self, seed: Address) -> bool {
+        self.words.get(seed + SEED_SEARCHED) != 0
+    }
+
+    /// Returns the fact of a look-up in the last match of a seed: its address and number.
+    pub fn reached(&self, seed: Address, depth: usize) -> (Address, u64) {
+        let at = seed + SEED_PATH + 3 * depth as u32;
+        (self.words.get(at), self.words.get64(at + 1))
     }
 
     /// Binds the next match of the best seed of the rule. Without one, removes the seed and returns `false`.
@@ -157,19 +158,41 @@ impl Step<'_> {
         let plan = &rule.plans[slot];
         if is_alive(self.words, fact, newest) {
             bound[slot] = fact;
-            let after = self.seed_path(number, seed);
-            if self.search(rule, plan, newest, after, bound) {
-                let path = self.path(plan, bound);
-                self.words.set(seed + SEED_SEARCHED, 1)?;
-                for (at, (fact, number)) in (seed + SEED_PATH..).step_by(3).zip(path).take(plan.steps.len()) {
-                    self.words.set(at, fact)?;
-                    self.words.set64(at + 1, number)?;
+            let goes_on = self.is_searched(seed);
+            if goes_on {
+                for depth in 0..plan.steps.len() {
+                    self.scratch.path[depth] = self.reached(seed, depth);
                 }
-                return Ok(true);
+                self.scratch.next = (self.words.get(seed + SEED_NEXT), self.words.get64(seed + SEED_NEXT + 1));
+            }
+            if self.search(rule, plan, newest, goes_on, bound) {
+                return self.keep_path(seed, plan.steps.len(), goes_on).map(|()| true);
             }
         }
         self.pop_seed(number)?;
         Ok(false)
+    }
+
+    /// Stores the match that a search found with its seed, which may have another.
+    fn keep_path(&mut self, seed: Address, steps: usize, is_another: bool) -> Result<(), Full> {
+        if !is_another {
+            self.words.set(seed + SEED_SEARCHED, 1)?;
+        }
+        if steps > 0 && !(is_another && self.reached(seed, 0) == self.scratch.path[0]) {
+            let (fact, number) = self.scratch.next;
+            self.words.set(seed + SEED_NEXT, fact)?;
+            self.words.set64(seed + SEED_NEXT + 1, number)?;
+        }
+        for depth in 0..steps {
+            let (fact, number) = self.scratch.path[depth];
+            if is_another && self.reached(seed, depth) == (fact, number) {
+                continue;
+            }
+            let at = seed + SEED_PATH + 3 * depth as u32;
+            self.words.set(at, fact)?;
+            self.words.set64(at + 1, number)?;
+        }
+        Ok(())
     }
 
     /// Returns the best entry.
@@ -274,6 +297,7 @@ impl Step<'_> {
     pub fn match_block(&mut self, number: u32, bound: &Bound, deadline: i64) -> Result<Address, Full> {
         let rule = &self.program.rules[number as usize];
         let block = self.words.allocate(rule.match_size())?;
+        self.words.raw(block + MATCH_LINK, 0);
         self.words.raw(block + MATCH_RULE, number);
         let mut newest = 0;
         let mut hash = mix(KEY, number.into());

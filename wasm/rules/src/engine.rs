@@ -1,19 +1,20 @@
 //! The engine: compiled rules, their facts, and the operations on them.
 
-use crate::agenda::{self, Best, RULE_WORDS};
+use crate::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
-use crate::compile::program::Program;
+use crate::compile::program::{Domain, FactType, Program};
+use crate::compile::switch::FEW;
 use crate::error::{Error, Kind};
-use crate::facts::{number_hash, Cells};
 use crate::language::{nearest, parse};
-use crate::memory::{Address, Full, StringTable, Words};
+use crate::memory::{Address, Full, Room, StringTable, Words};
 use crate::notices::{self, Notice};
-use crate::selection::{Selection, FEW};
+use crate::selection::Selection;
 use crate::step::{
-    Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, CALL_FIRED, CLOCK, FACTS, FIRED, MATCH_HEAP, NEXT, NOTICES,
-    NOTICE_WORDS, NUMBERS, POSITION, STRINGS,
+    Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CLOCK, FACTS, FIRED, GATHERING, MATCH_HEAP,
+    NEXT, NOTICES, NOTICE_WORDS, NUMBERS, POSITION, STRINGS, TIMERS,
 };
+use crate::timers::Due;
 
 /// The limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,18 @@ pub enum Owned {
     String(Vec<u8>),
 }
 
+impl Owned {
+    /// Returns the value as one of a new fact.
+    pub fn borrowed(&self) -> Value<'_> {
+        match self {
+            Owned::Integer(integer) => Value::Integer(*integer),
+            Owned::Float(float) => Value::Float(*float),
+            Owned::Boolean(boolean) => Value::Boolean(*boolean),
+            Owned::String(bytes) => Value::String(bytes),
+        }
+    }
+}
+
 /// A fact that is checked and not inserted yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewFact<'a> {
@@ -99,6 +112,17 @@ pub struct Run {
     pub pause: Option<Pause>,
 }
 
+/// The outcome of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There may be more to do.
+    More,
+    /// There is no more to do.
+    Done,
+    /// There is more to do, and a limit does not allow it.
+    Paused(Pause),
+}
+
 /// A rule and the numbers of the facts for which it fired.
 pub(crate) type Firing = (u32, [u64; SLOTS]);
 
@@ -108,10 +132,19 @@ pub(crate) type Firing = (u32, [u64; SLOTS]);
 /// first undoes the step that was under way ([`Engine::recover`]).
 #[derive(Clone, Debug)]
 pub struct Engine {
+    /// The text of the rules, in which conditions have their places.
+    text: String,
     program: Program,
     words: Words,
     scratch: Scratch,
     limits: Limits,
+    /// Whether only [`Engine::make_room`] takes memory, and the room that a step lacked then.
+    defers: bool,
+    lacked: Option<Full>,
+    /// Whether matches count as fired.
+    is_quiet: bool,
+    /// The rule that fired last.
+    last_rule: Option<u32>,
     /// The firings since [`Engine::record`].
     record: Option<Vec<Firing>>,
 }
@@ -142,8 +175,19 @@ impl Engine {
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
-        let scratch = Scratch { met: Vec::with_capacity(longest), selections: selections?, ..Scratch::default() };
-        let mut engine = Engine { program, words, scratch, limits, record: None };
+        let scratch = Scratch { met: Room::new(longest), selections: selections?, ..Scratch::default() };
+        let mut engine = Engine {
+            text: text.to_owned(),
+            program,
+            words,
+            scratch,
+            limits,
+            defers: false,
+            lacked: None,
+            is_quiet: false,
+            last_rule: None,
+            record: None,
+        };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;
         Ok(engine)
@@ -151,7 +195,7 @@ impl Engine {
 
     /// Gives the parts of the program their words.
     fn lay_out(&mut self) -> Result<(), Error> {
-        let Program { types, conditions, rules } = &self.program;
+        let Program { types, conditions, rules, .. } = &self.program;
         let of_types: u32 = types.iter().map(|ty| ty.engine_words()).sum();
         let agenda = rules.len() as u32;
         let size = of_types + conditions.len() as u32 + (RULE_WORDS + 1) * agenda;
@@ -202,6 +246,7 @@ impl Engine {
     #[inline]
     fn attempt<T>(&mut self, run: &impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Full> {
         let Engine { program, words, scratch, limits, .. } = self;
+        scratch.blocker = None;
         let mut step = Step { program, words, scratch, limits: StepLimits { facts: limits.facts } };
         let value = run(&mut step)?;
         step.commit()?;
@@ -214,13 +259,44 @@ impl Engine {
         loop {
             match self.attempt(&run) {
                 Ok(value) => return Ok(value),
-                Err(full) => self.make_room(full)?,
+                Err(full) => self.provide(full)?,
             }
         }
     }
 
+    /// Lets no operation take memory from now on, except for [`Engine::make_room`]. An operation that lacks room ends as
+    /// `out_of_memory`, and [`Engine::lacks_room`] is then true. So an operation can be cut off anywhere: it does not use the
+    /// allocator for anything that outlives it.
+    pub fn defer_memory(&mut self) {
+        self.defers = true;
+    }
+
+    /// Returns whether the last operation ended because [`Engine::make_room`] has to come first.
+    pub fn lacks_room(&self) -> bool {
+        self.lacked.is_some()
+    }
+
+    /// Makes the room that the last operation lacked. It must not be cut off.
+    ///
+    /// Errors: `out_of_memory`.
+    pub fn make_room(&mut self) -> Result<(), Error> {
+        match self.lacked.take() {
+            Some(full) => self.grow(full),
+            None => Ok(()),
+        }
+    }
+
     #[cold]
-    fn make_room(&mut self, full: Full) -> Result<(), Error> {
+    fn provide(&mut self, full: Full) -> Result<(), Error> {
+        if !self.defers || full == Full::Facts {
+            return self.grow(full);
+        }
+        self.recover();
+        self.lacked = Some(full);
+        Err(Error::new(Kind::OutOfMemory, "the step lacks room; make room and go on"))
+    }
+
+    fn grow(&mut self, full: Full) -> Result<(), Error> {
         self.recover();
         let refused =
             || Error::new(Kind::OutOfMemory, "there is no memory for the step; retract facts or allow more memory");
@@ -235,10 +311,10 @@ impl Engine {
                 notices.resize(notices.len() + more, 0);
                 Ok(())
             }
-            Full::Freed => {
+            Full::Released => {
                 let released = &mut self.scratch.released;
-                released.try_reserve_exact((2 * released.capacity()).max(64)).map_err(|_| refused())?;
-                self.words.grow(full)
+                let more = (2 * released.capacity()).max(64);
+                released.try_reserve_exact(more).map_err(|_| refused())
             }
             full => self.words.grow(full),
         }
@@ -300,10 +376,23 @@ impl Engine {
         &self,
         ty: usize,
         time: Option<i64>,
-        mut values: Vec<Option<Value<'v>>>,
+        values: Vec<Option<Value<'v>>>,
     ) -> Result<NewFact<'v>, Error> {
+        self.check(ty, time, &values)?;
+        Ok(NewFact { ty, time, values })
+    }
+
+    /// Checks the time and the values of a fact of a type by number.
+    ///
+    /// Errors: as [`Engine::fact`].
+    pub fn check(&self, ty: usize, time: Option<i64>, values: &[Option<Value>]) -> Result<(), Error> {
         let declared = &self.program.types[ty];
-        for (field, value) in declared.fields.iter().zip(&mut values) {
+        if values.len() != declared.fields.len() {
+            let message =
+                format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
+            return Err(Error::new(Kind::Type, message));
+        }
+        for (field, value) in declared.fields.iter().zip(values) {
             let Some(value) = value else {
                 if field.optional {
                     continue;
@@ -312,38 +401,31 @@ impl Engine {
                     format!("`{}` lacks `{}`; give it a value or declare it optional", declared.name, field.name);
                 return Err(Error::new(Kind::MissingAttribute, message).about(&field.name));
             };
-            if let (FieldKind::Float, Value::Integer(integer)) = (field.kind, *value) {
-                *value = Value::Float(integer as f64);
-            }
+            let is_any = field.domain == Domain::Any;
             let word = match (field.kind, *value) {
-                (FieldKind::Integer, Value::Integer(integer)) => Some(integer as u64),
-                (FieldKind::Float, Value::Float(float)) if float.is_finite() => Some(float.to_bits()),
-                (FieldKind::Boolean, Value::Boolean(_)) => None,
+                (FieldKind::Integer, Value::Integer(integer)) => integer as u64,
+                (FieldKind::Float, Value::Integer(integer)) => (integer as f64).to_bits(),
+                (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
+                (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
+                (FieldKind::String, Value::String(_)) if is_any => continue,
                 // Every string of a domain is a constant, so it exists.
-                (FieldKind::String, Value::String(bytes)) => {
-                    Some(STRINGS.find(&self.words, bytes).map_or(0, u64::from))
-                }
+                (FieldKind::String, Value::String(bytes)) => STRINGS.find(&self.words, bytes).map_or(0, u64::from),
                 _ => {
                     let wanted = crate::compile::kind_name(field.kind);
                     let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
                     return Err(Error::new(Kind::Type, message).about(&field.name));
                 }
             };
-            if word.is_some_and(|word| !field.domain.contains(word)) {
+            if !is_any && !field.domain.contains(word) {
                 let message = format!("`{}` of `{}` is outside its domain", field.name, declared.name);
                 return Err(Error::new(Kind::OutOfBounds, message).about(&field.name));
             }
-        }
-        if values.len() != declared.fields.len() {
-            let message =
-                format!("`{}` has {} fields, but {} are given", declared.name, declared.fields.len(), values.len());
-            return Err(Error::new(Kind::Type, message));
         }
         if time.is_some_and(|time| time.unsigned_abs() > LATEST) {
             let message = "a time is beyond a hundred million days from the epoch; give milliseconds";
             return Err(Error::new(Kind::OutOfBounds, message));
         }
-        Ok(NewFact { ty, time, values })
+        Ok(())
     }
 
     /// Begins a call: the limit on firings counts from here.
@@ -370,24 +452,74 @@ impl Engine {
     /// Errors: as [`Engine::assert`].
     pub fn assert_at(&mut self, fact: &NewFact, position: u32) -> Result<u64, Error> {
         self.recover();
-        let time = fact.time.unwrap_or(i64::MIN).max(self.now().max(-(LATEST as i64)));
-        self.advance(time)?;
-        let kinds = &fact.values;
+        self.advance(self.arrival(fact.time))?;
+        self.insert_at(fact.ty, fact.time, &fact.values, position)
+    }
+
+    /// Inserts a fact as [`Engine::assert_at`] does: a type by number, its time, and the values of its fields in their order.
+    /// Nothing is allocated for the fact besides its place among the others.
+    ///
+    /// Errors: as [`Engine::fact`] and [`Engine::assert`].
+    pub fn assert_values(
+        &mut self,
+        ty: usize,
+        time: Option<i64>,
+        values: &[Option<Value>],
+        position: u32,
+    ) -> Result<u64, Error> {
+        self.recover();
+        self.check(ty, time, values)?;
+        self.advance(self.arrival(time))?;
+        self.insert_at(ty, time, values, position)
+    }
+
+    /// Returns the time of the engine once a fact with this time is inserted. Time begins at 0 if nothing says otherwise.
+    pub fn arrival(&self, time: Option<i64>) -> i64 {
+        match time {
+            Some(time) => time.max(self.now()),
+            None if self.now() == i64::MIN => 0,
+            None => self.now(),
+        }
+    }
+
+    /// Inserts a fact that [`Engine::check`] took, at its [`Engine::arrival`]: time is there, and no rule is due. In the same step
+    /// sets [`Engine::position`]. Returns the fact's number.
+    ///
+    /// Errors: `out_of_memory`, `out_of_bounds` if there are too many facts.
+    pub fn insert_at(
+        &mut self,
+        ty: usize,
+        time: Option<i64>,
+        values: &[Option<Value>],
+        position: u32,
+    ) -> Result<u64, Error> {
+        let now = self.arrival(time);
         self.retried(|step| {
-            let mut cells: Cells = [None; 32];
-            for (cell, value) in cells.iter_mut().zip(kinds) {
-                *cell = match *value {
+            step.scratch.cells.clear();
+            for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
+                let cell = match *value {
                     None => None,
+                    Some(Value::Integer(integer)) if field.kind == FieldKind::Float => Some((integer as f64).to_bits()),
                     Some(Value::Integer(integer)) => Some(integer as u64),
                     Some(Value::Float(float)) => Some(float.to_bits()),
                     Some(Value::Boolean(boolean)) => Some(boolean.into()),
                     Some(Value::String(bytes)) => Some(STRINGS.intern(step.words, bytes)?.into()),
                 };
+                step.scratch.cells.set(number, cell);
             }
-            let fact = step.insert(fact.ty, &cells, fact.time.unwrap_or(time))?;
-            step.words.set(POSITION, position)?;
-            Ok(step.words.get64(fact + NUMBER))
+            let fact = step.insert(ty, time.unwrap_or(now))?;
+            if step.words.get(POSITION) != position {
+                step.words.set(POSITION, position)?;
+            }
+            let number = step.words.get64(fact + NUMBER);
+            step.words.set64(ASSERTED, number)?;
+            Ok(number)
         })
+    }
+
+    /// Returns the number of the fact that [`Engine::insert_at`] inserted last.
+    pub fn last_asserted(&self) -> u64 {
+        self.words.get64(ASSERTED)
     }
 
     /// Returns the position that the last [`Engine::assert_at`] set.
@@ -407,17 +539,27 @@ impl Engine {
     ///
     /// Errors: `not_found`, `out_of_memory`.
     pub fn retract(&mut self, id: u64) -> Result<(), Error> {
+        let position = self.position();
+        self.retract_at(id, position)
+    }
+
+    /// Retracts a fact as [`Engine::retract`] does, and in the same step sets [`Engine::position`].
+    ///
+    /// Errors: as [`Engine::retract`].
+    pub fn retract_at(&mut self, id: u64, position: u32) -> Result<(), Error> {
         self.recover();
         let Some((ty, fact)) = self.find(id) else {
             return Err(Error::new(Kind::NotFound, format!("there is no fact {id}; it was retracted or dropped")));
         };
-        self.retried(|step| step.remove(ty, fact, true))
+        self.retried(|step| {
+            step.remove(ty, fact, true)?;
+            step.words.set(POSITION, position)
+        })
     }
 
     /// Returns the type and the address of a fact.
     fn find(&self, id: u64) -> Option<(usize, Address)> {
-        let is = |fact: Address| self.words.get64(fact + NUMBER) == id;
-        let (_, fact) = NUMBERS.find(&self.words, number_hash(id), is)?;
+        let fact = NUMBERS.find(&self.words, id)?;
         Some((self.words.get(fact) as usize, fact))
     }
 
@@ -435,46 +577,67 @@ impl Engine {
     /// notices, and advance again. `out_of_memory`.
     pub fn advance(&mut self, now: i64) -> Result<(), Error> {
         self.recover();
-        if now.unsigned_abs() > LATEST {
+        self.check_time(now)?;
+        loop {
+            let message = match self.turn_to(now)? {
+                Turn::More => continue,
+                Turn::Done => return Ok(()),
+                Turn::Paused(Pause::Firings) => {
+                    "the call has fired as many rules as its limit allows; run on in another call"
+                }
+                Turn::Paused(Pause::Notices) => "as many notices wait as the limit allows; take them, then run on",
+            };
+            return Err(Error::new(Kind::OutOfBounds, message));
+        }
+    }
+
+    /// Checks that durations can be added to a time.
+    ///
+    /// Errors: `out_of_bounds`.
+    pub fn check_time(&self, time: i64) -> Result<(), Error> {
+        if time.unsigned_abs() > LATEST {
             let message = "the time is beyond a hundred million days from the epoch; give milliseconds";
             return Err(Error::new(Kind::OutOfBounds, message));
         }
-        loop {
-            if self.is_busy() {
-                if let Some(pause) = self.run()?.pause {
-                    let message = match pause {
-                        Pause::Firings => {
-                            "the call has fired as many rules as its limit allows; run on in another call"
-                        }
-                        Pause::Notices => "as many notices wait as the limit allows; take them, then run on",
-                    };
-                    return Err(Error::new(Kind::OutOfBounds, message));
-                }
-            }
-            if self.now() > now {
-                return Ok(());
-            }
-            let happened = self.retried(|step| {
-                let Some((time, due)) = step.first_due(now) else { return Ok(false) };
-                step.happen(time, due)?;
-                Ok(true)
-            })?;
-            if !happened {
-                if self.now() == now {
-                    return Ok(());
-                }
-                return self.retried(|step| step.words.set64(CLOCK, now as u64));
-            }
-            // All that is due at one time happens before rules fire.
+        Ok(())
+    }
+
+    /// Moves time to `now` milliseconds as [`Engine::advance`] does, by one turn: one firing, or one event that is due.
+    ///
+    /// Errors: `out_of_memory`, and `out_of_bounds` if there are too many facts.
+    pub fn turn_to(&mut self, now: i64) -> Result<Turn, Error> {
+        // All that is due at one time happens before rules fire.
+        if self.words.get(GATHERING) == 1 {
             let at = self.now();
-            while self.retried(|step| match step.first_due(at) {
-                Some((time, due @ crate::timers::Due::Match(_))) => {
-                    step.happen(time, due)?;
-                    Ok(true)
-                }
-                _ => Ok(false),
-            })? {}
+            self.retried(|step| match step.first_due(at) {
+                Some((time, due @ Due::Match(_))) => step.happen(time, due),
+                _ => step.words.set(GATHERING, 0),
+            })?;
+            return Ok(Turn::More);
         }
+        match self.turn()? {
+            Turn::Done => {}
+            other => return Ok(other),
+        }
+        if self.now() > now {
+            return Ok(Turn::Done);
+        }
+        self.retried(|step| {
+            let Some((time, due)) = step.first_due(now) else {
+                if step.clock() != now {
+                    step.words.set64(CLOCK, now as u64)?;
+                }
+                return Ok(Turn::Done);
+            };
+            step.happen(time, due)?;
+            step.words.set(GATHERING, 1)?;
+            Ok(Turn::More)
+        })
+    }
+
+    /// Returns the time of the first event that [`Engine::advance`] would let happen, the dropping of facts left out.
+    pub fn next_due(&self) -> Option<i64> {
+        TIMERS.first(&self.words).map(|block| self.words.get64(block + MATCH_DEADLINE) as i64)
     }
 
     /// Returns whether rules are on the agenda.
@@ -491,22 +654,57 @@ impl Engine {
     pub fn run(&mut self) -> Result<Run, Error> {
         self.recover();
         loop {
-            let firings = self.words.get(CALL_FIRED);
-            if !self.is_busy() {
-                return Ok(Run { firings, pause: None });
-            }
-            if self.words.get(NOTICES) >= self.limits.notices {
-                return Ok(Run { firings, pause: Some(Pause::Notices) });
-            }
-            if firings >= self.limits.firings {
-                return Ok(Run { firings, pause: Some(Pause::Firings) });
-            }
-            self.step()?;
+            let pause = match self.turn()? {
+                Turn::More => continue,
+                Turn::Done => None,
+                Turn::Paused(pause) => Some(pause),
+            };
+            return Ok(Run { firings: self.call_firings(), pause });
         }
+    }
+
+    /// Runs one turn of [`Engine::run`].
+    ///
+    /// Errors: as [`Engine::run`].
+    pub fn turn(&mut self) -> Result<Turn, Error> {
+        if !self.is_busy() {
+            return Ok(Turn::Done);
+        }
+        if self.words.get(NOTICES) >= self.limits.notices {
+            return Ok(Turn::Paused(Pause::Notices));
+        }
+        if self.call_firings() >= self.limits.firings {
+            return Ok(Turn::Paused(Pause::Firings));
+        }
+        self.step()?;
+        Ok(Turn::More)
+    }
+
+    /// Lets rules that would fire do nothing, as if they had fired before. A match that waits for the end of a window goes on
+    /// waiting. So facts can be loaded that were there before.
+    pub fn set_quiet(&mut self, is_quiet: bool) {
+        self.is_quiet = is_quiet;
+    }
+
+    /// Returns the number of firings since [`Engine::begin`].
+    pub fn call_firings(&self) -> u32 {
+        self.words.get(CALL_FIRED)
+    }
+
+    /// Sets the most firings of a call.
+    pub fn set_firings(&mut self, most: u32) {
+        self.limits.firings = most;
+    }
+
+    /// Forgets what the searches of single-fact conditions hold in memory that is freed all at once.
+    pub fn abandon_searches(&mut self) {
+        self.scratch.selections.iter_mut().flatten().for_each(Selection::abandon);
     }
 
     /// Takes the best entry of the agenda one step on.
     fn step(&mut self) -> Result<(), Error> {
+        let is_quiet = self.is_quiet;
+        let is_recorded = self.record.is_some();
         let fired = self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
             let number = match step.best() {
@@ -531,15 +729,23 @@ impl Engine {
                     number
                 }
             };
-            let mut facts = [0; SLOTS];
-            for (number, fact) in facts.iter_mut().zip(&bound).take(step.program.rules[number as usize].slots.len()) {
-                *number = step.words.get64(fact + NUMBER);
+            if is_quiet {
+                return Ok(None);
+            }
+            if is_recorded {
+                let facts = bound.iter().take(step.program.rules[number as usize].slots.len());
+                for (place, fact) in step.scratch.fired.iter_mut().zip(facts) {
+                    *place = step.words.get64(fact + NUMBER);
+                }
             }
             step.fire(number, &mut bound)?;
-            Ok(Some((number, facts)))
+            Ok(Some(number))
         })?;
-        if let (Some(record), Some(firing)) = (&mut self.record, fired) {
-            record.push(firing);
+        if let Some(number) = fired {
+            self.last_rule = Some(number);
+            if let Some(record) = &mut self.record {
+                record.push((number, self.scratch.fired));
+            }
         }
         Ok(())
     }
@@ -564,38 +770,115 @@ impl Engine {
     /// Returns the notices that wait, and empties their list.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.recover();
+        let notices = self.notices();
+        self.empty_notices();
+        notices
+    }
+
+    /// Returns the notices that wait.
+    pub fn notices(&self) -> Vec<Notice> {
         let length = self.words.get(NOTICE_WORDS) as usize;
-        let notices = notices::read(&self.program, &self.scratch.notices[..length]);
+        notices::read(&self.program, &self.scratch.notices[..length])
+    }
+
+    /// Returns the number of notices that wait.
+    pub fn notice_count(&self) -> u32 {
+        self.words.get(NOTICES)
+    }
+
+    /// Empties the list of notices.
+    pub fn empty_notices(&mut self) {
+        if self.notice_count() == 0 {
+            return;
+        }
         // Two words have room in any log.
         let emptied = self.retried(|step| {
             step.words.set(NOTICE_WORDS, 0)?;
             step.words.set(NOTICES, 0)
         });
         debug_assert!(emptied.is_ok());
-        notices
+    }
+
+    /// Returns the name of the rule that fired last.
+    pub fn last_rule(&self) -> Option<&str> {
+        self.last_rule.map(|rule| self.program.rules[rule as usize].name.as_str())
+    }
+
+    /// Returns the number of rules. Alternatives are rules of their own.
+    pub fn rule_count(&self) -> usize {
+        self.program.rules.len()
+    }
+
+    /// Returns the names of the fact types, in the order of the text.
+    pub fn type_names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.program.types.iter().map(|ty| ty.name.as_str())
     }
 
     /// Returns all facts of a type, newest first.
     ///
     /// Errors: `unknown_attribute`.
     pub fn facts(&self, ty: &str) -> Result<Vec<Fact>, Error> {
-        let ty = &self.program.types[self.fact_type(ty)?];
-        let mut facts = Vec::with_capacity(ty.count(&self.words) as usize);
-        let mut fact = ty.newest(&self.words);
-        while fact != 0 {
-            let fields = ty.fields.iter().enumerate().map(|(number, field)| {
-                let value = ty.cell(&self.words, fact, number).map(|cell| self.owned(field.kind, cell));
-                (field.name.clone(), value)
-            });
-            facts.push(Fact {
-                id: self.words.get64(fact + NUMBER),
-                ty: ty.name.clone(),
-                at: self.words.get64(fact + TIME) as i64,
-                fields: fields.collect(),
-            });
+        Ok(self.facts_before(self.fact_type(ty)?, u64::MAX, usize::MAX))
+    }
+
+    /// Returns at most `most` facts of a type by number, those numbered below `before`, newest first.
+    pub fn facts_before(&self, ty: usize, before: u64, most: usize) -> Vec<Fact> {
+        let number = ty;
+        let ty = &self.program.types[ty];
+        let mut facts = Vec::new();
+        let mut fact = match self.find(before) {
+            Some((of, fact)) if of == number => self.words.get(fact + ty.links(0)),
+            _ => ty.newest(&self.words),
+        };
+        while fact != 0 && facts.len() < most {
+            if self.words.get64(fact + NUMBER) < before {
+                facts.push(self.stored(ty, fact));
+            }
             fact = self.words.get(fact + ty.links(0));
         }
-        Ok(facts)
+        facts
+    }
+
+    /// Returns the fact at an address.
+    pub(crate) fn stored(&self, ty: &FactType, fact: Address) -> Fact {
+        let fields = ty.fields.iter().enumerate().map(|(number, field)| {
+            let value = ty.cell(&self.words, fact, number).map(|cell| self.owned(field.kind, cell));
+            (field.name.clone(), value)
+        });
+        Fact {
+            id: self.words.get64(fact + NUMBER),
+            ty: ty.name.clone(),
+            at: self.words.get64(fact + TIME) as i64,
+            fields: fields.collect(),
+        }
+    }
+
+    /// Returns the fact at an address.
+    pub(crate) fn fact_at(&self, fact: Address) -> Fact {
+        self.stored(&self.program.types[self.words.get(fact) as usize], fact)
+    }
+
+    /// Returns the names of the rules.
+    pub fn rule_names(&self) -> impl Iterator<Item = &str> {
+        self.program.rules.iter().map(|rule| rule.name.as_str())
+    }
+
+    /// Returns the numbers of the rules with this name: one for each combination of its alternatives.
+    pub(crate) fn rules_named<'n>(&'n self, name: &'n str) -> impl Iterator<Item = usize> + 'n {
+        let rules = self.program.rules.iter().enumerate();
+        rules.filter(move |(_, rule)| rule.name == name).map(|(number, _)| number)
+    }
+
+    /// Returns the number of the line at a byte of the rules' text, from 1, and the line.
+    pub(crate) fn line_at(&self, offset: usize) -> (usize, String) {
+        let place = Error::new(Kind::NotFound, "").at(&self.text, offset).place;
+        place.map_or((1, String::new()), |place| (place.line, place.text.trim().to_owned()))
+    }
+
+    /// Looks at the state as a step does, and changes nothing.
+    pub(crate) fn examine<T>(&mut self, look: impl Fn(&Step) -> T) -> Result<T, Error> {
+        self.recover();
+        self.retried(|step| Ok(look(step)))
     }
 
     fn owned(&self, kind: FieldKind, cell: u64) -> Owned {

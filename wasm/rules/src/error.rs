@@ -1,5 +1,6 @@
 //! Errors of rules, facts and operations.
 
+use std::borrow::Cow;
 use std::fmt;
 
 pub use be_tree_index::error::Kind;
@@ -21,17 +22,19 @@ pub struct Error {
     /// The kind, by which a caller handles it.
     pub kind: Kind,
     /// The fault and its remedy.
-    pub message: String,
+    pub message: Cow<'static, str>,
     /// The name that it is about.
     pub name: Option<String>,
     /// The place in the text of the rules. Errors of facts have none.
-    pub place: Option<Place>,
+    pub place: Option<Box<Place>>,
+    /// The character in the JSON of a fact, from 1.
+    pub column: Option<usize>,
 }
 
 impl Error {
     /// Returns an error without a place.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), name: None, place: None }
+    pub fn new(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
+        Error { kind, message: message.into(), name: None, place: None, column: None }
     }
 
     /// Returns the error with the name that it is about.
@@ -45,18 +48,30 @@ impl Error {
         let offset = offset.min(text.len());
         let start = text[..offset].rfind('\n').map_or(0, |newline| newline + 1);
         let end = text[offset..].find('\n').map_or(text.len(), |newline| offset + newline);
-        self.place = Some(Place {
+        self.place = Some(Box::new(Place {
             line: text[..offset].matches('\n').count() + 1,
             column: text[start..offset].chars().count() + 1,
             text: text[start..end].to_owned(),
-        });
+        }));
         self
+    }
+}
+
+impl From<be_tree_index::error::Error> for Error {
+    fn from(error: be_tree_index::error::Error) -> Self {
+        Error {
+            kind: error.kind,
+            message: error.message.into(),
+            name: error.attribute,
+            place: None,
+            column: error.column,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Place { line, column, text }) = &self.place else {
+        let Some(Place { line, column, text }) = self.place.as_deref() else {
             return write!(f, "{}: {}", self.kind.name(), self.message);
         };
         writeln!(f, "{} at line {line}, column {column}: {}", self.kind.name(), self.message)?;

@@ -1,13 +1,15 @@
 //! Insertion and removal of facts.
 //!
-//! A fact's block has its type, its number (0 once it is removed), its time, a bit for each defined field, the fields, two links
-//! for each index of its type, and two links for the order in which facts are dropped. The facts with equal keys in an index are
-//! a list, newest first. A removed fact keeps its content until the step ends.
+//! A fact's block has its type, its number (0 once it is removed), its time, a bit for each defined field, the single-fact
+//! conditions that it meets, the fields, two links for each index of its type, and two links for the order in which facts are
+//! dropped. The facts with equal keys in an index are a list, newest first. A removed fact keeps its content until the step ends.
+//!
+//! A fact is in the first index, and in those that a condition which it meets is looked up in: no other look-up accepts it.
 //!
 //! The words of a fact type: its free blocks, the number of its facts, the oldest and the newest fact, and a table for each
 //! index. Of the first index, which has no key, only the first word is used: the newest fact.
 
-use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, NUMBER, OWN, SLOTS, TIME};
+use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, MET, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::FactType;
 use crate::memory::{mix, Address, Full, Table, Words};
 use crate::step::{Scratch, Step, FACTS, NEXT, NUMBERS, STRINGS};
@@ -18,8 +20,29 @@ const OLDEST: Address = 2;
 const NEWEST: Address = 3;
 const INDICES: Address = 4;
 
-/// The values of a fact's fields.
-pub(crate) type Cells = [Option<u64>; 32];
+/// The values of a fact's fields, and a bit for each that is defined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cells {
+    values: [u64; 32],
+    defined: u32,
+}
+
+impl Cells {
+    /// Leaves all fields undefined.
+    pub fn clear(&mut self) {
+        self.defined = 0;
+    }
+
+    pub fn set(&mut self, field: usize, value: Option<u64>) {
+        match value {
+            Some(value) => {
+                self.values[field] = value;
+                self.defined |= 1 << field;
+            }
+            None => self.defined &= !(1 << field),
+        }
+    }
+}
 
 impl FactType {
     /// Returns the number of words that the engine has for the type.
@@ -90,14 +113,9 @@ pub(crate) fn is_alive(words: &Words, fact: Address, number: u64) -> bool {
     words.get64(fact + NUMBER) == number
 }
 
-/// Returns the hash of a fact's number.
-pub(crate) fn number_hash(number: u64) -> u32 {
-    mix(KEY, number) as u32
-}
-
 impl Step<'_> {
-    /// Inserts a fact, and returns its address.
-    pub fn insert(&mut self, ty: usize, cells: &Cells, time: i64) -> Result<Address, Full> {
+    /// Inserts a fact with the fields of [`Scratch::cells`], and returns its address.
+    pub fn insert(&mut self, ty: usize, time: i64) -> Result<Address, Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
         let facts = self.words.get(FACTS);
@@ -113,24 +131,29 @@ impl Step<'_> {
         self.words.raw(fact, ty as u32);
         self.words.raw64(fact + NUMBER, number);
         self.words.raw64(fact + TIME, time as u64);
-        let mut defined = 0;
+        let defined = self.scratch.cells.defined;
         for (field, declared) in fact_type.fields.iter().enumerate() {
-            let Some(cell) = cells[field] else { continue };
-            defined |= 1 << field;
+            if defined & 1 << field == 0 {
+                continue;
+            }
+            let cell = self.scratch.cells.values[field];
             self.words.raw64(fact + FIELDS + 2 * field as u32, cell);
             if declared.kind == Kind::String {
                 STRINGS.retain(self.words, cell as Address)?;
             }
         }
         self.words.raw(fact + DEFINED, defined);
-        NUMBERS.insert(self.words, number_hash(number), fact)?;
-        for index in 0..fact_type.indices.len() {
-            self.link(fact_type, fact, index)?;
+        NUMBERS.insert(self.words, number, fact)?;
+        self.find_met(ty, fact)?;
+        self.keep_met(fact_type, fact)?;
+        let mut indices = self.indices_of_met();
+        while indices != 0 {
+            self.link(fact_type, fact, indices.trailing_zeros() as usize)?;
+            indices &= indices - 1;
         }
         if fact_type.life.is_some() {
             self.append(fact_type, fact)?;
         }
-        self.find_met(ty, fact)?;
         self.count_in(fact, number)?;
         Ok(fact)
     }
@@ -207,7 +230,7 @@ impl Step<'_> {
         self.words.set(link, older)
     }
 
-    /// Lists the single-fact conditions that the fact meets.
+    /// Lists the single-fact conditions that a new fact meets.
     fn find_met(&mut self, ty: usize, fact: Address) -> Result<(), Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
@@ -223,13 +246,65 @@ impl Step<'_> {
             }
         };
         match &mut selections[ty] {
-            None => fact_type.conditions.iter().copied().for_each(add),
+            None => {
+                let mut left = fact_type.switch.candidates(words, fact);
+                while left != 0 {
+                    add(fact_type.conditions[left.trailing_zeros() as usize]);
+                    left &= left - 1;
+                }
+            }
             Some(selection) => {
                 selection.rest.iter().copied().for_each(&mut add);
                 selection.select(fact_type, words, fact)?.iter().for_each(|condition| add(*condition as u32));
             }
         }
         Ok(())
+    }
+
+    /// Keeps the listed conditions with their fact: as bits, or in a block if its type has many.
+    fn keep_met(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
+        let met = &self.scratch.met;
+        let kept = if fact_type.has_few_conditions() {
+            // The conditions of a type ascend.
+            met.iter().fold(0, |bits, condition| bits | 1 << fact_type.position(*condition))
+        } else if met.is_empty() {
+            0
+        } else {
+            let block = self.words.allocate(1 + met.len() as u32)?;
+            self.words.raw(block, met.len() as u32);
+            for (address, condition) in (block + 1..).zip(met.iter()) {
+                self.words.raw(address, *condition);
+            }
+            block
+        };
+        self.words.raw(fact + MET, kept);
+        Ok(())
+    }
+
+    /// Lists the conditions that are kept with a fact, and frees their block.
+    fn take_met(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
+        let met = &mut self.scratch.met;
+        met.clear();
+        let mut kept = self.words.get(fact + MET);
+        if fact_type.has_few_conditions() {
+            while kept != 0 {
+                met.push(fact_type.conditions[kept.trailing_zeros() as usize]);
+                kept &= kept - 1;
+            }
+            return Ok(());
+        }
+        if kept == 0 {
+            return Ok(());
+        }
+        let length = self.words.get(kept);
+        met.extend((kept + 1..=kept + length).map(|address| self.words.get(address)));
+        self.words.free(kept, 1 + length)
+    }
+
+    /// Returns the indices, one bit each, that a fact with the listed conditions is in.
+    fn indices_of_met(&self) -> u32 {
+        let met = self.scratch.met.iter();
+        met.fold(1, |indices, condition| indices | self.program.conditions[*condition as usize].indices)
     }
 
     /// Tells the rules of a new fact, whose conditions are listed.
@@ -245,11 +320,16 @@ impl Step<'_> {
                 }
             }
         }
-        // A rule with a condition that no fact meets has no older partners for this fact, so it needs no seed.
+        // A rule has no use for a seed if the fact has no older partners.
+        let mut bound: Bound = [0; SLOTS + 1];
         for position in 0..self.scratch.met.len() {
             let condition = &program.conditions[self.scratch.met[position] as usize];
             for (rule, slot) in &condition.seeds {
-                if self.is_possible(*rule) {
+                if !self.is_possible(*rule) {
+                    continue;
+                }
+                bound[*slot as usize] = fact;
+                if self.has_partner(&program.rules[*rule as usize].plans[*slot as usize], number, &mut bound) {
                     self.push_seed(*rule, *slot, fact, number)?;
                 }
             }
@@ -272,16 +352,16 @@ impl Step<'_> {
         let number = self.words.get64(fact + NUMBER);
         self.words.set(FACTS, self.words.get(FACTS) - 1)?;
         self.words.set(fact_type.at + COUNT, fact_type.count(self.words) - 1)?;
-        if let Some((at, _)) = NUMBERS.find(self.words, number_hash(number), |found| found == fact) {
-            NUMBERS.remove(self.words, at)?;
-        }
-        for index in 0..fact_type.indices.len() {
-            self.unlink(fact_type, fact, index)?;
+        NUMBERS.remove(self.words, number)?;
+        self.take_met(fact_type, fact)?;
+        let mut indices = self.indices_of_met();
+        while indices != 0 {
+            self.unlink(fact_type, fact, indices.trailing_zeros() as usize)?;
+            indices &= indices - 1;
         }
         if fact_type.life.is_some() {
             self.take_out(fact_type, fact)?;
         }
-        self.find_met(ty, fact)?;
         for position in 0..self.scratch.met.len() {
             let condition = &program.conditions[self.scratch.met[position] as usize];
             let count = self.words.get(condition.at) - 1;
@@ -307,8 +387,8 @@ impl Step<'_> {
         for (field, declared) in fact_type.fields.iter().enumerate() {
             if declared.kind == Kind::String {
                 if let Some(string) = fact_type.cell(self.words, fact, field) {
-                    if self.scratch.released.len() == self.scratch.released.capacity() {
-                        return Err(Full::Freed);
+                    if self.scratch.released.is_full() {
+                        return Err(Full::Released);
                     }
                     self.scratch.released.push(string as Address);
                 }

@@ -28,18 +28,47 @@ struct Total {
 
 impl Step<'_> {
     /// Returns whether a guard holds for the bound facts, apart from its deadline.
-    pub fn guard_holds(&self, guard: &Guard, bound: &mut Bound) -> bool {
+    pub fn guard_holds(&mut self, guard: &Guard, bound: &mut Bound) -> bool {
         if guard.aggregate == Aggregate::None {
             return !self.is_blocked(guard, bound);
         }
+        self.is_reached(guard, bound)
+    }
+
+    /// Returns whether the facts of an aggregate have the value that it demands.
+    pub fn is_reached(&self, guard: &Guard, bound: &mut Bound) -> bool {
         self.satisfies(guard, self.aggregate(guard, bound, None), bound)
     }
 
-    fn is_blocked(&self, guard: &Guard, bound: &mut Bound) -> bool {
+    fn is_blocked(&mut self, guard: &Guard, bound: &mut Bound) -> bool {
+        let head = self.head(&guard.probe, bound);
+        if guard.probe.index != 0 {
+            return self.blocker_from(guard, head, 0, bound) != 0;
+        }
+        // All facts of the type are one list. The one that blocked the last match, or one after it, often blocks this one.
+        let place = std::ptr::from_ref(guard) as usize;
+        let (_, last) = self.scratch.blocker.filter(|(known, _)| *known == place).unwrap_or((place, head));
+        let mut blocker = self.blocker_from(guard, last, 0, bound);
+        if blocker == 0 && last != head {
+            blocker = self.blocker_from(guard, head, last, bound);
+        }
+        if blocker != 0 {
+            self.scratch.blocker = Some((place, blocker));
+        }
+        blocker != 0
+    }
+
+    /// Returns the newest fact for which a `none` does not hold, or 0.
+    pub fn blocker(&self, guard: &Guard, bound: &mut Bound) -> Address {
+        self.blocker_from(guard, self.head(&guard.probe, bound), 0, bound)
+    }
+
+    /// Returns the first fact of a list, from `fact` up to `end`, that passes a guard's tests, or 0.
+    #[inline]
+    fn blocker_from(&self, guard: &Guard, mut fact: Address, end: Address, bound: &mut Bound) -> Address {
         let link = self.link_of(&guard.probe);
         let kept = bound[OWN as usize];
-        let mut fact = self.head(&guard.probe, bound);
-        while fact != 0 {
+        while fact != end {
             bound[OWN as usize] = fact;
             if guard.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
                 break;
@@ -47,7 +76,11 @@ impl Step<'_> {
             fact = self.words.get(fact + link);
         }
         bound[OWN as usize] = kept;
-        fact != 0
+        if fact == end {
+            0
+        } else {
+            fact
+        }
     }
 
     /// Returns whether the value of an aggregate satisfies its clauses.
@@ -161,9 +194,9 @@ impl Step<'_> {
         let changed = &rule.guards[guard as usize];
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
-        let mut after = None;
-        while self.search(rule, plan, newest, after, &mut bound) {
-            after = Some(self.path(plan, &bound));
+        let mut goes_on = false;
+        while self.search(rule, plan, newest, goes_on, &mut bound) {
+            goes_on = true;
             let held_before = match changed.aggregate {
                 // It blocked the match.
                 Aggregate::None => false,
@@ -195,9 +228,11 @@ impl Step<'_> {
         let newest = numbers(seed_slot);
         let Some(seed) = self.find_seed(number, seed_slot as u8, newest) else { return false };
         debug_assert!(is_alive(self.words, bound[seed_slot], newest));
-        let Some(path) = self.seed_path(number, seed) else { return true };
-        for (step, (_, reached)) in rule.plans[seed_slot].steps.iter().zip(path) {
-            let own = numbers(step.probe.slot as usize);
+        if !self.is_searched(seed) {
+            return true;
+        }
+        for (depth, step) in rule.plans[seed_slot].steps.iter().enumerate() {
+            let (own, (_, reached)) = (numbers(step.probe.slot as usize), self.reached(seed, depth));
             if own != reached {
                 return own < reached;
             }

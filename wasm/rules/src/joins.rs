@@ -10,7 +10,7 @@ use crate::facts::{is_alive, KEY};
 use crate::memory::{mix, Address};
 use crate::step::Step;
 
-/// The facts of the last match, one for each look-up: their addresses and numbers.
+/// The facts of a match, one for each look-up: their addresses and numbers.
 pub(crate) type Path = [(Address, u64); SLOTS];
 
 impl Step<'_> {
@@ -35,66 +35,95 @@ impl Step<'_> {
         self.program.types[probe.ty].links(probe.index)
     }
 
-    /// Binds the next match, after the match of `after`. Partners are at most as new as `newest`, or older where the plan says
-    /// so. Returns whether there is one.
-    pub fn search(&self, rule: &Rule, plan: &Plan, newest: u64, after: Option<Path>, bound: &mut Bound) -> bool {
-        let mut after = after;
-        plan.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
-            && self.search_from(rule, plan, 0, newest, &mut after, bound)
+    /// Returns whether the first look-up of a plan may find a partner for a new fact. Whatever is looked up later is older than
+    /// the fact, so a plan without a partner now never has one.
+    pub fn has_partner(&self, plan: &Plan, newest: u64, bound: &mut Bound) -> bool {
+        let Some(step) = plan.steps.first() else { return true };
+        let link = self.link_of(&step.probe);
+        let most = if step.is_older { newest - 1 } else { newest };
+        let mut fact = self.head(&step.probe, bound);
+        // A long list is left to the search.
+        for _ in 0..8 {
+            if fact == 0 {
+                return false;
+            }
+            if self.words.get64(fact + NUMBER) <= most {
+                bound[step.probe.slot as usize] = fact;
+                if step.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+                    return true;
+                }
+            }
+            fact = self.words.get(fact + link);
+        }
+        true
+    }
+
+    /// Binds the first match, or the next one after that of [`crate::step::Scratch::path`] if the search goes on. Partners are at
+    /// most as new as `newest`, or older where the plan says so. Returns whether there is a match, which is the path then.
+    pub fn search(&mut self, rule: &Rule, plan: &Plan, newest: u64, mut goes_on: bool, bound: &mut Bound) -> bool {
+        self.scratch.blocker = None;
+        let is_found = plan.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
+            && self.search_from(rule, plan, 0, newest, &mut goes_on, bound);
+        if is_found {
+            for (place, step) in self.scratch.path.iter_mut().zip(&plan.steps) {
+                let fact = bound[step.probe.slot as usize];
+                *place = (fact, self.words.get64(fact + NUMBER));
+            }
+            if let Some(step) = plan.steps.first() {
+                let next = self.words.get(self.scratch.path[0].0 + self.link_of(&step.probe));
+                self.scratch.next = (next, if next == 0 { 0 } else { self.words.get64(next + NUMBER) });
+            }
+        }
+        is_found
     }
 
     fn search_from(
-        &self,
+        &mut self,
         rule: &Rule,
         plan: &Plan,
         depth: usize,
         newest: u64,
-        after: &mut Option<Path>,
+        goes_on: &mut bool,
         bound: &mut Bound,
     ) -> bool {
         let Some(step) = plan.steps.get(depth) else {
             // The match after which the search goes on is found again, and is no new one.
-            return after.take().is_none();
+            return !std::mem::take(goes_on);
         };
         let link = self.link_of(&step.probe);
-        let mut fact = match after {
-            Some(path) if is_alive(self.words, path[depth].0, path[depth].1) => path[depth].0,
-            _ => self.head(&step.probe, bound),
+        let (reached, number) = self.scratch.path[depth];
+        let next = self.scratch.next;
+        let mut fact = if *goes_on && is_alive(self.words, reached, number) {
+            reached
+        } else if *goes_on && depth == 0 && next.0 != 0 && is_alive(self.words, next.0, next.1) {
+            next.0
+        } else {
+            self.head(&step.probe, bound)
         };
         // Facts before the place where the search goes on.
-        let most = match after {
-            Some(path) => path[depth].1,
-            None if step.is_older => newest - 1,
-            None => newest,
+        let most = match (*goes_on, step.is_older) {
+            (true, _) => number,
+            (false, true) => newest - 1,
+            (false, false) => newest,
         };
         while fact != 0 && self.words.get64(fact + NUMBER) > most {
             fact = self.words.get(fact + link);
         }
         while fact != 0 {
-            if after.is_some_and(|path| path[depth].1 != self.words.get64(fact + NUMBER)) {
-                *after = None;
+            if *goes_on && number != self.words.get64(fact + NUMBER) {
+                *goes_on = false;
             }
             bound[step.probe.slot as usize] = fact;
             if step.probe.tests.iter().all(|test| test.holds(self.words, bound))
                 && step.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
-                && self.search_from(rule, plan, depth + 1, newest, after, bound)
+                && self.search_from(rule, plan, depth + 1, newest, goes_on, bound)
             {
                 return true;
             }
-            *after = None;
+            *goes_on = false;
             fact = self.words.get(fact + link);
         }
-        *after = None;
+        *goes_on = false;
         false
-    }
-
-    /// Returns the facts of the match by look-up.
-    pub fn path(&self, plan: &Plan, bound: &Bound) -> Path {
-        let mut path = [(0, 0); SLOTS];
-        for (place, step) in path.iter_mut().zip(&plan.steps) {
-            let fact = bound[step.probe.slot as usize];
-            *place = (fact, self.words.get64(fact + NUMBER));
-        }
-        path
     }
 }

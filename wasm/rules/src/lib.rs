@@ -61,14 +61,18 @@
 //! | `actions` | what a firing does |
 //! | `notices` | notices |
 //! | `engine` | all of it |
+//! | `explain` | the facts for which a rule fired, or the condition that blocks it |
+//! | [`input`] | facts as external terms and as JSON |
 
 mod actions;
 mod agenda;
 mod compile;
 mod engine;
 pub mod error;
+mod explain;
 mod facts;
 mod guards;
+pub mod input;
 mod joins;
 mod language;
 mod memory;
@@ -84,6 +88,7 @@ extern crate self as be_tree_rules;
 #[path = "../tests/cut_off/mod.rs"]
 mod cut_off;
 
-pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Value};
-pub use error::{Error, Kind};
+pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Turn, Value};
+pub use error::{Error, Kind, Place};
+pub use explain::{Explanation, Verdict};
 pub use notices::Notice;

@@ -3,10 +3,10 @@
 //! A step writes a notice behind those that are committed, and then commits its length. A notice is its length in words, its rule,
 //! its action, the number of its values, and the values: a tag, and two words, or the length and the bytes of a string.
 
-use crate::compile::code::Kind;
+use crate::compile::code::{Bound, Code, Kind, Locals, Scope};
 use crate::compile::program::{Action, Program};
 use crate::engine::Owned;
-use crate::memory::{Address, Full, StringTable};
+use crate::memory::{Address, Full, StringTable, Words};
 use crate::step::{Step, NOTICES, NOTICE_WORDS};
 
 /// The action of a notice that a firing failed. Its two values are the positions of the action and of the field.
@@ -30,54 +30,81 @@ const FLOAT: u32 = 2;
 const STRING: u32 = 3;
 const BOOLEAN: u32 = 4;
 
-impl Step<'_> {
-    /// Writes a notice.
-    pub fn notify(&mut self, rule: u32, action: u32, values: &[(Kind, Option<u64>)]) -> Result<(), Full> {
-        let start = self.words.get(NOTICE_WORDS) as usize;
-        let notices = &mut self.scratch.notices;
-        let size = |value: &(Kind, Option<u64>)| match value {
-            (_, None) => 1,
-            (Kind::String, Some(string)) => 2 + StringTable::length(self.words, *string as Address).div_ceil(4),
-            _ => 3,
+/// Writes a notice to `notices`, behind those that count, and returns its end.
+fn write(
+    words: &Words,
+    notices: &mut [u32],
+    rule: u32,
+    action: u32,
+    values: impl ExactSizeIterator<Item = (Kind, Option<u64>)>,
+) -> Result<u32, Full> {
+    let start = words.get(NOTICE_WORDS) as usize;
+    let count = values.len() as u32;
+    let mut at = start + 4;
+    for (kind, value) in values {
+        let length = match (kind, value) {
+            (Kind::String, Some(string)) => StringTable::length(words, string as Address),
+            _ => 0,
         };
-        let length = 4 + values.iter().map(size).sum::<usize>();
-        if start + length > notices.len() {
-            return Err(Full::Notices(length as u32));
-        }
-        let mut at = start;
-        let mut put = |word: u32| {
-            notices[at] = word;
-            at += 1;
+        let Some(room) = notices.get_mut(at..at + 3 + length.div_ceil(4)) else {
+            return Err(Full::Notices((at + 3 + length.div_ceil(4) - start) as u32));
         };
-        [length as u32, rule, action, values.len() as u32].into_iter().for_each(&mut put);
-        for (kind, value) in values {
-            let Some(value) = value else {
-                put(UNDEFINED);
-                continue;
-            };
-            let tag = match kind {
-                Kind::Integer => INTEGER,
-                Kind::Float => FLOAT,
-                Kind::Boolean => BOOLEAN,
-                Kind::String => {
-                    let string = *value as Address;
-                    let length = StringTable::length(self.words, string);
-                    put(STRING);
-                    put(length as u32);
-                    (0..length.div_ceil(4) as u32).for_each(|word| put(StringTable::word(self.words, string, word)));
-                    continue;
+        at += match (kind, value) {
+            (_, None) => {
+                room[0] = UNDEFINED;
+                1
+            }
+            (Kind::String, Some(string)) => {
+                (room[0], room[1]) = (STRING, length as u32);
+                for (number, word) in room[2..].iter_mut().enumerate().take(length.div_ceil(4)) {
+                    *word = StringTable::word(words, string as Address, number as u32);
                 }
-            };
-            [tag, *value as u32, (value >> 32) as u32].into_iter().for_each(&mut put);
-        }
-        self.words.set(NOTICE_WORDS, (start + length) as u32)?;
-        self.words.set(NOTICES, self.words.get(NOTICES) + 1)
+                2 + length.div_ceil(4)
+            }
+            (kind, Some(value)) => {
+                room[0] = match kind {
+                    Kind::Float => FLOAT,
+                    Kind::Boolean => BOOLEAN,
+                    _ => INTEGER,
+                };
+                (room[1], room[2]) = (value as u32, (value >> 32) as u32);
+                3
+            }
+        };
+    }
+    let length = at - start;
+    let Some(head) = notices.get_mut(start..start + 4) else { return Err(Full::Notices(length as u32)) };
+    head.copy_from_slice(&[length as u32, rule, action, count]);
+    Ok(at as u32)
+}
+
+impl Step<'_> {
+    /// Writes the notice of an action.
+    pub fn notify(
+        &mut self,
+        rule: u32,
+        action: u32,
+        values: &[(String, Kind, Code)],
+        bound: &Bound,
+        locals: &Locals,
+    ) -> Result<(), Full> {
+        let Step { words, scratch, .. } = self;
+        let scope = Scope { words, bound, locals };
+        let values = values.iter().map(|(_, kind, code)| (*kind, code.value(scope)));
+        let end = write(words, &mut scratch.notices, rule, action, values)?;
+        self.count_notice(end)
     }
 
     /// Writes the notice that a firing failed.
     pub fn notify_failure(&mut self, rule: u32, action: u32, field: u32) -> Result<(), Full> {
         let values = [action, field].map(|number| (Kind::Integer, Some(number.into())));
-        self.notify(rule, FAILED, &values)
+        let end = write(self.words, &mut self.scratch.notices, rule, FAILED, values.into_iter())?;
+        self.count_notice(end)
+    }
+
+    fn count_notice(&mut self, end: u32) -> Result<(), Full> {
+        self.words.set(NOTICE_WORDS, end)?;
+        self.words.set(NOTICES, self.words.get(NOTICES) + 1)
     }
 }
 

@@ -3,6 +3,8 @@
 //! A condition's tests that are comparisons with constants, lists, `is null`, and their combinations make the expression. The other
 //! tests run for the conditions that the index returns. So a fact's cost depends on the conditions that it meets.
 
+use std::collections::TryReserveError;
+
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
@@ -14,18 +16,22 @@ use crate::compile::program::{FactType, Program};
 use crate::error::Error;
 use crate::memory::{Address, Full, StringTable, Words};
 
-/// A type with at most this number of conditions is tested without an index.
-pub(crate) const FEW: usize = 16;
-
 /// The conditions of a fact type in an index.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Selection {
     index: Index,
     search: Search,
-    /// The fact as an event.
-    event: Vec<u8>,
     /// The conditions without a test that the index takes.
     pub rest: Vec<u32>,
+}
+
+impl Clone for Selection {
+    fn clone(&self) -> Self {
+        let (index, mut search) = (self.index.clone(), Search::default());
+        let reserved = search.reserve(&index).and_then(|()| search.reserve_event(&index));
+        reserved.expect("a copy of an index has memory for a search");
+        Selection { index, search, rest: self.rest.clone() }
+    }
 }
 
 impl Selection {
@@ -47,7 +53,7 @@ impl Selection {
             optional: true,
             bounds: Bounds::Unbounded,
         };
-        let schema = Schema::new(ty.fields.iter().enumerate().map(attribute).collect()).map_err(of_index)?;
+        let schema = Schema::new(ty.fields.iter().enumerate().map(attribute).collect()).map_err(Error::from)?;
         let mut index = Index::new(schema);
         let mut rest = Vec::new();
         for condition in &ty.conditions {
@@ -59,36 +65,54 @@ impl Selection {
             }
             let text = parts.join(" and ");
             let insertion = Insertion { id: (*condition).into(), text: text.as_bytes(), constants: Vec::new() };
-            index.insert(&insertion).map_err(of_index)?;
+            index.insert(&insertion).map_err(Error::from)?;
         }
         let mut search = Search::default();
-        search.reserve(&index).map_err(of_index)?;
-        Ok(Some(Selection { index, search, event: Vec::new(), rest }))
+        search.reserve(&index).map_err(Error::from)?;
+        search.reserve_event(&index).map_err(Error::from)?;
+        Ok(Some(Selection { index, search, rest }))
     }
 
     /// Returns the conditions whose expressions the fact makes true, in ascending order.
     pub fn select(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<&[u64], Full> {
-        self.event.clear();
-        let mut writer = Writer::new(&mut self.event);
-        writer.list(ty.fields.len());
-        for (number, field) in ty.fields.iter().enumerate() {
-            match (ty.cell(words, fact, number), field.kind) {
-                (None, _) => writer.atom("undefined"),
-                (Some(cell), Kind::Integer) => writer.integer(cell as i64),
-                (Some(cell), Kind::Float) => writer.float(f64::from_bits(cell)),
-                (Some(cell), Kind::Boolean) => writer.boolean(cell == 1),
-                (Some(cell), Kind::String) => writer.binary(&StringTable::bytes(words, cell as Address)),
-            }
-        }
-        writer.end_list();
-        let opened = self.search.open(&self.index, Format::Record, &self.event, None::<std::iter::Empty<u64>>);
+        let event = event(ty, words, fact).map_err(|_| Full::Search)?;
+        let opened = self.search.open(&self.index, Format::Record, &event, None::<std::iter::Empty<u64>>);
         opened.map_err(|_| Full::Search)?;
         Ok(self.search.run(&self.index).ids())
     }
+
+    /// Forgets the memory of the last search, see [`Search::abandon`].
+    pub fn abandon(&mut self) {
+        self.search.abandon();
+    }
 }
 
-fn of_index(error: be_tree_index::error::Error) -> Error {
-    Error::new(error.kind, error.message)
+/// Returns a fact as an event. Nothing of it outlives the search, which may be cut off.
+fn event(ty: &FactType, words: &Words, fact: Address) -> Result<Vec<u8>, TryReserveError> {
+    let strings = ty.fields.iter().enumerate().filter(|(_, field)| field.kind == Kind::String);
+    let strings = strings.filter_map(|(number, _)| ty.cell(words, fact, number));
+    let bytes: usize = strings.map(|string| StringTable::length(words, string as Address)).sum();
+    let (mut event, mut text) = (Vec::new(), Vec::new());
+    // The head of the list and the longest other values take less.
+    event.try_reserve_exact(64 + 16 * ty.fields.len() + bytes)?;
+    text.try_reserve_exact(bytes + 4)?;
+    let mut writer = Writer::new(&mut event);
+    writer.list(ty.fields.len());
+    for (number, field) in ty.fields.iter().enumerate() {
+        match (ty.cell(words, fact, number), field.kind) {
+            (None, _) => writer.atom("undefined"),
+            (Some(cell), Kind::Integer) => writer.integer(cell as i64),
+            (Some(cell), Kind::Float) => writer.float(f64::from_bits(cell)),
+            (Some(cell), Kind::Boolean) => writer.boolean(cell == 1),
+            (Some(cell), Kind::String) => {
+                text.clear();
+                StringTable::append(words, cell as Address, &mut text);
+                writer.binary(&text);
+            }
+        }
+    }
+    writer.end_list();
+    Ok(event)
 }
 
 /// Returns a test as an expression of the index, if it is one.
@@ -144,6 +168,14 @@ fn simple(code: &Code) -> Option<Test> {
 }
 
 fn comparison(kind: Kind, relation: Relation, offset: u32, constant: u64, words: &Words) -> Option<String> {
+    // The index has no comparison of booleans.
+    if kind == Kind::Boolean {
+        return match (relation, constant) {
+            (Relation::Equal, 1) => Some(name(offset)),
+            (Relation::Equal, 0) => Some(format!("not {}", name(offset))),
+            _ => None,
+        };
+    }
     let relation = match relation {
         Relation::Equal => "=",
         Relation::Unequal => "<>",
@@ -163,7 +195,6 @@ fn constant_text(kind: Kind, constant: u64, words: &Words) -> Option<String> {
     Some(match kind {
         Kind::Integer => (constant as i64).to_string(),
         Kind::Float => format!("{:?}", f64::from_bits(constant)),
-        // The index has no comparison of booleans.
         Kind::Boolean => return None,
         Kind::String => {
             let bytes = StringTable::bytes(words, constant as Address);

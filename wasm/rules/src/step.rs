@@ -1,7 +1,10 @@
 //! A step: everything that it reads and changes, and the addresses of the engine's own words.
 
+use crate::compile::code::SLOTS;
 use crate::compile::program::Program;
-use crate::memory::{Address, Full, Heap, StringTable, Table, Words};
+use crate::facts::Cells;
+use crate::joins::Path;
+use crate::memory::{Address, Full, Heap, Pages, Room, StringTable, Table, Words};
 use crate::selection::Selection;
 
 /// The time in milliseconds, which never goes back.
@@ -24,12 +27,17 @@ pub(crate) const NOTICE_WORDS: Address = 13;
 pub(crate) const NOTICES: Address = 14;
 pub(crate) const STRINGS: StringTable = StringTable(Table(15));
 /// Facts by number.
-pub(crate) const NUMBERS: Table = Table(18);
+pub(crate) const NUMBERS: Pages = Pages(Table(18));
 /// Matches on the agenda.
 pub(crate) const MATCHES: Table = Table(21);
 pub(crate) const MATCH_HEAP: Heap = Heap(24);
-/// Matches that wait for a deadline.
+/// The matches that wait for a deadline and are the first of their queue, see `timers`.
 pub(crate) const TIMERS: Heap = Heap(27);
+
+/// The number of the fact that was inserted last from outside.
+pub(crate) const ASSERTED: Address = 30;
+/// 1 while the events of one time happen, and otherwise 0.
+pub(crate) const GATHERING: Address = 32;
 
 /// Limits that a step obeys.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +49,24 @@ pub(crate) struct StepLimits {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     /// The single-fact conditions that a fact meets. Its room is that of all conditions.
-    pub met: Vec<u32>,
+    pub met: Room<u32>,
+    /// The fields of a fact to insert.
+    pub cells: Cells,
+    /// The last match of a search, or the one after which it goes on.
+    pub path: Path,
+    /// The fact after that of the path's first look-up in its list, by address and number: the search goes on there if that of the
+    /// path is gone. Facts come before both in the list, never between.
+    pub next: (Address, u64),
+    /// The `none`, by its place in memory, that blocked a match of this search last, and the fact that did.
+    pub blocker: Option<(usize, Address)>,
+    /// The facts of a firing as its actions so far left them: their addresses and numbers.
+    pub current: Path,
+    /// The numbers of the facts of the last firing, if firings are recorded.
+    pub fired: [u64; SLOTS],
     /// By fact type: its conditions in an index, if they are many.
     pub selections: Vec<Option<Selection>>,
     /// Strings that lose an owner when the step ends.
-    pub released: Vec<Address>,
+    pub released: Room<Address>,
     /// Notices, of which the first [`NOTICE_WORDS`] words count.
     pub notices: Vec<u32>,
 }

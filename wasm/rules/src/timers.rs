@@ -1,6 +1,9 @@
 //! Deadlines of matches, and the dropping of facts that no rule can use any more.
+//!
+//! The matches of a rule mostly begin to wait in the order of their deadlines, so they are a queue. A heap has the first match of
+//! each queue, and each match that would come before the last one of its queue.
 
-use crate::agenda::MATCH_DEADLINE;
+use crate::agenda::{LAST_WAITING, MATCH_DEADLINE, MATCH_LINK};
 use crate::compile::code::{Bound, SLOTS, TIME};
 use crate::memory::{Address, Full, Words};
 use crate::step::{Step, CLOCK, TIMERS};
@@ -18,7 +21,27 @@ impl Step<'_> {
     /// Keeps a match until its deadline.
     pub fn wait(&mut self, rule: u32, bound: &Bound, deadline: i64) -> Result<(), Full> {
         let block = self.match_block(rule, bound, deadline)?;
+        let last_at = self.program.rules[rule as usize].at + LAST_WAITING;
+        let last = self.words.get(last_at);
+        if last == 0 {
+            self.words.set(last_at, block)?;
+        } else if self.words.get64(last + MATCH_DEADLINE) as i64 <= deadline {
+            self.words.set(last + MATCH_LINK, block)?;
+            return self.words.set(last_at, block);
+        }
         TIMERS.push(self.words, block, is_before)
+    }
+
+    /// Takes the first waiting match out.
+    fn take_first(&mut self, block: Address) -> Result<(), Full> {
+        let last_at = self.program.rules[self.match_rule(block) as usize].at + LAST_WAITING;
+        if self.words.get(last_at) == block {
+            self.words.set(last_at, 0)?;
+        }
+        match self.words.get(block + MATCH_LINK) {
+            0 => TIMERS.pop(self.words, is_before),
+            next => TIMERS.replace_first(self.words, next, is_before),
+        }
     }
 
     /// Returns the first event up to `time`, and its time. At the same time, matches come before facts.
@@ -30,16 +53,16 @@ impl Step<'_> {
                 first = Some((deadline, Due::Match(block)));
             }
         }
-        for (number, ty) in self.program.types.iter().enumerate() {
-            let Some(life) = ty.life else { continue };
+        for (number, life) in &self.program.lives {
+            let ty = &self.program.types[*number];
             let fact = ty.oldest(self.words);
             if fact == 0 {
                 continue;
             }
             // A fact that came late is dropped at once.
-            let end = (self.words.get64(fact + TIME) as i64).saturating_add(life).max(self.clock());
+            let end = (self.words.get64(fact + TIME) as i64).saturating_add(*life).max(self.clock());
             if end <= time && first.is_none_or(|(earliest, _)| end < earliest) {
-                first = Some((end, Due::Fact(number, fact)));
+                first = Some((end, Due::Fact(*number, fact)));
             }
         }
         first
@@ -51,7 +74,7 @@ impl Step<'_> {
         match due {
             Due::Fact(ty, fact) => self.remove(ty, fact, false),
             Due::Match(block) => {
-                TIMERS.pop(self.words, is_before)?;
+                self.take_first(block)?;
                 let mut bound: Bound = [0; SLOTS + 1];
                 let rule = &self.program.rules[self.match_rule(block) as usize];
                 if self.bind(block, &mut bound) && rule.guards.iter().all(|guard| self.guard_holds(guard, &mut bound)) {

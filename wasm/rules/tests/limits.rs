@@ -3,7 +3,7 @@
 mod support;
 
 use be_tree_rules::{Engine, Kind, Limits, Pause, Value};
-use support::{manners, waltzdb};
+use support::waltzdb;
 
 const CHAIN: &str = "
     fact step(number: integer, name: string)
@@ -11,7 +11,7 @@ const CHAIN: &str = "
 ";
 
 fn start(engine: &mut Engine, number: i64) {
-    manners::assert(engine, "step", &[("number", Value::Integer(number)), ("name", Value::String(b"a name"))]);
+    support::assert(engine, "step", &[("number", Value::Integer(number)), ("name", Value::String(b"a name"))]);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_fact_that_does_not_fit_in_memory_is_refused_and_changes_nothing() {
         }
         for number in 0..inserted {
             let name = [&long[..], number.to_string().as_bytes()].concat();
-            manners::assert(&mut engine, "step", &[("number", Value::Integer(0)), ("name", Value::String(&name))]);
+            support::assert(&mut engine, "step", &[("number", Value::Integer(0)), ("name", Value::String(&name))]);
         }
         assert_eq!(engine.len(), inserted);
     }
@@ -104,7 +104,7 @@ fn a_firing_that_does_not_fit_stays_due() {
         rule make when s: seed then assert made(number: s.number), modify s(number: s.number + 1)
     ";
     let mut engine = Engine::new(rules, Limits { facts: 50, ..Limits::default() }).unwrap();
-    manners::assert(&mut engine, "seed", &[("number", Value::Integer(0))]);
+    support::assert(&mut engine, "seed", &[("number", Value::Integer(0))]);
     assert_eq!(engine.run().unwrap_err().kind, Kind::OutOfBounds);
     assert_eq!((engine.count("made").unwrap(), engine.firings()), (49, 49));
     assert_eq!(engine.run().unwrap_err().kind, Kind::OutOfBounds);

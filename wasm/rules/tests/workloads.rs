@@ -91,7 +91,7 @@ fn send(engine: &mut Engine, subject: &str, amount: i64) {
         ("amount", Value::Integer(amount)),
         ("padding", Value::String(&padding)),
     ];
-    manners::assert(engine, "message", &fields);
+    support::assert(engine, "message", &fields);
     run(engine);
 }
 
@@ -136,7 +136,7 @@ fn of_many_rules_those_fire_that_a_fact_is_about() {
             ("level", Value::Integer(level)),
             ("name", Value::String(name.as_bytes())),
         ];
-        manners::assert(&mut engine, "event", &fields);
+        support::assert(&mut engine, "event", &fields);
         run(&mut engine);
         let fired: Vec<String> = engine.take_notices().into_iter().map(|notice| notice.rule).collect();
         let expected: Vec<String> = (0..hits).map(|level| format!("r{}", 10 * kind + level)).collect();

@@ -14,7 +14,8 @@ export type Type =
   | "segments"
   | "frequency_caps"
   | "ip"
-  | "datetime";
+  | "datetime"
+  | "object_list";
 
 /** An attribute's type, its bounds for constants, and whether an event may lack it. */
 export interface Domain {
@@ -31,7 +32,8 @@ export interface Domain {
   coerce?: boolean;
 }
 
-/** Domains by name, a path as expressions spell it: `"user.city"`. */
+/** Domains by name, a path as expressions spell it: `"user.city"`. Names below one of type `"object_list"` are those of the
+ * attributes of its objects: `{items: "object_list", "items.sku": "string"}`. */
 export type Schema = Record<string, Type | Domain>;
 
 /** A schema, or the fields of an object in an event: `{user: {city: "string"}}` declares `user.city`. An object whose `type` is

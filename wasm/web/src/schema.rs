@@ -1,7 +1,7 @@
 //! Reads the attributes of a schema.
 
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use js_sys::Array;
 use wasm_bindgen::JsValue;
 
@@ -15,7 +15,8 @@ pub(crate) fn schema(attributes: &Array) -> Result<Schema, Error> {
     let mut schema = Schema::new(attributes?)?;
     for (position, given) in given.iter().enumerate() {
         if given.get(6).is_truthy() {
-            schema.convert(AttributeId::from_index(position))?;
+            let name = given.get(0).as_string().unwrap_or_default();
+            schema.convert(&name)?;
         }
     }
     Ok(schema)

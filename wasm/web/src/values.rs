@@ -132,7 +132,7 @@ pub(crate) fn string(bytes: &[u8]) -> JsValue {
     String::from_utf8_lossy(bytes).as_ref().into()
 }
 
-/// Reads the value of an attribute: `undefined`, a boolean, a number, a bigint, a string, or an array of these. A value that was
+/// Reads the value of an attribute: `undefined`, a boolean, a number, a bigint, a string, an object, or an array of these. A value that was
 /// left out is `{omitted: count}`.
 pub(crate) fn value(reader: &mut Reader) -> Result<JsValue, Error> {
     match reader.peek()? {
@@ -156,6 +156,14 @@ pub(crate) fn value(reader: &mut Reader) -> Result<JsValue, Error> {
                 array.push(&value(reader)?);
             }
             Ok(array.into())
+        }
+        Kind::Map => {
+            let fields = object([]);
+            for _ in 0..reader.map()? {
+                let name = String::from_utf8_lossy(reader.binary()?).into_owned();
+                set(&fields, &name, &value(reader)?);
+            }
+            Ok(fields.into())
         }
         Kind::Tuple => tuple(reader),
         _ => Ok(match reader.atom()?.as_ref() {

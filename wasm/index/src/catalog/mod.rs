@@ -1,5 +1,6 @@
 //! The catalog of expressions: the data that the tree reads when it places them.
 
+pub(crate) mod columns;
 pub(crate) mod ids;
 pub(crate) mod sizes;
 pub(crate) mod statistics;
@@ -102,10 +103,11 @@ impl Catalog {
 /// Returns the attributes that an expression with these predicates asks for.
 pub(crate) fn asked<'a>(
     predicates: &'a [Predicate<StringId>],
-    schema: &Schema,
+    schema: &'a Schema,
 ) -> impl Iterator<Item = AttributeId> + 'a {
     let own = predicates.iter().any(|predicate| is_pattern(&predicate.test)).then(|| schema.patterns());
-    predicates.iter().map(|predicate| predicate.attribute).chain(own)
+    let columns = predicates.iter().filter_map(|predicate| Some(columns::demand(predicate, schema)?.column));
+    predicates.iter().map(|predicate| predicate.attribute).chain(columns).chain(own)
 }
 
 /// Bytes that reading back and analysing an expression requests for each step.

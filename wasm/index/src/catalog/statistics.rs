@@ -91,6 +91,11 @@ impl Statistics {
         }
     }
 
+    /// Returns whether an expression has ever asked for `attribute`.
+    pub fn is_asked(&self, attribute: AttributeId) -> bool {
+        self.attributes[attribute.index()].asked > 0
+    }
+
     /// Sets the number of values of `attribute`, if that is more than an unknown number of them.
     pub fn set_values(&mut self, attribute: AttributeId, values: usize) {
         let values = values as f32;
@@ -141,7 +146,10 @@ fn initial(attribute: &Attribute) -> AttributeStatistics {
         Bounds::Float { min, max } => (None, Some((of_float(min), of_float(max)))),
         Bounds::Count(count) => (Some(count as f32), None),
     };
-    let is_list = matches!(attribute.ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps);
+    let is_list = matches!(
+        attribute.ty,
+        Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps | Type::ObjectList
+    );
     AttributeStatistics {
         defined: if attribute.optional { defined_where(cost::HALF_DEFINED_DEMAND) } else { 1.0 },
         asked: 0,

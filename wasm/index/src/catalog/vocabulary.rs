@@ -63,20 +63,24 @@ pub(crate) struct Vocabulary {
 
 impl Vocabulary {
     pub fn new(schema: &Schema) -> Self {
-        Vocabulary { attributes: vec![Known::default(); schema.len()], firsts: Chunks::default() }
+        Vocabulary { attributes: vec![Known::default(); schema.all_attributes().len()], firsts: Chunks::default() }
     }
 
     /// Counts the constants of `predicate`, even beyond the bound, which [`Vocabulary::check`] tests.
     pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
-        if limit(predicate.attribute, schema).is_some() {
-            each_constant(&predicate.test, |constant| self.retain_constant(predicate.attribute, constant));
+        for (attribute, test) in tests(predicate, schema) {
+            if limit(attribute, schema).is_some() {
+                each_constant(test, |constant| self.retain_constant(attribute, constant));
+            }
         }
     }
 
     /// Undoes [`Vocabulary::retain`].
     pub fn release(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
-        if limit(predicate.attribute, schema).is_some() {
-            each_constant(&predicate.test, |constant| self.release_constant(predicate.attribute, constant));
+        for (attribute, test) in tests(predicate, schema) {
+            if limit(attribute, schema).is_some() {
+                each_constant(test, |constant| self.release_constant(attribute, constant));
+            }
         }
     }
 
@@ -139,19 +143,24 @@ impl Vocabulary {
     /// elements.
     pub fn growth<'a, S: 'a>(
         &self,
-        mut predicates: impl Iterator<Item = &'a Predicate<S>>,
-        schema: &Schema,
+        predicates: impl Iterator<Item = &'a Predicate<S>>,
+        schema: &'a Schema,
         strings: usize,
     ) -> usize {
-        if predicates.any(|predicate| limit(predicate.attribute, schema).is_some()) {
+        let mut tests = predicates.flat_map(|predicate| tests(predicate, schema));
+        if tests.any(|(attribute, _)| limit(attribute, schema).is_some()) {
             self.firsts.growth(strings.saturating_sub(self.firsts.len()))
         } else {
             0
         }
     }
 
-    /// Checks that `attribute` has no more distinct constants than its declared count.
-    pub fn check(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
+    /// Checks that the attributes that `predicate` reads have no more distinct constants than their declared counts.
+    pub fn check(&self, predicate: &Predicate<StringId>, schema: &Schema) -> Result<(), Error> {
+        tests(predicate, schema).try_for_each(|(attribute, _)| self.check_attribute(attribute, schema))
+    }
+
+    fn check_attribute(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
         let Some(limit) = limit(attribute, schema) else {
             return Ok(());
         };
@@ -166,6 +175,20 @@ impl Vocabulary {
         );
         Err(Error::new(Kind::OutOfBounds, message).about(name))
     }
+}
+
+/// Returns the tests of `predicate`, each with its attribute. Those of a condition for objects have columns.
+fn tests<'a, S>(
+    predicate: &'a Predicate<S>,
+    schema: &'a Schema,
+) -> impl Iterator<Item = (AttributeId, &'a Test<S>)> + 'a {
+    let Predicate { attribute: list, test } = predicate;
+    let (own, quantified) = match test {
+        Test::Objects(quantified) => (None, Some(quantified)),
+        test => (Some((*list, test)), None),
+    };
+    let inner = quantified.into_iter().flat_map(|quantified| quantified.predicates());
+    own.into_iter().chain(inner.map(|inner| (schema.column(*list, inner.attribute), &inner.test)))
 }
 
 fn limit(attribute: AttributeId, schema: &Schema) -> Option<u32> {

@@ -8,6 +8,7 @@ use crate::index::Index;
 use crate::language::predicate_text;
 use crate::model::arithmetic::Term;
 use crate::model::predicate::{Lowered, Predicate, Test};
+use crate::model::schema::Schema;
 use crate::model::strings::StringId;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom;
@@ -86,7 +87,7 @@ fn make_room(expression: &Expression, index: &Index, out: &mut Vec<u8>) -> Resul
     let steps = expression.steps.len();
     let details = expression.predicates.iter().map(|predicate| {
         let name = index.schema().attribute(predicate.attribute).name.len();
-        (name, text_bytes(predicate, index))
+        (name, text_bytes(predicate, index.schema(), index))
     });
     let (mut longest, mut written) = (0, steps * NODE);
     for (name, text) in details {
@@ -107,8 +108,8 @@ const VALUE: usize = 4 * DETAIL;
 const CHILD: usize = 4 * size_of::<[usize; 2]>();
 
 /// Returns at least the bytes of a predicate's text, and of a table of its strings.
-fn text_bytes(predicate: &Predicate<StringId>, index: &Index) -> usize {
-    let name = index.schema().attribute(predicate.attribute).name.len();
+fn text_bytes(predicate: &Predicate<StringId>, schema: &Schema, index: &Index) -> usize {
+    let name = schema.attribute(predicate.attribute).name.len();
     let part = match &predicate.test {
         Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => part.len(),
         // Each wildcard or escape takes two bytes at most, beside those of a string's escapes.
@@ -118,8 +119,14 @@ fn text_bytes(predicate: &Predicate<StringId>, index: &Index) -> usize {
         Test::Lowered(Lowered::Contains(text) | Lowered::StartsWith(text) | Lowered::EndsWith(text)) => text.len(),
         Test::Lowered(Lowered::Like(text)) => 2 * text.len(),
         Test::InNetworks(networks) => 48 * networks.len(),
-        Test::Compared(comparison) => comparison.terms().map(|term| term_bytes(term, index)).sum(),
-        Test::SameString { other, .. } => index.schema().attribute(*other).name.len(),
+        Test::Compared(comparison) => comparison.terms().map(|term| term_bytes(term, schema)).sum(),
+        Test::SameString { other, .. } => schema.attribute(*other).name.len(),
+        // An operator takes less than 16 bytes, with parentheses around its operands.
+        Test::Objects(quantified) => {
+            let objects = schema.objects(predicate.attribute);
+            let predicates = quantified.predicates().map(|predicate| text_bytes(predicate, objects, index));
+            16 * quantified.steps().len() + predicates.sum::<usize>()
+        }
         _ => 0,
     };
     let mut bytes = 256 + name + 2 * part + predicate.test.constants() * (24 + size_of::<&[u8]>());
@@ -128,9 +135,9 @@ fn text_bytes(predicate: &Predicate<StringId>, index: &Index) -> usize {
 }
 
 /// Returns at least the bytes of a term's text.
-fn term_bytes(term: Term, index: &Index) -> usize {
+fn term_bytes(term: Term, schema: &Schema) -> usize {
     match term {
-        Term::Attribute(id) | Term::Size(id) | Term::Length(id) => 16 + index.schema().attribute(id).name.len(),
+        Term::Attribute(id) | Term::Size(id) | Term::Length(id) => 16 + schema.attribute(id).name.len(),
         // The longest float has 24 characters. Parentheses may stand around each term.
         Term::Integer(_) | Term::Float(_) | Term::Operator(_) => 32,
     }
@@ -278,7 +285,17 @@ fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, w
     writer.tuple(3);
     writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());
     writer.binary(shortened(predicate_text(predicate, index.schema(), bytes)).as_bytes());
-    write_value(event.values[predicate.attribute.index()], event, writer);
+    let value = event.values[predicate.attribute.index()];
+    if length(value, event) > DETAIL {
+        writer.tuple(2);
+        writer.atom("omitted");
+        writer.unsigned(count(value) as u64);
+        return;
+    }
+    match value {
+        Value::Objects(span) => write_objects(span, index.schema().objects(predicate.attribute), event, writer),
+        value => write_value(value, event, writer),
+    }
 }
 
 /// Returns the text, cut if it is long.
@@ -304,6 +321,12 @@ fn length(value: Value, event: &Event) -> usize {
         Value::Strings(span) if list(span, 8) > DETAIL => list(span, 8),
         Value::Strings(span) => span.of(&event.strings).iter().map(|text| 8 + text.bytes.len as usize).sum(),
         Value::Caps(span) if list(span, 32) > DETAIL => list(span, 32),
+        Value::Objects(span) if list(span, 8) > DETAIL => list(span, 8),
+        Value::Objects(span) => {
+            let values = span.of(&event.objects).iter().flat_map(|object| object.values(event));
+            // A name counts as much as some elements.
+            8 * span.len as usize + values.map(|(_, value)| 40 + length(value, event)).sum::<usize>()
+        }
         Value::Caps(span) => span.of(&event.caps).iter().map(|cap| 32 + cap.namespace.bytes.len as usize).sum(),
     }
 }
@@ -311,22 +334,20 @@ fn length(value: Value, event: &Event) -> usize {
 /// Returns the number of elements of a list, or of bytes of a string.
 fn count(value: Value) -> usize {
     match value {
-        Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => span.len as usize,
+        Value::Integers(span)
+        | Value::Strings(span)
+        | Value::Segments(span)
+        | Value::Caps(span)
+        | Value::Objects(span) => span.len as usize,
         Value::String(text) => text.bytes.len as usize,
         _ => 0,
     }
 }
 
 fn write_value(value: Value, event: &Event, writer: &mut Writer) {
-    if length(value, event) > DETAIL {
-        writer.tuple(2);
-        writer.atom("omitted");
-        writer.unsigned(count(value) as u64);
-        return;
-    }
     match value {
-        // No expression names the index's own attribute.
-        Value::Undefined | Value::Patterns => writer.atom("undefined"),
+        // No expression names the index's own attribute, and no object has a list of objects.
+        Value::Undefined | Value::Patterns | Value::Objects(_) => writer.atom("undefined"),
         Value::Boolean(value) => writer.boolean(value),
         Value::Integer(value) => writer.integer(value),
         Value::Float(value) => writer.float(value),
@@ -359,6 +380,17 @@ fn write_value(value: Value, event: &Event, writer: &mut Writer) {
             }
         }),
     }
+}
+
+/// Writes objects as maps of the attributes that they define.
+fn write_objects(objects: Span, schema: &Schema, event: &Event, writer: &mut Writer) {
+    write_list(objects.of(&event.objects), writer, |object, writer| {
+        writer.map(object.defined.count_ones() as usize);
+        for (attribute, value) in object.values(event) {
+            writer.binary(schema.attribute(attribute).name.as_bytes());
+            write_value(value, event, writer);
+        }
+    });
 }
 
 fn write_list<T>(elements: &[T], writer: &mut Writer, mut write: impl FnMut(&T, &mut Writer)) {

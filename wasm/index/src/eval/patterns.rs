@@ -1,7 +1,9 @@
-//! The patterns that are true of an event, which are its value for the index's own attribute.
+//! The values of an event for the index's own attributes: the columns of its lists of objects, and the patterns that are true
+//! of it.
 
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::eval::columns;
 use crate::eval::memo::Memo;
 use crate::event::{key, Event, LoweredStrings, Value};
 use crate::handles::PredicateId;
@@ -12,14 +14,15 @@ use crate::model::strings::StringId;
 use crate::patterns::Source;
 use crate::support::hash::out_of_memory;
 
-/// Finds the patterns that are true of `event`, and perhaps others, which their programs decide. The event has no value for the
-/// index's own attribute yet. The memo remembers those that are true.
+/// Adds the values of the index's own attributes to those of `event`. The patterns are those that are true of the event, and
+/// perhaps others, which their programs decide. The memo remembers those that are true.
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`], if the event has no room for as many patterns as the catalog has.
 #[inline(never)]
 pub(crate) fn find(event: &mut Event, catalog: &Catalog, memo: &mut Memo) -> Result<(), Error> {
+    debug_assert!(event.values.len() == catalog.schema.len() && event.patterns.is_empty(), "the event is new");
+    columns::fill(event, catalog)?;
     let Event { values, bytes, lowered, addresses, patterns, .. } = event;
-    debug_assert!(values.len() == catalog.schema.len() && patterns.is_empty(), "the event is new");
     values.push(Value::Undefined);
     let known = catalog.predicates.patterns();
     if known.len() == 0 {

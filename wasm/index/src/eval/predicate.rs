@@ -2,9 +2,10 @@
 
 use memchr::memmem;
 
-use crate::event::{has_string, Event, Value, FEW};
+use crate::event::{has_string, Event, Object, Value, FEW};
 use crate::model::address::any_contains;
 use crate::model::arithmetic::{length, Comparison, Number, Numbers, Term};
+use crate::model::objects::{Quantified, Quantifier, MOST_ATTRIBUTES};
 use crate::model::predicate::{Constants, Lowered, Predicate, Test};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
@@ -30,6 +31,7 @@ pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
         (test @ (Test::OneOf(_) | Test::NoneOf(_) | Test::AllOf(_)), Value::Integers(span) | Value::Strings(span)) => {
             test.constants().min(span.len as usize)
         }
+        (Test::Objects(quantified), Value::Objects(span)) => objects_work(quantified, span.len as usize, event),
         (_, Value::Segments(span) | Value::Caps(span)) => span.len as usize / A_WORD,
         _ => 0,
     };
@@ -38,7 +40,12 @@ pub(crate) fn work(predicate: &Predicate<StringId>, event: &Event) -> u32 {
 
 /// Returns whether `predicate` is true. With an undefined attribute it is false, except for `is null`.
 pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
-    let value = event.values[predicate.attribute.index()];
+    holds_among(predicate, &event.values, event)
+}
+
+/// Returns the same for an object of a list: `values` are those of its attributes, in the tables of `event`.
+fn holds_among(predicate: &Predicate<StringId>, values: &[Value], event: &Event) -> bool {
+    let value = values[predicate.attribute.index()];
     match (&predicate.test, value) {
         (Test::Null, value) => value == Value::Undefined,
         (_, Value::Undefined) => false,
@@ -60,8 +67,8 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::Lowered(test), _) => {
             event.lowered.get(predicate.attribute).is_some_and(|bytes| holds_lowered(test, bytes))
         }
-        (Test::Compared(comparison), _) => comparison.holds(&Values(event)),
-        (Test::SameString { other, is_equal }, Value::String(text)) => match event.values[other.index()] {
+        (Test::Compared(comparison), _) => comparison.holds(&Values { values, event }),
+        (Test::SameString { other, is_equal }, Value::String(text)) => match values[other.index()] {
             Value::String(other) => (event.text(text) == event.text(other)) == *is_equal,
             _ => false,
         },
@@ -69,7 +76,7 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
             any_contains(networks, event.addresses[position as usize])
         }
         (Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius }, Value::Float(lat)) => {
-            match event.values[longitude_attribute.index()] {
+            match values[longitude_attribute.index()] {
                 Value::Float(lon) => haversine(lat, lon, latitude.get(), longitude.get()) <= radius.get(),
                 _ => false,
             }
@@ -80,14 +87,46 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::SegmentBefore { now, id, seconds }, value) => {
             last_seen(value, *id, event).is_some_and(|micros| is_recent(*now, *seconds, micros, event) == Some(false))
         }
+        (Test::Objects(quantified), Value::Objects(span)) => holds_of(quantified, span.of(&event.objects), event),
         (test @ Test::WithinFrequencyCap { .. }, value) => within_frequency_cap(test, value, event),
         _ => false,
     }
 }
 
+/// Returns whether the share of `objects` that `quantified` asks for meets its condition.
+fn holds_of(quantified: &Quantified<StringId>, objects: &[Object], event: &Event) -> bool {
+    // An object that decides, because it meets the condition or does not.
+    let decisive = quantified.quantifier != Quantifier::All;
+    let mut values = [Value::Undefined; MOST_ATTRIBUTES];
+    let is_decided = objects.iter().any(|object| {
+        object.values(event).for_each(|(attribute, value)| values[attribute.index()] = value);
+        let is_met = quantified.is_met(|predicate| holds_among(predicate, &values, event));
+        object.values(event).for_each(|(attribute, _)| values[attribute.index()] = Value::Undefined);
+        is_met == decisive
+    });
+    is_decided == (quantified.quantifier == Quantifier::Any)
+}
+
+/// Returns the approximate cost of a condition for `objects` objects, in words of a program.
+fn objects_work(quantified: &Quantified<StringId>, objects: usize, event: &Event) -> usize {
+    // The strings of all objects together have at most the bytes of the event.
+    let bytes = event.bytes.len();
+    let of_strings = quantified.predicates().map(|predicate| match &predicate.test {
+        Test::Matches(regex) => regex.states().saturating_mul(objects + bytes),
+        Test::Like(pattern) => objects.saturating_mul(pattern.len()) + like_work(pattern, bytes),
+        Test::Contains(_) | Test::SameString { .. } | Test::Compared(_) => bytes / A_WORD,
+        _ => 0,
+    });
+    of_strings.fold(objects.saturating_mul(quantified.steps().len()), usize::saturating_add)
+}
+
 fn is_empty(value: Value) -> bool {
     match value {
-        Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => span.len == 0,
+        Value::Integers(span)
+        | Value::Strings(span)
+        | Value::Segments(span)
+        | Value::Caps(span)
+        | Value::Objects(span) => span.len == 0,
         _ => false,
     }
 }
@@ -136,27 +175,32 @@ fn with_bytes(value: Value, event: &Event, test: impl Fn(&[u8]) -> bool) -> bool
     }
 }
 
-/// The values of an event as the numbers of computations.
-struct Values<'e>(&'e Event);
+/// The values of an event, or of an object in it, as the numbers of computations.
+struct Values<'e> {
+    values: &'e [Value],
+    event: &'e Event,
+}
 
 impl Numbers for Values<'_> {
     fn number(&self, term: Term) -> Option<Number> {
-        let Values(event) = self;
+        let Values { values, event } = self;
         match term {
             Term::Integer(integer) => Some(Number::Integer(integer)),
             Term::Float(float) => Some(Number::Float(float.get())),
-            Term::Attribute(attribute) => match event.values[attribute.index()] {
+            Term::Attribute(attribute) => match values[attribute.index()] {
                 Value::Integer(integer) => Some(Number::Integer(integer)),
                 Value::Float(float) => Some(Number::Float(float)),
                 _ => None,
             },
-            Term::Size(attribute) => match event.values[attribute.index()] {
-                Value::Integers(span) | Value::Strings(span) | Value::Segments(span) | Value::Caps(span) => {
-                    Some(Number::Integer(span.len.into()))
-                }
+            Term::Size(attribute) => match values[attribute.index()] {
+                Value::Integers(span)
+                | Value::Strings(span)
+                | Value::Segments(span)
+                | Value::Caps(span)
+                | Value::Objects(span) => Some(Number::Integer(span.len.into())),
                 _ => None,
             },
-            Term::Length(attribute) => match event.values[attribute.index()] {
+            Term::Length(attribute) => match values[attribute.index()] {
                 Value::String(text) => Some(Number::Integer(length(event.text(text)))),
                 _ => None,
             },

@@ -48,7 +48,7 @@ impl<S: Source> Filler<'_, S> {
             }
             Type::IntegerList => self.any_integers(id)?,
             Type::StringList => self.any_strings(id)?,
-            Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime => {
+            Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime | Type::ObjectList => {
                 unreachable!("a schema refuses to convert these")
             }
         }

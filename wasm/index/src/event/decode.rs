@@ -109,7 +109,7 @@ pub fn decode(
         return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
     }
     let format = check_names_of(format, bytes, schema)?;
-    event.reset(schema.len())?;
+    event.reset(schema)?;
     if schema.has_strings() && format != Format::Prepared {
         // All bytes at once, because copying string by string takes longer.
         event.take_in(bytes)?;
@@ -122,7 +122,7 @@ pub fn decode(
         Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event).record(),
         Format::Prepared => {
             prepared::read(bytes, schema, strings, event)?;
-            return check_required(schema, event);
+            return check_required(schema, &event.values, "the event");
         }
         #[cfg(feature = "terms")]
         Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event).records(),
@@ -134,7 +134,7 @@ pub fn decode(
     }
     .map_err(|error| *error)?;
     event.find_sought(strings);
-    check_required(schema, event)
+    check_required(schema, &event.values, "the event")
 }
 
 /// Checks the names of an event in a strict format. Returns the format in which its values are read.
@@ -152,12 +152,13 @@ fn check_names_of(format: Format, bytes: &[u8], schema: &Schema) -> Result<Forma
     })
 }
 
-fn check_required(schema: &Schema, event: &Event) -> Result<(), Error> {
-    match schema.required().iter().find(|&&id| event.values[id.index()] == Value::Undefined) {
+/// Checks that each required attribute has a value. A message calls the event or the object `subject`.
+pub(super) fn check_required(schema: &Schema, values: &[Value], subject: &str) -> Result<(), Error> {
+    match schema.required().iter().find(|&&id| values[id.index()] == Value::Undefined) {
         None => Ok(()),
         Some(&id) => {
             let name = &schema.attribute(id).name;
-            let message = format!("the event lacks attribute `{name}`; give it a value or declare it optional");
+            let message = format!("{subject} lacks attribute `{name}`; give it a value or declare it optional");
             Err(Error::new(Kind::MissingAttribute, message).about(name))
         }
     }
@@ -170,14 +171,16 @@ pub(super) struct Filler<'a, S> {
     pub strings: &'a Interner,
     pub event: &'a mut Event,
     /// Whether ids of strings are looked up many at a time.
-    is_far: bool,
+    pub is_far: bool,
     /// The maps that were read, once there is one.
     pub maps: Option<Box<Maps>>,
+    /// The position of the first value in the event's values: that of an object's values behind them, and otherwise 0.
+    pub base: usize,
 }
 
 impl<'a, S> Filler<'a, S> {
     fn new(source: S, schema: &'a Schema, strings: &'a Interner, event: &'a mut Event) -> Self {
-        Filler { source, schema, strings, event, is_far: strings.is_far(), maps: None }
+        Filler { source, schema, strings, event, is_far: strings.is_far(), maps: None, base: 0 }
     }
 }
 
@@ -249,7 +252,15 @@ impl<S: Source> Filler<'_, S> {
     /// Reads values under names.
     fn named(&mut self) -> Read<()> {
         let names = self.source.names()?;
-        let mut names = self.expect(names, S::EVENT)?;
+        let names = self.expect(names, S::EVENT)?;
+        self.members(names)?;
+        self.source.finish()
+    }
+
+    /// Reads the values under the names of the event itself, or of an object in a list. It is inlined into the loop over objects
+    /// too, because a flat event would take longer with a call.
+    #[cfg_attr(feature = "terms", inline(always))]
+    pub fn members(&mut self, mut names: S::Names) -> Read<()> {
         let schema = self.schema;
         let fields = schema.fields();
         while let Some(known) = self.source.name(&mut names, |name| fields.outer(name.hash, name.bytes))? {
@@ -258,13 +269,13 @@ impl<S: Source> Filler<'_, S> {
                 _ => self.source.skip()?,
             }
         }
-        self.source.finish()
+        Ok(())
     }
 
     /// Returns whether nothing was read for the field `id` yet. Of a map that is always so.
     #[inline]
     pub fn is_missing(&self, id: FieldId) -> bool {
-        self.event.values.get(id.index()).is_none_or(|value| *value == Value::Undefined)
+        self.event.values.get(self.base + id.index()).is_none_or(|value| *value == Value::Undefined)
     }
 
     /// Reads the value of attribute `id`.
@@ -329,6 +340,10 @@ impl<S: Source> Filler<'_, S> {
                 Some(list) => Some(self.caps(id, list)?),
                 None => None,
             },
+            Type::ObjectList => match self.source.list()? {
+                Some(list) => Some(self.objects(id, list)?),
+                None => None,
+            },
             Type::Ip => self.address(id)?,
             Type::DateTime => self.time()?.map(|micros| self.set(id, Value::Integer(micros))),
         };
@@ -355,6 +370,7 @@ impl<S: Source> Filler<'_, S> {
             Type::StringList => "a list of strings",
             Type::Segments => "a list of segments",
             Type::FrequencyCaps => "a list of frequency caps",
+            Type::ObjectList => "a list of objects",
             Type::Ip => S::ADDRESS,
             Type::DateTime => S::TIME,
         })
@@ -362,7 +378,7 @@ impl<S: Source> Filler<'_, S> {
 
     #[inline]
     pub fn set(&mut self, id: AttributeId, value: Value) {
-        self.event.values[id.index()] = value;
+        self.event.values[self.base + id.index()] = value;
     }
 
     /// Reads a string, and returns it with its hash. Its id is looked up later if look-ups are queued.
@@ -471,9 +487,9 @@ impl<S: Source> Filler<'_, S> {
             self.source.back_to(start);
             return Ok(None);
         };
-        // Each attribute has a place of its own, so repeated names take no more room.
-        let position = id.index();
         let addresses = &mut self.event.addresses;
+        // Each attribute of the event has a place of its own, so repeated names take no more room.
+        let position = if self.base == 0 { id.index() } else { addresses.len().max(self.base) };
         if position >= addresses.len() {
             addresses.try_reserve(position + 1 - addresses.len()).map_err(out_of_memory)?;
             addresses.resize(position + 1, address);
@@ -589,7 +605,7 @@ impl<S: Source> Filler<'_, S> {
         self.mismatch(tuple.expected)
     }
 
-    fn expect<T>(&mut self, found: Option<T>, expected: &str) -> Read<T> {
+    pub fn expect<T>(&mut self, found: Option<T>, expected: &str) -> Read<T> {
         found.ok_or_else(|| self.mismatch(expected))
     }
 
@@ -616,7 +632,8 @@ struct Tuple<E> {
 /// Returns the error with the attribute whose value is wrong.
 pub(super) fn about(attribute: &Attribute, error: Error) -> Error {
     match error.kind {
-        Kind::Type | Kind::OutOfBounds => {
+        // An attribute of an object in a list is named already.
+        Kind::Type | Kind::OutOfBounds if error.attribute.is_none() => {
             let Attribute { name, ty, .. } = attribute;
             let message = format!("attribute `{name}` of type {}: {}", ty.name(), error.message);
             Error { message, ..error }.about(name)

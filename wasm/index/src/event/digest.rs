@@ -100,7 +100,7 @@ pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) 
             Value::Integers(span) => list(span.of(&event.integers).iter().copied()),
             Value::Strings(span) => list(span.of(&event.strings).iter().map(|text| key::of_string(text.id))),
             Value::Segments(span) => list(span.of(&event.segments).iter().map(|segment| segment.id)),
-            Value::Caps(_) | Value::Address(_) => list(std::iter::empty()),
+            Value::Caps(_) | Value::Objects(_) | Value::Address(_) => list(std::iter::empty()),
             Value::Patterns => list(event.patterns.iter().copied()),
             scalar => match key::of_value(scalar) {
                 Some(key) => ValueDigest::new(bits(key), Scale::of(attribute.ty).digest(key)),

@@ -34,6 +34,12 @@ impl Maps {
         Ok(Box::new(Maps { log: Vec::new(), parts }))
     }
 
+    /// Forgets what was read, for the next object of a list.
+    pub fn forget(&mut self) {
+        self.log.clear();
+        self.parts.fill(None);
+    }
+
     fn log(&mut self, attribute: AttributeId) -> Result<(), Error> {
         self.log.try_reserve(1).map_err(out_of_memory)?;
         self.log.push(attribute);
@@ -84,7 +90,7 @@ impl<S: Source> Filler<'_, S> {
             // The fields of an earlier map of this name do not count. Each of them is emptied once, and once more for each
             // map around it that comes again.
             for attribute in &maps.log[start..end] {
-                self.event.values[attribute.index()] = Value::Undefined;
+                self.set(*attribute, Value::Undefined);
             }
             maps.parts[position] = None;
         }

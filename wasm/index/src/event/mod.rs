@@ -7,12 +7,16 @@ pub(crate) mod formats;
 pub(crate) mod key;
 mod lowered;
 mod maps;
+mod objects;
+mod scalars;
 mod strict;
 #[cfg(test)]
 mod tests;
 
 pub use decode::{decode, Format};
 pub use lowered::LoweredStrings;
+pub use objects::Object;
+pub use scalars::{Names, Scalar, Scalars};
 
 use crate::error::Error;
 use crate::model::address::Address;
@@ -91,6 +95,8 @@ pub enum Value {
     Segments(Span),
     /// Caps in [`Event::caps`], in the order of the event.
     Caps(Span),
+    /// Objects in [`Event::objects`], in the order of the event.
+    Objects(Span),
     /// The position of an address in [`Event::addresses`].
     Address(u32),
     /// All of [`Event::patterns`]: the value of the index's own attribute.
@@ -113,7 +119,12 @@ pub struct Event {
     pub segments: Vec<Segment>,
     /// The elements of frequency cap lists.
     pub caps: Vec<Cap>,
-    /// Internet addresses, each at the place of its attribute, or in the order of a prepared event.
+    /// The objects of lists.
+    pub objects: Vec<Object>,
+    /// The values of objects that are defined.
+    pub object_values: Vec<Value>,
+    /// Internet addresses, each at the place of its attribute, or in the order of a prepared event. Those of objects are behind
+    /// them.
     pub addresses: Vec<Address>,
     /// The lower case of the strings of some attributes, once [`Event::lower`] added it.
     pub lowered: LoweredStrings,
@@ -156,17 +167,19 @@ pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
 const SOUGHT: usize = 32;
 
 impl Event {
-    /// Empties the event and makes room for `attributes` values, all undefined. Errors: [`crate::error::Kind::OutOfMemory`].
-    pub fn reset(&mut self, attributes: usize) -> Result<(), Error> {
+    /// Empties the event, whose attributes become undefined. Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn reset(&mut self, schema: &Schema) -> Result<(), Error> {
         self.values.clear();
-        // A search adds the value of the index's own attribute.
-        reserve(&mut self.values, attributes + 1)?;
-        self.values.resize(attributes, Value::Undefined);
+        // A search adds the values of the index's own attributes.
+        reserve(&mut self.values, schema.all_attributes().len())?;
+        self.values.resize(schema.len(), Value::Undefined);
         self.bytes.clear();
         self.integers.clear();
         self.strings.clear();
         self.segments.clear();
         self.caps.clear();
+        self.objects.clear();
+        self.object_values.clear();
         self.addresses.clear();
         self.lowered.clear();
         self.patterns.clear();
@@ -177,28 +190,40 @@ impl Event {
     /// Makes room for an event of `bytes` bytes over `schema`. Decoding such an event then allocates nothing.
     pub fn reserve(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
         let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
-        reserve(&mut self.values, schema.all_attributes().len())?;
+        let objects = || schema.lists().map(|(list, _)| schema.objects(list));
+        let of_objects = |types: &[Type]| {
+            objects().flat_map(|objects| objects.attributes()).any(|attribute| types.contains(&attribute.ty))
+        };
+        // The values of an object stand behind those of the event while it is read.
+        let longest = objects().map(|objects| objects.len()).max().unwrap_or(0);
+        reserve(&mut self.values, schema.all_attributes().len().max(schema.len() + longest))?;
         if schema.has_strings() {
             // The event itself, and the names of atoms: Latin-1 takes twice the bytes in UTF-8.
             reserve(&mut self.bytes, 3 * bytes)?;
             reserve(&mut self.sought, SOUGHT)?;
         }
-        // The fewest bytes of an element in any format: an integer 1, a string 2, a segment 4, a cap 8.
-        if has(&[Type::IntegerList]) {
-            reserve(&mut self.integers, bytes)?;
-        }
-        if has(&[Type::StringList]) {
-            reserve(&mut self.strings, bytes / 2)?;
-        }
+        // The fewest bytes of an element in any format: an integer 1, a string 2, a segment 4, a cap 8. The values of objects come
+        // once more in columns.
+        const IN_COLUMNS: [Type; 5] =
+            [Type::Boolean, Type::Integer, Type::IntegerEnum, Type::IntegerList, Type::DateTime];
+        let columns = usize::from(of_objects(&IN_COLUMNS));
+        reserve(&mut self.integers, bytes * (2 * columns).max(usize::from(has(&[Type::IntegerList]))))?;
+        let columns = usize::from(of_objects(&[Type::String, Type::StringList]));
+        reserve(&mut self.strings, bytes / 2 * (2 * columns).max(usize::from(has(&[Type::StringList]))))?;
         if has(&[Type::Segments]) {
             reserve(&mut self.segments, bytes / 4)?;
         }
         if has(&[Type::FrequencyCaps]) {
             reserve(&mut self.caps, bytes / 8)?;
         }
+        if has(&[Type::ObjectList]) {
+            // The fewest bytes of an object are 1, and of a value under a name 3.
+            reserve(&mut self.objects, bytes)?;
+            reserve(&mut self.object_values, bytes / 3)?;
+        }
         let last = schema.attributes().iter().rposition(|attribute| attribute.ty == Type::Ip);
-        reserve(&mut self.addresses, last.map_or(0, |last| last + 1))?;
-        Ok(())
+        let addresses = if of_objects(&[Type::Ip]) { schema.len() + bytes / 3 } else { 0 };
+        reserve(&mut self.addresses, addresses.max(last.map_or(0, |last| last + 1)))
     }
 
     /// Makes room for the lower case of `attributes` strings in an event of `bytes` bytes. Lowering them then allocates

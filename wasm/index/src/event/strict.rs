@@ -4,22 +4,30 @@ use std::borrow::Cow;
 
 use crate::error::{Error, Kind};
 use crate::event::formats::source::{Read, Source};
+use crate::event::objects::within;
 use crate::language::{quote_path, suggestion};
 use crate::model::fields::FieldId;
 use crate::model::path;
-use crate::model::schema::Schema;
+use crate::model::schema::{AttributeId, Schema, Type};
 use crate::support::hash::out_of_memory;
 
 /// The bytes of a wrong name that an error may hold.
 const LONGEST: usize = 256;
 
-/// Reads the names of an event, and of the maps in which attributes are fields, in a pass of its own. Leaves faults of values to
-/// the decoder.
+/// Reads the names of an event, of the maps in which attributes are fields, and of the objects in lists, in a pass of its own.
+/// Leaves faults of values to the decoder.
 ///
 /// Errors: [`Kind::UnknownAttribute`], with the attribute that the name may mean; those of the format.
 pub(super) fn check_names<S: Source>(mut source: S, schema: &Schema) -> Read<()> {
+    match source.names()? {
+        Some(names) => check_members(&mut source, names, schema),
+        None => Ok(()),
+    }
+}
+
+/// Reads the names of an event or of an object, and those in it.
+fn check_members<S: Source>(source: &mut S, names: S::Names, schema: &Schema) -> Read<()> {
     let fields = schema.fields();
-    let Some(names) = source.names()? else { return Ok(()) };
     let mut open: Vec<(Option<FieldId>, S::Names)> = Vec::new();
     open.try_reserve(1).map_err(out_of_memory)?;
     open.push((None, names));
@@ -35,15 +43,33 @@ pub(super) fn check_names<S: Source>(mut source: S, schema: &Schema) -> Read<()>
         match known {
             None => drop(open.pop()),
             Some(Err(name)) => return Err(source.locate(unknown(map, name, schema)).into()),
-            Some(Ok(id)) if fields.attribute(id).is_some() => source.skip()?,
-            Some(Ok(id)) => match source.names()? {
-                Some(names) => {
-                    open.try_reserve(1).map_err(out_of_memory)?;
-                    open.push((Some(id), names));
-                }
-                None => source.skip()?,
+            Some(Ok(id)) => match fields.attribute(id) {
+                Some(list) if schema.attribute(list).ty == Type::ObjectList => check_objects(source, list, schema)?,
+                Some(_) => source.skip()?,
+                None => match source.names()? {
+                    Some(names) => {
+                        open.try_reserve(1).map_err(out_of_memory)?;
+                        open.push((Some(id), names));
+                    }
+                    None => source.skip()?,
+                },
             },
         }
+    }
+    Ok(())
+}
+
+/// Reads the names of the objects in a list.
+fn check_objects<S: Source>(source: &mut S, list: AttributeId, schema: &Schema) -> Read<()> {
+    let Some(mut elements) = source.list()? else { return source.skip() };
+    let mut number = 0;
+    while source.next(&mut elements)? {
+        number += 1;
+        let checked = match source.names()? {
+            Some(names) => check_members(source, names, schema.objects(list)),
+            None => source.skip(),
+        };
+        checked.map_err(|error| within(&schema.attribute(list).name, number, *error))?;
     }
     Ok(())
 }

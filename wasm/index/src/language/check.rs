@@ -22,7 +22,7 @@ pub(super) enum Atom {
     /// `3 in il`
     Has { name: Token, negated: bool, constant: Token },
     /// `il one of (1, 2)`
-    Quantified { name: Token, quantifier: Quantifier },
+    Members { name: Token, membership: Membership },
     /// `x is null`
     Null(Token),
     /// `x is not null`
@@ -66,7 +66,7 @@ impl<'a> Meaning<'a> {
 
 /// The number of the constants that a list must contain.
 #[derive(Clone, Copy)]
-pub(super) enum Quantifier {
+pub(super) enum Membership {
     One,
     None,
     All,
@@ -76,6 +76,8 @@ pub(super) enum Quantifier {
 pub(super) struct Checker<'a, 's> {
     pub(super) text: &'a str,
     pub(super) schema: &'s Schema,
+    /// The list whose objects have the attributes of the schema, in a condition for objects.
+    list: Option<&'s str>,
     /// The ids for frequency caps.
     ids: [(Entity, Option<i64>); 5],
 }
@@ -125,11 +127,49 @@ impl<'a, 's> Checker<'a, 's> {
             let given = constants.iter().find(|(name, _)| *name == constant.as_bytes());
             (entity, given.map(|(_, id)| *id))
         });
-        Checker { text, schema, ids }
+        Checker { text, schema, list: None, ids }
+    }
+
+    /// Begins the condition for the objects of a list that `name` names. Returns the list.
+    pub fn enter(&mut self, name: Token) -> Result<AttributeId, Error> {
+        let named = self.attribute(name)?;
+        if named.attribute.ty != Type::ObjectList {
+            let message = format!(
+                "attribute {} is of type {}, and a condition in parentheses is for the objects of a list of type {}",
+                quote(&named.attribute.name),
+                named.attribute.ty.name(),
+                Type::ObjectList.name()
+            );
+            return Err(self.error(Kind::Type, name, message).about(&named.attribute.name));
+        }
+        self.list = Some(&named.attribute.name);
+        self.schema = self.schema.objects(named.id);
+        Ok(named.id)
+    }
+
+    /// Ends the condition for objects. Predicates read the attributes of `schema` from now on.
+    pub fn leave(&mut self, schema: &'s Schema) {
+        self.list = None;
+        self.schema = schema;
+    }
+
+    /// Returns whether predicates read the attributes of objects in a list.
+    pub fn is_among_objects(&self) -> bool {
+        self.list.is_some()
     }
 
     /// Returns the meaning of `atom`. `items` are the constants of its list or its arguments.
     pub fn check(&self, atom: Atom, items: &[Token]) -> Result<Meaning<'a>, Error> {
+        self.meaning(atom, items).map_err(|error| match (self.list, &error.attribute) {
+            (Some(list), Some(attribute)) => {
+                let path = format!("{list}.{attribute}");
+                error.about(path)
+            }
+            _ => error,
+        })
+    }
+
+    fn meaning(&self, atom: Atom, items: &[Token]) -> Result<Meaning<'a>, Error> {
         match atom {
             Atom::Compare { name, relation, operator, constant } if self.is_text(name) => {
                 self.compare_text(name, relation, operator, constant)
@@ -162,7 +202,7 @@ impl<'a, 's> Checker<'a, 's> {
                 unreachable!("`check` reads this form")
             }
             Atom::Has { name, negated, constant } => self.has(name, negated, constant),
-            Atom::Quantified { name, quantifier } => self.quantified(name, quantifier, items),
+            Atom::Members { name, membership } => self.members(name, membership, items),
             Atom::Null(name) => Ok(self.attribute(name)?.test(Test::Null)),
             Atom::NotNull(name) => Ok(self.attribute(name)?.test(Test::NotNull)),
             Atom::Empty(name) => self.empty(name),
@@ -223,13 +263,13 @@ impl<'a, 's> Checker<'a, 's> {
     }
 
     fn has(&self, name: Token, negated: bool, constant: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
-        self.quantified(name, if negated { Quantifier::None } else { Quantifier::One }, &[constant])
+        self.members(name, if negated { Membership::None } else { Membership::One }, &[constant])
     }
 
-    fn quantified(
+    fn members(
         &self,
         name: Token,
-        quantifier: Quantifier,
+        membership: Membership,
         constants: &[Token],
     ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
@@ -237,17 +277,19 @@ impl<'a, 's> Checker<'a, 's> {
             Type::IntegerList | Type::StringList => self.constants_of(&named, constants)?,
             _ => return Err(self.misuse(&named, name)),
         };
-        Ok(named.test(match quantifier {
-            Quantifier::One => Test::OneOf(constants),
-            Quantifier::None => Test::NoneOf(constants),
-            Quantifier::All => Test::AllOf(constants),
+        Ok(named.test(match membership {
+            Membership::One => Test::OneOf(constants),
+            Membership::None => Test::NoneOf(constants),
+            Membership::All => Test::AllOf(constants),
         }))
     }
 
     fn empty(&self, name: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
         match named.attribute.ty {
-            Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps => Ok(named.test(Test::Empty)),
+            Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps | Type::ObjectList => {
+                Ok(named.test(Test::Empty))
+            }
             _ => Err(self.misuse(&named, name)),
         }
     }
@@ -366,7 +408,11 @@ impl<'a, 's> Checker<'a, 's> {
                     (None, Some(mend)) => mend,
                     (None, None) => "declare it there, or put quotes around a string".into(),
                 };
-                let message = format!("the schema has no attribute {}; {mend}", quote(name));
+                let lacking = match self.list {
+                    None => "the schema has".into(),
+                    Some(list) => format!("objects in {} have", quote(list)),
+                };
+                let message = format!("{lacking} no attribute {}; {mend}", quote(name));
                 Err(self.error(Kind::UnknownAttribute, token, message).about(name))
             }
             _ => {
@@ -518,6 +564,9 @@ impl<'a, 's> Checker<'a, 's> {
             Type::Ip => "compare it with `=`, `<>` or `in`, as in `ip in ('10.0.0.0/8', '2001:db8::/32')`",
             Type::Segments => "use `segment_within`, `segment_before` or `is empty`",
             Type::FrequencyCaps => "use `within_frequency_cap` or `is empty`",
+            Type::ObjectList => {
+                "use `any`, `all` or `none` with a condition for its objects, as in `any list (name = 'x')`, or `is empty`"
+            }
         };
         let message =
             format!("attribute {name} is of type {} and cannot be used so; {mend}", named.attribute.ty.name());

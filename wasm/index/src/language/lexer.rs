@@ -77,14 +77,15 @@ pub(super) fn quote(text: &str) -> String {
 
 /// Returns the keyword that differs from `word` only in case.
 pub(super) fn lower_case_keyword(word: &str) -> Option<&'static str> {
-    const KEYWORDS: [&str; 16] = [
+    const KEYWORDS: [&str; 17] = [
         "and", "or", "not", "in", "true", "false", "one", "none", "all", "of", "is", "null", "empty", "like",
-        "between", "matches",
+        "between", "matches", "any",
     ];
     KEYWORDS.into_iter().find(|keyword| word != *keyword && word.eq_ignore_ascii_case(keyword))
 }
 
 /// The tokens of a text, one at a time, and [`TokenKind::End`] after the last one.
+#[derive(Clone)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
     position: usize,

@@ -17,6 +17,7 @@
 //!            | name ["not"] "between" constant "and" constant
 //!            | sum relation sum                             computed numbers
 //!            | name ("=" | "<>") name                      two strings
+//!            | ("any" | "all" | "none") name "(" either ")"   the objects of a list
 //!            | name "is" ("null" | "not" "null" | "empty")
 //!            | name "(" argument { "," argument } ")"      a function
 //! relation   = "<" | "<=" | ">" | ">=" | "=" | "<>"
@@ -40,6 +41,9 @@
 //! as `=`, `starts_with` and the like. `lower(name)` is the [lower case](crate::model::lower) of a string; constants beside
 //! it are lowered as well. The constants of an address are addresses and networks ([`crate::model::address`]).
 //!
+//! In a condition for the objects of a list, names are those of an object's attributes, and all of it is about one object.
+//! `lower` and a further condition for objects cannot stand there.
+//!
 //! `matches` takes a [regular expression](crate::model::regex) by RFC 9485 for the whole string.
 //!
 //! `<>`, `not in`, `not like` and `not matches` of these are read as `name is not null and not ...`.
@@ -56,7 +60,7 @@ mod lexer;
 mod numbers;
 mod parser;
 mod print;
-mod suggest;
+pub mod suggest;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -84,7 +84,8 @@ impl<'a> Checker<'a, '_> {
         Ok(match item {
             Item::Operator(operator) => Term::Operator(*operator),
             Item::Size(name) => {
-                let takes = &[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps];
+                let takes =
+                    &[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps, Type::ObjectList];
                 Term::Size(self.counted("size", *name, takes, "a list")?)
             }
             Item::Length(name) => Term::Length(self.counted("length", *name, &[Type::String], "a string")?),

@@ -5,11 +5,12 @@ mod sums;
 pub(super) use sums::{Item, Sums};
 
 use crate::error::{Error, Kind};
-use crate::language::check::{Atom, Checker, Meaning, Quantifier};
+use crate::language::check::{Atom, Checker, Meaning, Membership};
 use crate::language::lexer::{lower_case_keyword, Lexer, Token, TokenKind};
 use crate::language::push;
+use crate::model::objects::{Quantified, Quantifier, MOST_STEPS};
 use crate::model::predicate::{Borrowed, Predicate, Relation, Step, Test};
-use crate::model::schema::Schema;
+use crate::model::schema::{AttributeId, Schema};
 use crate::support::hash::out_of_memory;
 
 /// An operator that lacks its right operand, or an open parenthesis. A later variant binds tighter.
@@ -17,9 +18,22 @@ use crate::support::hash::out_of_memory;
 enum Pending {
     /// An open parenthesis and its position.
     Open(usize),
+    /// The open parenthesis of a condition for the objects of a list.
+    Objects(Condition),
     Or,
     And,
     Not,
+}
+
+/// A condition for the objects of a list that is not read to its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Condition {
+    /// The position of its parenthesis.
+    open: usize,
+    /// The number of steps before it.
+    start: usize,
+    list: AttributeId,
+    quantifier: Quantifier,
 }
 
 /// The number of items that most lists do not exceed.
@@ -37,6 +51,8 @@ struct Parser<'a, 's> {
     /// The first token that is not taken yet.
     current: Token,
     checker: Checker<'a, 's>,
+    /// The attributes of events.
+    schema: &'s Schema,
     /// The constants of the last list, or the last arguments.
     items: Vec<Token>,
     pending: Vec<Pending>,
@@ -54,10 +70,10 @@ pub(super) fn parse<'a>(
     let checker = Checker::new(text, schema, constants);
     let mut steps = Vec::new();
     steps.try_reserve(text.len() / TEXT_OF_STEP + 1).map_err(out_of_memory)?;
-    Parser { text, lexer, current, checker, items: Vec::new(), pending: Vec::new(), steps }.expression()
+    Parser { text, lexer, current, checker, schema, items: Vec::new(), pending: Vec::new(), steps }.expression()
 }
 
-impl<'a> Parser<'a, '_> {
+impl<'a, 's> Parser<'a, 's> {
     fn expression(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
         loop {
             self.prefixes()?;
@@ -80,11 +96,52 @@ impl<'a> Parser<'a, '_> {
             let prefix = match self.current.kind {
                 TokenKind::Not => Pending::Not,
                 TokenKind::Open => Pending::Open(self.current.start),
-                _ => return Ok(()),
+                _ => match self.quantifier() {
+                    Some(quantifier) => Pending::Objects(self.condition(quantifier)?),
+                    None => return Ok(()),
+                },
             };
             push(&mut self.pending, prefix)?;
             self.advance()?;
         }
+    }
+
+    /// Returns the quantifier that the current token is: a name and an opening parenthesis follow it.
+    fn quantifier(&self) -> Option<Quantifier> {
+        let word = self.word();
+        let (_, quantifier) = Quantifier::NAMES.into_iter().find(|(name, _)| *name == word)?;
+        let mut ahead = self.lexer.clone();
+        let is_name = ahead.next().is_ok_and(|next| next.kind == TokenKind::Name);
+        (is_name && ahead.is_at_open()).then_some(quantifier)
+    }
+
+    /// Takes a quantifier and the name of a list. The parenthesis of the condition comes next.
+    fn condition(&mut self, quantifier: Quantifier) -> Result<Condition, Error> {
+        if self.checker.is_among_objects() {
+            return Err(self.syntax("a condition for objects cannot have another one inside; write them side by side"));
+        }
+        self.advance()?;
+        let list = self.checker.enter(self.current)?;
+        self.advance()?;
+        Ok(Condition { open: self.current.start, start: self.steps.len(), list, quantifier })
+    }
+
+    /// Replaces the steps of a condition by the predicate that it is part of.
+    fn quantified(&mut self, condition: Condition) -> Result<(), Error> {
+        let Condition { open, start, list, quantifier } = condition;
+        let count = self.steps.len() - start;
+        if count > MOST_STEPS {
+            let message = format!(
+                "the condition has {count} predicates and operators, and at most {MOST_STEPS} fit; shorten it, or divide it"
+            );
+            return Err(Error::new(Kind::OutOfBounds, message).at(self.text.as_bytes(), open));
+        }
+        let mut steps = Vec::new();
+        steps.try_reserve_exact(count).map_err(out_of_memory)?;
+        steps.extend(self.steps.drain(start..));
+        self.checker.leave(self.schema);
+        let test = Test::Objects(Box::new(Quantified::new(quantifier, steps.into_boxed_slice())));
+        push(&mut self.steps, Step::Predicate(Predicate { attribute: list, test }))
     }
 
     /// Takes `and` or `or`, after completing the operators that bind as tightly or tighter.
@@ -97,8 +154,10 @@ impl<'a> Parser<'a, '_> {
     /// Takes a closing parenthesis.
     fn close(&mut self) -> Result<(), Error> {
         self.complete(Pending::Or)?;
-        if self.pending.pop().is_none() {
-            return Err(self.syntax("no `(` is open for this `)`; take it out or add the `(`"));
+        match self.pending.pop() {
+            None => return Err(self.syntax("no `(` is open for this `)`; take it out or add the `(`")),
+            Some(Pending::Objects(condition)) => self.quantified(condition)?,
+            Some(_) => {}
         }
         self.advance().map(drop)
     }
@@ -106,7 +165,7 @@ impl<'a> Parser<'a, '_> {
     fn finish(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
         self.complete(Pending::Or)?;
         match self.pending.pop() {
-            Some(Pending::Open(start)) => {
+            Some(Pending::Open(start) | Pending::Objects(Condition { open: start, .. })) => {
                 let opened = self.text[..start].chars().count() + 1;
                 Err(self.expected(&format!("`)` for the `(` at column {opened}")))
             }
@@ -121,7 +180,7 @@ impl<'a> Parser<'a, '_> {
                 Pending::Not => Step::Not,
                 Pending::And => Step::And,
                 Pending::Or => Step::Or,
-                Pending::Open(_) => break,
+                Pending::Open(_) | Pending::Objects(_) => break,
             };
             self.pending.pop();
             push(&mut self.steps, step)?;
@@ -238,9 +297,9 @@ impl<'a> Parser<'a, '_> {
                 "like" => self.like(name, false),
                 "matches" => self.matches(name, false),
                 "between" => self.between(name, false),
-                "one" => self.quantified(name, Quantifier::One),
-                "none" => self.quantified(name, Quantifier::None),
-                "all" => self.quantified(name, Quantifier::All),
+                "one" => self.members(name, Membership::One),
+                "none" => self.members(name, Membership::None),
+                "all" => self.members(name, Membership::All),
                 "is" => self.after_is(name),
                 // The message has the keyword. An attribute that is no boolean would be the fault otherwise.
                 word if lower_case_keyword(word).is_some_and(|keyword| !matches!(keyword, "and" | "or")) => {
@@ -274,20 +333,23 @@ impl<'a> Parser<'a, '_> {
 
     /// Takes `(name)` after `lower`. Returns the name as a token of its own kind.
     fn lowered(&mut self) -> Result<Token, Error> {
+        if self.checker.is_among_objects() {
+            return Err(self.syntax("`lower` reads no attribute of an object in a list; compare the string as it is"));
+        }
         self.advance()?;
         let name = self.expect(TokenKind::Name, "the string attribute that `lower` reads")?;
         self.expect(TokenKind::Close, "`)`")?;
         Ok(Token { kind: TokenKind::Lowered, ..name })
     }
 
-    fn quantified(&mut self, name: Token, quantifier: Quantifier) -> Result<Atom, Error> {
+    fn members(&mut self, name: Token, membership: Membership) -> Result<Atom, Error> {
         self.advance()?;
         if self.word() != "of" {
             return Err(self.expected("`of`"));
         }
         self.advance()?;
         self.list()?;
-        Ok(Atom::Quantified { name, quantifier })
+        Ok(Atom::Members { name, membership })
     }
 
     fn after_is(&mut self, name: Token) -> Result<Atom, Error> {

@@ -159,6 +159,14 @@ impl<'a, F> Printer<'a, F> {
                 self.string(regex.text());
             }
             Test::Lowered(test) => self.lowered(name, test),
+            Test::Objects(quantified) => {
+                self.write(format_args!("{} {name} (", quantified.quantifier.name()));
+                let schema = self.schema.objects(predicate.attribute);
+                let around = std::mem::replace(&mut self.schema, schema);
+                self.expression(quantified.steps());
+                self.schema = around;
+                self.out.push(')');
+            }
             Test::InNetworks(networks) => {
                 self.write(format_args!("{name} in ("));
                 for (i, network) in networks.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Finds the attribute that a misspelt name may mean.
+//! Finds the name that a misspelt one may mean.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use crate::model::schema::Schema;
 /// Returns the mend for `name`, which no attribute has.
 pub(crate) fn suggestion(name: &str, schema: &Schema) -> Option<String> {
     let way = path::fields(name).ok().and_then(|fields| by_way(&fields, schema));
-    way.or_else(|| nearest(name, schema).map(|near| format!("did you mean {}?", quote_path(near))))
+    let names = schema.attributes().iter().map(|attribute| attribute.name.as_str());
+    way.or_else(|| nearest(name, names).map(|near| format!("did you mean {}?", quote_path(near))))
 }
 
 /// Returns the mend for the name of a map, and for that of a field without the way to it.
@@ -35,21 +36,27 @@ pub(crate) fn quote_path(path: &str) -> String {
     }
 }
 
-/// Returns the nearest name in the schema: equal except for case, or else at most two letters away.
-fn nearest<'s>(name: &str, schema: &'s Schema) -> Option<&'s str> {
+/// Returns the nearest of `names`: equal except for case, or else at most two letters away.
+///
+/// ```
+/// use be_tree_index::language::suggest::nearest;
+///
+/// assert_eq!(nearest("contry", ["city", "country"].into_iter()), Some("country"));
+/// assert_eq!(nearest("plan", ["city", "country"].into_iter()), None);
+/// ```
+pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const LONGEST: usize = 64;
     if name.len() > LONGEST {
         return None;
     }
-    let candidates = schema.attributes().iter().map(|attribute| attribute.name.as_str());
-    let near = candidates.filter(|candidate| candidate.len().abs_diff(name.len()) <= 2).filter_map(|candidate| {
-        let distance = match candidate.eq_ignore_ascii_case(name) {
+    let near = names.filter(|other| other.len().abs_diff(name.len()) <= 2).filter_map(|other| {
+        let distance = match other.eq_ignore_ascii_case(name) {
             true => 0,
-            false => edit_distance(candidate.as_bytes(), name.as_bytes()),
+            false => edit_distance(other.as_bytes(), name.as_bytes()),
         };
-        (distance <= 2 && distance < name.len()).then_some((distance, candidate))
+        (distance <= 2 && distance < name.len()).then_some((distance, other))
     });
-    near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+    near.min_by_key(|(distance, _)| *distance).map(|(_, other)| other)
 }
 
 /// Returns the Levenshtein distance: the bytes to add, remove or replace to turn `b` into `a`.

@@ -5,6 +5,7 @@ pub mod arithmetic;
 mod categories;
 pub(crate) mod fields;
 pub mod lower;
+pub mod objects;
 pub mod path;
 pub mod predicate;
 pub mod regex;

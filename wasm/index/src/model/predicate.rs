@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::address::Network;
 use crate::model::arithmetic::Comparison;
+use crate::model::objects::Quantified;
 use crate::model::regex::Regex;
 use crate::model::schema::AttributeId;
 
@@ -234,6 +235,8 @@ pub enum Test<S> {
     Lowered(Lowered),
     /// An address is in one of these networks, none of which contains another. They are sorted.
     InNetworks(Box<[Network]>),
+    /// A share of the objects of a list meets a condition.
+    Objects(Box<Quantified<S>>),
     /// Computed numbers stand in a relation. The attribute is the first of those that they read.
     Compared(Box<Comparison>),
     /// A string is that of another attribute, or is another one.
@@ -300,7 +303,7 @@ pub struct Predicate<S> {
 
 /// A step of an expression in postfix order: operands before their operator. So any pass over an expression is a loop, for
 /// any nesting of its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step<S> {
     /// `true` or `false`.
     Constant(bool),
@@ -358,6 +361,7 @@ impl<S> Predicate<S> {
             Test::Matches(regex) => Test::Matches(regex),
             Test::Lowered(test) => Test::Lowered(test),
             Test::InNetworks(networks) => Test::InNetworks(networks),
+            Test::Objects(quantified) => Test::Objects(Box::new(quantified.map(&mut text))),
             Test::Compared(comparison) => Test::Compared(comparison),
             Test::SameString { other, is_equal } => Test::SameString { other, is_equal },
             Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
@@ -402,6 +406,7 @@ impl<S> Test<S> {
             Test::Matches(regex) => 4 + regex.bytes() / 32,
             Test::InNetworks(networks) => networks.len(),
             Test::Compared(comparison) => comparison.terms().count(),
+            Test::Objects(quantified) => quantified.constants(),
             _ => 1,
         }
     }
@@ -411,6 +416,7 @@ impl<S> Test<S> {
         match self {
             Test::StringEqual(string) | Test::StringNotEqual(string) => each(string),
             Test::WithinFrequencyCap { namespace, .. } => each(namespace),
+            Test::Objects(quantified) => quantified.each_string(&mut each),
             Test::OneOf(Constants::Strings(strings))
             | Test::NoneOf(Constants::Strings(strings))
             | Test::AllOf(Constants::Strings(strings)) => strings.iter().for_each(each),

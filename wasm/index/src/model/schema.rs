@@ -3,9 +3,11 @@
 use crate::error::{Error, Kind};
 use crate::handles::handle;
 use crate::model::fields::Fields;
+use crate::model::objects::MOST_ATTRIBUTES;
 use crate::model::path;
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;
+use crate::support::heap_sort::sort;
 use crate::support::id_table::IdTable;
 
 handle! {
@@ -38,11 +40,13 @@ pub enum Type {
     Ip,
     /// A time, in microseconds since the start of 1970 in UTC.
     DateTime,
+    /// A list of objects. Attributes whose path leads through its name are attributes of the objects.
+    ObjectList,
 }
 
 impl Type {
     /// Every type with its name in schemas.
-    pub const NAMES: [(&'static str, Type); 11] = [
+    pub const NAMES: [(&'static str, Type); 12] = [
         ("boolean", Type::Boolean),
         ("integer", Type::Integer),
         ("float", Type::Float),
@@ -54,6 +58,7 @@ impl Type {
         ("frequency_caps", Type::FrequencyCaps),
         ("ip", Type::Ip),
         ("datetime", Type::DateTime),
+        ("object_list", Type::ObjectList),
     ];
 
     /// Returns the name of this type in schemas.
@@ -119,8 +124,12 @@ pub struct Attribute {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
-    /// The declared attributes, and then the index's own (see [`Schema::patterns`]).
+    /// The attributes of events as declared, then the columns of their lists of objects, and then [`Schema::patterns`].
     attributes: Vec<Attribute>,
+    /// The number of attributes of events.
+    len: usize,
+    /// The lists of objects, in order.
+    lists: Vec<List>,
     by_name: IdTable,
     fields: Fields,
     /// The attributes whose values are converted.
@@ -130,9 +139,23 @@ pub struct Schema {
     has_strings: bool,
 }
 
+/// A list of objects.
+#[derive(Clone, Debug)]
+struct List {
+    attribute: AttributeId,
+    /// The attributes of each object.
+    objects: Schema,
+    /// The first of its columns, one for each attribute of an object.
+    columns: AttributeId,
+}
+
 impl Schema {
-    /// Returns a schema of `attributes`. Their names become canonical. Errors: a name that no expression can spell or that is
-    /// declared twice, an attribute below another one, or bounds that do not fit the type.
+    /// Returns a schema of `attributes`. Their names become canonical. Those below an attribute of type
+    /// [`Type::ObjectList`] are attributes of its objects, and no attributes of events.
+    ///
+    /// Errors: a name that no expression can spell or that is declared twice, an attribute below another one that is no list
+    /// of objects, more attributes of an object than [`MOST_ATTRIBUTES`], an attribute of an object that is a list of objects,
+    /// segments or frequency caps, or bounds that do not fit the type.
     pub fn new(mut attributes: Vec<Attribute>) -> Result<Self, Error> {
         let mut by_name = IdTable::default();
         for id in 0..attributes.len() {
@@ -146,27 +169,84 @@ impl Schema {
             by_name.insert(hash, AttributeId::from_index(id).word());
             attributes[id].name = name;
         }
-        let fields = fields(&attributes)?;
-        let ids = (0..attributes.len()).map(AttributeId::from_index);
-        let required = ids.filter(|&id| !attributes[id.index()].optional).collect();
         let fingerprint = fingerprint(&attributes);
         let has_strings = |ty: Type| matches!(ty, Type::String | Type::StringList | Type::FrequencyCaps);
         let has_strings = attributes.iter().any(|attribute| has_strings(attribute.ty));
+        let mut lists = Vec::new();
+        if attributes.iter().any(|attribute| attribute.ty == Type::ObjectList) {
+            (attributes, lists) = with_lists(attributes)?;
+            by_name = IdTable::default();
+            for (id, attribute) in attributes.iter().enumerate() {
+                by_name.insert(hash_bytes(attribute.name.as_bytes()), AttributeId::from_index(id).word());
+            }
+        }
+        let len = attributes.len();
+        let fields = fields(&attributes)?;
+        let ids = (0..len).map(AttributeId::from_index);
+        let required = ids.filter(|&id| !attributes[id.index()].optional).collect();
+        for list in &mut lists {
+            list.columns = AttributeId::from_index(attributes.len());
+            let around = attributes[list.attribute.index()].name.clone();
+            attributes.extend(list.objects.attributes().iter().map(|attribute| column(&around, attribute)));
+        }
         attributes.push(patterns());
-        Ok(Schema { attributes, by_name, fields, converted: Vec::new(), required, fingerprint, has_strings })
+        let converted = Vec::new();
+        Ok(Schema { attributes, len, lists, by_name, fields, converted, required, fingerprint, has_strings })
     }
 
-    /// Makes values of attribute `id` be converted to its type if they are of another one: see [`crate::event::decode`].
-    /// Errors: segments, frequency caps, addresses and times are not converted.
-    pub fn convert(&mut self, id: AttributeId) -> Result<(), Error> {
-        let Attribute { name, ty, .. } = self.attribute(id);
-        if matches!(ty, Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime) {
+    /// Makes values of the attribute called `name` be converted to its type if they are of another one: see
+    /// [`crate::event::decode`]. Errors: there is no such attribute; segments, frequency caps, addresses, times and lists of
+    /// objects are not converted.
+    pub fn convert(&mut self, name: &str) -> Result<(), Error> {
+        let name = canonical_name(name)?;
+        let Some(id) = self.find(name.as_bytes()) else {
+            // The columns of a list have the names of its objects' attributes.
+            let column = self.attributes[self.len..].iter().position(|attribute| attribute.name == name);
+            let column = column.map(|position| self.len + position);
+            let list = self.lists.iter_mut().rfind(|list| column.is_some_and(|column| list.columns.index() <= column));
+            let Some((list, column)) = list.zip(column).filter(|_| name != PATTERNS) else {
+                let message = format!("the schema has no attribute `{name}` whose values it can convert");
+                return Err(Error::new(Kind::UnknownAttribute, message).about(&name));
+            };
+            let id = AttributeId::from_index(column - list.columns.index());
+            return list.objects.convert_attribute(id, &name);
+        };
+        self.convert_attribute(id, &name)
+    }
+
+    /// Converts values of attribute `id`, which messages call `name`.
+    fn convert_attribute(&mut self, id: AttributeId, name: &str) -> Result<(), Error> {
+        let ty = self.attribute(id).ty;
+        if matches!(ty, Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime | Type::ObjectList) {
             let message = format!("`{name}` is of type {}, whose values are not converted", ty.name());
             return Err(Error::new(Kind::Type, message).about(name));
         }
         self.fields.convert(id);
         self.converted.push(id);
         Ok(())
+    }
+
+    /// Returns the attributes of each object of `list`, which is a list of objects.
+    pub fn objects(&self, list: AttributeId) -> &Schema {
+        &self.list(list).objects
+    }
+
+    /// Returns the column of the values that `attribute` has in the objects of `list`: an attribute of the index's own, a list
+    /// of all these values. Those of floats and addresses have no column, and it is undefined.
+    pub(crate) fn column(&self, list: AttributeId, attribute: AttributeId) -> AttributeId {
+        AttributeId::from_index(self.list(list).columns.index() + attribute.index())
+    }
+
+    /// Returns each list of objects with its first column.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = (AttributeId, AttributeId)> + '_ {
+        self.lists.iter().map(|list| (list.attribute, list.columns))
+    }
+
+    fn list(&self, attribute: AttributeId) -> &List {
+        match self.lists.binary_search_by_key(&attribute, |list| list.attribute) {
+            Ok(position) => &self.lists[position],
+            Err(_) => unreachable!("attribute {attribute} is a list of objects"),
+        }
     }
 
     /// Returns whether values of attribute `id` are converted.
@@ -189,7 +269,7 @@ impl Schema {
         &self.attributes[..self.len()]
     }
 
-    /// Returns the attributes in order, and then [`Schema::patterns`].
+    /// Returns the attributes in order, then the columns of lists of objects, and then [`Schema::patterns`].
     pub(crate) fn all_attributes(&self) -> &[Attribute] {
         &self.attributes
     }
@@ -197,7 +277,7 @@ impl Schema {
     /// Returns the attribute of the index's own: a list of the numbers of the patterns that are true of an event. No
     /// expression names it.
     pub(crate) fn patterns(&self) -> AttributeId {
-        AttributeId::from_index(self.len())
+        AttributeId::from_index(self.attributes.len().saturating_sub(1))
     }
 
     /// Returns the positions of all attributes, in order.
@@ -205,7 +285,7 @@ impl Schema {
         (0..self.len()).map(AttributeId::from_index)
     }
 
-    /// Returns the positions of all attributes, in order, and then that of [`Schema::patterns`].
+    /// Returns the positions of all attributes, in order, and then those of the index's own.
     pub(crate) fn all_ids(&self) -> impl Iterator<Item = AttributeId> {
         (0..self.attributes.len()).map(AttributeId::from_index)
     }
@@ -233,8 +313,7 @@ impl Schema {
 
     /// Returns the number of attributes.
     pub fn len(&self) -> usize {
-        // The schema of a default index has no attribute at all.
-        self.attributes.len().saturating_sub(1)
+        self.len
     }
 
     /// Returns whether there is no attribute.
@@ -243,9 +322,70 @@ impl Schema {
     }
 }
 
-/// Returns the attribute of the index's own. No expression can spell its name.
+/// The name of [`Schema::patterns`]. No expression can spell it.
+const PATTERNS: &str = "(patterns)";
+
+/// Returns the attribute of the patterns.
 fn patterns() -> Attribute {
-    Attribute { name: "(patterns)".into(), ty: Type::IntegerList, optional: true, bounds: Bounds::Unbounded }
+    Attribute { name: PATTERNS.into(), ty: Type::IntegerList, optional: true, bounds: Bounds::Unbounded }
+}
+
+/// Returns the column of an attribute of the objects of the list called `around`.
+fn column(around: &str, attribute: &Attribute) -> Attribute {
+    let (ty, bounds) = match attribute.ty {
+        Type::String | Type::StringList => (Type::StringList, attribute.bounds),
+        Type::Boolean => (Type::IntegerList, Bounds::Count(2)),
+        _ => (Type::IntegerList, attribute.bounds),
+    };
+    let mut path = path::fields(around).unwrap_or_default();
+    path.extend(path::fields(&attribute.name).unwrap_or_default());
+    Attribute { name: path::canonical(&path), ty, optional: true, bounds }
+}
+
+/// Returns the attributes of events among `attributes`, whose names are canonical and distinct, and their lists of objects,
+/// which have no columns yet.
+fn with_lists(attributes: Vec<Attribute>) -> Result<(Vec<Attribute>, Vec<List>), Error> {
+    // The attributes of the objects of each list, by the list's path.
+    let mut objects: Vec<(Vec<String>, Vec<Attribute>)> = Vec::new();
+    let path_of = |attribute: &Attribute| -> Vec<String> {
+        let fields = path::fields(&attribute.name).unwrap_or_default();
+        fields.into_iter().map(|field| field.into_owned()).collect()
+    };
+    objects.extend(attributes.iter().filter(|a| a.ty == Type::ObjectList).map(|a| (path_of(a), Vec::new())));
+    sort(&mut objects, |a, b| a.0 < b.0);
+    let mut outer = Vec::with_capacity(attributes.len());
+    for attribute in attributes {
+        let path = path_of(&attribute);
+        let around = (1..path.len()).find_map(|len| {
+            objects.binary_search_by(|(list, _)| list[..].cmp(&path[..len])).ok().map(|position| (position, len))
+        });
+        let Some((position, len)) = around else {
+            outer.push(attribute);
+            continue;
+        };
+        if matches!(attribute.ty, Type::ObjectList | Type::Segments | Type::FrequencyCaps) {
+            let Attribute { name, ty, .. } = attribute;
+            let message =
+                format!("`{name}` is an attribute of objects in a list, which cannot be of type {}", ty.name());
+            return Err(Error::new(Kind::Type, message).about(&name));
+        }
+        let inner = &mut objects[position].1;
+        if inner.len() == MOST_ATTRIBUTES {
+            let name = attribute.name;
+            let message = format!("an object in a list has at most {MOST_ATTRIBUTES} attributes; leave `{name}` out");
+            return Err(Error::new(Kind::Type, message).about(&name));
+        }
+        let rest: Vec<_> = path[len..].iter().map(|field| field.as_str().into()).collect();
+        inner.push(Attribute { name: path::canonical(&rest), ..attribute });
+    }
+    let mut lists = Vec::with_capacity(objects.len());
+    for (id, attribute) in outer.iter().enumerate().filter(|(_, attribute)| attribute.ty == Type::ObjectList) {
+        let position = objects.binary_search_by(|(list, _)| list[..].cmp(&path_of(attribute)));
+        let objects = position.map_or_else(|_| Vec::new(), |position| std::mem::take(&mut objects[position].1));
+        let attribute = AttributeId::from_index(id);
+        lists.push(List { attribute, objects: Schema::new(objects)?, columns: AttributeId::default() });
+    }
+    Ok((outer, lists))
 }
 
 /// Returns the canonical spelling of an attribute's name.

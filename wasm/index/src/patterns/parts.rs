@@ -9,6 +9,10 @@
 //! the one of its grams that has the fewest parts so far. So a gram that all parts share, such as `http`, has few. Grams of
 //! eight bytes tell apart what words of a few syllables have in common.
 //!
+//! Most patterns of `like` that a string has a part of lack another part in it. So a pattern also notes a hash of four bytes
+//! of another part, and a string marks the hashes of its own bytes, four in a row. A pattern whose bit is missing is skipped
+//! without a look at its text.
+//!
 //! If no gram of the parts is rare, or if parts and string repeat themselves, the comparisons may take longer than searching
 //! for each part alone. So their work is bounded by the length of the string. Beyond that, all parts count as found. The
 //! programs of their expressions then decide, step by step, as they would without the table.
@@ -33,12 +37,58 @@ const WORK_PER_BYTE: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
-    /// The parts by gram, each with the position of the gram in the part.
-    by_gram: Chains<u32>,
+    /// The parts by gram.
+    by_gram: Chains<Note>,
+    /// The number of parts that note a second gram.
+    seconds: u32,
     /// The number of parts with grams of each of the [`LENGTHS`].
     counts: [u32; LENGTHS.len()],
     /// The empty part, and patterns of `like` without text.
     empty: Vec<PredicateId>,
+}
+
+/// The note of a part.
+#[derive(Clone, Copy, Debug, Default)]
+struct Note {
+    /// The position of its gram.
+    offset: u32,
+    /// A bit of [`Marks`] that a string with the part has, or none.
+    second: Option<Mark>,
+}
+
+/// The position of a bit in [`Marks`], plus one.
+type Mark = std::num::NonZeroU32;
+
+/// The hashes of all grams of a string that have [`SECOND`] bytes.
+struct Marks([u64; Marks::WORDS]);
+
+/// The length of a second gram.
+const SECOND: usize = 4;
+
+impl Marks {
+    const WORDS: usize = 64;
+    const BITS: u32 = Marks::WORDS as u32 * u64::BITS;
+
+    fn of(bytes: &[u8]) -> Marks {
+        let mut marks = Marks([0; Marks::WORDS]);
+        for at in 0..(bytes.len() + 1).saturating_sub(SECOND) {
+            let bit = Marks::bit(&bytes[at..]);
+            marks.0[(bit / u64::BITS) as usize] |= 1 << (bit % u64::BITS);
+        }
+        marks
+    }
+
+    /// Returns the bit of the gram at the start of `bytes`.
+    #[inline(always)]
+    fn bit(bytes: &[u8]) -> u32 {
+        Gram::of(bytes, SECOND).hash() as u32 % Marks::BITS
+    }
+
+    #[inline(always)]
+    fn has(&self, mark: Mark) -> bool {
+        let bit = mark.get() - 1;
+        self.0[(bit / u64::BITS) as usize % Marks::WORDS] >> (bit % u64::BITS) & 1 == 1
+    }
 }
 
 /// The bytes of a gram, and their number.
@@ -105,6 +155,15 @@ impl<'a> Part<'a> {
         spread.take(4 * CONSIDERED)
     }
 
+    /// Returns the mark of four bytes of another literal than the one around `offset`, if there is one so long.
+    fn second(self, offset: usize) -> Option<Mark> {
+        let around = |start: usize, literal: &[u8]| (start..start + literal.len()).contains(&offset);
+        let mut others =
+            literals(self.text).filter(|&(start, literal)| literal.len() >= SECOND && !around(start, literal));
+        let (_, literal) = others.next().filter(|_| self.is_wild)?;
+        Mark::new(1 + Marks::bit(&literal[literal.len() - SECOND..]))
+    }
+
     /// Returns the bytes around `offset` that stand for themselves, and the position of `offset` among them.
     #[inline(always)]
     fn around(self, offset: usize) -> (&'a [u8], usize) {
@@ -140,7 +199,10 @@ impl Parts {
             }
         }
         let Some((offset, first, _)) = best else { unreachable!("a part has a gram") };
-        self.by_gram.insert(id, Gram::of(&part.text[offset..], len).hash(), first, offset as u32);
+        let second = part.second(offset);
+        self.seconds += u32::from(second.is_some());
+        let note = Note { offset: offset as u32, second };
+        self.by_gram.insert(id, Gram::of(&part.text[offset..], len).hash(), first, note);
     }
 
     /// Removes a part. `part_of` returns the other parts by number.
@@ -152,7 +214,9 @@ impl Parts {
         }
         let class = part.class();
         self.counts[class] -= 1;
-        let gram = Gram::of(&part.text[*self.by_gram.note(id) as usize..], LENGTHS[class]);
+        let Note { offset, second } = *self.by_gram.note(id);
+        self.seconds -= u32::from(second.is_some());
+        let gram = Gram::of(&part.text[offset as usize..], LENGTHS[class]);
         self.by_gram.remove(id, gram.hash(), |by_gram| first(by_gram, gram, &part_of));
     }
 
@@ -168,6 +232,7 @@ impl Parts {
             let found_empty = if part_of(id).is_wild { Found::Perhaps } else { Found::True };
             found(id, found_empty);
         });
+        let marks = (self.seconds > 0).then(|| Marks::of(bytes));
         let mut work = WORK_PER_BYTE * bytes.len() + WORK;
         for (len, _) in LENGTHS.into_iter().zip(self.counts).filter(|(_, parts)| *parts > 0) {
             for at in 0..(bytes.len() + 1).saturating_sub(len) {
@@ -176,8 +241,16 @@ impl Parts {
                     if work == 0 {
                         return self.by_gram.all().for_each(|id| found(id, Found::Perhaps));
                     }
+                    let note = *self.by_gram.note(id);
+                    if let (Some(second), Some(marks)) = (note.second, &marks) {
+                        if !marks.has(second) {
+                            work = work.saturating_sub(1);
+                            next = self.by_gram.after(id);
+                            continue;
+                        }
+                    }
                     let whole = part_of(id);
-                    let (part, offset) = whole.around(*self.by_gram.note(id) as usize);
+                    let (part, offset) = whole.around(note.offset as usize);
                     let here = at.checked_sub(offset).and_then(|start| bytes[start..].get(..part.len()));
                     work = work.saturating_sub(1);
                     if here.is_some_and(|here| same_end(here, part)) {
@@ -214,9 +287,9 @@ fn same_end(one: &[u8], other: &[u8]) -> bool {
 
 /// Returns the first part under a gram.
 #[inline(always)]
-fn first<'a>(by_gram: &Chains<u32>, sought: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
-    by_gram.first(sought.hash(), |id, &offset| {
+fn first<'a>(by_gram: &Chains<Note>, sought: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
+    by_gram.first(sought.hash(), |id, note| {
         let part = part_of(id);
-        Gram::of(&part.text[offset as usize..], LENGTHS[part.class()]) == sought
+        Gram::of(&part.text[note.offset as usize..], LENGTHS[part.class()]) == sought
     })
 }

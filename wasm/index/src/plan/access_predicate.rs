@@ -5,7 +5,7 @@
 use std::ops::Deref;
 
 use crate::catalog::statistics::Statistics;
-use crate::catalog::Catalog;
+use crate::catalog::{columns, Catalog};
 use crate::compile::Literal;
 use crate::event::key;
 use crate::model::predicate::{Constants, Predicate, Relation, Test};
@@ -80,6 +80,14 @@ impl AccessPredicate {
                 attribute: schema.patterns(),
                 values: ValueSet::Points(Keys::One(key::of_predicate(id))),
                 is_exact: patterns::is_exact(&predicate.test),
+                is_lax: false,
+            });
+        }
+        if let Some(demand) = columns::demand(predicate, schema).filter(|_| !literal.negated) {
+            return Some(AccessPredicate {
+                attribute: demand.column,
+                values: ValueSet::Points(demand.keys.into_iter().collect()),
+                is_exact: demand.is_exact,
                 is_lax: false,
             });
         }
@@ -160,7 +168,7 @@ impl AccessPredicate {
 }
 
 pub(crate) fn is_list(ty: Type) -> bool {
-    matches!(ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps)
+    matches!(ty, Type::IntegerList | Type::StringList | Type::Segments | Type::FrequencyCaps | Type::ObjectList)
 }
 
 fn positive(test: &Test<StringId>) -> Option<ValueSet> {
@@ -189,6 +197,7 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
         | Test::InNetworks(_)
         | Test::Compared(_)
         | Test::SameString { .. }
+        | Test::Objects(_)
         | Test::GeoWithinRadius { .. }
         | Test::WithinFrequencyCap { .. } => ValueSet::Defined,
     })

@@ -1,7 +1,7 @@
 //! Encoders of events, the other side of the decoders: in every form that the ABI allows, chosen at random.
 
 use be_tree_index::model::path::fields;
-use be_tree_index::model::schema::Schema;
+use be_tree_index::model::schema::{Attribute, Schema};
 
 use super::generate;
 use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
@@ -36,14 +36,26 @@ fn add(members: &mut Members, path: &[std::borrow::Cow<str>], value: Vec<u8>) {
 
 /// The event as an Erlang external term: a map, or a list of pairs, from names to values (format 0).
 pub fn term_by_name(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Vec<u8> {
+    versioned(named_term(random, schema, event))
+}
+
+fn named_term(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Vec<u8> {
     let mut members = Vec::new();
     for (attribute, value) in schema.attributes().iter().zip(event) {
         if value.is_some() || random.chance(50) {
-            let value = optional_term(random, value.as_ref(), value_term);
+            let value = attribute_term(random, schema, attribute, value.as_ref());
             add(&mut members, &fields(&attribute.name).expect("a name is a path"), value);
         }
     }
-    versioned(members_term(random, members))
+    members_term(random, members)
+}
+
+/// The value of an attribute, or undefined.
+fn attribute_term(random: &mut Random, schema: &Schema, attribute: &Attribute, value: Option<&NaiveValue>) -> Vec<u8> {
+    let Some(NaiveValue::Objects(objects)) = value else { return optional_term(random, value, value_term) };
+    let inner = schema.objects(schema.find(attribute.name.as_bytes()).expect("it is in the schema"));
+    let objects = objects.iter().map(|object| named_term(random, inner, object)).collect();
+    list_term(random, objects)
 }
 
 fn members_term(random: &mut Random, mut members: Members) -> Vec<u8> {
@@ -84,9 +96,9 @@ fn members_term(random: &mut Random, mut members: Members) -> Vec<u8> {
 /// The event as an Erlang external term: a list or a tuple of values in the order of the schema (format 2).
 pub fn term_by_position(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Vec<u8> {
     assert_eq!(schema.len(), event.len());
-    let values = event.iter().map(|value| match value {
+    let values = schema.attributes().iter().zip(event).map(|(attribute, value)| match value {
         Some(NaiveValue::Boolean(value)) if random.chance(30) => integer_term(i64::from(*value)),
-        value => optional_term(random, value.as_ref(), value_term),
+        value => attribute_term(random, schema, attribute, value.as_ref()),
     });
     let values = values.collect();
     versioned(match random.chance(50) {
@@ -97,9 +109,19 @@ pub fn term_by_position(random: &mut Random, schema: &Schema, event: &NaiveEvent
 
 /// The event as a JSON object (format 1).
 pub fn json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> String {
+    let object = named_json(random, schema, event);
+    format!("{0}{object}{0}", space(random))
+}
+
+fn named_json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> String {
     let mut members = Vec::new();
     for (attribute, value) in schema.attributes().iter().zip(event) {
         let value = match value {
+            Some(NaiveValue::Objects(objects)) => {
+                let inner = schema.objects(schema.find(attribute.name.as_bytes()).expect("it is in the schema"));
+                let objects = objects.iter().map(|object| named_json(random, inner, object)).collect();
+                json_array(random, objects)
+            }
             Some(value) => json_value(random, value),
             None if random.chance(50) => "null".into(),
             None => continue,
@@ -107,8 +129,7 @@ pub fn json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> String 
         add(&mut members, &fields(&attribute.name).expect("a name is a path"), value.into_bytes());
     }
     let decoys = |random: &mut Random, name: &str| decoy(random, schema, name);
-    let object = members_json(random, members, &decoys);
-    format!("{0}{object}{0}", space(random))
+    members_json(random, members, &decoys)
 }
 
 /// Another object for the field `name` of the event, with values for some of the attributes in it. It comes before the
@@ -186,6 +207,7 @@ fn value_term(random: &mut Random, value: &NaiveValue) -> Vec<u8> {
             let terms = caps.iter().map(|cap| cap_term(random, cap)).collect();
             list_term(random, terms)
         }
+        NaiveValue::Objects(_) => panic!("objects have names, which a schema tells"),
         NaiveValue::Address(bytes) if random.chance(50) => string_term(random, address_text(bytes).as_bytes()),
         // As `:inet` has it: a tuple of 4 bytes, or of 8 pairs of bytes.
         NaiveValue::Address(bytes) if bytes.len() == 4 => {
@@ -317,6 +339,11 @@ fn json_value(random: &mut Random, value: &NaiveValue) -> String {
         NaiveValue::Caps(caps) => {
             let items = caps.iter().map(|cap| json_cap(random, cap)).collect();
             json_array(random, items)
+        }
+        // Of decoys only.
+        NaiveValue::Objects(objects) => {
+            assert!(objects.is_empty());
+            "[]".into()
         }
         NaiveValue::Address(bytes) => json_bytes(random, address_text(bytes).as_bytes()),
     }

@@ -63,6 +63,9 @@ pub fn schema(random: &mut Random) -> Schema {
                 random.pick(&MAPS),
                 random.pick(&[name.clone(), name.clone(), format!("`{name} ``é`")])
             );
+            if ty == Type::ObjectList {
+                of_objects(random, &name, &mut attributes);
+            }
             attributes.push(Attribute { name, ty, optional: random.chance(70), bounds: bounds(random, ty) });
         }
     }
@@ -74,6 +77,24 @@ pub fn schema(random: &mut Random) -> Schema {
     }
     random.shuffle(&mut attributes);
     Schema::new(attributes).expect("generated schemas are sound")
+}
+
+/// Adds attributes of the objects in the list called `list`: of each type at most one, sometimes in a map, and sometimes those
+/// that functions read.
+fn of_objects(random: &mut Random, list: &str, attributes: &mut Vec<Attribute>) {
+    for (name, ty) in Type::NAMES {
+        let is_inner = !matches!(ty, Type::ObjectList | Type::Segments | Type::FrequencyCaps);
+        if is_inner && random.chance(60) {
+            let name = format!("{list}.{}{name}", random.pick(&["", "", "in.", "`é`.in."]));
+            attributes.push(Attribute { name, ty, optional: random.chance(70), bounds: bounds(random, ty) });
+        }
+    }
+    if random.chance(30) {
+        for name in ["latitude", "longitude"] {
+            let (name, ty, optional) = (format!("{list}.{name}"), Type::Float, random.chance(50));
+            attributes.push(Attribute { name, ty, optional, bounds: Bounds::Unbounded });
+        }
+    }
 }
 
 fn bounds(random: &mut Random, ty: Type) -> Bounds {
@@ -90,39 +111,47 @@ fn bounds(random: &mut Random, ty: Type) -> Bounds {
             Bounds::Float { min, max }
         }
         Type::String | Type::StringList | Type::IntegerEnum => Bounds::Count(100),
-        Type::Boolean | Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime => Bounds::Unbounded,
+        Type::Boolean | Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime | Type::ObjectList => {
+            Bounds::Unbounded
+        }
     }
 }
 
 /// The text of an expression over `schema` that nests up to `depth` deep, in every spelling that the language has.
 pub fn expression(random: &mut Random, schema: &Schema, depth: usize) -> String {
+    expression_over(random, schema, true, depth)
+}
+
+/// The same, or a condition for objects, which have no lower case.
+fn expression_over(random: &mut Random, schema: &Schema, is_of_event: bool, depth: usize) -> String {
     if depth == 0 || random.chance(25) {
-        return operand(random, schema);
+        return operand(random, schema, is_of_event);
     }
+    let operand_of = |random: &mut Random| operand_of(random, schema, is_of_event, depth);
     match random.below(10) {
         0..=3 => {
             let word = random.pick(&[" and ", "&&", "\n and\t"]);
-            format!("{}{word}{}", operand_of(random, schema, depth), operand_of(random, schema, depth))
+            format!("{}{word}{}", operand_of(random), operand_of(random))
         }
         4..=7 => {
             let word = random.pick(&[" or ", "||", " or\r\n"]);
-            format!("{}{word}{}", operand_of(random, schema, depth), operand_of(random, schema, depth))
+            format!("{}{word}{}", operand_of(random), operand_of(random))
         }
-        8 => format!("not {}", operand_of(random, schema, depth)),
-        _ => format!("({})", expression(random, schema, depth - 1)),
+        8 => format!("not {}", operand_of(random)),
+        _ => format!("({})", expression_over(random, schema, is_of_event, depth - 1)),
     }
 }
 
 /// An operand, mostly in parentheses, else wherever precedence puts it.
-fn operand_of(random: &mut Random, schema: &Schema, depth: usize) -> String {
-    let operand = expression(random, schema, depth - 1);
+fn operand_of(random: &mut Random, schema: &Schema, is_of_event: bool, depth: usize) -> String {
+    let operand = expression_over(random, schema, is_of_event, depth - 1);
     match random.chance(60) {
         true => format!("({operand})"),
         false => format!(" {operand} "),
     }
 }
 
-fn operand(random: &mut Random, schema: &Schema) -> String {
+fn operand(random: &mut Random, schema: &Schema, is_of_event: bool) -> String {
     if schema.is_empty() || random.chance(3) {
         return random.pick(&["true", "false"]).into();
     }
@@ -135,11 +164,11 @@ fn operand(random: &mut Random, schema: &Schema) -> String {
             return call;
         }
     }
-    predicate(random, schema, attribute)
+    predicate(random, schema, attribute, is_of_event)
 }
 
 /// A predicate of `attribute` other than a test for null.
-fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> String {
+fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute, is_of_event: bool) -> String {
     let name = &attribute.name;
     if random.chance(8) {
         if let Some(comparison) = computed(random, schema) {
@@ -173,7 +202,7 @@ fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> Str
             compared(random, name, &["<", "<=", ">", ">=", "=", "<>"], |random| float_text(random, attribute))
         }
         Type::String => {
-            let subject = match random.chance(30) {
+            let subject = match is_of_event && random.chance(30) {
                 true => format!("lower{}({name} )", random.pick(&["", " "])),
                 false => name.clone(),
             };
@@ -209,7 +238,14 @@ fn predicate(random: &mut Random, schema: &Schema, attribute: &Attribute) -> Str
             let function = random.pick(&["segment_within", "segment_before"]);
             format!("{function}({name}, {}, {})", segment_id(random), random.pick(&SECONDS))
         }
-        Type::Segments | Type::FrequencyCaps => format!("{name} is empty"),
+        Type::ObjectList if random.chance(95) => {
+            let list = schema.find(name.as_bytes()).expect("the attribute is in the schema");
+            let depth = random.below(4);
+            let condition = expression_over(random, schema.objects(list), false, depth);
+            let space = random.pick(&["", " "]);
+            format!("{} {name}{space}({space}{condition})", random.pick(&["any", "any", "all", "none"]))
+        }
+        Type::Segments | Type::FrequencyCaps | Type::ObjectList => format!("{name} is empty"),
     }
 }
 
@@ -226,7 +262,7 @@ fn computed(random: &mut Random, schema: &Schema) -> Option<String> {
     }
     let mut operands = of(&[Type::Integer, Type::Float, Type::DateTime]);
     operands.extend(strings.iter().map(|name| format!("length({name})")));
-    let lists = of(&[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps]);
+    let lists = of(&[Type::IntegerList, Type::StringList, Type::Segments, Type::FrequencyCaps, Type::ObjectList]);
     operands.extend(lists.iter().map(|name| format!("size ( {name} )")));
     if operands.is_empty() {
         return None;
@@ -391,16 +427,26 @@ fn quoted(random: &mut Random, string: &str) -> String {
 /// An event that has a value for every required attribute of `schema`, and for most others.
 pub fn event(random: &mut Random, schema: &Schema) -> NaiveEvent {
     let now = random.pick(&[0, 10, 10, 1_600_000_000, 1_600_000_000, i64::MAX]);
-    let value_of = |attribute: &Attribute| {
+    values(random, schema, now)
+}
+
+/// The values of an event, or of an object.
+fn values(random: &mut Random, schema: &Schema, now: i64) -> NaiveEvent {
+    let value_of = |id: usize| {
+        let attribute = &schema.attributes()[id];
         let defined = !attribute.optional || random.chance(80);
         defined.then(|| match attribute.name.as_str() {
             "now" => NaiveValue::Integer(now),
             "latitude" => NaiveValue::Float(random.pick(&LATITUDES)),
             "longitude" => NaiveValue::Float(random.pick(&LONGITUDES)),
+            _ if attribute.ty == Type::ObjectList => {
+                let objects = schema.objects(schema.find(attribute.name.as_bytes()).expect("it is in the schema"));
+                NaiveValue::Objects(random.several(4, |random| values(random, objects, now)))
+            }
             _ => value(random, attribute.ty, now),
         })
     };
-    schema.attributes().iter().map(value_of).collect()
+    (0..schema.len()).map(value_of).collect()
 }
 
 /// A value of the type.
@@ -415,6 +461,7 @@ pub fn value(random: &mut Random, ty: Type, now: i64) -> NaiveValue {
         Type::Segments => NaiveValue::Segments(random.several(4, |random| (segment_id(random), micros(random, now)))),
         Type::FrequencyCaps => NaiveValue::Caps(random.several(8, |random| cap(random, now))),
         Type::DateTime => NaiveValue::Integer(time(random)),
+        Type::ObjectList => NaiveValue::Objects(Vec::new()),
         Type::Ip => NaiveValue::Address(match random.chance(50) {
             true => random.pick(&V4).octets().into(),
             false => random.pick(&V6).octets().into(),

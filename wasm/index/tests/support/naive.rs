@@ -2,6 +2,7 @@
 
 use be_tree_index::model::address::Network;
 use be_tree_index::model::arithmetic::{Operator, Term};
+use be_tree_index::model::objects::Quantifier;
 use be_tree_index::model::predicate::{CapType, Constants, Lowered, Predicate, Relation, Step, Test, Text};
 use be_tree_index::model::schema::AttributeId;
 use be_tree_index::model::wildcard;
@@ -21,6 +22,8 @@ pub enum NaiveValue {
     /// Ids and microseconds.
     Segments(Vec<(i64, i64)>),
     Caps(Vec<NaiveCap>),
+    /// Objects: for each attribute of an object its value, if it is defined.
+    Objects(Vec<NaiveEvent>),
     /// The bytes of an address, 4 or 16. None of 16 maps an address of 4.
     Address(Vec<u8>),
 }
@@ -122,6 +125,15 @@ pub fn holds(predicate: &Predicate<Text>, event: &[Option<NaiveValue>]) -> bool 
         (Test::Empty, Some(Strings(list))) => list.is_empty(),
         (Test::Empty, Some(Segments(list))) => list.is_empty(),
         (Test::Empty, Some(Caps(list))) => list.is_empty(),
+        (Test::Empty, Some(Objects(list))) => list.is_empty(),
+        (Test::Objects(quantified), Some(Objects(list))) => {
+            let met = list.iter().filter(|object| matches(quantified.steps(), object)).count();
+            match quantified.quantifier {
+                Quantifier::Any => met > 0,
+                Quantifier::All => met == list.len(),
+                Quantifier::None => met == 0,
+            }
+        }
         (Test::Contains(part), Some(String(value))) => {
             part.is_empty() || value.windows(part.len()).any(|window| *window == part[..])
         }
@@ -235,6 +247,7 @@ fn computed(terms: &[Term], event: &[Option<NaiveValue>]) -> Option<Computed> {
                 NaiveValue::Strings(list) => count(list.len()),
                 NaiveValue::Segments(list) => count(list.len()),
                 NaiveValue::Caps(list) => count(list.len()),
+                NaiveValue::Objects(list) => count(list.len()),
                 other => panic!("no list: {other:?}"),
             },
             Term::Operator(operator) => {

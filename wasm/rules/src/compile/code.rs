@@ -19,7 +19,9 @@ pub(crate) type Bound = [Address; SLOTS + 1];
 pub(crate) const NUMBER: u32 = 1;
 pub(crate) const TIME: u32 = 3;
 pub(crate) const DEFINED: u32 = 5;
-pub(crate) const FIELDS: u32 = 6;
+/// The single-fact conditions that it meets.
+pub(crate) const MET: u32 = 6;
+pub(crate) const FIELDS: u32 = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -162,6 +164,22 @@ impl Code {
                 times[0].abs_diff(times[1]) < *less_than as u64
             }
             value => value.value(scope) == Some(1),
+        }
+    }
+
+    /// Returns a test of a boolean field as an equality, by which facts can be looked up. `not` of an undefined field is true, so
+    /// that of an optional one stays.
+    pub fn into_equality(self) -> Code {
+        let equal = |field, constant| {
+            Code::Compare(Kind::Boolean, Relation::Equal, Box::new(field), Box::new(Code::Constant(constant)))
+        };
+        match self {
+            field @ Code::Field { .. } => equal(field, 1),
+            Code::Not(operand) => match *operand {
+                field @ Code::Field { bit: 0, .. } => equal(field, 0),
+                operand => Code::Not(Box::new(operand)),
+            },
+            code => code,
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `code` | expressions over the fields of bound facts |
 //! | `resolve` | names, types and domains of expressions |
 //! | `rules` | conditions and actions of a rule; alternatives |
+//! | `switch` | the choice among the single-fact conditions of a type |
 //! | `plans` | the order and the indices of joins |
 //! | `life` | the time for which a fact can still be used |
 
@@ -15,6 +16,7 @@ mod plans;
 pub(crate) mod program;
 mod resolve;
 mod rules;
+pub(crate) mod switch;
 mod types;
 
 pub(crate) use resolve::kind_name;

@@ -4,7 +4,7 @@
 //! a constant counts less. Of equals, the first in the text comes first.
 
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
-use crate::compile::program::{Aggregate, FactType, Guard, Plan, Probe, Slot, Step};
+use crate::compile::program::{Aggregate, Condition, FactType, Guard, Plan, Probe, Slot, Step};
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
 const MOST_INDICES: usize = 24;
@@ -17,6 +17,7 @@ pub(super) struct RawGuard {
     pub having: Vec<Code>,
     pub local: Option<u8>,
     pub deadlines: Vec<(u8, i64)>,
+    pub place: u32,
 }
 
 impl RawGuard {
@@ -29,6 +30,10 @@ impl RawGuard {
 
 pub(super) struct Joins<'a> {
     pub types: &'a mut Vec<FactType>,
+    pub conditions: &'a mut Vec<Condition>,
+    /// The single-fact conditions of the slots and of the guards.
+    pub slot_conditions: &'a [u32],
+    pub guard_conditions: &'a [u32],
     pub slots: &'a [Slot],
     pub conjuncts: &'a [Code],
     pub guards: &'a [RawGuard],
@@ -39,13 +44,14 @@ impl Joins<'_> {
     pub fn guard(&mut self, number: usize) -> Guard {
         let raw = &self.guards[number];
         let tests: Vec<&Code> = raw.conjuncts.iter().collect();
-        let probe = self.probe(raw.ty, OWN, &tests);
+        let probe = self.probe(raw.ty, OWN, self.guard_conditions[number], &tests);
         Guard {
             aggregate: raw.aggregate.clone(),
             probe,
             having: raw.having.clone(),
             local: raw.local,
             deadlines: raw.deadlines.clone(),
+            place: raw.place,
         }
     }
 
@@ -111,12 +117,14 @@ impl Joins<'_> {
         let bound = bound | 1 << slot;
         let tests: Vec<&Code> =
             conjuncts.iter().filter(|code| code.slots() & 1 << slot != 0 && code.slots() & !bound == 0).collect();
-        let probe = self.probe(self.slots[slot as usize].ty, slot, &tests);
+        let condition = self.slot_conditions[slot as usize];
+        let probe = self.probe(self.slots[slot as usize].ty, slot, condition, &tests);
         Step { probe, is_older: false, guards: Vec::new() }
     }
 
-    /// Returns the look-up of the facts that pass `tests`, all of which are about the slot and about bound ones.
-    fn probe(&mut self, ty: usize, slot: u8, tests: &[&Code]) -> Probe {
+    /// Returns the look-up of the facts that pass `tests`, all of which are about the slot and about bound ones. `condition` is the
+    /// single-fact part of `tests`.
+    fn probe(&mut self, ty: usize, slot: u8, condition: u32, tests: &[&Code]) -> Probe {
         let mut key: Vec<(u8, Operand)> = Vec::new();
         for test in tests {
             if let Some((field, operand)) = equality(test, slot, u32::MAX) {
@@ -128,6 +136,7 @@ impl Joins<'_> {
         key.sort_by_key(|(field, _)| *field);
         let fields: Vec<u8> = key.iter().map(|(field, _)| *field).collect();
         let index = index(&mut self.types[ty].indices, fields);
+        self.conditions[condition as usize].indices |= 1 << index;
         let used = &self.types[ty].indices[index];
         let key = key.into_iter().filter(|(field, _)| used.contains(field)).map(|(_, operand)| operand).collect();
         // Tests of few words come first.

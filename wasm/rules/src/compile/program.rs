@@ -1,6 +1,7 @@
 //! Compiled rules.
 
 use crate::compile::code::{Code, Kind, Operand, Test};
+use crate::compile::switch::Switch;
 use crate::memory::Address;
 
 /// Compiled rules. Nothing in them changes after the engine is made.
@@ -9,6 +10,8 @@ pub(crate) struct Program {
     pub types: Vec<FactType>,
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
+    /// The fact types whose facts are dropped, and their lives.
+    pub lives: Vec<(usize, i64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -17,8 +20,10 @@ pub(crate) struct FactType {
     pub fields: Vec<Field>,
     /// The fields of each index, in ascending order. The first index has none, so it holds all facts of the type.
     pub indices: Vec<Vec<u8>>,
-    /// The single-fact conditions on this type.
+    /// The single-fact conditions on this type, ascending.
     pub conditions: Vec<u32>,
+    /// The choice among few conditions.
+    pub switch: Switch,
     /// The milliseconds after its time from which on a fact of this type is dropped, if the rules allow that.
     pub life: Option<i64>,
     /// The words of the engine for this type, see `facts`.
@@ -64,6 +69,8 @@ pub(crate) struct Condition {
     pub seeds: Vec<(u32, u8)>,
     /// The rules, and their guards, that facts which meet this are about.
     pub guards: Vec<(u32, u8)>,
+    /// The indices, one bit each, in which this is looked up.
+    pub indices: u32,
     /// The word that counts the facts that meet this.
     pub at: Address,
 }
@@ -81,6 +88,8 @@ pub(crate) struct Rule {
     /// The number of single-fact conditions that need a fact.
     pub needs: u32,
     pub actions: Vec<Action>,
+    /// Whether it has aggregates with names or `let`.
+    pub has_locals: bool,
     /// The words of the engine for this rule, see `agenda`.
     pub at: Address,
 }
@@ -89,6 +98,8 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub ty: usize,
+    /// The byte of the text at which the condition lies.
+    pub place: u32,
 }
 
 /// A `none` or an aggregate: a condition on all facts that match.
@@ -102,6 +113,8 @@ pub(crate) struct Guard {
     pub local: Option<u8>,
     /// The slots and the milliseconds after their facts' time, from which on no more facts can match. The earliest counts.
     pub deadlines: Vec<(u8, i64)>,
+    /// The byte of the text at which the condition lies.
+    pub place: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
 use crate::compile::plans::{Joins, RawGuard};
 use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
+use crate::compile::switch::Switch;
 use crate::compile::{life, types};
 use crate::error::{self, Error};
 use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
@@ -35,8 +36,10 @@ pub(crate) fn compile(parsed: &Text, text: &str, constants: &mut Constants) -> R
         }
     }
     let Compiler { mut program, life, .. } = compiler;
-    for (ty, life) in program.types.iter_mut().zip(life.all()) {
+    for ((number, ty), life) in program.types.iter_mut().enumerate().zip(life.all()) {
         ty.life = life;
+        program.lives.extend(life.map(|life| (number, life)));
+        ty.switch = Switch::new(&ty.conditions, &program.conditions);
     }
     Ok(program)
 }
@@ -103,8 +106,10 @@ impl Compiler<'_> {
         let number = self.program.rules.len() as u32;
         // Single-fact conditions.
         let mut needs = Vec::new();
+        let (mut slot_conditions, mut guard_conditions) = (Vec::new(), Vec::new());
         for (slot, bound) in body.slots.iter().enumerate() {
             let condition = self.condition(bound.ty, slot as u8, &body.conjuncts);
+            slot_conditions.push(condition);
             self.program.conditions[condition as usize].seeds.push((number, slot as u8));
             if !needs.contains(&condition) {
                 needs.push(condition);
@@ -113,10 +118,14 @@ impl Compiler<'_> {
         }
         for (guard, raw) in body.guards.iter().enumerate() {
             let condition = self.condition(raw.ty, OWN, &raw.conjuncts);
+            guard_conditions.push(condition);
             self.program.conditions[condition as usize].guards.push((number, guard as u8));
         }
         let mut joins = Joins {
             types: &mut self.program.types,
+            conditions: &mut self.program.conditions,
+            slot_conditions: &slot_conditions,
+            guard_conditions: &guard_conditions,
             slots: &body.slots,
             conjuncts: &body.conjuncts,
             guards: &body.guards,
@@ -133,6 +142,7 @@ impl Compiler<'_> {
             flips,
             needs: needs.len() as u32,
             actions,
+            has_locals: body.locals > 0,
             at: 0,
         });
         Ok(())
@@ -148,7 +158,7 @@ impl Compiler<'_> {
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
             let (needed_by, seeds, guards) = Default::default();
-            self.program.conditions.push(Condition { tests, needed_by, seeds, guards, at: 0 });
+            self.program.conditions.push(Condition { tests, needed_by, seeds, guards, indices: 0, at: 0 });
             self.program.types[ty].conditions.push(number);
         }
         number
@@ -194,7 +204,7 @@ impl Body {
             return Err(Error::new(error::Kind::OutOfBounds, message).at(names.text, pattern.ty.at));
         }
         let slot = self.slots.len() as u8;
-        self.slots.push(Slot { ty });
+        self.slots.push(Slot { ty, place: pattern.ty.at as u32 });
         if let Some(name) = &pattern.name {
             names.bindings.push((name.text.clone(), Binding::Fact { slot, ty }));
         }
@@ -203,7 +213,7 @@ impl Body {
             match clause {
                 Clause::Test(expr) => {
                     for part in conjuncts(expr) {
-                        let code = names.test(part)?;
+                        let code = names.test(part)?.into_equality();
                         if code.reads_locals() {
                             let message = "an aggregate's value can stand in its own clauses and in actions only";
                             return Err(Error::new(error::Kind::Type, message).at(names.text, part.at));
@@ -254,13 +264,14 @@ impl Body {
             names.bindings.push((name.text.clone(), Binding::Local { local: self.locals, kind }));
             self.locals += 1;
         }
-        let mut guard = RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines: vec![] };
+        let place = pattern.ty.at as u32;
+        let mut guard = RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines: vec![], place };
         names.own = Some((OWN, ty));
         for clause in &pattern.clauses {
             match clause {
                 Clause::Test(expr) => {
                     for part in conjuncts(expr) {
-                        let code = names.test(part)?;
+                        let code = names.test(part)?.into_equality();
                         if !code.reads_locals() {
                             guard.conjuncts.push(code);
                             continue;

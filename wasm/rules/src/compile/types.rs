@@ -3,6 +3,7 @@
 use crate::compile::code::Kind;
 use crate::compile::program::{Domain, FactType, Field};
 use crate::compile::resolve::Constants;
+use crate::compile::switch::Switch;
 use crate::error::{self, Error};
 use crate::language::{self, nearest, Constant};
 
@@ -41,6 +42,7 @@ pub(super) fn compile(
             fields,
             indices: vec![Vec::new()],
             conditions: Vec::new(),
+            switch: Switch::default(),
             life: None,
             at: 0,
         });

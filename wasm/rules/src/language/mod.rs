@@ -36,10 +36,9 @@
 
 mod lexer;
 mod parser;
-mod suggest;
 
+pub(crate) use be_tree_index::language::suggest::nearest;
 pub(crate) use parser::parse;
-pub(crate) use suggest::nearest;
 
 /// A byte offset in the text.
 pub(crate) type Offset = usize;

@@ -44,8 +44,18 @@ impl Heap {
         if length == 0 {
             return Ok(());
         }
-        let base = words.get(self.0 + 2);
-        let element = words.get(base + length);
+        let last = words.get(words.get(self.0 + 2) + length);
+        self.replace_first(words, last, before)
+    }
+
+    /// Puts an element in the place of the greatest one.
+    pub fn replace_first(
+        self,
+        words: &mut Words,
+        element: u32,
+        before: impl Fn(&Words, u32, u32) -> bool,
+    ) -> Result<(), Full> {
+        let (length, base) = (self.len(words), words.get(self.0 + 2));
         let mut at = 0;
         loop {
             let mut child = 2 * at + 1;

@@ -3,11 +3,15 @@
 //! An address is a position in the block. The address 0 stands for none.
 
 mod heap;
+mod pages;
+mod room;
 mod strings;
 mod table;
 mod words;
 
 pub(crate) use heap::Heap;
+pub(crate) use pages::Pages;
+pub(crate) use room::Room;
 pub(crate) use strings::StringTable;
 pub(crate) use table::Table;
 pub(crate) use words::{mix, Address, Full, Words};

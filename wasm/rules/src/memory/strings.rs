@@ -66,11 +66,18 @@ impl StringTable {
 
     /// Returns the bytes of a string.
     pub fn bytes(words: &Words, block: Address) -> Vec<u8> {
-        let length = words.get(block + LENGTH) as usize;
-        let mut bytes: Vec<u8> =
-            (0..length.div_ceil(4) as u32).flat_map(|at| words.get(block + BYTES + at).to_le_bytes()).collect();
-        bytes.truncate(length);
+        let mut bytes = Vec::with_capacity(StringTable::length(words, block) + 4);
+        StringTable::append(words, block, &mut bytes);
         bytes
+    }
+
+    /// Appends the bytes of a string to `bytes`, which has room for them and three more.
+    pub fn append(words: &Words, block: Address, bytes: &mut Vec<u8>) {
+        let (start, length) = (bytes.len(), StringTable::length(words, block));
+        for word in 0..length.div_ceil(4) as u32 {
+            bytes.extend_from_slice(&StringTable::word(words, block, word).to_le_bytes());
+        }
+        bytes.truncate(start + length);
     }
 }
 
@@ -83,13 +90,20 @@ fn is(words: &Words, block: Address, bytes: &[u8]) -> bool {
         && (block + BYTES..).zip(bytes.chunks(4)).all(|(address, chunk)| words.get(address) == word(chunk))
 }
 
+/// Returns up to four bytes as a word. A copy of so few bytes would be a call of the host in the sandbox.
 fn word(chunk: &[u8]) -> u32 {
-    let mut word = [0; 4];
-    word[..chunk.len()].copy_from_slice(chunk);
-    u32::from_le_bytes(word)
+    match *chunk {
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+        _ => chunk.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte)),
+    }
 }
 
 /// Returns the hash of a string.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u32 {
-    bytes.chunks(4).fold(mix(1, bytes.len() as u64), |hash, chunk| mix(hash, word(chunk).into())) as u32
+    let mut pairs = bytes.chunks_exact(8);
+    let mut hash = mix(1, bytes.len() as u64);
+    for pair in pairs.by_ref() {
+        hash = mix(hash, u64::from(word(&pair[..4])) | u64::from(word(&pair[4..])) << 32);
+    }
+    pairs.remainder().chunks(4).fold(hash, |hash, chunk| mix(hash, word(chunk).into())) as u32
 }

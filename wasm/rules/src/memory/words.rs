@@ -11,6 +11,7 @@
 use std::sync::atomic::{compiler_fence, Ordering};
 
 use crate::error::{Error, Kind};
+use crate::memory::Room;
 
 pub(crate) type Address = u32;
 
@@ -23,6 +24,8 @@ pub(crate) enum Full {
     Log,
     /// Entries in the list of freed blocks.
     Freed,
+    /// Entries in the list of released strings.
+    Released,
     /// The search of single-fact conditions.
     Search,
     /// Words of the notices.
@@ -34,7 +37,7 @@ pub(crate) enum Full {
 /// The last word that is allocated.
 const TOP: Address = 1;
 /// The heads of the lists of free blocks, by class.
-const FREE: Address = 32;
+const FREE: Address = 33;
 /// Blocks of up to this number of words have a class for each size. Larger ones have a power of two.
 const SMALL: u32 = 64;
 const CLASSES: u32 = SMALL + 32;
@@ -51,7 +54,7 @@ pub(crate) struct Words {
     /// The words from here on were not allocated when the step began.
     fresh: Address,
     /// Blocks that this step frees: the address, and the head of their list. They keep their content until the step ends.
-    freed: Vec<[u32; 2]>,
+    freed: Room<[u32; 2]>,
     /// The most words.
     limit: usize,
     /// The number of stores after which a test cuts the step off.
@@ -67,7 +70,7 @@ impl Words {
             log: Vec::new(),
             logged: 0,
             fresh: FIRST,
-            freed: Vec::new(),
+            freed: Room::default(),
             limit: limit / 4,
             #[cfg(test)]
             cut_after: None,
@@ -218,7 +221,7 @@ impl Words {
             }
             Full::Search => return Err(refused()),
             // The engine has their room.
-            Full::Notices(_) => {}
+            Full::Notices(_) | Full::Released => {}
             Full::Facts => {
                 let message = "there are as many facts as the limit allows; retract some, or allow more";
                 return Err(Error::new(Kind::OutOfBounds, message));
@@ -263,7 +266,7 @@ impl Words {
     /// Frees a block, at the end of the step. Until then it keeps its content.
     #[inline]
     pub fn free_to(&mut self, list: Address, block: Address) -> Result<(), Full> {
-        if self.freed.len() == self.freed.capacity() {
+        if self.freed.is_full() {
             return Err(Full::Freed);
         }
         self.freed.push([block, list]);

@@ -1,6 +1,8 @@
 //! Miss Manners: guests in a row whose neighbours differ in sex and share a hobby.
 
-use be_tree_rules::{Engine, Limits, Value};
+use be_tree_rules::{Engine, Limits, Owned};
+
+use super::{assert_all, text, Row};
 
 pub const RULES: &str = "
 fact guest(name: string, sex: string in ('m', 'f'), hobby: integer 1..9)
@@ -86,28 +88,27 @@ const GUESTS: [&str; 5] = [
      f43521 f1352 m32 m2154 m3451 f452 f243 m53 m51324 f4235 m125 m2315 f234 f3524 f2314 f51 f2413",
 ];
 
-/// Returns an engine with the facts of `guests` guests: 8, 16, 32, 64 or 128. The next run seats them.
-pub fn engine(guests: usize, limits: Limits) -> Engine {
-    let mut engine = Engine::new(RULES, limits).unwrap();
+/// Returns the facts of `guests` guests: 8, 16, 32, 64 or 128.
+pub fn facts(guests: usize) -> Vec<Row> {
+    let mut facts: Vec<Row> = Vec::new();
     let data = GUESTS[(guests / 8).ilog2() as usize];
     for (number, guest) in data.split_whitespace().enumerate() {
         let (name, sex) = ((number + 1).to_string(), &guest[..1]);
         for hobby in guest[1..].bytes() {
-            let fields = [
-                ("name", Value::String(name.as_bytes())),
-                ("sex", Value::String(sex.as_bytes())),
-                ("hobby", Value::Integer((hobby - b'0').into())),
-            ];
-            assert(&mut engine, "guest", &fields);
+            let fields =
+                vec![("name", text(&name)), ("sex", text(sex)), ("hobby", Owned::Integer((hobby - b'0').into()))];
+            facts.push(("guest", fields));
         }
     }
-    assert(&mut engine, "last_seat", &[("seat", Value::Integer(guests as i64))]);
-    assert(&mut engine, "counter", &[("value", Value::Integer(1))]);
-    assert(&mut engine, "context", &[("state", Value::String(b"start"))]);
-    engine
+    facts.push(("last_seat", vec![("seat", Owned::Integer(guests as i64))]));
+    facts.push(("counter", vec![("value", Owned::Integer(1))]));
+    facts.push(("context", vec![("state", text("start"))]));
+    facts
 }
 
-pub fn assert(engine: &mut Engine, ty: &str, fields: &[(&str, Value)]) {
-    let fact = engine.fact(ty, None, fields).unwrap();
-    engine.assert(&fact).unwrap();
+/// Returns an engine with the facts of `guests` guests. The next run seats them.
+pub fn engine(guests: usize, limits: Limits) -> Engine {
+    let mut engine = Engine::new(RULES, limits).unwrap();
+    assert_all(&mut engine, &facts(guests));
+    engine
 }

@@ -1,8 +1,8 @@
 //! Waltzdb: the labels of the lines of a drawing of blocks.
 
-use be_tree_rules::{Engine, Limits, Value};
+use be_tree_rules::{Engine, Limits, Owned};
 
-use super::manners::assert;
+use super::{assert_all, text, Row};
 
 const FACTS: &str = "
 fact stage(value: string in ('duplicate', 'detect', 'initial', 'second', 'labeling', 'visit3', 'visit2', 'marking', 'checking',
@@ -208,20 +208,27 @@ fn lines(regions: i64) -> Vec<(i64, i64)> {
     lines
 }
 
+/// Returns the facts of a drawing of `regions` regions.
+pub fn facts(regions: i64) -> Vec<Row> {
+    let mut facts: Vec<Row> = Vec::new();
+    for (id, label) in (1..).zip(LABELS.split(", ")) {
+        let (name, ends) = label.split_once(' ').unwrap();
+        let mut fields = vec![("name", text(name)), ("id", Owned::Integer(id))];
+        for (side, field) in ["n1", "n2", "n3"].into_iter().enumerate() {
+            fields.push((field, text(ends.get(side..side + 1).unwrap_or(""))));
+        }
+        facts.push(("label", fields));
+    }
+    for (p1, p2) in lines(regions) {
+        facts.push(("line", vec![("p1", Owned::Integer(p1)), ("p2", Owned::Integer(p2))]));
+    }
+    facts.push(("stage", vec![("value", text("duplicate"))]));
+    facts
+}
+
 /// Returns an engine with the facts of a drawing. The next run labels it.
 pub fn engine(regions: i64, limits: Limits) -> Engine {
     let mut engine = Engine::new(&rules(), limits).unwrap();
-    for (id, label) in (1..).zip(LABELS.split(", ")) {
-        let (name, ends) = label.split_once(' ').unwrap();
-        let mut fields = vec![("name", Value::String(name.as_bytes())), ("id", Value::Integer(id))];
-        for (side, field) in ["n1", "n2", "n3"].into_iter().enumerate() {
-            fields.push((field, Value::String(ends.as_bytes().get(side..side + 1).unwrap_or(b""))));
-        }
-        assert(&mut engine, "label", &fields);
-    }
-    for (p1, p2) in lines(regions) {
-        assert(&mut engine, "line", &[("p1", Value::Integer(p1)), ("p2", Value::Integer(p2))]);
-    }
-    assert(&mut engine, "stage", &[("value", Value::String(b"duplicate"))]);
+    assert_all(&mut engine, &facts(regions));
     engine
 }

@@ -2,9 +2,11 @@
 //!
 //! First comes the schema's fingerprint, because a prepared event belongs to one schema. The defined attributes follow in
 //! order. Each has a head of 32 bits, its number above the code of its value, and then its value. All numbers are
-//! little-endian. Integers and floats have 64 bits, lengths 32. Strings are bytes, because their ids differ between indexes.
+//! little-endian. Integers and floats have 64 bits, lengths 32. Strings are bytes, because their ids differ between indexes. An
+//! object of a list is the number of its defined attributes, and then these like those of the event.
 
 use crate::error::{Error, Kind};
+use crate::event::decode::check_required;
 use crate::event::{Cap, Event, Segment, Span, Text, Value};
 use crate::model::address::Address;
 use crate::model::predicate::{CapType, Entity, Float};
@@ -22,6 +24,7 @@ const STRINGS: u32 = 6;
 const SEGMENTS: u32 = 7;
 const CAPS: u32 = 8;
 const ADDRESS: u32 = 9;
+const OBJECTS: u32 = 10;
 
 const CODE_BITS: u32 = 4;
 const CODE: u32 = (1 << CODE_BITS) - 1;
@@ -69,7 +72,11 @@ pub(in crate::event) fn read(
         if !fits(code, schema.attribute(attribute).ty) {
             return Err(damaged());
         }
-        let value = reader.value(code, strings, event)?.ok_or_else(damaged)?;
+        let value = match code {
+            OBJECTS => reader.objects(schema.objects(attribute), strings, event)?,
+            _ => reader.value(code, strings, event)?,
+        };
+        let value = value.ok_or_else(damaged)?;
         event.values[attribute.index()] = value;
     }
     Ok(())
@@ -99,6 +106,7 @@ fn fits(code: u32, ty: Type) -> bool {
         Type::Segments => code == SEGMENTS,
         Type::FrequencyCaps => code == CAPS,
         Type::Ip => code == ADDRESS,
+        Type::ObjectList => code == OBJECTS,
     }
 }
 
@@ -122,6 +130,7 @@ fn code(value: Value) -> Option<u32> {
         Value::Segments(_) => SEGMENTS,
         Value::Caps(_) => CAPS,
         Value::Address(_) => ADDRESS,
+        Value::Objects(_) => OBJECTS,
     })
 }
 
@@ -187,6 +196,16 @@ impl Writer<'_> {
                 let (is_v6, bytes) = event.addresses[position as usize].parts();
                 self.put([u8::from(is_v6)])?;
                 self.put(bytes)
+            }
+            Value::Objects(span) => {
+                self.number(span.len)?;
+                span.of(&event.objects).iter().try_for_each(|object| {
+                    self.number(object.defined.count_ones())?;
+                    object.values(event).try_for_each(|(attribute, value)| {
+                        self.number(head(attribute, code(value).unwrap_or(0)))?;
+                        self.value(value, event)
+                    })
+                })
             }
         }
     }
@@ -266,6 +285,41 @@ impl<'a> Reader<'a> {
             },
             _ => None,
         })
+    }
+
+    /// Reads a list of objects over the attributes of `schema`.
+    fn objects(&mut self, schema: &Schema, strings: &Interner, event: &mut Event) -> Result<Option<Value>, Error> {
+        let Some(count) = self.count(4) else { return Ok(None) };
+        let (start, base) = (event.objects.len(), event.values.len());
+        for _ in 0..count {
+            if !self.object(schema, base, strings, event)? {
+                return Ok(None);
+            }
+        }
+        event.values.truncate(base);
+        Ok(Some(Value::Objects(Span { start: start as u32, len: count as u32 })))
+    }
+
+    /// Reads an object, and returns whether it is a sound one.
+    fn object(&mut self, schema: &Schema, base: usize, strings: &Interner, event: &mut Event) -> Result<bool, Error> {
+        event.begin_object(schema, base)?;
+        let Some(count) = self.count(4) else { return Ok(false) };
+        let mut next = 0;
+        for _ in 0..count {
+            let Some((attribute, code)) = self.number().map(split) else { return Ok(false) };
+            let is_next = (next..schema.len()).contains(&attribute.index());
+            if !is_next || !fits(code, schema.attribute(attribute).ty) {
+                return Ok(false);
+            }
+            next = attribute.index() + 1;
+            let Some(value) = self.value(code, strings, event)? else { return Ok(false) };
+            event.values[base + attribute.index()] = value;
+        }
+        if check_required(schema, &event.values[base..], "").is_err() {
+            return Ok(false);
+        }
+        event.end_object(base)?;
+        Ok(true)
     }
 
     fn text(&mut self, strings: &Interner, event: &mut Event) -> Result<Option<Text>, Error> {

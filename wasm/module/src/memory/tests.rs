@@ -438,3 +438,26 @@ fn a_large_heap_grows_by_large_pages_while_it_may() {
     }
     model.check_all();
 }
+
+#[test]
+fn what_was_allocated_since_a_mark_is_allocated_again() {
+    let mut model = Model::new();
+    model.enter(true);
+    let before = model.alloc(layout(1_000), false).unwrap();
+    let mark = MEMORY.mark();
+    let first = taken(layout(500));
+    // Beyond the first chunk, and the next one.
+    let far = taken(layout(3 * PAGE));
+    assert!(far > first);
+    MEMORY.back_to(mark);
+    assert_eq!(taken(layout(500)), first);
+    assert_eq!(taken(layout(3 * PAGE)), far);
+    model.check(before);
+    model.leave();
+}
+
+/// Allocates a block that the model does not know, and returns its address.
+fn taken(layout: Layout) -> usize {
+    // SAFETY: the size of the layout is not 0.
+    unsafe { MEMORY.alloc(layout) as usize }
+}

@@ -7,15 +7,17 @@ use crate::memory::in_order;
 /// The three words that the host reads.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     address: u32,
     length: u32,
     /// [`NOTHING`] if no search is under way, [`NOTED`] when the request is stored, and another number after each step.
     progress: AtomicU32,
 }
 
-pub(crate) const NOTHING: u32 = 0;
-pub(crate) const NOTED: u32 = 1;
+/// The progress while no operation is under way.
+pub const NOTHING: u32 = 0;
+/// The progress once the request is stored.
+pub const NOTED: u32 = 1;
 
 impl Outbox {
     /// Points to no result.
@@ -29,6 +31,7 @@ impl Outbox {
         self.advance_to(self.progress().wrapping_add(1).max(NOTED + 1));
     }
 
+    /// Returns the progress.
     pub fn progress(&self) -> u32 {
         self.progress.load(Relaxed)
     }

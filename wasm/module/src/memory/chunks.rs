@@ -66,6 +66,19 @@ impl Memory {
         self.is_searching.store(true, Relaxed);
     }
 
+    /// Returns the current chunk, and the first free address in it.
+    pub fn mark(&self) -> (usize, usize) {
+        (self.chunk.load(Relaxed), self.free.load(Relaxed))
+    }
+
+    /// Frees what was allocated since the mark. Between the two stores the free address lies behind the marked one, and mostly
+    /// beyond the end of the chunk, so nothing is taken from before the mark.
+    pub fn back_to(&self, (chunk, free): (usize, usize)) {
+        self.chunk.store(chunk, Relaxed);
+        in_order();
+        self.free.store(free, Relaxed);
+    }
+
     pub fn leave(&self) {
         self.note_growth();
         self.is_searching.store(false, Relaxed);

@@ -16,20 +16,49 @@ use std::sync::atomic::{compiler_fence, Ordering};
 
 /// Orders all stores before it before all stores after it, in the compiled code. A call that continues after a trap relies
 /// on that order. The stores that commit are atomic, because a fence orders no others.
-pub(crate) fn in_order() {
+pub fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 
 /// Makes the following operations allocate in the memory of searches: for the next search, or to continue the last one.
-pub(crate) fn of_search(is_next: bool) {
+pub fn of_search(is_next: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.enter(is_next);
     #[cfg(not(target_arch = "wasm32"))]
     let _ = is_next;
 }
 
+/// A moment between two allocations in the memory of searches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark(usize, usize);
+
+/// Returns a mark of this moment.
+pub fn mark() -> Mark {
+    #[cfg(target_arch = "wasm32")]
+    {
+        let (chunk, free) = chunks::MEMORY.mark();
+        Mark(chunk, free)
+    }
+    #[cfg(not(target_arch = "wasm32"))]
+    Mark::default()
+}
+
+/// Returns whether at least some bytes were allocated since the mark.
+pub fn has_taken(mark: Mark, bytes: usize) -> bool {
+    let Mark(chunk, free) = self::mark();
+    chunk != mark.0 || free >= mark.1 + bytes
+}
+
+/// Frees everything that was allocated in the memory of searches since the mark. Nothing may use it any more.
+pub fn back_to(mark: Mark) {
+    #[cfg(target_arch = "wasm32")]
+    chunks::MEMORY.back_to((mark.0, mark.1));
+    #[cfg(not(target_arch = "wasm32"))]
+    let _ = mark;
+}
+
 /// Returns whether the memory of searches contains anything.
-pub(crate) fn has_searches() -> bool {
+pub fn has_searches() -> bool {
     #[cfg(target_arch = "wasm32")]
     return chunks::MEMORY.is_used();
     #[cfg(not(target_arch = "wasm32"))]
@@ -37,13 +66,13 @@ pub(crate) fn has_searches() -> bool {
 }
 
 /// Clears all memory of searches. No search may be left.
-pub(crate) fn wipe_searches() {
+pub fn wipe_searches() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.wipe();
 }
 
 /// Lets the heap take memory of searches, if the system refuses it any other. No search may be under way.
-pub(crate) fn lend(lends: bool) {
+pub fn lend(lends: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.lend(lends);
     #[cfg(not(target_arch = "wasm32"))]
@@ -57,7 +86,7 @@ pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
 }
 
 /// Returns the bytes of linear memory, or 0 in a native build.
-pub(crate) fn bytes() -> u64 {
+pub fn bytes() -> u64 {
     #[cfg(target_arch = "wasm32")]
     // As `u64`, because 4 GiB exceed the range of `usize` there.
     return crate::linear::pages() as u64 * crate::linear::PAGE as u64;
@@ -66,7 +95,7 @@ pub(crate) fn bytes() -> u64 {
 }
 
 /// Makes the following operations allocate on the heap.
-pub(crate) fn of_all_else() {
+pub fn of_all_else() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.leave();
 }

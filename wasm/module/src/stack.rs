@@ -7,6 +7,6 @@ const STACK: usize = 96 * 1024;
 
 /// Fills the unused part of the shadow stack with zeros.
 #[inline(never)]
-pub(crate) fn wipe() {
+pub fn wipe() {
     black_box(&mut [0_u8; STACK]);
 }

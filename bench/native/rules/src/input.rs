@@ -1,0 +1,46 @@
+//! Facts that wait to be asserted.
+
+use be_tree_rules::{Engine, Error, Owned};
+
+use crate::support::Row;
+
+/// A fact: the number of its type, its time in milliseconds, and its fields in their order.
+#[derive(Clone)]
+pub struct Fact {
+    pub ty: usize,
+    pub time: Option<i64>,
+    pub values: Vec<Owned>,
+    /// The number of fields of its type. Those without a value are undefined.
+    pub fields: usize,
+}
+
+impl Fact {
+    /// Returns a row as a fact of an engine. The row has the type's fields in their order.
+    pub fn of((ty, fields): &Row, engine: &Engine) -> Fact {
+        let ty = engine.fact_type(ty).expect("the type is declared");
+        let count = engine.field_count(ty);
+        Fact { ty, time: None, fields: count, values: fields.iter().map(|(_, value)| value.clone()).collect() }
+    }
+
+    pub fn assert(&self, engine: &mut Engine) -> Result<u64, Error> {
+        let mut values = [None; 8];
+        for (place, value) in values.iter_mut().zip(&self.values) {
+            *place = Some(value.borrowed());
+        }
+        engine.assert_values(self.ty, self.time, &values[..self.fields], 0)
+    }
+}
+
+/// Returns a row as a line for other engines: the type, and the fields with their values, separated by tabs.
+pub fn line((ty, fields): &Row) -> String {
+    let mut line = (*ty).to_owned();
+    for (name, value) in fields {
+        line += &match value {
+            Owned::Integer(integer) => format!("\t{name}={integer}"),
+            Owned::Float(float) => format!("\t{name}={float:?}"),
+            Owned::Boolean(boolean) => format!("\t{name}={boolean}"),
+            Owned::String(bytes) => format!("\t{name}='{}'", String::from_utf8_lossy(bytes)),
+        };
+    }
+    line
+}

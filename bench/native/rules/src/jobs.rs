@@ -1,0 +1,58 @@
+//! The jobs: each fills an input, which no clock measures, and then handles it.
+
+mod correlation;
+mod many;
+mod messages;
+mod programs;
+
+pub use correlation::{replay, Stream};
+
+/// The names of the jobs.
+pub const NAMES: [&str; 9] =
+    ["manners", "waltzdb", "reject", "reject-1k", "accept", "accept-1k", "cycle", "correlation", "many"];
+
+/// Totals by name.
+pub type Totals = Vec<(&'static str, u64)>;
+
+pub trait Job {
+    /// Prepares the next input.
+    fn fill(&mut self);
+
+    /// Handles the input.
+    fn run(&mut self);
+
+    /// Returns the number of events of an input: 1 for a program that runs once.
+    fn events(&self) -> u64;
+
+    /// Returns the number of inputs before the job is in its steady state.
+    fn warm_up(&self) -> u64 {
+        1
+    }
+
+    /// Returns the totals so far, which are the same wherever the job runs.
+    fn totals(&self) -> Totals;
+
+    /// Returns the text of the rules, and the facts of the present input, for other engines.
+    fn text(&self) -> (String, Vec<String>);
+
+    /// Checks the totals after the first run.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Returns the job of this name and size.
+pub fn prepare(name: &str, size: u32) -> Option<Box<dyn Job>> {
+    Some(match name {
+        "manners" => Box::new(programs::Program::manners(size)),
+        "waltzdb" => Box::new(programs::Program::waltzdb(size)),
+        "reject" => Box::new(messages::Messages::new(messages::Test::Reject, 30)),
+        "reject-1k" => Box::new(messages::Messages::new(messages::Test::Reject, 1_000)),
+        "accept" => Box::new(messages::Messages::new(messages::Test::Accept, 50)),
+        "accept-1k" => Box::new(messages::Messages::new(messages::Test::Accept, 1_000)),
+        "cycle" => Box::new(messages::Messages::new(messages::Test::Cycle, 50)),
+        "correlation" => Box::new(correlation::Correlation::new(size)),
+        "many" => Box::new(many::Many::new(size)),
+        _ => return None,
+    })
+}

@@ -1,0 +1,87 @@
+//! A job in the sandbox: the module of this package under wasmtime, with metered fuel.
+
+use std::time::Duration;
+
+use wasmtime::{Config, Engine, Instance, Memory, Module, OptLevel, Result, Store, TypedFunc};
+
+use be_tree_bench_rules::jobs::{Totals, NAMES};
+
+use crate::clock;
+
+/// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
+const PLENTY: u64 = u64::MAX / 2;
+
+/// The compiled module.
+pub struct Guest {
+    engine: Engine,
+    module: Module,
+}
+
+impl Guest {
+    pub fn read(path: &str) -> std::result::Result<Guest, String> {
+        let load = || -> Result<Guest> {
+            let mut config = Config::new();
+            config.consume_fuel(true).cranelift_opt_level(OptLevel::Speed).wasm_simd(true);
+            let engine = Engine::new(&config)?;
+            let module = Module::new(&engine, std::fs::read(path)?)?;
+            Ok(Guest { engine, module })
+        };
+        load().map_err(|error| format!("{path}: {error:#}"))
+    }
+
+    /// Starts a job in a new instance.
+    pub fn start(&self, name: &str, size: u32) -> Result<Sandbox> {
+        let mut store = Store::new(&self.engine, ());
+        store.set_fuel(PLENTY)?;
+        let instance = Instance::new(&mut store, &self.module, &[])?;
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| wasmtime::Error::msg("the guest exports no memory"))?;
+        let number = NAMES.iter().position(|known| *known == name).unwrap_or(NAMES.len());
+        let prepare = instance.get_typed_func::<(u32, u32), ()>(&mut store, "prepare")?;
+        prepare.call(&mut store, (number as u32, size))?;
+        Ok(Sandbox {
+            fill: instance.get_typed_func(&mut store, "fill")?,
+            run: instance.get_typed_func(&mut store, "run")?,
+            total: instance.get_typed_func(&mut store, "total")?,
+            memory,
+            store,
+        })
+    }
+}
+
+/// A job that runs in an instance.
+pub struct Sandbox {
+    store: Store<()>,
+    memory: Memory,
+    fill: TypedFunc<(), ()>,
+    run: TypedFunc<(), ()>,
+    total: TypedFunc<u32, u64>,
+}
+
+impl Sandbox {
+    /// Fills an input, handles it, and returns the time of the latter and its fuel.
+    pub fn turn(&mut self) -> Result<(Duration, u64)> {
+        self.store.set_fuel(PLENTY)?;
+        self.fill.call(&mut self.store, ())?;
+        self.store.set_fuel(PLENTY)?;
+        let started = clock::now();
+        self.run.call(&mut self.store, ())?;
+        let time = clock::now() - started;
+        Ok((time, PLENTY - self.store.get_fuel()?))
+    }
+
+    /// Returns the totals, with these names.
+    pub fn totals(&mut self, names: &Totals) -> Result<Totals> {
+        let mut totals = Totals::new();
+        for (position, (name, _)) in names.iter().enumerate() {
+            totals.push((name, self.total.call(&mut self.store, position as u32)?));
+        }
+        Ok(totals)
+    }
+
+    /// Returns the size of the linear memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.data_size(&self.store)
+    }
+}

@@ -1,0 +1,88 @@
+defmodule BeTree.Bench.Rules.Peers do
+  @moduledoc false
+  # Runs other engines on the same rules and facts. Each function returns the seconds of its runs and its totals by name, or the
+  # reason why it is left out.
+
+  alias BeTree.Bench.Rules.{Clips, Program}
+
+  @type result :: {:ok, %{seconds: [float], totals: %{String.t() => integer}}} | {:skipped, String.t()}
+
+  @doc "Returns the names and versions of the peers that the machine has, and the reasons for the others."
+  @spec find(Path.t()) :: %{atom => {:ok, String.t(), term} | {:skipped, String.t()}}
+  def find(folder) do
+    drools =
+      {:skipped,
+       "translated rules of Manners did not end in minutes, since it does not fire for the newest facts first"}
+
+    %{clips: find_clips(), durable: find_durable(folder), drools: drools}
+  end
+
+  # The newest CLIPS that Debian has. Its banner names the version.
+  defp find_clips do
+    case System.find_executable("clips") do
+      nil -> {:skipped, "there is no clips; apt-get install clips"}
+      clips -> {:ok, "CLIPS #{clips_version(clips)}", clips}
+    end
+  end
+
+  defp clips_version(clips) do
+    {banner, _status} = System.cmd("sh", ["-c", "echo '(exit)' | #{clips}"])
+    [version] = Regex.run(~r/\d+\.\d+(?:\.\d+)?/, banner)
+    version
+  end
+
+  # A virtual environment of Python with durable_rules, which pip compiles.
+  defp find_durable(folder) do
+    python = Path.join(folder, "durable/bin/python")
+
+    unless File.exists?(python) do
+      System.cmd(
+        "sh",
+        ["-c", "python3 -m venv #{folder}/durable && #{python} -m pip install --quiet setuptools durable_rules"],
+        stderr_to_stdout: true
+      )
+    end
+
+    case System.cmd("sh", ["-c", "#{python} -m pip show durable_rules"], stderr_to_stdout: true) do
+      {shown, 0} -> {:ok, "durable_rules " <> hd(Regex.run(~r/(?<=Version: )\S+/, shown)), python}
+      {_message, _status} -> {:skipped, "pip cannot install durable_rules"}
+    end
+  end
+
+  @doc "Runs rules on facts in CLIPS."
+  @spec clips(Path.t(), {String.t(), [String.t()]}, [String.t()], pos_integer, Path.t()) :: result
+  def clips(clips, {rules, facts}, counted, runs, folder) do
+    file = Path.join(folder, "program.clp")
+    File.write!(file, rules |> Program.read() |> Clips.program(facts, runs, counted))
+    {output, 0} = System.cmd("sh", ["-c", "#{clips} -f2 #{file} </dev/null"], stderr_to_stdout: true)
+
+    {:ok,
+     read(output, Map.new(Regex.scan(~r/(\d+) (rules) fired/, output), fn [_all, count, _] -> {"firings", count} end))}
+  end
+
+  @doc "Runs a message test in durable_rules, on messages that its Python has decoded."
+  @spec durable(Path.t(), String.t(), [String.t()], pos_integer, Path.t()) :: result
+  def durable(python, test, facts, runs, folder) do
+    file = Path.join(folder, "messages.json")
+    File.write!(file, facts |> Enum.map(&json/1) |> Enum.intersperse("\n"))
+
+    {output, 0} = System.cmd(python, ["bench/rules/messages.py", test, file, to_string(runs)], stderr_to_stdout: true)
+
+    {:ok, read(output, %{})}
+  end
+
+  defp json(line) do
+    {_type, fields} = Program.fact(line)
+    fields = for {name, value} <- fields, do: "#{inspect(name)}:#{inspect(value)}"
+    "{#{Enum.join(fields, ",")}}"
+  end
+
+  # Lines of a name and a number.
+  defp read(output, totals) do
+    pairs = Regex.scan(~r/^(\w+) (\d[\d.e-]*)$/m, output, capture: :all_but_first)
+    seconds = for ["seconds", text] <- pairs, do: text |> Float.parse() |> elem(0)
+    named = for [name, text] <- pairs, name != "seconds", into: totals, do: {name, text}
+    if seconds == [], do: raise("no times in the output:\n#{output}")
+    %{seconds: seconds, totals: Map.new(named, fn {name, text} -> {name, String.to_integer(text)} end)}
+  end
+end

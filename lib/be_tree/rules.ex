@@ -1,0 +1,509 @@
+defmodule BeTree.Rules do
+  @moduledoc ~S"""
+  Stateful rules: facts and events joined, with windows, absence and aggregates, in the same sandbox and under the same fuel as a
+  search.
+
+  An expression sees one event. A rule sees many: two failed logins and then a change of the password within five minutes, or
+  an order without a payment in ten minutes.
+
+      iex> {:ok, rules} = BeTree.Rules.new(\"""
+      ...> fact login(user: string, ok: boolean)
+      ...> fact password_change(user: string)
+      ...> rule takeover
+      ...>   when a: login, not a.ok
+      ...>        b: login, not b.ok and b.user = a.user, after a within 5 minutes
+      ...>        c: password_change, c.user = a.user, after b within 5 minutes
+      ...>   then notify takeover(user: a.user), retract a
+      ...> \""")
+      iex> {:ok, page} = BeTree.Rules.assert_all(rules, [
+      ...>   {:login, %{user: "ann", ok: false, at: 0}},
+      ...>   {:login, ~s({"user": "ann", "ok": false, "at": 60000})},
+      ...>   ~s({"password_change": {"user": "ann", "at": 90000}})
+      ...> ])
+      iex> page.notices
+      [%BeTree.Rules.Notice{rule: "takeover", name: "takeover", values: %{"user" => "ann"}}]
+
+  [The guide](rules.md) has the language, with three worked cases.
+
+  ## Facts
+
+  A fact is `{type, fields}`: a type that the rules declare, as an atom or a string, and a map or a keyword list of fields, or a
+  string with a JSON object of them. Or it is a string with a JSON object of one name, the type, whose value is the object of
+  fields. A field is a number, a string, a boolean or undefined (`nil`, in JSON `null`). An atom stands for the string of its name.
+
+  The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A fact without it has the time of
+  the rules, the latest time that they have seen.
+
+  ## Time
+
+  Time moves by the times of facts and by `advance/3` only, so the same calls have the same results. A fact that comes late keeps
+  its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped.
+
+  ## Pages
+
+  A call returns `{:ok, page}` with a `BeTree.Rules.Page`: the notices of the rules that fired, and more. If as many notices wait as
+  the option `:notices` of `new/2` says, or the call fired as many rules as its option `:firings` says, it returns `{:more, page}`.
+  Then `next/1` goes on. Until it does, facts of `assert_all/3` may not be inserted yet.
+
+  ## Handles, processes and errors
+
+  The handle refers to an instance of the rules' module. Any process may use it; calls run one at a time, in turn. A notice goes to
+  the process whose call fires the rule. `BeTree.Rules.Server` is a process that owns rules, keeps them on disk, moves time by the
+  clock and sends notices to other processes.
+
+  A call runs in slices on the scheduler of its process, and the process is charged for its fuel (`BeTree.Fuel`). Facts and rules
+  survive a process that is killed in the middle of a call: each fact is in or out, and each rule fired or not. The notices of such
+  a call go to the next one.
+
+  A list with a wrong fact is refused and changes nothing; `position` in the `BeTree.Error` is that of the fact. Other errors stop
+  the list at a fact: `:out_of_memory`, `:out_of_bounds` (too many facts), `:out_of_fuel` and `:timeout`. The facts before stand.
+  """
+
+  alias BeTree.{Error, Fuel}
+  alias BeTree.Engine.{Check, Instance, Limits, Options, Slices}
+  alias BeTree.Engine.Options.Common
+  alias BeTree.Rules.{Explanation, Fact, Module, Operation, Page, Reply}
+
+  require Limits
+
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction]
+  defstruct @enforce_keys
+
+  @typedoc "Rules and their facts. Its fields are private."
+  @type t :: %__MODULE__{runtime: module, instance: BeTree.Runtime.instance(), fuel_per_reduction: pos_integer}
+
+  @typedoc "A fact to insert."
+  @type fact ::
+          {atom | String.t(), %{optional(atom | String.t()) => term} | [{atom | String.t(), term}] | String.t()}
+          | String.t()
+
+  @typedoc "The number of a fact."
+  @type id :: pos_integer
+
+  @typedoc "A time in milliseconds."
+  @type time :: integer
+
+  @type new_option ::
+          {:memory, pos_integer}
+          | {:facts, pos_integer}
+          | {:firings, pos_integer}
+          | {:notices, pos_integer}
+          | {:fuel_per_reduction, pos_integer}
+          | {:runtime, module}
+
+  @typedoc "An option of a call."
+  @type option ::
+          {:fuel, Fuel.budget()} | {:slice, Fuel.budget()} | {:timeout, timeout} | {:firings, pos_integer}
+
+  @typedoc "The outcome of a call: all is done, or `next/1` goes on, or it failed."
+  @type outcome :: {:ok, Page.t()} | {:more, Page.t()} | {:error, Error.t()}
+
+  @most_u32 0xFFFF_FFFF
+
+  @new_options [
+                 memory: [
+                   type: {:bytes, 1, Limits.max_u64()},
+                   default: Limits.default_memory(),
+                   default_doc: "1 GiB",
+                   doc: "the bytes of memory that rules and facts may take. More is refused as `:out_of_memory`"
+                 ],
+                 facts: [
+                   type: {:integer, 1, @most_u32},
+                   default: @most_u32,
+                   default_doc: "4,294,967,295",
+                   doc: "the most facts. One more is refused as `:out_of_bounds`"
+                 ],
+                 firings: [
+                   type: {:integer, 1, @most_u32},
+                   default: 1_000_000,
+                   default_doc: "1,000,000",
+                   doc: "the most firings of a call, which then returns `{:more, page}`"
+                 ],
+                 notices: [
+                   type: {:integer, 1, @most_u32},
+                   default: 10_000,
+                   default_doc: "10,000",
+                   doc: "the most notices of a page"
+                 ]
+               ] ++ Common.take([:fuel_per_reduction, :runtime])
+
+  @options Common.take([:fuel, :slice, :timeout]) ++
+             [
+               firings: [
+                 type: {:integer, 1, @most_u32},
+                 default: nil,
+                 default_doc: "the option of `new/2`",
+                 doc: "the most firings of this call, which then returns `{:more, page}`"
+               ]
+             ]
+  @defaults Map.put(Slices.defaults(), :firings, nil)
+
+  @wait_options Common.timeout("milliseconds that the call may wait for its turn, or `:infinity`")
+  @facts_options [
+                   limit: [
+                     type: {:nullable, :positive},
+                     default: nil,
+                     default_doc: "all",
+                     doc: "the most facts"
+                   ],
+                   before: [
+                     type: {:nullable, :positive},
+                     default: nil,
+                     default_doc: "none",
+                     doc: "the number of a fact: only older ones are returned"
+                   ]
+                 ] ++ @wait_options
+
+  @doc """
+  Returns rules without facts.
+
+  The text is compiled on a dirty scheduler: some microseconds for each rule.
+
+  ## Options
+
+  #{Options.docs(@new_options)}
+
+  Returns `{:error, error}` with the kind `:syntax`, `:unknown_attribute` (any unknown name), `:type`, `:out_of_bounds`,
+  `:missing_attribute` or `:duplicate_id` and the place in the text, `:out_of_memory`, or `:bad_module` if the module of rules cannot
+  be loaded. Raises an `ArgumentError` for an unknown or wrong option.
+
+      iex> {:error, error} = BeTree.Rules.new("fact login(user: string)\\nrule r when a: logn then retract a")
+      iex> {error.kind, error.line, error.column}
+      {:unknown_attribute, 2, 16}
+      iex> Exception.message(error)
+      "`logn` is no fact type; did you mean `login`? (line 2)\\n\\n    rule r when a: logn then retract a\\n                   ^"
+  """
+  @spec new(String.t(), [new_option]) :: {:ok, t} | {:error, Error.t()}
+  def new(text, options \\ [])
+
+  def new(text, options) when is_binary(text) do
+    options = Options.validate!(options, @new_options)
+    [runtime, memory] = Keyword.values(Keyword.take(options, [:runtime])) ++ [options[:memory]]
+    limits = {text, memory, options[:facts], options[:firings], options[:notices]}
+
+    with {:ok, guest} <- Module.built_in(runtime),
+         {:ok, instance} <- Instance.instantiate(guest, memory),
+         input = :erlang.term_to_binary(limits),
+         {:ok, _nothing} <- Instance.call(runtime, instance, "be_tree_rules", [byte_size(input)], input),
+         do: {:ok, %__MODULE__{runtime: runtime, instance: instance, fuel_per_reduction: options[:fuel_per_reduction]}}
+  end
+
+  def new(other, _options), do: Check.expected!("the text of rules, a string", other)
+
+  @doc "Like `new/2`, but returns the rules and raises on error."
+  @spec new!(String.t(), [new_option]) :: t
+  def new!(text, options \\ []), do: done!(new(text, options))
+
+  @doc """
+  Inserts a fact, and fires the rules that this makes due.
+
+  The rules that were due before, and those that become due because time moves to the fact's time, fire first.
+
+  ## Options
+
+  #{Options.docs(@options)}
+
+  Returns `{:error, error}` with the kind `:unknown_attribute` for an unknown type or field, `:type`, `:out_of_bounds` or
+  `:missing_attribute` for a value that the field does not take, `:syntax` for wrong JSON, `:out_of_memory`, `:out_of_fuel`, or
+  `:timeout`. Raises an `ArgumentError` for an unknown or wrong option.
+
+      iex> rules = BeTree.Rules.new!("fact order(id: integer) rule seen when o: order then notify seen(id: o.id)")
+      iex> {:ok, page} = BeTree.Rules.assert(rules, {:order, id: 7})
+      iex> {page.ids, page.firings, page.notices}
+      {[1], 1, [%BeTree.Rules.Notice{rule: "seen", name: "seen", values: %{"id" => 7}}]}
+      iex> {:error, error} = BeTree.Rules.assert(rules, {:order, id: "7"})
+      iex> error.message
+      "`id` of `order` is an integer; give an integer"
+  """
+  @spec assert(t, fact, [option]) :: outcome
+  def assert(rules, fact, options \\ []) do
+    check!(rules)
+    Operation.assert(rules, [fact], check_options(options))
+  end
+
+  @doc "Like `assert/3`, but returns the page and raises on error, or if there is more than a page."
+  @spec assert!(t, fact, [option]) :: Page.t()
+  def assert!(rules, fact, options \\ []), do: done!(assert(rules, fact, options))
+
+  @doc """
+  Inserts facts in their order, each as `assert/3` does. Takes the options of `assert/3`.
+
+  All of them are checked before the first is inserted. The errors are those of `assert/3`, with `position`, and `:type` if `facts` is
+  no list or other enumerable.
+
+      iex> rules = BeTree.Rules.new!("fact order(id: integer) rule none_yet when o: order(id > 1) then retract o")
+      iex> {:ok, page} = BeTree.Rules.assert_all(rules, [{:order, id: 1}, {:order, id: 2}])
+      iex> {page.ids, page.firings}
+      {[1, 2], 1}
+      iex> {:error, error} = BeTree.Rules.assert_all(rules, [{:order, id: 1}, {:order, idd: 2}])
+      iex> {error.position, error.message}
+      {1, "`order` has no field `idd`; did you mean `id`?"}
+  """
+  @spec assert_all(t, Enumerable.t(), [option]) :: outcome
+  def assert_all(rules, facts, options \\ []) do
+    check!(rules)
+    options = check_options(options)
+
+    with :ok <- Check.enumerable(facts, "facts"), do: Operation.assert(rules, Enum.to_list(facts), options)
+  end
+
+  @doc "Like `assert_all/3`, but returns the page and raises on error, or if there is more than a page."
+  @spec assert_all!(t, Enumerable.t(), [option]) :: Page.t()
+  def assert_all!(rules, facts, options \\ []), do: done!(assert_all(rules, facts, options))
+
+  @doc """
+  Retracts a fact by its number, and fires the rules that this makes due. Takes the options of `assert/3`.
+
+  Returns `{:error, error}` with the kind `:not_found` if the fact was retracted or dropped, and with the kinds of `assert/3`.
+
+      iex> rules = BeTree.Rules.new!("fact lock(name: string) fact job(name: string)
+      ...> rule start when j: job none lock(name = j.name) then notify start(name: j.name), retract j")
+      iex> {:ok, %{ids: [lock | _], notices: []}} = BeTree.Rules.assert_all(rules, [{:lock, name: "a"}, {:job, name: "a"}])
+      iex> {:ok, page} = BeTree.Rules.retract(rules, lock)
+      iex> hd(page.notices).values
+      %{"name" => "a"}
+  """
+  @spec retract(t, id, [option]) :: outcome
+  def retract(rules, id, options \\ [])
+
+  def retract(rules, id, options) when Limits.is_u64(id) do
+    check!(rules)
+    Operation.retract(rules, id, check_options(options))
+  end
+
+  def retract(_rules, other, _options), do: Check.expected!("the number of a fact, an unsigned 64-bit integer", other)
+
+  @doc "Like `retract/3`, but returns the page and raises on error, or if there is more than a page."
+  @spec retract!(t, id, [option]) :: Page.t()
+  def retract!(rules, id, options \\ []), do: done!(retract(rules, id, options))
+
+  @doc """
+  Moves time to `now` milliseconds, if that is later, and fires the rules that are due by then. Takes the options of `assert/3`.
+
+  Returns `{:error, error}` with the kind `:out_of_bounds` for a time beyond a hundred million days, and with the kinds of
+  `assert/3`.
+
+      iex> rules = BeTree.Rules.new!("fact order(id: integer) fact payment(order: integer)
+      ...> rule unpaid
+      ...>   when o: order
+      ...>        none payment(order = o.id) within 10 minutes after o
+      ...>   then notify unpaid(order: o.id)")
+      iex> {:ok, %{notices: []}} = BeTree.Rules.assert_all(rules, [{:order, id: 1, at: 0}, {:payment, order: 1, at: 60_000}])
+      iex> {:ok, %{notices: []}} = BeTree.Rules.assert(rules, {:order, id: 2, at: 61_000})
+      iex> {:ok, page} = BeTree.Rules.advance(rules, 700_000)
+      iex> page.notices
+      [%BeTree.Rules.Notice{rule: "unpaid", name: "unpaid", values: %{"order" => 2}}]
+  """
+  @spec advance(t, time, [option]) :: outcome
+  def advance(rules, now, options \\ [])
+
+  def advance(rules, now, options) when is_integer(now) do
+    check!(rules)
+    Operation.advance(rules, now, check_options(options))
+  end
+
+  def advance(_rules, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
+
+  @doc "Like `advance/3`, but returns the page and raises on error, or if there is more than a page."
+  @spec advance!(t, time, [option]) :: Page.t()
+  def advance!(rules, now, options \\ []), do: done!(advance(rules, now, options))
+
+  @doc """
+  Goes on with the call whose page this is. Returns its next page.
+
+  The call has the options of the first one: the same budget, limit of firings and timeout again. After the last page, it fires the
+  rules that are due since.
+
+      iex> rules = BeTree.Rules.new!("fact step(left: integer)
+      ...> rule next when s: step(left > 0) then modify s(left: s.left - 1), notify at(left: s.left)", notices: 2)
+      iex> {:more, page} = BeTree.Rules.assert(rules, {:step, left: 3})
+      iex> Enum.map(page.notices, & &1.values["left"])
+      [3, 2]
+      iex> {:ok, page} = BeTree.Rules.next(page)
+      iex> Enum.map(page.notices, & &1.values["left"])
+      [1]
+  """
+  @spec next(Page.t()) :: outcome
+  def next(%Page{operation: operation}), do: Operation.next(operation)
+  def next(other), do: Check.expected!("a BeTree.Rules.Page", other)
+
+  @doc "Like `next/1`, but returns the page and raises on error, or if there is more than a page."
+  @spec next!(Page.t()) :: Page.t()
+  def next!(page), do: done!(next(page))
+
+  @doc """
+  Returns the facts of a type, newest first, as `BeTree.Rules.Fact`. Runs in slices.
+
+  ## Options
+
+  #{Options.docs(@facts_options)}
+
+  Returns `{:error, error}` with the kind `:unknown_attribute` for an unknown type, or `:timeout`.
+
+      iex> rules = BeTree.Rules.new!("fact order(id: integer, paid: boolean optional)")
+      iex> {:ok, _page} = BeTree.Rules.assert_all(rules, [{:order, id: 7, at: 1_000}, {:order, id: 8, paid: true}])
+      iex> {:ok, facts} = BeTree.Rules.facts(rules, :order)
+      iex> facts
+      [
+        %BeTree.Rules.Fact{id: 2, type: "order", at: 1_000, fields: %{"id" => 8, "paid" => true}},
+        %BeTree.Rules.Fact{id: 1, type: "order", at: 1_000, fields: %{"id" => 7, "paid" => nil}}
+      ]
+      iex> BeTree.Rules.facts!(rules, :order, limit: 1, before: 2) |> Enum.map(& &1.id)
+      [1]
+  """
+  @spec facts(t, atom | String.t(), limit: pos_integer | nil, before: id | nil, timeout: timeout) ::
+          {:ok, [Fact.t()]} | {:error, Error.t()}
+  def facts(rules, type, options \\ []) do
+    check!(rules)
+    type = name!(type, "the name of a fact type")
+    options = Options.validate!(options, @facts_options)
+    pages(rules, type, options[:before] || Limits.max_u64(), options[:limit] || :infinity, options[:timeout], [])
+  end
+
+  @doc "Like `facts/3`, but returns the facts and raises on error."
+  @spec facts!(t, atom | String.t(), limit: pos_integer | nil, before: id | nil, timeout: timeout) :: [Fact.t()]
+  def facts!(rules, type, options \\ []), do: done!(facts(rules, type, options))
+
+  # The facts that are read at a time.
+  @page 1_000
+
+  defp pages(rules, type, before, limit, timeout, read) do
+    most = min(limit, @page)
+
+    with {:ok, output} <-
+           read(rules, "be_tree_facts", [byte_size(type), min(before, Limits.max_u64()), most], type, timeout),
+         {:ok, facts} <- Reply.facts(output) do
+      read = Enum.reverse(facts, read)
+
+      if length(facts) < @page or limit == @page,
+        do: {:ok, Enum.reverse(read)},
+        else: pages(rules, type, hd(read).id, left(limit), timeout, read)
+    end
+  end
+
+  defp left(:infinity), do: :infinity
+  defp left(limit), do: limit - @page
+
+  @doc """
+  Explains a rule by its name: the facts for which it fired, or the condition that blocks it.
+
+  Returns `{:ok, explanations}`, a `BeTree.Rules.Explanation` for each combination of the rule's alternatives, and one for a rule
+  without any. The explanation is of the combination of facts that comes farthest, the newest first. Looks at no more than 200,000
+  facts, in slices.
+
+  Returns `{:error, error}` with the kind `:not_found` for an unknown rule, or `:timeout`.
+
+      iex> rules = BeTree.Rules.new!("fact job(name: string) fact lock(name: string)
+      ...> rule start
+      ...>   when j: job
+      ...>        none lock(name = j.name)
+      ...>   then notify start(name: j.name)")
+      iex> BeTree.Rules.assert_all!(rules, [{:lock, name: "a"}, {:job, name: "a"}])
+      iex> {:ok, [explanation]} = BeTree.Rules.explain(rules, :start)
+      iex> {explanation.verdict, explanation.line, explanation.condition, explanation.by.fields}
+      {:blocked, 4, "none lock(name = j.name)", %{"name" => "a"}}
+  """
+  @spec explain(t, atom | String.t(), timeout: timeout) :: {:ok, [Explanation.t()]} | {:error, Error.t()}
+  def explain(rules, rule, options \\ []) do
+    check!(rules)
+    name = name!(rule, "the name of a rule")
+    timeout = Check.timeout!(options)
+
+    with {:ok, output} <- read(rules, "be_tree_explain", [byte_size(name)], name, timeout),
+         do: Reply.explanations(output)
+  end
+
+  @doc "Like `explain/3`, but returns the explanations and raises on error."
+  @spec explain!(t, atom | String.t(), timeout: timeout) :: [Explanation.t()]
+  def explain!(rules, rule, options \\ []), do: done!(explain(rules, rule, options))
+
+  @doc """
+  Returns counts and sizes, as a map:
+
+    * `:rules` - the rules, each combination of alternatives counted;
+    * `:facts`, `:types` - the facts, and those of each type, by name;
+    * `:asserted`, `:firings` - the facts that were ever inserted, a modification counted as one, and the firings;
+    * `:notices` - the notices that wait for the next call;
+    * `:due` - whether rules are due;
+    * `:now`, `:next_due` - the time in milliseconds, and the time at which a window closes next, or `nil`;
+    * `:lives` - the milliseconds after which facts of a type are dropped, by the names of the types that have them;
+    * `:facts_bytes`, `:memory_bytes` - the bytes that facts and their indices ever took at once, and those of the memory.
+
+  The option `:timeout` is the milliseconds that the call may wait for its turn.
+
+      iex> rules = BeTree.Rules.new!("fact order(id: integer)")
+      iex> {:ok, info} = BeTree.Rules.info(rules)
+      iex> {info.facts, info.types, info.now}
+      {0, %{"order" => 0}, nil}
+  """
+  @spec info(t, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
+  def info(rules, options \\ []) do
+    check!(rules)
+    timeout = Check.timeout!(options)
+    with {:ok, output} <- read(rules, "be_tree_info", [], nil, timeout), do: Reply.info(output)
+  end
+
+  @doc "Like `info/2`, but returns the map and raises on error."
+  @spec info!(t, timeout: timeout) :: map
+  def info!(rules, options \\ []), do: done!(info(rules, options))
+
+  defp read(rules, export, arguments, input, timeout) do
+    Instance.call(rules.runtime, rules.instance, export, arguments, input, scheduler: :slices, timeout: timeout)
+  end
+
+  @doc false
+  # Returns the options of a call that are not given, all of them.
+  @spec default_options() :: map
+  def default_options, do: @defaults
+
+  @doc false
+  # Returns a limit of rules with these options.
+  @spec limit([new_option], :memory | :firings) :: pos_integer
+  def limit(options, name), do: Options.validate!(options, @new_options)[name]
+
+  defp check_options([]), do: @defaults
+  defp check_options(options), do: Options.put!(@defaults, options, @options)
+
+  defp check!(%__MODULE__{}), do: :ok
+  defp check!(other), do: Check.expected!("BeTree.Rules", other)
+
+  defp name!(name, _expected) when is_binary(name), do: name
+  defp name!(name, _expected) when is_atom(name) and name not in [nil, true, false], do: Atom.to_string(name)
+  defp name!(other, expected), do: Check.expected!("#{expected}, an atom or a string", other)
+
+  defp done!({:ok, value}), do: value
+  defp done!({:error, error}), do: raise(error)
+
+  defp done!({:more, page}) do
+    raise %Error{
+      kind: :out_of_bounds,
+      message:
+        "the call has more than a page: #{page.firings} firings and #{length(page.notices)} notices so far; take the function " <>
+          "without `!` and BeTree.Rules.next/1"
+    }
+  end
+
+  defimpl Inspect do
+    alias BeTree.Engine.Describe
+    alias BeTree.Error
+
+    def inspect(%{runtime: runtime, instance: instance} = rules, _options) do
+      info = runtime.info(instance)
+      "#BeTree.Rules<#{content(rules, info)}, #{Describe.megabytes(info.memory)}>"
+    end
+
+    # Printing does not wait until another process is done with the rules.
+    defp content(_rules, %{state: state}) when state != :free, do: state
+
+    defp content(rules, _info) do
+      case BeTree.Rules.info(rules, timeout: 0) do
+        {:error, %Error{kind: :timeout}} -> :running
+        {:ok, info} -> "#{count(info.rules, "rule")}, #{count(info.facts, "fact")}"
+        {:error, error} -> error.kind
+      end
+    end
+
+    defp count(1, name), do: "1 #{name}"
+    defp count(count, name), do: "#{count} #{name}s"
+  end
+end

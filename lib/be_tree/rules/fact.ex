@@ -1,0 +1,17 @@
+defmodule BeTree.Rules.Fact do
+  @moduledoc """
+  A stored fact, as `BeTree.Rules.facts/3` returns it.
+
+    * `:id` - its number, by which `BeTree.Rules.retract/3` retracts it. A later fact has a higher number;
+    * `:type` - the name of its type;
+    * `:at` - its time in milliseconds;
+    * `:fields` - the values by name, `nil` for undefined.
+  """
+
+  @enforce_keys [:id, :type, :at, :fields]
+  defstruct @enforce_keys
+
+  @type value :: integer | float | boolean | String.t() | nil
+
+  @type t :: %__MODULE__{id: BeTree.Rules.id(), type: String.t(), at: integer, fields: %{String.t() => value}}
+end

@@ -1,0 +1,134 @@
+defmodule BeTree.Rules.Operation do
+  @moduledoc false
+  # An operation that fires rules: its calls of the module until it is done, or until a limit makes a page of it.
+  #
+  # A call ends early, with the engine whole, if the engine lacks room. Then a call of `be_tree_room`, which must not be cut off,
+  # makes room, and another call goes on. What the calls before did stands, whatever happens to the process.
+
+  alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
+  alias BeTree.{Rules, Telemetry}
+  alias BeTree.Rules.{Page, Span}
+
+  # The limits of firings in docs/abi.md: that of the engine, and no firing at all.
+  @default -1
+  @quiet -2
+
+  @derive {Inspect, only: [:kind, :position]}
+  @enforce_keys [:rules, :kind, :options]
+  defstruct [:rules, :kind, :argument, :input, :options, position: 0]
+
+  @typedoc "`position` is that of the next fact of an `:assert`, and 1 once the fact of a `:retract` is retracted."
+  @type t :: %__MODULE__{
+          rules: Rules.t(),
+          kind: :assert | :retract | :advance | :run,
+          argument: integer | nil,
+          input: binary | nil,
+          options: map,
+          position: non_neg_integer
+        }
+
+  @doc "Returns facts as the input of the module."
+  @spec encode([Rules.fact()]) :: binary
+  def encode(facts), do: :erlang.term_to_binary(facts, minor_version: 2)
+
+  @doc "Returns options with which rules do not fire for the matches that they find."
+  @spec quiet(map) :: map
+  def quiet(options), do: %{options | firings: @quiet}
+
+  @spec assert(Rules.t(), [Rules.fact()], map) :: Rules.outcome()
+  def assert(rules, facts, options), do: assert_encoded(rules, encode(facts), options)
+
+  @spec assert_encoded(Rules.t(), binary, map) :: Rules.outcome()
+  def assert_encoded(rules, input, options) do
+    run(%__MODULE__{rules: rules, kind: :assert, input: input, options: options})
+  end
+
+  @spec retract(Rules.t(), Rules.id(), map) :: Rules.outcome()
+  def retract(rules, id, options), do: run(%__MODULE__{rules: rules, kind: :retract, argument: id, options: options})
+
+  @spec advance(Rules.t(), integer, map) :: Rules.outcome()
+  def advance(rules, now, options), do: run(%__MODULE__{rules: rules, kind: :advance, argument: now, options: options})
+
+  @spec next(t) :: Rules.outcome()
+  def next(operation), do: run(operation)
+
+  defp run(%{rules: rules, options: options} = operation) do
+    span = if Telemetry.enabled?(), do: Span.start(:telemetry, rules, operation.kind)
+    deadline = Deadline.new(options.timeout)
+    outcome = calls(operation, %Page{operation: operation}, options.fuel, deadline)
+    if span, do: Span.stop(span, outcome)
+    outcome
+  end
+
+  defp calls(operation, page, budget, deadline) do
+    with {:ok, outcome, slices} <- call(operation, budget, Deadline.left(deadline)) do
+      operation = %{operation | position: outcome.position}
+
+      page = %{
+        page
+        | operation: operation,
+          notices: page.notices ++ outcome.notices,
+          ids: page.ids ++ outcome.ids,
+          firings: page.firings + outcome.firings,
+          last_rule: outcome.last_rule || page.last_rule,
+          next_due: outcome.next_due,
+          fuel: page.fuel + slices.fuel,
+          slices: page.slices + slices.count
+      }
+
+      after_call(outcome.reason, operation, page, left(budget, slices.fuel), deadline)
+    end
+  end
+
+  defp after_call(:done, operation, page, _budget, _deadline),
+    do: {:ok, %{page | operation: %{operation | kind: :run, input: nil}}}
+
+  defp after_call(:room, operation, page, budget, deadline) do
+    with :ok <- make_room(operation), do: calls(operation, page, budget, deadline)
+  end
+
+  defp after_call(reason, _operation, page, _budget, _deadline), do: {:more, %{page | reason: reason}}
+
+  defp make_room(%{rules: %{runtime: runtime, instance: instance}} = operation) do
+    case Instance.call(runtime, instance, "be_tree_room", [], nil) do
+      {:ok, _nothing} -> :ok
+      {:error, error} when operation.kind == :assert -> {:error, %{error | position: operation.position}}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  # A call of no fuel is no call.
+  defp left(:infinity, _used), do: :infinity
+  defp left(budget, used), do: max(budget - used, 1)
+
+  defp call(%{rules: rules, options: options} = operation, budget, timeout) do
+    %{runtime: runtime, instance: instance} = rules
+    {export, arguments, input} = export(operation, options.firings || @default)
+    slice = Slices.fuel_of_slice(options, runtime)
+    request = %{input: input, output: :binary, fuel: budget, slice: slice, scheduler: :normal, timeout: timeout}
+    options = %{options | fuel: budget, timeout: timeout}
+    slices = Slices.new(runtime, &runtime.resume/1, rules.fuel_per_reduction, options)
+
+    instance
+    |> runtime.call(export, arguments, request)
+    |> Slices.settle(slices)
+    |> finish()
+  end
+
+  defp export(%{kind: :assert, input: input, position: position}, most),
+    do: {"be_tree_assert", [byte_size(input), position, most], input}
+
+  defp export(%{kind: :retract, argument: id, position: 0}, most), do: {"be_tree_retract", [id, most], nil}
+  defp export(%{kind: :advance, argument: now}, most), do: {"be_tree_advance", [now, most], nil}
+  defp export(%{kind: kind}, most) when kind in [:retract, :run], do: {"be_tree_run", [most], nil}
+
+  defp finish({:yield, slices}), do: finish(Slices.resume(slices))
+  defp finish({:error, error}), do: {:error, error}
+  defp finish({:done, 1, refusal, _slices}), do: {:error, Reply.refusal(refusal)}
+
+  defp finish({:done, 0, output, slices}) do
+    with {:ok, outcome} <- Rules.Reply.outcome(output), do: {:ok, outcome, slices}
+  end
+
+  defp finish({:done, status, _output, _slices}), do: {:error, Reply.bad("status #{status}")}
+end

@@ -1,0 +1,32 @@
+defmodule BeTree.Rules.Page do
+  @moduledoc """
+  A page is the result of a call of `BeTree.Rules`, or a part of it.
+
+    * `:notices` - the notices, in the order of the firings: `BeTree.Rules.Notice`;
+    * `:ids` - the numbers of the facts that were inserted, in the order of the list;
+    * `:firings` - the number of firings;
+    * `:last_rule` - the name of the rule that fired last, or `nil`;
+    * `:next_due` - the time at which a window closes next, in milliseconds, or `nil`;
+    * `:fuel`, `:slices` - the fuel of the page (`BeTree.Fuel`), and its number of slices;
+    * `:reason` - the reason for which there is more, `:firings` or `:notices`, or `nil`;
+    * `:operation` - private: `BeTree.Rules.next/1` goes on from it.
+  """
+
+  alias BeTree.Rules.{Notice, Operation}
+
+  @derive {Inspect, except: [:operation]}
+  @enforce_keys [:operation]
+  defstruct [:operation, :last_rule, :next_due, :reason, notices: [], ids: [], firings: 0, fuel: 0, slices: 0]
+
+  @type t :: %__MODULE__{
+          notices: [Notice.t()],
+          ids: [BeTree.Rules.id()],
+          firings: non_neg_integer,
+          last_rule: String.t() | nil,
+          next_due: integer | nil,
+          fuel: BeTree.Fuel.t(),
+          slices: non_neg_integer,
+          reason: :firings | :notices | nil,
+          operation: Operation.t()
+        }
+end

@@ -1,0 +1,101 @@
+defmodule BeTree.Rules.Reply do
+  @moduledoc false
+  # Decodes the replies of the module of rules (docs/abi.md, Rules).
+
+  alias BeTree.Engine.Reply
+  alias BeTree.Error
+  alias BeTree.Rules.{Explanation, Fact, Notice}
+
+  @counts [:rules, :facts, :asserted, :firings, :notices, :due, :facts_bytes, :memory_bytes, :now, :next_due, :types]
+
+  @type outcome :: %{
+          reason: :done | :firings | :notices | :room,
+          position: non_neg_integer,
+          firings: non_neg_integer,
+          last_rule: String.t() | nil,
+          next_due: integer | nil,
+          ids: [pos_integer],
+          notices: [Notice.t()]
+        }
+
+  @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
+  def outcome(binary) do
+    case Reply.term(binary) do
+      {:ok, {reason, position, firings, last_rule, next_due, ids, notices}}
+      when reason in [:done, :firings, :notices, :room] and is_binary(ids) and is_list(notices) ->
+        {:ok,
+         %{
+           reason: reason,
+           position: position,
+           firings: firings,
+           last_rule: last_rule,
+           next_due: next_due,
+           ids: for(<<id::little-64 <- ids>>, do: id),
+           notices: Enum.map(notices, &notice/1)
+         }}
+
+      other ->
+        wrong(other)
+    end
+  end
+
+  defp notice({rule, name, values}), do: %Notice{rule: rule, name: name, values: values}
+
+  @spec facts(binary) :: {:ok, [Fact.t()]} | {:error, Error.t()}
+  def facts(binary) do
+    case Reply.term(binary) do
+      {:ok, facts} when is_list(facts) -> {:ok, Enum.map(facts, &fact/1)}
+      other -> wrong(other)
+    end
+  end
+
+  defp fact({id, type, at, fields}), do: %Fact{id: id, type: type, at: at, fields: fields}
+  defp fact(nil), do: nil
+
+  @spec explanations(binary) :: {:ok, [Explanation.t()]} | {:error, Error.t()}
+  def explanations(binary) do
+    case Reply.term(binary) do
+      {:ok, explanations} when is_list(explanations) -> {:ok, Enum.map(explanations, &explanation/1)}
+      other -> wrong(other)
+    end
+  end
+
+  defp explanation({verdict, facts}), do: explanation(verdict, Enum.map(facts, &fact/1))
+
+  defp explanation({:waits, until}, facts), do: %Explanation{verdict: :waits, until: until, facts: facts}
+
+  defp explanation({:blocked, line, condition, by}, facts) do
+    # A condition may stand behind the word that begins the conditions.
+    condition = condition |> String.replace_prefix("when", "") |> String.trim()
+    %Explanation{verdict: :blocked, line: line, condition: condition, by: fact(by), facts: facts}
+  end
+
+  defp explanation(verdict, facts) when verdict in [:fired, :due, :unknown],
+    do: %Explanation{verdict: verdict, facts: facts}
+
+  @spec info(binary) :: {:ok, map} | {:error, Error.t()}
+  def info(binary) do
+    case Reply.term(binary) do
+      {:ok, pairs} when is_list(pairs) -> counts(Map.new(pairs))
+      other -> wrong(other)
+    end
+  end
+
+  defp counts(info) do
+    if Enum.all?(@counts, &is_map_key(info, &1)) do
+      {types, info} = Map.pop!(info, :types)
+
+      {:ok,
+       Map.merge(info, %{
+         due: info.due == 1,
+         types: Map.new(types, fn {name, count, _life} -> {name, count} end),
+         lives: for({name, _count, life} when life != nil <- types, into: %{}, do: {name, life})
+       })}
+    else
+      wrong({:ok, info})
+    end
+  end
+
+  defp wrong({:error, error}), do: {:error, error}
+  defp wrong({:ok, _other}), do: {:error, Reply.bad("a reply of the wrong shape")}
+end

@@ -1,0 +1,161 @@
+defmodule Mix.Tasks.BeTree.Rules do
+  @shortdoc "Runs rules over a file of facts"
+  @moduledoc """
+  Runs rules over a file of facts, and prints what they did and what that cost.
+
+      mix be_tree.rules run RULES FACTS [--until MILLISECONDS] [--memory BYTES] [--top NUMBER] [--quiet]
+
+  `RULES` is a text of rules (`BeTree.Rules`), and `FACTS` has a fact a line: a JSON object of one name, the type, whose value is
+  the object of fields, `{"login": {"user": "ann", "ok": false, "at": 1000}}`. Empty lines are skipped.
+
+  ## Example
+
+      mix be_tree.rules run examples/rules/orders.rules examples/rules/orders.jsonl --until 3600000
+
+  The task prints each notice as a line, its name and a JSON object of its values. At the end it prints the numbers of facts,
+  firings and notices, the fuel (`BeTree.Fuel`) of the insertions and of the firings, and the most expensive rules. The fuel of a
+  firing includes the search for its match. Rules fire one at a time for that, which costs some microseconds more a firing.
+
+  ## Options
+
+    * `--until` - move time to these milliseconds after the last fact, so that windows close;
+    * `--memory` - the bytes of memory that rules and facts may take, 1 GiB by default;
+    * `--top` - the number of rules in the list of the most expensive ones, 10 by default;
+    * `--quiet` - print no notices.
+
+  On an error in a file the task prints the file, the line and the place, and ends with status 1.
+  """
+
+  use Mix.Task
+
+  alias BeTree.Engine.Json
+  alias BeTree.{Error, Rules}
+  alias Mix.BeTree.Command
+
+  @requirements ["app.start"]
+
+  @switches [until: :integer, memory: :integer, top: :integer, quiet: :boolean]
+  @usage "mix be_tree.rules run RULES FACTS [--until MILLISECONDS] [--memory BYTES] [--top NUMBER] [--quiet]"
+  # The facts between two lines of progress on a terminal.
+  @progress 1_000
+
+  @impl true
+  def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
+
+  defp run(options, ["run", rules_file, facts_file]) do
+    for name <- [:top, :memory], do: Command.check_count!(options, name)
+    rules = open!(rules_file, options)
+    sum = %{facts: 0, firings: 0, notices: 0, fuel: 0, rules: %{}}
+    started = System.monotonic_time()
+    sum = facts_file |> lines!() |> Enum.reduce(sum, &insert(&1, &2, rules, facts_file, options))
+    sum = if until = options[:until], do: until(rules, until, sum, options), else: sum
+    elapsed = System.convert_time_unit(System.monotonic_time() - started, :native, :millisecond)
+    Mix.shell().info(summary(sum, Rules.info!(rules), elapsed, Keyword.get(options, :top, 10)))
+  end
+
+  defp run(_options, rest) do
+    fault =
+      case rest do
+        ["run" | files] -> "run takes two files, got #{length(files)}"
+        [other | _rest] -> "#{inspect(other)} is no command. Did you mean run?"
+        [] -> "the command is missing"
+      end
+
+    Mix.raise("#{fault}\n\nUsage: #{@usage}")
+  end
+
+  defp open!(path, options) do
+    case Rules.new(read!(path), Keyword.take(options, [:memory])) do
+      {:ok, rules} -> rules
+      {:error, error} -> Mix.raise("#{path}: #{Exception.message(error)}")
+    end
+  end
+
+  defp read!(path) do
+    case File.read(path) do
+      {:ok, bytes} -> bytes
+      {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
+    end
+  end
+
+  defp lines!(path) do
+    with {:error, reason} <- File.open(path, [:read], fn _device -> :ok end),
+         do: Mix.raise("#{path}: #{:file.format_error(reason)}")
+
+    path
+    |> File.stream!()
+    |> Stream.map(&String.trim/1)
+    |> Stream.with_index(1)
+    |> Stream.reject(&match?({"", _line}, &1))
+  end
+
+  defp insert({fact, line}, sum, rules, path, options) do
+    case rules |> Rules.assert(fact, firings: 1) |> pages(sum, options) do
+      {:ok, sum} ->
+        show(sum)
+        %{sum | facts: sum.facts + 1}
+
+      {:error, %Error{column: column} = error} ->
+        place = if column, do: "#{path}:#{line}:#{column}", else: "#{path}:#{line}"
+        Mix.raise("#{place}: #{error.message}")
+    end
+  end
+
+  defp until(rules, until, sum, options) do
+    case rules |> Rules.advance(until, firings: 1) |> pages(sum, options) do
+      {:ok, sum} -> sum
+      {:error, error} -> Mix.raise(Exception.message(error))
+    end
+  end
+
+  # A page has one firing at most, so its fuel is that rule's.
+  defp pages({:error, error}, _sum, _options), do: {:error, error}
+
+  defp pages({outcome, page}, sum, options) do
+    sum = count(page, sum)
+    unless options[:quiet], do: Enum.each(page.notices, &print/1)
+    if outcome == :more, do: page |> Rules.next() |> pages(sum, options), else: {:ok, sum}
+  end
+
+  defp count(%{firings: 0} = page, sum), do: %{sum | fuel: sum.fuel + page.fuel}
+
+  defp count(page, sum) do
+    rules =
+      Map.update(sum.rules, page.last_rule, {1, page.fuel}, fn {firings, fuel} -> {firings + 1, fuel + page.fuel} end)
+
+    %{sum | firings: sum.firings + page.firings, notices: sum.notices + length(page.notices), rules: rules}
+  end
+
+  defp print(notice), do: Mix.shell().info("#{notice.name || "failed " <> notice.rule} #{Json.encode(notice.values)}")
+
+  defp show(%{facts: facts}) do
+    if rem(facts, @progress) == 0 and Command.terminal?(),
+      do: IO.write(["\r", String.pad_trailing("#{Command.grouped(facts)} facts", 40), "\r"])
+  end
+
+  defp summary(sum, info, elapsed, top) do
+    of_firings = for({_rule, {_firings, fuel}} <- sum.rules, do: fuel) |> Enum.sum()
+
+    lines =
+      [
+        "",
+        "#{Command.grouped(sum.facts)} facts inserted, #{Command.grouped(info.facts)} kept, in #{Command.grouped(elapsed)} ms",
+        "#{Command.grouped(sum.firings)} firings, #{Command.grouped(sum.notices)} notices",
+        "#{Command.grouped(sum.fuel)} fuel for insertions and time, #{per(sum.fuel, sum.facts)} a fact",
+        "#{Command.grouped(of_firings)} fuel for firings, #{per(of_firings, sum.firings)} a firing"
+      ] ++ expensive(sum.rules, top)
+
+    Enum.join(lines, "\n")
+  end
+
+  defp per(_fuel, 0), do: "0"
+  defp per(fuel, count), do: Command.grouped(div(fuel, count))
+
+  defp expensive(rules, top) do
+    costly = rules |> Enum.sort_by(fn {rule, {_firings, fuel}} -> {-fuel, rule} end) |> Enum.take(top)
+
+    for {rule, {firings, fuel}} <- costly do
+      "  #{rule}: #{Command.grouped(firings)} firings, #{per(fuel, firings)} fuel each"
+    end
+  end
+end

@@ -1,0 +1,223 @@
+defmodule BeTree.Rules.ServerTest do
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.Eventually
+
+  alias BeTree.Error
+  alias BeTree.Rules.{Notice, Server}
+
+  @moduletag :tmp_dir
+  @wait 60_000
+
+  @orders """
+  fact order(id: integer)
+  fact payment(order: integer)
+  fact paid(order: integer)
+  rule unpaid
+    when o: order
+         none payment(order = o.id) within 10 minutes after o
+    then notify unpaid(order: o.id)
+  rule paid
+    when o: order
+         p: payment(order = o.id)
+    then assert paid(order: o.id), notify paid(order: o.id)
+  """
+
+  defp start!(options) do
+    name = Keyword.get_lazy(options, :name, fn -> :"rules_#{System.unique_integer([:positive])}" end)
+    options = Keyword.merge([name: name, rules: @orders], options)
+    id = {Server, System.unique_integer()}
+    start_supervised!(%{id: id, start: {Server, :start_link, [options]}, restart: :temporary})
+    {name, id}
+  end
+
+  # Everything that calls decide.
+  defp state(name) do
+    {:ok, info} = Server.info(name)
+    types = for type <- Map.keys(info.types), do: Server.facts(name, type)
+    {Map.take(info, [:facts, :firings, :asserted, :now, :next_due, :types]), types}
+  end
+
+  defp notices(name) do
+    receive do
+      {Server, ^name, notices} ->
+        for(%Notice{} = notice <- notices, do: {notice.name, notice.values["order"]}) ++ notices(name)
+    after
+      0 -> []
+    end
+  end
+
+  test "notices go to subscribers and to the processes of :notify" do
+    Process.register(self(), :rules_listener)
+    {name, _id} = start!(notify: [:rules_listener, :rules_nobody])
+    assert {:ok, page} = Server.assert_all(name, [{:order, id: 1, at: 0}, {:payment, order: 1, at: 1}])
+    assert {page.ids, page.firings, page.notices} == {[1, 2], 1, []}
+    assert notices(name) == [{"paid", 1}]
+
+    test = self()
+
+    spawn_link(fn ->
+      :ok = Server.subscribe(name)
+      send(test, :subscribed)
+      receive(do: (message -> send(test, {:other, message})))
+    end)
+
+    assert_receive :subscribed, @wait
+    assert {:ok, _page} = Server.assert(name, {:order, id: 2})
+    assert {:ok, _page} = Server.advance(name, 10_000_000)
+    assert notices(name) == [{"unpaid", 2}]
+    assert_receive {:other, {Server, ^name, [%Notice{name: "unpaid"}]}}, @wait
+    :ok = Server.subscribe(name)
+    :ok = Server.unsubscribe(name)
+    assert {:error, %Error{kind: :not_found}} = Server.retract(name, 99)
+    assert {:error, %Error{kind: :type, position: 0}} = Server.assert(name, {:order, id: "x"})
+    assert {:ok, [%{verdict: :fired}]} = Server.explain(name, :unpaid)
+  end
+
+  test "the system's clock closes windows" do
+    rules = """
+    fact order(id: integer)
+    fact payment(order: integer)
+    rule unpaid
+      when o: order
+           none payment(order = o.id) within 30 milliseconds after o
+      then notify unpaid(order: o.id)
+    """
+
+    {name, _id} = start!(rules: rules, clock: :system)
+    :ok = Server.subscribe(name)
+    assert {:ok, page} = Server.assert(name, {:order, id: 5})
+    assert is_integer(page.next_due)
+    assert_receive {Server, ^name, [%Notice{values: %{"order" => 5}}]}, @wait
+    assert {:ok, %{facts: 0, next_due: nil}} = Server.info(name)
+  end
+
+  test "a swap keeps the facts, and fires only for what comes later" do
+    {name, _id} = start!([])
+    :ok = Server.subscribe(name)
+    facts = [{:order, id: 1, at: 0}, {:payment, order: 1, at: 1}, {:order, id: 2, at: 2}, {:order, id: 3, at: 3}]
+    assert {:ok, _page} = Server.assert_all(name, facts)
+    assert notices(name) == [{"paid", 1}]
+    {:ok, before} = Server.info(name)
+
+    assert {:error, %Error{kind: :syntax}} = Server.swap(name, "fact order(id: integer")
+    assert {:error, %Error{kind: :unknown_attribute}} = Server.swap(name, "fact order(id: integer)")
+    assert Server.info(name) == {:ok, before}
+
+    assert :ok = Server.swap(name, @orders <> "rule seen when p: payment then notify seen(order: p.order)\n")
+    {:ok, info} = Server.info(name)
+    assert {info.types, info.now} == {before.types, before.now}
+    assert notices(name) == []
+    assert {:ok, _page} = Server.assert(name, {:payment, order: 2, at: 10})
+    assert Enum.sort(notices(name)) == [{"paid", 2}, {"seen", 2}]
+    # The window of the third order is open still.
+    assert {:ok, _page} = Server.advance(name, 700_000)
+    assert notices(name) == [{"unpaid", 3}]
+  end
+
+  for durability <- [:sync, :none] do
+    test "a server that is killed has every call that it answered, #{durability}", %{tmp_dir: folder} do
+      options = [dir: folder, durability: unquote(durability)]
+      {name, id} = start!(options)
+      :ok = Server.subscribe(name)
+
+      for n <- 1..50,
+          do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
+      assert {:error, %Error{}} = Server.assert(name, {:order, id: "x"})
+      assert :ok = Server.swap(name, @orders <> "rule seen when p: payment then notify seen(order: p.order)\n")
+
+      for n <- 51..80,
+          do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
+      {:ok, _page} = Server.advance(name, 620_000)
+      expected = state(name)
+      kill(name, id)
+      flush(name)
+      text = @orders <> "rule seen when p: payment then notify seen(order: p.order)\n"
+      {name, _id} = start!([name: name, rules: text] ++ options)
+      assert state(name) == expected
+      assert notices(name) == []
+      {:ok, _page} = Server.advance(name, 10_000_000)
+      assert notices(name) == []
+      :ok = Server.subscribe(name)
+      {:ok, _page} = Server.assert(name, {:payment, order: 1_000})
+      assert notices(name) == [{"seen", 1_000}]
+    end
+  end
+
+  test "a base replaces the journal", %{tmp_dir: folder} do
+    options = [dir: folder, durability: :none, base_bytes: 20_000]
+    {name, id} = start!(options)
+
+    for n <- 1..600,
+        do: {:ok, _page} = Server.assert_all(name, [{:order, id: n, at: 1_000 * n}, {:payment, order: n - 5}])
+
+    eventually(fn -> Path.wildcard(Path.join(folder, "*.base")) != [] end)
+    expected = state(name)
+    kill(name, id)
+    {name, _id} = start!([name: name] ++ options)
+    assert state(name) == expected
+    :ok = Server.subscribe(name)
+    {:ok, _page} = Server.advance(name, 10_000_000)
+    assert Enum.sort(notices(name)) == for(n <- 596..600, do: {"unpaid", n})
+  end
+
+  test "a start with other rules swaps them", %{tmp_dir: folder} do
+    {name, id} = start!(dir: folder)
+    {:ok, _page} = Server.assert_all(name, [{:order, id: 1, at: 0}])
+    kill(name, id)
+    rules = "fact order(id: integer) rule r when o: order then notify r(order: o.id)"
+    {name, _id} = start!(name: name, dir: folder, rules: rules)
+    :ok = Server.subscribe(name)
+    {:ok, _page} = Server.assert_all(name, [{:order, id: 2, at: 0}])
+    assert notices(name) == [{"r", 2}]
+    assert {:ok, [_, _]} = Server.facts(name, :order)
+  end
+
+  test "a folder of something else, and one that is in use, are refused", %{tmp_dir: folder} do
+    Process.flag(:trap_exit, true)
+    {_name, _id} = start!(dir: folder)
+    options = [name: :rules_other, rules: @orders, dir: folder]
+    assert {:error, %Error{kind: :locked}} = Server.start_link(options)
+    index = Path.join(folder, "index")
+    {:ok, pid} = BeTree.Server.start_link(name: :rules_index, schema: [a: :integer], dir: index)
+    :ok = BeTree.Server.insert(:rules_index, 1, "a = 1")
+    GenServer.stop(pid)
+    assert {:error, %Error{kind: :other_schema}} = Server.start_link(Keyword.put(options, :dir, index))
+  end
+
+  test "a call that fires too many rules ends, and the next one goes on" do
+    rules =
+      "fact step(left: integer) rule next when s: step(left > 0) then modify s(left: s.left - 1), notify at(order: s.left)"
+
+    {name, _id} = start!(rules: rules, firings: 10, notices: 4)
+    :ok = Server.subscribe(name)
+    assert {:error, %Error{kind: :out_of_bounds}} = Server.assert(name, {:step, left: 15})
+    assert {:ok, %{firings: 3}} = Server.advance(name, 0)
+    assert notices(name) == for(left <- 15..1//-1, do: {"at", left})
+  end
+
+  test "there is no server of this name" do
+    assert {:error, %Error{kind: :no_server}} = Server.assert(:rules_none, {:order, id: 1})
+    assert {:error, %Error{kind: :no_server}} = Server.info(:rules_none)
+    assert_raise ArgumentError, fn -> Server.start_link(name: :rules_bad, rules: 5) end
+    assert_raise ArgumentError, fn -> Server.subscribe("text") end
+  end
+
+  defp kill(name, id) do
+    pid = Process.whereis(name)
+    monitor = Process.monitor(pid)
+    Process.exit(pid, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait
+    stop_supervised(id)
+  end
+
+  defp flush(name) do
+    receive do
+      {Server, ^name, _notices} -> flush(name)
+    after
+      0 -> :ok
+    end
+  end
+end

@@ -1,0 +1,401 @@
+defmodule BeTree.RulesTest do
+  use ExUnit.Case, async: true
+
+  alias BeTree.Engine.Instance
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.{Fact, Notice, Page, Span}
+  alias BeTree.Runtime.Wasmtime
+  alias BeTree.RuleWorkloads
+  alias BeTree.Test.Runtimes
+
+  doctest Rules
+
+  @orders """
+  fact order(id: integer, user: string)
+  fact payment(order: integer)
+  rule unpaid
+    when o: order
+         none payment(order = o.id) within 10 minutes after o
+    then notify unpaid(order: o.id, user: o.user)
+  """
+
+  @chain """
+  fact step(left: integer, name: string)
+  rule next when s: step(left > 0) then retract s, assert step(left: s.left - 1, name: s.name), notify at(left: s.left)
+  """
+
+  # Calls until all is done, and returns the pages together.
+  defp all({:ok, page}), do: page
+  defp all({:more, page}), do: joined(page, all(Rules.next(page)))
+
+  defp joined(a, b) do
+    %{b | notices: a.notices ++ b.notices, ids: a.ids ++ b.ids, firings: a.firings + b.firings, fuel: a.fuel + b.fuel}
+  end
+
+  defp seats(notices) do
+    seats = for %{name: "seat", values: %{"name" => name, "seat" => seat}} <- notices, do: {seat, name}
+    seats |> Enum.sort() |> Enum.map_join(" ", &elem(&1, 1))
+  end
+
+  for runtime <- Runtimes.all() do
+    describe "on #{Runtimes.name(runtime)}" do
+      @describetag runtime: runtime
+
+      test "facts come as maps, keyword lists and JSON, and notices as structs", %{runtime: runtime} do
+        rules = Rules.new!(@orders, runtime: runtime)
+
+        facts = [
+          {:order, %{"id" => 1, user: "ann", at: 0}},
+          {"order", [id: 2, user: :bob, at: 1_000]},
+          {:order, ~s({"id": 3, "user": "c\\u00e9d", "at": 2000})},
+          ~s({"order": {"id": 4, "user": "dan", "at": 3000}}),
+          {:payment, order: 3}
+        ]
+
+        page = Rules.assert_all!(rules, facts)
+        assert page.ids == [1, 2, 3, 4, 5]
+        assert page.notices == []
+
+        page = Rules.advance!(rules, 700_000)
+        users = for %Notice{rule: "unpaid", name: "unpaid", values: values} <- page.notices, do: values
+
+        assert users == [
+                 %{"order" => 1, "user" => "ann"},
+                 %{"order" => 2, "user" => "bob"},
+                 %{"order" => 4, "user" => "dan"}
+               ]
+
+        assert page.last_rule == "unpaid" and page.firings == 3 and page.fuel > 0
+      end
+
+      test "a list with a wrong fact changes nothing", %{runtime: runtime} do
+        rules = Rules.new!(@orders, runtime: runtime)
+
+        for {fact, kind, message} <- [
+              {{:ordr, []}, :unknown_attribute, "there is no fact type `ordr`; did you mean `order`?"},
+              {{:order, id: 1, users: "a"}, :unknown_attribute, "`order` has no field `users`; did you mean `user`?"},
+              {{:order, id: 1}, :missing_attribute, "`order` lacks `user`; give it a value or declare it optional"},
+              {{:order, id: 1.5, user: "a"}, :type, "`id` of `order` is an integer; give an integer"},
+              {{:order, id: 2 ** 70, user: "a"}, :out_of_bounds, "64 bits"},
+              {{:order, id: 1, user: "a", at: "now"}, :type, "`at` is a time; give an integer of milliseconds"},
+              {{:order, id: 1, user: "a", at: 2 ** 62}, :out_of_bounds, "a hundred million days"},
+              {{:order, id: 1, user: ["a"]}, :type, "a field is a number, a string or a boolean"},
+              {{:order, [:id]}, :type, "tuple"},
+              {{:order, ~s({"id": 1,)}, :syntax, "JSON"},
+              {{:order, ~s([1])}, :type, "expected a JSON object, but here is a list"},
+              {{:order, ~s({"id": {}})}, :type, "expected a string, a number, a boolean or null"},
+              {~s({}), :type, "a fact as JSON is an object of one name"},
+              {~s({"payment": {"order": 1}, "order": {}}), :type, "a fact as JSON is an object of one name"},
+              {~s({"payment": {"order": 1}} {}), :syntax, "follow"},
+              {:order, :type, "a fact is {type, fields}"},
+              {{:order, 1, 2}, :type, "a fact is {type, fields}"},
+              {{5, []}, :type, "expected a binary"}
+            ] do
+          assert {:error, %Error{kind: ^kind, position: 1} = error} =
+                   Rules.assert_all(rules, [{:payment, order: 1}, fact]),
+                 inspect(fact)
+
+          assert error.message =~ message, "#{inspect(fact)}: #{error.message}"
+        end
+
+        assert {:error, %Error{kind: :type}} = Rules.assert_all(rules, :none)
+        assert {:error, %Error{column: 12}} = Rules.assert(rules, {:order, ~s({"id": 1, "uzer": "ann"})})
+        assert Rules.info!(rules).asserted == 0
+      end
+
+      test "a page ends at the limits, and the next one goes on", %{runtime: runtime} do
+        rules = Rules.new!(@chain, runtime: runtime, notices: 25, firings: 10)
+        assert {:more, page} = Rules.assert_all(rules, [{:step, left: 100, name: "a"}, {:step, left: 3, name: "b"}])
+        assert {page.ids, page.firings, page.reason} == {[1], 10, :firings}
+        rules = Rules.new!(@chain, runtime: runtime, notices: 25, firings: 10)
+        page = all(Rules.assert_all(rules, [{:step, left: 100, name: "a"}, {:step, left: 3, name: "b"}]))
+        assert page.firings == 103
+        assert Enum.map(page.notices, & &1.values["left"]) == Enum.to_list(100..1//-1) ++ [3, 2, 1]
+        assert length(page.ids) == 2
+        assert_raise Error, ~r/more than a page/, fn -> Rules.assert!(rules, {:step, left: 100, name: "a"}) end
+      end
+
+      test "the option :firings limits a call", %{runtime: runtime} do
+        rules = Rules.new!(@chain, runtime: runtime)
+        assert {:more, page} = Rules.assert(rules, {:step, left: 5, name: "a"}, firings: 1)
+        assert {page.firings, page.last_rule, page.reason} == {1, "next", :firings}
+        assert {:more, page} = Rules.next(page)
+        assert Enum.map(page.notices, & &1.values["left"]) == [4]
+        # Another call goes on as well.
+        assert {:ok, page} = Rules.advance(rules, 0)
+        assert Enum.map(page.notices, & &1.values["left"]) == [3, 2, 1]
+      end
+
+      test "memory grows, ends, and is used again", %{runtime: runtime} do
+        rules = Rules.new!(@chain, runtime: runtime, memory: 16_000_000)
+        step = &{:step, left: -&1, name: "name #{1_000_000 + &1}"}
+        assert {:ok, %{ids: ids}} = Rules.assert_all(rules, Enum.map(1..5_000, step))
+        assert ids == Enum.to_list(1..5_000)
+
+        batches = 5_001..200_000 |> Enum.map(step) |> Enum.chunk_every(500)
+        assert {inserted, %Error{kind: :out_of_memory, position: position}} = assert_until_full(rules, batches, 5_000)
+        assert Rules.info!(rules).facts == inserted + position
+        ones = for number <- 300_001..400_000, do: [step.(number)]
+        assert {_inserted, %Error{kind: :out_of_memory, position: 0}} = assert_until_full(rules, ones, 0)
+        full = Rules.info!(rules).facts
+        for id <- 1..500, do: Rules.retract!(rules, id)
+        assert {:ok, _page} = Rules.assert_all(rules, Enum.map(100_001..100_400, step))
+        assert Rules.info!(rules).facts == full - 100
+        assert [%Fact{fields: %{"left" => -100_400}} | _] = Rules.facts!(rules, :step, limit: 1)
+      end
+
+      test "too many facts are refused", %{runtime: runtime} do
+        rules = Rules.new!(@orders, runtime: runtime, facts: 2)
+        payments = for order <- 1..3, do: {:payment, order: order}
+        assert {:error, %Error{kind: :out_of_bounds, position: 2}} = Rules.assert_all(rules, payments)
+        assert Rules.info!(rules).types == %{"order" => 0, "payment" => 2}
+      end
+
+      test "facts come in pages of any size", %{runtime: runtime} do
+        rules = Rules.new!(@orders, runtime: runtime)
+        Rules.assert_all!(rules, for(order <- 1..2_500, do: {:payment, order: order}))
+        Rules.retract!(rules, 1_200)
+        ids = Enum.to_list(2_500..1//-1) -- [1_200]
+        assert Enum.map(Rules.facts!(rules, :payment), & &1.id) == ids
+        assert Enum.map(Rules.facts!(rules, :payment, limit: 1_500), & &1.id) == Enum.take(ids, 1_500)
+        assert Enum.map(Rules.facts!(rules, "payment", before: 1_200, limit: 2), & &1.id) == [1_199, 1_198]
+        assert Rules.facts!(rules, :order) == []
+        assert {:error, %Error{kind: :unknown_attribute}} = Rules.facts(rules, :paymnt)
+      end
+
+      test "the smallest slice has the same firings, facts and notices", %{runtime: runtime} do
+        {text, facts} = RuleWorkloads.manners(8)
+        whole = Rules.new!(text, runtime: runtime)
+        expected = Rules.assert_all!(whole, facts)
+        assert expected.firings == 59
+        assert seats(expected.notices) == "8 6 3 7 2 5 1 4"
+
+        for slice <- [1, 777, 100_000] do
+          rules = Rules.new!(text, runtime: runtime)
+          page = Rules.assert_all!(rules, facts, slice: slice)
+          assert page.notices == expected.notices
+          assert {page.firings, page.ids} == {59, expected.ids}
+          if runtime == Wasmtime, do: assert(page.fuel == expected.fuel)
+          assert state(rules) == state(whole)
+        end
+      end
+
+      test "a budget ends a call, and the next one goes on", %{runtime: runtime} do
+        {text, facts} = RuleWorkloads.manners(8)
+        whole = Rules.new!(text, runtime: runtime)
+        expected = Rules.assert_all!(whole, facts)
+        {before, [last]} = Enum.split(facts, -1)
+
+        for fuel <- [20_000, 100_000, 200_000] do
+          rules = Rules.new!(text, runtime: runtime)
+          Rules.assert_all!(rules, before)
+          assert {:error, %Error{kind: :out_of_fuel}} = Rules.assert(rules, last, fuel: fuel, slice: 5_000)
+          # The fact may be out, if the budget ended before it was in.
+          first = if Rules.facts!(rules, :context) == [], do: Rules.assert!(rules, last).notices, else: []
+          assert first ++ Rules.advance!(rules, 0).notices == expected.notices
+          assert state(rules) == state(whole)
+        end
+      end
+
+      test "an explanation names the facts that fired, the blocking condition, or the time", %{runtime: runtime} do
+        rules = Rules.new!(@orders, runtime: runtime)
+        assert [%{verdict: :blocked, line: 4, condition: "o: order", facts: []}] = Rules.explain!(rules, :unpaid)
+        Rules.assert!(rules, {:order, id: 1, user: "ann", at: 0})
+        assert [%{verdict: :waits, until: 600_000} = waiting] = Rules.explain!(rules, "unpaid")
+        assert to_string(waiting) == "waits until 600000 for\n  order 1 at 0 (id: 1, user: \"ann\")"
+        Rules.assert!(rules, {:payment, order: 1, at: 1_000})
+        assert [%{verdict: :blocked, line: 5, by: %Fact{type: "payment"}} = blocked] = Rules.explain!(rules, :unpaid)
+        assert blocked.condition == "none payment(order = o.id) within 10 minutes after o"
+        assert to_string(blocked) =~ "because of payment 2 at 1000 (order: 1); met so far\n  order 1"
+        assert {:error, %Error{kind: :not_found, message: message}} = Rules.explain(rules, :unpayd)
+        assert message =~ "did you mean `unpaid`?"
+
+        rules = Rules.new!("fact a(x: integer) rule r when a: a then notify n", runtime: runtime)
+        Rules.assert!(rules, {:a, x: 1})
+        assert [%{verdict: :fired, facts: [%Fact{id: 1}]}] = Rules.explain!(rules, :r)
+      end
+
+      test "many conditions of a type go through the index", %{runtime: runtime} do
+        text =
+          ["fact e(kind: integer, name: string)\n"] ++
+            for(n <- 1..500, do: "rule r#{n} when e: e(kind = #{n}) then notify n\n")
+
+        rules = Rules.new!(IO.iodata_to_binary(text), runtime: runtime)
+
+        page =
+          Rules.assert_all!(rules, for(n <- 1..3_000, do: {:e, kind: rem(n, 600), name: "name #{n}"}), slice: 20_000)
+
+        assert Enum.map(page.notices, & &1.rule) == for(n <- 1..3_000, rem(n, 600) in 1..500, do: "r#{rem(n, 600)}")
+      end
+    end
+  end
+
+  # Everything that a call can change.
+  defp state(rules) do
+    info = Rules.info!(rules)
+    {info.firings, info.asserted, info.now, for(type <- Map.keys(info.types), do: Rules.facts!(rules, type))}
+  end
+
+  # Returns the number of facts in the batches that fit, and the error of the next batch.
+  defp assert_until_full(rules, [batch | batches], inserted) do
+    case Rules.assert_all(rules, batch) do
+      {:ok, page} -> assert_until_full(rules, batches, inserted + length(page.ids))
+      {:error, error} -> {inserted, error}
+    end
+  end
+
+  @tag runtime: Wasmtime
+  test "a call that is killed anywhere has made whole steps, and its notices go to the next call" do
+    {text, facts} = RuleWorkloads.manners(8)
+    whole = Rules.new!(text)
+    expected = Rules.assert_all!(whole, facts)
+    {before, [last]} = Enum.split(facts, -1)
+    input = :erlang.term_to_binary([last])
+
+    for _round <- 1..200 do
+      rules = Rules.new!(text)
+      Rules.assert_all!(rules, before)
+      request = %{input: input, output: :binary, fuel: :infinity, slice: :rand.uniform(3_000), scheduler: :normal}
+      test = self()
+
+      # It runs some slices, and dies with the suspended call.
+      {pid, monitor} =
+        spawn_monitor(fn ->
+          outcome = Wasmtime.call(rules.instance, "be_tree_assert", [byte_size(input), 0, -1], request)
+          send(test, {:ended, self(), some_slices(outcome, :rand.uniform(200))})
+        end)
+
+      assert_receive {:ended, ^pid, ended}, 60_000
+      assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, 60_000
+      first = if Rules.facts!(rules, :context) == [], do: Rules.assert!(rules, last).notices, else: []
+      notices = first ++ Rules.advance!(rules, 0).notices
+      unless ended, do: assert(notices == expected.notices)
+      assert state(rules) == state(whole)
+    end
+  end
+
+  defp some_slices({:yield, suspended, _fuel}, left) when left > 0,
+    do: some_slices(Wasmtime.resume(suspended), left - 1)
+
+  defp some_slices(outcome, _left), do: elem(outcome, 0) == :done
+
+  # A runtime that can only trap, and lose the stack, continues by be_tree_resume (docs/abi.md, Interruption).
+  @tag runtime: Wasmtime
+  test "a call that traps anywhere is resumed to the same firings, facts and notices" do
+    {text, facts} = RuleWorkloads.manners(8)
+    whole = Rules.new!(text)
+    expected = Rules.assert_all!(whole, facts)
+    input = :erlang.term_to_binary(facts)
+    call = {"be_tree_assert", [byte_size(input), 0, -1], input}
+
+    for fuel <- [97, 1_013] ++ Enum.map(1..40, fn _ -> 500 + :rand.uniform(300_000) end) do
+      rules = Rules.new!(text)
+      assert {ids, notices} = to_end(rules, call, fuel)
+      assert {ids, notices} == {expected.ids, expected.notices}
+      assert state(rules) == state(whole)
+    end
+  end
+
+  # The engine lacks room now and then, and the call goes on behind it.
+  defp to_end(rules, {export, [length, _from, most], input} = call, fuel) do
+    {:ok, outcome} = rules |> trapping(call, fuel) |> Rules.Reply.outcome()
+
+    case outcome.reason do
+      :done ->
+        {outcome.ids, outcome.notices}
+
+      :room ->
+        {:ok, ""} = Instance.call(Wasmtime, rules.instance, "be_tree_room", [], nil)
+        {ids, notices} = to_end(rules, {export, [length, outcome.position, most], input}, fuel)
+        {outcome.ids ++ ids, outcome.notices ++ notices}
+    end
+  end
+
+  # A call without progress gets twice the fuel.
+  defp trapping(rules, {export, arguments, input}, fuel) do
+    request = %{input: input, output: :binary, fuel: fuel, slice: :infinity, scheduler: :normal}
+
+    case Wasmtime.call(rules.instance, export, arguments, request) do
+      {:done, 0, output, _fuel} -> output
+      {:error, %Error{kind: :out_of_fuel}} -> trapping(rules, next_call(rules, {export, arguments, input}), 2 * fuel)
+    end
+  end
+
+  defp next_call(rules, call) do
+    case progress(rules) do
+      0 -> call
+      _begun -> {"be_tree_resume", [], nil}
+    end
+  end
+
+  defp progress(rules) do
+    request = %{input: nil, output: :none, fuel: :infinity, slice: :infinity, scheduler: :normal}
+    {:done, outbox, nil, _fuel} = Wasmtime.call(rules.instance, "be_tree_outbox", [], request)
+    {:ok, <<progress::little-32>>} = Wasmtime.read(rules.instance, outbox + 8, 4)
+    progress
+  end
+
+  @tag runtime: Wasmtime
+  test "many processes use the same rules" do
+    rules = Rules.new!("fact a(x: integer) rule r when a: a then retract a, notify n(x: a.x)")
+
+    tasks =
+      for n <- 1..8 do
+        Task.async(fn ->
+          for x <- 1..200, do: Rules.assert!(rules, {:a, x: 1_000 * n + x}, slice: 2_000).notices
+        end)
+      end
+
+    notices = tasks |> Task.await_many(120_000) |> List.flatten()
+    assert Enum.sort(Enum.map(notices, & &1.values["x"])) == for(n <- 1..8, x <- 1..200, do: 1_000 * n + x)
+    assert Rules.info!(rules).firings == 1_600
+  end
+
+  test "a text is refused with its place" do
+    for {text, kind, line, column, message} <- [
+          {"fact a(x: integr)", :type, 1, 11, "did you mean `integer`?"},
+          {"fact a(x: integer)\nrule r when b: a, b.y = 1 then retract b", :unknown_attribute, 2, 21,
+           "`y` is no field of `a`"},
+          {"fact a(x: integer)\n\nrule r\n  when é: a then retract e", :syntax, 4, 8, "`é` has no meaning here"},
+          {"rule r", :syntax, 1, 7, "`when`"}
+        ] do
+      assert {:error, %Error{kind: ^kind, line: ^line, column: ^column} = error} = Rules.new(text)
+      assert error.message =~ message, error.message
+      assert Exception.message(error) =~ ~r/ \(line #{line}\)\n\n    .*\n +\^$/
+    end
+
+    assert {:error, %Error{kind: :syntax}} = Rules.new(<<255>>)
+    assert {:error, %Error{kind: :out_of_memory}} = Rules.new("fact a(x: integer)", memory: 100)
+  end
+
+  test "rules print their counts" do
+    rules = Rules.new!(@orders)
+    assert inspect(rules) =~ ~r/^#BeTree.Rules<1 rule, 0 facts, \d+\.\d MB>$/
+    Rules.assert!(rules, {:payment, order: 1})
+    assert inspect(rules) =~ "1 rule, 1 fact,"
+    assert inspect(Rules.advance!(rules, 5)) =~ "#BeTree.Rules.Page<"
+  end
+
+  defmodule Recorder do
+    def execute(name, measurements, metadata) do
+      send(self(), {name, measurements, metadata})
+      :ok
+    end
+  end
+
+  test "calls emit telemetry events" do
+    rules = Rules.new!(@orders)
+    span = Span.start(Recorder, rules, :assert)
+
+    assert_received {[:be_tree, :rules, :start], %{system_time: _, monotonic_time: _},
+                     %{rules: ^rules, operation: :assert}}
+
+    Span.stop(span, {:ok, %Page{operation: nil, fuel: 9, slices: 1, firings: 2, ids: [1], notices: []}})
+
+    assert_received {[:be_tree, :rules, :stop], %{fuel: 9, slices: 1, firings: 2, facts: 1, notices: 0, duration: _},
+                     _metadata}
+
+    Span.stop(span, {:error, %Error{kind: :timeout, message: "m"}})
+    assert_received {[:be_tree, :rules, :exception], %{duration: _}, %{kind: :timeout, error: %Error{}}}
+  end
+end

@@ -1,0 +1,49 @@
+defmodule Mix.Tasks.BeTree.RulesTest do
+  use BeTree.Test.TaskCase, task: "be_tree.rules"
+
+  @rules "examples/rules/orders.rules"
+  @facts "examples/rules/orders.jsonl"
+
+  test "notices, totals and the most expensive rules are printed" do
+    run(["run", @rules, @facts, "--until", "3600000"])
+    said = Enum.join(all_said(), "\n")
+    assert said =~ ~s(underpaid {"missing":4.5,"order":1}\nunpaid {"order":2,"user":"bob"}\n)
+    assert said =~ "5 facts inserted, "
+    assert said =~ "2 firings, 2 notices"
+    assert said =~ ~r/fuel for firings, [\d,]+ a firing/
+    assert said =~ ~r/^  unpaid: 1 firings, [\d,]+ fuel each$/m
+    assert said =~ ~r/^  underpaid: 1 firings, [\d,]+ fuel each$/m
+  end
+
+  test "notices and rules can be left out" do
+    run(["run", @rules, @facts, "--quiet", "--top", "0"])
+    said = Enum.join(all_said(), "\n")
+    refute said =~ "underpaid"
+    assert said =~ "2 firings, 2 notices"
+  end
+
+  test "every example reads" do
+    for path <- Path.wildcard("examples/rules/*.rules"), do: assert({:ok, _rules} = BeTree.Rules.new(File.read!(path)))
+  end
+
+  test "what is wrong is named with its place", %{tmp_dir: folder} do
+    assert refusal([]) =~ "the command is missing"
+    assert refusal(["rnu", @rules, @facts]) =~ "\"rnu\" is no command. Did you mean run?"
+    assert refusal(["run", @rules]) =~ "run takes two files, got 1"
+    assert refusal(["run", @rules, @facts, "--untill", "5"]) =~ "Did you mean --until?"
+    assert refusal(["run", @rules, @facts, "--top", "-1"]) =~ "--top is 0 or more"
+    assert refusal(["run", "no such file", @facts]) =~ "no such file: no such file"
+    assert refusal(["run", @rules, "no such file"]) =~ "no such file: no such file"
+    wrong = Path.join(folder, "wrong.rules")
+    File.write!(wrong, "fact a(x: integer)\nrule r when b then retract b")
+    assert refusal(["run", wrong, @facts]) =~ "wrong.rules: `b` is no fact type"
+    facts = Path.join(folder, "facts.jsonl")
+    File.write!(facts, ~s(\n{"order": {"id": 1, "uzer": "a"}}\n))
+    assert refusal(["run", @rules, facts]) =~ "facts.jsonl:2:21: `order` has no field `uzer`; did you mean `user`?"
+  end
+
+  test "--help prints the documentation" do
+    run(["--help"])
+    assert said() =~ "mix be_tree.rules run RULES FACTS"
+  end
+end

@@ -1,0 +1,135 @@
+//! The demand of a condition for objects on a column: values of an attribute, one of which an object must have.
+
+use crate::event::key;
+use crate::model::objects::{Quantified, Quantifier};
+use crate::model::predicate::{Constants, Predicate, Relation, Step, Test};
+use crate::model::schema::{AttributeId, Bounds, Schema, Type};
+use crate::model::strings::StringId;
+
+/// The number of values of an attribute without a declared number. It only ranks the columns of one condition.
+const UNKNOWN: u64 = 1 << 32;
+
+/// A demand on a column: it has one of some keys.
+pub(crate) struct Demand {
+    pub column: AttributeId,
+    /// Ascending, without duplicates.
+    pub keys: Vec<i64>,
+    /// Every event whose column has one of the keys makes the predicate true.
+    pub is_exact: bool,
+}
+
+/// The values of an attribute of objects, one of which an object has if it meets a part of a condition.
+struct Wanted {
+    attribute: AttributeId,
+    keys: Vec<i64>,
+}
+
+/// Returns the demand of `predicate` if it is one of `any` over a list of objects. The demand depends on the predicate and the
+/// schema alone, so it is the same when an expression is inserted, moved and deleted.
+pub(crate) fn demand(predicate: &Predicate<StringId>, schema: &Schema) -> Option<Demand> {
+    match &predicate.test {
+        Test::Objects(quantified) if quantified.quantifier == Quantifier::Any => {
+            let wanted = wanted(quantified, schema.objects(predicate.attribute))?;
+            let column = schema.column(predicate.attribute, wanted.attribute);
+            Some(Demand { column, keys: wanted.keys, is_exact: is_alone(quantified) })
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether the condition is a single test for some values.
+fn is_alone(quantified: &Quantified<StringId>) -> bool {
+    match quantified.steps() {
+        [Step::Predicate(Predicate { test: Test::AllOf(constants), .. })] => keys(constants).len() == 1,
+        steps => steps.len() == 1,
+    }
+}
+
+fn wanted(quantified: &Quantified<StringId>, objects: &Schema) -> Option<Wanted> {
+    let mut stack = Vec::with_capacity(quantified.steps().len());
+    for step in quantified.steps() {
+        let wanted = match step {
+            Step::Constant(_) => None,
+            Step::Predicate(predicate) => {
+                of_test(&predicate.test).map(|keys| Wanted { attribute: predicate.attribute, keys })
+            }
+            Step::Not => {
+                stack.pop();
+                None
+            }
+            Step::And | Step::Or => {
+                let (right, left) = (stack.pop().flatten(), stack.pop().flatten());
+                match (left, right) {
+                    (Some(left), Some(right)) if *step == Step::And => Some(narrower(left, right, objects)),
+                    (left, right) if *step == Step::And => left.or(right),
+                    (Some(left), Some(right)) => either(left, right),
+                    _ => None,
+                }
+            }
+        };
+        stack.push(wanted);
+    }
+    stack.pop().flatten()
+}
+
+/// Returns the keys of the values for which a test can be true, if they are few enough to list.
+fn of_test(test: &Test<StringId>) -> Option<Vec<i64>> {
+    Some(match test {
+        Test::True => vec![1],
+        Test::Integer(Relation::Equal, constant) => vec![*constant],
+        Test::StringEqual(id) => vec![key::of_string(*id)],
+        Test::OneOf(constants) => keys(constants),
+        Test::AllOf(constants) => vec![*keys(constants).first()?],
+        _ => return None,
+    })
+}
+
+fn keys(constants: &Constants<StringId>) -> Vec<i64> {
+    match constants {
+        Constants::Integers(integers) => integers.to_vec(),
+        Constants::Strings(ids) => ids.iter().map(|id| key::of_string(*id)).collect(),
+    }
+}
+
+/// Returns the one of two demands that fewer objects meet, or else the first.
+fn narrower(left: Wanted, right: Wanted, objects: &Schema) -> Wanted {
+    // A share of `keys / values`, compared without a division.
+    let share = |of: &Wanted, other: &Wanted| of.keys.len() as u64 * values(other.attribute, objects);
+    if share(&right, &left) < share(&left, &right) {
+        right
+    } else {
+        left
+    }
+}
+
+/// Returns the declared number of values of an attribute, or [`UNKNOWN`].
+fn values(attribute: AttributeId, objects: &Schema) -> u64 {
+    let attribute = objects.attribute(attribute);
+    match attribute.bounds {
+        Bounds::Count(count) => count.into(),
+        Bounds::Integer { min, max } => max.abs_diff(min).min(UNKNOWN - 1) + 1,
+        _ if attribute.ty == Type::Boolean => 2,
+        _ => UNKNOWN,
+    }
+}
+
+/// Returns the demand that one of two demands is met, if they are on one attribute.
+fn either(left: Wanted, right: Wanted) -> Option<Wanted> {
+    if left.attribute != right.attribute {
+        return None;
+    }
+    let mut keys = Vec::with_capacity(left.keys.len() + right.keys.len());
+    let (mut lefts, mut rights) = (left.keys.into_iter().peekable(), right.keys.into_iter().peekable());
+    loop {
+        let key = match (lefts.peek(), rights.peek()) {
+            (Some(left), Some(right)) if left <= right => lefts.next(),
+            (_, Some(_)) => rights.next(),
+            (Some(_), None) => lefts.next(),
+            (None, None) => break,
+        };
+        if key != keys.last().copied() {
+            keys.extend(key);
+        }
+    }
+    Some(Wanted { attribute: left.attribute, keys })
+}

@@ -1,0 +1,33 @@
+//! The columns of an event's lists of objects: for an attribute of the objects all of its values, as a list.
+//!
+//! If an object meets a condition such as `sku = 'x' and qty > 2`, the column of `sku` has `'x'`. So that value leads to the
+//! expression, as it does for a list of strings.
+
+use crate::catalog::Catalog;
+use crate::error::Error;
+use crate::event::{Event, Value};
+use crate::model::schema::{AttributeId, Type};
+
+/// Adds the columns to the values of `event`, which has those of its own attributes. Columns for which no expression has asked
+/// are undefined, so they cost nothing.
+///
+/// Errors: [`crate::error::Kind::OutOfMemory`].
+pub(crate) fn fill(event: &mut Event, catalog: &Catalog) -> Result<(), Error> {
+    let schema = &catalog.schema;
+    for (list, columns) in schema.lists() {
+        let objects = schema.objects(list);
+        for (position, attribute) in objects.attributes().iter().enumerate() {
+            let column = AttributeId::from_index(columns.index() + position);
+            let value = match catalog.statistics.is_asked(column) {
+                true => event.column(list, AttributeId::from_index(position), is_of_strings(attribute.ty))?,
+                false => Value::Undefined,
+            };
+            event.values.push(value);
+        }
+    }
+    Ok(())
+}
+
+fn is_of_strings(ty: Type) -> bool {
+    matches!(ty, Type::String | Type::StringList)
+}

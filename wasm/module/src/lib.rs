@@ -1,0 +1,27 @@
+//! The parts that the sandboxed modules share: the buffers of the ABI, its progress word, and memory that survives a cut.
+//!
+//! A module is one instance with one state, and the host calls one export at a time. Every export goes through [`Cell::with`].
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`port`] | the inbox, the outbox, and the record of a change that was cut off |
+//! | [`refusal`] | errors as terms |
+//! | [`memory`] | the memory of searches, and the heap |
+//! | [`cell`] | the state of the instance |
+//! | [`stack`] | the clearing of the shadow stack |
+
+pub mod cell;
+#[cfg(any(target_arch = "wasm32", test))]
+mod heap;
+#[cfg(any(target_arch = "wasm32", test))]
+mod linear;
+pub mod memory;
+pub mod outbox;
+pub mod port;
+#[cfg(test)]
+#[allow(dead_code)] // The index's tests share it, and use more of it.
+#[path = "../../index/tests/support/random.rs"]
+mod random;
+pub mod refusal;
+mod sizes;
+pub mod stack;

@@ -1,0 +1,210 @@
+//! The buffers of the ABI, and the record of a change that was cut off.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use be_tree_index::error::{Error, Kind};
+
+use crate::memory::{self, in_order};
+use crate::outbox::{Outbox, NOTHING};
+use crate::refusal::{damaged, Outcome, Refusal};
+use crate::sizes;
+
+/// The first size of the inbox.
+const INBOX: u32 = 4096;
+
+/// A larger inbox is freed when the host next asks for a small one.
+const LARGE: u32 = 1 << 20;
+
+/// The inbox and the outbox.
+#[derive(Default)]
+pub struct Port {
+    /// Whether a change of the heap began and did not end, because a trap cut it off. The heap is not used from then on.
+    changing: AtomicBool,
+    inbox: Vec<u8>,
+    /// The error of a change that was refused.
+    change_error: Vec<u8>,
+    /// A result of an operation that can be cut off, in the memory of searches.
+    transient: Vec<u8>,
+    /// The words that the host reads.
+    pub outbox: Outbox,
+}
+
+impl Port {
+    /// Returns whether a change was cut off.
+    pub fn is_damaged(&self) -> bool {
+        self.changing.load(Relaxed)
+    }
+
+    /// Returns the error of a change that was cut off, if one was.
+    ///
+    /// Errors: `trap`.
+    pub fn check(&self) -> Outcome {
+        if self.is_damaged() {
+            return Err(damaged().into());
+        }
+        Ok(())
+    }
+
+    /// Returns a buffer of at least `length` bytes, if memory allows. Frees a large buffer that is no longer needed. `abandon`
+    /// ends the operations that can be continued, whose memory the buffer may take.
+    ///
+    /// If a change was cut off, the buffer is in the memory of searches, so that the next operation can return that error.
+    pub fn inbox(&mut self, length: u32, abandon: impl FnOnce()) -> Option<*const u8> {
+        let length = length.max(INBOX);
+        let room = sizes::room_for(length)? as usize;
+        let is_large = self.inbox.len() > LARGE as usize && length <= LARGE;
+        if !is_large && length as usize <= self.inbox.len() {
+            return Some(self.inbox.as_ptr());
+        }
+        if self.is_damaged() {
+            memory::of_search(true);
+            let mut inbox = Vec::<u8>::new();
+            inbox.try_reserve_exact(room).ok()?;
+            return Some(ManuallyDrop::new(inbox).as_ptr());
+        }
+        self.mark_change();
+        abandon();
+        self.abandon();
+        // A large inbox is freed first, without a copy of its content, so that its room may serve the next one. A small one
+        // stays until there is another, so that a refusal changes nothing.
+        if self.inbox.len() > LARGE as usize {
+            self.inbox = Vec::new();
+        }
+        let mut inbox = Vec::new();
+        memory::lend(true);
+        let is_there = inbox.try_reserve_exact(room).is_ok();
+        memory::lend(false);
+        if is_there {
+            inbox.resize(inbox.capacity(), 0);
+            self.inbox = inbox;
+        }
+        self.unmark_change();
+        is_there.then_some(self.inbox.as_ptr())
+    }
+
+    /// Returns the first `length` bytes of the inbox.
+    ///
+    /// Errors: `out_of_bounds`.
+    pub fn message(&self, length: usize) -> Result<&[u8], Error> {
+        message(&self.inbox, length)
+    }
+
+    /// Returns the first `length` bytes of the inbox, and the outbox.
+    ///
+    /// Errors: `out_of_bounds`.
+    pub fn message_and_outbox(&mut self, length: usize) -> Result<(&[u8], &mut Outbox), Error> {
+        Ok((message(&self.inbox, length)?, &mut self.outbox))
+    }
+
+    /// Returns the whole inbox, and the outbox.
+    pub fn whole_and_outbox(&mut self) -> (&[u8], &mut Outbox) {
+        (&self.inbox, &mut self.outbox)
+    }
+
+    /// Returns whether the port holds anything of earlier operations.
+    pub fn is_used(&self) -> bool {
+        self.inbox.capacity() > 0 || self.change_error.capacity() > 0 || memory::has_searches()
+    }
+
+    /// Empties the port, during a change.
+    pub fn forget(&mut self) {
+        self.abandon();
+        *self = Port { changing: AtomicBool::new(true), ..Port::default() };
+    }
+
+    fn mark_change(&self) {
+        self.changing.store(true, Relaxed);
+        in_order();
+    }
+
+    fn unmark_change(&self) {
+        in_order();
+        self.changing.store(false, Relaxed);
+        in_order();
+    }
+
+    /// Records that the heap changes until [`Port::end_change`]. `abandon` ends the operations that can be continued. If the
+    /// system refuses memory to the heap, the heap takes theirs.
+    pub fn begin_change(&mut self, abandon: impl FnOnce()) {
+        self.outbox.advance_to(NOTHING);
+        self.mark_change();
+        self.change_error.clear();
+        self.outbox.clear();
+        abandon();
+        self.abandon();
+        memory::lend(true);
+    }
+
+    /// Records that the change ended. Returns its status. The outbox gets its error.
+    pub fn end_change(&mut self, outcome: Outcome) -> i32 {
+        memory::lend(false);
+        if let Err(refusal) = &outcome {
+            refusal.write(&mut self.change_error);
+            self.outbox.send(&self.change_error);
+        }
+        self.unmark_change();
+        i32::from(outcome.is_err())
+    }
+
+    /// Begins an operation that changes nothing. It allocates only in the memory of searches, so it may be cut off anywhere.
+    pub fn begin_read(&mut self) {
+        self.outbox.advance_to(NOTHING);
+        memory::of_search(true);
+        self.transient = Vec::new();
+        self.outbox.clear();
+    }
+
+    /// Returns the status of an operation that can be cut off. The outbox gets its error.
+    pub fn status(&mut self, outcome: Outcome) -> i32 {
+        match outcome {
+            Ok(()) => 0,
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    /// Puts an error into the outbox. Returns the status of a refused operation.
+    pub fn refuse(&mut self, refusal: &Refusal) -> i32 {
+        self.reply(|out| refusal.write(out));
+        1
+    }
+
+    /// Puts into the outbox what `write` appends to an empty list.
+    pub fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.transient = Vec::new();
+        write(&mut self.transient);
+        self.outbox.send(&self.transient);
+    }
+
+    /// Puts into the outbox what `write` appends to an empty list, for the first `length` bytes of the inbox.
+    ///
+    /// Errors: `out_of_bounds`, and those of `write`.
+    pub fn reply_to(
+        &mut self,
+        length: usize,
+        write: impl FnOnce(&[u8], &mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.transient = Vec::new();
+        write(message(&self.inbox, length)?, &mut self.transient)?;
+        self.outbox.send(&self.transient);
+        Ok(())
+    }
+
+    /// Refuses an operation that does not begin.
+    pub fn refuse_at_once(&mut self, message: &str) -> i32 {
+        memory::of_search(true);
+        self.refuse(&Error::new(Kind::NotFound, message).into())
+    }
+
+    /// Forgets the result, which lies in the memory of searches. An operation that was cut off may have left it half enlarged.
+    fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.transient));
+    }
+}
+
+fn message(inbox: &[u8], length: usize) -> Result<&[u8], Error> {
+    inbox.get(..length).ok_or_else(|| {
+        let message = format!("{length} bytes are announced, but the inbox has {}; ask for a larger one", inbox.len());
+        Error::new(Kind::OutOfBounds, message)
+    })
+}

@@ -1,0 +1,88 @@
+//! The choice among the single-fact conditions of a type, if they are few: many ask one field for one of several constants, and a
+//! fact meets at most those that ask for its own value.
+
+use crate::compile::code::{Kind, Operand, Relation, Test, DEFINED, OWN};
+use crate::compile::program::{Condition, FactType};
+use crate::memory::{Address, Words};
+
+/// A type with at most this number of conditions has a bit for each, and needs no index to find them.
+pub(crate) const FEW: usize = 32;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switch {
+    /// The offset of the field, and its bit if it is optional.
+    offset: u32,
+    bit: u32,
+    /// The constants, and the conditions that ask for each, one bit a position.
+    cases: Vec<(u64, u32)>,
+    /// The other conditions.
+    others: u32,
+}
+
+impl Switch {
+    /// Returns the switch over the field that the most conditions equate with a constant.
+    pub fn new(numbers: &[u32], conditions: &[Condition]) -> Switch {
+        if numbers.len() > FEW {
+            return Switch::default();
+        }
+        let asked: Vec<Vec<(u32, u32, u64)>> = numbers
+            .iter()
+            .map(|number| conditions[*number as usize].tests.iter().filter_map(equality).collect())
+            .collect();
+        let mut fields: Vec<(u32, u32)> = Vec::new();
+        for (offset, bit, _) in asked.iter().flatten() {
+            if !fields.contains(&(*offset, *bit)) {
+                fields.push((*offset, *bit));
+            }
+        }
+        let asks =
+            |field: (u32, u32), of: &Vec<(u32, u32, u64)>| of.iter().any(|(offset, bit, _)| (*offset, *bit) == field);
+        let most = fields.iter().rev().max_by_key(|field| asked.iter().filter(|of| asks(**field, of)).count());
+        let (offset, bit) = most.copied().unwrap_or((DEFINED, 0));
+        let mut switch = Switch { offset, bit, cases: Vec::new(), others: 0 };
+        for (position, of) in asked.iter().enumerate() {
+            match of.iter().find(|(offset, bit, _)| (*offset, *bit) == (switch.offset, switch.bit)) {
+                None => switch.others |= 1 << position,
+                Some((_, _, constant)) => match switch.cases.iter_mut().find(|(known, _)| known == constant) {
+                    Some((_, bits)) => *bits |= 1 << position,
+                    None => switch.cases.push((*constant, 1 << position)),
+                },
+            }
+        }
+        switch
+    }
+
+    /// Returns the conditions that a fact may meet, one bit a position.
+    #[inline]
+    pub fn candidates(&self, words: &Words, fact: Address) -> u32 {
+        if self.cases.is_empty() || self.bit != 0 && words.get(fact + DEFINED) & self.bit == 0 {
+            return self.others;
+        }
+        let value = words.get64(fact + self.offset);
+        self.others | self.cases.iter().find(|(constant, _)| *constant == value).map_or(0, |(_, bits)| *bits)
+    }
+}
+
+/// Returns the field, by its offset and bit, and the constant that a test equates. Equal floats may differ in their bits.
+fn equality(test: &Test) -> Option<(u32, u32, u64)> {
+    let Test::Compare(kind, Relation::Equal, left, right) = test else { return None };
+    match (kind, *left, *right) {
+        (Kind::Float, ..) => None,
+        (_, Operand::Field { slot: OWN, offset, bit }, Operand::Constant(constant))
+        | (_, Operand::Constant(constant), Operand::Field { slot: OWN, offset, bit }) => Some((offset, bit, constant)),
+        _ => None,
+    }
+}
+
+impl FactType {
+    /// Returns whether the conditions of this type have bits.
+    #[inline]
+    pub fn has_few_conditions(&self) -> bool {
+        self.conditions.len() <= FEW
+    }
+
+    /// Returns the position of a condition among those of this type.
+    pub fn position(&self, condition: u32) -> usize {
+        self.conditions.binary_search(&condition).unwrap_or(0)
+    }
+}

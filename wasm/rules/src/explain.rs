@@ -1,0 +1,177 @@
+//! Explains why a rule has fired or has not: the facts that meet its conditions, or the condition that blocks it.
+
+use crate::compile::code::{Bound, OWN, SLOTS};
+use crate::compile::program::{Aggregate, Plan, Rule};
+use crate::engine::{Engine, Fact};
+use crate::error::{Error, Kind};
+use crate::language::nearest;
+use crate::memory::Address;
+use crate::step::Step;
+
+/// The most facts that an explanation looks at.
+const MOST_LOOKS: u32 = 200_000;
+
+/// How far a rule, or one combination of its alternatives, comes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The facts that meet the conditions that bind facts, in the order of the conditions, as far as they come.
+    pub facts: Vec<Fact>,
+    /// What is the matter.
+    pub verdict: Verdict,
+}
+
+/// The state of a combination of facts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// All conditions hold, and the rule fired.
+    Fired,
+    /// All conditions hold, and the rule fires when the engine runs.
+    Due,
+    /// All conditions hold so far, and the rule waits until this time, at which a window closes.
+    Waits(i64),
+    /// A condition does not hold: its place, and the fact that violates it, if it is a `none`.
+    Blocked {
+        /// The line of the condition.
+        line: usize,
+        /// The text of that line.
+        text: String,
+        /// The fact for which a `none` does not hold.
+        by: Option<Fact>,
+    },
+    /// There are too many combinations to look at.
+    Unknown,
+}
+
+/// The best combination so far.
+struct Farthest {
+    /// The number of facts, twice, and 1 more once the conditions on them hold.
+    reached: usize,
+    bound: Bound,
+    /// The byte of the text at which the condition that does not hold lies.
+    place: u32,
+    by: Address,
+    looks: u32,
+    is_match: bool,
+}
+
+impl Engine {
+    /// Explains a rule: one explanation for each combination of its alternatives.
+    ///
+    /// Errors: `not_found`.
+    pub fn explain(&mut self, name: &str) -> Result<Vec<Explanation>, Error> {
+        let numbers: Vec<usize> = self.rules_named(name).collect();
+        if numbers.is_empty() {
+            let hint = match nearest(name, self.rule_names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "give the name of a rule in the text".to_owned(),
+            };
+            return Err(Error::new(Kind::NotFound, format!("there is no rule `{name}`; {hint}")).about(name));
+        }
+        numbers.into_iter().map(|number| self.explain_one(number)).collect()
+    }
+
+    fn explain_one(&mut self, number: usize) -> Result<Explanation, Error> {
+        let (farthest, deadline, now) = self.examine(|step| {
+            let farthest = step.farthest(number);
+            let rule = &step.program.rules[number];
+            let deadline = if farthest.is_match { step.deadline(rule, &farthest.bound) } else { i64::MIN };
+            (farthest, deadline, step.clock())
+        })?;
+        let bound = farthest.bound.iter().take(SLOTS).filter(|fact| **fact != 0);
+        let facts = bound.map(|fact| self.fact_at(*fact)).collect();
+        let verdict = if farthest.is_match && deadline > now {
+            Verdict::Waits(deadline)
+        } else if farthest.is_match && self.is_busy() {
+            Verdict::Due
+        } else if farthest.is_match {
+            Verdict::Fired
+        } else if farthest.looks >= MOST_LOOKS {
+            Verdict::Unknown
+        } else {
+            let (line, text) = self.line_at(farthest.place as usize);
+            let by = (farthest.by != 0).then(|| self.fact_at(farthest.by));
+            Verdict::Blocked { line, text, by }
+        };
+        Ok(Explanation { facts, verdict })
+    }
+}
+
+impl Step<'_> {
+    /// Looks for a match of a rule, and returns the combination of facts that comes farthest, newest facts first.
+    fn farthest(&self, number: usize) -> Farthest {
+        let rule = &self.program.rules[number];
+        let place = rule.slots[0].place;
+        let mut farthest = Farthest { reached: 0, bound: [0; SLOTS + 1], place, by: 0, looks: 0, is_match: false };
+        let is_own = |seeds: &[(u32, u8)]| seeds.contains(&(number as u32, 0));
+        let Some(condition) = self.program.conditions.iter().find(|condition| is_own(&condition.seeds)) else {
+            return farthest;
+        };
+        let fact_type = &self.program.types[rule.slots[0].ty];
+        let mut fact = fact_type.newest(self.words);
+        while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+            farthest.looks += 1;
+            let mut bound: Bound = [0; SLOTS + 1];
+            bound[OWN as usize] = fact;
+            if condition.tests.iter().all(|test| test.holds(self.words, &bound)) {
+                bound[OWN as usize] = 0;
+                bound[0] = fact;
+                let plan = &rule.plans[0];
+                self.follow(rule, plan, &plan.guards, 0, &mut bound, &mut farthest);
+            }
+            fact = self.words.get(fact + fact_type.links(0));
+        }
+        farthest
+    }
+
+    /// Follows a plan from the look-up `depth` on, for the facts that are bound.
+    fn follow(
+        &self,
+        rule: &Rule,
+        plan: &Plan,
+        guards: &[u8],
+        depth: usize,
+        bound: &mut Bound,
+        farthest: &mut Farthest,
+    ) {
+        for guard in guards {
+            let guard = &rule.guards[*guard as usize];
+            let (holds, by) = match guard.aggregate {
+                Aggregate::None => match self.blocker(guard, bound) {
+                    0 => (true, 0),
+                    blocker => (false, blocker),
+                },
+                _ => (self.is_reached(guard, bound), 0),
+            };
+            if !holds {
+                farthest.reach(2 * depth + 1, bound, guard.place, by);
+                return;
+            }
+        }
+        let Some(step) = plan.steps.get(depth) else {
+            farthest.bound = *bound;
+            farthest.is_match = true;
+            return;
+        };
+        let slot = step.probe.slot as usize;
+        farthest.reach(2 * depth + 2, bound, rule.slots[slot].place, 0);
+        let link = self.link_of(&step.probe);
+        let mut fact = self.head(&step.probe, bound);
+        while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+            farthest.looks += 1;
+            bound[slot] = fact;
+            if step.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+                self.follow(rule, plan, &step.guards, depth + 1, bound, farthest);
+            }
+            bound[slot] = 0;
+            fact = self.words.get(fact + link);
+        }
+    }
+}
+
+impl Farthest {
+    fn reach(&mut self, reached: usize, bound: &Bound, place: u32, by: Address) {
+        if reached > self.reached {
+            (self.reached, self.bound, self.place, self.by) = (reached, *bound, place, by);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Facts as external terms and as JSON, all read and checked before the first is inserted.
+//!
+//! The input is the term of a list. A fact is `{Type, Fields}`: `Type` an atom or a binary, `Fields` a map, a list of pairs, or a
+//! binary with a JSON object. Or it is a binary with a JSON object of one name, the type, whose value is the object of fields.
+//! The field `at` is the fact's time, an integer of milliseconds.
+
+use be_tree_index::event::{Scalar, Scalars};
+use be_tree_index::term::{Kind as TermKind, Reader};
+
+use crate::engine::{Engine, Value};
+use crate::error::{Error, Kind};
+
+/// The most fields of a fact.
+const MOST: usize = 32;
+
+/// The values of the fields of a fact, in the order of its type.
+pub type Values<'v> = [Option<Value<'v>>; MOST];
+
+/// Facts that are read and checked. Their strings stay in the input where that contains them unchanged.
+#[derive(Debug, Default)]
+pub struct Facts {
+    facts: Vec<Checked>,
+    cells: Vec<Cell>,
+    text: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Checked {
+    ty: u32,
+    time: Option<i64>,
+    /// The position of its first value.
+    first: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cell {
+    Undefined,
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+    /// Bytes of the input: their start and their number.
+    Input(u32, u32),
+    /// Bytes of `text`.
+    Text(u32, u32),
+}
+
+/// A fact that is read.
+pub struct Next<'v> {
+    /// The number of its type.
+    pub ty: usize,
+    /// Its time, if it has one of its own.
+    pub time: Option<i64>,
+    /// The number of its fields.
+    pub count: usize,
+    /// Their values.
+    pub values: Values<'v>,
+}
+
+impl Facts {
+    /// Reads the facts of `input` from the one at position `from` on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Engine::fact`], and `syntax` and `type` for input of another form, with the position of the fact.
+    pub fn read(engine: &Engine, input: &[u8], from: usize) -> Result<Facts, (Option<usize>, Error)> {
+        let mut facts = Facts::default();
+        let whole = |error: be_tree_index::error::Error| (None, Error::from(error));
+        let mut reader = Reader::new(input).map_err(whole)?;
+        let mut list = reader.list().map_err(whole)?;
+        let count = list.left().saturating_sub(from);
+        facts.facts.try_reserve_exact(count).map_err(|_| (None, no_memory()))?;
+        let mut position = 0;
+        while reader.next(&mut list).map_err(whole)? {
+            if position < from {
+                reader.skip().map_err(whole)?;
+            } else {
+                facts.add(engine, &mut reader, input).map_err(|error| (Some(position), error))?;
+            }
+            position += 1;
+        }
+        reader.finish().map_err(whole)?;
+        Ok(facts)
+    }
+
+    /// Returns the number of facts.
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty()
+    }
+
+    /// Returns the fact at a position from the first that was read. `input` is the input that it was read from.
+    pub fn get<'v>(&'v self, engine: &Engine, position: usize, input: &'v [u8]) -> Next<'v> {
+        let Checked { ty, time, first } = self.facts[position];
+        let count = engine.field_count(ty as usize);
+        Next { ty: ty as usize, time, count, values: self.values(first as usize, count, input) }
+    }
+
+    fn values<'v>(&'v self, first: usize, count: usize, input: &'v [u8]) -> Values<'v> {
+        let mut values = [None; MOST];
+        for (value, cell) in values.iter_mut().zip(&self.cells[first..first + count]) {
+            *value = match *cell {
+                Cell::Undefined => None,
+                Cell::Integer(integer) => Some(Value::Integer(integer)),
+                Cell::Float(float) => Some(Value::Float(float)),
+                Cell::Boolean(boolean) => Some(Value::Boolean(boolean)),
+                Cell::Input(start, length) => Some(Value::String(&input[start as usize..][..length as usize])),
+                Cell::Text(start, length) => Some(Value::String(&self.text[start as usize..][..length as usize])),
+            };
+        }
+        values
+    }
+
+    fn add(&mut self, engine: &Engine, reader: &mut Reader, input: &[u8]) -> Result<(), Error> {
+        match reader.peek()? {
+            TermKind::Binary => {
+                let text = reader.binary()?;
+                let start = start_of(text, input);
+                let mut json = Scalars::new(text);
+                let mut types = json.object()?;
+                let Some(ty) =
+                    json.name(&mut types, |name, place| type_of(engine, name).map_err(|error| at(error, text, place)))?
+                else {
+                    return Err(not_one_type());
+                };
+                self.add_json(engine, ty?, &mut json, (text, start), input)?;
+                if json.name(&mut types, |_, _| ())?.is_some() {
+                    return Err(not_one_type());
+                }
+                Ok(json.finish()?)
+            }
+            TermKind::Tuple if reader.clone().tuple()? == 2 => {
+                reader.tuple()?;
+                let ty = match reader.peek()? {
+                    TermKind::Atom => type_of(engine, &reader.atom()?)?,
+                    _ => type_of(engine, reader.binary()?)?,
+                };
+                match reader.peek()? {
+                    TermKind::Binary => {
+                        let text = reader.binary()?;
+                        let mut json = Scalars::new(text);
+                        self.add_json(engine, ty, &mut json, (text, start_of(text, input)), input)?;
+                        Ok(json.finish()?)
+                    }
+                    _ => self.add_term(engine, ty, reader, input),
+                }
+            }
+            _ => {
+                let message = format!(
+                    "a fact is {{type, fields}} or a JSON object of one type, but here is {}",
+                    reader.describe()?
+                );
+                Err(Error::new(Kind::Type, message))
+            }
+        }
+    }
+
+    fn add_json(
+        &mut self,
+        engine: &Engine,
+        ty: usize,
+        json: &mut Scalars,
+        (whole, start): (&[u8], usize),
+        input: &[u8],
+    ) -> Result<(), Error> {
+        let first = self.open(engine, ty)?;
+        let mut time = None;
+        let mut names = json.object()?;
+        let field_at = |name: &[u8], place| field_of(engine, ty, name).map_err(|error| at(error, whole, place));
+        while let Some(field) = json.name(&mut names, field_at)? {
+            let field = field?;
+            let text = &mut self.text;
+            let cell = json.value(|value| match value {
+                Scalar::Undefined => Ok(Cell::Undefined),
+                Scalar::Boolean(boolean) => Ok(Cell::Boolean(boolean)),
+                Scalar::Integer(integer) => Ok(Cell::Integer(integer)),
+                Scalar::Float(float) => Ok(Cell::Float(float)),
+                Scalar::String(bytes, Some(place)) => Ok(Cell::Input((start + place) as u32, bytes.len() as u32)),
+                Scalar::String(bytes, None) => kept(text, bytes),
+            })??;
+            match field {
+                Some(field) => self.cells[first + field] = cell,
+                None => time = time_of(cell)?,
+            }
+        }
+        self.close(engine, ty, time, first, input)
+    }
+
+    fn add_term(&mut self, engine: &Engine, ty: usize, reader: &mut Reader, input: &[u8]) -> Result<(), Error> {
+        let first = self.open(engine, ty)?;
+        let mut time = None;
+        if reader.peek()? == TermKind::Map {
+            for _ in 0..reader.map()? {
+                self.field(engine, ty, first, &mut time, reader, input)?;
+            }
+        } else {
+            let mut list = reader.list()?;
+            while reader.next(&mut list)? {
+                let arity = reader.tuple()?;
+                if arity != 2 {
+                    let message = format!("a field is {{name, value}}, but this tuple has {arity} elements");
+                    return Err(Error::new(Kind::Type, message));
+                }
+                self.field(engine, ty, first, &mut time, reader, input)?;
+            }
+        }
+        self.close(engine, ty, time, first, input)
+    }
+
+    fn field(
+        &mut self,
+        engine: &Engine,
+        ty: usize,
+        first: usize,
+        time: &mut Option<i64>,
+        reader: &mut Reader,
+        input: &[u8],
+    ) -> Result<(), Error> {
+        let field = match reader.peek()? {
+            TermKind::Atom => field_of(engine, ty, &reader.atom()?)?,
+            _ => field_of(engine, ty, reader.binary()?)?,
+        };
+        let cell = match reader.peek()? {
+            TermKind::Integer => Cell::Integer(reader.integer()?),
+            TermKind::Float => Cell::Float(reader.float()?),
+            TermKind::Binary => {
+                let bytes = reader.binary()?;
+                Cell::Input(start_of(bytes, input) as u32, bytes.len() as u32)
+            }
+            TermKind::Atom => match &*reader.atom()? {
+                b"true" => Cell::Boolean(true),
+                b"false" => Cell::Boolean(false),
+                b"nil" | b"undefined" => Cell::Undefined,
+                name => kept(&mut self.text, name)?,
+            },
+            _ => {
+                let given = reader.describe()?;
+                let message = format!("a field is a number, a string or a boolean, but here is {given}");
+                return Err(Error::new(Kind::Type, message));
+            }
+        };
+        match field {
+            Some(field) => self.cells[first + field] = cell,
+            None => *time = time_of(cell)?,
+        }
+        Ok(())
+    }
+
+    /// Makes room for the values of a fact, and returns the position of the first.
+    fn open(&mut self, engine: &Engine, ty: usize) -> Result<usize, Error> {
+        let (first, count) = (self.cells.len(), engine.field_count(ty));
+        self.cells.try_reserve(count).map_err(|_| no_memory())?;
+        self.cells.resize(first + count, Cell::Undefined);
+        Ok(first)
+    }
+
+    /// Checks the values of a fact, and adds it.
+    fn close(
+        &mut self,
+        engine: &Engine,
+        ty: usize,
+        time: Option<i64>,
+        first: usize,
+        input: &[u8],
+    ) -> Result<(), Error> {
+        let count = self.cells.len() - first;
+        let values = self.values(first, count, input);
+        engine.check(ty, time, &values[..count])?;
+        self.facts.push(Checked { ty: ty as u32, time, first: first as u32 });
+        Ok(())
+    }
+}
+
+/// Keeps bytes that the input does not contain unchanged.
+fn kept(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, Error> {
+    let start = text.len();
+    text.try_reserve(bytes.len()).map_err(|_| no_memory())?;
+    text.extend_from_slice(bytes);
+    Ok(Cell::Text(start as u32, bytes.len() as u32))
+}
+
+/// Returns the position of a part of the input.
+fn start_of(part: &[u8], input: &[u8]) -> usize {
+    part.as_ptr() as usize - input.as_ptr() as usize
+}
+
+fn type_of(engine: &Engine, name: &[u8]) -> Result<usize, Error> {
+    engine.fact_type(&String::from_utf8_lossy(name))
+}
+
+/// Returns the number of a field, or `None` for the time.
+fn field_of(engine: &Engine, ty: usize, name: &[u8]) -> Result<Option<usize>, Error> {
+    if name == b"at" {
+        return Ok(None);
+    }
+    engine.field(ty, &String::from_utf8_lossy(name)).map(Some)
+}
+
+fn time_of(cell: Cell) -> Result<Option<i64>, Error> {
+    match cell {
+        Cell::Undefined => Ok(None),
+        Cell::Integer(time) => Ok(Some(time)),
+        _ => Err(Error::new(Kind::Type, "`at` is a time; give an integer of milliseconds").about("at")),
+    }
+}
+
+/// Returns the error with the column of a place of the JSON.
+fn at(error: Error, text: &[u8], place: Option<usize>) -> Error {
+    let column = place.and_then(|place| be_tree_index::error::Error::new(error.kind, "").at(text, place).column);
+    Error { column, ..error }
+}
+
+fn not_one_type() -> Error {
+    Error::new(Kind::Type, "a fact as JSON is an object of one name, the type: {\"login\": {\"user\": \"ann\"}}")
+}
+
+fn no_memory() -> Error {
+    Error::new(Kind::OutOfMemory, "the facts do not fit in memory; give fewer at a time, or allow more memory")
+}

@@ -1,0 +1,74 @@
+//! Facts by number, in words.
+//!
+//! Numbers ascend, so those of facts that come and go together share a page: a block with the number of the page, the number of its
+//! facts, and a place for each number. A table finds the page. So a lookup beside the last ones touches no other cache line.
+
+use crate::memory::{mix, Address, Full, Table, Words};
+
+/// The pages, by the address of their table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages(pub Table);
+
+/// The places of a page, as a power of two.
+const BITS: u32 = 5;
+const COUNT: u32 = 2;
+const PLACES: u32 = 3;
+const SIZE: u32 = PLACES + (1 << BITS);
+
+impl Pages {
+    /// Returns the fact with this number.
+    #[inline]
+    pub fn find(self, words: &Words, number: u64) -> Option<Address> {
+        let (_, block) = self.page(words, number)?;
+        Some(words.get(place(block, number))).filter(|fact| *fact != 0)
+    }
+
+    /// Adds a fact.
+    #[inline]
+    pub fn insert(self, words: &mut Words, number: u64, fact: Address) -> Result<(), Full> {
+        let block = match self.page(words, number) {
+            Some((_, block)) => block,
+            None => self.add_page(words, number)?,
+        };
+        words.set(block + COUNT, words.get(block + COUNT) + 1)?;
+        words.set(place(block, number), fact)
+    }
+
+    /// Removes the fact with this number.
+    #[inline]
+    pub fn remove(self, words: &mut Words, number: u64) -> Result<(), Full> {
+        let Some((at, block)) = self.page(words, number) else { return Ok(()) };
+        let count = words.get(block + COUNT) - 1;
+        words.set(block + COUNT, count)?;
+        words.set(place(block, number), 0)?;
+        if count > 0 {
+            return Ok(());
+        }
+        self.0.remove(words, at)?;
+        words.free(block, SIZE)
+    }
+
+    /// Returns the place in the table and the page of a number.
+    #[inline]
+    fn page(self, words: &Words, number: u64) -> Option<(Address, Address)> {
+        self.0.find(words, hash(number), |block| words.get64(block) == number >> BITS)
+    }
+
+    fn add_page(self, words: &mut Words, number: u64) -> Result<Address, Full> {
+        let block = words.allocate(SIZE)?;
+        words.raw64(block, number >> BITS);
+        for address in block + COUNT..block + SIZE {
+            words.raw(address, 0);
+        }
+        self.0.insert(words, hash(number), block)?;
+        Ok(block)
+    }
+}
+
+fn place(block: Address, number: u64) -> Address {
+    block + PLACES + (number as u32 & ((1 << BITS) - 1))
+}
+
+fn hash(number: u64) -> u32 {
+    mix(1, number >> BITS) as u32
+}

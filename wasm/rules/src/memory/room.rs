@@ -1,0 +1,46 @@
+//! A list whose room is made before a step, which never enlarges it.
+
+use std::ops::{Deref, DerefMut};
+
+#[derive(Debug)]
+pub(crate) struct Room<T>(Vec<T>);
+
+impl<T> Room<T> {
+    /// Returns an empty list with room.
+    pub fn new(room: usize) -> Self {
+        Room(Vec::with_capacity(room))
+    }
+
+    /// Returns whether there is no room for one more.
+    pub fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+}
+
+// The copy of a vector has no room.
+impl<T: Clone> Clone for Room<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Room::new(self.0.capacity());
+        copy.0.extend_from_slice(&self.0);
+        copy
+    }
+}
+
+impl<T> Default for Room<T> {
+    fn default() -> Self {
+        Room(Vec::new())
+    }
+}
+
+impl<T> Deref for Room<T> {
+    type Target = Vec<T>;
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Room<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}

@@ -1,0 +1,107 @@
+//! The sandboxed module of stateful rules: the engine behind the ABI of `docs/abi.md`, Rules, and nothing else.
+//!
+//! A module instance has one engine. The host calls one export at a time.
+
+mod reply;
+mod state;
+
+use be_tree_module::stack;
+use state::{Most, Request, State, STATE};
+
+/// The version of the ABI.
+const VERSION: i32 = 1;
+
+/// Returns the version of the ABI.
+#[no_mangle]
+pub extern "C" fn be_tree_abi() -> i32 {
+    VERSION
+}
+
+/// Returns the address of a buffer of at least `length` bytes, or 0 if memory is refused.
+#[no_mangle]
+pub extern "C" fn be_tree_inbox(length: u32) -> u32 {
+    STATE.with(|state| state.inbox(length).map_or(0, |address| address as usize as u32))
+}
+
+/// Returns the address of three `u32`: the address of the last result, its length in bytes, and the progress of an operation.
+#[no_mangle]
+pub extern "C" fn be_tree_outbox() -> u32 {
+    STATE.with(|state| state.outbox() as usize as u32)
+}
+
+/// Makes an engine without facts of the rules in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_rules(length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.rules(length as usize)))
+}
+
+/// Makes the room that the last operation lacked.
+#[no_mangle]
+pub extern "C" fn be_tree_room() -> i32 {
+    STATE.with(|state| state.change(State::room))
+}
+
+/// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, with -1 as many as
+/// the limit allows, and with -2 none, as if they had fired before.
+#[no_mangle]
+pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32) -> i32 {
+    STATE.with(|state| state.operate(Request::Assert { length: length as usize, from, most: Most::from_code(most) }))
+}
+
+/// Retracts a fact, and fires rules.
+#[no_mangle]
+pub extern "C" fn be_tree_retract(id: u64, most: i32) -> i32 {
+    STATE.with(|state| state.operate(Request::Retract { id, most: Most::from_code(most) }))
+}
+
+/// Moves time to `now` milliseconds, and fires rules.
+#[no_mangle]
+pub extern "C" fn be_tree_advance(now: i64, most: i32) -> i32 {
+    STATE.with(|state| state.operate(Request::Advance { now, most: Most::from_code(most) }))
+}
+
+/// Fires the rules that are due.
+#[no_mangle]
+pub extern "C" fn be_tree_run(most: i32) -> i32 {
+    STATE.with(|state| state.operate(Request::Run { most: Most::from_code(most) }))
+}
+
+/// Continues an operation that a trap stopped.
+#[no_mangle]
+pub extern "C" fn be_tree_resume() -> i32 {
+    STATE.with(State::resume)
+}
+
+/// Returns at most `most` facts of the type in the inbox, those numbered below `before`, newest first.
+#[no_mangle]
+pub extern "C" fn be_tree_facts(length: u32, before: u64, most: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.facts(length as usize, before, most as usize)))
+}
+
+/// Explains the rule in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_explain(length: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.explain(length as usize)))
+}
+
+/// Returns counts and sizes.
+#[no_mangle]
+pub extern "C" fn be_tree_info() -> i32 {
+    STATE.with(|state| state.read(State::info))
+}
+
+/// Drops everything of earlier operations except the engine, and clears free memory, so that the memory can be kept as an image.
+#[no_mangle]
+pub extern "C" fn be_tree_forget() -> i32 {
+    // Before, so that no old data gets into the new tables; after, so that no data of this call remains.
+    stack::wipe();
+    let status = forget();
+    stack::wipe();
+    status
+}
+
+/// Not inlined, so that its stack begins where the cleared part of the stack begins.
+#[inline(never)]
+fn forget() -> i32 {
+    STATE.with(|state| state.change(State::forget))
+}

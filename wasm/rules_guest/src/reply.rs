@@ -1,0 +1,178 @@
+//! Writes results as external terms.
+
+use be_tree_index::error::Error;
+use be_tree_index::term::Writer;
+use be_tree_module::memory;
+use be_tree_module::refusal::Refusal;
+use be_tree_rules::{Engine, Explanation, Fact, Notice, Owned, Verdict};
+
+/// The reason for which an operation ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Nothing is left to do.
+    Done,
+    /// It fired as many rules as it may.
+    Firings,
+    /// As many notices wait as may.
+    Notices,
+    /// The engine lacks room.
+    Room,
+}
+
+/// Returns an error of the engine as a refusal.
+pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
+    let column = error.place.as_ref().map(|place| place.column).or(error.column);
+    let line = error.place.map(|place| (place.line, place.text.clone()));
+    let error = Error { kind: error.kind, message: error.message.into_owned(), attribute: error.name, column };
+    Refusal { error, position: None, line }
+}
+
+/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices}`: the reason an atom, the position that of the next fact, the rule
+/// that fired last a binary or `nil`, the time at which a window closes next or `nil`, the packed numbers of the inserted facts, and the notices, which are left out for lack of room.
+pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64], out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.tuple(7);
+    writer.atom(match reason {
+        Reason::Done => "done",
+        Reason::Firings => "firings",
+        Reason::Notices => "notices",
+        Reason::Room => "room",
+    });
+    writer.unsigned(position.into());
+    writer.unsigned(engine.call_firings().into());
+    match engine.last_rule().filter(|_| engine.call_firings() > 0) {
+        Some(rule) => writer.binary(rule.as_bytes()),
+        None => writer.atom("nil"),
+    }
+    time(engine.next_due(), &mut writer);
+    let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    writer.binary(&packed);
+    let notices = engine.notices();
+    writer.list(notices.len());
+    notices.iter().for_each(|each| notice(each, &mut writer));
+    writer.end_list();
+}
+
+/// Writes `{Rule, Name, Values}`: the name a binary, or `nil` if the firing failed, and the values a map.
+fn notice(notice: &Notice, writer: &mut Writer) {
+    writer.tuple(3);
+    writer.binary(notice.rule.as_bytes());
+    match &notice.name {
+        Some(name) => writer.binary(name.as_bytes()),
+        None => writer.atom("nil"),
+    }
+    values(&notice.values, writer);
+}
+
+fn values(values: &[(String, Option<Owned>)], writer: &mut Writer) {
+    writer.map(values.len());
+    for (name, value) in values {
+        writer.binary(name.as_bytes());
+        match value {
+            None => writer.atom("nil"),
+            Some(Owned::Integer(integer)) => writer.integer(*integer),
+            Some(Owned::Float(float)) => writer.float(*float),
+            Some(Owned::Boolean(boolean)) => writer.boolean(*boolean),
+            Some(Owned::String(bytes)) => writer.binary(bytes),
+        }
+    }
+}
+
+/// Writes a list of `{Id, Type, At, Fields}`.
+pub(crate) fn facts(facts: &[Fact], out: &mut Vec<u8>) {
+    list_of_facts(facts, &mut Writer::new(out));
+}
+
+fn list_of_facts(facts: &[Fact], writer: &mut Writer) {
+    writer.list(facts.len());
+    facts.iter().for_each(|each| fact(each, writer));
+    writer.end_list();
+}
+
+fn fact(fact: &Fact, writer: &mut Writer) {
+    writer.tuple(4);
+    writer.unsigned(fact.id);
+    writer.binary(fact.ty.as_bytes());
+    writer.integer(fact.at);
+    values(&fact.fields, writer);
+}
+
+/// Writes a list of `{Verdict, Facts}`. A verdict is `fired`, `due`, `unknown`, `{waits, Until}` or `{blocked, Line, Text, Fact}` with
+/// a fact or `nil`.
+pub(crate) fn explanations(explanations: &[Explanation], out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.list(explanations.len());
+    for Explanation { facts, verdict } in explanations {
+        writer.tuple(2);
+        match verdict {
+            Verdict::Fired => writer.atom("fired"),
+            Verdict::Due => writer.atom("due"),
+            Verdict::Unknown => writer.atom("unknown"),
+            Verdict::Waits(until) => {
+                writer.tuple(2);
+                writer.atom("waits");
+                writer.integer(*until);
+            }
+            Verdict::Blocked { line, text, by } => {
+                writer.tuple(4);
+                writer.atom("blocked");
+                writer.unsigned(*line as u64);
+                writer.binary(text.as_bytes());
+                match by {
+                    Some(by) => fact(by, &mut writer),
+                    None => writer.atom("nil"),
+                }
+            }
+        }
+        list_of_facts(facts, &mut writer);
+    }
+    writer.end_list();
+}
+
+/// Writes a list of `{Name, Integer}`, of the times `{now, nil}` and `{next_due, nil}` if there are none, and last
+/// `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
+pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    let counts = [
+        ("rules", engine.rule_count() as u64),
+        ("facts", engine.len().into()),
+        ("asserted", engine.asserted()),
+        ("firings", engine.firings()),
+        ("notices", engine.notice_count().into()),
+        ("due", engine.is_busy().into()),
+        ("facts_bytes", engine.used_bytes() as u64),
+        ("memory_bytes", memory::bytes()),
+    ];
+    let now = (engine.now() > i64::MIN).then(|| engine.now());
+    writer.list(counts.len() + 3);
+    for (name, count) in counts {
+        writer.tuple(2);
+        writer.atom(name);
+        writer.unsigned(count);
+    }
+    for (name, time) in [("now", now), ("next_due", engine.next_due())] {
+        writer.tuple(2);
+        writer.atom(name);
+        self::time(time, &mut writer);
+    }
+    writer.tuple(2);
+    writer.atom("types");
+    let types: Vec<&str> = engine.type_names().collect();
+    writer.list(types.len());
+    for name in &types {
+        writer.tuple(3);
+        writer.binary(name.as_bytes());
+        writer.unsigned(engine.count(name).unwrap_or(0).into());
+        time(engine.life(name).ok().flatten(), &mut writer);
+    }
+    writer.end_list();
+    writer.end_list();
+}
+
+/// Writes milliseconds, or `nil`.
+fn time(time: Option<i64>, writer: &mut Writer) {
+    match time {
+        Some(time) => writer.integer(time),
+        None => writer.atom("nil"),
+    }
+}

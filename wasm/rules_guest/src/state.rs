@@ -1,0 +1,389 @@
+//! The state of an instance, and its operations.
+//!
+//! An operation that fires rules may be cut off at any instruction. It allocates in the memory of searches only, and the engine
+//! takes no memory for itself ([`Engine::defer_memory`]). If the engine lacks room, the operation ends with that as its reason, at
+//! a point where the engine is whole; the host calls `be_tree_room`, which must not be cut off, and goes on from there.
+//!
+//! After a cut the host either continues the operation, or begins another one, and what the first one did stands.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use be_tree_index::error::{Error, Kind};
+use be_tree_index::term::Reader;
+use be_tree_module::cell::Cell;
+use be_tree_module::memory::{self, in_order, Mark};
+use be_tree_module::outbox::{Outbox, NOTED, NOTHING};
+use be_tree_module::port::Port;
+use be_tree_module::refusal::{Outcome, Refusal};
+use be_tree_rules::input::Facts;
+use be_tree_rules::{Engine, Limits, Pause, Turn};
+
+use crate::reply::{self, Reason};
+
+/// The bytes of the memory of searches after which it begins again at the mark.
+const MOST_TAKEN: usize = 256 * 1024;
+
+/// An engine, the operation that is under way, and the buffers of the ABI.
+#[derive(Default)]
+pub(crate) struct State {
+    engine: Option<Engine>,
+    limits: Limits,
+    request: Request,
+    /// The facts of the operation, and their numbers once they are inserted, in the memory of searches.
+    facts: Facts,
+    ids: Vec<u64>,
+    /// The end of that memory.
+    mark: Mark,
+    /// Whether the reply is in the outbox. What is left is to empty the list of notices.
+    is_sent: AtomicBool,
+    port: Port,
+}
+
+/// The most firings of an operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Most {
+    /// As many as the engine's limit allows.
+    Limit,
+    /// This number.
+    Number(u32),
+    /// None: matches count as fired.
+    Quiet,
+}
+
+impl Most {
+    /// Returns the limit of the code -1, no firing of -2, and otherwise the number.
+    pub fn from_code(code: i32) -> Self {
+        match code {
+            -1 => Most::Limit,
+            -2 => Most::Quiet,
+            number => Most::Number(number as u32),
+        }
+    }
+}
+
+/// An operation that can be cut off.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Request {
+    #[default]
+    Nothing,
+    Assert {
+        length: usize,
+        from: u32,
+        most: Most,
+    },
+    Retract {
+        id: u64,
+        most: Most,
+    },
+    Advance {
+        now: i64,
+        most: Most,
+    },
+    Run {
+        most: Most,
+    },
+}
+
+impl Request {
+    fn most(self) -> Most {
+        match self {
+            Request::Nothing => Most::Limit,
+            Request::Assert { most, .. }
+            | Request::Retract { most, .. }
+            | Request::Advance { most, .. }
+            | Request::Run { most } => most,
+        }
+    }
+}
+
+/// The state of this module's instance.
+pub(crate) static STATE: Cell<State> = Cell::new();
+
+impl State {
+    /// Returns a buffer of at least `length` bytes, if memory allows.
+    pub fn inbox(&mut self, length: u32) -> Option<*const u8> {
+        let State { port, facts, ids, engine, .. } = self;
+        port.inbox(length, || abandon(facts, ids, engine))
+    }
+
+    /// Returns the address of the outbox.
+    pub fn outbox(&mut self) -> *const Outbox {
+        &raw const self.port.outbox
+    }
+
+    /// Runs an operation that must not be cut off, and records that it ended. Returns its status.
+    pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
+        if self.port.is_damaged() {
+            return self.read(|_| Ok(()));
+        }
+        let State { port, facts, ids, engine, .. } = self;
+        port.begin_change(|| abandon(facts, ids, engine));
+        let outcome = operation(self);
+        self.port.end_change(outcome)
+    }
+
+    /// Runs an operation that changes nothing, and returns its status.
+    pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
+        let State { port, facts, ids, engine, .. } = self;
+        abandon(facts, ids, engine);
+        port.begin_read();
+        if let Some(engine) = engine {
+            engine.recover();
+        }
+        let outcome = self.port.check().and_then(|()| operation(self));
+        self.port.status(outcome)
+    }
+
+    /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`.
+    pub fn rules(&mut self, length: usize) -> Outcome {
+        let mut reader = Reader::new(self.port.message(length)?)?;
+        if reader.tuple()? != 5 {
+            let message = "rules are {Text, Memory, Facts, Firings, Notices}";
+            return Err(Error::new(Kind::Type, message).into());
+        }
+        let text = std::str::from_utf8(reader.binary()?)
+            .map_err(|_| Error::new(Kind::Syntax, "the rules are not UTF-8; encode them so"))?;
+        let mut numbers = [0_u32; 4];
+        for number in &mut numbers {
+            *number = u32::try_from(reader.unsigned()?).unwrap_or(u32::MAX);
+        }
+        reader.finish()?;
+        let [memory, facts, firings, notices] = numbers;
+        let limits = Limits { memory: memory as usize, facts, firings, notices };
+        let mut engine = Engine::new(text, limits).map_err(reply::refusal)?;
+        engine.defer_memory();
+        self.limits = limits;
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    /// Makes the room that the last operation lacked.
+    pub fn room(&mut self) -> Outcome {
+        engine(&mut self.engine)?.make_room().map_err(reply::refusal)
+    }
+
+    /// Stores the request, then runs it. It may be cut off anywhere. `resume` continues it once the request is stored.
+    pub fn operate(&mut self, request: Request) -> i32 {
+        self.port.outbox.advance_to(NOTHING);
+        self.request = request;
+        self.is_sent.store(false, Relaxed);
+        self.port.outbox.advance_to(NOTED);
+        self.go_on()
+    }
+
+    /// Continues an operation that was cut off.
+    pub fn resume(&mut self) -> i32 {
+        if self.port.outbox.progress() == NOTHING {
+            return self.port.refuse_at_once("there is no operation to resume; start one");
+        }
+        self.go_on()
+    }
+
+    fn go_on(&mut self) -> i32 {
+        memory::of_search(self.port.outbox.progress() == NOTED);
+        let mut status = 0;
+        if !self.is_sent.load(Relaxed) {
+            self.port.outbox.clear();
+            let outcome = self.port.check().and_then(|()| self.advance());
+            status = self.port.status(outcome);
+            in_order();
+            self.is_sent.store(status == 0, Relaxed);
+            in_order();
+        }
+        if let (0, Some(engine)) = (status, &mut self.engine) {
+            engine.recover();
+            engine.empty_notices();
+        }
+        // The last store: the operation cannot be continued after it.
+        self.port.outbox.advance_to(NOTHING);
+        status
+    }
+
+    fn advance(&mut self) -> Outcome {
+        if self.port.outbox.progress() == NOTED {
+            self.open()?;
+        }
+        let Some(reason) = self.run()? else { return Ok(()) };
+        let position = match self.request {
+            Request::Assert { .. } | Request::Retract { .. } => engine(&mut self.engine)?.position(),
+            _ => 0,
+        };
+        let State { engine, ids, port, request, .. } = self;
+        let engine = engine.as_ref().ok_or_else(no_rules)?;
+        let inserted = match request {
+            Request::Assert { from, .. } => &ids[..(position - *from) as usize],
+            _ => &[],
+        };
+        port.reply(|out| reply::outcome(engine, reason, position, inserted, out));
+        Ok(())
+    }
+
+    /// Begins the call, and reads its facts.
+    fn open(&mut self) -> Outcome {
+        let State { engine: held, facts, ids, port, request, limits, .. } = self;
+        abandon(facts, ids, held);
+        let engine = engine(held)?;
+        let most = request.most();
+        engine.set_firings(match most {
+            Most::Limit | Most::Quiet => limits.firings,
+            Most::Number(number) => number,
+        });
+        engine.set_quiet(matches!(most, Most::Quiet));
+        engine.begin().map_err(reply::refusal)?;
+        if let Request::Assert { length, from, .. } = *request {
+            let input = port.message(length)?;
+            *facts = Facts::read(engine, input, from as usize)
+                .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
+            ids.try_reserve_exact(facts.len())
+                .map_err(|_| Error::new(Kind::OutOfMemory, "the facts do not fit in memory; give fewer at a time"))?;
+            ids.resize(facts.len(), 0);
+            engine.set_position(from).map_err(reply::refusal)?;
+        }
+        if let Request::Retract { .. } = request {
+            engine.set_position(0).map_err(reply::refusal)?;
+        }
+        self.mark = memory::mark();
+        self.port.outbox.step();
+        Ok(())
+    }
+
+    /// Runs the request to its end, or to a reason to stop.
+    fn run(&mut self) -> Result<Option<Reason>, Refusal> {
+        let State { engine: held, facts, ids, port, request, mark, .. } = self;
+        let engine = engine(held)?;
+        engine.recover();
+        engine.abandon_searches();
+        memory::back_to(*mark);
+        match *request {
+            Request::Nothing => return Ok(None),
+            Request::Assert { length, from, .. } => {
+                let (input, outbox) = port.message_and_outbox(length)?;
+                let mut inserted = (engine.position() - from) as usize;
+                if inserted > 0 {
+                    // The call may have been cut off before it kept the number.
+                    ids[inserted - 1] = engine.last_asserted();
+                }
+                while inserted < facts.len() {
+                    let fact = facts.get(engine, inserted, input);
+                    let time = engine.arrival(fact.time);
+                    let position = from + inserted as u32;
+                    let refused = |error| Refusal { position: Some(position as usize), ..reply::refusal(error) };
+                    match turns(engine, outbox, *mark, |engine| engine.turn_to(time)) {
+                        Ok(None) => {}
+                        Ok(stopped) => return Ok(stopped),
+                        Err(error) => return Err(refused(error)),
+                    }
+                    match engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], position + 1) {
+                        Ok(id) => ids[inserted] = id,
+                        Err(_) if engine.lacks_room() => return Ok(Some(Reason::Room)),
+                        Err(error) => return Err(refused(error)),
+                    }
+                    inserted += 1;
+                    tick(engine, outbox, *mark);
+                }
+            }
+            Request::Retract { id, .. } => {
+                // The position is 1 once the fact is retracted.
+                if engine.position() == 0 {
+                    match engine.retract_at(id, 1) {
+                        Ok(()) => {}
+                        Err(_) if engine.lacks_room() => return Ok(Some(Reason::Room)),
+                        Err(error) => return Err(reply::refusal(error)),
+                    }
+                    tick(engine, &port.outbox, *mark);
+                }
+            }
+            Request::Advance { now, .. } => {
+                engine.check_time(now).map_err(reply::refusal)?;
+                let stopped = turns(engine, &port.outbox, *mark, |engine| engine.turn_to(now));
+                if let Some(reason) = stopped.map_err(reply::refusal)? {
+                    return Ok(Some(reason));
+                }
+            }
+            Request::Run { .. } => {}
+        }
+        let stopped = turns(engine, &port.outbox, *mark, Engine::turn).map_err(reply::refusal)?;
+        Ok(Some(stopped.unwrap_or(Reason::Done)))
+    }
+
+    pub fn facts(&mut self, length: usize, before: u64, most: usize) -> Outcome {
+        let State { engine, port, .. } = self;
+        let engine = engine.as_ref().ok_or_else(no_rules)?;
+        let ty = engine.fact_type(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
+        port.reply(|out| reply::facts(&engine.facts_before(ty, before, most), out));
+        Ok(())
+    }
+
+    pub fn explain(&mut self, length: usize) -> Outcome {
+        let State { engine: held, port, .. } = self;
+        let engine = engine(held)?;
+        let explanations = engine.explain(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
+        port.reply(|out| reply::explanations(&explanations, out));
+        Ok(())
+    }
+
+    pub fn info(&mut self) -> Outcome {
+        let engine = self.engine.as_ref().ok_or_else(no_rules)?;
+        self.port.reply(|out| reply::info(engine, out));
+        Ok(())
+    }
+
+    /// Drops everything of earlier operations except the engine.
+    pub fn forget(&mut self) -> Outcome {
+        if let Some(engine) = &mut self.engine {
+            engine.recover();
+        }
+        if !self.port.is_used() {
+            return Ok(());
+        }
+        self.port.forget();
+        memory::wipe_searches();
+        Ok(())
+    }
+}
+
+/// Takes turns until one is the last, or a limit or a lack of room stops them.
+fn turns(
+    engine: &mut Engine,
+    outbox: &Outbox,
+    mark: Mark,
+    turn: impl Fn(&mut Engine) -> Result<Turn, be_tree_rules::Error>,
+) -> Result<Option<Reason>, be_tree_rules::Error> {
+    loop {
+        match turn(engine) {
+            Ok(Turn::More) => tick(engine, outbox, mark),
+            Ok(Turn::Done) => return Ok(None),
+            Ok(Turn::Paused(Pause::Firings)) => return Ok(Some(Reason::Firings)),
+            Ok(Turn::Paused(Pause::Notices)) => return Ok(Some(Reason::Notices)),
+            Err(_) if engine.lacks_room() => return Ok(Some(Reason::Room)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reports progress, and uses the memory of searches again.
+#[inline]
+fn tick(engine: &mut Engine, outbox: &Outbox, mark: Mark) {
+    outbox.step();
+    if memory::has_taken(mark, MOST_TAKEN) {
+        engine.abandon_searches();
+        memory::back_to(mark);
+    }
+}
+
+/// Forgets what lies in the memory of searches. An operation that was cut off may have left it half enlarged.
+fn abandon(facts: &mut Facts, ids: &mut Vec<u64>, engine: &mut Option<Engine>) {
+    std::mem::forget(std::mem::take(facts));
+    std::mem::forget(std::mem::take(ids));
+    if let Some(engine) = engine {
+        engine.abandon_searches();
+    }
+}
+
+fn engine(engine: &mut Option<Engine>) -> Result<&mut Engine, Error> {
+    engine.as_mut().ok_or_else(no_rules)
+}
+
+fn no_rules() -> Error {
+    Error::new(Kind::NotFound, "there are no rules yet; give some first")
+}
