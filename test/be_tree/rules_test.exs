@@ -127,21 +127,21 @@ defmodule BeTree.RulesTest do
       end
 
       test "memory grows, ends, and is used again", %{runtime: runtime} do
-        rules = Rules.new!(@orders, runtime: runtime, memory: 16_000_000)
-        order = &{:order, id: &1, user: "user #{&1}"}
-        assert {:ok, %{ids: ids}} = Rules.assert_all(rules, Enum.map(1..5_000, order))
+        rules = Rules.new!(@chain, runtime: runtime, memory: 16_000_000)
+        step = &{:step, left: -&1, name: "name #{1_000_000 + &1}"}
+        assert {:ok, %{ids: ids}} = Rules.assert_all(rules, Enum.map(1..5_000, step))
         assert ids == Enum.to_list(1..5_000)
 
-        batches = 5_001..200_000 |> Enum.map(order) |> Enum.chunk_every(500)
+        batches = 5_001..200_000 |> Enum.map(step) |> Enum.chunk_every(500)
         assert {inserted, %Error{kind: :out_of_memory, position: position}} = assert_until_full(rules, batches, 5_000)
         assert Rules.info!(rules).facts == inserted + position
-        ones = for number <- 300_001..400_000, do: [order.(number)]
+        ones = for number <- 300_001..400_000, do: [step.(number)]
         assert {_inserted, %Error{kind: :out_of_memory, position: 0}} = assert_until_full(rules, ones, 0)
         full = Rules.info!(rules).facts
         for id <- 1..500, do: Rules.retract!(rules, id)
-        assert {:ok, _page} = Rules.assert_all(rules, Enum.map(100_001..100_400, order))
+        assert {:ok, _page} = Rules.assert_all(rules, Enum.map(100_001..100_400, step))
         assert Rules.info!(rules).facts == full - 100
-        assert [%Fact{fields: %{"id" => 100_400}} | _] = Rules.facts!(rules, :order, limit: 1)
+        assert [%Fact{fields: %{"left" => -100_400}} | _] = Rules.facts!(rules, :step, limit: 1)
       end
 
       test "too many facts are refused", %{runtime: runtime} do

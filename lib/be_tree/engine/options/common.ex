@@ -130,7 +130,7 @@ defmodule BeTree.Engine.Options.Common do
       default: false,
       doc:
         "with `true`, an event with a name that the schema does not have is an error of kind `:unknown_attribute`, whose message " <>
-          "suggests the attribute that may be meant. Checking the names takes about as long as decoding the event"
+          "suggests the attribute that may be meant. The names are checked in a pass of their own over the event"
     ]
   end
 
