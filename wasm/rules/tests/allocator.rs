@@ -36,24 +36,24 @@ impl Refusing {
 // SAFETY: requests that are granted go to the system's allocator, and null is a refusal.
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        if Self::grants() {
-            unsafe { System.alloc(layout) }
-        } else {
-            std::ptr::null_mut()
+        if !Self::grants() {
+            return std::ptr::null_mut();
         }
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
     }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as above.
         unsafe { System.dealloc(pointer, layout) }
     }
+
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
-        if Self::grants() {
-            unsafe { System.realloc(pointer, layout, size) }
-        } else {
-            std::ptr::null_mut()
+        if !Self::grants() {
+            return std::ptr::null_mut();
         }
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
