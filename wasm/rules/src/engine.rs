@@ -508,11 +508,11 @@ impl Engine {
                 step.scratch.cells.set(number, cell);
             }
             let fact = step.insert(ty, time.unwrap_or(now))?;
+            let number = step.words.get64(fact + NUMBER);
+            step.words.set64(ASSERTED, number)?;
             if step.words.get(POSITION) != position {
                 step.words.set(POSITION, position)?;
             }
-            let number = step.words.get64(fact + NUMBER);
-            step.words.set64(ASSERTED, number)?;
             Ok(number)
         })
     }
@@ -522,7 +522,7 @@ impl Engine {
         self.words.get64(ASSERTED)
     }
 
-    /// Returns the position that the last [`Engine::assert_at`] set.
+    /// Returns the position that the last [`Engine::assert_at`] set. After a cut, call [`Engine::recover`] first.
     pub fn position(&self) -> u32 {
         self.words.get(POSITION)
     }
