@@ -1,6 +1,6 @@
 defmodule BeTree.Rules.Explanation do
   @moduledoc """
-  An explanation of a rule, as `BeTree.Rules.explain/3` returns it. `to_string/1` writes it as text.
+  An explanation of a rule, as `BeTree.Rules.explain/3` returns it. `Kernel.to_string/1` returns it as text.
 
     * `:verdict`
       * `:fired` - all conditions hold for `facts`, and the rule fired for them;
