@@ -19,13 +19,12 @@
 mod compact;
 pub(crate) mod level;
 mod node;
+mod places;
 mod plan;
 pub(crate) mod scan;
 mod split;
 mod validate;
 mod value_map;
-
-use hashbrown::HashSet;
 
 use level::{Level, Place};
 pub(crate) use node::{Branch, Node, Position};
@@ -42,9 +41,8 @@ use crate::plan::analysis::{Analysis, Residual};
 use crate::plan::demands::{self, Demands};
 use crate::plan::filter::{self, Coverage, Filter};
 use crate::support::chunks::Chunks;
-use crate::support::hash::{out_of_memory, State};
 use crate::support::headroom::growth;
-use crate::support::headroom::{ensure, push, trim, AROUND};
+use crate::support::headroom::{ensure, trim, AROUND};
 
 /// An upper bound of the bytes that the demands of one literal take.
 const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
@@ -333,40 +331,6 @@ impl Tree {
         let before = node.entries().len();
         node.retain_entries(|entry| !entry.is_of(slot, program));
         self.entries -= before - node.entries().len();
-    }
-
-    /// Returns the nodes that have entries of an expression. An entry goes down only by demands of its own expression, so
-    /// the levels of these demands lead to all of them. Errors: out of memory.
-    fn nodes_of(&self, slot: Slot, program: ProgramId, analysis: &Analysis) -> Result<Vec<NodeId>, Error> {
-        let mut holding = Vec::new();
-        let mut reached = HashSet::with_hasher(State::default());
-        let mut pending = Vec::new();
-        push(&mut pending, NodeId::ROOT)?;
-        while let Some(node) = pending.pop() {
-            reached.try_reserve(1).map_err(out_of_memory)?;
-            if !reached.insert(node) {
-                continue;
-            }
-            let held = &self.nodes[node.index()];
-            if held.entries().iter().any(|entry| entry.is_of(slot, program)) {
-                push(&mut holding, node)?;
-            }
-            for level in held.branches().iter().map(|branch| self.level(branch.level)) {
-                let mut refused = Ok(());
-                let access_predicates = analysis
-                    .access_predicates()
-                    .filter(|access_predicate| access_predicate.attribute == level.attribute);
-                access_predicates.for_each(|access_predicate| {
-                    level.children(&access_predicate.values, |child| {
-                        if refused.is_ok() {
-                            refused = push(&mut pending, child);
-                        }
-                    });
-                });
-                refused?;
-            }
-        }
-        Ok(holding)
     }
 
     /// Chooses the most selective level of `node` for an entry with these `demands`, and the access predicate that leads
