@@ -138,7 +138,7 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd examples/scan && $(CARGO) fmt --check
 	@cd wasm && $(CARGO) clippy --quiet --locked --all-targets -- -D warnings
 	@$(CARGO_WASM32) clippy --quiet --locked -p be_tree_index --features report_panics --all-targets -- -D warnings
-	@$(CARGO_WASM32) clippy --quiet --locked -p be_tree_guest -- -D warnings
+	@$(CARGO_WASM32) clippy --quiet --locked -p be_tree_guest -p be_tree_rules_guest -- -D warnings
 	@cd wasm/index/fuzz && $(CARGO) clippy --quiet --locked --target-dir ../../target/fuzz -- -D warnings
 	@cd wasm/rules/fuzz && $(CARGO) clippy --quiet --locked --target-dir ../../target/fuzz -- -D warnings
 	@cd bench/native && $(CARGO) clippy --quiet --locked -p be_tree_bench_common -p be_tree_bench -p be_tree_bench_rules -- -D warnings

@@ -49,6 +49,7 @@ defmodule BeTree.DependencyTest do
                ["be_tree.image"],
                ["be_tree.match"],
                ["be_tree.profile"],
+               ["be_tree.rules"],
                ["be_tree.tune"]
              ]
     end

@@ -86,6 +86,7 @@ const OPERATORS: Record<Type, Completion[]> = {
   frequency_caps: [keyword("is empty"), ...NULL],
   ip: [...EQUAL, ...NETWORKS, ...NULL],
   datetime: [...EQUAL, ...ORDER, BETWEEN_BOUNDS, ...NULL],
+  object_list: [keyword("is empty"), ...NULL],
 };
 
 const FUNCTIONS = [
@@ -105,7 +106,13 @@ const FUNCTIONS = [
   ),
 ].map((completion): Completion => ({ ...completion, type: "function" }));
 
-const START = [keyword("not"), keyword("true"), keyword("false"), ...FUNCTIONS];
+const QUANTIFIERS = [
+  operator("any ${list} (${condition})", "any", "an object of a list meets the condition"),
+  operator("all ${list} (${condition})", "all", "each object of a list meets it"),
+  operator("none ${list} (${condition})", "none", "no object of a list meets it"),
+];
+
+const START = [keyword("not"), keyword("true"), keyword("false"), ...QUANTIFIERS, ...FUNCTIONS];
 const BETWEEN = [keyword("and"), keyword("or")];
 
 const typeOf = (domain: Type | Domain): Type => (typeof domain === "string" ? domain : domain.type);

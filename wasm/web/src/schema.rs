@@ -13,7 +13,7 @@ pub(crate) fn schema(attributes: &Array) -> Result<Schema, Error> {
     let given: Vec<_> = attributes.iter().map(|given| Array::from(&given)).collect();
     let attributes: Result<Vec<_>, _> = given.iter().map(attribute).collect();
     let mut schema = Schema::new(attributes?)?;
-    for (position, given) in given.iter().enumerate() {
+    for given in &given {
         if given.get(6).is_truthy() {
             let name = given.get(0).as_string().unwrap_or_default();
             schema.convert(&name)?;

@@ -75,7 +75,12 @@ impl<'a> Peer<'a> {
                 let strings: Vec<&str> = list.of(&self.decoded.strings).iter().map(|&string| text(string)).collect();
                 builder.with_string_list(name, &strings)
             }
-            Value::Undefined | Value::Segments(_) | Value::Caps(_) | Value::Address(_) | Value::Patterns => Ok(()),
+            Value::Undefined
+            | Value::Segments(_)
+            | Value::Caps(_)
+            | Value::Objects(_)
+            | Value::Address(_)
+            | Value::Patterns => Ok(()),
         }
     }
 }

@@ -144,7 +144,12 @@ fn event(bytes: &[u8], events: &Events, workload: &Workload, names: &[String]) -
     let mut fields = Vec::new();
     for (name, value) in names.iter().zip(&event.values) {
         let value = match *value {
-            Value::Undefined | Value::Segments(_) | Value::Caps(_) | Value::Address(_) | Value::Patterns => continue,
+            Value::Undefined
+            | Value::Segments(_)
+            | Value::Caps(_)
+            | Value::Objects(_)
+            | Value::Address(_)
+            | Value::Patterns => continue,
             Value::Boolean(boolean) => boolean.to_string(),
             Value::Integer(integer) => integer.to_string(),
             Value::Float(float) => float.to_string(),

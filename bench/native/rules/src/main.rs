@@ -72,7 +72,8 @@ fn body(arguments: Arguments) -> Result<(), String> {
         } else {
             let mut places = vec![Place::Native(native)];
             if let Some(guest) = &guest {
-                places.push(Place::Sandbox(guest.start(name, *size).map_err(|error| format!("{name}: {error:#}"))?));
+                let sandbox = guest.start(name, *size).map_err(|error| format!("{name}: {error:#}"))?;
+                places.push(Place::Sandbox(Box::new(sandbox)));
             }
             measure(name, *size, places, arguments.budget)?;
         }
@@ -89,7 +90,7 @@ fn print_text(mut job: Box<dyn Job>) {
 /// A place where a job runs.
 enum Place {
     Native(Box<dyn Job>),
-    Sandbox(Sandbox),
+    Sandbox(Box<Sandbox>),
 }
 
 impl Place {

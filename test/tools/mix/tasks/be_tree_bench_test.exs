@@ -8,7 +8,7 @@ defmodule Mix.Tasks.BeTree.BenchTest do
 
   setup do
     message = refusal(["--only", "W7"])
-    assert message == ~s(there is no workload "W7", only tiny, W1, W3, W4, W8, W9, W2, W6, W5, adversaries)
+    assert message == ~s(there is no workload "W7", only tiny, W1, W3, W4, W8, W9, structures, W2, W6, W5, adversaries)
     :ok
   end
 

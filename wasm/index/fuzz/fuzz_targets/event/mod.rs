@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use be_tree_index::error::Error;
 use be_tree_index::event::{decode, Event, Format, Text, Value};
-use be_tree_index::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::model::strings::{Interner, StringId};
 
 /// Decodes `bytes` over a schema with attributes of each type, and checks what comes out: one named by the type, a field of that
-/// name in the maps `m` and `m.n`, and one that converts in the map `c`.
+/// name in the maps `m` and `m.n`, one that converts in the map `c`, and two of the objects of a list.
 pub fn check(format: Format, bytes: &[u8]) -> Result<(&'static Schema, Event), Error> {
     static INDEX: OnceLock<(Schema, Interner)> = OnceLock::new();
     let (schema, strings) = INDEX.get_or_init(|| {
@@ -21,10 +21,16 @@ pub fn check(format: Format, bytes: &[u8]) -> Result<(&'static Schema, Event), E
                 bounds: Bounds::Unbounded,
             })
         });
-        let mut schema = Schema::new(attributes.collect()).expect("the schema is sound");
-        for place in 3 * Type::NAMES.len()..schema.len() {
-            // Segments and frequency caps are refused.
-            let _ = schema.convert(AttributeId::from_index(place));
+        let of_objects = [("integer", Type::Integer), ("strings", Type::StringList)].map(|(name, ty)| Attribute {
+            name: format!("object_list.{name}"),
+            ty,
+            optional: true,
+            bounds: Bounds::Unbounded,
+        });
+        let mut schema = Schema::new(attributes.chain(of_objects).collect()).expect("the schema is sound");
+        for (name, _) in Type::NAMES {
+            // Some types are refused.
+            let _ = schema.convert(&format!("c.{name}"));
         }
         let mut strings = Interner::default();
         for string in ["", "a", "CA", "ns"] {
@@ -53,6 +59,7 @@ pub fn check(format: Format, bytes: &[u8]) -> Result<(&'static Schema, Event), E
             (Type::FrequencyCaps, Value::Caps(span)) => {
                 span.of(&event.caps).iter().for_each(|cap| check_text(&cap.namespace));
             }
+            (Type::ObjectList, Value::Objects(span)) => assert!(span.of(&event.objects).len() <= bytes.len()),
             (ty, value) => panic!("{value:?} is no {}", ty.name()),
         }
     }
