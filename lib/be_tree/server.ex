@@ -293,6 +293,8 @@ defmodule BeTree.Server do
 
   # This process owns the tables, so it ends only when it is told to, or when the server's process cannot be kept running. The
   # keeper restarts the server's process, and ends as a significant child when that ended too often.
+  # The type of the callback in Elixir does not know the flags of significant children before 1.15.
+  @dialyzer {:nowarn_function, init: 1}
   @impl Supervisor
   def init({name, options}) do
     module = if options[:follow], do: Follower, else: Writer
@@ -300,7 +302,7 @@ defmodule BeTree.Server do
     Table.put_limits(table, {2 * options.memory, options.publish})
     keeper = Map.merge(Keeper.child_spec({module, table, options}), %{restart: :transient, significant: true})
     {intensity, period} = options.restarts
-    # Elixir's own functions do not know the flags of significant children before 1.15.
+    # Nor do its functions.
     flags = %{strategy: :one_for_one, intensity: intensity, period: period, auto_shutdown: :any_significant}
     {:ok, {flags, [keeper]}}
   end

@@ -9,7 +9,7 @@ defmodule BeTree.Rules.Page do
     * `:next_due` - the time at which a window closes next, in milliseconds, or `nil`;
     * `:fuel`, `:slices` - the fuel of the page (`BeTree.Fuel`), and its number of slices;
     * `:reason` - the reason for which there is more, `:firings` or `:notices`, or `nil`;
-    * `:operation` - private: `BeTree.Rules.next/1` goes on from it.
+    * `:operation` - private: `BeTree.Rules.next/1` goes on from it; `nil` in the sum of several pages.
   """
 
   alias BeTree.Rules.{Notice, Operation}
@@ -27,6 +27,6 @@ defmodule BeTree.Rules.Page do
           fuel: BeTree.Fuel.t(),
           slices: non_neg_integer,
           reason: :firings | :notices | nil,
-          operation: Operation.t()
+          operation: Operation.t() | nil
         }
 end

@@ -20,8 +20,8 @@ defmodule BeTree.Server.Builder do
   # A copy whose memory is larger than the tree's by this factor, because of a large event, is not used.
   @waste 1.25
 
-  @typedoc "A base, the tree that continues from it, if there is to be one, and the last version that both have."
-  @type built :: %{index: Index.t(), version: Table.version(), tree: BeTree.t() | nil, added: Table.version()}
+  @typedoc "A base, the tree that continues from it, and the last version that both have."
+  @type built :: %{index: Index.t(), version: Table.version(), tree: BeTree.t(), added: Table.version()}
 
   @typedoc "A later state of the present replicas: the index with that state, and its version."
   @type renewed :: {:renewed, Index.t(), Table.version()}
@@ -59,7 +59,7 @@ defmodule BeTree.Server.Builder do
          {:ok, info} <- Reply.info(output),
          {:ok, snapshot} <- runtime.snapshot(index.instance, :infinity) do
       if used != nil and runtime.snapshot_length(snapshot) > @waste * used do
-        with {:ok, copy, version} <- repeat(table, base, options), do: continue(table, copy, version, true, options)
+        with {:ok, copy, version} <- repeat(table, base, options), do: continue(table, copy, version, options)
       else
         index = %{index | snapshot: snapshot, info: info}
         {:ok, {:renewed, index, origin + runtime.snapshot_applied(snapshot)}}
@@ -91,7 +91,7 @@ defmodule BeTree.Server.Builder do
            rows = Table.later(table, version),
            :ok <- Changes.repeat_all(tree, rows),
            {:ok, index} <- publish(tree, options),
-           do: continue(table, index, version + length(rows), true, options)
+           do: continue(table, index, version + length(rows), options)
     end)
   end
 
@@ -139,8 +139,8 @@ defmodule BeTree.Server.Builder do
   defp measure({:ok, built}), do: %{version: built.version}
   defp measure({:error, _error}), do: %{}
 
-  defp continue(table, index, version, tree?, options) do
-    with {:ok, tree} <- if(tree?, do: Changes.tree_again(index, [], options.memory), else: {:ok, nil}) do
+  defp continue(table, index, version, options) do
+    with {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
       built = %{index: index, version: version, tree: tree, added: version}
       catch_up(built, table, @rounds)
     end
@@ -161,7 +161,7 @@ defmodule BeTree.Server.Builder do
   def add(built, []), do: {:ok, built}
 
   def add(%{index: %{runtime: runtime, instance: instance}} = built, rows) do
-    with :ok <- if(built.tree, do: Changes.repeat_all(built.tree, rows), else: :ok),
+    with :ok <- Changes.repeat_all(built.tree, rows),
          :ok <- append(runtime, instance, rows) do
       {version, _deleted, _wires} = List.last(rows)
       {:ok, %{built | added: version}}

@@ -22,7 +22,18 @@ defmodule BeTree.Server.Courier do
 
   @doc false
   @spec serve(BeTree.Server.name(), pid, reference | nil, Table.version() | -1) :: no_return
-  def serve(name, follower, id, version), do: CrashReport.guard(fn -> deliver(name, follower, id, version) end)
+  def serve(name, follower, id, version) do
+    CrashReport.guard(fn ->
+      greet(name, follower, id)
+      deliver(name, follower, id, version)
+    end)
+  end
+
+  # A follower of this lineage that lacks nothing gets no row until the next change.
+  defp greet(name, follower, id) do
+    {:ok, base} = ended_or(View.base(name))
+    if base.id == id, do: send(follower, {:followed, self()})
+  end
 
   defp deliver(name, follower, id, version) do
     {:ok, base} = ended_or(View.base(name))

@@ -80,6 +80,10 @@ defmodule BeTree.Server.Follower do
     {:noreply, state |> add(rows) |> request_next()}
   end
 
+  def handle_info({:followed, courier}, %{courier: courier} = state) when is_pid(courier) do
+    {:noreply, %{state | connected: true, error: nil}}
+  end
+
   def handle_info({:piece, courier, piece}, %{courier: courier} = state) when is_pid(courier) do
     send(courier, {:more, self()})
     {:noreply, %{state | pieces: [piece | state.pieces], connected: true}}
@@ -136,6 +140,8 @@ defmodule BeTree.Server.Follower do
 
   # Messages of a courier that was abandoned, or of a process that has finished.
   def handle_info({:unfit, pid, _instance, _error}, state) when is_pid(pid), do: {:noreply, state}
+
+  def handle_info({:followed, pid}, state) when is_pid(pid), do: {:noreply, state}
 
   def handle_info({step, pid, _content}, state)
       when step in [:rows, :piece, :texts, :base, :built, :EXIT] and is_pid(pid),
