@@ -44,7 +44,8 @@ pub(super) fn most_words(extent: &Extent) -> usize {
 /// Returns the maximal number of words of a bitmap. It is that of a list of all ids, or less if the greatest id needs less.
 pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
     let most = slots.max(SPARE);
-    greatest.map_or(most, |id| most.min((id / 64) as usize + 1))
+    // An id may be too large for a position in memory.
+    greatest.map_or(most, |id| usize::try_from(id / 64).map_or(most, |word| most.min(word.saturating_add(1))))
 }
 
 /// A batch searches for many events with one [`Search`].
