@@ -248,6 +248,9 @@ function showNothing(headline: string) {
   page.path.hidden = true;
 }
 
+/** A text that stays while there is no fault, until another index is begun. */
+let notice = "";
+
 function tellFaults() {
   const named = [
     ...faults.schema.map((fault) => ["schema", fault] as const),
@@ -255,7 +258,7 @@ function tellFaults() {
     ...faults.expressions.map((fault) => ["expressions", fault] as const),
   ];
   const [first] = named;
-  if (!first) return tell("");
+  if (!first) return tell(notice, notice !== "");
   const [where, { line, column, reason }] = first;
   const more = named.length > 1 ? ` (and ${plural(named.length - 1, "more fault")})` : "";
   tell(`In the ${where}, line ${line}, column ${column}: ${reason}${more}`, true);
@@ -381,6 +384,7 @@ function showTexts({ schema, expressions, event }: Texts) {
 }
 
 function begin(name: string | null) {
+  notice = "";
   stop();
   step = null;
   chosen = null;
@@ -499,7 +503,8 @@ async function restore() {
     showGenerated(given);
   } catch {
     showExample(EXAMPLES[0]!.name);
-    tell("The link is damaged. This is an example instead.", true);
+    notice = "The link is damaged. This is an example instead.";
+    tell(notice, true);
   }
 }
 
