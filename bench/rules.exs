@@ -99,7 +99,7 @@ defmodule BeTree.Bench.Rules do
   defp title("accept-1k"), do: "the same, 1 KB"
   defp title("cycle"), do: "30 rules, a message of 50 bytes, the firing and its new fact, microseconds a message"
   defp title("correlation"), do: "Correlation of a stream of logins and orders: users, microseconds an event"
-  defp title("many"), do: "Rules of which 10 share an event's facts: rules, microseconds an event"
+  defp title("many"), do: "Ten rules share the facts of an event: rules in all, microseconds an event"
 
   # Returns `{engine, size, time}` of each engine, and prints them.
   defp rows(programs, peers, name, size, bars, options) do

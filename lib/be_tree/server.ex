@@ -291,7 +291,7 @@ defmodule BeTree.Server do
       Table.missing(name)
   end
 
-  # This process owns the tables, so it ends only when it is told to, or when the server's process cannot be kept running. The
+  # This process owns the tables. So it ends only if it is stopped, or if the server's process ends again and again. The
   # keeper restarts the server's process, and ends as a significant child when that ended too often.
   # The type of the callback in Elixir does not know the flags of significant children before 1.15.
   @dialyzer {:nowarn_function, init: 1}

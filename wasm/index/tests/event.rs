@@ -22,7 +22,7 @@ enum Model {
     Segments(Vec<(i64, i64)>),
     Caps(Vec<(CapType, i64, String, i64, Option<i64>)>),
     Address(Address),
-    /// Objects with an integer and a string, each of which may be undefined.
+    /// Objects with an integer and a string. Both may be undefined.
     Objects(Vec<(Option<i64>, Option<String>)>),
 }
 

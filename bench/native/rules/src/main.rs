@@ -1,8 +1,8 @@
 //! Measures jobs of rules natively and, compiled to WebAssembly with metered fuel, in the sandbox.
 //!
 //! `be_tree_bench_rules --guest FILE --seconds N JOB:SIZE...` prints a line of `key=value` fields for each job and place. The
-//! places take turns, so other work on the machine affects both alike. Times are of the processor, where the system tells. Their totals must be equal, and those of known programs
-//! right, or the status is 1.
+//! places take turns, so other work on the machine affects both alike. Times are those of the processor, where the system has them. The
+//! status is 1 if the totals of the places differ, or are wrong for a known program.
 //!
 //! `--soak EVENTS` instead runs one job natively for that number of events, and prints its memory twenty times. `--text JOB:SIZE`
 //! prints the rules and the facts of a job's input for other engines.

@@ -1,4 +1,4 @@
-//! The demand of a condition for objects on a column: values of an attribute, one of which an object must have.
+//! The demand of a condition for objects on a column. It lists values of an attribute; an object must have one of them.
 
 use crate::event::key;
 use crate::model::objects::{Quantified, Quantifier};
@@ -18,7 +18,7 @@ pub(crate) struct Demand {
     pub is_exact: bool,
 }
 
-/// The values of an attribute of objects, one of which an object has if it meets a part of a condition.
+/// Values of an attribute. An object that meets a part of a condition has one of them.
 struct Wanted {
     attribute: AttributeId,
     keys: Vec<i64>,

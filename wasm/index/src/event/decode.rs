@@ -67,8 +67,8 @@ impl Format {
 
 /// Reads `bytes` into `event`, which is emptied first. Known strings get their ids in `strings`.
 ///
-/// - Names that the schema does not have are skipped with their values, or refused in a strict format. If a name is given more than once, JSON's last value
-///   counts, and in terms the first value that is not undefined.
+/// - Names that the schema does not have are skipped with their values, or refused in a strict format. If a name is given more than
+///   once, JSON's last value counts, and in terms the first value that is not undefined.
 /// - Only an integer token is an integer: `1.0` is none, in JSON and in terms. An integer may stand for a float.
 /// - The bounds of an attribute apply to the constants of expressions. A value of an event may lie outside of them.
 /// - Undefined stands for a whole value, or for the time of a frequency cap. It is an error inside a list.

@@ -122,7 +122,7 @@ impl Joins<'_> {
         Step { probe, is_older: false, guards: Vec::new() }
     }
 
-    /// Returns the look-up of the facts that pass `tests`, all of which are about the slot and about bound ones. `condition` is the
+    /// Returns the look-up of the facts that pass `tests`. Each test is about the slot, and about bound ones. `condition` is the
     /// single-fact part of `tests`.
     fn probe(&mut self, ty: usize, slot: u8, condition: u32, tests: &[&Code]) -> Probe {
         let mut key: Vec<(u8, Operand)> = Vec::new();

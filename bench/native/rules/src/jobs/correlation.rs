@@ -48,7 +48,7 @@ pub struct Stream {
     random: Random,
     users: u64,
     number: u64,
-    /// The last orders, of which a payment takes one.
+    /// The last orders. A payment pays one of them.
     open: VecDeque<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Many rules, of which ten share an event's facts: rules of two conditions, whose constants are those of one sensor.
+//! Many rules of two conditions, ten for each sensor. The facts of an event concern one sensor, so ten rules share them.
 
 use be_tree_rules::{Engine, Limits, Owned};
 
