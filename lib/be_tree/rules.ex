@@ -485,25 +485,15 @@ defmodule BeTree.Rules do
 
   defimpl Inspect do
     alias BeTree.Engine.Describe
-    alias BeTree.Error
 
     def inspect(%{runtime: runtime, instance: instance} = rules, _options) do
       info = runtime.info(instance)
-      "#BeTree.Rules<#{content(rules, info)}, #{Describe.megabytes(info.memory)}>"
+      "#BeTree.Rules<#{Describe.content(info, fn -> counts(rules) end)}, #{Describe.megabytes(info.memory)}>"
     end
 
-    # Printing does not wait until another process is done with the rules.
-    defp content(_rules, %{state: state}) when state != :free, do: state
-
-    defp content(rules, _info) do
-      case BeTree.Rules.info(rules, timeout: 0) do
-        {:error, %Error{kind: :timeout}} -> :running
-        {:ok, info} -> "#{count(info.rules, "rule")}, #{count(info.facts, "fact")}"
-        {:error, error} -> error.kind
-      end
+    defp counts(rules) do
+      with {:ok, info} <- BeTree.Rules.info(rules, timeout: 0),
+           do: {:ok, "#{Describe.number_of(info.rules, "rule")}, #{Describe.number_of(info.facts, "fact")}"}
     end
-
-    defp count(1, name), do: "1 #{name}"
-    defp count(count, name), do: "#{count} #{name}s"
   end
 end

@@ -29,22 +29,14 @@ defmodule BeTree.Tree do
 
   defimpl Inspect do
     alias BeTree.Engine.{Describe, Instance}
-    alias BeTree.Error
 
-    def inspect(%{runtime: runtime, instance: instance} = tree, _options) do
+    def inspect(%{runtime: runtime, instance: instance}, _options) do
       info = runtime.info(instance)
-      "#BeTree<#{content(tree, info)}, #{Describe.megabytes(info.memory)}>"
+      "#BeTree<#{Describe.content(info, fn -> count(runtime, instance) end)}, #{Describe.megabytes(info.memory)}>"
     end
 
-    # Printing a tree does not wait until another process is done with it.
-    defp content(_tree, %{state: state}) when state != :free, do: state
-
-    defp content(tree, _info) do
-      case Instance.info(tree.runtime, tree.instance, 0) do
-        {:error, %Error{kind: :timeout}} -> :running
-        {:ok, %{expressions: count}} -> Describe.expressions(count)
-        {:error, error} -> error.kind
-      end
+    defp count(runtime, instance) do
+      with {:ok, info} <- Instance.info(runtime, instance, 0), do: {:ok, Describe.expressions(info.expressions)}
     end
   end
 end

@@ -44,8 +44,27 @@ defmodule BeTree.Engine.Describe do
 
   @doc "Returns a number of expressions as `1 expression` or `12000 expressions`."
   @spec expressions(non_neg_integer) :: String.t()
-  def expressions(1), do: "1 expression"
-  def expressions(count), do: "#{count} expressions"
+  def expressions(count), do: number_of(count, "expression")
+
+  @doc "Returns a number of things, whose noun takes an s in the plural: `1 rule` or `2 rules`."
+  @spec number_of(non_neg_integer, String.t()) :: String.t()
+  def number_of(1, noun), do: "1 #{noun}"
+  def number_of(count, noun), do: "#{count} #{noun}s"
+
+  @doc """
+  Returns the content of an instance for `inspect/2`: the text that `read` returns, or why there is none. Printing does not wait until
+  another process is done with the instance, so `read` has a timeout of 0.
+  """
+  @spec content(map, (() -> {:ok, String.t()} | {:error, BeTree.Error.t()})) :: String.t() | atom
+  def content(%{state: state}, _read) when state != :free, do: state
+
+  def content(_info, read) do
+    case read.() do
+      {:ok, text} -> text
+      {:error, %BeTree.Error{kind: :timeout}} -> :running
+      {:error, error} -> error.kind
+    end
+  end
 
   @doc "Returns 1234567 as `1,234,567`."
   @spec grouped(integer) :: String.t()

@@ -18,13 +18,19 @@ defmodule BeTree.Engine.Instance do
   @spec wasm(Guest.t()) :: binary
   def wasm(%Guest{runtime: runtime, compiled: compiled}), do: runtime.wasm(compiled)
 
-  # Returns the built-in guest. It is read and checked once for each runtime and kept for the life of the VM.
+  # Returns the built-in guest.
   @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
-  def built_in(runtime) do
-    with nil <- :persistent_term.get({__MODULE__, runtime}, nil),
-         {:ok, wasm} <- read_built_in("be_tree.wasm"),
-         {:ok, guest} <- Guest.load(wasm, runtime) do
-      :persistent_term.put({__MODULE__, runtime}, guest)
+  def built_in(runtime), do: built_in(runtime, "be_tree.wasm", &Guest.load/2)
+
+  # Returns the guest that `load` makes of the bytes of a module in the application's priv directory and of the runtime. It is
+  # read and loaded once for each runtime and kept for the life of the VM.
+  @spec built_in(module, String.t(), (binary, module -> {:ok, Guest.t()} | {:error, Error.t()})) ::
+          {:ok, Guest.t()} | {:error, Error.t()}
+  def built_in(runtime, file, load) do
+    with nil <- :persistent_term.get({__MODULE__, file, runtime}, nil),
+         {:ok, wasm} <- read_built_in(file),
+         {:ok, guest} <- load.(wasm, runtime) do
+      :persistent_term.put({__MODULE__, file, runtime}, guest)
       {:ok, guest}
     else
       %Guest{} = guest -> {:ok, guest}
@@ -32,9 +38,7 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
-  # Returns the bytes of a module in the application's priv directory.
-  @spec read_built_in(String.t()) :: {:ok, binary} | {:error, Error.t()}
-  def read_built_in(name) do
+  defp read_built_in(name) do
     path = Application.app_dir(:be_tree, "priv/#{name}")
 
     with {:error, reason} <- File.read(path) do

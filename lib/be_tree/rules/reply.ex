@@ -42,23 +42,13 @@ defmodule BeTree.Rules.Reply do
   defp notice({rule, name, values}), do: %Notice{rule: rule, name: name, values: values}
 
   @spec facts(binary) :: {:ok, [Fact.t()]} | {:error, Error.t()}
-  def facts(binary) do
-    case Reply.term(binary) do
-      {:ok, facts} when is_list(facts) -> {:ok, Enum.map(facts, &fact/1)}
-      other -> wrong(other)
-    end
-  end
+  def facts(binary), do: list(binary, &fact/1)
 
   defp fact({id, type, at, fields}), do: %Fact{id: id, type: type, at: at, fields: fields}
   defp fact(nil), do: nil
 
   @spec explanations(binary) :: {:ok, [Explanation.t()]} | {:error, Error.t()}
-  def explanations(binary) do
-    case Reply.term(binary) do
-      {:ok, explanations} when is_list(explanations) -> {:ok, Enum.map(explanations, &explanation/1)}
-      other -> wrong(other)
-    end
-  end
+  def explanations(binary), do: list(binary, &explanation/1)
 
   defp explanation({verdict, facts}), do: explanation(verdict, Enum.map(facts, &fact/1))
 
@@ -93,6 +83,13 @@ defmodule BeTree.Rules.Reply do
        })}
     else
       wrong({:ok, info})
+    end
+  end
+
+  defp list(binary, decode) do
+    case Reply.term(binary) do
+      {:ok, list} when is_list(list) -> {:ok, Enum.map(list, decode)}
+      other -> wrong(other)
     end
   end
 

@@ -7,6 +7,8 @@ mod programs;
 
 pub use correlation::{replay, Stream};
 
+use be_tree_rules::Engine;
+
 /// The names of the jobs.
 pub const NAMES: [&str; 9] =
     ["manners", "waltzdb", "reject", "reject-1k", "accept", "accept-1k", "cycle", "correlation", "many"];
@@ -39,6 +41,11 @@ pub trait Job {
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Returns the totals of every job.
+fn totals(engine: &Engine) -> Totals {
+    vec![("firings", engine.firings()), ("facts", engine.len().into()), ("bytes", engine.used_bytes() as u64)]
 }
 
 /// Returns the job of this name and size.

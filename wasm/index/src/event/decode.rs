@@ -140,16 +140,17 @@ pub fn decode(
 /// Checks the names of an event in a strict format. Returns the format in which its values are read.
 fn check_names_of(format: Format, bytes: &[u8], schema: &Schema) -> Result<Format, Error> {
     match format {
-        #[cfg(feature = "terms")]
-        Format::StrictTerm => check_names(Reader::new(bytes)?, schema).map_err(|error| *error)?,
-        Format::StrictJson => check_names(Json::new(bytes), schema).map_err(|error| *error)?,
-        _ => {}
+        Format::StrictTerm => {
+            #[cfg(feature = "terms")]
+            check_names(Reader::new(bytes)?, schema).map_err(|error| *error)?;
+            Ok(Format::Term)
+        }
+        Format::StrictJson => {
+            check_names(Json::new(bytes), schema).map_err(|error| *error)?;
+            Ok(Format::Json)
+        }
+        other => Ok(other),
     }
-    Ok(match format {
-        Format::StrictTerm => Format::Term,
-        Format::StrictJson => Format::Json,
-        other => other,
-    })
 }
 
 /// Checks that each required attribute has a value. A message calls the event or the object `subject`.

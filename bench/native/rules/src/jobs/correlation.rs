@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use be_tree_rules::{Engine, Limits, Owned};
 
-use super::{Job, Totals};
+use super::{totals, Job, Totals};
 use crate::input::{line, Fact};
 use crate::random::Random;
 use crate::support::Row;
@@ -169,12 +169,9 @@ impl Job for Correlation {
     }
 
     fn totals(&self) -> Totals {
-        vec![
-            ("firings", self.engine.firings()),
-            ("facts", self.engine.len().into()),
-            ("notices", self.notices),
-            ("bytes", self.engine.used_bytes() as u64),
-        ]
+        let mut totals = totals(&self.engine);
+        totals.push(("notices", self.notices));
+        totals
     }
 
     fn text(&self) -> (String, Vec<String>) {

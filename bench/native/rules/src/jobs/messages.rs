@@ -2,7 +2,7 @@
 
 use be_tree_rules::{Engine, Limits, Owned};
 
-use super::{Job, Totals};
+use super::{totals, Job, Totals};
 use crate::input::{line, Fact};
 use crate::support::Row;
 
@@ -77,11 +77,7 @@ impl Job for Messages {
     }
 
     fn totals(&self) -> Totals {
-        vec![
-            ("firings", self.engine.firings()),
-            ("facts", self.engine.len().into()),
-            ("bytes", self.engine.used_bytes() as u64),
-        ]
+        totals(&self.engine)
     }
 
     fn text(&self) -> (String, Vec<String>) {

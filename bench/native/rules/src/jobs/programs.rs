@@ -2,7 +2,7 @@
 
 use be_tree_rules::{Engine, Limits};
 
-use super::{Job, Totals};
+use super::{totals, Job, Totals};
 use crate::input::{line, Fact};
 use crate::support::{manners, waltzdb, Row};
 
@@ -27,7 +27,7 @@ impl Program {
 
     pub fn waltzdb(regions: u32) -> Program {
         let expected = (803 * u64::from(regions) + 790, "edge_label", 422 * regions + 443);
-        Program::new(waltzdb::rules(), waltzdb::facts(regions.into()), expected)
+        Program::new(waltzdb::RULES.to_owned(), waltzdb::facts(regions.into()), expected)
     }
 
     fn new(rules: String, rows: Vec<Row>, expected: (u64, &'static str, u32)) -> Program {
@@ -58,13 +58,9 @@ impl Job for Program {
     fn totals(&self) -> Totals {
         let (_, ty, _) = self.expected;
         let count = self.engine.count(ty).expect("the type is declared");
-        vec![
-            ("firings", self.engine.firings()),
-            (ty, count.into()),
-            ("facts", self.engine.len().into()),
-            ("asserted", self.engine.asserted()),
-            ("bytes", self.engine.used_bytes() as u64),
-        ]
+        let mut totals = totals(&self.engine);
+        totals.extend([(ty, count.into()), ("asserted", self.engine.asserted())]);
+        totals
     }
 
     fn text(&self) -> (String, Vec<String>) {
