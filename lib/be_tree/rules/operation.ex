@@ -53,7 +53,8 @@ defmodule BeTree.Rules.Operation do
   def next(operation), do: run(operation)
 
   defp run(%{rules: rules, options: options} = operation) do
-    span = if Telemetry.enabled?(), do: Span.start(:telemetry, rules, operation.kind)
+    sink = Telemetry.sink()
+    span = if sink, do: Span.start(sink, rules, operation.kind)
     deadline = Deadline.new(options.timeout)
     outcome = calls(operation, %Page{operation: operation}, options.fuel, deadline)
     if span, do: Span.stop(span, outcome)

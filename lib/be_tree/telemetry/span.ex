@@ -82,9 +82,12 @@ defmodule BeTree.Telemetry.Span do
   defp outcome({:error, %Error{} = error, _more}), do: outcome({:error, error})
   defp outcome(_result), do: %{result: :ok}
 
-  defp emit(%{sink: sink, name: name, started: started, metadata: metadata}, ending, measurements, more) do
+  # Emits an event of a span, with the time since its start, and with `more` metadata.
+  @spec emit(t, :yield | :stop | :exception, map, map) :: :ok
+  def emit(%{sink: sink, name: name, started: started, metadata: metadata}, ending, measurements, more) do
     now = System.monotonic_time()
     measurements = Map.merge(measurements, %{duration: now - started, monotonic_time: now})
     sink.execute([:be_tree, name, ending], measurements, Map.merge(metadata, more))
+    :ok
   end
 end
