@@ -321,15 +321,21 @@ impl Step<'_> {
             }
         }
         // A rule has no use for a seed if the fact has no older partners.
-        let mut bound: Bound = [0; SLOTS + 1];
         for position in 0..self.scratch.met.len() {
             let condition = &program.conditions[self.scratch.met[position] as usize];
-            for (rule, slot) in &condition.seeds {
-                if !self.is_possible(*rule) {
-                    continue;
-                }
-                bound[*slot as usize] = fact;
-                if self.has_partner(&program.rules[*rule as usize].plans[*slot as usize], number, &mut bound) {
+            for seeds in &condition.seeds {
+                let mut is_partnered = false;
+                for (rule, slot) in seeds {
+                    if !self.is_possible(*rule) {
+                        continue;
+                    }
+                    if !is_partnered {
+                        let plan = &program.rules[*rule as usize].plans[*slot as usize];
+                        is_partnered = self.has_partner(plan, *slot, fact, number);
+                        if !is_partnered {
+                            break;
+                        }
+                    }
                     self.push_seed(*rule, *slot, fact, number)?;
                 }
             }
