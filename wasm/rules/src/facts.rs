@@ -123,6 +123,7 @@ impl Step<'_> {
             return Err(Full::Facts);
         }
         self.words.set(FACTS, facts + 1)?;
+        self.scratch.tested = None;
         let count = fact_type.count(self.words);
         self.words.set(fact_type.at + COUNT, count + 1)?;
         let fact = self.words.allocate_from(fact_type.at + FREE, fact_type.size())?;
@@ -357,6 +358,7 @@ impl Step<'_> {
         let fact_type = &program.types[ty];
         let number = self.words.get64(fact + NUMBER);
         self.words.set(FACTS, self.words.get(FACTS) - 1)?;
+        self.scratch.tested = None;
         self.words.set(fact_type.at + COUNT, fact_type.count(self.words) - 1)?;
         NUMBERS.remove(self.words, number)?;
         self.take_met(fact_type, fact)?;

@@ -63,8 +63,8 @@ impl Step<'_> {
         blocker != 0
     }
 
-    /// Returns whether a fact blocks a `none` that is a bound. If the greatest fact does not, none does. So a search sees each fact
-    /// at most once, however many matches it tests.
+    /// Returns whether a fact blocks a `none` that is a bound. If the greatest fact does not, none does. So each fact is seen at most
+    /// once until a fact comes or goes, however many matches are tested.
     fn is_exceeded(&mut self, guard: &Guard, limit: &Limit, mut tested: Tested, bound: &mut Bound) -> bool {
         let kept = bound[OWN as usize];
         let link = self.link_of(&guard.probe);

@@ -62,7 +62,6 @@ impl Step<'_> {
     /// Binds the first match, or the next one after that of [`crate::step::Scratch::path`] if the search goes on. Partners are at
     /// most as new as `newest`, or older where the plan says so. Returns whether there is a match, which is the path then.
     pub fn search(&mut self, rule: &Rule, plan: &Plan, newest: u64, mut goes_on: bool, bound: &mut Bound) -> bool {
-        self.scratch.tested = None;
         let is_found = plan.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
             && self.search_from(rule, plan, 0, newest, &mut goes_on, bound);
         if is_found {

@@ -67,7 +67,7 @@ pub(crate) struct Scratch {
     /// The fact after that of the path's first look-up in its list, the path's other facts left out, by address and number. The
     /// search goes on there if all of these are gone: a rule often removes the facts that it matched. New facts come before them.
     pub next: (Address, u64),
-    /// The `none` that was tested last in this search.
+    /// The `none` that was tested last since a fact came or went.
     pub tested: Option<Tested>,
     /// The facts of a firing as its actions so far left them: their addresses and numbers.
     pub current: Path,
