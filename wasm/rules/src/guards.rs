@@ -205,12 +205,8 @@ impl Step<'_> {
         rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)
     }
 
-    /// Looks up the matches that a new fact of a guard makes valid.
-    pub fn guard_gains(&mut self, rule: u32, guard: u8, fact: Address, number: u64) -> Result<(), Full> {
-        // One fact more only makes a `none` false.
-        if self.program.rules[rule as usize].guards[guard as usize].aggregate == Aggregate::None {
-            return Ok(());
-        }
+    /// Looks up the matches that a new fact of an aggregate makes valid. It only makes a `none` false.
+    pub fn aggregate_gains(&mut self, rule: u32, guard: u8, fact: Address, number: u64) -> Result<(), Full> {
         self.flip(rule, guard, number - 1, Before::Without(fact), fact)
     }
 

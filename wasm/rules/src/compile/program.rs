@@ -59,7 +59,7 @@ impl Domain {
 }
 
 /// The part of conditions that is about one fact. Equal parts are one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Condition {
     /// They test the fact in slot [`crate::compile::code::OWN`].
     pub tests: Vec<Test>,
@@ -69,6 +69,8 @@ pub(crate) struct Condition {
     pub seeds: Vec<Vec<(u32, u8)>>,
     /// The rules, and their guards, that facts which meet this are about.
     pub guards: Vec<(u32, u8)>,
+    /// Those of them that are aggregates.
+    pub aggregates: Vec<(u32, u8)>,
     /// The indices, one bit each, in which this is looked up.
     pub indices: u32,
     /// The word that counts the facts that meet this.
@@ -206,9 +208,26 @@ pub(crate) struct Step {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Assert { ty: usize, values: Vec<(u8, Code)> },
-    Modify { slot: u8, ty: usize, values: Vec<(u8, Code)> },
-    Retract { slot: u8 },
-    Notify { name: String, values: Vec<(String, Kind, Code)> },
-    Let { local: u8, code: Code },
+    Assert {
+        ty: usize,
+        values: Vec<(u8, Code)>,
+    },
+    /// `is_last` says that no later action reads a field that this one changes.
+    Modify {
+        slot: u8,
+        ty: usize,
+        values: Vec<(u8, Code)>,
+        is_last: bool,
+    },
+    Retract {
+        slot: u8,
+    },
+    Notify {
+        name: String,
+        values: Vec<(String, Kind, Code)>,
+    },
+    Let {
+        local: u8,
+        code: Code,
+    },
 }

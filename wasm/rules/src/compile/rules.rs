@@ -143,7 +143,11 @@ impl Compiler<'_> {
         for (guard, raw) in body.guards.iter().enumerate() {
             let condition = self.condition(raw.ty, OWN, &raw.conjuncts);
             guard_conditions.push(condition);
-            self.program.conditions[condition as usize].guards.push((number, guard as u8));
+            let condition = &mut self.program.conditions[condition as usize];
+            condition.guards.push((number, guard as u8));
+            if raw.aggregate != Aggregate::None {
+                condition.aggregates.push((number, guard as u8));
+            }
         }
         let mut joins = Joins {
             types: &mut self.program.types,
@@ -181,8 +185,7 @@ impl Compiler<'_> {
         let next = self.program.conditions.len() as u32;
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
-            let (needed_by, seeds, guards) = Default::default();
-            self.program.conditions.push(Condition { tests, needed_by, seeds, guards, indices: 0, at: 0 });
+            self.program.conditions.push(Condition { tests, ..Condition::default() });
             self.program.types[ty].conditions.push(number);
         }
         number
@@ -348,7 +351,7 @@ impl Body {
                 }
                 language::Action::Modify(name, values) => {
                     let (slot, ty) = names.fact(name)?;
-                    Action::Modify { slot, ty, values: self.values(ty, values, names)? }
+                    Action::Modify { slot, ty, values: self.values(ty, values, names)?, is_last: false }
                 }
                 language::Action::Retract(name) => Action::Retract { slot: names.fact(name)?.0 },
                 language::Action::Notify(name, values) => {
@@ -380,7 +383,37 @@ impl Body {
                 }
             });
         }
+        for position in 0..compiled.len() {
+            let is_unread = self.is_unread(&compiled, position);
+            if let Action::Modify { is_last, .. } = &mut compiled[position] {
+                *is_last = is_unread;
+            }
+        }
         Ok(compiled)
+    }
+
+    /// Returns whether no later action reads a field that an action changes. Two slots may hold the same fact.
+    fn is_unread(&self, actions: &[Action], position: usize) -> bool {
+        let Action::Modify { ty, values, .. } = &actions[position] else { return false };
+        let mut is_unread = true;
+        let mut visit = |code: &Code| {
+            if let Code::Field { slot, offset, .. } = code {
+                let is_of_type = self.slots[*slot as usize].ty == *ty;
+                let is_changed = values.iter().any(|(field, _)| FIELDS + 2 * u32::from(*field) == *offset);
+                is_unread &= !(is_of_type && is_changed);
+            }
+        };
+        for action in &actions[position + 1..] {
+            match action {
+                Action::Assert { values, .. } | Action::Modify { values, .. } => {
+                    values.iter().for_each(|(_, code)| code.visit(&mut visit));
+                }
+                Action::Notify { values, .. } => values.iter().for_each(|(_, _, code)| code.visit(&mut visit)),
+                // A `let` has its value before the first action.
+                Action::Retract { .. } | Action::Let { .. } => {}
+            }
+        }
+        is_unread
     }
 
     fn values(&self, ty: usize, values: &[(Name, Expr)], names: &mut Names) -> Result<Vec<(u8, Code)>, Error> {
