@@ -42,6 +42,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, constants: &mut Constants) -> R
         ty.life = life;
         program.lives.extend(life.map(|life| (number, life)));
         ty.switch = Switch::new(&ty.conditions, &program.conditions);
+        ty.set_bits(&mut program.conditions);
     }
     Ok(program)
 }
