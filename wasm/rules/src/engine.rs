@@ -630,7 +630,10 @@ impl Engine {
                 return Ok(Turn::Done);
             };
             step.happen(time, due)?;
-            step.words.set(GATHERING, 1)?;
+            // A dropped fact makes no rule due, and at its time no match waits any more.
+            if let Due::Match(_) = due {
+                step.words.set(GATHERING, 1)?;
+            }
             Ok(Turn::More)
         })
     }
