@@ -20,6 +20,7 @@ defmodule BeTree.Bench.Rules do
     {"manners", [8, 16, 32, 64, 128], [8, 32, 128], %{128 => 6.0}},
     {"waltzdb", [4, 8, 12, 16, 50, 100, 200], [4, 16, 50], %{16 => 20.0, 50 => 70.0, 200 => 400.0}},
     {"reject", [30], [30], %{30 => 0.5}},
+    {"reject-single", [30], [30], %{30 => 1.67}},
     {"reject-1k", [30], [30], %{30 => 1.0}},
     {"accept", [30], [30], %{30 => 1.0}},
     {"accept-1k", [30], [30], %{}},
@@ -93,9 +94,10 @@ defmodule BeTree.Bench.Rules do
 
   defp title("manners"), do: "Manners: guests, milliseconds"
   defp title("waltzdb"), do: "Waltzdb: regions, milliseconds"
-  defp title("reject"), do: "30 rules, a message of 30 bytes that matches none, microseconds a message"
-  defp title("reject-1k"), do: "the same, 1 KB"
-  defp title("accept"), do: "30 rules, a message of 50 bytes that matches one and waits, microseconds a message"
+  defp title("reject"), do: "30 rules, lists of JSON messages of 30 bytes that match none, microseconds a message"
+  defp title("reject-single"), do: "the same, each message by itself"
+  defp title("reject-1k"), do: "lists of such messages of 1 KB"
+  defp title("accept"), do: "30 rules, lists of messages of 50 bytes that match one and wait, microseconds a message"
   defp title("accept-1k"), do: "the same, 1 KB"
   defp title("cycle"), do: "30 rules, a message of 50 bytes, the firing and its new fact, microseconds a message"
   defp title("correlation"), do: "Correlation of a stream of logins and orders: users, microseconds an event"
