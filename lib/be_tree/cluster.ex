@@ -24,6 +24,7 @@ defmodule BeTree.Cluster do
   alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats}
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Limits, Options, Reply, Subscription}
   alias BeTree.Engine.Options.Common
+  alias BeTree.Engine.Subscription.Id
 
   # The modules whose functions the shards run. They are atoms here, because those modules call this one.
   @tree :"Elixir.BeTree"
@@ -40,6 +41,11 @@ defmodule BeTree.Cluster do
       type: {:nullable, {:check, "a function of an id", &__MODULE__.function?/1}},
       default_doc: "a hash of the id",
       doc: "a function of an id that returns the number of its shard, from 0"
+    ],
+    ids: [
+      type: {:one_of, [:integer, :term]},
+      default: :integer,
+      doc: "the kind of ids, `:integer` or `:term`, as all shards have it (`BeTree.Server`)"
     ]
   ]
 
@@ -73,14 +79,22 @@ defmodule BeTree.Cluster do
                   "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
                 )
 
-  @enforce_keys [:shards, :shard]
+  @read_options [
+    timeout: [
+      type: :timeout,
+      default: @search_timeout,
+      doc: "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
+    ]
+  ]
+
+  @enforce_keys [:shards, :shard, :ids]
   defstruct @enforce_keys
 
   @typedoc "A server by its name and its node."
   @type shard :: {Server.name(), node}
 
   @typedoc "A cluster. Its fields are private."
-  @type t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
+  @type t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer), ids: :integer | :term}
 
   @doc """
   Returns a cluster of `shards`, at least one.
@@ -97,7 +111,7 @@ defmodule BeTree.Cluster do
       iex> BeTree.Cluster.shard(cluster, 7)
       {Ads, :b@host}
   """
-  @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
+  @spec new([shard], shard: (BeTree.id() -> non_neg_integer), ids: :integer | :term) :: t
   def new(shards, options \\ []) do
     options = Options.validate!(options, @new_options)
 
@@ -108,7 +122,8 @@ defmodule BeTree.Cluster do
     for shard <- shards, do: check(shard)
     if shards == [], do: raise(ArgumentError, "a cluster has one shard or more, got: []")
     count = length(shards)
-    %__MODULE__{shards: List.to_tuple(shards), shard: options[:shard] || (&:erlang.phash2(&1, count))}
+    shard = options[:shard] || (&:erlang.phash2(&1, count))
+    %__MODULE__{shards: List.to_tuple(shards), shard: shard, ids: options[:ids]}
   end
 
   defp check({name, node}) when is_name(name) and is_atom(node), do: :ok
@@ -147,7 +162,7 @@ defmodule BeTree.Cluster do
   def insert(cluster, id, expression, options \\ []) do
     options = Options.validate!(options, @insert_options)
 
-    with :ok <- Subscription.check_id(id) do
+    with :ok <- Id.check(id, check_cluster(cluster).ids) do
       ask(shard(cluster, id), @server, :insert, [id, expression, options], options[:timeout])
     end
   end
@@ -171,7 +186,7 @@ defmodule BeTree.Cluster do
     check_cluster(cluster)
     timeout = Options.validate!(options, @change_options)[:timeout]
 
-    with {:ok, wires} <- Subscription.new_all(subscriptions) do
+    with {:ok, wires} <- Subscription.new_all(subscriptions, cluster.ids) do
       wires
       |> Enum.with_index()
       |> Enum.group_by(fn {wire, _position} -> shard(cluster, elem(wire, 0)) end)
@@ -226,7 +241,7 @@ defmodule BeTree.Cluster do
   def delete(cluster, id, options \\ []) do
     options = Options.validate!(options, @change_options)
 
-    with :ok <- Subscription.check_id(id),
+    with :ok <- Id.check(id, check_cluster(cluster).ids),
          do: ask(shard(cluster, id), @server, :delete, [id, options], options[:timeout])
   end
 
@@ -345,7 +360,7 @@ defmodule BeTree.Cluster do
   def put(cluster, id, expression, options \\ []) do
     options = Options.validate!(options, @insert_options)
 
-    with :ok <- Subscription.check_id(id) do
+    with :ok <- Id.check(id, check_cluster(cluster).ids) do
       ask(shard(cluster, id), @server, :put, [id, expression, options], options[:timeout])
     end
   end
@@ -365,12 +380,16 @@ defmodule BeTree.Cluster do
   def explain(cluster, event, id, options \\ []) do
     timeout = Check.timeout!(options)
 
-    with :ok <- Subscription.check_id(id),
+    with :ok <- Id.check(id, check_cluster(cluster).ids),
          do: ask(shard(cluster, id), @tree, :explain, [event, id, [timeout: timeout]], timeout)
   end
 
   @doc """
-  Returns the expression of a subscription, as `BeTree.Server.fetch/2` does.
+  Returns the expression of a subscription, as `BeTree.Server.fetch/3` does.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Reading, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{Reading, node()}])
@@ -380,50 +399,82 @@ defmodule BeTree.Cluster do
       iex> {BeTree.Cluster.ids(cluster), BeTree.Cluster.count(cluster)}
       {{:ok, [1]}, {:ok, 1}}
   """
-  @spec fetch(t, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
-  def fetch(cluster, id) do
-    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), @server, :fetch, [id], @search_timeout)
+  @spec fetch(t, BeTree.id(), timeout: timeout) :: {:ok, String.t()} | {:error, Error.t()}
+  def fetch(cluster, id, options \\ []) do
+    [timeout: timeout] = Options.validate!(options, @read_options)
+
+    with :ok <- Id.check(id, check_cluster(cluster).ids),
+         do: ask(shard(cluster, id), @server, :fetch, [id, [timeout: timeout]], timeout)
   end
 
-  @doc "Like `fetch/2`, but returns the expression and raises on error."
-  @spec fetch!(t, BeTree.id()) :: String.t()
-  def fetch!(cluster, id), do: Bang.unwrap!(fetch(cluster, id))
+  @doc "Like `fetch/3`, but returns the expression and raises on error."
+  @spec fetch!(t, BeTree.id(), timeout: timeout) :: String.t()
+  def fetch!(cluster, id, options \\ []), do: Bang.unwrap!(fetch(cluster, id, options))
 
-  @doc "Returns whether the cluster has a subscription `id` whose text it knows. Raises a `BeTree.Error` if its shard cannot be reached."
-  @spec member?(t, BeTree.id()) :: boolean
-  def member?(cluster, id) do
-    case fetch(cluster, id) do
+  @doc """
+  Returns whether the cluster has a subscription `id` whose text it knows. Raises a `BeTree.Error` if its shard cannot be reached.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
+  """
+  @spec member?(t, BeTree.id(), timeout: timeout) :: boolean
+  def member?(cluster, id, options \\ []) do
+    case fetch(cluster, id, options) do
       {:ok, _text} -> true
       {:error, %Error{kind: :not_found}} -> false
       {:error, error} -> raise error
     end
   end
 
-  @doc "Returns the ids of all subscriptions whose texts the shards know, in ascending order, or the error of a shard."
-  @spec ids(t) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
-  def ids(cluster) do
-    cluster |> check_cluster() |> ask_all(@server, :ids, [], @search_timeout) |> Enum.reduce({:ok, []}, &gather/2)
+  @doc """
+  Returns the ids of all subscriptions whose texts the shards know, in ascending order, or the error of a shard.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
+  """
+  @spec ids(t, timeout: timeout) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
+  def ids(cluster, options \\ []) do
+    check_cluster(cluster)
+    [timeout: timeout] = Options.validate!(options, @read_options)
+    cluster |> ask_all(@server, :ids, [[timeout: timeout]], timeout) |> Enum.reduce({:ok, []}, &gather/2)
   end
 
-  @doc "Like `ids/1`, but returns the ids and raises on error."
-  @spec ids!(t) :: [BeTree.id()]
-  def ids!(cluster), do: Bang.unwrap!(ids(cluster))
+  @doc "Like `ids/2`, but returns the ids and raises on error."
+  @spec ids!(t, timeout: timeout) :: [BeTree.id()]
+  def ids!(cluster, options \\ []), do: Bang.unwrap!(ids(cluster, options))
 
-  @doc "Returns the number of subscriptions of all shards, or the error of a shard."
-  @spec count(t) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def count(cluster), do: with({:ok, %{expressions: count}} <- info(cluster), do: {:ok, count})
+  @doc """
+  Returns the number of subscriptions of all shards, or the error of a shard.
 
-  @doc "Like `count/1`, but returns the number and raises on error."
-  @spec count!(t) :: non_neg_integer
-  def count!(cluster), do: Bang.unwrap!(count(cluster))
+  ## Options
 
-  @doc "Returns the attributes of the first shard. All shards have the same."
-  @spec schema(t) :: {:ok, [Domain.t()]} | {:error, Error.t()}
-  def schema(cluster), do: ask(first(cluster), @server, :schema, [], @search_timeout)
+  #{Options.docs(@wait_options)}
+  """
+  @spec count(t, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def count(cluster, options \\ []), do: with({:ok, %{expressions: count}} <- info(cluster, options), do: {:ok, count})
 
-  @doc "Like `schema/1`, but returns the attributes and raises on error."
-  @spec schema!(t) :: [Domain.t()]
-  def schema!(cluster), do: Bang.unwrap!(schema(cluster))
+  @doc "Like `count/2`, but returns the number and raises on error."
+  @spec count!(t, timeout: timeout) :: non_neg_integer
+  def count!(cluster, options \\ []), do: Bang.unwrap!(count(cluster, options))
+
+  @doc """
+  Returns the attributes of the first shard. All shards have the same.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
+  """
+  @spec schema(t, timeout: timeout) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  def schema(cluster, options \\ []) do
+    [timeout: timeout] = Options.validate!(options, @read_options)
+    ask(first(cluster), @server, :schema, [[timeout: timeout]], timeout)
+  end
+
+  @doc "Like `schema/2`, but returns the attributes and raises on error."
+  @spec schema!(t, timeout: timeout) :: [Domain.t()]
+  def schema!(cluster, options \\ []), do: Bang.unwrap!(schema(cluster, options))
 
   @doc """
   Returns the counts of `BeTree.info/2`, summed over the shards, and `:shards`, a list of each shard with its map. `:depth` is the

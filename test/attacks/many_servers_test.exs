@@ -7,7 +7,6 @@ defmodule BeTree.Attacks.ManyServersTest do
 
   @moduletag timeout: :infinity
 
-  @tag :capture_log
   test "servers that concurrent callers start on demand" do
     servers = Attack.size(200, 5_000)
     port = OsNode.start(code(servers), limits: "ulimit -n 1024")
