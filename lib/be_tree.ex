@@ -834,14 +834,8 @@ defmodule BeTree do
     timeout = Check.timeout!(options)
 
     case Target.resolve(target) do
-      {:error, error} ->
-        {:error, error}
-
-      %Index{info: info} ->
-        {:ok, info}
-
-      handle ->
-        Instance.info(handle.runtime, handle.instance, timeout)
+      %Index{info: info} -> {:ok, info}
+      handle -> Instance.info(handle.runtime, handle.instance, timeout)
     end
   end
 
