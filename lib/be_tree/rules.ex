@@ -355,8 +355,7 @@ defmodule BeTree.Rules do
           {:ok, [Fact.t()]} | {:error, Error.t()}
   def facts(rules, type, options \\ []) do
     check!(rules)
-    type = name!(type, "the name of a fact type")
-    options = Options.validate!(options, @facts_options)
+    {type, options} = check_facts!(type, options)
     pages(rules, type, options[:before] || Limits.max_u64(), options[:limit] || :infinity, options[:timeout], [])
   end
 
@@ -406,7 +405,7 @@ defmodule BeTree.Rules do
   @spec explain(t, atom | String.t(), timeout: timeout) :: {:ok, [Explanation.t()]} | {:error, Error.t()}
   def explain(rules, rule, options \\ []) do
     check!(rules)
-    name = name!(rule, "the name of a rule")
+    name = check_rule!(rule)
     timeout = Check.timeout!(options)
 
     with {:ok, output} <- read(rules, "be_tree_explain", [byte_size(name)], name, timeout),
@@ -457,8 +456,18 @@ defmodule BeTree.Rules do
   def default_options, do: @defaults
 
   @doc false
-  # Returns a limit of rules with these options.
-  @spec limit([new_option], :memory | :firings) :: pos_integer
+  # Returns the name of a fact type and all options of facts/3.
+  @spec check_facts!(term, term) :: {String.t(), keyword}
+  def check_facts!(type, options),
+    do: {name!(type, "the name of a fact type"), Options.validate!(options, @facts_options)}
+
+  @doc false
+  @spec check_rule!(term) :: String.t()
+  def check_rule!(rule), do: name!(rule, "the name of a rule")
+
+  @doc false
+  # Returns an option of rules with these options.
+  @spec limit([new_option], atom) :: term
   def limit(options, name), do: Options.validate!(options, @new_options)[name]
 
   defp check_options([]), do: @defaults

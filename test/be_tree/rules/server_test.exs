@@ -2,9 +2,13 @@ defmodule BeTree.Rules.ServerTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
+  import BeTree.Test.Quiet, only: [quiet: 1]
 
   alias BeTree.Error
   alias BeTree.Rules.{Notice, Server}
+
+  # Servers are killed here.
+  setup :quiet
 
   @moduletag :tmp_dir
   @wait 60_000
