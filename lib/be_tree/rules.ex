@@ -37,7 +37,8 @@ defmodule BeTree.Rules do
   ## Time
 
   Time moves by the times of facts and by `advance/3` only, so the same calls have the same results. A fact that comes late keeps
-  its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped.
+  its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped. A condition without
+  a window keeps its facts, and those that it is joined with: [the guide](rules.md#memory) says how to bound them.
 
   ## Pages
 
@@ -425,7 +426,8 @@ defmodule BeTree.Rules do
     * `:notices` - the notices that wait for the next call;
     * `:due` - whether rules are due;
     * `:now`, `:next_due` - the time in milliseconds, and the time at which a window closes next, or `nil`;
-    * `:lives` - the milliseconds after which facts of a type are dropped, by the names of the types that have them;
+    * `:lives` - the milliseconds after which facts of a type are dropped, by the names of the types that have them. Facts of other
+      types stay until a rule or a call retracts them;
     * `:facts_bytes`, `:memory_bytes` - the bytes that facts and their indices ever took at once, and those of the memory.
 
   The option `:timeout` is the milliseconds that the call may wait for its turn.

@@ -213,7 +213,7 @@ defmodule BeTree.Rules.Server do
   def start_link(options) do
     Options.keyword!(options)
     {new, own} = Keyword.split(options, @new_options)
-    own = own |> Options.validate!(@options) |> Map.new()
+    own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__)
 
     case {own.partitions, own.partition_by} do
       {nil, nil} ->

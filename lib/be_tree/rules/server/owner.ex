@@ -15,8 +15,8 @@ defmodule BeTree.Rules.Server.Owner do
 
   @identity "BeTree rules 1"
 
-  @typedoc "The options of a server, and of a partition its number and the server's table."
-  @type options :: %{required(:name) => atom, optional(atom) => term}
+  @typedoc "The options of a server, the module that its notices name as their sender, and for a partition the server's table."
+  @type options :: %{required(:name) => atom, required(:sender) => module, optional(atom) => term}
 
   @spec child_spec({non_neg_integer, options, keyword}) :: Supervisor.child_spec()
   def child_spec({number, _options, _new} = argument),
@@ -283,7 +283,7 @@ defmodule BeTree.Rules.Server.Owner do
   defp send_notices(_state, []), do: :ok
 
   defp send_notices(state, notices) do
-    message = {BeTree.Rules.Server, state.options.name, notices}
+    message = {state.options.sender, state.options.name, notices}
     for pid <- subscribers(state), do: send(pid, message)
     for process <- state.options.notify, is_pid(process) or Process.whereis(process), do: send(process, message)
     :ok
