@@ -72,8 +72,8 @@ defmodule BeTree.Bench.Rules do
       | profile: "guest",
         target: "wasm32-unknown-unknown",
         rustflags: ~w(-C target-feature=+simd128),
-        product: "be_tree_bench_rules.wasm",
-        file: Path.join(@folder, "be_tree_bench_rules.wasm")
+        product: "be_tree_rules_jobs.wasm",
+        file: Path.join(@folder, "be_tree_rules_jobs.wasm")
     }
   end
 

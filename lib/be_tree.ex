@@ -86,7 +86,7 @@ defmodule BeTree do
 
   import BeTree.Engine.Limits, only: [is_name: 1]
 
-  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Stats, Telemetry, Tree}
+  alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Stats, Telemetry, Tree}
 
   alias BeTree.Engine.{
     Bang,
@@ -102,6 +102,7 @@ defmodule BeTree do
     Target
   }
 
+  alias BeTree.Cluster.{Operation, Shards}
   alias BeTree.Engine.Options.Common
   alias BeTree.Profile.Recorder
   alias BeTree.Server.{Copy, Request, View}
@@ -110,10 +111,10 @@ defmodule BeTree do
   @type t :: Tree.t()
 
   @typedoc "A value that search functions take: a tree, a published index, the name of a `BeTree.Server`, or a `BeTree.Cluster`."
-  @type target :: t | Index.t() | BeTree.Server.name() | Cluster.t()
+  @type target :: t | Index.t() | BeTree.Server.name() | BeTree.Cluster.t()
 
   @typedoc "A value that functions which change subscriptions take."
-  @type changed :: t | BeTree.Server.name() | Cluster.t()
+  @type changed :: t | BeTree.Server.name() | BeTree.Cluster.t()
 
   @typedoc "The id of a subscription: an unsigned 64-bit integer."
   @type id :: 0..0xFFFF_FFFF_FFFF_FFFF
@@ -239,7 +240,9 @@ defmodule BeTree do
   """
   @spec insert(changed, id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
   def insert(tree, id, expression, options \\ [])
-  def insert(%Cluster{} = cluster, id, expression, options), do: Cluster.insert(cluster, id, expression, options)
+
+  def insert(%Shards{} = cluster, id, expression, options),
+    do: Operation.insert(cluster, {__MODULE__, :insert}, id, expression, options)
 
   def insert(target, id, expression, options) do
     unless is_name(target), do: check_tree(target)
@@ -309,7 +312,9 @@ defmodule BeTree do
   """
   @spec put(changed, id, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
   def put(tree, id, expression, options \\ [])
-  def put(%Cluster{} = cluster, id, expression, options), do: Cluster.put(cluster, id, expression, options)
+
+  def put(%Shards{} = cluster, id, expression, options),
+    do: Operation.insert(cluster, {__MODULE__, :put}, id, expression, options)
 
   def put(target, id, expression, options) do
     unless is_name(target), do: check_tree(target)
@@ -365,7 +370,9 @@ defmodule BeTree do
   """
   @spec insert_all(changed, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(tree, subscriptions, options \\ [])
-  def insert_all(%Cluster{} = cluster, subscriptions, options), do: Cluster.insert_all(cluster, subscriptions, options)
+
+  def insert_all(%Shards{} = cluster, subscriptions, options),
+    do: Operation.insert_all(cluster, {__MODULE__, :insert_all}, subscriptions, options)
 
   def insert_all(name, subscriptions, options) when is_name(name) do
     timeout = Check.timeout!(options)
@@ -421,7 +428,7 @@ defmodule BeTree do
   """
   @spec delete(changed, id, timeout: timeout) :: :ok | {:error, Error.t()}
   def delete(tree, id, options \\ [])
-  def delete(%Cluster{} = cluster, id, options), do: Cluster.delete(cluster, id, options)
+  def delete(%Shards{} = cluster, id, options), do: Operation.delete(cluster, {__MODULE__, :delete}, id, options)
 
   def delete(target, id, options) do
     unless is_name(target), do: check_tree(target)
@@ -526,12 +533,13 @@ defmodule BeTree do
           {:ok, Search.found()} | {:ok, Search.found(), Stats.t()} | {:error, Error.t()}
   def search(target, event, options \\ [])
 
-  def search(%Cluster{} = cluster, event, options) do
-    Telemetry.span(:search, Telemetry.target(cluster), fn -> Cluster.search(cluster, event, options) end, fn
-      {:ok, ids, stats} -> %{matches: length(ids), fuel: stats.fuel, slices: stats.slices}
-      {:ok, ids} -> %{matches: length(ids)}
-      {:error, _error} -> %{matches: 0}
-    end)
+  def search(%Shards{} = cluster, event, options) do
+    stats? = Options.validate!(options, BeTree.Cluster.Options.search_with_stats())[:stats]
+    search = fn -> Search.run(cluster, event, Keyword.delete(options, :stats)) end
+
+    with {:done, ids, stats} <- Telemetry.span(:search, Telemetry.target(cluster), search, &measure/1) do
+      if stats?, do: {:ok, ids, stats}, else: {:ok, ids}
+    end
   end
 
   def search(target, event, []) do
@@ -545,6 +553,9 @@ defmodule BeTree do
       if stats?, do: {:ok, ids, stats}, else: {:ok, ids}
     end
   end
+
+  defp measure({:done, ids, stats}), do: %{matches: length(ids), fuel: stats.fuel, slices: stats.slices}
+  defp measure({:error, _error}), do: %{matches: 0}
 
   @doc """
   Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error.
@@ -585,8 +596,10 @@ defmodule BeTree do
   @spec search_many(target, Enumerable.t(), [Search.option()]) :: {:ok, [Search.found()]} | {:error, Error.t()}
   def search_many(target, events, options \\ [])
 
-  def search_many(%Cluster{} = cluster, events, options) do
-    Telemetry.span(:search_many, Telemetry.target(cluster), fn -> Cluster.search_many(cluster, events, options) end, fn
+  def search_many(%Shards{} = cluster, events, options) do
+    search = fn -> Operation.search_many(cluster, {__MODULE__, :search_many}, events, options) end
+
+    Telemetry.span(:search_many, Telemetry.target(cluster), search, fn
       {:ok, lists} -> %{events: length(lists)}
       {:error, _error} -> %{events: 0}
     end)
@@ -652,14 +665,14 @@ defmodule BeTree do
     options = Search.with_defaults(options)
 
     case target do
-      %Cluster{} when options.as != :list -> raise ArgumentError, "a stream of a cluster has lists of ids"
-      %Cluster{} -> Batch.stream(target, events, options, 1)
+      %Shards{} when options.as != :list -> raise ArgumentError, "a stream of a cluster has lists of ids"
+      %Shards{} -> Batch.stream(target, events, options, 1)
       _other -> Batch.stream(target, events, options, concurrency)
     end
   end
 
   defp concurrency(%Tree{}), do: 1
-  defp concurrency(%Cluster{}), do: 1
+  defp concurrency(%Shards{}), do: 1
 
   # A server is asked for its index again for each chunk, so it need not run yet.
   defp concurrency(target) do
@@ -691,7 +704,9 @@ defmodule BeTree do
   """
   @spec explain(target, Event.t(), id, timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(target, event, id, options \\ [])
-  def explain(%Cluster{} = cluster, event, id, options), do: Cluster.explain(cluster, event, id, options)
+
+  def explain(%Shards{} = cluster, event, id, options),
+    do: Operation.explain(cluster, {__MODULE__, :explain}, event, id, options)
 
   def explain(target, event, id, options) do
     timeout = Check.timeout!(options)
@@ -799,21 +814,15 @@ defmodule BeTree do
   """
   @spec info(target, timeout: timeout) :: {:ok, %{atom => term}} | {:error, Error.t()}
   def info(target, options \\ [])
-  def info(%Cluster{} = cluster, options), do: Cluster.info(cluster, options)
+  def info(%Shards{} = cluster, options), do: Operation.info(cluster, {__MODULE__, :info}, options)
   def info(name, options) when is_name(name), do: Request.call(name, :info, Check.timeout!(options))
 
   def info(target, options) do
     timeout = Check.timeout!(options)
 
     case Target.resolve(target) do
-      {:error, error} ->
-        {:error, error}
-
-      %Index{info: info} ->
-        {:ok, info}
-
-      handle ->
-        Instance.info(handle.runtime, handle.instance, timeout)
+      %Index{info: info} -> {:ok, info}
+      handle -> Instance.info(handle.runtime, handle.instance, timeout)
     end
   end
 

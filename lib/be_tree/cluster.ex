@@ -19,21 +19,10 @@ defmodule BeTree.Cluster do
   (`BeTree.Server`), and make a cluster with the follower in its place.
   """
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
-
+  alias BeTree.Cluster.{Call, Results, Shards}
+  alias BeTree.Cluster.Options, as: Definitions
   alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Limits, Options, Reply, Subscription}
-  alias BeTree.Engine.Options.Common
-
-  # The modules whose functions the shards run. They are atoms here, because those modules call this one.
-  @tree :"Elixir.BeTree"
-  @server :"Elixir.BeTree.Server"
-  @event :"Elixir.BeTree.Event"
-  @batch :"Elixir.BeTree.Engine.Batch"
-
-  # Milliseconds. A list of a million is inserted in half a minute.
-  @search_timeout 5_000
-  @change_timeout 300_000
+  alias BeTree.Engine.{Bang, Options, Subscription}
 
   @new_options [
     shard: [
@@ -43,44 +32,17 @@ defmodule BeTree.Cluster do
     ]
   ]
 
-  @change_options [
-    timeout: [
-      type: :timeout,
-      default: @change_timeout,
-      doc:
-        "milliseconds that each shard may take. The call then waits as long again for the reply of another node. A change " <>
-          "whose call passed its timeout may still be made"
-    ]
-  ]
-  @insert_options Common.take([:constants]) ++ @change_options
-
-  # The ids of all shards are merged into one list, so each shard returns a list.
-  @search_options Common.take([:fuel, :slice, :ids, :stats, :strict]) ++
-                    [
-                      timeout: [
-                        type: :timeout,
-                        default: @search_timeout,
-                        doc:
-                          "milliseconds that the search of each shard may take. The call then waits as long again for the " <>
-                            "reply, so it gives up a vanished node after twice the timeout"
-                      ],
-                      as: [type: {:one_of, [:list]}, default: :list, doc: "the form of the ids, always a list"]
-                    ]
-
-  @many_options Keyword.delete(@search_options, :stats)
-
-  @wait_options Common.timeout(
-                  "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
-                )
-
-  @enforce_keys [:shards, :shard]
-  defstruct @enforce_keys
+  @insert_options Definitions.insert()
+  @change_options Definitions.change()
+  @search_options Definitions.search_with_stats()
+  @many_options Definitions.search()
+  @wait_options Definitions.wait()
 
   @typedoc "A server by its name and its node."
-  @type shard :: {Server.name(), node}
+  @type shard :: Shards.shard()
 
   @typedoc "A cluster. Its fields are private."
-  @type t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
+  @type t :: Shards.t()
 
   @doc """
   Returns a cluster of `shards`, at least one.
@@ -101,40 +63,15 @@ defmodule BeTree.Cluster do
   def new(shards, options \\ []) do
     options = Options.validate!(options, @new_options)
 
-    unless Check.proper_list?(shards) do
-      raise ArgumentError, "the shards are a list of {name, node}, got: #{Describe.value(shards)}"
-    end
-
-    for shard <- shards, do: check(shard)
-    if shards == [], do: raise(ArgumentError, "a cluster has one shard or more, got: []")
-    count = length(shards)
-    %__MODULE__{shards: List.to_tuple(shards), shard: options[:shard] || (&:erlang.phash2(&1, count))}
+    Shards.new(shards, options[:shard])
   end
-
-  defp check({name, node}) when is_name(name) and is_atom(node), do: :ok
-  defp check(other), do: raise(ArgumentError, "a shard is {name, node}, got: #{Describe.value(other)}")
-
-  defp check_cluster(%__MODULE__{} = cluster), do: cluster
-  # The arguments may be in the wrong order, and this one the event.
-  defp check_cluster(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{Describe.kind(other)}")
 
   @doc false
   def function?(shard), do: is_function(shard, 1)
 
   @doc "Returns the shard of `id`."
   @spec shard(t, BeTree.id()) :: shard
-  def shard(cluster, id) do
-    %__MODULE__{shards: shards, shard: shard} = check_cluster(cluster)
-
-    case shard.(id) do
-      number when is_integer(number) and number >= 0 and number < tuple_size(shards) ->
-        elem(shards, number)
-
-      other ->
-        raise ArgumentError,
-              "the option :shard returns numbers from 0 to #{tuple_size(shards) - 1}, but #{Describe.value(other)} for #{Describe.value(id)}"
-    end
-  end
+  def shard(cluster, id), do: cluster |> Shards.check() |> Shards.of(id)
 
   @doc """
   Inserts one subscription into its shard, as `BeTree.Server.insert/4` does. Errors name the shard.
@@ -144,13 +81,8 @@ defmodule BeTree.Cluster do
   #{Options.docs(@insert_options)}
   """
   @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
-  def insert(cluster, id, expression, options \\ []) do
-    options = Options.validate!(options, @insert_options)
-
-    with :ok <- Subscription.check_id(id) do
-      ask(shard(cluster, id), @server, :insert, [id, expression, options], options[:timeout])
-    end
-  end
+  def insert(cluster, id, expression, options \\ []),
+    do: cluster |> Shards.check() |> BeTree.insert(id, expression, options)
 
   @doc "Like `insert/4`, but raises on error."
   @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
@@ -167,49 +99,8 @@ defmodule BeTree.Cluster do
   #{Options.docs(@change_options)}
   """
   @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def insert_all(cluster, subscriptions, options \\ []) do
-    check_cluster(cluster)
-    timeout = Options.validate!(options, @change_options)[:timeout]
-
-    with {:ok, wires} <- Subscription.new_all(subscriptions) do
-      wires
-      |> Enum.with_index()
-      |> Enum.group_by(fn {wire, _position} -> shard(cluster, elem(wire, 0)) end)
-      |> Enum.to_list()
-      |> insert_into([], timeout)
-    end
-  end
-
-  defp insert_into([], done, _timeout),
-    do: {:ok, done |> Enum.map(fn {_shard, wires} -> length(wires) end) |> Enum.sum()}
-
-  defp insert_into([{shard, placed} | rest], done, timeout) do
-    subscriptions = for {{id, text, constants}, _position} <- placed, do: {id, text, constants: constants}
-
-    case ask(shard, @server, :insert_all, [subscriptions, [timeout: timeout]], timeout) do
-      {:ok, _count} -> insert_into(rest, [{shard, subscriptions} | done], timeout)
-      {:error, error} -> delete_again(done, %{error | position: position(error, placed)}, timeout)
-    end
-  end
-
-  # The position in the whole list.
-  defp position(%Error{position: nil}, _placed), do: nil
-  defp position(%Error{position: position}, placed), do: placed |> Enum.at(position) |> elem(1)
-
-  defp delete_again([], error, _timeout), do: {:error, error}
-
-  defp delete_again([{shard, subscriptions} | rest], error, timeout) do
-    ids = for {id, _text, _options} <- subscriptions, do: id
-
-    case ask(shard, @server, :delete_all, [ids, [timeout: timeout]], timeout) do
-      {:ok, _count} ->
-        delete_again(rest, error, timeout)
-
-      {:error, left} ->
-        message = "#{error.message}; and the subscriptions that were inserted are still there: #{left.message}"
-        {:error, %{error | message: message}}
-    end
-  end
+  def insert_all(cluster, subscriptions, options \\ []),
+    do: cluster |> Shards.check() |> BeTree.insert_all(subscriptions, options)
 
   @doc "Like `insert_all/3`, but returns the count and raises on error."
   @spec insert_all!(t, Enumerable.t(), timeout: timeout) :: non_neg_integer
@@ -223,12 +114,7 @@ defmodule BeTree.Cluster do
   #{Options.docs(@change_options)}
   """
   @spec delete(t, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
-  def delete(cluster, id, options \\ []) do
-    options = Options.validate!(options, @change_options)
-
-    with :ok <- Subscription.check_id(id),
-         do: ask(shard(cluster, id), @server, :delete, [id, options], options[:timeout])
-  end
+  def delete(cluster, id, options \\ []), do: cluster |> Shards.check() |> BeTree.delete(id, options)
 
   @doc "Like `delete/3`, but raises on error."
   @spec delete!(t, BeTree.id(), timeout: timeout) :: :ok
@@ -255,26 +141,7 @@ defmodule BeTree.Cluster do
   """
   @spec search(t, Event.t(), [Search.option() | {:stats, boolean}]) ::
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
-  def search(cluster, event, options \\ []) do
-    check_cluster(cluster)
-    # The shards take the caller's options, and use the default values themselves.
-    timeout = Options.validate!(options, @search_options)[:timeout]
-    cluster |> ask_all(@tree, :search, [event, options], timeout) |> Enum.reduce({:ok, []}, &gather/2)
-  end
-
-  # Calls a function of each shard, whose name is the first argument. Returns each shard with its result.
-  defp ask_all(%__MODULE__{shards: shards}, module, function, arguments, timeout) do
-    {here, there} = shards |> Tuple.to_list() |> Enum.split_with(fn {_name, node} -> node == node() end)
-
-    requests =
-      for {name, node} = shard <- there,
-          do: {shard, :erpc.send_request(node, module, function, [name | arguments])}
-
-    results = for {name, _node} = shard <- here, do: {shard, apply(module, function, [name | arguments])}
-    deadline = Deadline.new(twice(timeout))
-    # The call waits for every reply, so that none arrives later, when no process expects it.
-    results ++ for {shard, request} <- requests, do: {shard, receive_reply(request, deadline)}
-  end
+  def search(cluster, event, options \\ []), do: cluster |> Shards.check() |> BeTree.search(event, options)
 
   @doc "Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error."
   @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
@@ -297,42 +164,11 @@ defmodule BeTree.Cluster do
       {:ok, [[30], [31]]}
   """
   @spec search_many(t, Enumerable.t(), [Search.option()]) :: {:ok, [[BeTree.id()]]} | {:error, Error.t()}
-  def search_many(cluster, events, options \\ []) do
-    check_cluster(cluster)
-    timeout = Options.validate!(options, @many_options)[:timeout]
-
-    with :ok <- Check.enumerable(events, "events") do
-      cluster
-      |> ask_all(@tree, :search_many, [Enum.to_list(events), options], timeout)
-      |> Enum.reduce(nil, &gather_many/2)
-    end
-  end
+  def search_many(cluster, events, options \\ []), do: cluster |> Shards.check() |> BeTree.search_many(events, options)
 
   @doc "Like `search_many/3`, but returns the lists and raises on error."
   @spec search_many!(t, Enumerable.t(), [Search.option()]) :: [[BeTree.id()]]
   def search_many!(cluster, events, options \\ []), do: Bang.unwrap!(search_many(cluster, events, options))
-
-  defp gather_many({shard, {:error, error}}, {:ok, _lists}), do: {:error, named(error, shard)}
-  defp gather_many({shard, {:error, error}}, nil), do: {:error, named(error, shard)}
-  defp gather_many(_result, {:error, error}), do: {:error, error}
-  defp gather_many({_shard, {:ok, lists}}, nil), do: {:ok, lists}
-  defp gather_many({_shard, {:ok, lists}}, {:ok, found}), do: {:ok, Enum.zip_with(found, lists, &merge/2)}
-
-  @doc false
-  # Returns a result for each event of a part of a stream, with options that were checked.
-  @spec search_each(t, [Event.t()], map) :: [{:ok, [BeTree.id()]} | {:error, Error.t()}]
-  def search_each(cluster, events, options) do
-    cluster
-    |> ask_all(@batch, :each, [events, options], for_each(options.timeout, events))
-    |> Enum.map(fn
-      {shard, {:error, error}} -> List.duplicate({shard, {:error, error}}, length(events))
-      {shard, results} -> Enum.map(results, &{shard, &1})
-    end)
-    |> Enum.zip_with(fn results -> Enum.reduce(results, {:ok, []}, &gather/2) end)
-  end
-
-  defp for_each(:infinity, _events), do: :infinity
-  defp for_each(timeout, events), do: min(length(events) * timeout, Limits.max_timeout())
 
   @doc """
   Inserts one subscription into its shard, or replaces the one with this id there, as `BeTree.Server.put/4` does.
@@ -342,13 +178,8 @@ defmodule BeTree.Cluster do
   #{Options.docs(@insert_options)}
   """
   @spec put(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
-  def put(cluster, id, expression, options \\ []) do
-    options = Options.validate!(options, @insert_options)
-
-    with :ok <- Subscription.check_id(id) do
-      ask(shard(cluster, id), @server, :put, [id, expression, options], options[:timeout])
-    end
-  end
+  def put(cluster, id, expression, options \\ []),
+    do: cluster |> Shards.check() |> BeTree.put(id, expression, options)
 
   @doc "Like `put/4`, but raises on error."
   @spec put!(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
@@ -362,12 +193,7 @@ defmodule BeTree.Cluster do
   #{Options.docs(@wait_options)}
   """
   @spec explain(t, Event.t(), BeTree.id(), timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
-  def explain(cluster, event, id, options \\ []) do
-    timeout = Check.timeout!(options)
-
-    with :ok <- Subscription.check_id(id),
-         do: ask(shard(cluster, id), @tree, :explain, [event, id, [timeout: timeout]], timeout)
-  end
+  def explain(cluster, event, id, options \\ []), do: cluster |> Shards.check() |> BeTree.explain(event, id, options)
 
   @doc """
   Returns the expression of a subscription, as `BeTree.Server.fetch/2` does.
@@ -382,7 +208,8 @@ defmodule BeTree.Cluster do
   """
   @spec fetch(t, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
   def fetch(cluster, id) do
-    with :ok <- Subscription.check_id(id), do: ask(shard(cluster, id), @server, :fetch, [id], @search_timeout)
+    cluster = Shards.check(cluster)
+    with :ok <- Subscription.check_id(id), do: cluster |> Shards.of(id) |> ask(:fetch, [id])
   end
 
   @doc "Like `fetch/2`, but returns the expression and raises on error."
@@ -402,7 +229,8 @@ defmodule BeTree.Cluster do
   @doc "Returns the ids of all subscriptions whose texts the shards know, in ascending order, or the error of a shard."
   @spec ids(t) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
   def ids(cluster) do
-    cluster |> check_cluster() |> ask_all(@server, :ids, [], @search_timeout) |> Enum.reduce({:ok, []}, &gather/2)
+    results = cluster |> Shards.check() |> Call.all({Server, :ids}, [], Definitions.search_timeout())
+    Results.ids(for {_shard, result} <- results, do: result)
   end
 
   @doc "Like `ids/1`, but returns the ids and raises on error."
@@ -419,7 +247,7 @@ defmodule BeTree.Cluster do
 
   @doc "Returns the attributes of the first shard. All shards have the same."
   @spec schema(t) :: {:ok, [Domain.t()]} | {:error, Error.t()}
-  def schema(cluster), do: ask(first(cluster), @server, :schema, [], @search_timeout)
+  def schema(cluster), do: cluster |> Shards.check() |> Shards.first() |> ask(:schema, [])
 
   @doc "Like `schema/1`, but returns the attributes and raises on error."
   @spec schema!(t) :: [Domain.t()]
@@ -436,90 +264,11 @@ defmodule BeTree.Cluster do
   Returns `{:error, error}` with the kinds of `search/3`.
   """
   @spec info(t, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
-  def info(cluster, options \\ []) do
-    timeout = Check.timeout!(options)
-    infos = cluster |> check_cluster() |> ask_all(@tree, :info, [[timeout: timeout]], timeout)
-
-    case Enum.find(infos, &match?({_shard, {:error, _error}}, &1)) do
-      {shard, {:error, error}} -> {:error, named(error, shard)}
-      nil -> {:ok, for({shard, {:ok, info}} <- infos, do: {shard, info}) |> sum()}
-    end
-  end
+  def info(cluster, options \\ []), do: cluster |> Shards.check() |> BeTree.info(options)
 
   @doc "Like `info/2`, but returns the map and raises on error."
   @spec info!(t, timeout: timeout) :: map
   def info!(cluster, options \\ []), do: Bang.unwrap!(info(cluster, options))
 
-  defp sum(infos) do
-    for {_shard, info} <- infos, {count, value} <- Map.take(info, Reply.counts()), reduce: %{shards: infos} do
-      %{^count => sum} = total when count == :depth -> %{total | depth: max(sum, value)}
-      %{^count => sum} = total -> %{total | count => sum + value}
-      total -> Map.put(total, count, value)
-    end
-  end
-
-  @doc false
-  # Prepares an event in the first shard.
-  @spec prepare(t, Event.t(), timeout: timeout) :: {:ok, Event.Prepared.t()} | {:error, Error.t()}
-  def prepare(cluster, event, options) do
-    ask(first(cluster), @event, :prepare, [event, options], Keyword.get(options, :timeout, :infinity))
-  end
-
-  defp first(cluster), do: elem(check_cluster(cluster).shards, 0)
-
-  defp twice(:infinity), do: :infinity
-  defp twice(timeout), do: min(2 * timeout, Limits.max_timeout())
-
-  defp receive_reply(request, deadline) do
-    :erpc.receive_response(request, Deadline.left(deadline))
-  catch
-    kind, reason -> {:error, unreachable(kind, reason)}
-  end
-
-  defp ask({name, node} = shard, module, function, arguments, timeout) do
-    with {:error, %Error{} = error} <- call(node, module, function, [name | arguments], timeout),
-         do: {:error, named(error, shard)}
-  end
-
-  defp call(node, module, function, arguments, _timeout) when node == node(), do: apply(module, function, arguments)
-
-  defp call(node, module, function, arguments, timeout) do
-    :erpc.call(node, module, function, arguments, twice(timeout))
-  catch
-    kind, reason -> {:error, unreachable(kind, reason)}
-  end
-
-  defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not reply in time"}
-
-  defp unreachable(_kind, {:erpc, :noconnection}) do
-    %Error{kind: :no_server, message: "its node cannot be reached, or was lost before it replied"}
-  end
-
-  defp unreachable(kind, reason) do
-    # The reason may have the arguments of a function, and so the event.
-    %Error{kind: :no_server, message: "it could not reply: #{kind} #{Describe.reason(reason)}"}
-  end
-
-  defp gather({shard, {:error, error}}, {:ok, _ids}), do: {:error, named(error, shard)}
-  defp gather({shard, {:error, error}}, {:ok, _ids, _stats}), do: {:error, named(error, shard)}
-  defp gather(_result, {:error, error}), do: {:error, error}
-  defp gather({_shard, {:ok, ids}}, {:ok, found}), do: {:ok, merge(found, ids)}
-  defp gather({_shard, {:ok, ids, stats}}, {:ok, []}), do: {:ok, ids, stats}
-
-  defp gather({_shard, {:ok, ids, stats}}, {:ok, found, sum}) do
-    {:ok, merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
-  end
-
-  # Merges two ascending lists.
-  defp merge([], ids), do: ids
-  defp merge(ids, []), do: ids
-  defp merge([id | rest], [other | _] = others) when id <= other, do: [id | merge(rest, others)]
-  defp merge(ids, [other | others]), do: [other | merge(ids, others)]
-
-  defp named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
-
-  defimpl Inspect do
-    def inspect(%{shards: {_shard}}, _options), do: "#BeTree.Cluster<1 shard>"
-    def inspect(%{shards: shards}, _options), do: "#BeTree.Cluster<#{tuple_size(shards)} shards>"
-  end
+  defp ask(shard, function, arguments), do: Call.one(shard, {Server, function}, arguments, Definitions.search_timeout())
 end

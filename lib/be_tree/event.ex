@@ -27,9 +27,10 @@ defmodule BeTree.Event do
   Encoding costs the calling process one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
-  alias BeTree.{Cluster, Error}
+  alias BeTree.Cluster.{Operation, Shards}
   alias BeTree.Engine.{Bang, Describe, Instance, Options, Target}
   alias BeTree.Engine.Options.Common
+  alias BeTree.Error
   alias BeTree.Event.Prepared
 
   @type t ::
@@ -91,7 +92,9 @@ defmodule BeTree.Event do
   """
   @spec prepare(BeTree.target(), t, timeout: timeout, strict: boolean) :: {:ok, Prepared.t()} | {:error, Error.t()}
   def prepare(target, event, options \\ [])
-  def prepare(%Cluster{} = cluster, event, options), do: Cluster.prepare(cluster, event, options)
+
+  def prepare(%Shards{} = cluster, event, options),
+    do: Operation.prepare(cluster, {__MODULE__, :prepare}, event, options)
 
   def prepare(target, event, options) do
     %{timeout: timeout, strict: strict} = Options.put!(%{timeout: :infinity, strict: false}, options, @prepare_options)

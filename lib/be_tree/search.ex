@@ -52,7 +52,8 @@ defmodule BeTree.Search do
   process refers to any more is cancelled.
   """
 
-  alias BeTree.{Cluster, Error, Event, Fuel, Stats, Telemetry}
+  alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
+  alias BeTree.Cluster.{Operation, Shards}
   alias BeTree.Engine.{Check, Heap, Options, Reply, Slices, Subscription, Target}
   alias BeTree.Engine.Options.Common
 
@@ -183,11 +184,7 @@ defmodule BeTree.Search do
   @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run(target, event, options \\ [])
 
-  # A cluster is searched by the processes of its nodes.
-  def run(%Cluster{} = cluster, event, options) do
-    with {:ok, ids, stats} <- Cluster.search(cluster, event, [stats: true] ++ options), do: {:done, ids, stats}
-  end
-
+  def run(%Shards{} = cluster, event, options), do: Operation.search(cluster, {__MODULE__, :run}, event, options)
   def run(target, event, options), do: finish(start(target, event, options))
 
   @doc false

@@ -190,10 +190,7 @@ defmodule BeTree.Test.Naive do
     tuple_size(address) == tuple_size(first) and first_bits(address, bits) == first_bits(first, bits)
   end
 
-  defp first_bits(address, bits) do
-    <<first::bitstring-size(bits), _rest::bitstring>> = to_bits(address)
-    first
-  end
+  defp first_bits(address, bits), do: Enum.take(for(<<bit::1 <- to_bits(address)>>, do: bit), bits)
 
   defp to_bits(address) do
     width = if tuple_size(address) == 4, do: 8, else: 16

@@ -477,8 +477,13 @@ defmodule BeTree.Test.Random do
   defp network({address, bits}) do
     width = if tuple_size(address) == 4, do: 8, else: 16
     all = width * tuple_size(address)
-    <<first::size(bits), _rest::bitstring>> = for part <- Tuple.to_list(address), into: <<>>, do: <<part::size(width)>>
-    parts = for <<(part::size(width) <- <<first::size(bits), 0::size(all - bits)>>)>>, do: part
+    number = address |> Tuple.to_list() |> Integer.undigits(Integer.pow(2, width))
+    first = number - rem(number, Integer.pow(2, all - bits))
+
+    parts =
+      for place <- (tuple_size(address) - 1)..0//-1,
+          do: first |> Bitwise.>>>(place * width) |> rem(Integer.pow(2, width))
+
     address = to_string(:inet.ntoa(List.to_tuple(parts)))
     if bits == all and chance(0.5), do: address, else: "#{address}/#{bits}"
   end

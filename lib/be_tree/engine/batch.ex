@@ -3,7 +3,8 @@ defmodule BeTree.Engine.Batch do
   # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
   # be_tree_search_many (docs/abi.md). Large results come in parts.
 
-  alias BeTree.{Cluster, Error, Event, Search, Telemetry}
+  alias BeTree.Cluster.{Operation, Shards}
+  alias BeTree.{Error, Event, Search, Telemetry}
   alias BeTree.Engine.{Check, CrashReport, Deadline, Heap, Reply, Slices, Target}
   alias BeTree.Server.View
 
@@ -200,7 +201,8 @@ defmodule BeTree.Engine.Batch do
     end)
   end
 
-  defp search_each(chunk, %Cluster{} = cluster, options), do: Cluster.search_each(cluster, chunk.events, options)
+  defp search_each(chunk, %Shards{} = cluster, options),
+    do: Operation.search_each(cluster, {__MODULE__, :each}, chunk.events, options)
 
   defp search_each(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []

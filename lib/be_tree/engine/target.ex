@@ -6,7 +6,8 @@ defmodule BeTree.Engine.Target do
 
   import BeTree.Engine.Limits, only: [is_name: 1]
 
-  alias BeTree.{Cluster, Error, Index, Tree}
+  alias BeTree.Cluster.Shards
+  alias BeTree.{Error, Index, Tree}
   alias BeTree.Engine.Describe
   alias BeTree.Server.View
 
@@ -25,7 +26,7 @@ defmodule BeTree.Engine.Target do
     with {:ok, view} <- View.fetch(name), do: view
   end
 
-  def resolve(%Cluster{}) do
+  def resolve(%Shards{}) do
     raise ArgumentError,
           "a cluster is not searched step by step, and has no profile: call BeTree.search/3, or the function for each shard"
   end

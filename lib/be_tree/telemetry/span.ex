@@ -3,7 +3,8 @@ defmodule BeTree.Telemetry.Span do
   # The telemetry events of something that takes time: a start, and a stop or an exception; of a search also yields
   # (BeTree.Telemetry lists them). The sink is the module whose execute/3 takes the events, :telemetry.
 
-  alias BeTree.{Cluster, Error, Search, Stats}
+  alias BeTree.Cluster.Shards
+  alias BeTree.{Error, Search, Stats}
   alias BeTree.Engine.CrashReport
   alias BeTree.Server.View
 
@@ -24,7 +25,7 @@ defmodule BeTree.Telemetry.Span do
   # Returns the metadata that name a target.
   @spec target(term) :: map
   def target(%View{name: name} = view), do: %{tree: view, server: name}
-  def target(%Cluster{} = cluster), do: %{cluster: cluster}
+  def target(%Shards{} = cluster), do: %{cluster: cluster}
   def target(%_handle{} = tree), do: %{tree: tree}
   def target(name), do: %{server: name}
 

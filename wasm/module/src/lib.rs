@@ -8,9 +8,11 @@
 //! | [`refusal`] | errors as terms |
 //! | [`memory`] | the memory of searches, and the heap |
 //! | [`cell`] | the state of the instance |
+//! | [`exports!`] | the exports that do not depend on what a module is for |
 //! | [`stack`] | the clearing of the shadow stack |
 
 pub mod cell;
+mod exports;
 #[cfg(any(target_arch = "wasm32", test))]
 mod heap;
 #[cfg(any(target_arch = "wasm32", test))]

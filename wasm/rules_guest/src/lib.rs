@@ -5,29 +5,9 @@
 mod reply;
 mod state;
 
-use be_tree_module::stack;
 use state::{Most, Request, State, STATE};
 
-/// The version of the ABI.
-const VERSION: i32 = 1;
-
-/// Returns the version of the ABI.
-#[no_mangle]
-pub extern "C" fn be_tree_abi() -> i32 {
-    VERSION
-}
-
-/// Returns the address of a buffer of at least `length` bytes, or 0 if memory is refused.
-#[no_mangle]
-pub extern "C" fn be_tree_inbox(length: u32) -> u32 {
-    STATE.with(|state| state.inbox(length).map_or(0, |address| address as usize as u32))
-}
-
-/// Returns the address of three `u32`: the address of the last result, its length in bytes, and the progress of an operation.
-#[no_mangle]
-pub extern "C" fn be_tree_outbox() -> u32 {
-    STATE.with(|state| state.outbox() as usize as u32)
-}
+be_tree_module::exports!(STATE: State, version: 1);
 
 /// Makes an engine without facts of the rules in the inbox.
 #[no_mangle]
@@ -94,20 +74,4 @@ pub extern "C" fn be_tree_explain(length: u32) -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_info() -> i32 {
     STATE.with(|state| state.read(State::info))
-}
-
-/// Drops everything of earlier operations except the engine, and clears free memory, so that the memory can be kept as an image.
-#[no_mangle]
-pub extern "C" fn be_tree_forget() -> i32 {
-    // Before, so that no old data gets into the new tables; after, so that no data of this call remains.
-    stack::wipe();
-    let status = forget();
-    stack::wipe();
-    status
-}
-
-/// Not inlined, so that its stack begins where the cleared part of the stack begins.
-#[inline(never)]
-fn forget() -> i32 {
-    STATE.with(|state| state.change(State::forget))
 }

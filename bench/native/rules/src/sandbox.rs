@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wasmtime::{Config, Engine, Instance, Memory, Module, OptLevel, Result, Store, TypedFunc};
 
-use be_tree_bench_rules::jobs::{Totals, NAMES};
+use be_tree_rules_jobs::jobs::{Totals, NAMES};
 
 use crate::clock;
 

@@ -99,7 +99,8 @@ defmodule BeTree.Engine.Journal.Base do
   @spec read(module, t) :: {:ok, binary} | {:error, BeTree.Error.t()}
   def read(files, %__MODULE__{path: path, at: at, size: size}) do
     with_device(files, path, fn device ->
-      with {:ok, <<payload::binary-size(size), crc::little-32>>} <- files.pread(device, at, size + @crc),
+      with {:ok, bytes} when byte_size(bytes) == size + @crc <- files.pread(device, at, size + @crc),
+           {payload, <<crc::little-32>>} = :erlang.split_binary(bytes, size),
            true <- crc == :erlang.crc32(payload) do
         {:ok, payload}
       else

@@ -37,8 +37,9 @@ defmodule BeTree.Engine.Journal.Head do
            files.pread(device, 0, @fixed),
          rest = length + more + @crc,
          true <- @fixed + rest <= bytes,
-         {:ok, <<identity::binary-size(length), extra::binary-size(more), crc::little-32>>} <-
-           files.pread(device, @fixed, rest),
+         {:ok, behind} when byte_size(behind) == rest <- files.pread(device, @fixed, rest),
+         {identity, behind} = :erlang.split_binary(behind, length),
+         {extra, <<crc::little-32>>} = :erlang.split_binary(behind, more),
          true <- crc == :erlang.crc32([fixed, identity, extra]) do
       {:ok, %{number: number, identity: identity, more: extra, at: @fixed + rest}}
     else

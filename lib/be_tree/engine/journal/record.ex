@@ -47,18 +47,18 @@ defmodule BeTree.Engine.Journal.Record do
   Decodes the record at the beginning of `bytes`. `:more` means that it has more bytes than these, `:bad` that it is none.
   """
   @spec decode(binary) :: {:ok, t, rest :: binary} | {:more, pos_integer} | :bad
-  def decode(<<crc::little-32, length::little-32, rest::binary>> = bytes) do
-    with <<version::little-64, durable::little-64, kind, payload::binary-size(length), behind::binary>> <- rest do
-      kind = kind(kind)
+  def decode(
+        <<crc::little-32, length::little-32, version::little-64, durable::little-64, kind, payload::binary-size(length),
+          behind::binary>> = bytes
+      ) do
+    kind = kind(kind)
 
-      if kind != :bad and crc == :erlang.crc32(binary_part(bytes, 4, @head - 4 + length)),
-        do: {:ok, record(version, durable, kind, payload), behind},
-        else: :bad
-    else
-      _short -> {:more, @head + length}
-    end
+    if kind != :bad and crc == :erlang.crc32(binary_part(bytes, 4, @head - 4 + length)),
+      do: {:ok, record(version, durable, kind, payload), behind},
+      else: :bad
   end
 
+  def decode(<<_crc::32, length::little-32, _short::binary>>), do: {:more, @head + length}
   def decode(_bytes), do: {:more, @head}
 
   defp record(version, durable, kind, payload) do
@@ -79,8 +79,7 @@ defmodule BeTree.Engine.Journal.Record do
 
   # Random bytes hardly ever look like such a head, so few checksums are calculated.
   defp proof?(bytes, at, last, version) do
-    <<_before::binary-size(at), _crc::32, length::little-32, of::little-64, durable::little-64, kind, _rest::binary>> =
-      bytes
+    <<_crc::32, length::little-32, of::little-64, durable::little-64, kind>> = binary_part(bytes, at, @head)
 
     (durable >= version and of >= durable and kind <= @mark and length <= last - at and
        match?({:ok, _record, _rest}, decode(binary_part(bytes, at, @head + length)))) or
