@@ -37,7 +37,7 @@ defmodule BeTree.Packaging.ReleaseTest do
       fill(root, releases[unquote(runtime)])
       variables = for {name, value} <- [{"PATH", "/bin"}, {"HOME", "/"} | release_variables()], do: "#{name}=#{value}"
       env = [System.find_executable("env"), "-i" | variables]
-      [program | arguments] = @chroot ++ [root] ++ env ++ ["/release/bin/ads", "eval", "Ads.main()"]
+      [program | arguments] = List.wrap(@chroot) ++ [root] ++ env ++ ["/release/bin/ads", "eval", "Ads.main()"]
       # The VM may warn that it misses a locale or a library.
       {output, status} = System.cmd(program, arguments, stderr_to_stdout: true)
       assert status == 0 and String.ends_with?(output, expected(unquote(runtime))), output

@@ -267,7 +267,13 @@ defmodule BeTree.Engine.BatchTest do
 
     test "begin with few events, so that a consumer of a few pays for a few", %{tree: tree} do
       me = self()
-      events = Stream.map(1..10_000, &(send(me, {:event, &1}) && %{a: &1}))
+
+      events =
+        Stream.map(1..10_000, fn a ->
+          send(me, {:event, a})
+          %{a: a}
+        end)
+
       assert [_] = tree |> BeTree.stream(events, max_concurrency: 2) |> Enum.take(1)
       assert taken() == 1
       assert [_, _, _] = tree |> BeTree.stream(events, max_concurrency: 2) |> Enum.take(3)

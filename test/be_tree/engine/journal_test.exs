@@ -293,7 +293,7 @@ defmodule BeTree.Engine.JournalTest do
     assert length(segments(folder)) == 3
 
     for path <- bases(folder) ++ segments(folder), bytes = File.read!(path), at <- 0..(byte_size(bytes) - 1) do
-      <<before::binary-size(at), byte, rest::binary>> = bytes
+      {before, <<byte, rest::binary>>} = :erlang.split_binary(bytes, at)
       File.write!(path, <<before::binary, Bitwise.bxor(byte, Bitwise.bsl(1, :rand.uniform(8) - 1)), rest::binary>>)
 
       case open(folder, []) do

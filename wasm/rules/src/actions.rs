@@ -41,16 +41,20 @@ impl Step<'_> {
                     self.fill(values, bound, locals);
                     self.insert(*ty, self.clock())?;
                 }
-                Action::Modify { slot, ty, values } => {
+                Action::Modify { slot, ty, values, is_last } => {
                     let (fact, fact_number) = self.scratch.current[*slot as usize];
                     if !is_alive(self.words, fact, fact_number) {
                         continue;
                     }
                     self.copy_cells(&self.program.types[*ty], fact);
                     self.fill(values, bound, locals);
-                    let time = self.words.get64(fact + TIME) as i64;
-                    self.remove(*ty, fact, true)?;
-                    let modified = self.insert(*ty, time)?;
+                    let modified = if *is_last && self.renew(*ty, fact)? {
+                        fact
+                    } else {
+                        let time = self.words.get64(fact + TIME) as i64;
+                        self.remove(*ty, fact, true)?;
+                        self.insert(*ty, time)?
+                    };
                     self.scratch.current[*slot as usize] = (modified, self.words.get64(modified + NUMBER));
                 }
                 Action::Retract { slot } => {

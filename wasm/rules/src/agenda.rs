@@ -178,7 +178,8 @@ impl Step<'_> {
         if !is_another {
             self.words.set(seed + SEED_SEARCHED, 1)?;
         }
-        if steps > 0 && !(is_another && self.reached(seed, 0) == self.scratch.path[0]) {
+        let next = (self.words.get(seed + SEED_NEXT), self.words.get64(seed + SEED_NEXT + 1));
+        if steps > 0 && !(is_another && self.scratch.next == next) {
             let (fact, number) = self.scratch.next;
             self.words.set(seed + SEED_NEXT, fact)?;
             self.words.set64(seed + SEED_NEXT + 1, number)?;

@@ -259,7 +259,7 @@ impl Engine {
     #[inline]
     fn attempt<T>(&mut self, run: &impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Full> {
         let Engine { program, words, scratch, limits, .. } = self;
-        scratch.blocker = None;
+        scratch.tested = None;
         let mut step = Step { program, words, scratch, limits: StepLimits { facts: limits.facts } };
         let value = run(&mut step)?;
         step.commit()?;

@@ -102,7 +102,7 @@ impl Step<'_> {
         let rule = &self.program.rules[number];
         let place = rule.slots[0].place;
         let mut farthest = Farthest { reached: 0, bound: [0; SLOTS + 1], place, by: 0, looks: 0, is_match: false };
-        let is_own = |seeds: &[(u32, u8)]| seeds.contains(&(number as u32, 0));
+        let is_own = |seeds: &[Vec<(u32, u8)>]| seeds.iter().any(|seeds| seeds.contains(&(number as u32, 0)));
         let Some(condition) = self.program.conditions.iter().find(|condition| is_own(&condition.seeds)) else {
             return farthest;
         };

@@ -84,6 +84,11 @@ impl FactType {
         words.get(self.at + OLDEST)
     }
 
+    /// Returns the conditions of some bits, if the type has few.
+    fn of_bits(&self, met: u32) -> impl Iterator<Item = u32> + '_ {
+        bits(met).map(|position| self.conditions[position])
+    }
+
     /// Returns the value of a field.
     pub fn cell(&self, words: &Words, fact: Address, field: usize) -> Option<u64> {
         (words.get(fact + DEFINED) & 1 << field != 0).then(|| words.get64(fact + FIELDS + 2 * field as u32))
@@ -102,6 +107,15 @@ impl FactType {
         }
         Some(hash as u32)
     }
+}
+
+/// Returns the positions of the bits that are set, ascending.
+fn bits(mut word: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let position = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(position)
+    })
 }
 
 /// The hash of an empty key.
@@ -123,6 +137,7 @@ impl Step<'_> {
             return Err(Full::Facts);
         }
         self.words.set(FACTS, facts + 1)?;
+        self.scratch.tested = None;
         let count = fact_type.count(self.words);
         self.words.set(fact_type.at + COUNT, count + 1)?;
         let fact = self.words.allocate_from(fact_type.at + FREE, fact_type.size())?;
@@ -148,20 +163,140 @@ impl Step<'_> {
         self.keep_met(fact_type, fact)?;
         let mut indices = self.indices_of_met();
         while indices != 0 {
-            self.link(fact_type, fact, indices.trailing_zeros() as usize)?;
+            self.link::<true>(fact_type, fact, indices.trailing_zeros() as usize)?;
             indices &= indices - 1;
         }
         if fact_type.life.is_some() {
-            self.append(fact_type, fact)?;
+            self.append::<true>(fact_type, fact)?;
         }
-        self.count_in(fact, number)?;
+        for position in 0..self.scratch.met.len() {
+            self.count_in(self.scratch.met[position])?;
+        }
+        self.tell_rules(fact, number)?;
         Ok(fact)
     }
 
+    /// Gives a fact the fields of [`Scratch::cells`] and a new number, where it is: that has the effects of its retraction and of
+    /// the insertion of another fact. Returns whether it could. If not, nothing has changed.
+    ///
+    /// The fact stays in the lists that it heads and whose keys do not change. So nothing may look facts up before it is done, as
+    /// a `none` or an aggregate would that loses the fact.
+    pub fn renew(&mut self, ty: usize, fact: Address) -> Result<bool, Full> {
+        let program = self.program;
+        let fact_type = &program.types[ty];
+        if !fact_type.has_few_conditions() {
+            return Ok(false);
+        }
+        let before = self.words.get(fact + MET);
+        for condition in fact_type.of_bits(before) {
+            let guards = &program.conditions[condition as usize].guards;
+            if guards.iter().any(|(rule, _)| self.is_possible(*rule)) {
+                return Ok(false);
+            }
+        }
+        self.scratch.tested = None;
+        let changed = self.changed_fields(fact_type, fact);
+        let indices_before = self.indices_of(fact_type, before);
+        let is_rekeyed = |index: usize| fact_type.indices[index].iter().any(|field| changed & 1 << field != 0);
+        for index in bits(indices_before).filter(|index| is_rekeyed(*index)) {
+            self.unlink(fact_type, fact, index)?;
+        }
+        self.change_fields(fact_type, fact, changed)?;
+        let number = self.words.get64(NEXT);
+        self.words.set64(NEXT, number + 1)?;
+        NUMBERS.remove(self.words, self.words.get64(fact + NUMBER))?;
+        NUMBERS.insert(self.words, number, fact)?;
+        self.words.set64(fact + NUMBER, number)?;
+        self.find_met(ty, fact)?;
+        let met = self.bits_of_met(fact_type);
+        if met != before {
+            self.words.set(fact + MET, met)?;
+        }
+        let indices = self.indices_of(fact_type, met);
+        for index in bits(indices | indices_before) {
+            let (is_in, was_in) = (indices & 1 << index != 0, indices_before & 1 << index != 0 && !is_rekeyed(index));
+            let is_first = was_in && self.words.get(fact + fact_type.links(index) + 1) == 0;
+            if is_in && is_first {
+                continue;
+            }
+            if was_in {
+                self.unlink(fact_type, fact, index)?;
+            }
+            if is_in {
+                self.link::<false>(fact_type, fact, index)?;
+            }
+        }
+        if fact_type.life.is_some() {
+            self.take_out(fact_type, fact)?;
+            self.append::<false>(fact_type, fact)?;
+        }
+        for condition in fact_type.of_bits(before & !met) {
+            self.count_out(condition)?;
+        }
+        for condition in fact_type.of_bits(met & !before) {
+            self.count_in(condition)?;
+        }
+        self.tell_rules(fact, number)?;
+        Ok(true)
+    }
+
+    /// Returns the fields of a fact, one bit each, that differ from those of [`Scratch::cells`].
+    fn changed_fields(&self, fact_type: &FactType, fact: Address) -> u32 {
+        let cells = &self.scratch.cells;
+        let fields = 0..fact_type.fields.len();
+        let differs = |field: &usize| {
+            let new = (cells.defined & 1 << field != 0).then(|| cells.values[*field]);
+            fact_type.cell(self.words, fact, *field) != new
+        };
+        fields.filter(differs).fold(0, |changed, field| changed | 1 << field)
+    }
+
+    /// Gives a fact the changed ones of the fields of [`Scratch::cells`].
+    fn change_fields(&mut self, fact_type: &FactType, fact: Address, changed: u32) -> Result<(), Full> {
+        for field in bits(changed) {
+            let cell = self.scratch.cells.values[field];
+            let is_defined = self.scratch.cells.defined & 1 << field != 0;
+            if fact_type.fields[field].kind == Kind::String {
+                self.release_string(fact_type, fact, field)?;
+                if is_defined {
+                    STRINGS.retain(self.words, cell as Address)?;
+                }
+            }
+            if is_defined {
+                self.words.set64(fact + FIELDS + 2 * field as u32, cell)?;
+            }
+        }
+        if self.words.get(fact + DEFINED) != self.scratch.cells.defined {
+            self.words.set(fact + DEFINED, self.scratch.cells.defined)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the fact as an owner from the string in a field, when the step ends.
+    fn release_string(&mut self, fact_type: &FactType, fact: Address, field: usize) -> Result<(), Full> {
+        if let Some(string) = fact_type.cell(self.words, fact, field) {
+            if self.scratch.released.is_full() {
+                return Err(Full::Released);
+            }
+            self.scratch.released.push(string as Address);
+        }
+        Ok(())
+    }
+
+    /// Stores a word of a fact.
+    #[inline(always)]
+    fn store<const IS_NEW: bool>(&mut self, address: Address, value: u32) -> Result<(), Full> {
+        if IS_NEW {
+            self.words.raw(address, value);
+            return Ok(());
+        }
+        self.words.set(address, value)
+    }
+
     /// Adds the fact to the front of its list in an index.
-    fn link(&mut self, fact_type: &FactType, fact: Address, index: usize) -> Result<(), Full> {
+    fn link<const IS_NEW: bool>(&mut self, fact_type: &FactType, fact: Address, index: usize) -> Result<(), Full> {
         let (links, table) = (fact + fact_type.links(index), fact_type.table(index));
-        self.words.raw(links + 1, 0);
+        self.store::<IS_NEW>(links + 1, 0)?;
         let next = if index == 0 {
             let next = self.words.get(table.0);
             self.words.set(table.0, fact)?;
@@ -179,7 +314,7 @@ impl Step<'_> {
                 }
             }
         };
-        self.words.raw(links, next);
+        self.store::<IS_NEW>(links, next)?;
         if next != 0 {
             self.words.set(next + fact_type.links(index) + 1, fact)?;
         }
@@ -211,11 +346,11 @@ impl Step<'_> {
     }
 
     /// Adds the fact to those that are dropped in time.
-    fn append(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
+    fn append<const IS_NEW: bool>(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
         let links = fact_type.drop_links();
         let newest = self.words.get(fact_type.at + NEWEST);
-        self.words.raw(fact + links, 0);
-        self.words.raw(fact + links + 1, newest);
+        self.store::<IS_NEW>(fact + links, 0)?;
+        self.store::<IS_NEW>(fact + links + 1, newest)?;
         let link = if newest == 0 { fact_type.at + OLDEST } else { newest + links };
         self.words.set(link, fact)?;
         self.words.set(fact_type.at + NEWEST, fact)
@@ -265,8 +400,7 @@ impl Step<'_> {
     fn keep_met(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
         let met = &self.scratch.met;
         let kept = if fact_type.has_few_conditions() {
-            // The conditions of a type ascend.
-            met.iter().fold(0, |bits, condition| bits | 1 << fact_type.position(*condition))
+            self.bits_of_met(fact_type)
         } else if met.is_empty() {
             0
         } else {
@@ -281,16 +415,18 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Returns the listed conditions of a type with few, one bit each.
+    fn bits_of_met(&self, fact_type: &FactType) -> u32 {
+        self.scratch.met.iter().fold(0, |bits, condition| bits | 1 << fact_type.position(*condition))
+    }
+
     /// Lists the conditions that are kept with a fact, and frees their block.
     fn take_met(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
         let met = &mut self.scratch.met;
         met.clear();
-        let mut kept = self.words.get(fact + MET);
+        let kept = self.words.get(fact + MET);
         if fact_type.has_few_conditions() {
-            while kept != 0 {
-                met.push(fact_type.conditions[kept.trailing_zeros() as usize]);
-                kept &= kept - 1;
-            }
+            met.extend(fact_type.of_bits(kept));
             return Ok(());
         }
         if kept == 0 {
@@ -307,38 +443,66 @@ impl Step<'_> {
         met.fold(1, |indices, condition| indices | self.program.conditions[*condition as usize].indices)
     }
 
-    /// Tells the rules of a new fact, whose conditions are listed.
-    fn count_in(&mut self, fact: Address, number: u64) -> Result<(), Full> {
-        let program = self.program;
-        for position in 0..self.scratch.met.len() {
-            let condition = &program.conditions[self.scratch.met[position] as usize];
-            let count = self.words.get(condition.at);
-            self.words.set(condition.at, count + 1)?;
-            if count == 0 {
-                for rule in &condition.needed_by {
-                    self.need_met(*rule)?;
-                }
+    /// Returns the indices, one bit each, that a fact which meets these conditions is in.
+    fn indices_of(&self, fact_type: &FactType, met: u32) -> u32 {
+        let conditions = fact_type.of_bits(met);
+        conditions.fold(1, |indices, condition| indices | self.program.conditions[condition as usize].indices)
+    }
+
+    /// Counts a fact that meets a condition.
+    fn count_in(&mut self, condition: u32) -> Result<(), Full> {
+        let condition = &self.program.conditions[condition as usize];
+        let count = self.words.get(condition.at);
+        self.words.set(condition.at, count + 1)?;
+        if count == 0 {
+            for rule in &condition.needed_by {
+                self.need_met(*rule)?;
             }
         }
+        Ok(())
+    }
+
+    /// Counts a fact that meets a condition no more.
+    fn count_out(&mut self, condition: u32) -> Result<(), Full> {
+        let condition = &self.program.conditions[condition as usize];
+        let count = self.words.get(condition.at) - 1;
+        self.words.set(condition.at, count)?;
+        if count == 0 {
+            for rule in &condition.needed_by {
+                self.need_unmet(*rule)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the rules of a new fact, whose conditions are listed and counted.
+    fn tell_rules(&mut self, fact: Address, number: u64) -> Result<(), Full> {
+        let program = self.program;
         // A rule has no use for a seed if the fact has no older partners.
-        let mut bound: Bound = [0; SLOTS + 1];
         for position in 0..self.scratch.met.len() {
             let condition = &program.conditions[self.scratch.met[position] as usize];
-            for (rule, slot) in &condition.seeds {
-                if !self.is_possible(*rule) {
-                    continue;
-                }
-                bound[*slot as usize] = fact;
-                if self.has_partner(&program.rules[*rule as usize].plans[*slot as usize], number, &mut bound) {
+            for seeds in &condition.seeds {
+                let mut is_partnered = false;
+                for (rule, slot) in seeds {
+                    if !self.is_possible(*rule) {
+                        continue;
+                    }
+                    if !is_partnered {
+                        let plan = &program.rules[*rule as usize].plans[*slot as usize];
+                        is_partnered = self.has_partner(plan, *slot, fact, number);
+                        if !is_partnered {
+                            break;
+                        }
+                    }
                     self.push_seed(*rule, *slot, fact, number)?;
                 }
             }
         }
         for position in 0..self.scratch.met.len() {
             let condition = &program.conditions[self.scratch.met[position] as usize];
-            for (rule, guard) in &condition.guards {
+            for (rule, guard) in &condition.aggregates {
                 if self.is_possible(*rule) {
-                    self.guard_gains(*rule, *guard, fact, number)?;
+                    self.aggregate_gains(*rule, *guard, fact, number)?;
                 }
             }
         }
@@ -351,6 +515,7 @@ impl Step<'_> {
         let fact_type = &program.types[ty];
         let number = self.words.get64(fact + NUMBER);
         self.words.set(FACTS, self.words.get(FACTS) - 1)?;
+        self.scratch.tested = None;
         self.words.set(fact_type.at + COUNT, fact_type.count(self.words) - 1)?;
         NUMBERS.remove(self.words, number)?;
         self.take_met(fact_type, fact)?;
@@ -363,14 +528,7 @@ impl Step<'_> {
             self.take_out(fact_type, fact)?;
         }
         for position in 0..self.scratch.met.len() {
-            let condition = &program.conditions[self.scratch.met[position] as usize];
-            let count = self.words.get(condition.at) - 1;
-            self.words.set(condition.at, count)?;
-            if count == 0 {
-                for rule in &condition.needed_by {
-                    self.need_unmet(*rule)?;
-                }
-            }
+            self.count_out(self.scratch.met[position])?;
         }
         if is_retraction {
             for position in 0..self.scratch.met.len() {
@@ -386,12 +544,7 @@ impl Step<'_> {
         self.words.set64(fact + NUMBER, 0)?;
         for (field, declared) in fact_type.fields.iter().enumerate() {
             if declared.kind == Kind::String {
-                if let Some(string) = fact_type.cell(self.words, fact, field) {
-                    if self.scratch.released.is_full() {
-                        return Err(Full::Released);
-                    }
-                    self.scratch.released.push(string as Address);
-                }
+                self.release_string(fact_type, fact, field)?;
             }
         }
         self.words.free_to(fact_type.at + FREE, fact)

@@ -5,10 +5,10 @@
 //! left to the seed.
 
 use crate::compile::code::{Bound, Kind, Locals, Scope, NO_LOCALS, NUMBER, OWN, SLOTS, TIME};
-use crate::compile::program::{Aggregate, Guard, Rule};
+use crate::compile::program::{Aggregate, Guard, Limit, Rule};
 use crate::facts::is_alive;
 use crate::memory::{Address, Full};
-use crate::step::Step;
+use crate::step::{Step, Tested};
 
 /// How a changed fact counts for the state before the change.
 #[derive(Clone, Copy)]
@@ -45,17 +45,48 @@ impl Step<'_> {
         if guard.probe.index != 0 {
             return self.blocker_from(guard, head, 0, bound) != 0;
         }
-        // All facts of the type are one list. The one that blocked the last match, or one after it, often blocks this one.
         let place = std::ptr::from_ref(guard) as usize;
-        let (_, last) = self.scratch.blocker.filter(|(known, _)| *known == place).unwrap_or((place, head));
+        let tested = self.scratch.tested.filter(|tested| tested.guard == place);
+        if let Some(limit) = &guard.limit {
+            let fresh = Tested { guard: place, blocker: 0, next: head };
+            return self.is_exceeded(guard, limit, tested.unwrap_or(fresh), bound);
+        }
+        // All facts of the type are one list. The one that blocked the last match, or one after it, often blocks this one.
+        let last = tested.map_or(head, |tested| tested.blocker);
         let mut blocker = self.blocker_from(guard, last, 0, bound);
         if blocker == 0 && last != head {
             blocker = self.blocker_from(guard, head, last, bound);
         }
         if blocker != 0 {
-            self.scratch.blocker = Some((place, blocker));
+            self.scratch.tested = Some(Tested { guard: place, blocker, next: 0 });
         }
         blocker != 0
+    }
+
+    /// Returns whether a fact blocks a `none` that is a bound. If the greatest fact does not, none does. So each fact is seen at most
+    /// once until a fact comes or goes, however many matches are tested.
+    fn is_exceeded(&mut self, guard: &Guard, limit: &Limit, mut tested: Tested, bound: &mut Bound) -> bool {
+        let kept = bound[OWN as usize];
+        let link = self.link_of(&guard.probe);
+        let mut is_blocked = false;
+        if tested.blocker != 0 {
+            bound[OWN as usize] = tested.blocker;
+            is_blocked = limit.test.holds(self.words, bound);
+        }
+        while !is_blocked && tested.next != 0 {
+            let fact = tested.next;
+            bound[OWN as usize] = fact;
+            tested.next = self.words.get(fact + link);
+            if limit.is_beyond(self.words, tested.blocker, bound)
+                && limit.own.iter().all(|test| test.holds(self.words, bound))
+            {
+                tested.blocker = fact;
+                is_blocked = limit.test.holds(self.words, bound);
+            }
+        }
+        bound[OWN as usize] = kept;
+        self.scratch.tested = Some(tested);
+        is_blocked
     }
 
     /// Returns the newest fact for which a `none` does not hold, or 0.
@@ -174,12 +205,8 @@ impl Step<'_> {
         rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)
     }
 
-    /// Looks up the matches that a new fact of a guard makes valid.
-    pub fn guard_gains(&mut self, rule: u32, guard: u8, fact: Address, number: u64) -> Result<(), Full> {
-        // One fact more only makes a `none` false.
-        if self.program.rules[rule as usize].guards[guard as usize].aggregate == Aggregate::None {
-            return Ok(());
-        }
+    /// Looks up the matches that a new fact of an aggregate makes valid. It only makes a `none` false.
+    pub fn aggregate_gains(&mut self, rule: u32, guard: u8, fact: Address, number: u64) -> Result<(), Full> {
         self.flip(rule, guard, number - 1, Before::Without(fact), fact)
     }
 

@@ -3,12 +3,11 @@
 //! A search goes through the look-ups of a plan, newest facts first. It holds one fact for each look-up. So it can stop at each
 //! match, and later go on after that match.
 
-use crate::compile::code::SLOTS;
-use crate::compile::code::{Bound, NUMBER};
+use crate::compile::code::{Bound, NUMBER, SLOTS};
 use crate::compile::program::{Plan, Probe, Rule};
 use crate::facts::{is_alive, KEY};
 use crate::memory::{mix, Address};
-use crate::step::Step;
+use crate::step::{Scratch, Step};
 
 /// The facts of a match, one for each look-up: their addresses and numbers.
 pub(crate) type Path = [(Address, u64); SLOTS];
@@ -35,21 +34,23 @@ impl Step<'_> {
         self.program.types[probe.ty].links(probe.index)
     }
 
-    /// Returns whether the first look-up of a plan may find a partner for a new fact. Whatever is looked up later is older than
-    /// the fact, so a plan without a partner now never has one.
-    pub fn has_partner(&self, plan: &Plan, newest: u64, bound: &mut Bound) -> bool {
-        let Some(step) = plan.steps.first() else { return true };
-        let link = self.link_of(&step.probe);
-        let most = if step.is_older { newest - 1 } else { newest };
-        let mut fact = self.head(&step.probe, bound);
+    /// Returns whether the first look-up of a plan may find a partner for a new fact in `slot`. What is looked up later is older
+    /// than the fact, so a plan without a partner now never has one.
+    pub fn has_partner(&self, plan: &Plan, slot: u8, fact: Address, newest: u64) -> bool {
+        let Some(first) = plan.steps.first() else { return true };
+        let mut bound: Bound = [0; SLOTS + 1];
+        bound[slot as usize] = fact;
+        let link = self.link_of(&first.probe);
+        let most = if first.is_older { newest - 1 } else { newest };
+        let mut fact = self.head(&first.probe, &bound);
         // A long list is left to the search.
         for _ in 0..8 {
             if fact == 0 {
                 return false;
             }
             if self.words.get64(fact + NUMBER) <= most {
-                bound[step.probe.slot as usize] = fact;
-                if step.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+                bound[first.probe.slot as usize] = fact;
+                if first.probe.tests.iter().all(|test| test.holds(self.words, &bound)) {
                     return true;
                 }
             }
@@ -61,7 +62,6 @@ impl Step<'_> {
     /// Binds the first match, or the next one after that of [`crate::step::Scratch::path`] if the search goes on. Partners are at
     /// most as new as `newest`, or older where the plan says so. Returns whether there is a match, which is the path then.
     pub fn search(&mut self, rule: &Rule, plan: &Plan, newest: u64, mut goes_on: bool, bound: &mut Bound) -> bool {
-        self.scratch.blocker = None;
         let is_found = plan.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
             && self.search_from(rule, plan, 0, newest, &mut goes_on, bound);
         if is_found {
@@ -70,11 +70,26 @@ impl Step<'_> {
                 *place = (fact, self.words.get64(fact + NUMBER));
             }
             if let Some(step) = plan.steps.first() {
-                let next = self.words.get(self.scratch.path[0].0 + self.link_of(&step.probe));
-                self.scratch.next = (next, if next == 0 { 0 } else { self.words.get64(next + NUMBER) });
+                let link = self.link_of(&step.probe);
+                let Scratch { path, next, .. } = &mut *self.scratch;
+                let others = &path[1..plan.steps.len()];
+                next.0 = self.words.get(path[0].0 + link);
+                while next.0 != 0 && others.iter().any(|(fact, _)| *fact == next.0) {
+                    next.0 = self.words.get(next.0 + link);
+                }
+                next.1 = if next.0 == 0 { 0 } else { self.words.get64(next.0 + NUMBER) };
             }
         }
         is_found
+    }
+
+    /// Returns whether [`Scratch::next`] is the first fact of its list after the one with this number, which is gone. Between the
+    /// two there were other facts of the match alone.
+    fn is_next_of(&self, plan: &Plan, number: u64) -> bool {
+        let Scratch { path, next, .. } = &*self.scratch;
+        let is_there = |(fact, number): (Address, u64)| fact != 0 && is_alive(self.words, fact, number);
+        let mut others = path[1..plan.steps.len()].iter();
+        is_there(*next) && !others.any(|other| (next.1..number).contains(&other.1) && is_there(*other))
     }
 
     fn search_from(
@@ -92,11 +107,10 @@ impl Step<'_> {
         };
         let link = self.link_of(&step.probe);
         let (reached, number) = self.scratch.path[depth];
-        let next = self.scratch.next;
         let mut fact = if *goes_on && is_alive(self.words, reached, number) {
             reached
-        } else if *goes_on && depth == 0 && next.0 != 0 && is_alive(self.words, next.0, next.1) {
-            next.0
+        } else if *goes_on && depth == 0 && self.is_next_of(plan, number) {
+            self.scratch.next.0
         } else {
             self.head(&step.probe, bound)
         };

@@ -27,7 +27,7 @@ pub(crate) const NOTICE_WORDS: Address = 13;
 pub(crate) const NOTICES: Address = 14;
 pub(crate) const STRINGS: StringTable = StringTable(Table(15));
 /// Facts by number.
-pub(crate) const NUMBERS: Pages = Pages(Table(18));
+pub(crate) const NUMBERS: Pages = Pages { table: Table(18), last: 33 };
 /// Matches on the agenda.
 pub(crate) const MATCHES: Table = Table(21);
 pub(crate) const MATCH_HEAP: Heap = Heap(24);
@@ -45,6 +45,16 @@ pub(crate) struct StepLimits {
     pub facts: u32,
 }
 
+/// A `none` over all facts of a type, by its place in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tested {
+    pub guard: usize,
+    /// The fact that blocked the last match. Or if the `none` is a bound: the greatest fact of those seen so far, or the least.
+    pub blocker: Address,
+    /// The next fact to see.
+    pub next: Address,
+}
+
 /// Lists that live as long as a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
@@ -54,11 +64,11 @@ pub(crate) struct Scratch {
     pub cells: Cells,
     /// The last match of a search, or the one after which it goes on.
     pub path: Path,
-    /// The fact after that of the path's first look-up in its list, by address and number: the search goes on there if that of the
-    /// path is gone. Facts come before both in the list, never between.
+    /// The fact after that of the path's first look-up in its list, the path's other facts left out, by address and number. The
+    /// search goes on there if all of these are gone: a rule often removes the facts that it matched. New facts come before them.
     pub next: (Address, u64),
-    /// The `none`, by its place in memory, that blocked a match of this search last, and the fact that did.
-    pub blocker: Option<(usize, Address)>,
+    /// The `none` that was tested last since a fact came or went.
+    pub tested: Option<Tested>,
     /// The facts of a firing as its actions so far left them: their addresses and numbers.
     pub current: Path,
     /// The numbers of the facts of the last firing, if firings are recorded.

@@ -343,6 +343,14 @@ impl Operand {
         }
     }
 
+    /// Returns the operand with another slot in place of one.
+    pub fn moved(self, from: u8, to: u8) -> Operand {
+        match self {
+            Operand::Field { slot, offset, bit } if slot == from => Operand::Field { slot: to, offset, bit },
+            other => other,
+        }
+    }
+
     #[inline(always)]
     pub fn value(self, words: &Words, bound: &Bound) -> Option<u64> {
         match self {
@@ -373,6 +381,27 @@ impl Test {
             }
         }
         Test::Code(code.clone())
+    }
+
+    /// Returns the test with another slot in place of one.
+    pub fn moved(&self, from: u8, to: u8) -> Test {
+        match self {
+            Test::Compare(kind, relation, left, right) => {
+                Test::Compare(*kind, *relation, left.moved(from, to), right.moved(from, to))
+            }
+            Test::Code(code) => Test::Code(code.moved(from, to)),
+        }
+    }
+
+    /// Returns the slots that the test reads, one bit each.
+    pub fn slots(&self) -> u32 {
+        match self {
+            Test::Compare(_, _, left, right) => [left, right].into_iter().fold(0, |slots, operand| match operand {
+                Operand::Field { slot, .. } => slots | 1 << slot,
+                Operand::Constant(_) => slots,
+            }),
+            Test::Code(code) => code.slots(),
+        }
     }
 
     #[inline(always)]

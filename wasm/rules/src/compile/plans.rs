@@ -4,7 +4,7 @@
 //! a constant counts less. Of equals, the first in the text comes first.
 
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
-use crate::compile::program::{Aggregate, Condition, FactType, Guard, Plan, Probe, Slot, Step};
+use crate::compile::program::{Aggregate, Condition, FactType, Guard, Limit, Plan, Probe, Slot, Step};
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
 const MOST_INDICES: usize = 24;
@@ -45,8 +45,10 @@ impl Joins<'_> {
         let raw = &self.guards[number];
         let tests: Vec<&Code> = raw.conjuncts.iter().collect();
         let probe = self.probe(raw.ty, OWN, self.guard_conditions[number], &tests);
+        let is_none = raw.aggregate == Aggregate::None && probe.index == 0;
         Guard {
             aggregate: raw.aggregate.clone(),
+            limit: if is_none { Limit::of(&probe.tests) } else { None },
             probe,
             having: raw.having.clone(),
             local: raw.local,

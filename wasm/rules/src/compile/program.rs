@@ -1,9 +1,9 @@
 //! Compiled rules.
 
-use crate::compile::code::{Code, Kind, Operand, Test};
+use crate::compile::code::{compare, Bound, Code, Kind, Operand, Relation, Test, OWN};
 use crate::compile::partition::Keys;
 use crate::compile::switch::Switch;
-use crate::memory::Address;
+use crate::memory::{Address, Words};
 
 /// Compiled rules. Nothing in them changes after the engine is made.
 #[derive(Clone, Debug, Default)]
@@ -62,16 +62,18 @@ impl Domain {
 }
 
 /// The part of conditions that is about one fact. Equal parts are one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Condition {
     /// They test the fact in slot [`crate::compile::code::OWN`].
     pub tests: Vec<Test>,
     /// The rules that match nothing while no fact meets this.
     pub needed_by: Vec<u32>,
-    /// The rules, and their slots, that a fact which meets this may complete.
-    pub seeds: Vec<(u32, u8)>,
+    /// The rules, and their slots, that a fact which meets this may complete. Those in a list have equal first look-ups.
+    pub seeds: Vec<Vec<(u32, u8)>>,
     /// The rules, and their guards, that facts which meet this are about.
     pub guards: Vec<(u32, u8)>,
+    /// Those of them that are aggregates.
+    pub aggregates: Vec<(u32, u8)>,
     /// The indices, one bit each, in which this is looked up.
     pub indices: u32,
     /// The word that counts the facts that meet this.
@@ -110,6 +112,8 @@ pub(crate) struct Slot {
 pub(crate) struct Guard {
     pub aggregate: Aggregate,
     pub probe: Probe,
+    /// The bound that it sets, if it is a `none` over all facts of a type.
+    pub limit: Option<Limit>,
     /// What the value has to satisfy.
     pub having: Vec<Code>,
     /// The local that takes the value.
@@ -118,6 +122,54 @@ pub(crate) struct Guard {
     pub deadlines: Vec<(u8, i64)>,
     /// The byte of the text at which the condition lies.
     pub place: u32,
+}
+
+/// A `none` that compares one field with a value of other facts: the fact with the greatest value, or the least, decides it.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    pub kind: Kind,
+    pub field: Operand,
+    /// Whether greater values block more. Otherwise less ones do.
+    pub is_upper: bool,
+    pub test: Test,
+    /// The other tests, which are about the fact alone.
+    pub own: Vec<Test>,
+}
+
+impl Limit {
+    /// Returns the bound that a `none` with these tests sets.
+    pub fn of(tests: &[Test]) -> Option<Limit> {
+        let is_own = |operand: &Operand| matches!(operand, Operand::Field { slot: OWN, .. });
+        let (own, mut rest): (Vec<&Test>, Vec<&Test>) = tests.iter().partition(|test| test.slots() == 1 << OWN);
+        let test = rest.pop().filter(|_| rest.is_empty())?;
+        let Test::Compare(kind, relation, left, right) = test else { return None };
+        let is_greater = match relation {
+            Relation::Greater | Relation::AtLeast => true,
+            Relation::Less | Relation::AtMost => false,
+            Relation::Equal | Relation::Unequal => return None,
+        };
+        let (field, is_upper) = if is_own(left) { (*left, is_greater) } else { (*right, !is_greater) };
+        (is_own(left) != is_own(right)).then(|| Limit {
+            kind: *kind,
+            field,
+            is_upper,
+            test: test.clone(),
+            own: own.into_iter().cloned().collect(),
+        })
+    }
+
+    /// Returns whether the own fact has a value that blocks more than that of `other`, or any if that is 0.
+    #[inline]
+    pub fn is_beyond(&self, words: &Words, other: Address, bound: &Bound) -> bool {
+        let Some(value) = self.field.value(words, bound) else { return false };
+        if other == 0 {
+            return true;
+        }
+        let mut others = *bound;
+        others[OWN as usize] = other;
+        let relation = if self.is_upper { Relation::Greater } else { Relation::Less };
+        self.field.value(words, &others).is_none_or(|other| compare(self.kind, relation, value, other))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -159,9 +211,26 @@ pub(crate) struct Step {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Assert { ty: usize, values: Vec<(u8, Code)> },
-    Modify { slot: u8, ty: usize, values: Vec<(u8, Code)> },
-    Retract { slot: u8 },
-    Notify { name: String, values: Vec<(String, Kind, Code)> },
-    Let { local: u8, code: Code },
+    Assert {
+        ty: usize,
+        values: Vec<(u8, Code)>,
+    },
+    /// `is_last` says that no later action reads a field that this one changes.
+    Modify {
+        slot: u8,
+        ty: usize,
+        values: Vec<(u8, Code)>,
+        is_last: bool,
+    },
+    Retract {
+        slot: u8,
+    },
+    Notify {
+        name: String,
+        values: Vec<(String, Kind, Code)>,
+    },
+    Let {
+        local: u8,
+        code: Code,
+    },
 }

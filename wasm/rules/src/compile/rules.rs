@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
 use crate::compile::plans::{Joins, RawGuard};
-use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot};
+use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot, Step};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
 use crate::compile::{life, partition, types};
@@ -26,6 +26,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
         text,
         program: Program { types, keys, ..Program::default() },
         known: HashMap::new(),
+        seeds: Vec::new(),
         life: life::Lives::new(parsed.facts.len()),
     };
     let mut names: HashMap<&str, ()> = HashMap::new();
@@ -38,13 +39,34 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
             compiler.rule(rule, &variant, constants)?;
         }
     }
-    let Compiler { mut program, life, .. } = compiler;
+    let Compiler { mut program, life, seeds, .. } = compiler;
+    share_first(&mut program, &seeds);
     for ((number, ty), life) in program.types.iter_mut().enumerate().zip(life.all()) {
         ty.life = life;
         program.lives.extend(life.map(|life| (number, life)));
         ty.switch = Switch::new(&ty.conditions, &program.conditions);
     }
     Ok(program)
+}
+
+/// Gives each condition its seeds, of which those with the same first look-up share it.
+fn share_first(program: &mut Program, seeds: &[(u32, u32, u8)]) {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for (number, rule, slot) in seeds {
+        let step = program.rules[*rule as usize].plans[*slot as usize].steps.first();
+        // It reads the two facts alone, so the numbers of their slots make no difference.
+        let first = step.map(|Step { probe, is_older, .. }| {
+            let key: Vec<Operand> = probe.key.iter().map(|operand| operand.moved(*slot, OWN)).collect();
+            let tests: Vec<Test> = probe.tests.iter().map(|test| test.moved(*slot, OWN).moved(probe.slot, 0)).collect();
+            (probe.ty, probe.index, key, tests, *is_older)
+        });
+        let seeds = &mut program.conditions[*number as usize].seeds;
+        let place = *known.entry(format!("{number} {first:?}")).or_insert(seeds.len());
+        if place == seeds.len() {
+            seeds.push(Vec::new());
+        }
+        seeds[place].push((*rule, *slot));
+    }
 }
 
 /// Returns the conditions of each combination of alternatives.
@@ -85,6 +107,8 @@ struct Compiler<'a> {
     program: Program,
     /// The numbers of single-fact conditions by their type and tests.
     known: HashMap<String, u32>,
+    /// The single-fact conditions, rules and slots of all seeds.
+    seeds: Vec<(u32, u32, u8)>,
     life: life::Lives,
 }
 
@@ -131,7 +155,7 @@ impl Compiler<'_> {
         for (slot, bound) in body.slots.iter().enumerate() {
             let condition = self.condition(bound.ty, slot as u8, &body.conjuncts);
             slot_conditions.push(condition);
-            self.program.conditions[condition as usize].seeds.push((number, slot as u8));
+            self.seeds.push((condition, number, slot as u8));
             if !needs.contains(&condition) {
                 needs.push(condition);
                 self.program.conditions[condition as usize].needed_by.push(number);
@@ -140,7 +164,11 @@ impl Compiler<'_> {
         for (guard, raw) in body.guards.iter().enumerate() {
             let condition = self.condition(raw.ty, OWN, &raw.conjuncts);
             guard_conditions.push(condition);
-            self.program.conditions[condition as usize].guards.push((number, guard as u8));
+            let condition = &mut self.program.conditions[condition as usize];
+            condition.guards.push((number, guard as u8));
+            if raw.aggregate != Aggregate::None {
+                condition.aggregates.push((number, guard as u8));
+            }
         }
         let mut joins = Joins {
             types: &mut self.program.types,
@@ -178,8 +206,7 @@ impl Compiler<'_> {
         let next = self.program.conditions.len() as u32;
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
-            let (needed_by, seeds, guards) = Default::default();
-            self.program.conditions.push(Condition { tests, needed_by, seeds, guards, indices: 0, at: 0 });
+            self.program.conditions.push(Condition { tests, ..Condition::default() });
             self.program.types[ty].conditions.push(number);
         }
         number
@@ -345,7 +372,7 @@ impl Body {
                 }
                 language::Action::Modify(name, values) => {
                     let (slot, ty) = names.fact(name)?;
-                    Action::Modify { slot, ty, values: self.values(ty, values, names)? }
+                    Action::Modify { slot, ty, values: self.values(ty, values, names)?, is_last: false }
                 }
                 language::Action::Retract(name) => Action::Retract { slot: names.fact(name)?.0 },
                 language::Action::Notify(name, values) => {
@@ -377,7 +404,37 @@ impl Body {
                 }
             });
         }
+        for position in 0..compiled.len() {
+            let is_unread = self.is_unread(&compiled, position);
+            if let Action::Modify { is_last, .. } = &mut compiled[position] {
+                *is_last = is_unread;
+            }
+        }
         Ok(compiled)
+    }
+
+    /// Returns whether no later action reads a field that an action changes. Two slots may hold the same fact.
+    fn is_unread(&self, actions: &[Action], position: usize) -> bool {
+        let Action::Modify { ty, values, .. } = &actions[position] else { return false };
+        let mut is_unread = true;
+        let mut visit = |code: &Code| {
+            if let Code::Field { slot, offset, .. } = code {
+                let is_of_type = self.slots[*slot as usize].ty == *ty;
+                let is_changed = values.iter().any(|(field, _)| FIELDS + 2 * u32::from(*field) == *offset);
+                is_unread &= !(is_of_type && is_changed);
+            }
+        };
+        for action in &actions[position + 1..] {
+            match action {
+                Action::Assert { values, .. } | Action::Modify { values, .. } => {
+                    values.iter().for_each(|(_, code)| code.visit(&mut visit));
+                }
+                Action::Notify { values, .. } => values.iter().for_each(|(_, _, code)| code.visit(&mut visit)),
+                // A `let` has its value before the first action.
+                Action::Retract { .. } | Action::Let { .. } => {}
+            }
+        }
+        is_unread
     }
 
     fn values(&self, ty: usize, values: &[(Name, Expr)], names: &mut Names) -> Result<Vec<(u8, Code)>, Error> {

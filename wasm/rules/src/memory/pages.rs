@@ -5,9 +5,12 @@
 
 use crate::memory::{mix, Address, Full, Table, Words};
 
-/// The pages, by the address of their table.
+/// The pages: their table, and the address of a word with the page that was added last, or 0.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pages(pub Table);
+pub(crate) struct Pages {
+    pub table: Table,
+    pub last: Address,
+}
 
 /// The places of a page, as a power of two.
 const BITS: u32 = 5;
@@ -19,7 +22,7 @@ impl Pages {
     /// Returns the fact with this number.
     #[inline]
     pub fn find(self, words: &Words, number: u64) -> Option<Address> {
-        let (_, block) = self.page(words, number)?;
+        let block = self.page(words, number)?;
         Some(words.get(place(block, number))).filter(|fact| *fact != 0)
     }
 
@@ -27,7 +30,7 @@ impl Pages {
     #[inline]
     pub fn insert(self, words: &mut Words, number: u64, fact: Address) -> Result<(), Full> {
         let block = match self.page(words, number) {
-            Some((_, block)) => block,
+            Some(block) => block,
             None => self.add_page(words, number)?,
         };
         words.set(block + COUNT, words.get(block + COUNT) + 1)?;
@@ -37,21 +40,31 @@ impl Pages {
     /// Removes the fact with this number.
     #[inline]
     pub fn remove(self, words: &mut Words, number: u64) -> Result<(), Full> {
-        let Some((at, block)) = self.page(words, number) else { return Ok(()) };
+        let Some(block) = self.page(words, number) else { return Ok(()) };
         let count = words.get(block + COUNT) - 1;
         words.set(block + COUNT, count)?;
         words.set(place(block, number), 0)?;
         if count > 0 {
             return Ok(());
         }
-        self.0.remove(words, at)?;
+        if words.get(self.last) == block {
+            words.set(self.last, 0)?;
+        }
+        if let Some((at, _)) = self.table.find(words, hash(number), |found| found == block) {
+            self.table.remove(words, at)?;
+        }
         words.free(block, SIZE)
     }
 
-    /// Returns the place in the table and the page of a number.
+    /// Returns the page of a number.
     #[inline]
-    fn page(self, words: &Words, number: u64) -> Option<(Address, Address)> {
-        self.0.find(words, hash(number), |block| words.get64(block) == number >> BITS)
+    fn page(self, words: &Words, number: u64) -> Option<Address> {
+        let last = words.get(self.last);
+        if last != 0 && words.get64(last) == number >> BITS {
+            return Some(last);
+        }
+        let found = self.table.find(words, hash(number), |block| words.get64(block) == number >> BITS);
+        found.map(|(_, block)| block)
     }
 
     fn add_page(self, words: &mut Words, number: u64) -> Result<Address, Full> {
@@ -60,7 +73,8 @@ impl Pages {
         for address in block + COUNT..block + SIZE {
             words.raw(address, 0);
         }
-        self.0.insert(words, hash(number), block)?;
+        self.table.insert(words, hash(number), block)?;
+        words.set(self.last, block)?;
         Ok(block)
     }
 }
