@@ -88,8 +88,8 @@ bench.quick: $(ready) ## Run the small benchmarks, two minutes
 bench.publish: $(ready) ## Measure published indexes, two minutes
 	@MIX_ENV=dev mix run bench/publish.exs
 
-bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute, or its memory for MINUTES
-	@MIX_ENV=dev mix run bench/live.exs $(if $(MINUTES),--minutes $(MINUTES))
+bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute, its memory for MINUTES, or IDS=1: ids that are terms
+	@MIX_ENV=dev mix run bench/live.exs $(if $(MINUTES),--minutes $(MINUTES)) $(if $(IDS),--ids)
 
 bench.rules: $(ready) ## Measure stateful rules beside CLIPS and durable_rules, some minutes
 	@MIX_ENV=dev mix run bench/rules.exs

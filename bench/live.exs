@@ -9,6 +9,10 @@
 # the memory.
 #
 #     mix run bench/live.exs --minutes 10
+#
+# With --ids, it compares a server whose ids are terms with one whose ids are integers, and prints the cost of an id.
+#
+#     mix run bench/live.exs --ids [--expressions 20000]
 
 defmodule BeTree.Bench.Live do
   @moduledoc false
@@ -175,6 +179,59 @@ defmodule BeTree.Bench.Live do
         "the same as in a new tree of the #{Command.grouped(length(present))} expressions"
     )
   end
+
+  # Integers and terms in turns, so that both meet the same disturbances. The results must be the same rules.
+  @turns 10
+
+  def ids(%{expressions: expressions}) do
+    parameters = %{W3.defaults() | expressions: expressions, events: @events}
+    texts = parameters |> W3.expressions() |> Enum.with_index(1)
+    events = parameters |> W3.events() |> Enum.to_list()
+
+    kinds =
+      for {name, kind, id} <- [
+            {Integers, :integer, & &1},
+            {Strings, :term, &"rule #{&1}"},
+            {Tuples, :term, &{:rule, &1}}
+          ] do
+        {:ok, _pid} = Server.start_link(name: name, schema: W3.schema(parameters), memory: @memory, ids: kind)
+        parts = texts |> Enum.map(fn {text, number} -> {id.(number), text} end) |> Enum.chunk_every(500)
+        filling = microseconds(fn -> for part <- parts, do: Server.insert_all!(name, part) end)
+        {name, id, filling}
+      end
+
+    ids = for event <- events, do: BeTree.search!(Integers, event)
+    count = ids |> Enum.map(&length/1) |> Enum.sum()
+
+    for {name, id, _filling} <- kinds, {event, numbers} <- Enum.zip(events, ids) do
+      true = BeTree.search!(name, event) == numbers |> Enum.map(id) |> Enum.sort()
+    end
+
+    searching =
+      for _turn <- 1..@turns, {name, _id, _filling} <- kinds, reduce: %{} do
+        times ->
+          time = microseconds(fn -> for event <- events, do: BeTree.search!(name, event) end)
+          Map.update(times, name, time, &min(&1, time))
+      end
+
+    say(
+      "W3, #{Command.grouped(expressions)} expressions, #{@events} events, #{Command.grouped(count)} ids, one process; " <>
+        "the ids are the same rules\n"
+    )
+
+    say(columns(["", "us a search", "ns an id", "us inserted", "bytes an id"]))
+    {_name, _id, filling_integers} = hd(kinds)
+
+    for {name, _id, filling} <- kinds do
+      per_id = 1_000 * (searching[name] - searching[Integers]) / max(count, 1)
+      per_insertion = (filling - filling_integers) / expressions
+      bytes = if ids = Server.info!(name).ids, do: div(ids.bytes, expressions), else: 0
+      numbers = [searching[name] / @events, per_id, per_insertion]
+      say(columns([inspect(name) | Enum.map(numbers, &decimal/1)] ++ [Command.grouped(bytes)]))
+    end
+  end
+
+  defp microseconds(fun), do: fun |> :timer.tc() |> elem(0)
 
   # The greatest memory of a changed server, relative to one that was filled and searched.
   @memory_bar 2
@@ -348,14 +405,22 @@ defmodule BeTree.Bench.Live do
   defp say(text), do: IO.puts(text)
 end
 
-{options, rest} = Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer, minutes: :integer)
+{options, rest} =
+  Mix.BeTree.Command.parse!(System.argv(), seconds: :integer, expressions: :integer, minutes: :integer, ids: :boolean)
 
-if rest != [], do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000] [--minutes 10]")
+if rest != [],
+  do: Mix.raise("Usage: mix run bench/live.exs [--seconds 8] [--expressions 100000] [--minutes 10] [--ids]")
+
 options = Map.merge(%{seconds: 8, expressions: 100_000}, Map.new(options))
 
-if Map.has_key?(options, :minutes) do
-  BeTree.Bench.Live.long(options)
-else
-  BeTree.Bench.Live.run(options)
-  BeTree.Bench.Live.durable(options)
+case options do
+  %{minutes: _minutes} ->
+    BeTree.Bench.Live.long(options)
+
+  %{ids: true} ->
+    BeTree.Bench.Live.ids(options)
+
+  _searches_and_changes ->
+    BeTree.Bench.Live.run(options)
+    BeTree.Bench.Live.durable(options)
 end

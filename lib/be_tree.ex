@@ -105,6 +105,7 @@ defmodule BeTree do
   alias BeTree.Cluster.{Operation, Shards}
   alias BeTree.Engine.Options.Common
   alias BeTree.Profile.Recorder
+  alias BeTree.Engine.Subscription.Id
   alias BeTree.Server.{Copy, Request, View}
 
   @typedoc "A tree, see `BeTree.Tree`."
@@ -116,8 +117,8 @@ defmodule BeTree do
   @typedoc "A value that functions which change subscriptions take."
   @type changed :: t | BeTree.Server.name() | BeTree.Cluster.t()
 
-  @typedoc "The id of a subscription: an unsigned 64-bit integer."
-  @type id :: 0..0xFFFF_FFFF_FFFF_FFFF
+  @typedoc "The id of a subscription: an unsigned 64-bit integer, or any term in a server with `ids: :term` (`BeTree.Server`)."
+  @type id :: 0..0xFFFF_FFFF_FFFF_FFFF | term
 
   @typedoc "The constants of an expression by name, such as `flight_id`: signed 64-bit integers."
   @type constants :: [{atom | String.t(), integer}] | %{optional(atom | String.t()) => integer}
@@ -248,7 +249,8 @@ defmodule BeTree do
     unless is_name(target), do: check_tree(target)
     options = Options.validate!(options, @insert_options)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])),
+    with {:ok, kind} <- kind(target),
+         {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants]), kind),
          do: insert_one(target, subscription, options[:timeout])
   end
 
@@ -320,7 +322,8 @@ defmodule BeTree do
     unless is_name(target), do: check_tree(target)
     options = Options.validate!(options, @insert_options)
 
-    with {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants])),
+    with {:ok, kind} <- kind(target),
+         {:ok, subscription} <- Subscription.new(id, expression, Keyword.take(options, [:constants]), kind),
          do: put_one(target, subscription, options[:timeout])
   end
 
@@ -376,7 +379,10 @@ defmodule BeTree do
 
   def insert_all(name, subscriptions, options) when is_name(name) do
     timeout = Check.timeout!(options)
-    with {:ok, wires} <- Subscription.new_all(subscriptions), do: Request.change(name, {:insert, wires}, timeout)
+
+    with {:ok, kind} <- Request.kind(name),
+         {:ok, wires} <- Subscription.new_all(subscriptions, kind),
+         do: Request.change(name, {:insert, wires}, timeout)
   end
 
   def insert_all(tree, subscriptions, options) do
@@ -433,8 +439,12 @@ defmodule BeTree do
   def delete(target, id, options) do
     unless is_name(target), do: check_tree(target)
     timeout = Check.timeout!(options)
-    with :ok <- Subscription.check_id(id), do: delete_one(target, id, timeout)
+    with {:ok, kind} <- kind(target), :ok <- Id.check(id, kind), do: delete_one(target, id, timeout)
   end
+
+  # Returns the kind of ids that a target takes.
+  defp kind(name) when is_name(name), do: Request.kind(name)
+  defp kind(_tree), do: {:ok, :integer}
 
   defp delete_one(name, id, timeout) when is_name(name), do: Request.change(name, {:delete, id}, timeout)
 
@@ -712,20 +722,23 @@ defmodule BeTree do
     timeout = Check.timeout!(options)
     deadline = Deadline.new(timeout)
 
-    with :ok <- Subscription.check_id(id),
+    with %_handle{runtime: runtime, instance: instance} = handle <- Target.resolve(target),
+         {:ok, number} <- number(handle, id),
          {:ok, format, bytes} <- Event.encode(event) do
-      arguments = [format, byte_size(bytes), signed(id)]
+      arguments = [format, byte_size(bytes), signed(number)]
 
-      with {:ok, output} <- explain_in(Target.resolve(target), arguments, bytes, deadline),
-           do: Explanation.decode(output, id)
+      case Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline)) do
+        {:ok, output} -> Explanation.decode(output, id)
+        # The guest names the number.
+        {:error, %Error{kind: :not_found}} -> {:error, Subscription.not_found(id)}
+        {:error, error} -> {:error, error}
+      end
     end
   end
 
-  defp explain_in({:error, error}, _arguments, _bytes, _deadline), do: {:error, error}
-
-  defp explain_in(%{runtime: runtime, instance: instance}, arguments, bytes, deadline) do
-    Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline))
-  end
+  # Returns the number under which the guest has a subscription.
+  defp number(%View{} = view, id), do: View.number(view, id)
+  defp number(_handle, id), do: with(:ok <- Id.check(id, :integer), do: {:ok, id})
 
   @doc """
   Like `explain/4`, but returns the explanation and raises on error.

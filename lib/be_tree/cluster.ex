@@ -22,13 +22,19 @@ defmodule BeTree.Cluster do
   alias BeTree.Cluster.{Call, Results, Shards}
   alias BeTree.Cluster.Options, as: Definitions
   alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats}
-  alias BeTree.Engine.{Bang, Options, Subscription}
+  alias BeTree.Engine.{Bang, Options}
+  alias BeTree.Engine.Subscription.Id
 
   @new_options [
     shard: [
       type: {:nullable, {:check, "a function of an id", &__MODULE__.function?/1}},
       default_doc: "a hash of the id",
       doc: "a function of an id that returns the number of its shard, from 0"
+    ],
+    ids: [
+      type: {:one_of, [:integer, :term]},
+      default: :integer,
+      doc: "the kind of ids, `:integer` or `:term`, as all shards have it (`BeTree.Server`)"
     ]
   ]
 
@@ -36,6 +42,7 @@ defmodule BeTree.Cluster do
   @change_options Definitions.change()
   @search_options Definitions.search_with_stats()
   @many_options Definitions.search()
+  @read_options Definitions.read()
   @wait_options Definitions.wait()
 
   @typedoc "A server by its name and its node."
@@ -59,11 +66,10 @@ defmodule BeTree.Cluster do
       iex> BeTree.Cluster.shard(cluster, 7)
       {Ads, :b@host}
   """
-  @spec new([shard], shard: (BeTree.id() -> non_neg_integer)) :: t
+  @spec new([shard], shard: (BeTree.id() -> non_neg_integer), ids: :integer | :term) :: t
   def new(shards, options \\ []) do
     options = Options.validate!(options, @new_options)
-
-    Shards.new(shards, options[:shard])
+    Shards.new(shards, options[:shard], options[:ids])
   end
 
   @doc false
@@ -196,7 +202,11 @@ defmodule BeTree.Cluster do
   def explain(cluster, event, id, options \\ []), do: cluster |> Shards.check() |> BeTree.explain(event, id, options)
 
   @doc """
-  Returns the expression of a subscription, as `BeTree.Server.fetch/2` does.
+  Returns the expression of a subscription, as `BeTree.Server.fetch/3` does.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Reading, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{Reading, node()}])
@@ -206,52 +216,82 @@ defmodule BeTree.Cluster do
       iex> {BeTree.Cluster.ids(cluster), BeTree.Cluster.count(cluster)}
       {{:ok, [1]}, {:ok, 1}}
   """
-  @spec fetch(t, BeTree.id()) :: {:ok, String.t()} | {:error, Error.t()}
-  def fetch(cluster, id) do
+  @spec fetch(t, BeTree.id(), timeout: timeout) :: {:ok, String.t()} | {:error, Error.t()}
+  def fetch(cluster, id, options \\ []) do
     cluster = Shards.check(cluster)
-    with :ok <- Subscription.check_id(id), do: cluster |> Shards.of(id) |> ask(:fetch, [id])
+    options = Options.validate!(options, @read_options)
+    with :ok <- Id.check(id, cluster.ids), do: cluster |> Shards.of(id) |> ask(:fetch, [id], options)
   end
 
-  @doc "Like `fetch/2`, but returns the expression and raises on error."
-  @spec fetch!(t, BeTree.id()) :: String.t()
-  def fetch!(cluster, id), do: Bang.unwrap!(fetch(cluster, id))
+  @doc "Like `fetch/3`, but returns the expression and raises on error."
+  @spec fetch!(t, BeTree.id(), timeout: timeout) :: String.t()
+  def fetch!(cluster, id, options \\ []), do: Bang.unwrap!(fetch(cluster, id, options))
 
-  @doc "Returns whether the cluster has a subscription `id` whose text it knows. Raises a `BeTree.Error` if its shard cannot be reached."
-  @spec member?(t, BeTree.id()) :: boolean
-  def member?(cluster, id) do
-    case fetch(cluster, id) do
+  @doc """
+  Returns whether the cluster has a subscription `id` whose text it knows. Raises a `BeTree.Error` if its shard cannot be reached.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
+  """
+  @spec member?(t, BeTree.id(), timeout: timeout) :: boolean
+  def member?(cluster, id, options \\ []) do
+    case fetch(cluster, id, options) do
       {:ok, _text} -> true
       {:error, %Error{kind: :not_found}} -> false
       {:error, error} -> raise error
     end
   end
 
-  @doc "Returns the ids of all subscriptions whose texts the shards know, in ascending order, or the error of a shard."
-  @spec ids(t) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
-  def ids(cluster) do
-    results = cluster |> Shards.check() |> Call.all({Server, :ids}, [], Definitions.search_timeout())
+  @doc """
+  Returns the ids of all subscriptions whose texts the shards know, in ascending order, or the error of a shard.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
+  """
+  @spec ids(t, timeout: timeout) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
+  def ids(cluster, options \\ []) do
+    cluster = Shards.check(cluster)
+    options = Options.validate!(options, @read_options)
+    results = Call.all(cluster, {Server, :ids}, [options], options[:timeout])
     Results.ids(for {_shard, result} <- results, do: result)
   end
 
-  @doc "Like `ids/1`, but returns the ids and raises on error."
-  @spec ids!(t) :: [BeTree.id()]
-  def ids!(cluster), do: Bang.unwrap!(ids(cluster))
+  @doc "Like `ids/2`, but returns the ids and raises on error."
+  @spec ids!(t, timeout: timeout) :: [BeTree.id()]
+  def ids!(cluster, options \\ []), do: Bang.unwrap!(ids(cluster, options))
 
-  @doc "Returns the number of subscriptions of all shards, or the error of a shard."
-  @spec count(t) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def count(cluster), do: with({:ok, %{expressions: count}} <- info(cluster), do: {:ok, count})
+  @doc """
+  Returns the number of subscriptions of all shards, or the error of a shard.
 
-  @doc "Like `count/1`, but returns the number and raises on error."
-  @spec count!(t) :: non_neg_integer
-  def count!(cluster), do: Bang.unwrap!(count(cluster))
+  ## Options
 
-  @doc "Returns the attributes of the first shard. All shards have the same."
-  @spec schema(t) :: {:ok, [Domain.t()]} | {:error, Error.t()}
-  def schema(cluster), do: cluster |> Shards.check() |> Shards.first() |> ask(:schema, [])
+  #{Options.docs(@wait_options)}
+  """
+  @spec count(t, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def count(cluster, options \\ []), do: with({:ok, %{expressions: count}} <- info(cluster, options), do: {:ok, count})
 
-  @doc "Like `schema/1`, but returns the attributes and raises on error."
-  @spec schema!(t) :: [Domain.t()]
-  def schema!(cluster), do: Bang.unwrap!(schema(cluster))
+  @doc "Like `count/2`, but returns the number and raises on error."
+  @spec count!(t, timeout: timeout) :: non_neg_integer
+  def count!(cluster, options \\ []), do: Bang.unwrap!(count(cluster, options))
+
+  @doc """
+  Returns the attributes of the first shard. All shards have the same.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
+  """
+  @spec schema(t, timeout: timeout) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  def schema(cluster, options \\ []) do
+    cluster = Shards.check(cluster)
+    cluster |> Shards.first() |> ask(:schema, [], Options.validate!(options, @read_options))
+  end
+
+  @doc "Like `schema/2`, but returns the attributes and raises on error."
+  @spec schema!(t, timeout: timeout) :: [Domain.t()]
+  def schema!(cluster, options \\ []), do: Bang.unwrap!(schema(cluster, options))
 
   @doc """
   Returns the counts of `BeTree.info/2`, summed over the shards, and `:shards`, a list of each shard with its map. `:depth` is the
@@ -270,5 +310,6 @@ defmodule BeTree.Cluster do
   @spec info!(t, timeout: timeout) :: map
   def info!(cluster, options \\ []), do: Bang.unwrap!(info(cluster, options))
 
-  defp ask(shard, function, arguments), do: Call.one(shard, {Server, function}, arguments, Definitions.search_timeout())
+  defp ask(shard, function, arguments, options),
+    do: Call.one(shard, {Server, function}, arguments ++ [options], options[:timeout])
 end

@@ -35,6 +35,8 @@ defmodule BeTree.Image do
   runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
+  import BeTree.Engine.Limits, only: [is_name: 1]
+
   alias BeTree.{Domain, Error, Guest, Index, Tree}
   alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Reply, Target}
   alias BeTree.Engine.Options.Common
@@ -291,7 +293,7 @@ defmodule BeTree.Image do
   end
 
   # A server copies a replica.
-  defp whole(name, deadline) when is_atom(name) and name not in [nil, true, false] do
+  defp whole(name, deadline) when is_name(name) do
     Copy.index(name, Deadline.left(deadline))
   end
 

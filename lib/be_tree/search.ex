@@ -54,11 +54,14 @@ defmodule BeTree.Search do
 
   alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
   alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Engine.{Check, Heap, Options, Reply, Slices, Subscription, Target}
+  alias BeTree.Engine.{Check, Deadline, Heap, Options, Reply, Slices, Target}
   alias BeTree.Engine.Options.Common
+  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Server.{Ids, View}
 
   @enforce_keys [:slices, :span, :as]
-  defstruct @enforce_keys
+  # `terms` is for a server whose ids are terms: what the search needs to begin again.
+  defstruct @enforce_keys ++ [:terms]
 
   @typedoc "A search that yielded. Its fields are private."
   @type t :: %__MODULE__{}
@@ -109,32 +112,47 @@ defmodule BeTree.Search do
     search = %__MODULE__{
       slices: Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options),
       span: Telemetry.start(handle),
-      as: options.as
+      as: options.as,
+      terms: terms(handle, event, options)
     }
 
     Telemetry.observe(search, fn -> first_slice(search, handle, event, options) end)
   end
 
-  defp first_slice(search, %{runtime: runtime} = handle, event, options) do
+  defp terms(%View{ids: %Ids{}} = view, event, options), do: %{view: view, event: event, options: options, packed: ""}
+  defp terms(_handle, _event, _options), do: nil
+
+  defp first_slice(%{terms: nil} = search, handle, event, options) do
     with {:ok, format, bytes} <- Event.encode(event, options.strict),
-         {:ok, input, ids_length} <- append_ids(bytes, options.ids) do
-      arguments = [format, byte_size(bytes), ids_length, number(options.as)]
+         {:ok, input, ids_length} <- append_ids(bytes, options.ids),
+         do: first_slice(search, handle, format, byte_size(bytes), input, ids_length, options)
+  end
 
-      request = %{
-        input: input,
-        output: if(options.as == :list, do: :u64s, else: :binary),
-        fuel: options.fuel,
-        slice: Slices.fuel_of_slice(options, handle.runtime),
-        scheduler: :normal,
-        timeout: options.timeout,
-        waited: Telemetry.waited(handle)
-      }
-
-      handle.instance
-      |> runtime.call("be_tree_search", arguments, request)
-      |> Slices.settle(search.slices)
-      |> outcome(search)
+  defp first_slice(%{terms: terms} = search, handle, event, options) do
+    with {:ok, packed, ids_length} <- pack_terms(handle, options),
+         {:ok, format, bytes} <- Event.encode(event, options.strict) do
+      search = %{search | terms: %{terms | packed: packed}}
+      first_slice(search, handle, format, byte_size(bytes), IO.iodata_to_binary([bytes | packed]), ids_length, options)
     end
+  end
+
+  defp first_slice(search, %{runtime: runtime} = handle, format, length, input, ids_length, options) do
+    arguments = [format, length, ids_length, number(options.as)]
+
+    request = %{
+      input: input,
+      output: if(options.as == :list, do: :u64s, else: :binary),
+      fuel: options.fuel,
+      slice: Slices.fuel_of_slice(options, handle.runtime),
+      scheduler: :normal,
+      timeout: options.timeout,
+      waited: Telemetry.waited(handle)
+    }
+
+    handle.instance
+    |> runtime.call("be_tree_search", arguments, request)
+    |> Slices.settle(search.slices)
+    |> outcome(search)
   end
 
   @doc """
@@ -207,7 +225,68 @@ defmodule BeTree.Search do
   defp outcome({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
   defp outcome({:error, error}, _search), do: {:error, error}
 
-  defp outcome({:done, _status, _output, _slices} = ended, _search), do: finished(ended)
+  defp outcome({:done, _status, _output, _slices} = ended, %{terms: nil}), do: finished(ended)
+
+  defp outcome({:done, _status, _output, slices} = ended, %{terms: %{view: view} = terms} = search) do
+    with {:done, numbers, stats} <- finished(ended) do
+      case named(view.ids, numbers, terms.packed, terms.options) do
+        {:ok, ids} -> {:done, ids, stats}
+        :gone -> again(search, slices)
+      end
+    end
+  end
+
+  # A subscription was deleted, or inserted again, while this search ran: it begins again, with the rest of its fuel and time.
+  defp again(%{terms: %{view: view, event: event, options: options}} = search, slices) do
+    options = %{options | fuel: left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
+
+    with :ok <- check_left(options, slices) do
+      case Target.resolve(view.name) do
+        {:error, error} ->
+          {:error, error}
+
+        %{runtime: runtime} = handle ->
+          slices = Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options)
+          first_slice(%{search | slices: slices, terms: terms(handle, event, options)}, handle, event, options)
+      end
+    end
+  end
+
+  defp left(:infinity, _used), do: :infinity
+  defp left(fuel, used), do: max(fuel - used, 0)
+
+  defp check_left(%{fuel: 0}, _slices),
+    do: {:error, %Error{kind: :out_of_fuel, message: "the call used all of its fuel; give it a larger budget"}}
+
+  defp check_left(_options, slices) do
+    if Deadline.passed?(slices.deadline),
+      do: {:error, %Error{kind: :timeout, message: "the call passed its timeout after #{Slices.count(slices)}"}},
+      else: :ok
+  end
+
+  @doc false
+  # Returns the numbers of the option `:ids` for a server whose ids are terms, and their length; -1 stands for all.
+  @spec pack_terms(View.t(), Slices.options()) :: {:ok, binary, integer} | {:error, Error.t()}
+  def pack_terms(_view, %{as: form}) when form != :list do
+    message = "the ids of this server are terms, and the form #{inspect(form)} has integers; leave the option :as out"
+    {:error, %Error{kind: :type, message: message}}
+  end
+
+  def pack_terms(_view, %{ids: nil}), do: {:ok, "", -1}
+
+  def pack_terms(%View{ids: table}, %{ids: ids}) do
+    with {:ok, packed} <- Ids.pack(table, ids), do: {:ok, packed, byte_size(packed)}
+  end
+
+  @doc false
+  # Returns the terms of numbers that a search found, or `:gone` if the search has to begin again. `packed` is the result of
+  # `pack_terms/2` before the search: if it has changed, the search may have lacked a subscription that it should have found.
+  @spec named(Ids.t(), [non_neg_integer], binary, Slices.options()) :: {:ok, list} | :gone
+  def named(table, numbers, _packed, %{ids: nil}), do: Ids.terms(table, numbers)
+
+  def named(table, numbers, packed, %{ids: ids}) do
+    if Ids.pack(table, ids) == {:ok, packed}, do: Ids.terms(table, numbers), else: :gone
+  end
 
   @doc false
   # Decodes the output of a call of be_tree_search that has ended.
@@ -258,7 +337,7 @@ defmodule BeTree.Search do
   defp pack([], packed), do: {:ok, packed}
 
   defp pack([id | rest], packed) do
-    with :ok <- Subscription.check_id(id), do: pack(rest, <<packed::binary, id::little-64>>)
+    with :ok <- Id.check(id, :integer), do: pack(rest, <<packed::binary, id::little-64>>)
   end
 
   @doc false

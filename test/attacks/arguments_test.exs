@@ -70,10 +70,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
   defp tuned, do: Tune.run!(with_rules(), [%{a: 1}], seconds: nil)
 
   # A function, arguments that are right, and the options that its last argument takes.
-  defp rows(%{folder: folder, server: server}) do
+  defp rows(%{folder: folder, server: server, terms: terms}) do
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
-    searchable = [tree, index, fn -> server end]
+    searchable = [tree, index, fn -> server end, fn -> terms end]
     search_options = [:fuel, :slice, :timeout, :ids, :as, :strict]
     new_options = [:memory, :fuel_per_reduction, :guest, :runtime]
     rule_options = [:fuel, :slice, :timeout, :firings]
@@ -107,7 +107,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {BeTree, :put, fn -> [with_rules(), 9, "a = 1"] end, [:constants, :timeout]},
       {BeTree, :delete, fn -> [with_rules(), 1] end, [:timeout]},
       {BeTree, :publish, fn -> [with_rules()] end, [:replicas, :queue, :timeout]},
-      {Cluster, :new, fn -> [[{server, node()}]] end, [:shard]},
+      {Cluster, :new, fn -> [[{server, node()}]] end, [:shard, :ids]},
       {Cluster, :shard, fn -> [cluster(server), 1] end, nil},
       {Cluster, :insert, fn -> [cluster(server), unique(), "a = 1"] end, [:constants, :timeout]},
       {Cluster, :insert_all, fn -> [cluster(server), [{unique(), "a = 1"}]] end, [:timeout]},
@@ -116,11 +116,11 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Cluster, :search, fn -> [cluster(server), event] end, [:stats | search_options]},
       {Cluster, :search_many, fn -> [cluster(server), [event]] end, search_options},
       {Cluster, :explain, fn -> [cluster(server), event, 1] end, [:timeout]},
-      {Cluster, :fetch, fn -> [cluster(server), 1] end, nil},
-      {Cluster, :member?, fn -> [cluster(server), 1] end, nil},
-      {Cluster, :ids, fn -> [cluster(server)] end, nil},
-      {Cluster, :count, fn -> [cluster(server)] end, nil},
-      {Cluster, :schema, fn -> [cluster(server)] end, nil},
+      {Cluster, :fetch, fn -> [cluster(server), 1] end, [:timeout]},
+      {Cluster, :member?, fn -> [cluster(server), 1] end, [:timeout]},
+      {Cluster, :ids, fn -> [cluster(server)] end, [:timeout]},
+      {Cluster, :count, fn -> [cluster(server)] end, [:timeout]},
+      {Cluster, :schema, fn -> [cluster(server)] end, [:timeout]},
       {Cluster, :info, fn -> [cluster(server)] end, [:timeout]},
       {BeTree, :search_many, fn -> [cluster(server), [event]] end, search_options},
       {BeTree, :stream, fn -> [cluster(server), [event]] end, [:max_concurrency | search_options]},
@@ -193,12 +193,18 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :delete, fn -> [server, unique()] end, [:timeout]},
       {Server, :delete_all, fn -> [server, [unique()]] end, [:timeout]},
       {Server, :change, fn -> [server, [put: [{unique(), "a = 1"}], delete: []]] end, nil},
-      {Server, :validate, fn -> [server, "a = 1"] end, [:constants]},
-      {Server, :fetch, fn -> [server, 1] end, nil},
-      {Server, :member?, fn -> [server, 1] end, nil},
-      {Server, :ids, fn -> [server] end, nil},
+      {Server, :validate, fn -> [server, "a = 1"] end, [:constants, :timeout]},
+      {Server, :fetch, fn -> [server, 1] end, [:timeout]},
+      {Server, :member?, fn -> [server, 1] end, [:timeout]},
+      {Server, :ids, fn -> [server] end, [:timeout]},
+      {Server, :insert, fn -> [terms, unique(), "a = 1"] end, [:constants, :timeout]},
+      {Server, :insert_all, fn -> [terms, [{unique(), "a = 1"}]] end, [:on_error, :timeout]},
+      {Server, :put, fn -> [terms, unique(), "a = 1"] end, [:constants, :timeout]},
+      {Server, :delete, fn -> [terms, unique()] end, [:timeout]},
+      {Server, :change, fn -> [terms, [put: [{unique(), "a = 1"}], delete: []]] end, nil},
+      {Server, :fetch, fn -> [terms, 1] end, [:timeout]},
       {Server, :count, fn -> [server] end, [:timeout]},
-      {Server, :schema, fn -> [server] end, nil},
+      {Server, :schema, fn -> [server] end, [:timeout]},
       {Server, :version, fn -> [server] end, [:timeout]},
       {Server, :await, fn -> [server, 0] end, [:timeout]},
       {Server, :stop, fn -> [:no_such_server] end, [:timeout]},
@@ -226,8 +232,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
     File.mkdir_p!(folder)
     on_exit(fn -> File.rm_rf!(folder) end)
     :rand.seed(:exsss, {Attack.seed(), 0, 0})
+    terms = :"#{__MODULE__}.Terms"
     start_supervised!({Server, name: __MODULE__, schema: [a: :integer]})
-    {:ok, folder: folder, server: __MODULE__}
+    start_supervised!({Server, name: terms, schema: [a: :integer], ids: :term})
+    {:ok, folder: folder, server: __MODULE__, terms: terms}
   end
 
   test "every public function is in the table", context do
@@ -304,7 +312,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     servers =
       for option <-
-            [:name, :schema, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
+            [:name, :schema, :ids, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
               [:replicas, :queue, :max_restarts, :max_seconds],
           value <- wrong(),
           options = Keyword.put([name: name(), schema: [a: :integer]], option, value),

@@ -7,7 +7,6 @@ defmodule BeTree.Attacks.ManyServersTest do
 
   @moduletag timeout: :infinity
 
-  @tag :capture_log
   test "servers that concurrent callers start on demand" do
     servers = Attack.size(200, 5_000)
     port = OsNode.start(code(servers), limits: "ulimit -n 1024")
@@ -69,6 +68,8 @@ defmodule BeTree.Attacks.ManyServersTest do
       1..#{servers}
       |> Enum.flat_map(&[&1, &1])
       |> Task.async_stream(fn tenant ->
+        # The test waits for a while for each line.
+        if rem(tenant, 100) == 0, do: IO.puts("tenant \#{tenant}")
         outcome = on_demand.(tenant)
         :ok = BeTree.put(name.(tenant), tenant, "age = \#{tenant} and country <> 'x'")
         outcome
@@ -80,6 +81,7 @@ defmodule BeTree.Attacks.ManyServersTest do
     wrong =
       1..#{servers}
       |> Task.async_stream(fn tenant ->
+        if rem(tenant, 100) == 0, do: IO.puts("searched \#{tenant}")
         {tenant, BeTree.search(name.(tenant), %{age: tenant, country: "CA"}), BeTree.search(name.(tenant), %{age: 0, country: "CA"})}
       end, max_concurrency: 50, timeout: :infinity)
       |> Enum.reject(fn {:ok, {tenant, found, none}} -> found == {:ok, [tenant]} and none == {:ok, []} end)
@@ -95,8 +97,10 @@ defmodule BeTree.Attacks.ManyServersTest do
       files: count.(:files)
     }
 
-    for {_id, pid, _type, _modules} <- DynamicSupervisor.which_children(supervisor),
-        do: DynamicSupervisor.terminate_child(supervisor, pid)
+    for {{_id, pid, _type, _modules}, number} <- Enum.with_index(DynamicSupervisor.which_children(supervisor)) do
+      if rem(number, 100) == 0, do: IO.puts("stopped \#{number}")
+      DynamicSupervisor.terminate_child(supervisor, pid)
+    end
 
     left = fn left, tries ->
       case :ets.info(BeTree.Server.Names, :size) do

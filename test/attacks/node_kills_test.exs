@@ -14,21 +14,38 @@ defmodule BeTree.Attacks.NodeKillsTest do
 
   test "a node that is killed keeps every acknowledged change", %{folder: folder} do
     :rand.seed(:exsss, {Attack.seed(), 31, 0})
-    for number <- 1..Attack.size(5, 200), reduce: %{}, do: (there -> kill_node(folder, number, there))
+    for number <- 1..Attack.size(5, 200), reduce: %{}, do: (there -> kill_node(folder, number, there, &integer/1))
   end
+
+  test "a node that is killed keeps the terms of its ids", %{folder: folder} do
+    :rand.seed(:exsss, {Attack.seed(), 32, 0})
+    for number <- 1..Attack.size(3, 50), reduce: %{}, do: (there -> kill_node(folder, number, there, &term/1))
+  end
+
+  # Code for the options of the server, for the id of an integer, and for the integer of an id. Each node makes the atoms of the
+  # terms itself, after the server has recovered those of the node before.
+  defp integer(:options), do: "[]"
+  defp integer(:id), do: "fn id -> id end"
+  defp integer(:integer), do: "fn id -> id end"
+
+  defp term(:options), do: "[ids: :term]"
+  defp term(:id), do: ~s|fn id -> {String.to_atom("term_" <> Integer.to_string(rem(id, 7))), [id]} end|
+  defp term(:integer), do: "fn {_atom, [id]} -> id end"
 
   # The node writes to a file that it begins a change, and that the change was acknowledged. The operating system has what is
   # written when the node is killed; what the node prints may still wait in the node. A printed line only says that one more
   # change begins.
-  defp kill_node(folder, number, there) do
+  defp kill_node(folder, number, there, kind) do
     file = Path.join(folder, "changes_#{number}.txt")
 
     port =
       OsNode.start("""
       {:ok, _} = Application.ensure_all_started(:be_tree)
-      {:ok, _pid} = BeTree.Server.start_link(name: Killed, schema: #{inspect(@schema)}, dir: #{inspect(folder)}, durability: :sync)
+      {id_of, integer_of} = {#{kind.(:id)}, #{kind.(:integer)}}
+      options = [name: Killed, schema: #{inspect(@schema)}, dir: #{inspect(folder)}, durability: :sync] ++ #{kind.(:options)}
+      {:ok, _pid} = BeTree.Server.start_link(options)
       IO.puts("pid " <> System.pid())
-      texts = for id <- BeTree.Server.ids!(Killed), do: {id, BeTree.Server.fetch!(Killed, id)}
+      texts = for id <- BeTree.Server.ids!(Killed), do: {integer_of.(id), BeTree.Server.fetch!(Killed, id)}
       IO.puts("texts " <> Base.encode64(:erlang.term_to_binary(texts)))
       for client <- 1..4 do
         spawn(fn ->
@@ -40,7 +57,7 @@ defmodule BeTree.Attacks.NodeKillsTest do
             text = "a = " <> Integer.to_string(change)
             write.("begin " <> Integer.to_string(client) <> " " <> Integer.to_string(id) <> " " <> text)
             IO.puts("one more")
-            :ok = BeTree.Server.put(Killed, id, text)
+            :ok = BeTree.Server.put(Killed, id_of.(id), text)
             write.("made " <> Integer.to_string(client))
           end
         end)

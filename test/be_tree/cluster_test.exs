@@ -228,7 +228,8 @@ defmodule BeTree.ClusterTest do
       end
 
       assert %{expressions: expressions} = :erpc.call(node, Server, :info!, [name])
-      assert expressions in 1..2
+      # A change that passed its timeout may still be made, and those of another node in any order.
+      assert expressions in 1..3
     end
 
     test "is made of shards and a function of ids, or raises" do

@@ -6,6 +6,7 @@ defmodule BeTree.Cluster.Operation do
   alias BeTree.Cluster.{Call, Results, Shards}
   alias BeTree.Cluster.Options, as: Definitions
   alias BeTree.Engine.{Check, Limits, Options, Subscription}
+  alias BeTree.Engine.Subscription.Id
   alias BeTree.{Error, Event, Explanation}
   alias BeTree.Server.Request
 
@@ -14,7 +15,7 @@ defmodule BeTree.Cluster.Operation do
   def insert(cluster, function, id, expression, options) do
     options = Options.validate!(options, Definitions.insert())
 
-    with :ok <- Subscription.check_id(id),
+    with :ok <- Id.check(id, cluster.ids),
          do: cluster |> Shards.of(id) |> Call.one(function, [id, expression, options], options[:timeout])
   end
 
@@ -23,7 +24,7 @@ defmodule BeTree.Cluster.Operation do
   def delete(cluster, function, id, options) do
     options = Options.validate!(options, Definitions.change())
 
-    with :ok <- Subscription.check_id(id),
+    with :ok <- Id.check(id, cluster.ids),
          do: cluster |> Shards.of(id) |> Call.one(function, [id, options], options[:timeout])
   end
 
@@ -35,7 +36,7 @@ defmodule BeTree.Cluster.Operation do
   def insert_all(cluster, function, subscriptions, options) do
     timeout = Options.validate!(options, Definitions.change())[:timeout]
 
-    with {:ok, wires} <- Subscription.new_all(subscriptions) do
+    with {:ok, wires} <- Subscription.new_all(subscriptions, cluster.ids) do
       wires
       |> Enum.with_index()
       |> Enum.group_by(fn {wire, _position} -> Shards.of(cluster, elem(wire, 0)) end)
@@ -119,7 +120,7 @@ defmodule BeTree.Cluster.Operation do
   def explain(cluster, function, event, id, options) do
     timeout = Check.timeout!(options)
 
-    with :ok <- Subscription.check_id(id),
+    with :ok <- Id.check(id, cluster.ids),
          do: cluster |> Shards.of(id) |> Call.one(function, [event, id, [timeout: timeout]], timeout)
   end
 

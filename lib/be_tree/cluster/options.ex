@@ -38,7 +38,15 @@ defmodule BeTree.Cluster.Options do
           "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
         )
 
-  def search_timeout, do: @search_timeout
+  @read [
+    timeout: [
+      type: :timeout,
+      default: @search_timeout,
+      doc: "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
+    ]
+  ]
+
+  def read, do: @read
   def change, do: @change
   def insert, do: @insert
   def search, do: @search

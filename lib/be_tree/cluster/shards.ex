@@ -6,17 +6,19 @@ defmodule BeTree.Cluster.Shards do
 
   alias BeTree.Engine.{Check, Describe}
 
-  @enforce_keys [:shards, :shard]
+  @enforce_keys [:shards, :shard, :ids]
   defstruct @enforce_keys
 
   @typedoc "A server by its name and its node."
   @type shard :: {BeTree.Server.name(), node}
 
-  @type t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer)}
+  @type t :: %__MODULE__{shards: tuple, shard: (BeTree.id() -> non_neg_integer), ids: :integer | :term}
 
-  @doc "Returns the cluster of a list of shards. Without a function of the id, a hash of the id divides them."
-  @spec new([shard], (BeTree.id() -> non_neg_integer) | nil) :: t
-  def new(shards, function) do
+  @doc """
+  Returns the cluster of a list of shards, with ids of this kind. Without a function of the id, a hash of the id divides them.
+  """
+  @spec new([shard], (BeTree.id() -> non_neg_integer) | nil, :integer | :term) :: t
+  def new(shards, function, ids) do
     unless Check.proper_list?(shards) do
       raise ArgumentError, "the shards are a list of {name, node}, got: #{Describe.value(shards)}"
     end
@@ -24,7 +26,7 @@ defmodule BeTree.Cluster.Shards do
     for shard <- shards, do: check_shard(shard)
     if shards == [], do: raise(ArgumentError, "a cluster has one shard or more, got: []")
     count = length(shards)
-    %__MODULE__{shards: List.to_tuple(shards), shard: function || (&:erlang.phash2(&1, count))}
+    %__MODULE__{shards: List.to_tuple(shards), shard: function || (&:erlang.phash2(&1, count)), ids: ids}
   end
 
   defp check_shard({name, node}) when is_name(name) and is_atom(node), do: :ok

@@ -6,7 +6,7 @@ defmodule BeTree.Engine.Batch do
   alias BeTree.Cluster.{Operation, Shards}
   alias BeTree.{Error, Event, Search, Telemetry}
   alias BeTree.Engine.{Check, CrashReport, Deadline, Heap, Reply, Slices, Target}
-  alias BeTree.Server.View
+  alias BeTree.Server.{Ids, View}
 
   # A chunk ends with this number of events, or with the event that brings it to this number of bytes.
   @events 256
@@ -107,7 +107,32 @@ defmodule BeTree.Engine.Batch do
   defp search_one(format, bytes, %{options: options} = run) do
     arguments = [format, byte_size(bytes), run.ids_length, Search.number(options.as)]
     output = if options.as == :list, do: :u64s, else: :binary
-    run |> call("be_tree_search", arguments, IO.iodata_to_binary([bytes | run.ids]), output) |> found_by_one()
+
+    run
+    |> call("be_tree_search", arguments, IO.iodata_to_binary([bytes | run.ids]), output)
+    |> found_by_one()
+    |> with_terms(run, &search_one(format, bytes, &1))
+  end
+
+  # Turns the numbers that were found into terms, if the ids of a server are terms.
+  defp with_terms({:ok, found}, %{tree: %View{ids: %Ids{} = ids}} = run, search) do
+    with :gone <- named(found, ids, run, []), {:ok, run} <- again(run), do: search.(run)
+  end
+
+  defp with_terms(result, _run, _search), do: result
+
+  # A subscription was deleted meanwhile, so the search begins again, on the present replicas.
+  defp again(%{tree: %View{name: name}} = run) do
+    case Target.resolve(name) do
+      {:error, error} -> {:error, error}
+      view -> enter(%{run | tree: view})
+    end
+  end
+
+  defp named([], _ids, _run, lists), do: {:ok, Enum.reverse(lists)}
+
+  defp named([numbers | rest], ids, run, lists) do
+    with {:ok, list} <- Search.named(ids, numbers, run.ids, run.options), do: named(rest, ids, run, [list | lists])
   end
 
   defp found_by_one({:error, error}), do: {:error, error}
@@ -250,9 +275,18 @@ defmodule BeTree.Engine.Batch do
       room: room
     }
 
-    with {:ok, ids, length} <- Search.append_ids("", options.ids) do
-      {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
-    end
+    enter(run)
+  end
+
+  # Adds the numbers of the option `:ids`.
+  defp enter(%{tree: %View{ids: %Ids{}} = view, options: options} = run) do
+    with {:ok, ids, length} <- Search.pack_terms(view, options),
+         do: {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
+  end
+
+  defp enter(%{options: options} = run) do
+    with {:ok, ids, length} <- Search.append_ids("", options.ids),
+         do: {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
   end
 
   defp resolve(target) do
@@ -281,7 +315,24 @@ defmodule BeTree.Engine.Batch do
 
   # Returns the results of a chunk, and the state with the rest of the budget.
   @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | failure
+  defp search_chunk(chunk, %{tree: %View{ids: %Ids{} = ids}} = run) do
+    {outcome, numbers, rest} =
+      case submit(chunk, [], run) do
+        {:ok, numbers, rest} -> {:ok, numbers, rest}
+        {:error, error, numbers} -> {{:error, error}, numbers, run}
+      end
+
+    case {named(numbers, ids, run, []), outcome} do
+      {{:ok, lists}, :ok} -> {:ok, lists, rest}
+      {{:ok, lists}, {:error, error}} -> {:error, error, lists}
+      {:gone, _outcome} -> search_chunk_again(chunk, again(rest))
+    end
+  end
+
   defp search_chunk(chunk, run), do: submit(chunk, [], run)
+
+  defp search_chunk_again(chunk, {:ok, run}), do: search_chunk(chunk, run)
+  defp search_chunk_again(_chunk, {:error, error}), do: {:error, error, []}
 
   # `found` holds the parts of the results so far, the last part first.
   defp submit(%{count: 0}, found, run), do: {:ok, in_order(found), run}

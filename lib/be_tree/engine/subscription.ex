@@ -2,34 +2,37 @@ defmodule BeTree.Engine.Subscription do
   @moduledoc false
   # Checks a subscription, an expression under an id, before it enters the sandbox. The guest checks the expression itself.
 
-  import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
+  import BeTree.Engine.Limits, only: [is_i64: 1]
 
   alias BeTree.Error
-  alias BeTree.Engine.{Check, Describe, Limits, Options}
+  alias BeTree.Engine.{Check, Describe, Options}
   alias BeTree.Engine.Options.Common
+  alias BeTree.Engine.Subscription.Id
 
   @options Common.take([:constants])
 
   @type constants :: [{String.t(), integer}]
-  @type wire :: {BeTree.id(), String.t(), constants}
 
-  @doc "Returns one subscription in the form of docs/abi.md."
-  @spec new(term, term, keyword) :: {:ok, wire} | {:error, Error.t()}
-  def new(id, expression, options) do
+  @typedoc "The id is an integer, a term for a server whose ids are terms, or a key (BeTree.Server.Ids) within such a server."
+  @type wire :: {term, String.t(), constants}
+
+  @doc "Returns one subscription in the form of docs/abi.md. Its id is of `kind`."
+  @spec new(term, term, keyword, Id.kind()) :: {:ok, wire} | {:error, Error.t()}
+  def new(id, expression, options, kind) do
     %{constants: constants} = Options.put!(%{constants: []}, options, @options)
 
-    with :ok <- check_id(id),
+    with :ok <- Id.check(id, kind),
          :ok <- check_expression(expression),
          {:ok, constants} <- check_constants(constants),
          do: {:ok, {id, expression, constants}}
   end
 
   @doc "Returns one subscription from an element of the list of `BeTree.insert_all/3`."
-  @spec new(term) :: {:ok, wire} | {:error, Error.t()}
-  def new({id, expression}), do: new(id, expression, [])
-  def new({id, expression, options}) when is_list(options), do: new(id, expression, options)
+  @spec new(term, Id.kind()) :: {:ok, wire} | {:error, Error.t()}
+  def new({id, expression}, kind), do: new(id, expression, [], kind)
+  def new({id, expression, options}, kind) when is_list(options), do: new(id, expression, options, kind)
 
-  def new(other) do
+  def new(other, _kind) do
     refuse(
       :type,
       "a subscription is {id, expression} or {id, expression, options}, got: #{Describe.value(other)}"
@@ -37,15 +40,15 @@ defmodule BeTree.Engine.Subscription do
   end
 
   @doc "Returns many subscriptions, in order. An error has the position of the first wrong one."
-  @spec new_all(Enumerable.t()) :: {:ok, [wire]} | {:error, Error.t()}
-  def new_all(subscriptions) do
-    with :ok <- Check.enumerable(subscriptions, "subscriptions"), do: each_new(subscriptions)
+  @spec new_all(Enumerable.t(), Id.kind()) :: {:ok, [wire]} | {:error, Error.t()}
+  def new_all(subscriptions, kind) do
+    with :ok <- Check.enumerable(subscriptions, "subscriptions"), do: each_new(subscriptions, kind)
   end
 
-  defp each_new(subscriptions) do
+  defp each_new(subscriptions, kind) do
     subscriptions
     |> Enum.reduce_while({[], 0}, fn subscription, {wires, position} ->
-      case new(subscription) do
+      case new(subscription, kind) do
         {:ok, wire} -> {:cont, {[wire | wires], position + 1}}
         {:error, error} -> {:halt, {:error, %{error | position: position}}}
       end
@@ -56,31 +59,25 @@ defmodule BeTree.Engine.Subscription do
     end
   end
 
-  @doc "Returns the list of `ids`, or the error of the first that is no id, with its position."
-  @spec ids(Enumerable.t()) :: {:ok, [BeTree.id()]} | {:error, Error.t()}
-  def ids(ids) do
+  @doc "Returns the list of `ids`, or the error of the first that is no id of `kind`, with its position."
+  @spec ids(Enumerable.t(), Id.kind()) :: {:ok, list} | {:error, Error.t()}
+  def ids(ids, kind) do
     with :ok <- Check.enumerable(ids, "ids") do
       ids = Enum.to_list(ids)
 
-      case Enum.find_index(ids, &(check_id(&1) != :ok)) do
+      case Enum.find_index(ids, &(Id.check(&1, kind) != :ok)) do
         nil ->
           {:ok, ids}
 
         position ->
-          with {:error, error} <- check_id(Enum.at(ids, position)), do: {:error, %{error | position: position}}
+          with {:error, error} <- Id.check(Enum.at(ids, position), kind), do: {:error, %{error | position: position}}
       end
     end
   end
 
-  @doc "Returns `:ok` if `id` is an unsigned 64-bit integer, or an error."
-  @spec check_id(term) :: :ok | {:error, Error.t()}
-  def check_id(id) when is_id(id), do: :ok
-
-  def check_id(id) when is_integer(id) do
-    refuse(:out_of_bounds, "an id is an integer from 0 to #{Limits.max_u64()}, got: #{Describe.value(id)}")
-  end
-
-  def check_id(id), do: refuse(:type, "an id is an integer, got: #{Describe.value(id)}")
+  @doc "Returns the error for an id that no subscription has."
+  @spec not_found(term) :: Error.t()
+  def not_found(id), do: %Error{kind: :not_found, message: "no subscription has the id #{Describe.value(id)}"}
 
   defp check_expression(expression) when is_binary(expression), do: :ok
 

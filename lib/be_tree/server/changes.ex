@@ -7,7 +7,7 @@ defmodule BeTree.Server.Changes do
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Deletion, Instance, Reply, Subscription}
-  alias BeTree.Server.Table
+  alias BeTree.Server.{Ids, Table}
 
   # The bytes of subscriptions that are inserted in slices: some milliseconds.
   @small 0x1_0000
@@ -91,7 +91,7 @@ defmodule BeTree.Server.Changes do
   end
 
   defp call(tree, function, subscriptions) do
-    input = Subscription.encode(subscriptions)
+    input = encode(subscriptions)
     scheduler = if byte_size(input) <= @small, do: scheduler(tree), else: :dirty
 
     case Instance.call(tree.runtime, tree.instance, function, [byte_size(input)], input, scheduler: scheduler) do
@@ -104,13 +104,32 @@ defmodule BeTree.Server.Changes do
 
   defp blame(%Error{position: position} = error, subscriptions) do
     case Enum.fetch(subscriptions, position) do
-      {:ok, {id, text, _constants}} -> %{error | text: text, message: "subscription #{id}: #{error.message}"}
-      :error -> Reply.bad("an error of subscription #{position}, and there are #{length(subscriptions)}")
+      {:ok, {key, text, _constants}} ->
+        %{error | text: text, message: "subscription #{Ids.text(key)}: #{message(error, key)}"}
+
+      :error ->
+        Reply.bad("an error of subscription #{position}, and there are #{length(subscriptions)}")
     end
   end
 
-  @spec delete(BeTree.t(), BeTree.id()) :: :ok | {:error, Error.t()}
-  def delete(tree, id), do: Deletion.delete(tree, id, scheduler: scheduler(tree))
+  # The guest knows the number of a term.
+  defp message(%Error{kind: :duplicate_id}, {_number, _term} = key),
+    do: "a subscription with the id #{Ids.text(key)} exists; delete it first"
+
+  defp message(%Error{message: message}, _key), do: message
+
+  # Encodes subscriptions for the guest.
+  defp encode(wires) do
+    Subscription.encode(for {key, text, constants} <- wires, do: {Ids.number(key), text, constants})
+  end
+
+  @spec delete(BeTree.t(), Ids.key()) :: :ok | {:error, Error.t()}
+  def delete(tree, key) do
+    case {Deletion.delete(tree, Ids.number(key), scheduler: scheduler(tree)), key} do
+      {{:error, %Error{kind: :not_found}}, {_number, term}} -> Ids.not_found(term)
+      {outcome, _key} -> outcome
+    end
+  end
 
   defp scheduler(%{runtime: BeTree.Runtime.Wasmtime}), do: :slices
   defp scheduler(_tree), do: :dirty
@@ -118,14 +137,14 @@ defmodule BeTree.Server.Changes do
   @doc "Returns a row as an entry of the log of replicas. Each id to delete is there."
   @spec entry(Table.row()) :: BeTree.Runtime.entry()
   def entry({_version, deleted, wires}) do
-    deletions = for id <- deleted, do: {"be_tree_delete", [signed(id)], nil}
+    deletions = for key <- deleted, do: {"be_tree_delete", [signed(Ids.number(key))], nil}
     deletions ++ insertion(wires)
   end
 
   defp insertion([]), do: []
 
   defp insertion(wires) do
-    input = Subscription.encode(wires)
+    input = encode(wires)
     [{"be_tree_insert", [byte_size(input)], input}]
   end
 
@@ -136,7 +155,7 @@ defmodule BeTree.Server.Changes do
   end
 
   @doc "Returns the number of subscriptions that a row inserts and ids that it deletes."
-  @spec size([BeTree.id()], [Subscription.wire()]) :: non_neg_integer
+  @spec size([Ids.key()], [Subscription.wire()]) :: non_neg_integer
   def size(deleted, wires), do: length(deleted) + length(wires)
 
   @doc "Returns the bytes of the texts of a row."

@@ -23,9 +23,21 @@ defmodule BeTree.Server.Copy do
     if function_exported?(runtime, :snapshot_applied, 1), do: runtime.snapshot_applied(snapshot), else: 0
   end
 
-  @doc "Returns the index with all acknowledged changes."
+  @doc "Returns the index with all acknowledged changes, for its own use. The ids of such an index are integers."
   @spec index(BeTree.Server.name(), timeout) :: {:ok, Index.t()} | {:error, Error.t()}
   def index(name, timeout) do
-    with {:ok, {index, _base, _version}} <- take(name, timeout), do: {:ok, index}
+    with {:ok, kind} <- Request.kind(name),
+         :ok <- check_kind(kind),
+         {:ok, {index, _base, _version}} <- take(name, timeout),
+         do: {:ok, index}
+  end
+
+  defp check_kind(:integer), do: :ok
+
+  defp check_kind(_term) do
+    message =
+      "an index, an image and a profile have integers for ids, and the ids of this server are terms; keep it by :dir, or follow it"
+
+    {:error, %Error{kind: :type, message: message}}
   end
 end

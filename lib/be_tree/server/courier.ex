@@ -9,7 +9,7 @@ defmodule BeTree.Server.Courier do
 
   alias BeTree.{Error, Image}
   alias BeTree.Engine.CrashReport
-  alias BeTree.Server.{Copy, Table, View}
+  alias BeTree.Server.{Copy, Ids, Table, View}
 
   # The bytes of a piece of an image, the texts of a message, and the changes of one.
   @piece 0x10_0000
@@ -89,12 +89,18 @@ defmodule BeTree.Server.Courier do
       {:ok, image} ->
         in_pieces(follower, image)
         send_texts(name, follower, version)
-        send(follower, {:base, self(), %{id: base.id, version: version, complete: base.complete}})
+        description = %{id: base.id, version: version, complete: base.complete, ids: kind(name)}
+        send(follower, {:base, self(), description})
         {base.id, version}
 
       {:error, %Error{} = error} ->
         exit({:shutdown, error})
     end
+  end
+
+  defp kind(name) do
+    {:ok, table} = ended_or(Table.fetch(name))
+    table.name |> Table.ids_of() |> Ids.kind()
   end
 
   # A text that a change replaces or deletes while the table is read may be missing. The row of that change follows.

@@ -12,7 +12,7 @@ defmodule BeTree.Server.Follower do
 
   alias BeTree.{Error, Image, Telemetry}
   alias BeTree.Engine.{Describe, Instance, Reply, Stray}
-  alias BeTree.Server.{Builder, Courier, Maintainer, Queue, Table, View}
+  alias BeTree.Server.{Builder, Courier, Ids, Maintainer, Queue, Table, View}
 
   # The milliseconds until the follower starts another courier, or builds again after a failure.
   @again 1_000
@@ -20,6 +20,9 @@ defmodule BeTree.Server.Follower do
   @share 16
   @least 512
   @most 4_096
+  # The milliseconds until rows of deleted ids are dropped, and the most of them at once.
+  @drop_after 2_000
+  @drop 500
 
   @enforce_keys [:table, :options]
   defstruct [
@@ -38,6 +41,8 @@ defmodule BeTree.Server.Follower do
     connected: false,
     error: nil,
     waiting: Queue.new(),
+    # Whether a timer runs after which rows of deleted ids are dropped.
+    dropping: false,
     bases: 0
   ]
 
@@ -50,6 +55,7 @@ defmodule BeTree.Server.Follower do
     Table.claim(table)
     state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.server)}
     state = recover(state, Table.recover(table))
+    if Table.started?(table), do: Ids.sweep(table.ids, table.texts)
     Table.put_process(table, self())
     connect(options)
     {:ok, state}
@@ -133,6 +139,7 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
+  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false})}
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
 
   def handle_info({:expired, _from} = expired, state),
@@ -204,7 +211,21 @@ defmodule BeTree.Server.Follower do
     for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
     {version, _deleted, _wires} = List.last(rows)
     event(:change, %{changes: length(rows), version: version}, %{}, state)
-    %{state | version: version, connected: true, error: nil} |> notify() |> build_if_due()
+    %{state | version: version, connected: true, error: nil} |> notify() |> build_if_due() |> drop()
+  end
+
+  # Drops the rows of deleted ids, now and after a while.
+  defp drop(%{dropping: true} = state), do: state
+
+  defp drop(%{table: %{ids: ids, texts: texts}} = state) do
+    case Ids.drop(ids, texts, @drop) do
+      :none ->
+        state
+
+      more ->
+        Process.send_after(self(), :drop, if(more == :more, do: 1, else: @drop_after))
+        %{state | dropping: true}
+    end
   end
 
   defp notify(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.reply(waiting, version)}
@@ -212,7 +233,8 @@ defmodule BeTree.Server.Follower do
   ## Bases
 
   # Takes the base that has arrived.
-  defp put(%{pieces: pieces, texts: texts, options: options} = state, %{id: id, version: version, complete: complete}) do
+  defp put(%{pieces: pieces, texts: texts, options: options} = state, sent) do
+    %{id: id, version: version, complete: complete} = sent
     state = %{state | pieces: [], texts: []}
     image = pieces |> Enum.reverse() |> IO.iodata_to_binary()
 
@@ -221,13 +243,19 @@ defmodule BeTree.Server.Follower do
         state = stop_building(state)
         base = %{id: id, index: index, version: version, origin: version, complete: complete}
         # The log and the texts may have rows of another lineage.
+        # A server of an earlier release has integers for ids, and does not say so.
+        ids = if Map.get(sent, :ids, :integer) != :integer, do: state.table.ids
+
         Table.replace_texts(state.table, texts, fn ->
-          Table.put_base(state.table, base, view(base, state), :infinity)
+          Table.put_ids(state.table, ids)
+          Table.put_base(state.table, base, View.new(index, state.table.server, ids), :infinity)
         end)
+
+        Ids.sweep(ids, state.table.texts)
 
         event(:base, %{bytes: byte_size(image), version: version}, %{}, state)
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
-        state |> notify() |> request_next()
+        state |> notify() |> request_next() |> drop()
 
       # The next courier sends all of it again.
       {:error, error} ->
@@ -235,8 +263,6 @@ defmodule BeTree.Server.Follower do
         %{state | error: error}
     end
   end
-
-  defp view(%{index: index}, %{table: table}), do: View.new(index, table.server)
 
   defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 
@@ -287,6 +313,7 @@ defmodule BeTree.Server.Follower do
       bases: state.bases,
       building: state.builder != nil,
       memory: if(base, do: base.index.info.memory_bytes, else: 0),
+      ids: state.table.name |> Table.ids_of() |> Ids.info(),
       error: state.error
     })
   end

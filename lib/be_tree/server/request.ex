@@ -6,7 +6,8 @@ defmodule BeTree.Server.Request do
 
   alias BeTree.Engine.{Describe, Subscription}
   alias BeTree.{Error, Telemetry}
-  alias BeTree.Server.{Names, Table}
+  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Server.{Ids, Names, Table}
 
   @doc """
   Calls the process of the server `name` and returns its reply. Returns an error if no such process runs, or if the reply takes
@@ -30,6 +31,19 @@ defmodule BeTree.Server.Request do
 
   def table(name) do
     raise ArgumentError, "a server's name is an atom or {:via, module, term}, got: #{Describe.value(name)}"
+  end
+
+  @doc "Returns the kind of the ids of the server `name`."
+  @spec kind(BeTree.Server.name() | Names.table()) :: {:ok, Id.kind()} | {:error, Error.t()}
+  def kind(name) do
+    with {:ok, table} <- table(name), do: kind(table, name)
+  end
+
+  defp kind(table, name) do
+    {:ok, table |> Table.ids_of() |> Ids.kind()}
+  rescue
+    # The server ended meanwhile.
+    ArgumentError -> Table.missing(name)
   end
 
   @doc "Like `call/3`, for a change, whose telemetry events it emits."
@@ -64,11 +78,11 @@ defmodule BeTree.Server.Request do
   end
 
   @doc "Turns the error of a list of one subscription into an error of a single subscription."
-  @spec alone(Error.t(), BeTree.id(), String.t()) :: Error.t()
+  @spec alone(Error.t(), term, String.t()) :: Error.t()
   def alone(%Error{position: nil} = error, _id, _expression), do: error
 
   def alone(error, id, expression) do
-    message = String.replace_prefix(error.message, "subscription #{id}: ", "")
+    message = String.replace_prefix(error.message, "subscription #{Describe.value(id)}: ", "")
     %{error | message: message, text: expression, position: nil}
   end
 

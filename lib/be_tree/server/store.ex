@@ -14,6 +14,7 @@ defmodule BeTree.Server.Store do
 
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
   alias BeTree.Engine.{CrashReport, Instance, Journal}
+  alias BeTree.Engine.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Copy, Table}
 
   @meta 1
@@ -23,15 +24,34 @@ defmodule BeTree.Server.Store do
   # Changes that are repeated in one go: the last one of an id decides.
   @group 500
 
-  @doc "Opens the folder of a server with this schema. The calling process owns the journal."
-  @spec open(Path.t(), [Domain.t()], Journal.durability()) :: {:ok, Journal.t()} | {:error, Error.t()}
-  def open(folder, schema, durability) do
-    identity = Domain.encode(schema)
+  # Before the schema in the identity of a folder whose ids are terms.
+  @terms "ids: :term\n"
+
+  @doc "Opens the folder of a server with this schema and ids of this kind. The calling process owns the journal."
+  @spec open(Path.t(), [Domain.t()], Id.kind(), Journal.durability()) :: {:ok, Journal.t()} | {:error, Error.t()}
+  def open(folder, schema, kind, durability) do
+    identity = if kind == :integer, do: Domain.encode(schema), else: @terms <> Domain.encode(schema)
 
     case Journal.open(folder, identity: identity, durability: durability) do
-      {:error, {:identity, other}} -> {:error, other_schema(folder, schema, other)}
+      {:error, {:identity, other}} -> {:error, other(folder, schema, kind, other)}
       result -> result
     end
+  end
+
+  defp other(folder, schema, :portable, @terms <> other), do: other_schema(folder, schema, other)
+
+  defp other(folder, _schema, _kind, @terms <> _other) do
+    message = "the folder #{folder} holds ids that are terms; start the server with ids: :term, or with another :dir"
+    %Error{kind: :other_schema, message: message}
+  end
+
+  defp other(folder, schema, :integer, other), do: other_schema(folder, schema, other)
+
+  defp other(folder, _schema, _kind, _other) do
+    message =
+      "the folder #{folder} holds ids that are integers; start the server without ids: :term, or with another :dir"
+
+    %Error{kind: :other_schema, message: message}
   end
 
   defp other_schema(folder, schema, other) do
@@ -64,21 +84,25 @@ defmodule BeTree.Server.Store do
   @spec record(Table.row()) :: binary
   def record({_version, deleted, wires}), do: :erlang.term_to_binary({deleted, wires}, minor_version: 2)
 
-  @doc "Returns the rows of the journal after `version`."
-  @spec later(Journal.t(), Table.version()) :: {:ok, [Table.row()]} | {:error, Error.t()}
-  def later(journal, version) do
+  @doc "Returns the rows of the journal after `version`, for the table of the server."
+  @spec later(Journal.t(), Table.t(), Table.version()) :: {:ok, [Table.row()]} | {:error, Error.t()}
+  def later(journal, table, version) do
     with {:ok, parts} <-
            Journal.reduce(journal, [], fn batch, parts ->
-             {:ok, [for({at, _} = change <- batch, at > version, do: row(change)) | parts]}
+             {:ok, [for({at, _} = change <- batch, at > version, do: row(change, table)) | parts]}
            end) do
       {:ok, parts |> Enum.reverse() |> Enum.concat()}
     end
   end
 
-  defp row({version, record}) do
-    {deleted, wires} = :erlang.binary_to_term(record, [:safe])
+  defp row({version, record}, table) do
+    {deleted, wires} = decode(record, table)
     {version, deleted, wires}
   end
+
+  # Ids that are terms may have atoms that this node has not made yet.
+  defp decode(bytes, %{ids: nil}), do: :erlang.binary_to_term(bytes, [:safe])
+  defp decode(bytes, _table), do: :erlang.binary_to_term(bytes)
 
   ## Recovery
 
@@ -89,7 +113,7 @@ defmodule BeTree.Server.Store do
   @spec recover(Journal.t(), Table.t(), map) :: {:ok, recovered | nil} | {:error, Error.t()}
   def recover(journal, table, options) do
     with {:ok, base} <- read_base(journal),
-         {:ok, rows} <- later(journal, 0) do
+         {:ok, rows} <- later(journal, table, 0) do
       if base == nil and rows == [], do: {:ok, nil}, else: recover(base, rows, Journal.last(journal), table, options)
     end
   end
@@ -116,7 +140,7 @@ defmodule BeTree.Server.Store do
     base = base || %{complete: true, image: nil, texts: []}
     # Another process fills the table, while this one makes the index.
     filling = Task.async(fn -> fill(table, base.texts, rows) end)
-    made = with {:ok, tree} <- tree(base, options), do: repeat(tree, rows, options)
+    made = with {:ok, tree} <- tree(base, table, options), do: repeat(tree, rows, options)
     _ = Task.await(filling, :infinity)
 
     with {:ok, tree} <- made,
@@ -125,7 +149,7 @@ defmodule BeTree.Server.Store do
   end
 
   defp fill(table, texts, rows) do
-    for part <- texts, do: Table.restore_texts(table, :erlang.binary_to_term(part, [:safe]))
+    for part <- texts, do: Table.restore_texts(table, decode(part, table))
     for row <- rows, do: Table.put_texts(table, row)
     :ok
   end
@@ -162,16 +186,16 @@ defmodule BeTree.Server.Store do
     do: for(id <- deleted, do: {id, :deleted}) ++ for({id, _, _} = wire <- wires, do: {id, wire})
 
   # The image of another index module is not used if there are texts.
-  defp tree(%{image: nil, texts: texts}, options), do: from_texts(texts, options)
+  defp tree(%{image: nil, texts: texts}, table, options), do: from_texts(texts, table, options)
 
-  defp tree(%{image: image, complete: complete, texts: texts}, options) do
+  defp tree(%{image: image, complete: complete, texts: texts}, table, options) do
     with {:ok, index} <- Image.read({:binary, image}, options.read),
          {:ok, %Tree{} = tree} <- Changes.tree_again(index, [], options.memory),
          true <- not complete or same_module?(tree, options) do
       {:ok, tree}
     else
       {:error, error} when not complete -> {:error, error}
-      _other_module -> from_texts(texts, options)
+      _other_module -> from_texts(texts, table, options)
     end
   end
 
@@ -182,13 +206,13 @@ defmodule BeTree.Server.Store do
     end
   end
 
-  defp from_texts(texts, options) do
+  defp from_texts(texts, table, options) do
     with {:ok, tree} <- BeTree.new(options.schema, options.new),
          wires =
            for(
              part <- texts,
-             {id, _version, text, constants} <- :erlang.binary_to_term(part, [:safe]),
-             do: {id, text, constants}
+             {key, _version, text, constants} <- decode(part, table),
+             do: {key, text, constants}
            ),
          :ok <- Changes.repeat_all(tree, [{0, [], Enum.sort(wires)}]),
          do: {:ok, tree}

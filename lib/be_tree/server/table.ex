@@ -12,17 +12,27 @@ defmodule BeTree.Server.Table do
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Describe, Subscription}
-  alias BeTree.Server.Names
+  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Server.{Ids, Names}
 
-  @enforce_keys [:name, :server, :log, :texts]
+  @enforce_keys [:name, :server, :log, :texts, :ids]
   defstruct @enforce_keys
 
-  @typedoc "`name` is the table in which searches find the view, and `server` the name of the server."
-  @type t :: %__MODULE__{name: Names.table(), server: BeTree.Server.name(), log: :ets.tid(), texts: :ets.tid()}
+  @typedoc """
+  `name` is the table in which searches find the view, and `server` the name of the server. `ids` are the tables of ids that are
+  terms; a follower has them before it knows of which kind its ids are.
+  """
+  @type t :: %__MODULE__{
+          name: Names.table(),
+          server: BeTree.Server.name(),
+          log: :ets.tid(),
+          texts: :ets.tid(),
+          ids: Ids.t() | nil
+        }
   @type version :: non_neg_integer
 
-  @typedoc "A change: its version, the ids that it deletes, and the subscriptions that it inserts afterwards."
-  @type row :: {version, [BeTree.id()], [Subscription.wire()]}
+  @typedoc "A change: its version, the keys that it deletes, and the subscriptions that it inserts afterwards."
+  @type row :: {version, [Ids.key()], [Subscription.wire()]}
 
   @typedoc """
   `complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base. `origin` is
@@ -30,13 +40,14 @@ defmodule BeTree.Server.Table do
   """
   @type base :: %{id: reference, index: Index.t(), version: version, origin: version, complete: boolean}
 
-  @doc "Returns the tables of a server, owned by the calling process, its supervisor."
-  @spec new(BeTree.Server.name()) :: t
-  def new(server) do
+  @doc "Returns the tables of a server, owned by the calling process, its supervisor. Ids of terms need tables of their own."
+  @spec new(BeTree.Server.name(), Id.kind()) :: t
+  def new(server, kind) do
     table = new_view(server)
     log = :ets.new(:log, [:ordered_set, :public])
     texts = :ets.new(:texts, [:public, read_concurrency: true])
-    tables = %__MODULE__{name: table, server: server, log: log, texts: texts}
+    ids = if kind != :integer, do: Ids.new(kind)
+    tables = %__MODULE__{name: table, server: server, log: log, texts: texts, ids: ids}
     :ets.insert(table, {__MODULE__, tables})
     unless is_atom(server), do: Names.register(table)
     tables
@@ -56,6 +67,19 @@ defmodule BeTree.Server.Table do
     end
   rescue
     ArgumentError -> missing(name)
+  end
+
+  @doc "Says of which kind the ids of the server are: terms, if it gets their tables."
+  @spec put_ids(t, Ids.t() | nil) :: true
+  def put_ids(%__MODULE__{name: name}, ids), do: :ets.insert(name, {:ids, ids})
+
+  @doc "Returns the tables of the ids of a server, or `nil` if they are integers. Raises if there is no such table."
+  @spec ids_of(Names.table()) :: Ids.t() | nil
+  def ids_of(name) do
+    case :ets.lookup(name, :ids) do
+      [{:ids, ids}] -> ids
+      [] -> nil
+    end
   end
 
   @doc "Returns whether `name` is the table of a server."
@@ -195,7 +219,7 @@ defmodule BeTree.Server.Table do
   ## The log
 
   @doc "Makes a change: appends it to the log."
-  @spec append(t, version, [BeTree.id()], [Subscription.wire()]) :: true
+  @spec append(t, version, [Ids.key()], [Subscription.wire()]) :: true
   def append(%__MODULE__{} = table, version, deleted, wires), do: :ets.insert(table.log, {version, deleted, wires})
 
   @doc "Returns the rows of the log after `version`, in order, at most `most`."
@@ -217,14 +241,15 @@ defmodule BeTree.Server.Table do
 
   ## Texts
 
-  @doc "Keeps the texts up to date with a row of the log."
+  @doc "Keeps the texts, and the terms of numbers, up to date with a row of the log."
   @spec put_texts(t, row) :: :ok
-  def put_texts(%__MODULE__{texts: texts}, {version, deleted, wires}) do
+  def put_texts(%__MODULE__{texts: texts, ids: ids}, {version, deleted, wires}) do
     put = MapSet.new(wires, &elem(&1, 0))
     # A subscription that is replaced is there at every moment.
-    for id <- deleted, id not in put, do: :ets.delete(texts, id)
-    :ets.insert(texts, for({id, text, constants} <- wires, do: {id, version, own(text), constants}))
-    :ok
+    gone = for key <- deleted, key not in put, do: key
+    for key <- gone, do: :ets.delete(texts, key)
+    :ets.insert(texts, for({key, text, constants} <- wires, do: {Ids.put(ids, key), version, own(text), constants}))
+    Ids.release(ids, gone)
   end
 
   # A text that is part of a file would keep the whole file in memory.
@@ -233,18 +258,25 @@ defmodule BeTree.Server.Table do
   end
 
   @doc "Returns a subscription, if its text is known."
-  @spec text(t, BeTree.id()) :: {:ok, {String.t(), Subscription.constants()}} | :error
-  def text(%__MODULE__{texts: texts}, id) do
-    case :ets.lookup(texts, id) do
-      [{_id, _version, text, constants}] -> {:ok, {text, constants}}
+  @spec text(t, Ids.key()) :: {:ok, {String.t(), Subscription.constants()}} | :error
+  def text(%__MODULE__{texts: texts}, key) do
+    case :ets.lookup(texts, key) do
+      [{_key, _version, text, constants}] -> {:ok, {text, constants}}
       [] -> :error
     end
   end
 
-  @doc "Returns the ids of all texts, in ascending order."
-  @spec ids(t) :: [BeTree.id()]
+  @doc "Like `text/2`, for an id of the kind that the server has."
+  @spec find(t, term) :: {:ok, {String.t(), Subscription.constants()}} | :error
+  def find(%__MODULE__{name: name} = table, id) do
+    name |> ids_of() |> Ids.keys(id) |> Enum.find_value(:error, &with(:error <- text(table, &1), do: nil))
+  end
+
+  @doc "Returns the ids of all texts at one moment, in ascending order."
+  @spec ids(t) :: [term]
   def ids(%__MODULE__{texts: texts}) do
-    texts |> :ets.select([{{:"$1", :_, :_, :_}, [], [:"$1"]}]) |> Enum.sort()
+    keys = :ets.select(texts, [{{:"$1", :_, :_, :_}, [], [:"$1"]}])
+    keys |> Enum.map(&Ids.id/1) |> Enum.sort()
   end
 
   @doc "Returns all subscriptions up to `version`, in lists of `count`. Later changes may have replaced or deleted some."
@@ -274,16 +306,19 @@ defmodule BeTree.Server.Table do
   end
 
   @doc "Puts rows of `rows_of_texts/3` back."
-  @spec restore_texts(t, [{BeTree.id(), version, String.t(), Subscription.constants()}]) :: true
-  def restore_texts(%__MODULE__{texts: texts}, rows) do
-    :ets.insert(texts, for({id, version, text, constants} <- rows, do: {id, version, own(text), constants}))
+  @spec restore_texts(t, [{Ids.key(), version, String.t(), Subscription.constants()}]) :: true
+  def restore_texts(%__MODULE__{texts: texts, ids: ids}, rows) do
+    :ets.insert(
+      texts,
+      for({key, version, text, constants} <- rows, do: {Ids.put(ids, key), version, own(text), constants})
+    )
   end
 
   @doc """
   Replaces all texts by rows of `rows_of_texts/3`, for a base that `put_base` puts. If the calling process is killed meanwhile, the
   next one finds no base.
   """
-  @spec replace_texts(t, [[{BeTree.id(), version, String.t(), Subscription.constants()}]], (() -> :ok)) :: true
+  @spec replace_texts(t, [[{Ids.key(), version, String.t(), Subscription.constants()}]], (() -> :ok)) :: true
   def replace_texts(%__MODULE__{name: name} = table, parts, put_base) do
     :ets.insert(name, {:partial})
     forget_texts(table)

@@ -6,23 +6,39 @@ defmodule BeTree.Server.View do
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.Describe
-  alias BeTree.Server.{Names, Table}
+  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Server.{Ids, Names, Table}
 
   @derive {Inspect, only: [:name]}
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :name]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :name, :ids]
   defstruct @enforce_keys
 
   @type t :: %__MODULE__{
           runtime: module,
           instance: BeTree.Runtime.instance(),
           fuel_per_reduction: pos_integer,
-          name: BeTree.Server.name()
+          name: BeTree.Server.name(),
+          ids: Ids.t() | nil
         }
 
-  @doc "Returns the view of an index that the server `name` shows."
-  @spec new(Index.t(), BeTree.Server.name()) :: t
-  def new(%Index{runtime: runtime, instance: instance, fuel_per_reduction: ratio}, name) do
-    %__MODULE__{runtime: runtime, instance: instance, fuel_per_reduction: ratio, name: name}
+  @doc "Returns the view of an index that the server `name` shows. `ids` has the terms of its numbers, if its ids are terms."
+  @spec new(Index.t(), BeTree.Server.name(), Ids.t() | nil) :: t
+  def new(%Index{runtime: runtime, instance: instance, fuel_per_reduction: ratio}, name, ids) do
+    %__MODULE__{runtime: runtime, instance: instance, fuel_per_reduction: ratio, name: name, ids: ids}
+  end
+
+  @doc "Returns the number under which the guest has the subscription `id`, or an error if it has none."
+  @spec number(t, term) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def number(%__MODULE__{ids: ids, name: name}, id) do
+    with :ok <- Id.check(id, Ids.kind(ids)) do
+      case Ids.keys(ids, id) do
+        [key | _former] -> {:ok, Ids.number(key)}
+        [] -> Ids.not_found(id)
+      end
+    end
+  rescue
+    # The server has ended, and its tables with it.
+    ArgumentError -> Table.missing(name)
   end
 
   @doc "Returns the view of the server `name`."

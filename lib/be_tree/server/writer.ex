@@ -9,11 +9,10 @@ defmodule BeTree.Server.Writer do
   use GenServer
   use BeTree.Engine.CrashReport
 
-  import BeTree.Engine.Limits, only: [is_id: 1]
-
   alias BeTree.{Domain, Error, Guest, Image, Index, Telemetry}
   alias BeTree.Engine.{CrashReport, Describe, Journal, Stray, Subscription}
-  alias BeTree.Server.{Builder, Changes, Maintainer, Queue, Store, Table, View}
+  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Server.{Builder, Changes, Ids, Maintainer, Queue, Store, Table, View}
 
   # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
   @share 16
@@ -27,8 +26,11 @@ defmodule BeTree.Server.Writer do
   # The milliseconds until a base is built again after that failed.
   @again 1_000
 
-  # The most rows of the log that are dropped with a change, once no base and no follower needs them.
+  # The most rows of the log that are dropped with a change, once no base and no follower needs them, and the most rows of ids.
   @dropped 4
+  # The milliseconds until rows of deleted ids are dropped without a change, and the most at once: about a millisecond.
+  @drop_after 2_000
+  @drop 500
 
   # The most changes that share a sync.
   @group 256
@@ -68,6 +70,8 @@ defmodule BeTree.Server.Writer do
     oldest: 0,
     kept: 0,
     kept_bytes: 0,
+    # Whether a timer runs after which rows of deleted ids are dropped.
+    dropping: false,
     # The callers that wait for a version.
     waiting: Queue.new(),
     error: nil,
@@ -83,23 +87,27 @@ defmodule BeTree.Server.Writer do
     Process.flag(:trap_exit, true)
     Table.claim(table)
 
-    with {:ok, journal} <- open(options),
+    Table.put_ids(table, table.ids)
+
+    with {:ok, journal} <- open(options, table),
          state = %__MODULE__{table: table, options: options, journal: journal},
          {:ok, state} <- begin(state, Table.recover(table)) do
       # Changes have priority over any number of searches. Long work runs elsewhere, so that no caller waits for this
       # process.
       Process.flag(:priority, :high)
       Table.put_process(table, self())
+      # The process before may have ended between an id and its subscription.
+      if Table.started?(table), do: Ids.sweep(table.ids, table.texts)
       {:ok, state, {:continue, :due}}
     else
       {:error, error} -> {:stop, error}
     end
   end
 
-  defp open(%{dir: nil}), do: {:ok, nil}
+  defp open(%{dir: nil}, _table), do: {:ok, nil}
 
-  defp open(%{dir: dir, durability: durability, schema: schema}) do
-    with {:ok, schema} <- Domain.parse(schema), do: Store.open(dir, schema, durability)
+  defp open(%{dir: dir, durability: durability, schema: schema}, table) do
+    with {:ok, schema} <- Domain.parse(schema), do: Store.open(dir, schema, Ids.kind(table.ids), durability)
   end
 
   defp begin(%{journal: %Journal{} = journal, table: table, options: options} = state, nil) do
@@ -135,7 +143,7 @@ defmodule BeTree.Server.Writer do
 
   defp begin(%{journal: %Journal{} = journal, table: table} = state, {base, rows}) do
     # The process can have been killed between the journal and the log.
-    with {:ok, more} <- Store.later(journal, base.version + length(rows)) do
+    with {:ok, more} <- Store.later(journal, table, base.version + length(rows)) do
       if base.version + length(rows ++ more) == Journal.last(journal) do
         for row <- more, do: record(row, state)
         begin_again(with_kept(state), {base, rows ++ more})
@@ -150,7 +158,8 @@ defmodule BeTree.Server.Writer do
   defp begin(state, recovered), do: begin_again(state, recovered)
 
   defp begin_loaded(%{table: table, options: options} = state, subscriptions) do
-    with {:ok, wires} <- Subscription.new_all(subscriptions),
+    with {:ok, wires} <- Subscription.new_all(subscriptions, Ids.kind(table.ids)),
+         wires = with_keys(wires, table),
          {:ok, tree} <- BeTree.new(options.schema, options.new),
          {:ok, _count} <- Changes.insert(tree, wires),
          {:ok, index} <- Builder.publish(tree, options) do
@@ -213,31 +222,35 @@ defmodule BeTree.Server.Writer do
     handle_call(call, from, flush(state))
   end
 
-  def handle_call({:insert, wires}, from, state) when is_list(wires) do
+  def handle_call({:insert, wires}, from, %{table: table} = state) when is_list(wires) do
     state = fit(state)
+    wires = with_keys(wires, table)
 
     with :ok <- check_memory(state),
          {:ok, count} <- Changes.insert(state.tree, wires),
          do: change_made({:ok, count}, [], wires, from, state),
-         else: ({:error, error} -> refuse(error, from, state))
+         else: ({:error, error} -> refuse(error, from, release(wires, state)))
   end
 
-  def handle_call({:delete, id}, from, state) when is_id(id) do
-    case Changes.delete(state.tree, id) do
-      :ok -> change_made(:ok, [id], [], from, state)
+  def handle_call({:delete, id}, from, %{table: table} = state) do
+    with {:ok, key} <- present_key(id, table),
+         :ok <- Changes.delete(state.tree, key) do
+      change_made(:ok, [key], [], from, state)
+    else
       {:error, error} -> refuse(error, from, state)
     end
   end
 
-  def handle_call({:change, wires, ids}, from, state) when is_list(wires) and is_list(ids) do
+  def handle_call({:change, wires, ids}, from, %{table: table} = state) when is_list(wires) and is_list(ids) do
     state = fit(state)
+    wires = with_keys(wires, table)
 
     with :ok <- if(wires == [], do: :ok, else: check_memory(state)),
-         :ok <- check_present(ids, state),
+         {:ok, keys} <- present_keys(ids, state),
          :ok <- Changes.check(state.tree, wires) do
-      change(wires, ids, from, state)
+      change(wires, keys, from, state)
     else
-      {:error, error} -> refuse(error, from, state)
+      {:error, error} -> refuse(error, from, release(wires, state))
     end
   end
 
@@ -246,6 +259,13 @@ defmodule BeTree.Server.Writer do
       :ok -> {:reply, :ok, state}
       {:error, error} -> refuse(error, from, state)
     end
+  end
+
+  def handle_call({:swap, %Index{}}, _from, %{table: %{ids: %Ids{}}} = state) do
+    message =
+      "an index has integers for ids, and this server takes any term; insert the subscriptions, or start another server"
+
+    {:reply, {:error, %Error{kind: :type, message: message}}, state}
   end
 
   def handle_call({:swap, %Index{} = index}, _from, state) do
@@ -300,7 +320,9 @@ defmodule BeTree.Server.Writer do
 
   # The caller of an acknowledged change does not wait for this.
   @impl GenServer
-  def handle_continue(:due, state), do: {:noreply, state |> flush() |> notify() |> build_if_due() |> keep_if_due()}
+  def handle_continue(:due, state) do
+    {:noreply, state |> flush() |> notify() |> build_if_due() |> keep_if_due() |> drop(@dropped)}
+  end
 
   @impl GenServer
   def handle_info(:commit, state), do: {:noreply, flush(state), {:continue, :due}}
@@ -338,6 +360,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
+  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, @drop)}
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
 
   def handle_info({:expired, _from} = expired, state),
@@ -377,22 +400,60 @@ defmodule BeTree.Server.Writer do
     end
   end
 
+  ## Ids
+
+  # Gives each id of a list its key.
+  defp with_keys(wires, %{ids: nil}), do: wires
+
+  defp with_keys(wires, %{ids: ids}),
+    do: for({id, text, constants} <- wires, do: {Ids.key(ids, id), text, constants})
+
+  defp present_key(id, %{ids: nil}), do: with(:ok <- Id.check(id, :integer), do: {:ok, id})
+
+  defp present_key(id, %{ids: ids}) do
+    case Ids.keys(ids, id) do
+      [key | _former] -> {:ok, key}
+      [] -> Ids.not_found(id)
+    end
+  end
+
+  # The keys of subscriptions that are not inserted need not stay.
+  defp release(wires, %{table: %{ids: ids}} = state) do
+    if ids, do: Ids.release(ids, Enum.map(wires, &elem(&1, 0)))
+    drop(state, 0)
+  end
+
+  # Drops the rows of deleted ids, now and after a while.
+  defp drop(%{table: %{ids: nil}} = state, _most), do: state
+  defp drop(%{dropping: true} = state, 0), do: state
+
+  defp drop(%{table: %{ids: ids, texts: texts}} = state, most) do
+    case Ids.drop(ids, texts, most) do
+      :none ->
+        state
+
+      more ->
+        unless state.dropping, do: Process.send_after(self(), :drop, if(more == :more, do: 1, else: @drop_after))
+        %{state | dropping: true}
+    end
+  end
+
   ## Changes
 
   # Deletes and then inserts, all or nothing.
-  defp change(wires, ids, from, state) do
-    case delete_each(state.tree, ids, Enum.map(wires, &elem(&1, 0)), []) do
+  defp change(wires, keys, from, state) do
+    case delete_each(state.tree, keys, Enum.map(wires, &elem(&1, 0)), []) do
       {:ok, deleted} ->
         case Changes.insert(state.tree, wires) do
           {:ok, count} ->
-            change_made({:ok, %{put: count, deleted: length(ids)}}, deleted, wires, from, state)
+            change_made({:ok, %{put: count, deleted: length(keys)}}, deleted, wires, from, state)
 
           {:error, error} ->
-            undo(error, deleted, from, state)
+            undo(error, deleted, from, release(wires, state))
         end
 
       {:error, error, deleted} ->
-        undo(error, deleted, from, state)
+        undo(error, deleted, from, release(wires, state))
     end
   end
 
@@ -417,13 +478,21 @@ defmodule BeTree.Server.Writer do
   defp undo(error, [], from, state), do: refuse(error, from, state)
   defp undo(error, _deleted, from, state), do: refused(error, from, tree_again(state))
 
-  # Without texts, the deletion itself finds out.
-  defp check_present(_ids, %{base: %{complete: false}}), do: :ok
+  # Returns the keys of ids, if all of them are there. Without texts, the deletion itself finds out.
+  defp present_keys(ids, %{base: %{complete: false}}), do: {:ok, ids}
 
-  defp check_present(ids, %{table: table}) do
-    case Enum.find(ids, &(Table.text(table, &1) == :error)) do
-      nil -> :ok
-      id -> {:error, %Error{kind: :not_found, message: "no subscription has the id #{id}"}}
+  defp present_keys(ids, %{table: table}) do
+    Enum.reduce_while(ids, {:ok, []}, fn id, {:ok, keys} ->
+      with {:ok, key} <- present_key(id, table), {:ok, _text} <- Table.text(table, key) do
+        {:cont, {:ok, [key | keys]}}
+      else
+        :error -> {:halt, Ids.not_found(id)}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+    |> case do
+      {:ok, keys} -> {:ok, Enum.reverse(keys)}
+      {:error, error} -> {:error, error}
     end
   end
 
@@ -463,6 +532,7 @@ defmodule BeTree.Server.Writer do
 
       {:error, error, journal} ->
         state = unmake(%{state | journal: journal, group: [], version: state.version - length(rows), error: error})
+        state = for {_version, _deleted, wires} <- rows, reduce: state, do: (state -> release(wires, state))
         for {from, _reply, _row} <- group, do: GenServer.reply(from, {:error, error})
         state
     end
@@ -598,7 +668,7 @@ defmodule BeTree.Server.Writer do
       ^version = state.version
       # Followers may lack the rows since the base before.
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
-      Table.put_base(table, base, View.new(base.index, table.server), oldest)
+      Table.put_base(table, base, View.new(base.index, table.server, table.ids), oldest)
 
       bytes = Builder.bytes(Table.later(table, base.version))
       state = %{state | base: base, tree: tree, count: count, bytes: bytes, error: nil, bases: state.bases + 1}
@@ -766,6 +836,7 @@ defmodule BeTree.Server.Writer do
       building: state.builder != nil,
       memory: index.info.memory_bytes,
       replicas: Builder.copies(index),
+      ids: Ids.info(state.table.ids),
       journal: journal_info(state.journal),
       error: state.error
     })

@@ -14,31 +14,37 @@ defmodule BeTree.Server.HistoryTest do
 
   setup [:quiet, :folder]
 
-  @ids 1..6
+  @integers Enum.to_list(1..6)
+  @terms ["one", {:two, 2}, 3, :four, %{five: [5.0]}, {}]
   @values 1..3
   @clients 4
   @operations 12
 
-  for {title, kills, durability} <- [
-        {"undisturbed", 0, nil},
-        {"whose processes are killed", 2, nil},
-        {"in a folder, whose processes are killed", 2, {:interval, 1}},
-        {"in a folder with syncs, whose processes are killed", 2, :sync}
+  for {title, kills, durability, kind} <- [
+        {"undisturbed", 0, nil, :integer},
+        {"whose processes are killed", 2, nil, :integer},
+        {"in a folder, whose processes are killed", 2, {:interval, 1}, :integer},
+        {"in a folder with syncs, whose processes are killed", 2, :sync, :integer},
+        {"whose ids are terms", 0, nil, :term},
+        {"whose ids are terms, and whose processes are killed", 2, nil, :term},
+        {"in a folder, whose ids are terms, and whose processes are killed", 2, :sync, :term}
       ] do
     @durability durability
+    @kind kind
+    @ids if kind == :term, do: @terms, else: @integers
     test "histories of a server #{title}", %{folder: folder} do
       name = :"history_#{System.unique_integer([:positive])}"
       durable = if @durability, do: [dir: folder, durability: @durability], else: []
 
       start_supervised!(
-        {Server, [name: name, schema: [a: :integer], replicas: 3, max_restarts: 1_000_000_000] ++ durable}
+        {Server, [name: name, schema: [a: :integer], ids: @kind, replicas: 3, max_restarts: 1_000_000_000] ++ durable}
       )
 
       random = Attack.seed()
 
       Enum.reduce(1..Attack.size(30, 2_000), %{}, fn round, model ->
         where = "BE_TREE_SEED=#{random}, round #{round}"
-        {history, searches} = run(name, {random, round}, unquote(kills))
+        {history, searches} = run(name, @ids, {random, round}, unquote(kills))
         eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
         # Nothing is under way any more.
         final = for value <- @values, do: operation(name, {:search, value}, history.clock)
@@ -57,9 +63,9 @@ defmodule BeTree.Server.HistoryTest do
 
   defp value("a = " <> value), do: String.to_integer(value)
 
-  defp run(name, seed, kills) do
+  defp run(name, ids, seed, kills) do
     clock = :atomics.new(1, [])
-    tasks = for client <- 1..@clients, do: Task.async(fn -> client(name, seed, client, clock) end)
+    tasks = for client <- 1..@clients, do: Task.async(fn -> client(name, ids, seed, client, clock) end)
     # Searches that are killed anywhere, also while their replica applies the log.
     victims = for _ <- 1..4, do: spawn(fn -> for _ <- 1..20, do: BeTree.search(name, %{a: 1}, slice: 1_000) end)
     for _ <- 1..kills//1, do: kill(name)
@@ -103,20 +109,20 @@ defmodule BeTree.Server.HistoryTest do
     Enum.EmptyError -> nil
   end
 
-  defp client(name, {random, round}, client, clock) do
+  defp client(name, ids, {random, round}, client, clock) do
     :rand.seed(:exsss, {random, round, client})
-    for _ <- 1..@operations, do: operation(name, random_operation(), clock)
+    for _ <- 1..@operations, do: operation(name, random_operation(ids), clock)
   end
 
-  defp random_operation do
-    {id, value} = {Enum.random(@ids), Enum.random(@values)}
+  defp random_operation(ids) do
+    {id, value} = {Enum.random(ids), Enum.random(@values)}
 
     case :rand.uniform(10) do
       n when n <= 2 -> {:insert, id, value}
       3 -> {:put, id, value}
       n when n <= 5 -> {:delete, id}
-      n when n <= 7 -> {:change, Map.new(Enum.take_random(@ids, 2), &{&1, value}), []}
-      8 -> exchange(Enum.take_random(@ids, 2), value)
+      n when n <= 7 -> {:change, Map.new(Enum.take_random(ids, 2), &{&1, value}), []}
+      8 -> exchange(Enum.take_random(ids, 2), value)
       _ -> {:search, value}
     end
   end

@@ -33,7 +33,7 @@ defmodule BeTree.Engine.Subscription.Batch do
   end
 
   defp add(subscription, {chunk, chunks, count}) do
-    case Subscription.new(subscription) do
+    case Subscription.new(subscription, :integer) do
       {:ok, wire} when rem(count + 1, @chunk) == 0 -> {:cont, {[], encode([wire | chunk], chunks), count + 1}}
       {:ok, wire} -> {:cont, {[wire | chunk], chunks, count + 1}}
       {:error, error} -> {:halt, {:error, %{error | position: count}}}
