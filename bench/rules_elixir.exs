@@ -277,8 +277,8 @@ defmodule BeTree.Bench.RulesElixir do
   # A module that lacks room says so, and goes on once it has more. Returns the outputs of all its calls.
   defp room(output, runtime, instance, input, request, outputs) do
     case output do
-      <<131, 104, 7, _atom, 4, "room", _rest::binary>> ->
-        {:room, position, _firings, _rule, _due, _ids, _notices} = :erlang.binary_to_term(output)
+      <<131, 104, 7, 97, 3, _rest::binary>> ->
+        {3, position, _firings, _rule, _due, _ids, _notices} = :erlang.binary_to_term(output)
 
         {:done, 0, _nothing, _fuel} =
           runtime.call(instance, "be_tree_room", [], %{request | input: nil, scheduler: :dirty})
