@@ -2,9 +2,13 @@ defmodule BeTree.GuidesTest do
   # The guides name servers and attach handlers, as an application does.
   use ExUnit.Case
 
+  import BeTree.Test.Quiet, only: [quiet: 1]
   import ExUnit.CaptureIO
 
   alias BeTree.Test.Guide
+
+  # Guides end processes.
+  setup :quiet
 
   # A guide attaches to telemetry, which need not be there.
   setup_all do

@@ -37,7 +37,8 @@ defmodule BeTree.Rules do
   ## Time
 
   Time moves by the times of facts and by `advance/3` only, so the same calls have the same results. A fact that comes late keeps
-  its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped.
+  its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped. A condition without
+  a window keeps its facts, and those that it is joined with: [the guide](rules.md#memory) says how to bound them.
 
   ## Pages
 
@@ -355,8 +356,7 @@ defmodule BeTree.Rules do
           {:ok, [Fact.t()]} | {:error, Error.t()}
   def facts(rules, type, options \\ []) do
     check!(rules)
-    type = name!(type, "the name of a fact type")
-    options = Options.validate!(options, @facts_options)
+    {type, options} = check_facts!(type, options)
     pages(rules, type, options[:before] || Limits.max_u64(), options[:limit] || :infinity, options[:timeout], [])
   end
 
@@ -406,7 +406,7 @@ defmodule BeTree.Rules do
   @spec explain(t, atom | String.t(), timeout: timeout) :: {:ok, [Explanation.t()]} | {:error, Error.t()}
   def explain(rules, rule, options \\ []) do
     check!(rules)
-    name = name!(rule, "the name of a rule")
+    name = check_rule!(rule)
     timeout = Check.timeout!(options)
 
     with {:ok, output} <- read(rules, "be_tree_explain", [byte_size(name)], name, timeout),
@@ -426,7 +426,8 @@ defmodule BeTree.Rules do
     * `:notices` - the notices that wait for the next call;
     * `:due` - whether rules are due;
     * `:now`, `:next_due` - the time in milliseconds, and the time at which a window closes next, or `nil`;
-    * `:lives` - the milliseconds after which facts of a type are dropped, by the names of the types that have them;
+    * `:lives` - the milliseconds after which facts of a type are dropped, by the names of the types that have them. Facts of other
+      types stay until a rule or a call retracts them;
     * `:facts_bytes`, `:memory_bytes` - the bytes that facts and their indices ever took at once, and those of the memory.
 
   The option `:timeout` is the milliseconds that the call may wait for its turn.
@@ -457,8 +458,18 @@ defmodule BeTree.Rules do
   def default_options, do: @defaults
 
   @doc false
-  # Returns a limit of rules with these options.
-  @spec limit([new_option], :memory | :firings) :: pos_integer
+  # Returns the name of a fact type and all options of facts/3.
+  @spec check_facts!(term, term) :: {String.t(), keyword}
+  def check_facts!(type, options),
+    do: {name!(type, "the name of a fact type"), Options.validate!(options, @facts_options)}
+
+  @doc false
+  @spec check_rule!(term) :: String.t()
+  def check_rule!(rule), do: name!(rule, "the name of a rule")
+
+  @doc false
+  # Returns an option of rules with these options.
+  @spec limit([new_option], atom) :: term
   def limit(options, name), do: Options.validate!(options, @new_options)[name]
 
   defp check_options([]), do: @defaults

@@ -15,6 +15,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :search]` | a search for one event | `fuel`, `slices`, `matches` | |
   | `[:be_tree, :search_many]` | a call of `BeTree.search_many/3` | `events` | |
   | `[:be_tree, :stream]` | the search for a part of a stream | `events`, `errors` | |
+  | `[:be_tree, :rules]` | a call of `BeTree.Rules` that fires rules, or a part of one of `BeTree.Rules.Server` | `fuel`, `slices`, `firings`, `facts`, `notices` | `operation`, `reason` |
   | `[:be_tree, :change]` | a change, until it is acknowledged | `put`, `deleted` | `operation` |
   | `[:be_tree, :journal]` | the writing of changes to a server's folder, with its sync if the changes wait for it | `changes`, `bytes` | `durability` |
   | `[:be_tree, :base]` | the building of a server's next base, or the writing of one to its folder | `version` | `operation`: `:build` or `:write` |
@@ -41,6 +42,7 @@ defmodule BeTree.Telemetry do
   | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; if the search failed, until its last yield |
   | `slices` | count | the slices until now; if the search failed, the slices that yielded |
   | `matches` | count | the matching ids, 0 for an error |
+  | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error |
   | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 where nothing was changed |
   | `bytes` | byte | the texts of changes with what belongs to them, or the image of an index |
 
@@ -56,9 +58,9 @@ defmodule BeTree.Telemetry do
   | `error` | in `:stop` with `result: :error`: the `BeTree.Error`, which holds no event; `error_kind` is its kind |
   | `kind`, `reason`, `stacktrace` | in `:exception`: `:error`, `:exit` or `:throw`, the value, and the stack trace without arguments |
 
-  Calls of `BeTree.Rules` emit `[:be_tree, :rules, :start]`, and `[:be_tree, :rules, :stop]` with `fuel`, `slices`, `firings`, `facts` (inserted),
-  `notices`, `duration` and `monotonic_time`, or `[:be_tree, :rules, :exception]`. Their metadata has `rules`, the handle, and `operation`:
-  `:assert`, `:retract`, `:advance` or `:run`. A stop also has `reason`, by which there is more than a page, or `nil`.
+  The metadata of `[:be_tree, :rules]` has `rules`, the handle, in place of `tree`, and `operation`: `:assert`, `:retract`, `:advance` or
+  `:run`. `reason` is that by which there is more than a page, `:firings` or `:notices`, or `nil`. Rules have no event of a failed firing:
+  its notice has no name.
 
   The process that does the work emits the event, and handlers run in that process: those of searches and changes in the process of
   the caller, the others in processes of the server. A search that is cancelled by `BeTree.Search.cancel/1`, or whose process

@@ -385,17 +385,27 @@ defmodule BeTree.RulesTest do
 
   test "calls emit telemetry events" do
     rules = Rules.new!(@orders)
-    span = Span.start(Recorder, rules, :assert)
+    page = %Page{operation: nil, fuel: 9, slices: 1, firings: 2, ids: [1], notices: []}
+    assert Span.run(Recorder, rules, :assert, fn -> {:ok, page} end) == {:ok, page}
 
     assert_received {[:be_tree, :rules, :start], %{system_time: _, monotonic_time: _},
-                     %{rules: ^rules, operation: :assert}}
-
-    Span.stop(span, {:ok, %Page{operation: nil, fuel: 9, slices: 1, firings: 2, ids: [1], notices: []}})
+                     %{rules: ^rules, operation: :assert, telemetry_span_context: context}}
 
     assert_received {[:be_tree, :rules, :stop], %{fuel: 9, slices: 1, firings: 2, facts: 1, notices: 0, duration: _},
-                     _metadata}
+                     %{result: :ok, reason: nil, telemetry_span_context: ^context}}
 
-    Span.stop(span, {:error, %Error{kind: :timeout, message: "m"}})
-    assert_received {[:be_tree, :rules, :exception], %{duration: _}, %{kind: :timeout, error: %Error{}}}
+    more = {:more, %{page | reason: :firings}}
+    assert Span.run(Recorder, rules, :run, fn -> more end) == more
+    assert_received {[:be_tree, :rules, :stop], %{firings: 2}, %{result: :ok, reason: :firings}}
+
+    # A refusal is a result, as in other spans.
+    error = %Error{kind: :timeout, message: "m"}
+    assert Span.run(Recorder, rules, :assert, fn -> {:error, error} end) == {:error, error}
+
+    assert_received {[:be_tree, :rules, :stop], %{duration: _, firings: 0, facts: 0},
+                     %{result: :error, error_kind: :timeout, error: ^error}}
+
+    assert_raise RuntimeError, fn -> Span.run(Recorder, rules, :assert, fn -> raise "no" end) end
+    assert_received {[:be_tree, :rules, :exception], %{duration: _}, %{kind: :error, reason: %RuntimeError{}}}
   end
 end

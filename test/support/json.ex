@@ -19,7 +19,11 @@ defmodule BeTree.Test.Json do
   defp value(%module{} = time) when module in [DateTime, NaiveDateTime], do: time |> module.to_iso8601() |> value()
   defp value(map) when is_map(map), do: encode(map)
   defp value([{name, _value} | _] = pairs) when is_binary(name), do: encode(pairs)
-  defp value(list) when is_list(list), do: ["[", join(list, &value/1), "]"]
+  defp value(list) when is_list(list), do: ["[", join(list, &element/1), "]"]
+
+  # No list has empty lists as elements, but a list of objects may have empty objects.
+  defp element([]), do: encode([])
+  defp element(element), do: value(element)
 
   defp string(string), do: [?", for(<<character::utf8 <- string>>, do: character(character)), ?"]
 

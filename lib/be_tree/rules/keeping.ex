@@ -3,15 +3,15 @@ defmodule BeTree.Rules.Keeping do
   # The operations of a server of rules, and their journal.
   #
   # A record of the journal is the external term of an operation: `{:rules, text, limits}`, the first one of a folder;
-  # `{:assert, input}`, `{:retract, id}`, `{:advance, now}`, `{:at, now, operation}`, which moves time first; and `{:swap, text}`. The
-  # content of a base is the head, `%{module: digest, text: text, length: bytes}` with its length before it, and then parts of the
-  # memory, each after its address and its length.
+  # `{:assert, input}`, `{:retract, id}`, `{:advance, now}`; `{:at, now, operation}`, which moves time first; `{:steps, operations}`, made
+  # one after another; and `{:swap, text}`. A `{:cut, ...}` after an operation says how far it came before its fuel was used up.
+  # The content of a base is the head, `%{module: digest, text: text, length: bytes}` with its length before it, and then parts of
+  # the memory, each after its address and its length.
 
   alias BeTree.Engine.{CrashReport, Instance, Journal}
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Module, Operation, Page}
+  alias BeTree.Rules.{Module, Operation, Page, Reply}
 
-  @identity "BeTree rules 1"
   @limits [:memory, :facts, :firings, :notices]
   # The bytes of memory that are read at a time. Zeros are left out in pieces of this size.
   @part 0x1_0000
@@ -19,45 +19,76 @@ defmodule BeTree.Rules.Keeping do
 
   @type operation :: tuple
 
+  @typedoc "The part of an operation that ran out of fuel, its inserted facts, its firings, and the time then."
+  @type cut ::
+          {:cut, part :: non_neg_integer, position :: non_neg_integer, firings :: non_neg_integer, Rules.time() | nil}
+
   ## Operations
 
   @doc """
   Makes an operation, until it has fired as many rules as the options of the rules allow. Its notices go to `notify`, page by page.
+  `options` are those of a call, of which `:fuel` is the budget of the whole operation. If that is used up, what was done stands.
   """
-  @spec make(Rules.t(), operation, keyword, ([Rules.Notice.t()] -> :ok)) :: {:ok, Page.t()} | {:error, Error.t()}
-  def make(rules, {:at, now, operation}, new, notify) do
-    with {:ok, _page} <- make(rules, {:advance, now}, new, notify), do: make(rules, operation, new, notify)
+  @spec make(Rules.t(), operation, keyword, map, ([Rules.Notice.t()] -> :ok)) ::
+          {:ok, Page.t()} | {:error, Error.t()} | {:error, Error.t(), cut}
+  def make(rules, operation, new, options \\ Rules.default_options(), notify) do
+    call = %{rules: rules, most: Rules.limit(new, :firings), notify: notify}
+    parts(parts_of(operation), 0, 0, %Page{operation: nil}, options, call)
   end
 
-  def make(rules, operation, new, notify) do
-    pages(first(rules, operation), Rules.limit(new, :firings), notify, %Page{operation: nil})
+  defp parts_of({:at, now, operation}), do: [{:advance, now} | parts_of(operation)]
+  defp parts_of({:steps, operations}), do: operations
+  defp parts_of(operation), do: [operation]
+
+  # `facts` is the number of facts of the parts before.
+  defp parts([], _number, _facts, sum, _options, _call), do: {:ok, sum}
+
+  defp parts([part | rest], number, facts, sum, options, call) do
+    before = if options.fuel != :infinity, do: progress(call.rules)
+
+    case part |> first(call.rules, options) |> pages(call, %Page{operation: nil}) do
+      {:ok, page} ->
+        options = %{options | fuel: left(options.fuel, page.fuel)}
+        parts(rest, number + 1, facts + facts_of(part), Page.join(sum, page), options, call)
+
+      {:error, %Error{kind: :out_of_fuel} = error} when before != nil ->
+        {:cut, _number, position, _firings, _now} = cut = cut(number, before, progress(call.rules))
+        position = if elem(part, 0) == :assert, do: facts + position
+        {:error, %{error | position: position}, cut}
+
+      {:error, %Error{position: position} = error} ->
+        {:error, %{error | position: position && facts + position}}
+    end
   end
 
-  defp first(rules, {:assert, input}), do: Operation.assert_encoded(rules, input, Rules.default_options())
-  defp first(rules, {:retract, id}), do: Operation.retract(rules, id, Rules.default_options())
-  defp first(rules, {:advance, now}), do: Operation.advance(rules, now, Rules.default_options())
+  defp first({:assert, input}, rules, options), do: Operation.assert_encoded(rules, input, options)
+  defp first({:retract, id}, rules, options), do: Operation.retract(rules, id, options)
+  defp first({:advance, now}, rules, options), do: Operation.advance(rules, now, options)
 
-  defp pages({:error, error}, _most, _notify, _sum), do: {:error, error}
+  # The head of a list as an external term has its length. An empty list has none.
+  defp facts_of({:assert, <<131, 108, count::32, _facts::binary>>}), do: count
+  defp facts_of(_part), do: 0
 
-  defp pages({outcome, page}, most, notify, sum) do
-    notify.(page.notices)
+  defp pages({:error, error}, _call, _sum), do: {:error, error}
 
-    sum = %{
-      sum
-      | ids: sum.ids ++ page.ids,
-        firings: sum.firings + page.firings,
-        fuel: sum.fuel + page.fuel,
-        slices: sum.slices + page.slices,
-        last_rule: page.last_rule || sum.last_rule,
-        next_due: page.next_due
-    }
+  defp pages({outcome, page}, call, sum) do
+    call.notify.(page.notices)
+    sum = Page.join(sum, %{page | notices: []})
 
     cond do
       outcome == :ok -> {:ok, sum}
-      sum.firings < most -> pages(Rules.next(page), most, notify, sum)
+      sum.firings < call.most -> page.operation |> paid(page.fuel) |> Operation.next() |> pages(call, sum)
       true -> {:error, too_many(%{page | firings: sum.firings})}
     end
   end
+
+  # Returns the operation with the rest of its budget.
+  defp paid(%{options: options} = operation, fuel),
+    do: %{operation | options: %{options | fuel: left(options.fuel, fuel)}}
+
+  # A call of no fuel is no call.
+  defp left(:infinity, _used), do: :infinity
+  defp left(budget, used), do: max(budget - used, 1)
 
   defp too_many(%{operation: operation} = page) do
     %Error{
@@ -66,6 +97,62 @@ defmodule BeTree.Rules.Keeping do
       position: if(operation.kind == :assert, do: operation.position)
     }
   end
+
+  defp progress(%{runtime: runtime, instance: instance}) do
+    {:ok, output} = Instance.call(runtime, instance, "be_tree_info", [], nil)
+    {:ok, progress} = Reply.progress(output)
+    progress
+  end
+
+  # An operation that did not even begin has the number of the one before.
+  defp cut(number, %{operations: same}, %{operations: same}), do: {:cut, number, 0, 0, nil}
+  defp cut(number, before, now), do: {:cut, number, now.position, now.firings - before.firings, now.now}
+
+  ## Repeats
+
+  @doc "Makes an operation again as far as it came."
+  @spec repeat(Rules.t(), operation, cut | nil, keyword) :: :ok
+  def repeat(rules, operation, nil, new) do
+    _ = make(rules, operation, new, fn _notices -> :ok end)
+    :ok
+  end
+
+  def repeat(rules, operation, {:cut, number, position, firings, now}, new) do
+    {whole, [part | _not_begun]} = operation |> parts_of() |> Enum.split(number)
+    repeat(rules, {:steps, whole}, nil, new)
+
+    part
+    |> made_of(position, now)
+    |> Enum.reduce(firings, fn made, left -> made |> first(rules, at_most(left)) |> fire(left) end)
+
+    :ok
+  end
+
+  defp made_of({:assert, input}, position, now) do
+    # The journal is this application's own, so its atoms are.
+    facts = input |> :erlang.binary_to_term() |> Enum.take(position)
+    [{:assert, Operation.encode(facts)} | moved_to(now)]
+  end
+
+  defp made_of({:retract, _id}, 0, _now), do: []
+  defp made_of({:retract, _id} = retraction, 1, _now), do: [retraction]
+  defp made_of({:advance, _wanted}, _position, now), do: moved_to(now)
+
+  defp moved_to(nil), do: []
+  defp moved_to(now), do: [{:advance, now}]
+
+  defp at_most(firings), do: %{Rules.default_options() | firings: firings}
+
+  # Goes on until so many rules fired, and returns the number that is left.
+  defp fire({:ok, page}, left), do: left - page.firings
+  defp fire({:more, %{reason: :firings}}, _left), do: 0
+
+  defp fire({:more, %{operation: operation, firings: firings}}, left) do
+    left = left - firings
+    fire(Operation.next(%{operation | options: at_most(left)}), left)
+  end
+
+  defp fire({:error, _refused_before_too}, left), do: left
 
   @doc "Returns other rules with the facts of `rules`, for which they do not fire."
   @spec swapped(Rules.t(), String.t(), keyword) :: {:ok, Rules.t()} | {:error, Error.t()}
@@ -119,7 +206,7 @@ defmodule BeTree.Rules.Keeping do
   end
 
   def open(options, new) do
-    case Journal.open(IO.chardata_to_string(options.dir), identity: @identity, durability: options.durability) do
+    case Journal.open(IO.chardata_to_string(options.dir), identity: options.identity, durability: options.durability) do
       {:ok, journal} ->
         with {:error, error} <- recover(journal, options, new) do
           _ = Journal.close(journal)
@@ -127,7 +214,9 @@ defmodule BeTree.Rules.Keeping do
         end
 
       {:error, {:identity, _other}} ->
-        message = "the folder #{options.dir} belongs to something else than rules; give the server another one"
+        message =
+          "the folder #{options.dir} belongs to something else than these rules, or to other partitions; give the server another one"
+
         {:error, %Error{kind: :other_schema, message: message}}
 
       {:error, error} ->
@@ -137,7 +226,8 @@ defmodule BeTree.Rules.Keeping do
 
   defp recover(journal, options, new) do
     with {:ok, begun} <- read_base(journal, new),
-         {:ok, {rules, text}} <- Journal.reduce(journal, begun, &repeat(&1, &2, new)) do
+         {:ok, {begun, held}} <- Journal.reduce(journal, {begun, nil}, &repeat_all(&1, &2, new)),
+         {:ok, {rules, text}} <- made(held, nil, begun, new) do
       {:ok, rules, text, journal}
     else
       {:ok, nil} -> begin(journal, options, new)
@@ -155,26 +245,37 @@ defmodule BeTree.Rules.Keeping do
     end
   end
 
-  defp repeat(batch, begun, new) do
-    Enum.reduce_while(batch, {:ok, begun}, fn {_version, record}, {:ok, begun} ->
-      case again(:erlang.binary_to_term(record, [:safe]), begun, new) do
-        {:ok, begun} -> {:cont, {:ok, begun}}
+  # An operation is held until the next record, which may say that it was cut.
+  defp repeat_all(batch, begun, new) do
+    Enum.reduce_while(batch, {:ok, begun}, fn {_version, record}, {:ok, {begun, held}} ->
+      case again(:erlang.binary_to_term(record, [:safe]), held, begun, new) do
+        {:ok, begun_and_held} -> {:cont, {:ok, begun_and_held}}
         {:error, error} -> {:halt, {:error, error}}
       end
     end)
   end
 
-  defp again({:rules, text, limits}, nil, new) do
-    with {:ok, rules} <- Rules.new(text, Keyword.merge(new, limits)), do: {:ok, {rules, text}}
+  defp again({:rules, text, limits}, nil, nil, new) do
+    with {:ok, rules} <- Rules.new(text, Keyword.merge(new, limits)), do: {:ok, {{rules, text}, nil}}
   end
 
-  defp again({:swap, text}, {rules, _before}, new) do
+  defp again({:cut, _part, _position, _firings, _now} = cut, held, begun, new) do
+    with {:ok, begun} <- made(held, cut, begun, new), do: {:ok, {begun, nil}}
+  end
+
+  defp again(operation, held, begun, new) do
+    with {:ok, begun} <- made(held, nil, begun, new), do: {:ok, {begun, operation}}
+  end
+
+  defp made(nil, _cut, begun, _new), do: {:ok, begun}
+
+  defp made({:swap, text}, _cut, {rules, _before}, new) do
     with {:ok, rules} <- swapped(rules, text, new), do: {:ok, {rules, text}}
   end
 
   # What was refused is refused again.
-  defp again(operation, {rules, text}, new) do
-    _ = make(rules, operation, new, fn _notices -> :ok end)
+  defp made(operation, cut, {rules, text}, new) do
+    :ok = repeat(rules, operation, cut, new)
     {:ok, {rules, text}}
   end
 

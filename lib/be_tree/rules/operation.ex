@@ -53,12 +53,9 @@ defmodule BeTree.Rules.Operation do
   def next(operation), do: run(operation)
 
   defp run(%{rules: rules, options: options} = operation) do
-    sink = Telemetry.sink()
-    span = if sink, do: Span.start(sink, rules, operation.kind)
     deadline = Deadline.new(options.timeout)
-    outcome = calls(operation, %Page{operation: operation}, options.fuel, deadline)
-    if span, do: Span.stop(span, outcome)
-    outcome
+    call = fn -> calls(operation, %Page{operation: operation}, options.fuel, deadline) end
+    if sink = Telemetry.sink(), do: Span.run(sink, rules, operation.kind, call), else: call.()
   end
 
   defp calls(operation, page, budget, deadline) do

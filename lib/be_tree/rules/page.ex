@@ -29,4 +29,20 @@ defmodule BeTree.Rules.Page do
           reason: :firings | :notices | nil,
           operation: Operation.t() | nil
         }
+
+  @doc false
+  # Returns the sum of a page and the next one.
+  @spec join(t, t) :: t
+  def join(page, next) do
+    %{
+      next
+      | notices: page.notices ++ next.notices,
+        ids: page.ids ++ next.ids,
+        firings: page.firings + next.firings,
+        last_rule: next.last_rule || page.last_rule,
+        fuel: page.fuel + next.fuel,
+        slices: page.slices + next.slices,
+        operation: nil
+    }
+  end
 end

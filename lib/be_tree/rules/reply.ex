@@ -63,10 +63,18 @@ defmodule BeTree.Rules.Reply do
   defp explanation(verdict, facts) when verdict in [:fired, :due, :unknown],
     do: %Explanation{verdict: verdict, facts: facts}
 
+  @doc "Returns the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}
-  def info(binary) do
+  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(Map.drop(info, [:operations, :position])))
+
+  @doc "Returns the number of operations, the position that the last one reached, the firings and the time."
+  @spec progress(binary) :: {:ok, map} | {:error, Error.t()}
+  def progress(binary),
+    do: with({:ok, info} <- pairs(binary), do: {:ok, Map.take(info, [:operations, :position, :firings, :now])})
+
+  defp pairs(binary) do
     case Reply.term(binary) do
-      {:ok, pairs} when is_list(pairs) -> counts(Map.new(pairs))
+      {:ok, pairs} when is_list(pairs) -> {:ok, Map.new(pairs)}
       other -> wrong(other)
     end
   end

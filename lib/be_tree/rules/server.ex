@@ -1,6 +1,6 @@
 defmodule BeTree.Rules.Server do
   @moduledoc ~S"""
-  A supervised process that owns rules and their facts, sends notices to other processes, moves time, and keeps everything on disk.
+  A supervised server that owns rules and their facts, sends notices to processes, moves time, and keeps everything on disk.
 
       children = [
         {BeTree.Rules.Server, name: Fraud, rules: File.read!("fraud.rules"), clock: :system, dir: "/var/lib/app/fraud"}
@@ -16,12 +16,12 @@ defmodule BeTree.Rules.Server do
   ## Notices
 
   The server sends `{BeTree.Rules.Server, name, notices}` with a list of `BeTree.Rules.Notice` to each process that subscribed
-  (`subscribe/1`) and to those of the option `:notify`. So the pages that its functions return have none. A notice is sent once: not
-  again when the server recovers.
+  (`subscribe/1`) and to those of the option `:notify`. So the pages that its functions return have none. The notices of a call are
+  sent before it returns. A notice is sent once: not again when the server recovers.
 
   ## Time
 
-  With `clock: :facts`, the default, time moves by the times of facts and by `advance/2` only. With `clock: :system` the server
+  With `clock: :facts`, the default, time moves by the times of facts and by `advance/3` only. With `clock: :system` the server
   moves time to the system's, in milliseconds since 1970, before each call, and when the next window closes. A fact without `at`
   then has the time at which it came.
 
@@ -31,24 +31,68 @@ defmodule BeTree.Rules.Server do
   rules. A restart reads the base and repeats the calls since, without notices. It fires the same rules, because nothing else than
   the calls decides. `:durability` says when a call is on the disk, as for `BeTree.Server`.
 
-  If the text of the option `:rules` is another one than that on disk, the start swaps the rules (`swap/2`). A base can be read by the
+  If the text of the option `:rules` is another one than that on disk, the start swaps the rules (`swap/3`). A base can be read by the
   version of BeTree that wrote it only; another one refuses the folder as `:bad_module`.
 
   ## Calls
 
   Calls are made one at a time, in the order in which they come. A call that fired as many rules as the option `:firings` says is
-  ended as `:out_of_bounds`; what it did stands, and the next call goes on.
+  ended as `:out_of_bounds`, and one that used up its `:fuel` as `:out_of_fuel`. What it did stands, the facts before `position` among
+  it, and the next call goes on with the rules that are due. A call whose turn has not come when its `:timeout` has passed is not made.
+
+  ## Partitions
+
+  One engine uses one scheduler at a time. With `partitions: 8` there are eight engines, each with a process, a journal and a
+  timer of its own, and facts of the same key always go to the same one:
+
+      {BeTree.Rules.Server,
+       name: Orders,
+       rules: text,
+       partitions: System.schedulers_online(),
+       partition_by: %{order: :id, payment: :order, holiday: :all}}
+
+  `:partition_by` has the field of each fact type that is its key: an integer, a string or a boolean. If all types have the same
+  field, its name is enough: `partition_by: :user`. The facts of a type with `:all` are in every partition: few facts that change
+  rarely, such as a list of trusted devices. Facts whose key is undefined lie together in one partition.
+
+  Rules must find in partitions what they find in one engine. So a start refuses, with the place in the text,
+
+    * a rule with a condition, `none` or aggregate that does not state that its key equals that of the first condition with a key;
+    * a rule that gives a fact which it inserts or modifies another key than that of its conditions;
+    * a rule that inserts, modifies or retracts a fact of a type with `:all`;
+    * a rule over facts of types with `:all` alone, which would fire in every partition.
+
+  Then the server fires the same rules for the same facts as without partitions, whatever the number of partitions:
+
+    * The firings of one key, and their notices, have the same order as without partitions. Those of different keys have no order
+      among each other, if they lie in different partitions. Priorities order the firings of a partition.
+    * Time is that of the latest fact of all partitions. A window closes by it, also in a partition that got no facts meanwhile.
+    * The facts of a list are all checked before the first is inserted. Then each partition inserts its own, at the same time as the
+      others. If one fails, for instance because its memory is full, those of the others stand. The error has the smallest
+      position.
+    * `:memory`, `:facts`, `:firings`, `:fuel` and `:base_bytes` hold for each partition.
+    * `last_rule` of a page is `nil` if rules fired in several partitions. `facts/3` returns the facts of a key newest first, and
+      those of different partitions by their numbers. `explain/3` explains the partition whose facts come farthest.
+    * A swap changes the rules of all partitions or of none. Calls wait meanwhile.
+    * If the process of a partition ends, it starts again, and recovers from its part of the folder. Without a folder its facts are
+      lost, and those of the other partitions are not.
+
+  A fact stays in the partition of its key, so the number of partitions and the keys of a folder cannot change. To change them, insert
+  the facts into a new server.
   """
 
-  use GenServer
-  use BeTree.Engine.CrashReport
-
-  alias BeTree.Engine.{Check, Journal, Options}
+  alias BeTree.Engine.{Check, Deadline, Journal, Options}
+  alias BeTree.Engine.Options.Common
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Fact, Keeping, Operation, Page}
+  alias BeTree.Rules.{Fact, Operation, Page}
+  alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared}
 
   @typedoc "The registered name of a server."
   @type name :: atom
+
+  @typedoc "The key of all fact types, or that of each."
+  @type key ::
+          atom | String.t() | %{(atom | String.t()) => atom | String.t()} | [{atom | String.t(), atom | String.t()}]
 
   @type option ::
           {:name, name}
@@ -58,7 +102,12 @@ defmodule BeTree.Rules.Server do
           | {:dir, Path.t() | nil}
           | {:durability, Journal.durability()}
           | {:base_bytes, pos_integer}
+          | {:partitions, pos_integer | nil}
+          | {:partition_by, key | nil}
           | Rules.new_option()
+
+  @typedoc "An option of a call that fires rules."
+  @type call_option :: {:fuel, BeTree.Fuel.budget()} | {:slice, BeTree.Fuel.budget()} | {:timeout, timeout}
 
   @options [
     name: [type: {:check, "an atom", &__MODULE__.name?/1}, required: true, doc: "the name, an atom"],
@@ -84,9 +133,37 @@ defmodule BeTree.Rules.Server do
       default: 0x400_0000,
       default_doc: "64 MiB",
       doc: "the bytes of the journal after which a base is written"
+    ],
+    partitions: [
+      type: {:nullable, {:integer, 1, 1_024}},
+      default: nil,
+      default_doc: "no partitions",
+      doc: "the number of partitions, at most 1,024"
+    ],
+    partition_by: [
+      type: {:check, "a field, or a map or a keyword list of fields by fact type", &Routes.key?/1},
+      default: nil,
+      default_doc: "no partitions",
+      doc: "the field that is the key of all fact types, or a map with the field of each, or `:all`"
     ]
   ]
   @new_options [:memory, :facts, :firings, :notices, :fuel_per_reduction, :runtime]
+
+  @timeout Common.timeout(
+             "milliseconds, or `:infinity`. A call whose turn has not come by then is not made. One that has begun is made to its end, " <>
+               "but the function returns an error of kind `:timeout`"
+           )
+  @call_options Common.take([:fuel, :slice]) ++ @timeout
+  @swap_options [
+                  partition_by: [
+                    type: {:check, "a field, or a map or a keyword list of fields by fact type", &Routes.key?/1},
+                    default: nil,
+                    default_doc: "the keys so far",
+                    doc:
+                      "the keys of a server with partitions, where new rules have fact types that the keys so far lack"
+                  ]
+                ] ++ @timeout
+  @call_defaults Rules.default_options()
 
   @doc false
   def name?(name), do: is_atom(name) and name not in [nil, true, false]
@@ -99,7 +176,28 @@ defmodule BeTree.Rules.Server do
   def durability?(durability), do: durability in [:sync, :none]
 
   @doc """
-  Starts a server, linked to the calling process.
+  Returns the specification of a child for a supervisor, with the id `{BeTree.Rules.Server, name}`.
+
+      iex> BeTree.Rules.Server.child_spec(name: Fraud, rules: "fact a(x: integer)").id
+      {BeTree.Rules.Server, Fraud}
+  """
+  @spec child_spec([option]) :: Supervisor.child_spec()
+  def child_spec(options) do
+    Options.keyword!(options)
+    # It ends when its last calls are on the disk.
+    shutdown = if options[:partitions], do: :infinity, else: 60_000
+    type = if options[:partitions], do: :supervisor, else: :worker
+
+    %{
+      id: {__MODULE__, options[:name]},
+      start: {__MODULE__, :start_link, [options]},
+      type: type,
+      shutdown: shutdown
+    }
+  end
+
+  @doc """
+  Starts a server, linked to the calling process. `GenServer.stop/1` with its name stops it.
 
   ## Options
 
@@ -107,293 +205,198 @@ defmodule BeTree.Rules.Server do
 
   And those of `BeTree.Rules.new/2`.
 
-  Returns `{:error, error}` with the kinds of `BeTree.Rules.new/2`, and `:file`, `:damaged`, `:locked`, `:other_schema` or
-  `:bad_module` for the folder, or `{:error, {:already_started, pid}}`. Raises an `ArgumentError` for an unknown or wrong option.
+  Returns `{:error, error}` with the kinds of `BeTree.Rules.new/2`, with `:file`, `:damaged`, `:locked`, `:other_schema` or
+  `:bad_module` for the folder, and for partitions with `:missing_attribute`, `:unknown_attribute`, `:type` or `:out_of_bounds` for a
+  key or a rule, or `{:error, {:already_started, pid}}`. Raises an `ArgumentError` for an unknown or wrong option.
   """
   @spec start_link([option]) :: GenServer.on_start()
   def start_link(options) do
     Options.keyword!(options)
     {new, own} = Keyword.split(options, @new_options)
-    own = Options.validate!(own, @options)
-    GenServer.start_link(__MODULE__, {Map.new(own), new}, name: own[:name])
+    own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__)
+
+    case {own.partitions, own.partition_by} do
+      {nil, nil} ->
+        with :ok <- Layout.none(own.dir), do: Owner.start_link({nil, own, new})
+
+      {partitions, key} when partitions != nil and key != nil ->
+        # They raise for wrong options, as without partitions.
+        _ = Rules.limit(new, :memory)
+        Partitions.start_link(own, new)
+
+      _one_of_them ->
+        raise ArgumentError, "the options :partitions and :partition_by need each other; give both or none"
+    end
   end
 
   @doc "Makes the calling process receive the notices from now on, until it ends or unsubscribes."
   @spec subscribe(name) :: :ok | {:error, Error.t()}
-  def subscribe(name), do: call(name, {:subscribe, self()})
+  def subscribe(name), do: to_front(name, {:subscribe, self()})
 
   @doc "Ends the subscription of the calling process."
   @spec unsubscribe(name) :: :ok | {:error, Error.t()}
-  def unsubscribe(name), do: call(name, {:unsubscribe, self()})
+  def unsubscribe(name), do: to_front(name, {:unsubscribe, self()})
 
-  @doc "Inserts a fact, as `BeTree.Rules.assert/3` does."
-  @spec assert(name, Rules.fact()) :: {:ok, Page.t()} | {:error, Error.t()}
-  def assert(name, fact), do: call(name, {:operate, {:assert, Operation.encode([fact])}})
-
-  @doc "Inserts facts, as `BeTree.Rules.assert_all/3` does."
-  @spec assert_all(name, Enumerable.t()) :: {:ok, Page.t()} | {:error, Error.t()}
-  def assert_all(name, facts) do
-    with :ok <- Check.enumerable(facts, "facts"),
-         do: call(name, {:operate, {:assert, Operation.encode(Enum.to_list(facts))}})
+  defp to_front(name, request, deadline \\ :infinity) do
+    process = if partitions(name), do: Shared.front(name), else: name
+    Request.call(process, name, request, deadline)
   end
 
-  @doc "Retracts a fact by its number, as `BeTree.Rules.retract/3` does."
-  @spec retract(name, Rules.id()) :: {:ok, Page.t()} | {:error, Error.t()}
-  def retract(name, id) when is_integer(id) and id >= 0 and id <= 0xFFFF_FFFF_FFFF_FFFF,
-    do: call(name, {:operate, {:retract, id}})
+  @doc """
+  Inserts a fact, as `BeTree.Rules.assert/3` does.
 
-  def retract(_name, other), do: Check.expected!("the number of a fact, an unsigned 64-bit integer", other)
+  ## Options
 
-  @doc "Moves time, as `BeTree.Rules.advance/3` does."
-  @spec advance(name, Rules.time()) :: {:ok, Page.t()} | {:error, Error.t()}
-  def advance(name, now) when is_integer(now), do: call(name, {:operate, {:advance, now}})
-  def advance(_name, other), do: Check.expected!("a time, an integer of milliseconds", other)
+  #{Options.docs(@call_options)}
+
+  Returns `{:error, error}` with the kinds of `BeTree.Rules.assert/3`, `:no_server` if the server does not run or ends before it
+  replies, or with those of the journal, `:file`. Raises an `ArgumentError` for an unknown or wrong option.
+  """
+  @spec assert(name, Rules.fact(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  def assert(name, fact, options \\ []) do
+    options = call_options(options)
+    insert(name, [fact], options)
+  end
+
+  @doc "Inserts facts, as `BeTree.Rules.assert_all/3` does. Takes the options of `assert/3`, and returns its errors."
+  @spec assert_all(name, Enumerable.t(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  def assert_all(name, facts, options \\ []) do
+    options = call_options(options)
+    with :ok <- Check.enumerable(facts, "facts"), do: insert(name, Enum.to_list(facts), options)
+  end
+
+  defp insert(name, facts, options) do
+    input = Operation.encode(facts)
+
+    case partitions(name) do
+      nil -> operate(name, {:assert, input}, options)
+      partitions -> Partitions.insert(name, partitions, input, options)
+    end
+  end
+
+  @doc "Retracts a fact by its number, as `BeTree.Rules.retract/3` does. Takes the options of `assert/3`, and returns its errors."
+  @spec retract(name, Rules.id(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  def retract(name, id, options \\ [])
+
+  def retract(name, id, options) when is_integer(id) and id >= 0 and id <= 0xFFFF_FFFF_FFFF_FFFF do
+    options = call_options(options)
+
+    case partitions(name) do
+      nil -> operate(name, {:retract, id}, options)
+      partitions -> Partitions.retract(name, partitions, id, options)
+    end
+  end
+
+  def retract(_name, other, _options), do: Check.expected!("the number of a fact, an unsigned 64-bit integer", other)
+
+  @doc "Moves time, as `BeTree.Rules.advance/3` does. Takes the options of `assert/3`, and returns its errors."
+  @spec advance(name, Rules.time(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  def advance(name, now, options \\ [])
+
+  def advance(name, now, options) when is_integer(now) do
+    options = call_options(options)
+
+    case partitions(name) do
+      nil -> operate(name, {:advance, now}, options)
+      partitions -> Partitions.advance(name, partitions, now, options)
+    end
+  end
+
+  def advance(_name, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
+
+  defp operate(name, operation, options) do
+    deadline = Deadline.new(options.timeout)
+    Request.call(name, name, {:operate, operation, %{options | timeout: :infinity}, deadline}, deadline)
+  end
 
   @doc """
   Replaces the rules and keeps the facts, which get new numbers.
 
   The new rules see a kept fact as one that they have fired for: they fire when later facts, or the end of a window that is open
-  still, complete a match. Returns `{:error, error}` with the kinds of `BeTree.Rules.new/2`, and with those of
-  `BeTree.Rules.assert/3` if the new rules do not take a kept fact. Then nothing has changed.
+  still, complete a match.
+
+  ## Options
+
+  #{Options.docs(@swap_options)}
+
+  Returns `{:error, error}` with the kinds of `BeTree.Rules.new/2`, with those of `BeTree.Rules.assert/3` if the new rules do not take a
+  kept fact, `:other_schema` if `:partition_by` changes the key of a fact type, `:timeout`, or `:no_server`. Then nothing has changed,
+  except that a swap which had begun when its timeout passed is still made.
   """
-  @spec swap(name, String.t()) :: :ok | {:error, Error.t()}
-  def swap(name, text) when is_binary(text), do: call(name, {:swap, text})
-  def swap(_name, other), do: Check.expected!("the text of rules, a string", other)
+  @spec swap(name, String.t(), partition_by: key | nil, timeout: timeout) :: :ok | {:error, Error.t()}
+  def swap(name, text, options \\ [])
+
+  def swap(name, text, options) when is_binary(text) do
+    options = Options.validate!(options, @swap_options)
+    deadline = Deadline.new(options[:timeout])
+
+    cond do
+      partitions(name) ->
+        to_front(name, {:swap, text, options[:partition_by], deadline}, deadline)
+
+      options[:partition_by] ->
+        raise ArgumentError, "the server #{inspect(name)} has no partitions; leave :partition_by out"
+
+      true ->
+        to_front(name, {:swap, text, deadline}, deadline)
+    end
+  end
+
+  def swap(_name, other, _options), do: Check.expected!("the text of rules, a string", other)
 
   @doc "Returns the facts of a type, as `BeTree.Rules.facts/3` does with its options."
-  @spec facts(name, atom | String.t(), keyword) :: {:ok, [Fact.t()]} | {:error, Error.t()}
-  def facts(name, type, options \\ []), do: with_rules(name, &Rules.facts(&1, type, options))
+  @spec facts(name, atom | String.t(), limit: pos_integer | nil, before: Rules.id() | nil, timeout: timeout) ::
+          {:ok, [Fact.t()]} | {:error, Error.t()}
+  def facts(name, type, options \\ []) do
+    {type, options} = Rules.check_facts!(type, options)
 
-  @doc "Explains a rule, as `BeTree.Rules.explain/3` does."
-  @spec explain(name, atom | String.t()) :: {:ok, [Rules.Explanation.t()]} | {:error, Error.t()}
-  def explain(name, rule), do: with_rules(name, &Rules.explain(&1, rule))
-
-  @doc "Returns the counts and sizes of `BeTree.Rules.info/2`, and `:journal_bytes`, 0 without a folder."
-  @spec info(name) :: {:ok, map} | {:error, Error.t()}
-  def info(name) do
-    with {:ok, journal_bytes} <- call(name, :journal_bytes),
-         {:ok, info} <- with_rules(name, &Rules.info/1),
-         do: {:ok, Map.put(info, :journal_bytes, journal_bytes)}
-  end
-
-  # These run in the calling process.
-  defp with_rules(name, function), do: with({:ok, rules} <- call(name, :rules), do: function.(rules))
-
-  defp call(name, request) do
-    unless name?(name), do: Check.expected!("the name of a server, an atom", name)
-
-    try do
-      GenServer.call(name, request, :infinity)
-    catch
-      :exit, {reason, {GenServer, :call, _arguments}} when reason in [:noproc, :normal, :shutdown, :killed] ->
-        {:error, %Error{kind: :no_server, message: "no server #{inspect(name)} runs; start it under a supervisor"}}
+    case partitions(name) do
+      nil -> with {:ok, {rules, _bytes}} <- read(name, options), do: Rules.facts(rules, type, options)
+      partitions -> Partitions.facts(name, partitions, type, options)
     end
   end
 
-  ## The process
+  @doc "Explains a rule, as `BeTree.Rules.explain/3` does with its options."
+  @spec explain(name, atom | String.t(), timeout: timeout) :: {:ok, [Rules.Explanation.t()]} | {:error, Error.t()}
+  def explain(name, rule, options \\ []) do
+    rule = Rules.check_rule!(rule)
+    options = [timeout: Check.timeout!(options)]
 
-  @impl GenServer
-  def init({options, new}) do
-    Process.flag(:trap_exit, true)
-
-    case Keeping.open(options, new) do
-      {:ok, rules, text, journal} ->
-        state = %{
-          options: options,
-          new: new,
-          rules: rules,
-          text: text,
-          journal: journal,
-          subscribers: %{},
-          timer: nil,
-          keeper: nil
-        }
-
-        {:ok, state, {:continue, :begin}}
-
-      {:error, error} ->
-        {:stop, error}
+    case partitions(name) do
+      nil -> with {:ok, {rules, _bytes}} <- read(name, options), do: Rules.explain(rules, rule, options)
+      partitions -> Partitions.explain(name, partitions, rule, options)
     end
   end
 
-  @impl GenServer
-  # The text may be another one since the last start. Then windows may have closed meanwhile.
-  def handle_continue(:begin, state) do
-    with {:ok, state} <- swap_if_changed(state) do
-      {_reply, state} = if state.options.clock == :system, do: operate({:advance, now()}, state), else: {nil, state}
-      {:noreply, arm(state, next_due(state))}
-    else
-      {:error, error} -> {:stop, error, state}
+  @doc """
+  Returns the counts and sizes of `BeTree.Rules.info/2`, with its options, and `:journal_bytes`, 0 without a folder.
+
+  Of a server with partitions they are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
+  of maps with the `:facts`, `:firings` and `:memory_bytes` of each partition, which show whether the keys are spread evenly.
+  """
+  @spec info(name, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
+  def info(name, options \\ []) do
+    options = [timeout: Check.timeout!(options)]
+
+    case partitions(name) do
+      nil ->
+        with {:ok, {rules, journal_bytes}} <- read(name, options),
+             {:ok, info} <- Rules.info(rules, options),
+             do: {:ok, Map.put(info, :journal_bytes, journal_bytes)}
+
+      partitions ->
+        Partitions.info(name, partitions, options)
     end
   end
 
-  defp swap_if_changed(%{text: text, options: %{rules: text}} = state), do: {:ok, state}
-
-  defp swap_if_changed(state) do
-    with {:ok, state} <- swap_rules(state, state.options.rules), do: {:ok, state}
+  # What is read runs in the calling process.
+  defp read(name, options) do
+    deadline = Deadline.new(options[:timeout])
+    Request.call(name, name, {:read, deadline}, deadline)
   end
 
-  @impl GenServer
-  def handle_call({:operate, operation}, _from, state) do
-    operation = if state.options.clock == :system, do: {:at, now(), operation}, else: operation
-    {reply, state} = operate(operation, state)
-    {:reply, reply, state |> arm_by(reply) |> keep_if_long()}
-  end
+  defp partitions(name), do: name |> Request.name!() |> Shared.partitions()
 
-  def handle_call({:swap, text}, _from, state) do
-    case swap_rules(state, text) do
-      {:ok, state} -> {:reply, :ok, state |> arm(next_due(state)) |> keep_if_long()}
-      {:error, error} -> {:reply, {:error, error}, state}
-    end
-  end
-
-  def handle_call({:subscribe, pid}, _from, state) do
-    subscribers = Map.put_new_lazy(state.subscribers, pid, fn -> Process.monitor(pid) end)
-    {:reply, :ok, %{state | subscribers: subscribers}}
-  end
-
-  def handle_call({:unsubscribe, pid}, _from, state) do
-    {monitor, subscribers} = Map.pop(state.subscribers, pid)
-    if monitor, do: Process.demonitor(monitor, [:flush])
-    {:reply, :ok, %{state | subscribers: subscribers}}
-  end
-
-  def handle_call(:rules, _from, state), do: {:reply, {:ok, state.rules}, state}
-
-  def handle_call(:journal_bytes, _from, %{journal: nil} = state), do: {:reply, {:ok, 0}, state}
-  def handle_call(:journal_bytes, _from, state), do: {:reply, {:ok, Journal.bytes(state.journal)}, state}
-
-  # A message of no use.
-  @impl GenServer
-  def handle_cast(_message, state), do: {:noreply, state}
-
-  @impl GenServer
-  def handle_info({:timeout, timer, :due}, %{timer: {timer, _at}} = state) do
-    {reply, state} = operate({:advance, now()}, %{state | timer: nil})
-    {:noreply, state |> arm_by(reply) |> keep_if_long()}
-  end
-
-  def handle_info({:timeout, _earlier, :due}, state), do: {:noreply, state}
-
-  def handle_info({:kept, keeper, outcome}, %{keeper: keeper} = state) do
-    journal =
-      with {:ok, version} <- outcome, {:ok, journal} <- Journal.trim(state.journal, version) do
-        journal
-      else
-        {:error, error} -> report(error, state.journal)
-        {:error, error, journal} -> report(error, journal)
-      end
-
-    {:noreply, %{state | keeper: nil, journal: journal}}
-  end
-
-  def handle_info({:EXIT, keeper, _reason}, %{keeper: keeper} = state), do: {:noreply, %{state | keeper: nil}}
-  def handle_info({:EXIT, _other, :normal}, state), do: {:noreply, state}
-  def handle_info({:EXIT, _parent, reason}, state), do: {:stop, reason, state}
-
-  def handle_info({:DOWN, _monitor, :process, pid, _reason} = message, state) do
-    if is_map_key(state.subscribers, pid),
-      do: {:noreply, %{state | subscribers: Map.delete(state.subscribers, pid)}},
-      else: {:noreply, journal_message(state, message)}
-  end
-
-  def handle_info(message, state), do: {:noreply, journal_message(state, message)}
-
-  defp journal_message(%{journal: nil} = state, _message), do: state
-
-  defp journal_message(state, message) do
-    case Journal.info(state.journal, message) do
-      {:ok, journal} -> %{state | journal: journal}
-      :unknown -> state
-    end
-  end
-
-  @impl GenServer
-  def terminate(_reason, %{journal: nil}), do: :ok
-  def terminate(_reason, state), do: Journal.close(state.journal)
-
-  defp report(error, journal) do
-    :logger.error("BeTree: #{Exception.message(error)}; the journal stays as it is", %{domain: [:be_tree]})
-    journal
-  end
-
-  # Writes an operation to the journal, makes it, and sends its notices.
-  defp operate(operation, state) do
-    case Keeping.append(state.journal, operation) do
-      {:ok, journal} ->
-        {Keeping.make(state.rules, operation, state.new, &send_notices(state, &1)), %{state | journal: journal}}
-
-      {:error, error, journal} ->
-        {{:error, error}, %{state | journal: journal}}
-    end
-  end
-
-  defp send_notices(_state, []), do: :ok
-
-  defp send_notices(state, notices) do
-    message = {__MODULE__, state.options.name, notices}
-    for pid <- Map.keys(state.subscribers), do: send(pid, message)
-    for process <- state.options.notify, is_pid(process) or Process.whereis(process), do: send(process, message)
-    :ok
-  end
-
-  defp swap_rules(state, text) do
-    with {:ok, rules} <- Keeping.swapped(state.rules, text, state.new),
-         {:ok, journal} <- Keeping.append(state.journal, {:swap, text}) do
-      {:ok, %{state | rules: rules, text: text, journal: journal}}
-    else
-      {:error, error} -> {:error, error}
-      {:error, error, _journal} -> {:error, error}
-    end
-  end
-
-  defp now, do: System.os_time(:millisecond)
-
-  defp next_due(%{options: %{clock: :facts}}), do: nil
-
-  defp next_due(state) do
-    case Rules.info(state.rules) do
-      {:ok, info} -> info.next_due
-      {:error, _error} -> nil
-    end
-  end
-
-  defp arm_by(%{options: %{clock: :facts}} = state, _reply), do: state
-  defp arm_by(state, {:ok, %Page{next_due: next_due}}), do: arm(state, next_due)
-  defp arm_by(state, {:error, _error}), do: arm(state, next_due(state))
-
-  # The longest time that a timer takes.
-  @longest 0xFFFF_FFFF
-
-  defp arm(%{options: %{clock: :facts}} = state, _next_due), do: state
-  defp arm(%{timer: {_timer, at}} = state, at), do: state
-
-  defp arm(state, next_due) do
-    with {timer, _at} <- state.timer, do: :erlang.cancel_timer(timer)
-
-    case next_due do
-      nil -> %{state | timer: nil}
-      at -> %{state | timer: {start_timer(at), at}}
-    end
-  end
-
-  defp start_timer(at) do
-    :erlang.start_timer((at - now()) |> max(0) |> min(@longest), self(), :due)
-  end
-
-  defp keep_if_long(%{journal: journal, keeper: nil, options: options} = state) when journal != nil do
-    if Journal.bytes(journal) > options.base_bytes, do: keep(state), else: state
-  end
-
-  defp keep_if_long(state), do: state
-
-  defp keep(state) do
-    with {:ok, journal} <- Journal.flush(state.journal),
-         {:ok, keeper} <- Keeping.keep(state.rules, state.text, journal) do
-      %{state | journal: journal, keeper: keeper}
-    else
-      {:error, error} -> %{state | journal: report(error, state.journal)}
-      {:error, error, journal} -> %{state | journal: report(error, journal)}
-    end
-  end
+  defp call_options([]), do: @call_defaults
+  defp call_options(options), do: Options.put!(@call_defaults, options, @call_options)
 end

@@ -1,29 +1,32 @@
 defmodule BeTree.Rules.Span do
   @moduledoc false
-  # The telemetry events of a call of BeTree.Rules: a start, and a stop or an exception (BeTree.Telemetry lists them).
+  # The telemetry span of a call of BeTree.Rules (BeTree.Telemetry lists its events).
 
-  alias BeTree.{Error, Rules}
+  alias BeTree.Rules
   alias BeTree.Rules.Page
   alias BeTree.Telemetry.Span
 
-  @doc "Emits the start of a call. The sink is the module whose execute/3 takes the events."
-  @spec start(module, Rules.t(), atom) :: Span.t()
-  def start(sink, rules, operation), do: Span.start(sink, :rules, %{rules: rules, operation: operation})
+  @doc "Runs a call as a span. The sink is the module whose execute/3 takes the events."
+  @spec run(module, Rules.t(), atom, (() -> Rules.outcome())) :: Rules.outcome()
+  def run(sink, rules, operation, call) do
+    span = Span.start(sink, :rules, %{rules: rules, operation: operation})
+    outcome = Span.guard(span, call)
+    Span.emit(span, :stop, measurements(outcome), Map.merge(reason(outcome), Span.outcome(outcome)))
+    outcome
+  end
 
-  @doc "Emits the event for the outcome of a call."
-  @spec stop(Span.t(), Rules.outcome()) :: :ok
-  def stop(span, {_ok_or_more, %Page{} = page}) do
-    measurements = %{
+  defp measurements({:error, _error}), do: %{fuel: 0, slices: 0, firings: 0, facts: 0, notices: 0}
+
+  defp measurements({_ok_or_more, %Page{} = page}) do
+    %{
       fuel: page.fuel,
       slices: page.slices,
       firings: page.firings,
       facts: length(page.ids),
       notices: length(page.notices)
     }
-
-    Span.emit(span, :stop, measurements, %{reason: page.reason})
   end
 
-  def stop(span, {:error, %Error{kind: kind} = error}),
-    do: Span.emit(span, :exception, %{}, %{kind: kind, error: error})
+  defp reason({:more, page}), do: %{reason: page.reason}
+  defp reason(_outcome), do: %{reason: nil}
 end

@@ -77,11 +77,13 @@ defmodule BeTree.Telemetry.Span do
   defp matches(:binary, packed), do: div(byte_size(packed), 8)
   defp matches(:bitmap, bitmap), do: for(<<bit::1 <- bitmap>>, reduce: 0, do: (count -> count + bit))
 
-  defp outcome({:error, %Error{kind: kind} = error}), do: %{result: :error, error: error, error_kind: kind}
-  defp outcome({:error, [%Error{} = first | _errors]}), do: outcome({:error, first})
+  # Returns the metadata of a result.
+  @spec outcome(term) :: map
+  def outcome({:error, %Error{kind: kind} = error}), do: %{result: :error, error: error, error_kind: kind}
+  def outcome({:error, [%Error{} = first | _errors]}), do: outcome({:error, first})
   # A journal's error comes with its state.
-  defp outcome({:error, %Error{} = error, _more}), do: outcome({:error, error})
-  defp outcome(_result), do: %{result: :ok}
+  def outcome({:error, %Error{} = error, _more}), do: outcome({:error, error})
+  def outcome(_result), do: %{result: :ok}
 
   # Emits an event of a span, with the time since its start, and with `more` metadata.
   @spec emit(t, :yield | :stop | :exception, map, map) :: :ok

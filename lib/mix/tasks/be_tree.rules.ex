@@ -13,8 +13,8 @@ defmodule Mix.Tasks.BeTree.Rules do
       mix be_tree.rules run examples/rules/orders.rules examples/rules/orders.jsonl --until 3600000
 
   The task prints each notice as a line, its name and a JSON object of its values. At the end it prints the numbers of facts,
-  firings and notices, the fuel (`BeTree.Fuel`) of the insertions and of the firings, and the most expensive rules. The fuel of a
-  firing includes the search for its match. Rules fire one at a time for that, which costs some microseconds more a firing.
+  firings and notices, the fuel (`BeTree.Fuel`) of the insertions and of the firings, the most expensive rules, and the fact types that no
+  window bounds. The fuel of a firing includes the search for its match. Rules fire one at a time for that, which costs some microseconds more a firing.
 
   ## Options
 
@@ -143,9 +143,20 @@ defmodule Mix.Tasks.BeTree.Rules do
         "#{Command.grouped(sum.firings)} firings, #{Command.grouped(sum.notices)} notices",
         "#{Command.grouped(sum.fuel)} fuel for insertions and time, #{per(sum.fuel, sum.facts)} a fact",
         "#{Command.grouped(of_firings)} fuel for firings, #{per(of_firings, sum.firings)} a firing"
-      ] ++ expensive(sum.rules, top)
+      ] ++ expensive(sum.rules, top) ++ unbounded(info)
 
     Enum.join(lines, "\n")
+  end
+
+  # Facts of these types take memory until something retracts them.
+  defp unbounded(info) do
+    case Enum.sort(Map.keys(info.types) -- Map.keys(info.lives)) do
+      [] ->
+        []
+
+      types ->
+        ["no window bounds the facts of #{Enum.join(types, ", ")}: they are kept until a rule or a call retracts them"]
+    end
   end
 
   defp per(_fuel, 0), do: "0"

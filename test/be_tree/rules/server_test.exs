@@ -2,9 +2,15 @@ defmodule BeTree.Rules.ServerTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
+  import BeTree.Test.Quiet, only: [quiet: 1]
 
   alias BeTree.Error
   alias BeTree.Rules.{Notice, Server}
+
+  doctest Server
+
+  # Servers are killed here.
+  setup :quiet
 
   @moduletag :tmp_dir
   @wait 60_000
@@ -35,7 +41,7 @@ defmodule BeTree.Rules.ServerTest do
   defp state(name) do
     {:ok, info} = Server.info(name)
     types = for type <- Map.keys(info.types), do: Server.facts(name, type)
-    {Map.take(info, [:facts, :firings, :asserted, :now, :next_due, :types]), types}
+    {Map.take(info, [:facts, :firings, :asserted, :now, :next_due, :types, :due]), types}
   end
 
   defp notices(name) do
@@ -196,6 +202,91 @@ defmodule BeTree.Rules.ServerTest do
     assert {:error, %Error{kind: :out_of_bounds}} = Server.assert(name, {:step, left: 15})
     assert {:ok, %{firings: 3}} = Server.advance(name, 0)
     assert notices(name) == for(left <- 15..1//-1, do: {"at", left})
+  end
+
+  test "a call that runs out of fuel ends at a fact, and the next call goes on" do
+    {name, _id} = start!([])
+    :ok = Server.subscribe(name)
+    orders = for id <- 1..200, do: {:order, id: id, at: 0}
+    %{fuel: fuel} = BeTree.Rules.assert_all!(BeTree.Rules.new!(@orders), orders)
+    fuel = div(3 * fuel, 4)
+    assert {:error, %Error{kind: :out_of_fuel, position: position}} = Server.assert_all(name, orders, fuel: fuel)
+    assert position in 1..199
+    assert {:ok, %{types: %{"order" => ^position}}} = Server.info(name)
+    assert {:ok, _page} = Server.assert_all(name, Enum.drop(orders, position), slice: 1_000)
+    assert {:ok, %{firings: 200}} = Server.advance(name, 10_000_000)
+    # A budget that is too small for anything changes nothing.
+    {:ok, before} = Server.info(name)
+    assert {:error, %Error{kind: :out_of_fuel, position: 0}} = Server.assert(name, {:order, id: 1}, fuel: 1)
+    assert Server.info(name) == {:ok, before}
+    assert_raise ArgumentError, fn -> Server.assert(name, {:order, id: 1}, fuel: -1) end
+    assert_raise ArgumentError, fn -> Server.assert(name, {:order, id: 1}, firings: 5) end
+    assert Server.info(name) == {:ok, before}
+  end
+
+  for seed <- 1..4 do
+    test "calls that ran out of fuel are repeated as far as they came, seed #{seed}", %{tmp_dir: folder} do
+      # Retractions, windows and firings that make more of them, each cut off anywhere.
+      rules = """
+      fact order(id: integer)
+      fact payment(order: integer)
+      fact step(left: integer)
+      rule late
+        when o: order
+             none payment(order = o.id) within 10 seconds after o
+        then retract o, assert step(left: 3)
+      rule next priority 2
+        when s: step(left > 0)
+        then modify s(left: s.left - 1), notify at(order: s.left)
+      rule paid
+        when o: order
+             p: payment(order = o.id)
+        then retract p, notify paid(order: o.id)
+      """
+
+      options = [dir: folder, durability: :none, rules: rules, base_bytes: 20_000]
+      {name, id} = start!(options)
+      random = :rand.seed_s(:exsss, {unquote(seed), 2, 3})
+
+      {cuts, _random} =
+        Enum.reduce(1..150, {0, random}, fn call, {cuts, random} ->
+          {what, random} = :rand.uniform_s(10, random)
+          {fuel, random} = :rand.uniform_s(120_000, random)
+          {id, random} = :rand.uniform_s(5, random)
+          options = if rem(call, 3) == 0, do: [], else: [fuel: fuel]
+
+          outcome =
+            case what do
+              1 -> Server.advance(name, 3_000 * call, options)
+              2 -> with {:ok, [%{id: id} | _]} <- Server.facts(name, :order), do: Server.retract(name, id, options)
+              _list -> Server.assert_all(name, list(call, id), options)
+            end
+
+          {if(match?({:error, %Error{kind: :out_of_fuel}}, outcome), do: cuts + 1, else: cuts), random}
+        end)
+
+      assert cuts > 20
+      expected = state(name)
+      kill(name, id)
+      {name, _id} = start!([name: name] ++ options)
+      assert state(name) == expected
+    end
+  end
+
+  defp list(call, id) do
+    Enum.flat_map(1..6, fn number ->
+      [{:order, id: id + number, at: 2_500 * call + 700 * number}, {:payment, order: id}]
+    end)
+  end
+
+  test "a call that waits longer than its timeout is not made" do
+    {name, _id} = start!([])
+    :sys.suspend(name)
+    assert {:error, %Error{kind: :timeout}} = Server.assert(name, {:order, id: 1}, timeout: 10)
+    assert {:error, %Error{kind: :timeout}} = Server.swap(name, "fact a(x: integer)", timeout: 10)
+    assert {:error, %Error{kind: :timeout}} = Server.facts(name, :order, timeout: 10)
+    :sys.resume(name)
+    assert {:ok, %{facts: 0, types: %{"order" => 0}}} = Server.info(name)
   end
 
   test "there is no server of this name" do

@@ -9,6 +9,7 @@ use crate::error::{Error, Kind};
 use crate::language::{nearest, parse};
 use crate::memory::{Address, Full, Room, StringTable, Words};
 use crate::notices::{self, Notice};
+use crate::partitions::{By, Partitions};
 use crate::selection::Selection;
 use crate::step::{
     Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CLOCK, FACTS, FIRED, GATHERING, MATCH_HEAP,
@@ -157,21 +158,33 @@ impl Engine {
     /// `syntax`, `unknown_attribute` (any unknown name), `type`, `out_of_bounds`, `missing_attribute` and `duplicate_id`, with
     /// the place in the text; `out_of_memory`.
     pub fn new(text: &str, limits: Limits) -> Result<Self, Error> {
-        Engine::with_few(text, limits, FEW)
+        Engine::with_few(text, limits, None, FEW)
+    }
+
+    /// Returns an engine without facts of rules whose facts are to lie in `count` partitions, and the partitions.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::new`], and `unknown_attribute`, `missing_attribute` and `type` for a wrong key, and `out_of_bounds` for a rule
+    /// that may join facts of different keys, or that would fire in every partition.
+    pub fn partitioned(text: &str, limits: Limits, count: u32, by: &By) -> Result<(Self, Partitions), Error> {
+        let engine = Engine::with_few(text, limits, Some(by), FEW)?;
+        let keys = engine.program.keys.clone().unwrap_or_default();
+        Ok((engine, Partitions::new(count, keys)))
     }
 
     /// Returns an engine that finds single-fact conditions by an index, however few they are.
     ///
     /// Errors: as [`Engine::new`].
     pub fn indexed(text: &str, limits: Limits) -> Result<Self, Error> {
-        Engine::with_few(text, limits, 0)
+        Engine::with_few(text, limits, None, 0)
     }
 
-    fn with_few(text: &str, limits: Limits, few: usize) -> Result<Self, Error> {
+    fn with_few(text: &str, limits: Limits, by: Option<&By>, few: usize) -> Result<Self, Error> {
         let parsed = parse(text)?;
         let mut words = Words::new(limits.memory)?;
         let mut constants = crate::compile::constants(&mut words, STRINGS);
-        let program = compile(&parsed, text, &mut constants)?;
+        let program = compile(&parsed, text, by, &mut constants)?;
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();

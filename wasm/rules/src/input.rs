@@ -82,6 +82,20 @@ impl Facts {
         Ok(facts)
     }
 
+    /// Returns the bytes of `input` that each of its facts takes, which [`Facts::read`] took.
+    pub fn spans(input: &[u8]) -> Result<Vec<(usize, usize)>, Error> {
+        let mut reader = Reader::new(input)?;
+        let mut list = reader.list()?;
+        let mut spans = Vec::new();
+        spans.try_reserve_exact(list.left()).map_err(|_| no_memory())?;
+        while reader.next(&mut list)? {
+            let start = reader.position();
+            reader.skip()?;
+            spans.push((start, reader.position() - start));
+        }
+        Ok(spans)
+    }
+
     /// Returns the number of facts.
     pub fn len(&self) -> usize {
         self.facts.len()

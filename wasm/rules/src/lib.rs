@@ -63,6 +63,7 @@
 //! | `engine` | all of it |
 //! | `explain` | the facts for which a rule fired, or the condition that blocks it |
 //! | [`input`] | facts as external terms and as JSON |
+//! | [`partitions`] | the partition of a fact |
 
 mod actions;
 mod agenda;
@@ -77,6 +78,7 @@ mod joins;
 mod language;
 mod memory;
 mod notices;
+pub mod partitions;
 mod selection;
 mod step;
 mod timers;

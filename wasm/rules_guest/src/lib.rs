@@ -28,6 +28,12 @@ pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32) -> i32 {
     STATE.with(|state| state.operate(Request::Assert { length: length as usize, from, most: Most::from_code(most) }))
 }
 
+/// Checks the facts in the inbox and returns the partition of each.
+#[no_mangle]
+pub extern "C" fn be_tree_route(length: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.route(length as usize)))
+}
+
 /// Retracts a fact, and fires rules.
 #[no_mangle]
 pub extern "C" fn be_tree_retract(id: u64, most: i32) -> i32 {

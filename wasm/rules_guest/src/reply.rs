@@ -78,6 +78,35 @@ fn values(values: &[(String, Option<Owned>)], writer: &mut Writer) {
     }
 }
 
+/// Writes the packed route of each fact: its partition as `u32`, with [`ALL`] for all, its start in the input and its bytes, both `u32`, 1
+/// or 0 as `u32` if it has a time or not, and the time as `i64`.
+pub(crate) fn routes(routes: &[Route], out: &mut Vec<u8>) {
+    let packed: Vec<u8> = routes.iter().flat_map(packed).collect();
+    Writer::new(out).binary(&packed);
+}
+
+/// A fact of a partition.
+pub(crate) struct Route {
+    pub partition: Option<u32>,
+    pub start: usize,
+    pub length: usize,
+    pub time: Option<i64>,
+}
+
+/// The partition of a fact that belongs to all.
+const ALL: u32 = u32::MAX;
+
+fn packed(route: &Route) -> [u8; 24] {
+    let mut packed = [0; 24];
+    let words =
+        [route.partition.unwrap_or(ALL), route.start as u32, route.length as u32, u32::from(route.time.is_some())];
+    for (place, word) in packed.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    packed[16..].copy_from_slice(&route.time.unwrap_or(0).to_le_bytes());
+    packed
+}
+
 /// Writes a list of `{Id, Type, At, Fields}`.
 pub(crate) fn facts(facts: &[Fact], out: &mut Vec<u8>) {
     list_of_facts(facts, &mut Writer::new(out));
@@ -129,9 +158,9 @@ pub(crate) fn explanations(explanations: &[Explanation], out: &mut Vec<u8>) {
     writer.end_list();
 }
 
-/// Writes a list of `{Name, Integer}`, of the times `{now, nil}` and `{next_due, nil}` if there are none, and last
+/// Writes a list of `{Name, Integer}`, among them the number of operations and the position of the last one, of the times `{now, nil}` and `{next_due, nil}` if there are none, and last
 /// `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
-pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
+pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     let counts = [
         ("rules", engine.rule_count() as u64),
@@ -142,6 +171,8 @@ pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
         ("due", engine.is_busy().into()),
         ("facts_bytes", engine.used_bytes() as u64),
         ("memory_bytes", memory::bytes()),
+        ("operations", operations.into()),
+        ("position", position.into()),
     ];
     let now = (engine.now() > i64::MIN).then(|| engine.now());
     writer.list(counts.len() + 3);

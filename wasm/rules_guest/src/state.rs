@@ -9,13 +9,14 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::term::Reader;
+use be_tree_index::term::{Kind as TermKind, Reader};
 use be_tree_module::cell::Cell;
 use be_tree_module::memory::{self, in_order, Mark};
 use be_tree_module::outbox::{Outbox, NOTED, NOTHING};
 use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
 use be_tree_rules::input::Facts;
+use be_tree_rules::partitions::{By, Partitions};
 use be_tree_rules::{Engine, Limits, Pause, Turn};
 
 use crate::reply::{self, Reason};
@@ -27,6 +28,7 @@ const MOST_TAKEN: usize = 256 * 1024;
 #[derive(Default)]
 pub(crate) struct State {
     engine: Option<Engine>,
+    partitions: Option<Partitions>,
     limits: Limits,
     request: Request,
     /// The facts of the operation, and their numbers once they are inserted, in the memory of searches.
@@ -34,6 +36,9 @@ pub(crate) struct State {
     ids: Vec<u64>,
     /// The end of that memory.
     mark: Mark,
+    /// The number of operations that were ever begun, and whether the last one has read its input.
+    begun: u32,
+    is_open: AtomicBool,
     /// Whether the reply is in the outbox. What is left is to empty the list of notices.
     is_sent: AtomicBool,
     port: Port,
@@ -134,11 +139,12 @@ impl State {
         self.port.status(outcome)
     }
 
-    /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`.
+    /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`, or that with the number of partitions and their keys.
     pub fn rules(&mut self, length: usize) -> Outcome {
         let mut reader = Reader::new(self.port.message(length)?)?;
-        if reader.tuple()? != 5 {
-            let message = "rules are {Text, Memory, Facts, Firings, Notices}";
+        let arity = reader.tuple()?;
+        if arity != 5 && arity != 7 {
+            let message = "rules are {Text, Memory, Facts, Firings, Notices} or {Text, Memory, Facts, Firings, Notices, Partitions, Keys}";
             return Err(Error::new(Kind::Type, message).into());
         }
         let text = std::str::from_utf8(reader.binary()?)
@@ -147,10 +153,23 @@ impl State {
         for number in &mut numbers {
             *number = u32::try_from(reader.unsigned()?).unwrap_or(u32::MAX);
         }
+        let partitions = if arity == 7 {
+            let count = u32::try_from(reader.unsigned()?).unwrap_or(u32::MAX);
+            Some((count, keys(&mut reader)?))
+        } else {
+            None
+        };
         reader.finish()?;
         let [memory, facts, firings, notices] = numbers;
         let limits = Limits { memory: memory as usize, facts, firings, notices };
-        let mut engine = Engine::new(text, limits).map_err(reply::refusal)?;
+        let mut engine = match partitions {
+            None => Engine::new(text, limits).map_err(reply::refusal)?,
+            Some((count, by)) => {
+                let (engine, partitions) = Engine::partitioned(text, limits, count, &by).map_err(reply::refusal)?;
+                self.partitions = Some(partitions);
+                engine
+            }
+        };
         engine.defer_memory();
         self.limits = limits;
         self.engine = Some(engine);
@@ -167,6 +186,9 @@ impl State {
         self.port.outbox.advance_to(NOTHING);
         self.request = request;
         self.is_sent.store(false, Relaxed);
+        self.is_open.store(false, Relaxed);
+        in_order();
+        self.begun = self.begun.wrapping_add(1);
         self.port.outbox.advance_to(NOTED);
         self.go_on()
     }
@@ -243,6 +265,7 @@ impl State {
             engine.set_position(0).map_err(reply::refusal)?;
         }
         self.mark = memory::mark();
+        self.is_open.store(true, Relaxed);
         self.port.outbox.step();
         Ok(())
     }
@@ -306,6 +329,25 @@ impl State {
         Ok(Some(stopped.unwrap_or(Reason::Done)))
     }
 
+    /// Checks facts, and returns the partition of each.
+    pub fn route(&mut self, length: usize) -> Outcome {
+        let State { engine, partitions, port, .. } = self;
+        let engine = engine.as_ref().ok_or_else(no_rules)?;
+        let partitions = partitions.as_ref().ok_or_else(no_partitions)?;
+        let input = port.message(length)?;
+        let facts =
+            Facts::read(engine, input, 0).map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
+        let spans = Facts::spans(input).map_err(reply::refusal)?;
+        let routes = spans.into_iter().enumerate().map(|(position, (start, length))| {
+            let fact = facts.get(engine, position, input);
+            let partition = partitions.of(fact.ty, &fact.values[..fact.count]);
+            reply::Route { partition, start, length, time: fact.time }
+        });
+        let routes: Vec<_> = routes.collect();
+        port.reply(|out| reply::routes(&routes, out));
+        Ok(())
+    }
+
     pub fn facts(&mut self, length: usize, before: u64, most: usize) -> Outcome {
         let State { engine, port, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
@@ -324,7 +366,14 @@ impl State {
 
     pub fn info(&mut self) -> Outcome {
         let engine = self.engine.as_ref().ok_or_else(no_rules)?;
-        self.port.reply(|out| reply::info(engine, out));
+        // The position at which the last operation ended, also one that was cut off.
+        let position = match self.request {
+            _ if self.is_open.load(Relaxed) => engine.position(),
+            Request::Assert { from, .. } => from,
+            _ => 0,
+        };
+        let begun = self.begun;
+        self.port.reply(|out| reply::info(engine, begun, position, out));
         Ok(())
     }
 
@@ -382,6 +431,35 @@ fn abandon(facts: &mut Facts, ids: &mut Vec<u64>, engine: &mut Option<Engine>) {
 
 fn engine(engine: &mut Option<Engine>) -> Result<&mut Engine, Error> {
     engine.as_mut().ok_or_else(no_rules)
+}
+
+/// Reads the keys of partitions: the binary of a field, or a list of `{Type, Field}`, with the atom `all` in place of a field.
+fn keys(reader: &mut Reader) -> Result<By, Error> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if reader.peek()? == TermKind::Binary {
+        return Ok(By::Field(text(reader.binary()?)));
+    }
+    let mut list = reader.list()?;
+    let mut types = Vec::new();
+    while reader.next(&mut list)? {
+        if reader.tuple()? != 2 {
+            return Err(Error::new(Kind::Type, "a key is {Type, Field}"));
+        }
+        let ty = text(reader.binary()?);
+        let field = match reader.peek()? {
+            TermKind::Binary => Some(text(reader.binary()?)),
+            _ => {
+                reader.atom()?;
+                None
+            }
+        };
+        types.push((ty, field));
+    }
+    Ok(By::Types(types))
+}
+
+fn no_partitions() -> Error {
+    Error::new(Kind::NotFound, "the rules have no partitions; give their number and their keys")
 }
 
 fn no_rules() -> Error {

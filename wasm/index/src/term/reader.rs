@@ -102,6 +102,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Returns the position of the next byte.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
     /// Returns the kind of the next term.
     #[inline]
     pub fn peek(&self) -> Result<Kind, Error> {

@@ -9,9 +9,11 @@
 //! | `switch` | the choice among the single-fact conditions of a type |
 //! | `plans` | the order and the indices of joins |
 //! | `life` | the time for which a fact can still be used |
+//! | `partition` | whether rules find the same in partitions |
 
 pub(crate) mod code;
 mod life;
+mod partition;
 mod plans;
 pub(crate) mod program;
 mod resolve;
@@ -19,6 +21,7 @@ mod rules;
 pub(crate) mod switch;
 mod types;
 
+pub(crate) use partition::Keys;
 pub(crate) use resolve::kind_name;
 pub(crate) use rules::compile;
 

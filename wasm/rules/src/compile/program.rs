@@ -1,6 +1,7 @@
 //! Compiled rules.
 
 use crate::compile::code::{compare, Bound, Code, Kind, Operand, Relation, Test, OWN};
+use crate::compile::partition::Keys;
 use crate::compile::switch::Switch;
 use crate::memory::{Address, Words};
 
@@ -12,6 +13,8 @@ pub(crate) struct Program {
     pub rules: Vec<Rule>,
     /// The fact types whose facts are dropped, and their lives.
     pub lives: Vec<(usize, i64)>,
+    /// The keys of the fact types, if the rules can be partitioned.
+    pub keys: Option<Keys>,
 }
 
 #[derive(Clone, Debug)]

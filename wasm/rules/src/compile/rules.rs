@@ -7,9 +7,10 @@ use crate::compile::plans::{Joins, RawGuard};
 use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot, Step};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
-use crate::compile::{life, types};
+use crate::compile::{life, partition, types};
 use crate::error::{self, Error};
 use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
+use crate::partitions::By;
 
 /// The most combinations of a rule's alternatives.
 const MOST_VARIANTS: usize = 64;
@@ -17,11 +18,13 @@ const MOST_VARIANTS: usize = 64;
 /// The most values of a notice.
 const MOST_VALUES: usize = 32;
 
-/// Compiles the rules of `text`, whose tree is `parsed`.
-pub(crate) fn compile(parsed: &Text, text: &str, constants: &mut Constants) -> Result<Program, Error> {
+/// Compiles the rules of `text`, whose tree is `parsed`. With `by`, rules that cannot be partitioned are refused.
+pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mut Constants) -> Result<Program, Error> {
+    let types = types::compile(&parsed.facts, text, constants)?;
+    let keys = by.map(|by| partition::keys(by, &parsed.facts, &types, text)).transpose()?;
     let mut compiler = Compiler {
         text,
-        program: Program { types: types::compile(&parsed.facts, text, constants)?, ..Program::default() },
+        program: Program { types, keys, ..Program::default() },
         known: HashMap::new(),
         seeds: Vec::new(),
         life: life::Lives::new(parsed.facts.len()),
@@ -124,6 +127,24 @@ impl Compiler<'_> {
             return Err(fault(
                 "a rule needs a condition that binds a fact; add one beside `none` and aggregates".into(),
             ));
+        }
+        if let Some(keys) = &self.program.keys {
+            let names = names.bindings.iter().filter_map(|(name, binding)| match binding {
+                Binding::Fact { slot, .. } => Some((*slot, name.as_str())),
+                Binding::Local { .. } => None,
+            });
+            partition::Candidate {
+                text,
+                rule,
+                types: &types,
+                keys,
+                slots: &body.slots,
+                names: names.collect(),
+                conjuncts: &body.conjuncts,
+                guards: &body.guards,
+                actions: &actions,
+            }
+            .check()?;
         }
         self.program.types = types;
         self.life.add(&body.times, &body.slots, &body.guards);

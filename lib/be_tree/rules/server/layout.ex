@@ -1,0 +1,120 @@
+defmodule BeTree.Rules.Server.Layout do
+  @moduledoc false
+  # The file in a server's folder that names its partitions and their keys, because a fact is found in the partition of its key only.
+
+  alias BeTree.Engine.Journal.Disk
+  alias BeTree.Error
+  alias BeTree.Rules.Server.Routes
+
+  @file_name "partitions"
+
+  @doc "Checks that a folder has these partitions, or none yet, and writes them to it."
+  @spec keep(Path.t() | nil, Routes.t()) :: :ok | {:error, Error.t()}
+  def keep(nil, _routes), do: :ok
+
+  def keep(dir, routes) do
+    dir = IO.chardata_to_string(dir)
+    new = %{partitions: routes.partitions, keys: routes.keys}
+
+    case read(dir) do
+      {:ok, ^new} ->
+        :ok
+
+      {:ok, %{partitions: count} = old} when count == routes.partitions ->
+        with :ok <- check_keys(old, new), do: write(dir, new)
+
+      {:ok, %{partitions: count}} ->
+        other("has #{partitions(count)}, not #{routes.partitions}", dir)
+
+      :none ->
+        if empty?(dir), do: write(dir, new), else: other("has rules without partitions, or something else", dir)
+
+      {:error, error} ->
+        {:error, error}
+    end
+  end
+
+  @doc "Checks that a folder has no partitions."
+  @spec none(Path.t() | nil) :: :ok | {:error, Error.t()}
+  def none(nil), do: :ok
+
+  def none(dir) do
+    dir = IO.chardata_to_string(dir)
+
+    case read(dir) do
+      :none -> :ok
+      {:ok, %{partitions: count}} -> other("has #{partitions(count)}; start the server with them", dir)
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  @doc "Checks that the fact types which both have keep their keys."
+  @spec check_keys(%{keys: map}, %{keys: map}) :: :ok | {:error, Error.t()}
+  def check_keys(%{keys: old}, %{keys: new}) do
+    case for {type, key} <- old, Map.get(new, type, key) != key, do: {type, key} do
+      [] ->
+        :ok
+
+      [{type, key} | _more] ->
+        message =
+          "the facts of `#{type}` lie in the partitions of #{key(key)}, not of #{key(new[type])}; leave that key as it is, or insert the " <>
+            "facts into a new server"
+
+        {:error, %Error{kind: :other_schema, message: message}}
+    end
+  end
+
+  defp key(:all), do: "all"
+  defp key(field), do: "`#{field}`"
+
+  defp partitions(1), do: "1 partition"
+  defp partitions(count), do: "#{count} partitions"
+
+  defp other(fault, dir) do
+    {:error, %Error{kind: :other_schema, message: "the folder #{dir} #{fault}, or give the server another folder"}}
+  end
+
+  defp empty?(dir), do: match?({:ok, []}, File.ls(dir)) or not File.exists?(dir)
+
+  defp read(dir) do
+    path = Path.join(dir, @file_name)
+
+    case File.read(path) do
+      {:ok, bytes} -> decode(bytes, path)
+      {:error, reason} when reason in [:enoent, :enotdir] -> :none
+      {:error, reason} -> file_error("read", path, reason)
+    end
+  end
+
+  defp decode(bytes, path) do
+    case :erlang.binary_to_term(bytes, [:safe]) do
+      %{partitions: count, keys: keys} = layout when is_integer(count) and is_map(keys) -> {:ok, layout}
+      _other -> damaged(path)
+    end
+  rescue
+    ArgumentError -> damaged(path)
+  end
+
+  defp damaged(path),
+    do: {:error, %Error{kind: :damaged, message: "the file #{path} is damaged; take the folder from a copy"}}
+
+  # The file is there as a whole or not at all.
+  defp write(dir, layout) do
+    path = Path.join(dir, @file_name)
+    new = path <> ".new"
+
+    with :ok <- File.mkdir_p(dir),
+         :ok <- File.write(new, :erlang.term_to_binary(layout), [:sync]),
+         :ok <- File.rename(new, path),
+         :ok <- Disk.sync_folder(dir) do
+      :ok
+    else
+      {:error, reason} -> file_error("write", path, reason)
+    end
+  end
+
+  defp file_error(verb, path, reason) do
+    {:error,
+     %Error{kind: :file, message: "cannot #{verb} #{path}: #{:file.format_error(reason)}; mend that, and start again"}}
+  end
+end

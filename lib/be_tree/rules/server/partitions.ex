@@ -1,0 +1,333 @@
+defmodule BeTree.Rules.Server.Partitions do
+  @moduledoc false
+  # A server with partitions: its supervisor, and its calls, which run in the calling process. A call divides its facts, calls the
+  # partitions that they belong to at once, and joins the results.
+  #
+  # A fact of partition `p` of `n` with the number `f` there has the number `(f - 1) * n + p + 1` of the server. A fact that is in every
+  # partition has the number of its copy in the first.
+
+  use Supervisor
+
+  alias BeTree.Engine.Deadline
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.{Explanation, Fact, Page}
+  alias BeTree.Rules.Server.{Front, Owner, Request, Routes, Shared}
+
+  @typedoc "The options of a call that fires rules."
+  @type call_options :: %{fuel: term, slice: term, timeout: timeout, firings: nil}
+
+  # The latest time that the module takes, a hundred million days.
+  @latest 100_000_000 * 86_400_000
+
+  @doc "Starts a server with partitions."
+  @spec start_link(map, keyword) :: Supervisor.on_start()
+  def start_link(options, new) do
+    case Supervisor.start_link(__MODULE__, {options, new}, name: options.name) do
+      {:error, {:shutdown, {:failed_to_start_child, _child, reason}}} -> {:error, reason}
+      outcome -> outcome
+    end
+  end
+
+  @impl Supervisor
+  def init({%{name: name, partitions: partitions} = options, new}) do
+    case Shared.new(name, partitions) do
+      :ok ->
+        options = Map.put(options, :table, name)
+        owners = for number <- 0..(partitions - 1), do: {Owner, {number, options, new}}
+        Supervisor.init([{Front, {options, new}} | owners], strategy: :one_for_one)
+
+      {:error, error} ->
+        exit(error)
+    end
+  end
+
+  ## Calls that fire rules
+
+  @doc "Inserts facts, which are encoded as the input of the module."
+  @spec insert(atom, pos_integer, binary, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  def insert(name, partitions, input, options) do
+    {deadline, options} = begun(options)
+
+    with {:ok, routes} <- routes(name),
+         {:ok, parts, time} <- Routes.of_facts(routes, input, Shared.time(name), Deadline.left(deadline)) do
+      # From here on the windows of all partitions close by that time.
+      if time, do: Shared.raise_time(name, time)
+
+      touched =
+        for {number, part} <- parts,
+            do: {number, part.positions, {:operate, one(part.operations), options, deadline}}
+
+      closing =
+        for {number, due} <- Enum.with_index(Shared.dues(name, partitions), &{&2, &1}),
+            due != nil and time != nil and due <= time and not is_map_key(parts, number),
+            do: {number, [], {:catch_up, deadline}}
+
+      run(name, partitions, Enum.sort(touched) ++ closing, deadline)
+    end
+  end
+
+  # A call that has begun is made to its end.
+  defp begun(options), do: {Deadline.new(options.timeout), %{options | timeout: :infinity}}
+
+  defp one([operation]), do: operation
+  defp one(operations), do: {:steps, operations}
+
+  @doc "Retracts a fact by its number."
+  @spec retract(atom, pos_integer, Rules.id(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  def retract(name, partitions, id, options) do
+    {deadline, options} = begun(options)
+    {number, own} = own(id, partitions)
+
+    with {:ok, routes} <- routes(name),
+         {:ok, copied} <- copied(name, partitions, routes, number, own, deadline) do
+      time = Shared.time(name)
+      steps = if time, do: [{:advance, time}, {:retract, own}], else: [{:retract, own}]
+      first = {number, [], {:operate, one(steps), options, deadline}}
+
+      others =
+        with {fact, position} <- copied do
+          for other <- 1..(partitions - 1)//1, do: {other, [], {:retract_copy, fact, position, options, deadline}}
+        else
+          nil -> []
+        end
+
+      run(name, partitions, [first | others], deadline)
+    end
+  end
+
+  # Returns a fact that is in every partition, and its position among equal ones, or `nil` for a fact of one partition.
+  defp copied(name, partitions, %{keys: keys}, 0, own, deadline) do
+    types = for {type, :all} <- keys, do: type
+
+    with [_ | _] <- types, {:ok, [{rules, _bytes} | _]} <- read(name, partitions, deadline) do
+      Enum.reduce_while(types, {:ok, nil}, fn type, {:ok, nil} ->
+        case Rules.facts(rules, type) do
+          {:ok, facts} -> found(facts, own)
+          {:error, error} -> {:halt, {:error, error}}
+        end
+      end)
+    else
+      [] -> {:ok, nil}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp copied(_name, _partitions, _routes, _number, _own, _deadline), do: {:ok, nil}
+
+  defp found(facts, own) do
+    case Enum.find(facts, &(&1.id == own)) do
+      nil ->
+        {:cont, {:ok, nil}}
+
+      fact ->
+        equal = for same <- facts, same.at == fact.at, same.fields == fact.fields, do: same.id
+        {:halt, {:ok, {fact, Enum.find_index(equal, &(&1 == own))}}}
+    end
+  end
+
+  @doc "Moves time in every partition."
+  @spec advance(atom, pos_integer, Rules.time(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  def advance(name, partitions, now, options) do
+    {deadline, options} = begun(options)
+    if abs(now) <= @latest, do: Shared.raise_time(name, now)
+    # A time that is behind that of all partitions moves nothing.
+    time = if abs(now) <= @latest, do: Shared.time(name), else: now
+    calls = for number <- 0..(partitions - 1), do: {number, [], {:operate, {:advance, time}, options, deadline}}
+    run(name, partitions, calls, deadline)
+  end
+
+  # Makes the calls `{partition, positions of the inserted facts, request}`, and joins their results.
+  defp run(name, partitions, calls, deadline) do
+    requests = for {number, _positions, request} <- calls, do: {Shared.owner(name, number), request}
+    replies = calls |> Enum.zip(Request.all(requests, name, deadline))
+
+    case for {{_number, positions, _request}, {:error, error}} <- replies, do: placed(error, positions) do
+      [] -> {:ok, joined(replies, name, partitions)}
+      errors -> {:error, Enum.min_by(errors, &(&1.position || :infinity))}
+    end
+  end
+
+  # Returns the error of a partition with the position in the whole list.
+  defp placed(%Error{position: position} = error, positions) when is_integer(position),
+    do: %{error | position: Enum.at(positions, position)}
+
+  defp placed(error, _positions), do: error
+
+  defp joined(replies, name, partitions) do
+    pages = for {_call, {:ok, page}} <- replies, do: page
+
+    numbers =
+      for {{number, positions, _request}, {:ok, page}} <- replies, do: numbered(number, positions, page.ids, partitions)
+
+    %Page{
+      operation: nil,
+      ids: ids(numbers),
+      firings: pages |> Enum.map(& &1.firings) |> Enum.sum(),
+      last_rule: last_rule(for(%{last_rule: rule} when rule != nil <- pages, do: rule)),
+      next_due: next_due(name, partitions),
+      fuel: pages |> Enum.map(& &1.fuel) |> Enum.sum(),
+      slices: pages |> Enum.map(& &1.slices) |> Enum.sum()
+    }
+  end
+
+  # Returns the positions of facts with their numbers.
+  defp numbered(number, positions, ids, partitions),
+    do: Enum.zip_with(positions, ids, fn position, id -> {position, public(number, id, partitions)} end)
+
+  # Of a fact that is in every partition, the number in the first counts, which comes first.
+  defp ids([one]), do: Enum.map(one, &elem(&1, 1))
+
+  defp ids(several) do
+    several |> Enum.concat() |> List.keysort(0) |> Enum.dedup_by(&elem(&1, 0)) |> Enum.map(&elem(&1, 1))
+  end
+
+  defp last_rule([rule]), do: rule
+  defp last_rule(_none_or_several), do: nil
+
+  defp next_due(name, partitions) do
+    case for due when due != nil <- Shared.dues(name, partitions), do: due do
+      [] -> nil
+      dues -> Enum.min(dues)
+    end
+  end
+
+  ## Reads
+
+  @doc "Returns the facts of a type."
+  @spec facts(atom, pos_integer, String.t(), keyword) :: {:ok, [Fact.t()]} | {:error, Error.t()}
+  def facts(name, partitions, type, options) do
+    with {:ok, routes} <- routes(name),
+         {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
+         {:ok, facts} <- facts_of(read, routes.keys[type], partitions, type, options) do
+      facts = facts |> Enum.concat() |> Enum.sort_by(& &1.id, :desc)
+      {:ok, if(limit = options[:limit], do: Enum.take(facts, limit), else: facts)}
+    end
+  end
+
+  # A fact that is in every partition is read from the first. A type without a key is unknown, which its error says.
+  defp facts_of([first | _others], key, partitions, type, options) when key in [:all, nil],
+    do: collect([{first, 0}], partitions, type, options)
+
+  defp facts_of(read, _field, partitions, type, options),
+    do: read |> Enum.with_index() |> collect(partitions, type, options)
+
+  defp collect(read, partitions, type, options) do
+    Enum.reduce_while(read, {:ok, []}, fn {{rules, _bytes}, number}, {:ok, all} ->
+      case Rules.facts(rules, type, before(options, number, partitions)) do
+        {:ok, facts} -> {:cont, {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  # Replaces the number of the server by that of a partition: its facts below are those whose numbers of the server are below.
+  defp before(options, number, partitions) do
+    case options[:before] do
+      nil -> options
+      id -> Keyword.put(options, :before, max(div(id - 2 - number + partitions, partitions) + 1, 1))
+    end
+  end
+
+  @doc "Explains a rule by the partition whose facts come farthest."
+  @spec explain(atom, pos_integer, atom | String.t(), keyword) :: {:ok, [Explanation.t()]} | {:error, Error.t()}
+  def explain(name, partitions, rule, options) do
+    with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
+      read
+      |> Enum.with_index()
+      |> Enum.reduce_while({:ok, nil}, fn {{rules, _bytes}, number}, {:ok, best} ->
+        case Rules.explain(rules, rule, options) do
+          {:ok, explanations} ->
+            {:cont, {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}}
+
+          {:error, error} ->
+            {:halt, {:error, error}}
+        end
+      end)
+    end
+  end
+
+  defp farther(nil, explanations), do: explanations
+
+  defp farther(best, explanations) do
+    Enum.zip_with(best, explanations, fn one, other -> if progress(other) > progress(one), do: other, else: one end)
+  end
+
+  @verdicts %{fired: 4, due: 3, waits: 2, blocked: 1, unknown: 0}
+
+  defp progress(explanation), do: {@verdicts[explanation.verdict], length(explanation.facts)}
+
+  defp renumber_all(explanation, number, partitions) do
+    renumber = &renumbered(&1, number, partitions)
+    %{explanation | facts: Enum.map(explanation.facts, renumber), by: explanation.by && renumber.(explanation.by)}
+  end
+
+  @doc "Returns counts and sizes of all partitions."
+  @spec info(atom, pos_integer, keyword) :: {:ok, map} | {:error, Error.t()}
+  def info(name, partitions, options) do
+    with {:ok, routes} <- routes(name),
+         {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
+         {:ok, infos} <- infos(read, options),
+         do: {:ok, summed(infos, for({_rules, bytes} <- read, do: bytes), routes.keys)}
+  end
+
+  defp infos([], _options), do: {:ok, []}
+
+  defp infos([{rules, _bytes} | rest], options) do
+    with {:ok, info} <- Rules.info(rules, options), {:ok, infos} <- infos(rest, options), do: {:ok, [info | infos]}
+  end
+
+  defp summed([first | _others] = infos, journal_bytes, keys) do
+    sum = fn key -> infos |> Enum.map(& &1[key]) |> Enum.sum() end
+
+    types =
+      Map.new(first.types, fn {type, count} ->
+        {type, if(keys[type] == :all, do: count, else: infos |> Enum.map(& &1.types[type]) |> Enum.sum())}
+      end)
+
+    %{
+      rules: first.rules,
+      facts: types |> Map.values() |> Enum.sum(),
+      types: types,
+      asserted: sum.(:asserted),
+      firings: sum.(:firings),
+      notices: sum.(:notices),
+      due: Enum.any?(infos, & &1.due),
+      now: infos |> Enum.map(& &1.now) |> latest(),
+      next_due: infos |> Enum.map(& &1.next_due) |> Enum.reject(&is_nil/1) |> Enum.min(fn -> nil end),
+      lives: first.lives,
+      facts_bytes: sum.(:facts_bytes),
+      memory_bytes: sum.(:memory_bytes),
+      journal_bytes: Enum.sum(journal_bytes),
+      partitions: for(info <- infos, do: Map.take(info, [:facts, :firings, :memory_bytes]))
+    }
+  end
+
+  defp latest(times), do: times |> Enum.reject(&is_nil/1) |> Enum.max(fn -> nil end)
+
+  # Returns the rules of each partition, once all have the time of all, and the bytes of their journals.
+  defp read(name, partitions, deadline) do
+    requests = for number <- 0..(partitions - 1), do: {Shared.owner(name, number), {:read, deadline}}
+    replies = Request.all(requests, name, deadline)
+
+    case Enum.find(replies, &match?({:error, _error}, &1)) do
+      nil -> {:ok, for({:ok, read} <- replies, do: read)}
+      error -> error
+    end
+  end
+
+  defp routes(name) do
+    case Shared.routes(name) do
+      nil -> Request.call(nil, name, :none, :infinity)
+      routes -> {:ok, routes}
+    end
+  end
+
+  ## Numbers
+
+  defp public(number, own, partitions), do: (own - 1) * partitions + number + 1
+
+  defp own(0, _partitions), do: {0, 0}
+  defp own(id, partitions), do: {rem(id - 1, partitions), div(id - 1, partitions) + 1}
+
+  defp renumbered(%Fact{id: id} = fact, number, partitions), do: %{fact | id: public(number, id, partitions)}
+end

@@ -1,0 +1,59 @@
+defmodule BeTree.Rules.Server.Request do
+  @moduledoc false
+  # Calls of the processes of a server of rules.
+
+  alias BeTree.Engine.{Check, Deadline}
+  alias BeTree.Error
+
+  @doc "Returns the name of a server. Raises for another term."
+  @spec name!(term) :: atom
+  def name!(name) when is_atom(name) and name not in [nil, true, false], do: name
+  def name!(other), do: Check.expected!("the name of a server, an atom", other)
+
+  @doc "Calls a process, and returns its reply or an error."
+  @spec call(pid | atom | nil, atom, term, Deadline.t()) :: term
+  def call(process, name, request, deadline), do: hd(all([{process, request}], name, deadline))
+
+  @doc "Calls several processes at once, and returns their replies or errors in the same order."
+  @spec all([{pid | atom | nil, term}], atom, Deadline.t()) :: [term]
+  def all(requests, name, deadline) do
+    requests
+    |> Enum.map(fn
+      {nil, _request} -> :none
+      {process, request} -> :gen_server.send_request(process, request)
+    end)
+    |> Enum.map(&response(&1, name, deadline))
+  end
+
+  defp response(:none, name, _deadline), do: no_server(name)
+
+  defp response(id, name, deadline) do
+    case :gen_server.receive_response(id, Deadline.left(deadline)) do
+      {:reply, reply} -> reply
+      :timeout -> late(name)
+      {:error, {:noproc, _process}} -> no_server(name)
+      {:error, {_reason, _process}} -> ended(name)
+    end
+  end
+
+  defp no_server(name) do
+    error(
+      :no_server,
+      "no server #{inspect(name)} runs; start it under a supervisor, or wait until it has started again"
+    )
+  end
+
+  defp ended(name) do
+    error(:no_server, "the server #{inspect(name)} ended before it replied: the call may have been made or not")
+  end
+
+  defp late(name) do
+    error(
+      :timeout,
+      "the server #{inspect(name)} did not reply in time: a call whose turn has not come is not made, one that has begun is made " <>
+        "to its end; allow more time"
+    )
+  end
+
+  defp error(kind, message), do: {:error, %Error{kind: kind, message: message}}
+end

@@ -1,0 +1,165 @@
+defmodule BeTree.Rules.Server.Routes do
+  @moduledoc false
+  # The partitions of facts. Instances of the module of rules, without facts, check facts and find their partitions, so that a list with
+  # a wrong fact reaches no partition.
+  #
+  # An engine fires the rules that are due by its time before it inserts a fact. The time of a partition may lag behind that of all
+  # facts. That makes no difference for a fact that moves time on. Before another one, late or without a time, the partition's time
+  # is moved to that of all.
+
+  alias BeTree.Engine.{Check, Instance, Reply}
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.Module
+
+  @enforce_keys [:runtime, :instances, :partitions, :keys]
+  defstruct @enforce_keys
+
+  @typedoc "`keys` has the field of each fact type, or `:all`."
+  @type t :: %__MODULE__{
+          runtime: module,
+          instances: tuple,
+          partitions: pos_integer,
+          keys: %{String.t() => String.t() | :all}
+        }
+
+  @typedoc "The operations of a partition, and the positions of the facts that they insert."
+  @type part :: %{operations: [tuple], positions: [non_neg_integer]}
+
+  # The number of a fact that belongs to all partitions.
+  @all 0xFFFF_FFFF
+
+  @doc "Returns whether a term is the option `:partition_by`."
+  @spec key?(term) :: boolean
+  def key?(nil), do: true
+  def key?(field) when is_atom(field) or is_binary(field), do: name?(field)
+  def key?(%{} = map) when not is_struct(map), do: map |> Map.to_list() |> key?()
+
+  def key?([_ | _] = list) do
+    Check.proper_list?(list) and Enum.all?(list, &match?({_type, _field}, &1)) and
+      Enum.all?(list, fn {type, field} -> name?(type) and name?(field) end)
+  end
+
+  def key?(_other), do: false
+
+  defp name?(name), do: is_binary(name) or (is_atom(name) and name not in [nil, true, false])
+
+  @doc "Returns the routes of these rules, or the error of a rule that cannot be partitioned."
+  @spec new(String.t(), pos_integer, term, keyword) :: {:ok, t} | {:error, Error.t()}
+  def new(text, partitions, by, options) do
+    runtime = Rules.limit(options, :runtime)
+    input = input(text, partitions, by, options)
+
+    with {:ok, guest} <- Module.built_in(runtime),
+         {:ok, instances} <- instances(guest, input, options, System.schedulers_online()),
+         routes = %__MODULE__{runtime: runtime, instances: List.to_tuple(instances), partitions: partitions, keys: %{}},
+         {:ok, types} <- types(routes),
+         do: {:ok, %{routes | keys: keys(types, by)}}
+  end
+
+  defp input(text, partitions, by, options) do
+    limits = for name <- [:memory, :facts, :firings, :notices], do: Rules.limit(options, name)
+    :erlang.term_to_binary(List.to_tuple([text | limits] ++ [partitions, named(by)]))
+  end
+
+  defp named(by) when is_atom(by) or is_binary(by), do: to_string(by)
+
+  defp named(by),
+    do: for({type, field} <- by, do: {to_string(type), if(field == :all, do: :all, else: to_string(field))})
+
+  # One for each scheduler, because an instance makes one call at a time.
+  defp instances(_guest, _input, _options, 0), do: {:ok, []}
+
+  defp instances(guest, input, options, count) do
+    with {:ok, instance} <- Instance.instantiate(guest, Rules.limit(options, :memory)),
+         {:ok, _nothing} <- Instance.call(guest.runtime, instance, "be_tree_rules", [byte_size(input)], input),
+         {:ok, more} <- instances(guest, input, options, count - 1),
+         do: {:ok, [instance | more]}
+  end
+
+  defp types(routes) do
+    with {:ok, output} <- Instance.call(routes.runtime, elem(routes.instances, 0), "be_tree_info", [], nil),
+         {:ok, info} <- Rules.Reply.info(output),
+         do: {:ok, Map.keys(info.types)}
+  end
+
+  defp keys(types, by) when is_atom(by) or is_binary(by), do: Map.new(types, &{&1, to_string(by)})
+
+  defp keys(types, by) do
+    named = Map.new(named(by))
+    Map.new(types, &{&1, Map.fetch!(named, &1)})
+  end
+
+  @doc "Returns the operations of each partition for facts as the input of the module, at most `timeout` milliseconds later."
+  @spec of_facts(t, binary, Rules.time() | nil, timeout) ::
+          {:ok, %{non_neg_integer => part}, Rules.time() | nil} | {:error, Error.t()}
+  def of_facts(%{partitions: partitions} = routes, input, time, timeout) do
+    instance = elem(routes.instances, rem(:erlang.system_info(:scheduler_id) - 1, tuple_size(routes.instances)))
+
+    with {:ok, output} <-
+           Instance.call(routes.runtime, instance, "be_tree_route", [byte_size(input)], input,
+             scheduler: :slices,
+             timeout: timeout
+           ),
+         {:ok, packed} <- packed(output) do
+      {parts, time} = divide(packed, 0, input, partitions, time, %{})
+      {:ok, Map.new(parts, fn {number, part} -> {number, done(part)} end), time}
+    end
+  end
+
+  defp packed(output) do
+    case Reply.term(output) do
+      {:ok, packed} when is_binary(packed) -> {:ok, packed}
+      _other -> {:error, Reply.bad("routes of the wrong shape")}
+    end
+  end
+
+  # A part while it grows: the time that its partition will have at least, the facts since the last operation, and the operations
+  # and positions so far, all in reverse.
+  defp divide(<<>>, _position, _input, _partitions, time, parts), do: {parts, time}
+
+  defp divide(
+         <<number::little-32, start::little-32, length::little-32, timed::little-32, at::little-signed-64,
+           rest::binary>>,
+         position,
+         input,
+         partitions,
+         time,
+         parts
+       ) do
+    fact = {position, binary_part(input, start, length)}
+    at = if timed == 1, do: at
+
+    parts =
+      if number == @all,
+        do: Enum.reduce(0..(partitions - 1), parts, &add(&2, &1, fact, at, time)),
+        else: add(parts, number, fact, at, time)
+
+    divide(rest, position + 1, input, partitions, later(time, at), parts)
+  end
+
+  # An engine without a time has the time 0 after a fact without one.
+  defp later(nil, nil), do: 0
+  defp later(nil, at), do: at
+  defp later(time, nil), do: time
+  defp later(time, at), do: max(time, at)
+
+  defp add(parts, number, {position, bytes}, at, time) do
+    {reached, facts, operations, positions} = Map.get(parts, number, {nil, [], [], []})
+    is_behind = time != nil and (at == nil or at < time) and (reached == nil or reached < time)
+
+    {reached, facts, operations} =
+      if is_behind, do: {time, [], [{:advance, time} | flushed(facts, operations)]}, else: {reached, facts, operations}
+
+    reached = if at && (reached == nil or reached < at), do: at, else: reached
+    Map.put(parts, number, {reached, [bytes | facts], operations, [position | positions]})
+  end
+
+  defp flushed([], operations), do: operations
+  defp flushed(facts, operations), do: [{:assert, encoded(facts)} | operations]
+
+  # A list as an external term.
+  defp encoded(facts), do: IO.iodata_to_binary([<<131, 108, length(facts)::32>>, Enum.reverse(facts), 106])
+
+  defp done({_reached, facts, operations, positions}),
+    do: %{operations: Enum.reverse(flushed(facts, operations)), positions: Enum.reverse(positions)}
+end

@@ -1,0 +1,142 @@
+defmodule BeTree.Rules.Server.Shared do
+  @moduledoc false
+  # The table of a server with partitions, under the server's name: its processes, its rules, its subscribers, and the times of the
+  # partitions. The server's supervisor owns it, so it outlives its processes.
+
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.Server.Routes
+
+  @type table :: atom
+
+  # The first of the atomic integers is the time of all partitions, the others are the times at which their windows close next.
+  @no_time -0x8000_0000_0000_0000
+  @never 0x7FFF_FFFF_FFFF_FFFF
+
+  @doc "Makes the table, of which the calling process is the owner."
+  @spec new(atom, pos_integer) :: :ok | {:error, Error.t()}
+  def new(name, partitions) do
+    times = :atomics.new(partitions + 1, signed: true)
+    :atomics.put(times, 1, @no_time)
+    for number <- 1..partitions, do: :atomics.put(times, number + 1, @never)
+    :ets.new(name, [:named_table, :public, read_concurrency: true])
+    :ets.insert(name, [{:be_tree_rules, partitions}, {:times, times}, {:subscribers, []}])
+    :ok
+  rescue
+    ArgumentError ->
+      message = "a table with the name #{inspect(name)} exists already; give the server another name"
+      {:error, %Error{kind: :not_ready, message: message}}
+  end
+
+  @doc "Returns the number of partitions of the server `name`, or `nil` if there is no server with partitions of this name."
+  @spec partitions(atom) :: pos_integer | nil
+  def partitions(name) do
+    case lookup(name, :be_tree_rules) do
+      {:ok, partitions} -> partitions
+      :error -> nil
+    end
+  end
+
+  @doc "Makes the rules those of all partitions."
+  @spec put_rules(table, String.t(), Routes.t()) :: true
+  def put_rules(table, text, routes), do: :ets.insert(table, [{:text, text}, {:routes, routes}])
+
+  @spec text(table) :: String.t()
+  def text(table), do: :ets.lookup_element(table, :text, 2)
+
+  @spec routes(table) :: Routes.t() | nil
+  def routes(table) do
+    case lookup(table, :routes) do
+      {:ok, routes} -> routes
+      :error -> nil
+    end
+  end
+
+  @doc "Notes the process that swaps the rules of all partitions."
+  @spec put_front(table, pid) :: true
+  def put_front(table, pid), do: :ets.insert(table, {:front, pid})
+
+  @spec front(table) :: pid | nil
+  def front(table) do
+    case lookup(table, :front) do
+      {:ok, pid} -> pid
+      :error -> nil
+    end
+  end
+
+  @doc "Notes a partition that is ready, and raises the time of all to its time."
+  @spec started(table, non_neg_integer, pid, Rules.time() | nil) :: true
+  def started(table, number, pid, time) do
+    if time, do: raise_time(table, time)
+    :ets.insert(table, {{:owner, number}, pid})
+  end
+
+  @doc "Returns the process of a partition, or `nil` if it is not ready."
+  @spec owner(table, non_neg_integer) :: pid | nil
+  def owner(table, number) do
+    case lookup(table, {:owner, number}) do
+      {:ok, pid} -> pid
+      :error -> nil
+    end
+  end
+
+  @spec subscribers(table) :: [pid]
+  def subscribers(table), do: :ets.lookup_element(table, :subscribers, 2)
+
+  @spec put_subscribers(table, [pid]) :: true
+  def put_subscribers(table, pids), do: :ets.insert(table, {:subscribers, pids})
+
+  ## Times
+
+  @doc "Returns the latest time of the facts of all partitions, or `nil`."
+  @spec time(table) :: Rules.time() | nil
+  def time(table) do
+    case :atomics.get(times(table), 1) do
+      @no_time -> nil
+      time -> time
+    end
+  end
+
+  @doc "Raises the time of all partitions."
+  @spec raise_time(table, Rules.time()) :: :ok
+  def raise_time(table, time) do
+    times = times(table)
+    raise_time(times, :atomics.get(times, 1), time)
+  end
+
+  defp raise_time(_times, now, time) when now >= time, do: :ok
+
+  defp raise_time(times, now, time) do
+    case :atomics.compare_exchange(times, 1, now, time) do
+      :ok -> :ok
+      later -> raise_time(times, later, time)
+    end
+  end
+
+  @spec put_due(table, non_neg_integer, Rules.time() | nil) :: :ok
+  def put_due(table, number, next_due), do: :atomics.put(times(table), number + 2, next_due || @never)
+
+  @doc "Returns the times at which the windows of each partition close next, or `nil`, in the order of the partitions."
+  @spec dues(table, pos_integer) :: [Rules.time() | nil]
+  def dues(table, partitions) do
+    times = times(table)
+    for number <- 1..partitions, do: with(@never <- :atomics.get(times, number + 1), do: nil)
+  end
+
+  defp times(table), do: :ets.lookup_element(table, :times, 2)
+
+  defp lookup(table, key) do
+    case :ets.lookup(table, key) do
+      [{_key, value}] -> {:ok, value}
+      [] -> :error
+    end
+  rescue
+    # There is no such table.
+    ArgumentError -> :error
+  end
+
+  ## Folders
+
+  @doc "Returns the folder of a partition."
+  @spec folder(Path.t(), non_neg_integer) :: Path.t()
+  def folder(dir, number), do: Path.join(IO.chardata_to_string(dir), "partition-#{number}")
+end
