@@ -346,11 +346,6 @@ defmodule BeTree.Search do
   def check([]), do: @defaults
   def check(options), do: Options.put!(@defaults, options, @options)
 
-  @doc false
-  # Returns all options. The given ones have been checked.
-  @spec with_defaults([option]) :: Slices.options()
-  def with_defaults(options), do: Map.merge(@defaults, Map.new(options))
-
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do
       "#BeTree.Search<#{Slices.count(slices)}, #{slices.fuel} fuel>"
