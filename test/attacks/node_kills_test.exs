@@ -84,7 +84,7 @@ defmodule BeTree.Attacks.NodeKillsTest do
       {^port, {:data, {_end, line}}} ->
         if String.starts_with?(line, prefix),
           do: String.replace_prefix(line, prefix, ""),
-          else: flunk("the node printed #{line}")
+          else: flunk("the node printed:\n" <> Enum.join([line | OsNode.await_end(port)], "\n"))
 
       {^port, {:exit_status, status}} ->
         flunk("the node ended with #{status}")
