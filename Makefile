@@ -9,7 +9,7 @@ ready := _build/setup.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.rules bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.stream bench.rules bench.rules.elixir bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -91,8 +91,14 @@ bench.publish: $(ready) ## Measure published indexes, two minutes
 bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute, its memory for MINUTES, or IDS=1: ids that are terms
 	@MIX_ENV=dev mix run bench/live.exs $(if $(MINUTES),--minutes $(MINUTES)) $(if $(IDS),--ids)
 
+bench.stream: $(ready) ## Compare streams with a loop in one process, two minutes
+	@MIX_ENV=dev mix run bench/stream.exs
+
 bench.rules: $(ready) ## Measure stateful rules beside CLIPS and durable_rules, some minutes
 	@MIX_ENV=dev mix run bench/rules.exs
+
+bench.rules.elixir: $(ready) ## Measure rules from Elixir beside the sandbox alone, three minutes
+	@MIX_ENV=dev mix run bench/rules_elixir.exs
 
 bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
 	@MIX_ENV=dev mix run bench/steiner.exs

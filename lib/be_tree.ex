@@ -145,6 +145,7 @@ defmodule BeTree do
   @publish_options Common.take([:replicas, :queue]) ++ @wait_options
 
   @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :stats])
+  @stream_defaults Map.put(Search.check([]), :max_concurrency, nil)
   @search_defaults Map.put(Search.check([]), :stats, false)
 
   @profile_options Common.timeout("milliseconds until the call ends with the error `:timeout`, or `:infinity`")
@@ -671,8 +672,8 @@ defmodule BeTree do
   def stream(target, events, options \\ []) do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
     most = concurrency(target)
-    {concurrency, options} = options |> Options.validate!(@stream_options) |> Keyword.pop(:max_concurrency, most)
-    options = Search.with_defaults(options)
+    {given, options} = @stream_defaults |> Options.put!(options, @stream_options) |> Map.pop!(:max_concurrency)
+    concurrency = given || most
 
     case target do
       %Shards{} when options.as != :list -> raise ArgumentError, "a stream of a cluster has lists of ids"

@@ -10,7 +10,8 @@ defmodule BeTree.Cluster do
   `BeTree.info/2`, `BeTree.Event.prepare/3`, `BeTree.insert/4`, `BeTree.insert_all/3`, `BeTree.put/4` and `BeTree.delete/3`. Those that
   run step by step, `BeTree.Search.start/3` and `BeTree.profile/3`, do not.
 
-  Each shard is a `BeTree.Server`, by its name and its node. All shards have the same schema, and a search asks all of them.
+  Each shard is a `BeTree.Server`, by its name and its node. All shards have the same schema and the same kind of ids, and a search
+  asks all of them.
   Every node that changes the index has to use the same function of the id. A cluster is a plain value: it holds no process
   and no connection.
 

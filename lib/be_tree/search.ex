@@ -237,6 +237,7 @@ defmodule BeTree.Search do
   end
 
   # A subscription was deleted, or inserted again, while this search ran: it begins again, with the rest of its fuel and time.
+  # Its statistics are then those of the last run.
   defp again(%{terms: %{view: view, event: event, options: options}} = search, slices) do
     options = %{options | fuel: left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 
@@ -345,11 +346,6 @@ defmodule BeTree.Search do
   @spec check([option]) :: Slices.options()
   def check([]), do: @defaults
   def check(options), do: Options.put!(@defaults, options, @options)
-
-  @doc false
-  # Returns all options. The given ones have been checked.
-  @spec with_defaults([option]) :: Slices.options()
-  def with_defaults(options), do: Map.merge(@defaults, Map.new(options))
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do

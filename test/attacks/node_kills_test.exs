@@ -41,6 +41,9 @@ defmodule BeTree.Attacks.NodeKillsTest do
     port =
       OsNode.start("""
       {:ok, _} = Application.ensure_all_started(:be_tree)
+      # On a loaded machine the module may take longer to compile than the node waits for it.
+      compile = fn compile -> with {:error, %{kind: :timeout}} <- BeTree.new(a: :integer), do: compile.(compile) end
+      {:ok, _tree} = compile.(compile)
       {id_of, integer_of} = {#{kind.(:id)}, #{kind.(:integer)}}
       options = [name: Killed, schema: #{inspect(@schema)}, dir: #{inspect(folder)}, durability: :sync] ++ #{kind.(:options)}
       {:ok, _pid} = BeTree.Server.start_link(options)
@@ -81,7 +84,7 @@ defmodule BeTree.Attacks.NodeKillsTest do
       {^port, {:data, {_end, line}}} ->
         if String.starts_with?(line, prefix),
           do: String.replace_prefix(line, prefix, ""),
-          else: flunk("the node printed #{line}")
+          else: flunk("the node printed:\n" <> Enum.join([line | OsNode.await_end(port)], "\n"))
 
       {^port, {:exit_status, status}} ->
         flunk("the node ended with #{status}")

@@ -202,7 +202,7 @@ defmodule BeTree.ClusterTest do
       {_peer, node} = Peers.start_bare()
       cluster = Cluster.new([{Ads, node}])
       assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
-      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.search/3)
+      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Search.run/3)
     end
 
     test "gives up a change whose shard does not reply within the timeout" do

@@ -298,16 +298,17 @@ defmodule BeTree.RulesTest do
 
   # The engine lacks room now and then, and the call goes on behind it.
   defp to_end(rules, {export, [length, _from, most], input} = call, fuel) do
-    {:ok, outcome} = rules |> trapping(call, fuel) |> Rules.Reply.outcome()
+    {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices}} =
+      rules |> trapping(call, fuel) |> Rules.Reply.outcome()
 
-    case outcome.reason do
+    case reason do
       :done ->
-        {outcome.ids, outcome.notices}
+        {ids, notices}
 
       :room ->
         {:ok, ""} = Instance.call(Wasmtime, rules.instance, "be_tree_room", [], nil)
-        {ids, notices} = to_end(rules, {export, [length, outcome.position, most], input}, fuel)
-        {outcome.ids ++ ids, outcome.notices ++ notices}
+        {more_ids, more_notices} = to_end(rules, {export, [length, position, most], input}, fuel)
+        {ids ++ more_ids, notices ++ more_notices}
     end
   end
 

@@ -12,6 +12,9 @@ defmodule BeTree.Engine.Batch do
   @events 256
   @bytes 256 * 1024
 
+  # The events that a process of a stream searches one by one, if each has a budget or a timeout of its own.
+  @alone 64
+
   @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input]
   defstruct @enforce_keys ++ [:refused, events: [], limit: @events]
@@ -20,14 +23,14 @@ defmodule BeTree.Engine.Batch do
   A chunk of events.
 
     * `count` - the number of events;
-    * `input` - each event, after its format and its length;
+    * `input` - each event, after its format and its length; `nil` if the events are searched one by one;
     * `refused` - the error of the next event if that cannot be encoded. The chunk then ends before it;
     * `events` - the events, and the refused one;
     * `limit` - the greatest number of events of this chunk.
   """
   @type t :: %__MODULE__{
           count: non_neg_integer,
-          input: binary,
+          input: binary | nil,
           refused: Error.t() | nil,
           events: [Event.t()],
           limit: pos_integer
@@ -43,6 +46,31 @@ defmodule BeTree.Engine.Batch do
   @spec chunks(Enumerable.t(), boolean, pos_integer) :: Enumerable.t()
   def chunks(events, strict, first \\ @events),
     do: Stream.chunk_while(events, empty(first), &add(&1, &2, strict), &finish/1)
+
+  # The same for events that are searched one by one. Each is encoded before its own search.
+  defp plain_chunks(events) do
+    Stream.chunk_while(
+      events,
+      {0, [], 1},
+      fn
+        event, {count, events, limit} when count + 1 == limit ->
+          {:cont, plain(events, event, limit), {0, [], min(2 * limit, @alone)}}
+
+        event, {count, events, limit} ->
+          {:cont, {count + 1, [event | events], limit}}
+      end,
+      fn
+        {0, [], _limit} = none -> {:cont, none}
+        {_count, [event | events], limit} -> {:cont, plain(events, event, limit), nil}
+      end
+    )
+  end
+
+  # The consumer searches the chunks that are not full, and other processes the full ones.
+  defp plain(events, event, limit) do
+    events = Enum.reverse(events, [event])
+    %__MODULE__{count: length(events), input: nil, events: events, limit: if(limit == @alone, do: @events, else: limit)}
+  end
 
   defp empty(limit), do: {0, 0, [], [], min(limit, @events)}
 
@@ -109,10 +137,13 @@ defmodule BeTree.Engine.Batch do
     output = if options.as == :list, do: :u64s, else: :binary
 
     run
-    |> call("be_tree_search", arguments, IO.iodata_to_binary([bytes | run.ids]), output)
+    |> call("be_tree_search", arguments, joined(bytes, run.ids), output)
     |> found_by_one()
     |> with_terms(run, &search_one(format, bytes, &1))
   end
+
+  defp joined(bytes, <<>>), do: bytes
+  defp joined(bytes, ids), do: IO.iodata_to_binary([bytes | ids])
 
   # Turns the numbers that were found into terms, if the ids of a server are terms.
   defp with_terms({:ok, found}, %{tree: %View{ids: %Ids{} = ids}} = run, search) do
@@ -167,7 +198,7 @@ defmodule BeTree.Engine.Batch do
   """
   @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
   def stream(target, events, options, concurrency) do
-    chunks = chunks(events, options.strict, 1)
+    chunks = if alone?(options), do: plain_chunks(events), else: chunks(events, options.strict, 1)
 
     if concurrency == 1,
       do: Stream.flat_map(chunks, &pairs(&1, results(&1, target, options))),
@@ -175,6 +206,9 @@ defmodule BeTree.Engine.Batch do
   end
 
   defp pairs(chunk, results), do: Enum.zip(chunk.events, results)
+
+  # A budget and a timeout hold for each event.
+  defp alone?(%{fuel: fuel, timeout: timeout}), do: fuel != :infinity or timeout != :infinity
 
   # The processes that search, each with its chunk, and their number.
   defp no_tasks, do: {:queue.new(), 0}
@@ -192,9 +226,9 @@ defmodule BeTree.Engine.Batch do
     {[], {:queue.in(start(chunk, target, options), queue), count + 1}}
   end
 
-  # The process gets no copy of the events.
+  # The process gets no copy of events that are encoded.
   defp start(chunk, target, options) do
-    encoded = %{chunk | events: []}
+    encoded = if chunk.input, do: %{chunk | events: []}, else: chunk
     {Task.async(fn -> caught(fn -> results(encoded, target, options) end) end), chunk}
   end
 
@@ -234,9 +268,7 @@ defmodule BeTree.Engine.Batch do
 
     with {:ok, tree} <- resolve(target),
          {:ok, run} <- run(tree, options, 0) do
-      if options.fuel == :infinity and options.timeout == :infinity,
-        do: each_result(chunk, run, refused),
-        else: each_alone(chunk, run, refused)
+      if chunk.input, do: each_result(chunk, run, refused), else: Enum.map(chunk.events, &search_alone(&1, run))
     else
       {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
     end
@@ -244,20 +276,19 @@ defmodule BeTree.Engine.Batch do
 
   @doc "Returns the results of `events` in a list, as `stream/4` does."
   @spec each(BeTree.target(), [Event.t()], Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
-  def each(target, events, options),
-    do: events |> chunks(options.strict) |> Enum.flat_map(&results(&1, target, options))
+  def each(target, events, options) do
+    chunks = if alone?(options), do: plain_chunks(events), else: chunks(events, options.strict)
+    Enum.flat_map(chunks, &results(&1, target, options))
+  end
 
-  # Searches each event in a call of its own, with the whole budget and the whole timeout. Returns the results, followed by `rest`.
-  defp each_alone(%{count: 0}, _run, rest), do: rest
-
-  defp each_alone(%{input: <<format::little-32, length::little-32, frames::binary>>} = chunk, run, rest) do
-    result =
-      case search_one(format, binary_part(frames, 0, length), %{run | deadline: Deadline.new(run.options.timeout)}) do
-        {:ok, [found]} -> {:ok, found}
-        {:error, error} -> {:error, %{error | position: nil}}
-      end
-
-    [result | each_alone(drop(chunk, 1), run, rest)]
+  # Searches for an event in a call of its own, with the whole budget and the whole timeout.
+  defp search_alone(event, run) do
+    with {:ok, format, bytes} <- Event.encode(event, run.options.strict),
+         {:ok, [found]} <- search_one(format, bytes, %{run | deadline: Deadline.new(run.options.timeout)}) do
+      {:ok, found}
+    else
+      {:error, error} -> {:error, %{error | position: nil}}
+    end
   end
 
   # Returns the state of a search over chunks: the handle, the options, and the rest of the budget. `ahead` is the number of

@@ -58,34 +58,37 @@ defmodule BeTree.Rules.Operation do
     if sink = Telemetry.sink(), do: Span.run(sink, rules, operation.kind, call), else: call.()
   end
 
+  # Most calls are of one fact and take a microsecond or two, so each allocation here counts.
   defp calls(operation, page, budget, deadline) do
-    with {:ok, outcome, slices} <- call(operation, budget, Deadline.left(deadline)) do
-      operation = %{operation | position: outcome.position}
-
-      page = %{
-        page
-        | operation: operation,
-          notices: page.notices ++ outcome.notices,
-          ids: page.ids ++ outcome.ids,
-          firings: page.firings + outcome.firings,
-          last_rule: outcome.last_rule || page.last_rule,
-          next_due: outcome.next_due,
-          fuel: page.fuel + slices.fuel,
-          slices: page.slices + slices.count
+    with {:ok, {reason, position, firings, last_rule, next_due, ids, notices}, slices} <-
+           call(operation, budget, Deadline.left(deadline)) do
+      page = %Page{
+        operation: next_operation(reason, operation, position),
+        reason: if(reason in [:firings, :notices], do: reason),
+        notices: page.notices ++ notices,
+        ids: page.ids ++ ids,
+        firings: page.firings + firings,
+        last_rule: last_rule || page.last_rule,
+        next_due: next_due,
+        fuel: page.fuel + slices.fuel,
+        slices: page.slices + slices.count
       }
 
-      after_call(outcome.reason, operation, page, left(budget, slices.fuel), deadline)
+      case reason do
+        :done ->
+          {:ok, page}
+
+        :room ->
+          with :ok <- make_room(page.operation), do: calls(page.operation, page, left(budget, slices.fuel), deadline)
+
+        _limit ->
+          {:more, page}
+      end
     end
   end
 
-  defp after_call(:done, operation, page, _budget, _deadline),
-    do: {:ok, %{page | operation: %{operation | kind: :run, input: nil}}}
-
-  defp after_call(:room, operation, page, budget, deadline) do
-    with :ok <- make_room(operation), do: calls(operation, page, budget, deadline)
-  end
-
-  defp after_call(reason, _operation, page, _budget, _deadline), do: {:more, %{page | reason: reason}}
+  defp next_operation(:done, operation, position), do: %{operation | kind: :run, input: nil, position: position}
+  defp next_operation(_reason, operation, position), do: %{operation | position: position}
 
   defp make_room(%{rules: %{runtime: runtime, instance: instance}} = operation) do
     case Instance.call(runtime, instance, "be_tree_room", [], nil) do

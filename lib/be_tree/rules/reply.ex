@@ -8,36 +8,37 @@ defmodule BeTree.Rules.Reply do
 
   @counts [:rules, :facts, :asserted, :firings, :notices, :due, :facts_bytes, :memory_bytes, :now, :next_due, :types]
 
-  @type outcome :: %{
-          reason: :done | :firings | :notices | :room,
-          position: non_neg_integer,
-          firings: non_neg_integer,
-          last_rule: String.t() | nil,
-          next_due: integer | nil,
-          ids: [pos_integer],
-          notices: [Notice.t()]
-        }
+  @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
+  @type outcome ::
+          {reason :: :done | :firings | :notices | :room, non_neg_integer, non_neg_integer, String.t() | nil,
+           integer | nil, [pos_integer], [Notice.t()]}
+
+  # The reasons by their numbers.
+  @reasons {:done, :firings, :notices, :room}
 
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
   def outcome(binary) do
     case Reply.term(binary) do
       {:ok, {reason, position, firings, last_rule, next_due, ids, notices}}
-      when reason in [:done, :firings, :notices, :room] and is_binary(ids) and is_list(notices) ->
-        {:ok,
-         %{
-           reason: reason,
-           position: position,
-           firings: firings,
-           last_rule: last_rule,
-           next_due: next_due,
-           ids: for(<<id::little-64 <- ids>>, do: id),
-           notices: Enum.map(notices, &notice/1)
-         }}
+      when reason in 0..3 and is_binary(ids) and is_list(notices) ->
+        outcome =
+          {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices)}
+
+        {:ok, outcome}
 
       other ->
         wrong(other)
     end
   end
+
+  defp given([]), do: nil
+  defp given(value), do: value
+
+  defp ids(<<id::little-64>>), do: [id]
+  defp ids(packed), do: for(<<id::little-64 <- packed>>, do: id)
+
+  defp notices([]), do: []
+  defp notices(notices), do: Enum.map(notices, &notice/1)
 
   defp notice({rule, name, values}), do: %Notice{rule: rule, name: name, values: values}
 

@@ -251,7 +251,7 @@ defmodule BeTree.Server.Follower do
           Table.put_base(state.table, base, View.new(index, state.table.server, ids), :infinity)
         end)
 
-        Ids.sweep(ids, state.table.texts)
+        Ids.sweep(state.table.ids, state.table.texts)
 
         event(:base, %{bytes: byte_size(image), version: version}, %{}, state)
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}

@@ -222,9 +222,9 @@ defmodule BeTree.Server.Writer do
     handle_call(call, from, flush(state))
   end
 
-  def handle_call({:insert, wires}, from, %{table: table} = state) when is_list(wires) do
+  def handle_call({:insert, wires}, from, state) when is_list(wires) do
     state = fit(state)
-    wires = with_keys(wires, table)
+    wires = with_keys(wires, state.table)
 
     with :ok <- check_memory(state),
          {:ok, count} <- Changes.insert(state.tree, wires),
@@ -232,8 +232,8 @@ defmodule BeTree.Server.Writer do
          else: ({:error, error} -> refuse(error, from, release(wires, state)))
   end
 
-  def handle_call({:delete, id}, from, %{table: table} = state) do
-    with {:ok, key} <- present_key(id, table),
+  def handle_call({:delete, id}, from, state) do
+    with {:ok, key} <- present_key(id, state.table),
          :ok <- Changes.delete(state.tree, key) do
       change_made(:ok, [key], [], from, state)
     else
@@ -241,9 +241,9 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  def handle_call({:change, wires, ids}, from, %{table: table} = state) when is_list(wires) and is_list(ids) do
+  def handle_call({:change, wires, ids}, from, state) when is_list(wires) and is_list(ids) do
     state = fit(state)
-    wires = with_keys(wires, table)
+    wires = with_keys(wires, state.table)
 
     with :ok <- if(wires == [], do: :ok, else: check_memory(state)),
          {:ok, keys} <- present_keys(ids, state),

@@ -27,24 +27,28 @@ pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
     Refusal { error, position: None, line }
 }
 
-/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices}`: the reason an atom, the position that of the next fact, the rule
-/// that fired last a binary or `nil`, the time at which a window closes next or `nil`, the packed numbers of the inserted facts, and the notices, which are left out for lack of room.
+/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices}`: the number of the reason, the position of the next fact, the rule
+/// that fired last, a binary or `[]`, the time at which a window closes next or `[]`, the packed numbers of the inserted facts, and the
+/// notices. It has no atoms, because the VM looks each up when it reads them.
 pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     writer.tuple(7);
-    writer.atom(match reason {
-        Reason::Done => "done",
-        Reason::Firings => "firings",
-        Reason::Notices => "notices",
-        Reason::Room => "room",
+    writer.unsigned(match reason {
+        Reason::Done => 0,
+        Reason::Firings => 1,
+        Reason::Notices => 2,
+        Reason::Room => 3,
     });
     writer.unsigned(position.into());
     writer.unsigned(engine.call_firings().into());
     match engine.last_rule().filter(|_| engine.call_firings() > 0) {
         Some(rule) => writer.binary(rule.as_bytes()),
-        None => writer.atom("nil"),
+        None => writer.end_list(),
     }
-    time(engine.next_due(), &mut writer);
+    match engine.next_due() {
+        Some(time) => writer.integer(time),
+        None => writer.end_list(),
+    }
     let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     writer.binary(&packed);
     let notices = engine.notices();

@@ -44,7 +44,8 @@ defmodule BeTree.Rules.Server.Front do
     reply =
       with :ok <- in_time(deadline),
            {:ok, routes} <- Routes.new(text, options.partitions, by, state.new),
-           :ok <- Layout.check_keys(Shared.routes(table), routes),
+           %Routes{} = before = Shared.routes(table),
+           :ok <- Layout.check_keys(before, routes),
            do: swap(text, routes, options)
 
     state = if reply == :ok, do: put_in(state.options.partition_by, by), else: state

@@ -8,6 +8,9 @@ defmodule BeTree.Rules.Server.Layout do
 
   @file_name "partitions"
 
+  @typedoc "The key of each fact type, among other things."
+  @type keyed :: %{required(:keys) => %{String.t() => String.t() | :all}, optional(atom) => term}
+
   @doc "Checks that a folder has these partitions, or none yet, and writes them to it."
   @spec keep(Path.t() | nil, Routes.t()) :: :ok | {:error, Error.t()}
   def keep(nil, _routes), do: :ok
@@ -49,7 +52,7 @@ defmodule BeTree.Rules.Server.Layout do
   end
 
   @doc "Checks that the fact types which both have keep their keys."
-  @spec check_keys(%{keys: map}, %{keys: map}) :: :ok | {:error, Error.t()}
+  @spec check_keys(keyed, keyed) :: :ok | {:error, Error.t()}
   def check_keys(%{keys: old}, %{keys: new}) do
     case for {type, key} <- old, Map.get(new, type, key) != key, do: {type, key} do
       [] ->

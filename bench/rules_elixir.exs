@@ -1,0 +1,360 @@
+# Measures stateful rules from Elixir: facts in and notices out by BeTree.Rules, beside the same call of the sandboxed module alone,
+# whose facts are encoded before and whose result is not decoded. Both run in turns, in the same run, on engines of their own, and
+# their results are checked. Then it measures how late a sleeper wakes beside ten engines, and beside ten loops of plain Elixir.
+# Writes charts of growth to _build/bench/rules.
+#
+#     mix run bench/rules_elixir.exs [--quick] [--seconds 2]
+
+for file <- ~w(chart stream), do: Code.require_file("rules/#{file}.ex", __DIR__)
+
+defmodule BeTree.Bench.RulesElixir do
+  @moduledoc false
+
+  alias BeTree.Bench.Rules.{Chart, Stream}
+  alias BeTree.{Rules, RuleWorkloads}
+  alias Mix.BeTree.Command
+
+  @folder "_build/bench/rules"
+  @bar 1.3
+  @messages 10_000
+
+  def run(options) do
+    File.mkdir_p!(@folder)
+    seconds = options[:seconds]
+    say("#{System.schedulers_online()} schedulers, load #{load()}; the median of runs in turns")
+
+    programs(:manners, if(options[:quick], do: [8, 32, 128], else: [8, 16, 32, 64, 128]), seconds)
+    programs(:waltzdb, if(options[:quick], do: [4, 16], else: [4, 8, 12, 16, 50, 100, 200]), seconds)
+
+    say("\nMessages: microseconds a message, in a batch of #{Command.grouped(@messages)}")
+
+    for test <- [:reject, :accept, :cycle],
+        bytes <- [30, 1_000],
+        form <- [:json, :map],
+        do: batch(test, bytes, form, seconds)
+
+    say("\nMessages: microseconds a message, one a call")
+    for test <- [:reject, :accept, :cycle], form <- [:json, :map], do: single(test, 30, form, seconds)
+
+    correlation(if(options[:quick], do: 100, else: 620), if(options[:quick], do: 20, else: 100))
+    sleeper(seconds)
+    say("\nload at the end: #{load()}")
+  end
+
+  ## Programs: all facts in one call
+
+  defp programs(name, sizes, seconds) do
+    say("\n#{title(name)}: milliseconds")
+
+    rows =
+      for size <- sizes do
+        {text, facts} = apply(RuleWorkloads, name, [size])
+        input = :erlang.term_to_binary(facts, minor_version: 2)
+        fresh = fn -> Rules.new!(text, firings: 10_000_000, notices: 10_000_000) end
+
+        {alone, elixir} =
+          in_turns(
+            seconds,
+            fn -> timed(fresh.(), &alone(&1, input), &check(name, size, &1)) end,
+            fn -> timed(fresh.(), &Rules.assert_all!(&1, facts), &check(name, size, &1)) end
+          )
+
+        row(size, alone, elixir, 1.0e6)
+        {size, alone / 1.0e6, elixir / 1.0e6}
+      end
+
+    lines = [
+      {"sandbox", for({size, alone, _elixir} <- rows, do: {size, alone})},
+      {"elixir", for({size, _alone, elixir} <- rows, do: {size, elixir})}
+    ]
+
+    path = Path.join(@folder, "#{name}_elixir.svg")
+    File.write!(path, Chart.svg("#{title(name)} from Elixir", "size", lines))
+    say("  chart: #{path}")
+  end
+
+  defp title(:manners), do: "Manners"
+  defp title(:waltzdb), do: "Waltzdb"
+
+  defp check(name, size, rules) do
+    info = Rules.info!(rules)
+    {firings, type, count} = expected(name, size)
+    same!({name, size}, {firings, count}, {info.firings, info.types[type]})
+  end
+
+  defp expected(:manners, n) do
+    {1 + (n - 1) + div(n * (n - 1), 2) + (n - 1) + (n - 2) + 1 + n + 1, "path", div(n * (n + 1), 2) - n}
+  end
+
+  defp expected(:waltzdb, regions), do: {803 * regions + 790, "edge_label", 422 * regions + 443}
+
+  ## Messages
+
+  defp batch(test, bytes, form, seconds) do
+    facts = for number <- 0..(@messages - 1), do: message(test, bytes, number, form)
+    input = :erlang.term_to_binary(facts, minor_version: 2)
+    check = &same!({test, bytes, form}, firings(test, @messages), Rules.info!(&1).firings)
+    fresh = fn -> Rules.new!(text(test), notices: 10_000_000) end
+
+    {alone, elixir} =
+      in_turns(
+        seconds,
+        fn -> timed(fresh.(), &alone(&1, input), check) end,
+        fn -> timed(fresh.(), &Rules.assert_all!(&1, facts), check) end
+      )
+
+    row("#{test}, #{bytes} bytes, #{form}", alone / @messages, elixir / @messages, 1.0e3)
+  end
+
+  defp single(test, bytes, form, seconds) do
+    facts = for number <- 0..(@messages - 1), do: message(test, bytes, number, form)
+    inputs = for fact <- facts, do: :erlang.term_to_binary([fact], minor_version: 2)
+    check = &same!({test, bytes, form}, firings(test, @messages), Rules.info!(&1).firings)
+    fresh = fn -> Rules.new!(text(test)) end
+
+    {alone, elixir} =
+      in_turns(
+        seconds,
+        fn -> timed(fresh.(), fn rules -> for input <- inputs, do: alone(rules, input) end, check) end,
+        fn -> timed(fresh.(), fn rules -> for fact <- facts, do: Rules.assert!(rules, fact) end, check) end
+      )
+
+    row("#{test}, #{bytes} bytes, #{form}", alone / @messages, elixir / @messages, 1.0e3)
+  end
+
+  defp text(test) do
+    actions =
+      case test do
+        :cycle -> "retract m, assert done(subject: m.subject, amount: m.amount)"
+        _other -> "notify hit(amount: m.amount)"
+      end
+
+    rules =
+      for number <- 0..29,
+          do: "rule r#{number} when m: message(subject = 's#{number}', amount < 10) then #{actions}\n"
+
+    IO.iodata_to_binary([
+      "fact message(subject: string, amount: integer, padding: string optional)\nfact done(subject: string, amount: integer)\n"
+      | rules
+    ])
+  end
+
+  defp message(test, bytes, number, form) do
+    subject = "#{if test == :reject, do: "x", else: "s"}#{rem(number, 30)}"
+    amount = rem(number, 10)
+    padding = if bytes > 100, do: String.duplicate("p", bytes - 30)
+
+    case {form, padding} do
+      {:map, nil} -> {:message, %{subject: subject, amount: amount}}
+      {:map, padding} -> {:message, %{subject: subject, amount: amount, padding: padding}}
+      {:json, nil} -> {:message, ~s({"subject":"#{subject}","amount":#{amount}})}
+      {:json, padding} -> {:message, ~s({"subject":"#{subject}","amount":#{amount},"padding":"#{padding}"})}
+    end
+  end
+
+  defp firings(:reject, _count), do: 0
+  defp firings(_test, count), do: count
+
+  ## Correlation: batches of a stream, on engines that are full
+
+  defp correlation(warm_up, batches) do
+    say("\nCorrelation of a stream of logins and orders: microseconds an event")
+    size = 10_000
+    {one, other} = {Rules.new!(Stream.rules(), notices: 10_000_000), Rules.new!(Stream.rules(), notices: 10_000_000)}
+    stream = Stream.new(100_000)
+
+    {stream, notices} =
+      Enum.reduce(1..div(warm_up * Stream.events_a_second(), size)//1, {stream, {0, 0}}, fn _batch, {stream, notices} ->
+        {facts, stream} = Stream.facts(stream, size)
+        input = :erlang.term_to_binary(facts, minor_version: 2)
+        {stream, added(notices, {notices(alone(one, input)), length(Rules.assert_all!(other, facts).notices)})}
+      end)
+
+    {times, {stream, notices}} =
+      Enum.map_reduce(1..batches, {stream, notices}, fn batch, {stream, notices} ->
+        {facts, stream} = Stream.facts(stream, size)
+        input = :erlang.term_to_binary(facts, minor_version: 2)
+        alone = fn -> clocked(fn -> alone(one, input) end) end
+        elixir = fn -> clocked(fn -> Rules.assert_all!(other, facts) end) end
+
+        {{alone, outputs}, {elixir, page}} =
+          if rem(batch, 2) == 0 do
+            first = alone.()
+            {first, elixir.()}
+          else
+            first = elixir.()
+            {alone.(), first}
+          end
+
+        {{alone, elixir}, {stream, added(notices, {notices(outputs), length(page.notices)})}}
+      end)
+
+    expected = Stream.notices(stream)
+    same!(:correlation, {expected, expected}, notices)
+    facts = Rules.info!(other).facts
+
+    row(
+      "#{Command.grouped(facts)} facts live",
+      median(Enum.map(times, &elem(&1, 0))) / size,
+      median(Enum.map(times, &elem(&1, 1))) / size,
+      1.0e3
+    )
+
+    say("  #{Command.grouped(expected)} notices, as a replay without rules finds")
+  end
+
+  defp added({one, other}, {more_one, more_other}), do: {one + more_one, other + more_other}
+
+  defp notices(outputs), do: outputs |> Enum.map(&length(elem(:erlang.binary_to_term(&1), 6))) |> Enum.sum()
+
+  ## A sleeper
+
+  defp sleeper(seconds) do
+    say("\nA process that sleeps 1 ms, beside ten others: microseconds that it wakes late")
+    {text, facts} = RuleWorkloads.waltzdb(16)
+
+    engine = fn ->
+      loop(fn -> Rules.assert_all!(Rules.new!(text, notices: 10_000_000), facts) end)
+    end
+
+    plain = fn -> loop(fn -> Enum.reduce(1..100_000, 0, &(rem(&1 * 7, 13) + &2)) end) end
+
+    # Both twice, in turns, because the machine's other work comes and goes.
+    for {name, work} <- [
+          {"nothing", nil},
+          {"plain loops", plain},
+          {"engines", engine},
+          {"plain loops", plain},
+          {"engines", engine}
+        ] do
+      others = if work, do: for(_other <- 1..10, do: spawn_link(work)), else: []
+
+      late =
+        Task.async(fn -> late(deadline(2 * seconds), []) end) |> Task.await(:infinity) |> Enum.sort() |> List.to_tuple()
+
+      for other <- others, do: stop(other)
+      at = fn share -> Command.grouped(elem(late, min(trunc(share * tuple_size(late)), tuple_size(late) - 1))) end
+
+      say(
+        "  #{String.pad_trailing(name, 14)} p50 #{at.(0.5)}, p99 #{at.(0.99)}, p99.9 #{at.(0.999)}, max #{at.(1.0)}, " <>
+          "#{Command.grouped(tuple_size(late))} times"
+      )
+    end
+  end
+
+  defp loop(work) do
+    work.()
+    loop(work)
+  end
+
+  defp late(deadline, times) do
+    started = System.monotonic_time(:microsecond)
+    Process.sleep(1)
+    now = System.monotonic_time(:microsecond)
+    times = [now - started - 1_000 | times]
+    if now < deadline, do: late(deadline, times), else: times
+  end
+
+  defp deadline(seconds), do: System.monotonic_time(:microsecond) + seconds * 1_000_000
+
+  defp stop(pid) do
+    Process.unlink(pid)
+    monitor = Process.monitor(pid)
+    Process.exit(pid, :kill)
+    receive(do: ({:DOWN, ^monitor, :process, ^pid, _reason} -> :ok))
+  end
+
+  ## Measuring
+
+  # The module alone: one call without slices on encoded facts, whose output is not decoded.
+  defp alone(%{runtime: runtime, instance: instance}, input) do
+    request = %{input: input, output: :binary, fuel: 0x0FFF_FFFF_FFFF_FFFF, slice: :infinity, scheduler: :normal}
+
+    {:done, 0, output, _fuel} = runtime.call(instance, "be_tree_assert", [byte_size(input), 0, -1], request)
+    room(output, runtime, instance, input, request, [])
+  end
+
+  # A module that lacks room says so, and goes on once it has more. Returns the outputs of all its calls.
+  defp room(output, runtime, instance, input, request, outputs) do
+    case output do
+      <<131, 104, 7, 97, 3, _rest::binary>> ->
+        {3, position, _firings, _rule, _due, _ids, _notices} = :erlang.binary_to_term(output)
+
+        {:done, 0, _nothing, _fuel} =
+          runtime.call(instance, "be_tree_room", [], %{request | input: nil, scheduler: :dirty})
+
+        {:done, 0, more, _fuel} = runtime.call(instance, "be_tree_assert", [byte_size(input), position, -1], request)
+        room(more, runtime, instance, input, request, [output | outputs])
+
+      <<131, 104, 7, _rest::binary>> ->
+        [output | outputs]
+    end
+  end
+
+  # Returns the nanoseconds of the work on new rules, once the result is checked.
+  defp timed(rules, work, check) do
+    {time, _result} = clocked(fn -> work.(rules) end)
+    check.(rules)
+    time
+  end
+
+  defp clocked(work) do
+    :erlang.garbage_collect()
+    started = System.monotonic_time(:nanosecond)
+    result = work.()
+    {System.monotonic_time(:nanosecond) - started, result}
+  end
+
+  # Returns the medians of two measurements, which run in turns in a process of their own.
+  defp in_turns(seconds, one, other) do
+    Task.async(fn ->
+      one.()
+      other.()
+      turns(deadline(2 * seconds), one, other, [])
+    end)
+    |> Task.await(:infinity)
+    |> Enum.unzip()
+    |> then(fn {ones, others} -> {median(ones), median(others)} end)
+  end
+
+  defp turns(deadline, one, other, times) do
+    pair =
+      if rem(length(times), 2) == 0 do
+        first = one.()
+        {first, other.()}
+      else
+        first = other.()
+        {one.(), first}
+      end
+
+    times = [pair | times]
+
+    if System.monotonic_time(:microsecond) < deadline or length(times) < 3,
+      do: turns(deadline, one, other, times),
+      else: times
+  end
+
+  defp median(values), do: values |> Enum.sort() |> Enum.at(div(length(values), 2))
+
+  defp row(what, alone, elixir, unit) do
+    ratio = elixir / alone
+    verdict = if ratio <= @bar, do: "held", else: "MISSED"
+
+    say(
+      "  #{what |> to_string() |> String.pad_trailing(26)} sandbox #{number(alone / unit)}  Elixir #{number(elixir / unit)}  " <>
+        "ratio #{:erlang.float_to_binary(ratio, decimals: 2)}, bar #{@bar}: #{verdict}"
+    )
+  end
+
+  defp number(time), do: (time * 1.0) |> :erlang.float_to_binary(decimals: 3) |> String.pad_leading(9)
+
+  defp same!(_what, same, same), do: :ok
+  defp same!(what, expected, found), do: Mix.raise("#{inspect(what)}: #{inspect(found)}, not #{inspect(expected)}")
+
+  defp load, do: "/proc/loadavg" |> File.read!() |> String.split() |> Enum.take(3) |> Enum.join(" ")
+
+  defp say(text), do: Mix.shell().info(text)
+end
+
+{options, [], []} = OptionParser.parse(System.argv(), strict: [quick: :boolean, seconds: :integer])
+options |> Keyword.put_new(:seconds, 2) |> BeTree.Bench.RulesElixir.run()
