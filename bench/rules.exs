@@ -1,10 +1,10 @@
-# Measures stateful rules natively and in the sandbox, beside CLIPS and durable_rules where the machine has them: Manners,
+# Measures stateful rules natively and in the sandbox, beside CLIPS, durable_rules and Drools where the machine has them: Manners,
 # Waltzdb, the message tests of durable_rules, correlation of a stream, and many rules. All engines get the same rules and facts,
 # and their results are compared. Writes charts of growth to _build/bench/rules.
 #
 #     mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers]
 
-for file <- ~w(program clips peers chart), do: Code.require_file("rules/#{file}.ex", __DIR__)
+for file <- ~w(program clips drools peers chart), do: Code.require_file("rules/#{file}.ex", __DIR__)
 
 defmodule BeTree.Bench.Rules do
   @moduledoc false
@@ -20,6 +20,7 @@ defmodule BeTree.Bench.Rules do
     {"manners", [8, 16, 32, 64, 128], [8, 32, 128], %{128 => 6.0}},
     {"waltzdb", [4, 8, 12, 16, 50, 100, 200], [4, 16, 50], %{16 => 20.0, 50 => 70.0, 200 => 400.0}},
     {"reject", [30], [30], %{30 => 0.5}},
+    {"reject-single", [30], [30], %{30 => 1.67}},
     {"reject-1k", [30], [30], %{30 => 1.0}},
     {"accept", [30], [30], %{30 => 1.0}},
     {"accept-1k", [30], [30], %{}},
@@ -30,6 +31,8 @@ defmodule BeTree.Bench.Rules do
 
   # The types whose facts are compared.
   @counted %{"manners" => ["path", "seating", "chosen"], "waltzdb" => ["edge", "junction", "edge_label"]}
+  # The rules that Drools needs to fire for the newest facts first, or else it tries all rows of guests.
+  @depth_first ["find_seating"]
   # Beyond these sizes a peer needs minutes.
   @most %{"manners" => 128, "waltzdb" => 50}
 
@@ -39,9 +42,7 @@ defmodule BeTree.Bench.Rules do
     peers = if options[:peers], do: Peers.find(@folder), else: %{}
     say(machine())
 
-    say(
-      "the mean, then the median and the 90th percentile; ours and durable_rules' on the processor, CLIPS's by the clock"
-    )
+    say("the mean, then the median and the 90th percentile; on the processor, CLIPS's by the clock")
 
     for {name, found} <- peers, do: say("#{name}: #{describe(found)}")
 
@@ -93,9 +94,10 @@ defmodule BeTree.Bench.Rules do
 
   defp title("manners"), do: "Manners: guests, milliseconds"
   defp title("waltzdb"), do: "Waltzdb: regions, milliseconds"
-  defp title("reject"), do: "30 rules, a message of 30 bytes that matches none, microseconds a message"
-  defp title("reject-1k"), do: "the same, 1 KB"
-  defp title("accept"), do: "30 rules, a message of 50 bytes that matches one and waits, microseconds a message"
+  defp title("reject"), do: "30 rules, lists of JSON messages of 30 bytes that match none, microseconds a message"
+  defp title("reject-single"), do: "the same, each message by itself"
+  defp title("reject-1k"), do: "lists of such messages of 1 KB"
+  defp title("accept"), do: "30 rules, lists of messages of 50 bytes that match one and wait, microseconds a message"
   defp title("accept-1k"), do: "the same, 1 KB"
   defp title("cycle"), do: "30 rules, a message of 50 bytes, the firing and its new fact, microseconds a message"
   defp title("correlation"), do: "Correlation of a stream of logins and orders: users, microseconds an event"
@@ -168,8 +170,20 @@ defmodule BeTree.Bench.Rules do
   end
 
   defp peer(:durable, python, name, _size, {_rules, facts}, options) do
-    test = Enum.find(["reject", "accept", "cycle"], &String.starts_with?(name, &1))
+    test = message_test(name)
     if test, do: Peers.durable(python, test, facts, runs(options), @folder), else: :none
+  end
+
+  # Drools fires Waltzdb in another order, which gives other totals.
+  defp peer(:drools, how, "manners", _size, input, options) do
+    counted = @counted["manners"]
+    Peers.drools(how, input, [depth_first: @depth_first, counted: counted], runs(options), @folder)
+  end
+
+  defp peer(:drools, how, name, _size, input, options) do
+    if message_test(name),
+      do: Peers.drools(how, input, [messages: true, counted: []], runs(options), @folder),
+      else: :none
   end
 
   defp peer(peer, how, name, size, input, options) when is_map_key(@counted, name) do
@@ -180,9 +194,11 @@ defmodule BeTree.Bench.Rules do
 
   defp peer(_peer, _how, _name, _size, _input, _options), do: :none
 
+  defp message_test(name), do: Enum.find(["reject", "accept", "cycle"], &String.starts_with?(name, &1))
+
   defp runs(options), do: if(options[:quick], do: 3, else: 7)
 
-  # CLIPS fires in our order, so its firings are equal too.
+  # CLIPS fires in our order, and so does Drools what it runs. So their firings are equal too.
   defp check(peer, name, size, totals, ours) do
     for type <- @counted[name] || [] do
       expected = expected(name, size)[type]
@@ -191,7 +207,7 @@ defmodule BeTree.Bench.Rules do
         do: Mix.raise("#{peer}, #{name} #{size}: #{totals[type]} of #{type}, not #{expected}")
     end
 
-    if peer == :clips and totals["firings"] != ours["firings"] do
+    if peer != :durable and totals["firings"] != ours["firings"] do
       Mix.raise("#{peer}, #{name} #{size}: #{totals["firings"]} firings, not #{ours["firings"]}")
     end
 

@@ -3,18 +3,16 @@ defmodule BeTree.Bench.Rules.Peers do
   # Runs other engines on the same rules and facts. Each function returns the seconds of its runs and its totals by name, or the
   # reason why it is left out.
 
-  alias BeTree.Bench.Rules.{Clips, Program}
+  alias BeTree.Bench.Rules.{Clips, Drools, Program}
+
+  @class_path "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 
   @type result :: {:ok, %{seconds: [float], totals: %{String.t() => integer}}} | {:skipped, String.t()}
 
   @doc "Returns the names and versions of the peers that the machine has, and the reasons for the others."
   @spec find(Path.t()) :: %{atom => {:ok, String.t(), term} | {:skipped, String.t()}}
   def find(folder) do
-    drools =
-      {:skipped,
-       "translated rules of Manners did not end in minutes, since it does not fire for the newest facts first"}
-
-    %{clips: find_clips(), durable: find_durable(folder), drools: drools}
+    %{clips: find_clips(), durable: find_durable(folder), drools: find_drools(folder)}
   end
 
   # The newest CLIPS that Debian has. Its banner names the version.
@@ -46,6 +44,46 @@ defmodule BeTree.Bench.Rules.Peers do
     case System.cmd("sh", ["-c", "#{python} -m pip show durable_rules"], stderr_to_stdout: true) do
       {shown, 0} -> {:ok, "durable_rules " <> hd(Regex.run(~r/(?<=Version: )\S+/, shown)), python}
       {_message, _status} -> {:skipped, "pip cannot install durable_rules"}
+    end
+  end
+
+  # The libraries of Drools, which Maven fetches, as a class path.
+  defp find_drools(folder) do
+    path = Path.join(folder, "drools.path")
+
+    with java when java != nil <- System.find_executable("java"),
+         maven when maven != nil <- System.find_executable("mvn") do
+      unless File.exists?(path) do
+        System.cmd(
+          maven,
+          ~w(--quiet --batch-mode --file bench/rules/drools/pom.xml #{@class_path} -Dmdep.outputFile=#{Path.expand(path)}),
+          stderr_to_stdout: true
+        )
+      end
+
+      case File.read(path) do
+        {:ok, libraries} -> {:ok, "Drools " <> drools_version(libraries), {java, libraries}}
+        {:error, _reason} -> {:skipped, "Maven cannot fetch Drools"}
+      end
+    else
+      nil -> {:skipped, "there is no java or no mvn; apt-get install default-jdk-headless maven"}
+    end
+  end
+
+  defp drools_version(libraries), do: hd(Regex.run(~r/(?<=drools-core-)[\d.]+\d/, libraries))
+
+  @doc "Runs rules on facts in Drools, and fires them after each fact if the facts are messages."
+  @spec drools({Path.t(), String.t()}, {String.t(), [String.t()]}, keyword, pos_integer, Path.t()) :: result
+  def drools({java, libraries}, {rules, facts}, options, runs, folder) do
+    [program, input] = for name <- ["program.drl", "facts"], do: Path.join(folder, name)
+    File.write!(program, rules |> Program.read() |> Drools.program(options[:depth_first] || []))
+    File.write!(input, Enum.intersperse(facts, "\n"))
+    moment = if options[:messages], do: "each", else: "end"
+    arguments = ["-cp", libraries, "bench/rules/drools/Run.java", program, input, moment, to_string(runs)]
+    # What the libraries log goes to the standard error.
+    case System.cmd("sh", ["-c", ~s(exec "$0" "$@" 2>/dev/null), java | arguments ++ options[:counted]]) do
+      {output, 0} -> {:ok, read(output, %{})}
+      {output, status} -> raise "Drools ended with status #{status}:\n#{output}"
     end
   end
 

@@ -237,6 +237,7 @@ defmodule BeTree.Search do
   end
 
   # A subscription was deleted, or inserted again, while this search ran: it begins again, with the rest of its fuel and time.
+  # Its statistics are then those of the last run.
   defp again(%{terms: %{view: view, event: event, options: options}} = search, slices) do
     options = %{options | fuel: left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 

@@ -615,7 +615,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves time to `now` milliseconds as [`Engine::advance`] does, by one turn: one firing, or one event that is due.
+    /// Moves time to `now` milliseconds as [`Engine::advance`] does, by one turn: one firing, one match that is due, or
+    /// some facts to drop.
     ///
     /// Errors: `out_of_memory`, and `out_of_bounds` if there are too many facts.
     pub fn turn_to(&mut self, now: i64) -> Result<Turn, Error> {
@@ -636,14 +637,20 @@ impl Engine {
             return Ok(Turn::Done);
         }
         self.retried(|step| {
-            let Some((time, due)) = step.first_due(now) else {
-                if step.clock() != now {
-                    step.words.set64(CLOCK, now as u64)?;
+            // A dropped fact makes no rule due, and at its time no match waits any more.
+            for _ in 0..MOST_DROPS {
+                let Some((time, due)) = step.first_due(now) else {
+                    if step.clock() != now {
+                        step.words.set64(CLOCK, now as u64)?;
+                    }
+                    return Ok(Turn::Done);
+                };
+                step.happen(time, due)?;
+                if let Due::Match(_) = due {
+                    step.words.set(GATHERING, 1)?;
+                    break;
                 }
-                return Ok(Turn::Done);
-            };
-            step.happen(time, due)?;
-            step.words.set(GATHERING, 1)?;
+            }
             Ok(Turn::More)
         })
     }
@@ -955,6 +962,9 @@ impl Engine {
         self.program.rules.iter().map(|rule| (rule.name.clone(), rule.plans.iter().map(order).collect())).collect()
     }
 }
+
+/// The most facts that a turn drops.
+const MOST_DROPS: usize = 16;
 
 /// The latest time, in milliseconds from the epoch: so far from the ends of 64 bits that durations can be added.
 const LATEST: u64 = 100_000_000 * 86_400_000;

@@ -197,8 +197,8 @@ impl Step<'_> {
         self.scratch.tested = None;
         let changed = self.changed_fields(fact_type, fact);
         let indices_before = self.indices_of(fact_type, before);
-        let is_rekeyed = |index: usize| fact_type.indices[index].iter().any(|field| changed & 1 << field != 0);
-        for index in bits(indices_before).filter(|index| is_rekeyed(*index)) {
+        let rekeyed = bits(changed).fold(0, |rekeyed, field| rekeyed | fact_type.keyed_by[field]);
+        for index in bits(indices_before & rekeyed) {
             self.unlink(fact_type, fact, index)?;
         }
         self.change_fields(fact_type, fact, changed)?;
@@ -207,14 +207,14 @@ impl Step<'_> {
         NUMBERS.remove(self.words, self.words.get64(fact + NUMBER))?;
         NUMBERS.insert(self.words, number, fact)?;
         self.words.set64(fact + NUMBER, number)?;
-        self.find_met(ty, fact)?;
-        let met = self.bits_of_met(fact_type);
+        let retested = bits(changed).fold(0, |retested, field| retested | fact_type.tested_by[field]);
+        let met = before & !retested | self.met_of(fact_type, fact, retested);
         if met != before {
             self.words.set(fact + MET, met)?;
         }
         let indices = self.indices_of(fact_type, met);
         for index in bits(indices | indices_before) {
-            let (is_in, was_in) = (indices & 1 << index != 0, indices_before & 1 << index != 0 && !is_rekeyed(index));
+            let (is_in, was_in) = (indices & 1 << index != 0, indices_before & !rekeyed & 1 << index != 0);
             let is_first = was_in && self.words.get(fact + fact_type.links(index) + 1) == 0;
             if is_in && is_first {
                 continue;
@@ -236,6 +236,8 @@ impl Step<'_> {
         for condition in fact_type.of_bits(met & !before) {
             self.count_in(condition)?;
         }
+        self.scratch.met.clear();
+        self.scratch.met.extend(fact_type.of_bits(met));
         self.tell_rules(fact, number)?;
         Ok(true)
     }
@@ -369,38 +371,43 @@ impl Step<'_> {
     fn find_met(&mut self, ty: usize, fact: Address) -> Result<(), Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
+        let Scratch { met, selections, .. } = &mut *self.scratch;
+        met.clear();
+        let Some(selection) = &mut selections[ty] else {
+            let bits = self.met_of(fact_type, fact, u32::MAX);
+            self.scratch.met.extend(fact_type.of_bits(bits));
+            return Ok(());
+        };
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
-        let Scratch { met, selections, .. } = &mut *self.scratch;
         let words = &*self.words;
-        met.clear();
         let mut add = |condition: u32| {
-            let tests = &program.conditions[condition as usize].tests;
-            if tests.iter().all(|test| test.holds(words, &bound)) {
+            if program.conditions[condition as usize].is_met(words, &bound) {
                 met.push(condition);
             }
         };
-        match &mut selections[ty] {
-            None => {
-                let mut left = fact_type.switch.candidates(words, fact);
-                while left != 0 {
-                    add(fact_type.conditions[left.trailing_zeros() as usize]);
-                    left &= left - 1;
-                }
-            }
-            Some(selection) => {
-                selection.rest.iter().copied().for_each(&mut add);
-                selection.select(fact_type, words, fact)?.iter().for_each(|condition| add(*condition as u32));
-            }
-        }
+        selection.rest.iter().copied().for_each(&mut add);
+        selection.select(fact_type, words, fact)?.iter().for_each(|condition| add(*condition as u32));
         Ok(())
+    }
+
+    /// Returns the conditions that a fact meets, among those of `asked`, one bit each. Its type has few.
+    fn met_of(&self, fact_type: &FactType, fact: Address, asked: u32) -> u32 {
+        let mut bound: Bound = [0; SLOTS + 1];
+        bound[OWN as usize] = fact;
+        let asked = asked & fact_type.switch.candidates(self.words, fact);
+        let is_met = |position: &usize| {
+            self.program.conditions[fact_type.conditions[*position] as usize].is_met(self.words, &bound)
+        };
+        bits(asked).filter(is_met).fold(0, |met, position| met | 1 << position)
     }
 
     /// Keeps the listed conditions with their fact: as bits, or in a block if its type has many.
     fn keep_met(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
         let met = &self.scratch.met;
         let kept = if fact_type.has_few_conditions() {
-            self.bits_of_met(fact_type)
+            let bit = |condition: &u32| self.program.conditions[*condition as usize].bit;
+            met.iter().fold(0, |bits, condition| bits | bit(condition))
         } else if met.is_empty() {
             0
         } else {
@@ -413,11 +420,6 @@ impl Step<'_> {
         };
         self.words.raw(fact + MET, kept);
         Ok(())
-    }
-
-    /// Returns the listed conditions of a type with few, one bit each.
-    fn bits_of_met(&self, fact_type: &FactType) -> u32 {
-        self.scratch.met.iter().fold(0, |bits, condition| bits | 1 << fact_type.position(*condition))
     }
 
     /// Lists the conditions that are kept with a fact, and frees their block.

@@ -31,6 +31,18 @@ impl Fact {
     }
 }
 
+/// Returns the fields of a row as a JSON object.
+pub fn json((_, fields): &Row) -> String {
+    let value = |value: &Owned| match value {
+        Owned::Integer(integer) => integer.to_string(),
+        Owned::Float(float) => format!("{float:?}"),
+        Owned::Boolean(boolean) => boolean.to_string(),
+        Owned::String(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+    };
+    let pairs: Vec<String> = fields.iter().map(|(name, field)| format!("{name:?}:{}", value(field))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
 /// Returns a row as a line for other engines: the type, and the fields with their values, separated by tabs.
 pub fn line((ty, fields): &Row) -> String {
     let mut line = (*ty).to_owned();

@@ -8,10 +8,24 @@ mod programs;
 pub use correlation::{replay, Stream};
 
 use be_tree_rules::Engine;
+use messages::{Messages, Test};
+
+/// The messages of a list.
+const BATCH: usize = 1_000;
 
 /// The names of the jobs.
-pub const NAMES: [&str; 9] =
-    ["manners", "waltzdb", "reject", "reject-1k", "accept", "accept-1k", "cycle", "correlation", "many"];
+pub const NAMES: [&str; 10] = [
+    "manners",
+    "waltzdb",
+    "reject",
+    "reject-single",
+    "reject-1k",
+    "accept",
+    "accept-1k",
+    "cycle",
+    "correlation",
+    "many",
+];
 
 /// Totals by name.
 pub type Totals = Vec<(&'static str, u64)>;
@@ -53,11 +67,12 @@ pub fn prepare(name: &str, size: u32) -> Option<Box<dyn Job>> {
     Some(match name {
         "manners" => Box::new(programs::Program::manners(size)),
         "waltzdb" => Box::new(programs::Program::waltzdb(size)),
-        "reject" => Box::new(messages::Messages::new(messages::Test::Reject, 30)),
-        "reject-1k" => Box::new(messages::Messages::new(messages::Test::Reject, 1_000)),
-        "accept" => Box::new(messages::Messages::new(messages::Test::Accept, 50)),
-        "accept-1k" => Box::new(messages::Messages::new(messages::Test::Accept, 1_000)),
-        "cycle" => Box::new(messages::Messages::new(messages::Test::Cycle, 50)),
+        "reject" => Box::new(Messages::new(Test::Reject, 30, BATCH)),
+        "reject-single" => Box::new(Messages::new(Test::Reject, 30, 1)),
+        "reject-1k" => Box::new(Messages::new(Test::Reject, 1_000, BATCH)),
+        "accept" => Box::new(Messages::new(Test::Accept, 50, BATCH)),
+        "accept-1k" => Box::new(Messages::new(Test::Accept, 1_000, BATCH)),
+        "cycle" => Box::new(Messages::new(Test::Cycle, 50, BATCH)),
         "correlation" => Box::new(correlation::Correlation::new(size)),
         "many" => Box::new(many::Many::new(size)),
         _ => return None,

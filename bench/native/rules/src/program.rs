@@ -4,8 +4,8 @@
 //! places take turns, so other work on the machine affects both alike. Times are those of the processor, where the system has them. The
 //! status is 1 if the totals of the places differ, or are wrong for a known program.
 //!
-//! `--soak EVENTS` instead runs one job natively for that number of events, and prints its memory twenty times. `--text JOB:SIZE`
-//! prints the rules and the facts of a job's input for other engines.
+//! `--soak EVENTS` instead runs the job for that number of events in one place after the other, and prints its memory twenty times.
+//! `--text JOB:SIZE` prints the rules and the facts of a job's input for other engines.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -65,15 +65,17 @@ fn body(arguments: Arguments) -> Result<(), String> {
         let native = jobs::prepare(name, *size).ok_or_else(|| format!("there is no job {name}"))?;
         if arguments.is_text {
             print_text(native);
-        } else if let Some(events) = arguments.soak {
-            soak(native, events);
         } else {
+            let (each, names) = (native.events(), native.totals());
             let mut places = vec![Place::Native(native)];
             if let Some(guest) = &guest {
                 let sandbox = guest.start(name, *size).map_err(|error| format!("{name}: {error:#}"))?;
                 places.push(Place::Sandbox(Box::new(sandbox)));
             }
-            measure(name, *size, places, arguments.budget)?;
+            match arguments.soak {
+                Some(events) => places.into_iter().try_for_each(|place| soak(place, events, each, &names))?,
+                None => measure(name, *size, places, arguments.budget)?,
+            }
         }
     }
     Ok(())
@@ -175,18 +177,18 @@ fn check_correlation(users: u32, job: &dyn Job, events: u64) -> Result<(), Strin
     Err(format!("a replay of {events} events finds {takeovers} takeovers and {unpaid} unpaid orders, not {firings}"))
 }
 
-fn soak(mut job: Box<dyn Job>, events: u64) {
-    let inputs = events / job.events();
+/// Runs a job for a number of events, and prints its totals twenty times.
+fn soak(mut place: Place, events: u64, each: u64, names: &Totals) -> Result<(), String> {
+    let inputs = events / each;
     let mut spent = Duration::ZERO;
     for input in 1..=inputs {
-        job.fill();
-        let started = clock::now();
-        job.run();
-        spent += clock::now() - started;
+        spent += place.turn()?.0;
         if input % (inputs / 20).max(1) == 0 {
-            let handled = input * job.events();
-            let totals: Vec<String> = job.totals().iter().map(|(name, total)| format!("{name}={total}")).collect();
-            println!("events={handled}\tseconds={:.1}\t{}", spent.as_secs_f64(), totals.join("\t"));
+            let totals = place.totals(names)?;
+            let totals: Vec<String> = totals.iter().map(|(name, total)| format!("{name}={total}")).collect();
+            let (name, handled) = (place.name(), input * each);
+            println!("place={name}\tevents={handled}\tseconds={:.1}\t{}", spent.as_secs_f64(), totals.join("\t"));
         }
     }
+    Ok(())
 }

@@ -393,6 +393,20 @@ impl Test {
         }
     }
 
+    /// Returns whether the test reads the field with this offset, of a fact in any slot.
+    pub fn reads(&self, field: u32) -> bool {
+        match self {
+            Test::Compare(_, _, left, right) => {
+                [left, right].iter().any(|operand| matches!(operand, Operand::Field { offset, .. } if *offset == field))
+            }
+            Test::Code(code) => {
+                let mut reads = false;
+                code.visit(&mut |code| reads |= matches!(code, Code::Field { offset, .. } if *offset == field));
+                reads
+            }
+        }
+    }
+
     /// Returns the slots that the test reads, one bit each.
     pub fn slots(&self) -> u32 {
         match self {

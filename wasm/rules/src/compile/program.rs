@@ -25,6 +25,10 @@ pub(crate) struct FactType {
     pub indices: Vec<Vec<u8>>,
     /// The single-fact conditions on this type, ascending.
     pub conditions: Vec<u32>,
+    /// By field: the indices whose keys it is part of, one bit each.
+    pub keyed_by: Vec<u32>,
+    /// By field: the conditions that test it, one bit each, if they are few.
+    pub tested_by: Vec<u32>,
     /// The choice among few conditions.
     pub switch: Switch,
     /// The milliseconds after its time from which on a fact of this type is dropped, if the rules allow that.
@@ -76,8 +80,18 @@ pub(crate) struct Condition {
     pub aggregates: Vec<(u32, u8)>,
     /// The indices, one bit each, in which this is looked up.
     pub indices: u32,
+    /// The bit of this among the conditions of its type, if they are few.
+    pub bit: u32,
     /// The word that counts the facts that meet this.
     pub at: Address,
+}
+
+impl Condition {
+    /// Returns whether the fact in slot [`OWN`] meets this.
+    #[inline]
+    pub fn is_met(&self, words: &Words, bound: &Bound) -> bool {
+        self.tests.iter().all(|test| test.holds(words, bound))
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -45,6 +45,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
         ty.life = life;
         program.lives.extend(life.map(|life| (number, life)));
         ty.switch = Switch::new(&ty.conditions, &program.conditions);
+        ty.set_bits(&mut program.conditions);
     }
     Ok(program)
 }

@@ -1,7 +1,7 @@
 //! The choice among the single-fact conditions of a type, if they are few: many ask one field for one of several constants, and a
 //! fact meets at most those that ask for its own value.
 
-use crate::compile::code::{Kind, Operand, Relation, Test, DEFINED, OWN};
+use crate::compile::code::{Kind, Operand, Relation, Test, DEFINED, FIELDS, OWN};
 use crate::compile::program::{Condition, FactType};
 use crate::memory::{Address, Words};
 
@@ -81,8 +81,27 @@ impl FactType {
         self.conditions.len() <= FEW
     }
 
-    /// Returns the position of a condition among those of this type.
-    pub fn position(&self, condition: u32) -> usize {
-        self.conditions.binary_search(&condition).unwrap_or(0)
+    /// Sets the bits of the type's conditions, and the bits of those that test each field.
+    pub fn set_bits(&mut self, conditions: &mut [Condition]) {
+        let fields = 0..self.fields.len() as u32;
+        let keys = |field: u32| {
+            let indices = self.indices.iter().enumerate();
+            let keyed = indices.filter(|(_, fields)| fields.iter().any(|key| u32::from(*key) == field));
+            keyed.fold(0, |bits, (index, _)| bits | 1 << index)
+        };
+        self.keyed_by = fields.clone().map(keys).collect();
+        self.tested_by = vec![0; self.fields.len()];
+        if !self.has_few_conditions() {
+            return;
+        }
+        for (position, number) in self.conditions.iter().enumerate() {
+            let condition = &mut conditions[*number as usize];
+            condition.bit = 1 << position;
+            for field in fields.clone() {
+                if condition.tests.iter().any(|test| test.reads(FIELDS + 2 * field)) {
+                    self.tested_by[field as usize] |= condition.bit;
+                }
+            }
+        }
     }
 }

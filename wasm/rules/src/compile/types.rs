@@ -42,6 +42,8 @@ pub(super) fn compile(
             fields,
             indices: vec![Vec::new()],
             conditions: Vec::new(),
+            keyed_by: Vec::new(),
+            tested_by: Vec::new(),
             switch: Switch::default(),
             life: None,
             at: 0,

@@ -1,9 +1,12 @@
 //! The message tests of the article on durable_rules, in a neutral form: rule k of 30 tests subject = 's<k>' and amount < 10.
+//!
+//! Messages come as JSON in an external term, as the guest gets them: all in one list, or each in a list of its own.
 
+use be_tree_rules::input::Facts;
 use be_tree_rules::{Engine, Limits, Owned};
 
 use super::{totals, Job, Totals};
-use crate::input::{line, Fact};
+use crate::input::{json, line};
 use crate::support::Row;
 
 /// The messages of an input. Each input goes to a new engine.
@@ -23,14 +26,15 @@ pub struct Messages {
     test: Test,
     rules: String,
     rows: Vec<Row>,
-    facts: Vec<Fact>,
+    /// The lists of messages.
+    inputs: Vec<Vec<u8>>,
     empty: Engine,
     engine: Engine,
 }
 
 impl Messages {
-    /// Returns the test with messages of `bytes` bytes, counted as JSON without the padding's name.
-    pub fn new(test: Test, bytes: usize) -> Messages {
+    /// Returns the test with messages of about `bytes` bytes, and `together` of them in a list.
+    pub fn new(test: Test, bytes: usize, together: usize) -> Messages {
         let mut rules = String::from("fact message(subject: string, amount: integer, padding: string optional)\n");
         rules += "fact done(subject: string, amount: integer)\n";
         let actions = match test {
@@ -49,15 +53,29 @@ impl Messages {
                 let subject = format!("{subject}{}", number % 30);
                 let mut fields =
                     vec![("subject", Owned::String(subject.into())), ("amount", Owned::Integer(number as i64 % 10))];
-                if bytes > 100 {
-                    fields.push(("padding", Owned::String(vec![b'p'; bytes - 30])));
+                // The other fields take 30 bytes, and the padding's name 13.
+                if bytes > 43 {
+                    fields.push(("padding", Owned::String(vec![b'p'; bytes - 43])));
                 }
                 ("message", fields)
             })
             .collect();
-        let facts = rows.iter().map(|row| Fact::of(row, &empty)).collect();
-        Messages { test, rules, rows, facts, engine: empty.clone(), empty }
+        let inputs = rows.chunks(together).map(list).collect();
+        Messages { test, rules, rows, inputs, engine: empty.clone(), empty }
     }
+}
+
+/// Returns messages as the external term of a list of `{"message", Json}`.
+fn list(rows: &[Row]) -> Vec<u8> {
+    let binary = |bytes: &[u8]| [&[109][..], &(bytes.len() as u32).to_be_bytes(), bytes].concat();
+    let mut term = [&[131, 108][..], &(rows.len() as u32).to_be_bytes()].concat();
+    for row in rows {
+        term.extend([104, 2]);
+        term.extend(binary(b"message"));
+        term.extend(binary(json(row).as_bytes()));
+    }
+    term.push(106);
+    term
 }
 
 impl Job for Messages {
@@ -66,9 +84,15 @@ impl Job for Messages {
     }
 
     fn run(&mut self) {
-        for fact in &self.facts {
-            fact.assert(&mut self.engine).expect("the facts fit");
-            self.engine.run().expect("the facts fit");
+        let engine = &mut self.engine;
+        for input in &self.inputs {
+            let facts = Facts::read(engine, input, 0).expect("the facts are right");
+            for position in 0..facts.len() {
+                let fact = facts.get(engine, position, input);
+                engine.advance(engine.arrival(fact.time)).expect("the facts fit");
+                engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], 0).expect("the facts fit");
+            }
+            engine.run().expect("the facts fit");
         }
     }
 
