@@ -103,8 +103,15 @@ defmodule BeTree.Rules.Server.Front do
     if outcome == :ok, do: Shared.put_rules(table, text, routes)
     decision = if outcome == :ok, do: :commit, else: :abort
     for owner <- owners, owner, do: send(owner, {swap, decision})
-    # A partition that took the rules replies after that.
-    if outcome == :ok, do: Request.all(Enum.map(owners, &{&1, {:catch_up, :infinity}}), name, :infinity)
+    if outcome == :ok, do: await(owners, text, options)
     outcome
+  end
+
+  # A partition that took the rules replies after that. One that ended instead has started again, maybe with the rules of before.
+  defp await(owners, text, %{table: table, name: name}) do
+    replies = Request.all(Enum.map(owners, &{&1, {:catch_up, :infinity}}), name, :infinity)
+
+    for {{:error, _error}, number} <- Enum.with_index(replies),
+        do: Request.call(Shared.owner(table, number), name, {:swap, text, :infinity}, :infinity)
   end
 end

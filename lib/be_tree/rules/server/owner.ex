@@ -61,8 +61,7 @@ defmodule BeTree.Rules.Server.Owner do
       {:ok, state} ->
         {_reply, state} = if state.options.clock == :system, do: operate({:advance, now()}, state), else: {nil, state}
         state = note_due(state)
-        if state.number, do: Shared.started(state.options.table, state.number, self(), time(state))
-        {:ok, state}
+        if state.number, do: join(state), else: {:ok, state}
 
       {:error, error} ->
         if state.journal, do: Journal.close(state.journal)
@@ -79,6 +78,16 @@ defmodule BeTree.Rules.Server.Owner do
       dir: options.dir && Shared.folder(options.dir, number),
       identity: "#{@identity}, partition #{number} of #{options.partitions}"
     })
+  end
+
+  # A swap that was made since this process read the rules is made here, or else its maker finds this process.
+  defp join(%{options: %{table: table}} = state) do
+    Shared.started(table, state.number, self(), time(state))
+
+    case swap_if_changed(put_in(state.options.rules, Shared.text(table))) do
+      {:ok, state} -> {:ok, note_due(state)}
+      {:error, error} -> {:stop, error}
+    end
   end
 
   defp swap_if_changed(%{text: text, options: %{rules: text}} = state), do: {:ok, state}
