@@ -256,7 +256,12 @@ defmodule BeTree.Server do
     end
   end
 
-  defp free?(name) when is_atom(name), do: :ets.info(name, :owner) == :undefined or Table.server?(name)
+  # A table of another process has the name for as long as that process lives. A server's supervisor has the name before its table.
+  defp free?(name) when is_atom(name) do
+    owner = :ets.info(name, :owner)
+    owner == :undefined or owner == Process.whereis(name) or not Process.alive?(owner)
+  end
+
   defp free?(_name), do: true
 
   defp start_supervisor({module, argument}, name), do: Supervisor.start_link(module, argument, name: name)
