@@ -31,7 +31,8 @@ defmodule BeTree.Bench.Rules.Peers do
 
   # A virtual environment of Python with durable_rules, which pip compiles.
   defp find_durable(folder) do
-    python = Path.join(folder, "durable/bin/python")
+    # A program with a relative path is not found.
+    python = Path.expand("durable/bin/python", folder)
 
     unless File.exists?(python) do
       System.cmd(
