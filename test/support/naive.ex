@@ -186,6 +186,9 @@ defmodule BeTree.Test.Naive do
     List.starts_with?(value, text) and like?(rest, Enum.drop(value, length(text)))
   end
 
+  # In an expression for another schema, the attribute may be a string here.
+  defp in?(string, _network) when is_binary(string), do: false
+
   defp in?(address, {first, bits}) do
     tuple_size(address) == tuple_size(first) and first_bits(address, bits) == first_bits(first, bits)
   end
