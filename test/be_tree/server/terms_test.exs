@@ -325,7 +325,7 @@ defmodule BeTree.Server.TermsTest do
 
       three = start!(options)
       assert BeTree.search(three, %{a: 2}) == {:ok, ["two"]}
-      eventually(fn -> age(three) && count(three) == 2 end)
+      eventually(fn -> aged_count(three) == 2 end)
       :ok = stop_supervised(three)
     end
   end
@@ -394,7 +394,7 @@ defmodule BeTree.Server.TermsTest do
     start_supervised!({Server, name: leader, schema: @schema, ids: :term}, id: leader)
     :ok = Server.insert(leader, "new", "a = 1")
     eventually(fn -> BeTree.search(follower, %{a: 1}) == {:ok, ["new"]} end)
-    eventually(fn -> age(follower) && Server.info!(follower).ids.count == 1 end)
+    eventually(fn -> aged_count(follower) == 1 end)
   end
 
   test "a cluster has terms, if it is told so" do
