@@ -77,6 +77,20 @@ fn rules_that_would_lose_matches_are_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Constants are words, and words of different kinds may be the same.
+#[test]
+fn constants_of_different_kinds_are_different_keys() {
+    let facts = "fact number(k: integer) fact text(k: string) fact flag(k: boolean)";
+    for number in 0..2_000 {
+        for other in ["t: text(k = 'ann')", "f: flag(k = true)"] {
+            let rules = format!("{facts} rule r when n: number(k = {number}) {other} then notify x");
+            let error =
+                Engine::partitioned(&rules, Limits::default(), 4, &By::Field("k".into())).map(drop).unwrap_err();
+            assert_eq!(error.kind, Kind::OutOfBounds, "{rules}: {error}");
+        }
+    }
+}
+
 #[test]
 fn wrong_keys_are_refused() {
     let rule = "rule r when o: order then notify x";

@@ -148,11 +148,11 @@ impl Candidate<'_> {
 
     /// Joins the classes of two keys whose equality a test states.
     fn join(&self, code: &Code, guard: Option<usize>, classes: &mut Classes) {
-        let Code::Compare(_, Relation::Equal, left, right) = code else { return };
+        let Code::Compare(kind, Relation::Equal, left, right) = code else { return };
         match [self.key(left, guard), self.key(right, guard)] {
             [Some(left), Some(right)] => classes.join(left, right),
-            [Some(node), None] => classes.join_constant(node, right),
-            [None, Some(node)] => classes.join_constant(node, left),
+            [Some(node), None] => classes.join_constant(node, *kind, right),
+            [None, Some(node)] => classes.join_constant(node, *kind, left),
             [None, None] => {}
         }
     }
@@ -202,7 +202,10 @@ impl Candidate<'_> {
                 let of = classes.of_slot(first);
                 match self.key(code, None) {
                     Some(node) => classes.find(node) == of,
-                    None => classes.constant(code).is_some_and(|node| classes.find(node) == of),
+                    None => {
+                        let kind = declared.fields[usize::from(key)].kind;
+                        classes.constant(kind, code).is_some_and(|node| classes.find(node) == of)
+                    }
                 }
             }
             None => !is_new,
@@ -238,8 +241,8 @@ impl Candidate<'_> {
 /// Disjoint sets of keys that are equal.
 struct Classes {
     parents: Vec<usize>,
-    /// Constants, and a key that equals each.
-    constants: Vec<(u64, usize)>,
+    /// Constants with their kinds, and a key that equals each. Constants of different kinds may have the same bits.
+    constants: Vec<(Kind, u64, usize)>,
 }
 
 impl Classes {
@@ -259,16 +262,17 @@ impl Classes {
         self.parents[left] = right;
     }
 
-    fn join_constant(&mut self, node: usize, code: &Code) {
+    fn join_constant(&mut self, node: usize, kind: Kind, code: &Code) {
         let Code::Constant(constant) = code else { return };
-        match self.constant(code) {
+        match self.constant(kind, code) {
             Some(other) => self.join(node, other),
-            None => self.constants.push((*constant, node)),
+            None => self.constants.push((kind, *constant, node)),
         }
     }
 
-    fn constant(&self, code: &Code) -> Option<usize> {
+    fn constant(&self, kind: Kind, code: &Code) -> Option<usize> {
         let Code::Constant(constant) = code else { return None };
-        self.constants.iter().find(|(known, _)| known == constant).map(|(_, node)| *node)
+        let known = self.constants.iter().find(|(of, known, _)| (*of, known) == (kind, constant));
+        known.map(|(_, _, node)| *node)
     }
 }
