@@ -86,6 +86,8 @@ defmodule BeTree.Domain do
 
   alias BeTree.Domain.Path
   alias BeTree.Error
+  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+
   alias BeTree.Engine.{Describe, Limits, Reply}
 
   @enforce_keys [:name, :type]
@@ -230,7 +232,7 @@ defmodule BeTree.Domain do
   defp to_text(name) when is_atom(name), do: Atom.to_string(name)
   defp to_text(name), do: name
 
-  defp parse_name(name, around) when is_atom(name) and name not in [nil, true, false],
+  defp parse_name(name, around) when is_atom_name(name),
     do: parse_path(Atom.to_string(name), around)
 
   defp parse_name(name, around) when is_binary(name) and name != "" do

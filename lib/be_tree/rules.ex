@@ -479,7 +479,7 @@ defmodule BeTree.Rules do
   defp check!(other), do: Check.expected!("BeTree.Rules", other)
 
   defp name!(name, _expected) when is_binary(name), do: name
-  defp name!(name, _expected) when is_atom(name) and name not in [nil, true, false], do: Atom.to_string(name)
+  defp name!(name, _expected) when Limits.is_atom_name(name), do: Atom.to_string(name)
   defp name!(other, expected), do: Check.expected!("#{expected}, an atom or a string", other)
 
   defp done!({:ok, value}), do: value

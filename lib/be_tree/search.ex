@@ -122,38 +122,30 @@ defmodule BeTree.Search do
   defp terms(%View{ids: %Ids{}} = view, event, options), do: %{view: view, event: event, options: options, packed: ""}
   defp terms(_handle, _event, _options), do: nil
 
-  defp first_slice(%{terms: nil} = search, handle, event, options) do
+  defp first_slice(search, %{runtime: runtime} = handle, event, options) do
     with {:ok, format, bytes} <- Event.encode(event, options.strict),
-         {:ok, input, ids_length} <- append_ids(bytes, options.ids),
-         do: first_slice(search, handle, format, byte_size(bytes), input, ids_length, options)
-  end
+         {:ok, packed, ids_length} <- pack_ids(handle, options) do
+      arguments = [format, byte_size(bytes), ids_length, number(options.as)]
 
-  defp first_slice(%{terms: terms} = search, handle, event, options) do
-    with {:ok, packed, ids_length} <- pack_terms(handle, options),
-         {:ok, format, bytes} <- Event.encode(event, options.strict) do
-      search = %{search | terms: %{terms | packed: packed}}
-      first_slice(search, handle, format, byte_size(bytes), IO.iodata_to_binary([bytes | packed]), ids_length, options)
+      request = %{
+        input: input(bytes, packed),
+        output: if(options.as == :list, do: :u64s, else: :binary),
+        fuel: options.fuel,
+        slice: Slices.fuel_of_slice(options, handle.runtime),
+        scheduler: :normal,
+        timeout: options.timeout,
+        waited: Telemetry.waited(handle)
+      }
+
+      handle.instance
+      |> runtime.call("be_tree_search", arguments, request)
+      |> Slices.settle(search.slices)
+      |> outcome(with_packed(search, packed))
     end
   end
 
-  defp first_slice(search, %{runtime: runtime} = handle, format, length, input, ids_length, options) do
-    arguments = [format, length, ids_length, number(options.as)]
-
-    request = %{
-      input: input,
-      output: if(options.as == :list, do: :u64s, else: :binary),
-      fuel: options.fuel,
-      slice: Slices.fuel_of_slice(options, handle.runtime),
-      scheduler: :normal,
-      timeout: options.timeout,
-      waited: Telemetry.waited(handle)
-    }
-
-    handle.instance
-    |> runtime.call("be_tree_search", arguments, request)
-    |> Slices.settle(search.slices)
-    |> outcome(search)
-  end
+  defp with_packed(%{terms: nil} = search, _packed), do: search
+  defp with_packed(%{terms: terms} = search, packed), do: %{search | terms: %{terms | packed: packed}}
 
   @doc """
   Runs the next slice of a search that yielded.
@@ -239,9 +231,9 @@ defmodule BeTree.Search do
   # A subscription was deleted, or inserted again, while this search ran: it begins again, with the rest of its fuel and time.
   # Its statistics are then those of the last run.
   defp again(%{terms: %{view: view, event: event, options: options}} = search, slices) do
-    options = %{options | fuel: left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
+    options = %{options | fuel: Slices.left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 
-    with :ok <- check_left(options, slices) do
+    with :ok <- Slices.check_left(options.fuel, slices.deadline) do
       case Target.resolve(view.name) do
         {:error, error} ->
           {:error, error}
@@ -253,35 +245,9 @@ defmodule BeTree.Search do
     end
   end
 
-  defp left(:infinity, _used), do: :infinity
-  defp left(fuel, used), do: max(fuel - used, 0)
-
-  defp check_left(%{fuel: 0}, _slices),
-    do: {:error, %Error{kind: :out_of_fuel, message: "the call used all of its fuel; give it a larger budget"}}
-
-  defp check_left(_options, slices) do
-    if Deadline.passed?(slices.deadline),
-      do: {:error, %Error{kind: :timeout, message: "the call passed its timeout after #{Slices.count(slices)}"}},
-      else: :ok
-  end
-
-  @doc false
-  # Returns the numbers of the option `:ids` for a server whose ids are terms, and their length; -1 stands for all.
-  @spec pack_terms(View.t(), Slices.options()) :: {:ok, binary, integer} | {:error, Error.t()}
-  def pack_terms(_view, %{as: form}) when form != :list do
-    message = "the ids of this server are terms, and the form #{inspect(form)} has integers; leave the option :as out"
-    {:error, %Error{kind: :type, message: message}}
-  end
-
-  def pack_terms(_view, %{ids: nil}), do: {:ok, "", -1}
-
-  def pack_terms(%View{ids: table}, %{ids: ids}) do
-    with {:ok, packed} <- Ids.pack(table, ids), do: {:ok, packed, byte_size(packed)}
-  end
-
   @doc false
   # Returns the terms of numbers that a search found, or `:gone` if the search has to begin again. `packed` is the result of
-  # `pack_terms/2` before the search: if it has changed, the search may have lacked a subscription that it should have found.
+  # `pack_ids/2` before the search: if it has changed, the search may have lacked a subscription that it should have found.
   @spec named(Ids.t(), [non_neg_integer], binary, Slices.options()) :: {:ok, list} | :gone
   def named(table, numbers, _packed, %{ids: nil}), do: Ids.terms(table, numbers)
 
@@ -326,14 +292,30 @@ defmodule BeTree.Search do
   def number(_ids), do: 0
 
   @doc false
-  # Returns the bytes of the event followed by those of the ids, and the length of the ids' bytes; -1 stands for all ids.
-  @spec append_ids(binary, [BeTree.id()] | nil) :: {:ok, binary, integer} | {:error, Error.t()}
-  def append_ids(bytes, nil), do: {:ok, bytes, -1}
-
-  def append_ids(bytes, ids) do
-    # An append would copy a large event without a yield.
-    with {:ok, packed} <- pack(ids, <<>>), do: {:ok, IO.iodata_to_binary([bytes | packed]), byte_size(packed)}
+  # Returns the packed numbers of the option `:ids`, and their length; -1 stands for all.
+  @spec pack_ids(map, %{:ids => list | nil, :as => form, optional(atom) => term}) ::
+          {:ok, binary, integer} | {:error, Error.t()}
+  def pack_ids(%View{ids: %Ids{}}, %{as: form}) when form != :list do
+    message = "the ids of this server are terms, and the form #{inspect(form)} has integers; leave the option :as out"
+    {:error, %Error{kind: :type, message: message}}
   end
+
+  def pack_ids(_handle, %{ids: nil}), do: {:ok, <<>>, -1}
+
+  def pack_ids(%View{ids: %Ids{} = table}, %{ids: ids}) do
+    with {:ok, packed} <- Ids.pack(table, ids), do: {:ok, packed, byte_size(packed)}
+  end
+
+  def pack_ids(_handle, %{ids: ids}) do
+    with {:ok, packed} <- pack(ids, <<>>), do: {:ok, packed, byte_size(packed)}
+  end
+
+  @doc false
+  # Returns the input of a search: the bytes of the event followed by those of the ids.
+  @spec input(binary, binary) :: binary
+  def input(bytes, <<>>), do: bytes
+  # An append would copy a large event without a yield.
+  def input(bytes, packed), do: IO.iodata_to_binary([bytes | packed])
 
   defp pack([], packed), do: {:ok, packed}
 

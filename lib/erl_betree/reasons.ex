@@ -14,9 +14,11 @@ defmodule ErlBetree.Reasons do
   def search(%Tree{reasons: nil}, _event, _ids), do: :erlang.error(:badarg)
 
   def search(%Tree{reasons: names} = tree, event, ids) do
+    target = Tree.target(tree)
+
     with {:ok, format, bytes} <- Event.encode(event),
-         {:ok, input, ids_length} <- Search.append_ids(bytes, ids),
-         {:ok, found} <- run(Tree.target(tree), [format, byte_size(bytes), ids_length], input),
+         {:ok, packed, ids_length} <- Search.pack_ids(target, %{ids: ids, as: :list}),
+         {:ok, found} <- run(target, [format, byte_size(bytes), ids_length], Search.input(bytes, packed)),
          {:ok, result} <- split(found, names) do
       result
     else

@@ -38,13 +38,7 @@ defmodule BeTree.Cluster.Options do
           "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
         )
 
-  @read [
-    timeout: [
-      type: :timeout,
-      default: @search_timeout,
-      doc: "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
-    ]
-  ]
+  @read [timeout: Keyword.put(@wait[:timeout], :default, @search_timeout)]
 
   def read, do: @read
   def change, do: @change

@@ -137,13 +137,10 @@ defmodule BeTree.Engine.Batch do
     output = if options.as == :list, do: :u64s, else: :binary
 
     run
-    |> call("be_tree_search", arguments, joined(bytes, run.ids), output)
+    |> call("be_tree_search", arguments, Search.input(bytes, run.ids), output)
     |> found_by_one()
     |> with_terms(run, &search_one(format, bytes, &1))
   end
-
-  defp joined(bytes, <<>>), do: bytes
-  defp joined(bytes, ids), do: IO.iodata_to_binary([bytes | ids])
 
   # Turns the numbers that were found into terms, if the ids of a server are terms.
   defp with_terms({:ok, found}, %{tree: %View{ids: %Ids{} = ids}} = run, search) do
@@ -310,13 +307,8 @@ defmodule BeTree.Engine.Batch do
   end
 
   # Adds the numbers of the option `:ids`.
-  defp enter(%{tree: %View{ids: %Ids{}} = view, options: options} = run) do
-    with {:ok, ids, length} <- Search.pack_terms(view, options),
-         do: {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
-  end
-
-  defp enter(%{options: options} = run) do
-    with {:ok, ids, length} <- Search.append_ids("", options.ids),
+  defp enter(%{tree: tree, options: options} = run) do
+    with {:ok, ids, length} <- Search.pack_ids(tree, options),
          do: {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
   end
 
@@ -377,7 +369,7 @@ defmodule BeTree.Engine.Batch do
   end
 
   defp take_part({:done, 0, results, slices}, batch, found, run) when is_list(results) do
-    run = %{run | fuel: left(run.fuel, slices.fuel)}
+    run = %{run | fuel: Slices.left(run.fuel, slices.fuel)}
     count = length(results)
     done = batch.done + count
 
@@ -424,7 +416,7 @@ defmodule BeTree.Engine.Batch do
         case Reply.refusal(refusal) do
           # Another call came in between, and the module forgot the batch.
           %{kind: :not_found, position: nil} ->
-            submit_rest(batch, found, %{run | fuel: left(run.fuel, slices.fuel)})
+            submit_rest(batch, found, %{run | fuel: Slices.left(run.fuel, slices.fuel)})
 
           error ->
             {:error, check_position(error, batch), in_order(found)}
@@ -457,7 +449,7 @@ defmodule BeTree.Engine.Batch do
   end
 
   defp call(%{tree: tree, options: options} = run, function, arguments, input, output) do
-    with :ok <- check_left(run) do
+    with :ok <- Slices.check_left(run.fuel, run.deadline) do
       budget = %{options | fuel: run.fuel, timeout: Deadline.left(run.deadline)}
 
       request = %{
@@ -478,19 +470,6 @@ defmodule BeTree.Engine.Batch do
 
   defp to_end({:yield, slices}), do: slices |> Slices.resume() |> to_end()
   defp to_end(ended), do: ended
-
-  defp check_left(%{fuel: 0}) do
-    {:error, %Error{kind: :out_of_fuel, message: "the call used all of its fuel; give it a larger budget"}}
-  end
-
-  defp check_left(%{deadline: deadline}) do
-    if Deadline.passed?(deadline),
-      do: {:error, %Error{kind: :timeout, message: "the call passed its timeout"}},
-      else: :ok
-  end
-
-  defp left(:infinity, _used), do: :infinity
-  defp left(fuel, used), do: max(fuel - used, 0)
 
   # Returns the chunk without its first `some` events.
   defp drop(chunk, 0), do: chunk

@@ -9,9 +9,12 @@ defmodule BeTree.Engine.Limits do
   @doc "Guard for the id of a subscription."
   defguard is_id(term) when is_u64(term)
 
+  @doc "Guard for an atom that may be a name: `nil` and booleans are none."
+  defguard is_atom_name(term) when is_atom(term) and term not in [nil, true, false]
+
   @doc "Guard for the name of a server."
   defguard is_name(term)
-           when (is_atom(term) and term not in [nil, true, false]) or
+           when is_atom_name(term) or
                   (is_tuple(term) and tuple_size(term) == 3 and elem(term, 0) == :via and is_atom(elem(term, 1)))
 
   @doc "Returns the range of ids."

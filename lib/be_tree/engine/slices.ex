@@ -100,6 +100,23 @@ defmodule BeTree.Engine.Slices do
 
   def settle({:error, error}, _slices), do: {:error, error}
 
+  @doc "Returns what is left of a budget for the next of several calls."
+  @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget()
+  def left(:infinity, _used), do: :infinity
+  def left(budget, used), do: max(budget - used, 0)
+
+  @doc "Returns `:ok` if the next of several calls has fuel and time left, or an error."
+  @spec check_left(Fuel.budget(), Deadline.t()) :: :ok | {:error, Error.t()}
+  def check_left(0, _deadline) do
+    {:error, %Error{kind: :out_of_fuel, message: "the call used all of its fuel; give it a larger budget"}}
+  end
+
+  def check_left(_budget, deadline) do
+    if Deadline.passed?(deadline),
+      do: {:error, %Error{kind: :timeout, message: "the call passed its timeout"}},
+      else: :ok
+  end
+
   @doc "Returns the number of slices so far, as `3 slices`."
   @spec count(t) :: String.t()
   def count(%__MODULE__{count: 1}), do: "1 slice"

@@ -14,4 +14,9 @@ defmodule BeTree.Rules.Fact do
   @type value :: integer | float | boolean | String.t() | nil
 
   @type t :: %__MODULE__{id: BeTree.Rules.id(), type: String.t(), at: integer, fields: %{String.t() => value}}
+
+  @doc false
+  # Returns the numbers of the facts that equal one but for the number, in the order of `facts`.
+  @spec equal([t], t) :: [BeTree.Rules.id()]
+  def equal(facts, %__MODULE__{at: at, fields: fields}), do: for(%{at: ^at, fields: ^fields, id: id} <- facts, do: id)
 end

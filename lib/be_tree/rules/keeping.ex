@@ -26,13 +26,13 @@ defmodule BeTree.Rules.Keeping do
   ## Operations
 
   @doc """
-  Makes an operation, until it has fired as many rules as the options of the rules allow. Its notices go to `notify`, page by page.
-  `options` are those of a call, of which `:fuel` is the budget of the whole operation. If that is used up, what was done stands.
+  Makes an operation, until it has fired `most` rules. Its notices go to `notify`, page by page. `options` are those of a call; their
+  `:fuel` is a budget for the whole operation. An operation that uses it up ends there, and is not undone.
   """
-  @spec make(Rules.t(), operation, keyword, map, ([Rules.Notice.t()] -> :ok)) ::
+  @spec make(Rules.t(), operation, pos_integer, map, ([Rules.Notice.t()] -> :ok)) ::
           {:ok, Page.t()} | {:error, Error.t()} | {:error, Error.t(), cut}
-  def make(rules, operation, new, options \\ Rules.default_options(), notify) do
-    call = %{rules: rules, most: Rules.limit(new, :firings), notify: notify}
+  def make(rules, operation, most, options \\ Rules.default_options(), notify) do
+    call = %{rules: rules, most: most, notify: notify}
     parts(parts_of(operation), 0, 0, %Page{operation: nil}, options, call)
   end
 
@@ -48,7 +48,7 @@ defmodule BeTree.Rules.Keeping do
 
     case part |> first(call.rules, options) |> pages(call, %Page{operation: nil}) do
       {:ok, page} ->
-        options = %{options | fuel: left(options.fuel, page.fuel)}
+        options = %{options | fuel: Operation.left(options.fuel, page.fuel)}
         parts(rest, number + 1, facts + facts_of(part), Page.join(sum, page), options, call)
 
       {:error, %Error{kind: :out_of_fuel} = error} when before != nil ->
@@ -84,11 +84,7 @@ defmodule BeTree.Rules.Keeping do
 
   # Returns the operation with the rest of its budget.
   defp paid(%{options: options} = operation, fuel),
-    do: %{operation | options: %{options | fuel: left(options.fuel, fuel)}}
-
-  # A call of no fuel is no call.
-  defp left(:infinity, _used), do: :infinity
-  defp left(budget, used), do: max(budget - used, 1)
+    do: %{operation | options: %{options | fuel: Operation.left(options.fuel, fuel)}}
 
   defp too_many(%{operation: operation} = page) do
     %Error{
@@ -111,15 +107,15 @@ defmodule BeTree.Rules.Keeping do
   ## Repeats
 
   @doc "Makes an operation again as far as it came."
-  @spec repeat(Rules.t(), operation, cut | nil, keyword) :: :ok
-  def repeat(rules, operation, nil, new) do
-    _ = make(rules, operation, new, fn _notices -> :ok end)
+  @spec repeat(Rules.t(), operation, cut | nil, pos_integer) :: :ok
+  def repeat(rules, operation, nil, most) do
+    _ = make(rules, operation, most, fn _notices -> :ok end)
     :ok
   end
 
-  def repeat(rules, operation, {:cut, number, position, firings, now}, new) do
+  def repeat(rules, operation, {:cut, number, position, firings, now}, most) do
     {whole, [part | _not_begun]} = operation |> parts_of() |> Enum.split(number)
-    repeat(rules, {:steps, whole}, nil, new)
+    repeat(rules, {:steps, whole}, nil, most)
 
     part
     |> made_of(position, now)
@@ -143,7 +139,7 @@ defmodule BeTree.Rules.Keeping do
 
   defp at_most(firings), do: %{Rules.default_options() | firings: firings}
 
-  # Goes on until so many rules fired, and returns the number that is left.
+  # Goes on until `left` more rules have fired. Returns how many of them have not.
   defp fire({:ok, page}, left), do: left - page.firings
   defp fire({:more, %{reason: :firings}}, _left), do: 0
 
@@ -275,7 +271,7 @@ defmodule BeTree.Rules.Keeping do
 
   # What was refused is refused again.
   defp made(operation, cut, {rules, text}, new) do
-    :ok = repeat(rules, operation, cut, new)
+    :ok = repeat(rules, operation, cut, Rules.limit(new, :firings))
     {:ok, {rules, text}}
   end
 

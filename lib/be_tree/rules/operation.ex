@@ -6,7 +6,7 @@ defmodule BeTree.Rules.Operation do
   # makes room, and another call goes on. What the calls before did stands, whatever happens to the process.
 
   alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
-  alias BeTree.{Rules, Telemetry}
+  alias BeTree.{Fuel, Rules, Telemetry}
   alias BeTree.Rules.{Page, Span}
 
   # The limits of firings in docs/abi.md: that of the engine, and no firing at all.
@@ -98,9 +98,9 @@ defmodule BeTree.Rules.Operation do
     end
   end
 
-  # A call of no fuel is no call.
-  defp left(:infinity, _used), do: :infinity
-  defp left(budget, used), do: max(budget - used, 1)
+  @doc "Returns what is left of a budget for the next call, at least 1: the module takes no call without fuel."
+  @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget()
+  def left(budget, used), do: with(0 <- Slices.left(budget, used), do: 1)
 
   defp call(%{rules: rules, options: options} = operation, budget, timeout) do
     %{runtime: runtime, instance: instance} = rules

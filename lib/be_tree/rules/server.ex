@@ -81,6 +81,8 @@ defmodule BeTree.Rules.Server do
   the facts into a new server.
   """
 
+  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+
   alias BeTree.Engine.{Check, Deadline, Journal, Options}
   alias BeTree.Engine.Options.Common
   alias BeTree.{Error, Rules}
@@ -108,6 +110,8 @@ defmodule BeTree.Rules.Server do
 
   @typedoc "An option of a call that fires rules."
   @type call_option :: {:fuel, BeTree.Fuel.budget()} | {:slice, BeTree.Fuel.budget()} | {:timeout, timeout}
+
+  @key_type {:check, "a field, or a map or a keyword list of fields by fact type", &Routes.key?/1}
 
   @options [
     name: [type: {:check, "an atom", &__MODULE__.name?/1}, required: true, doc: "the name, an atom"],
@@ -141,7 +145,7 @@ defmodule BeTree.Rules.Server do
       doc: "the number of partitions, at most 1,024"
     ],
     partition_by: [
-      type: {:check, "a field, or a map or a keyword list of fields by fact type", &Routes.key?/1},
+      type: @key_type,
       default: nil,
       default_doc: "no partitions",
       doc: "the field that is the key of all fact types, or a map with the field of each, or `:all`"
@@ -156,7 +160,7 @@ defmodule BeTree.Rules.Server do
   @call_options Common.take([:fuel, :slice]) ++ @timeout
   @swap_options [
                   partition_by: [
-                    type: {:check, "a field, or a map or a keyword list of fields by fact type", &Routes.key?/1},
+                    type: @key_type,
                     default: nil,
                     default_doc: "the keys so far",
                     doc:
@@ -166,7 +170,7 @@ defmodule BeTree.Rules.Server do
   @call_defaults Rules.default_options()
 
   @doc false
-  def name?(name), do: is_atom(name) and name not in [nil, true, false]
+  def name?(name), do: is_atom_name(name)
 
   @doc false
   def processes?(list), do: Check.proper_list?(list) and Enum.all?(list, &(is_pid(&1) or name?(&1)))

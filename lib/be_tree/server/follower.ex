@@ -20,9 +20,6 @@ defmodule BeTree.Server.Follower do
   @share 16
   @least 512
   @most 4_096
-  # The milliseconds until rows of deleted ids are dropped, and the most of them at once.
-  @drop_after 2_000
-  @drop 500
 
   @enforce_keys [:table, :options]
   defstruct [
@@ -41,7 +38,7 @@ defmodule BeTree.Server.Follower do
     connected: false,
     error: nil,
     waiting: Queue.new(),
-    # Whether a timer runs after which rows of deleted ids are dropped.
+    # Whether a message is on its way by which rows of deleted ids are dropped.
     dropping: false,
     bases: 0
   ]
@@ -139,7 +136,7 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false})}
+  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.most())}
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
 
   def handle_info({:expired, _from} = expired, state),
@@ -211,22 +208,11 @@ defmodule BeTree.Server.Follower do
     for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
     {version, _deleted, _wires} = List.last(rows)
     event(:change, %{changes: length(rows), version: version}, %{}, state)
-    %{state | version: version, connected: true, error: nil} |> notify() |> build_if_due() |> drop()
+    %{state | version: version, connected: true, error: nil} |> notify() |> build_if_due() |> drop(0)
   end
 
-  # Drops the rows of deleted ids, now and after a while.
-  defp drop(%{dropping: true} = state), do: state
-
-  defp drop(%{table: %{ids: ids, texts: texts}} = state) do
-    case Ids.drop(ids, texts, @drop) do
-      :none ->
-        state
-
-      more ->
-        Process.send_after(self(), :drop, if(more == :more, do: 1, else: @drop_after))
-        %{state | dropping: true}
-    end
-  end
+  defp drop(%{table: %{ids: ids, texts: texts}, dropping: dropping} = state, most),
+    do: %{state | dropping: Ids.drop(ids, texts, most, dropping)}
 
   defp notify(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.reply(waiting, version)}
 
@@ -234,7 +220,7 @@ defmodule BeTree.Server.Follower do
 
   # Takes the base that has arrived.
   defp put(%{pieces: pieces, texts: texts, options: options} = state, sent) do
-    %{id: id, version: version, complete: complete} = sent
+    %{id: id, version: version, complete: complete, ids: kind} = sent
     state = %{state | pieces: [], texts: []}
     image = pieces |> Enum.reverse() |> IO.iodata_to_binary()
 
@@ -242,10 +228,9 @@ defmodule BeTree.Server.Follower do
       {:ok, index} ->
         state = stop_building(state)
         base = %{id: id, index: index, version: version, origin: version, complete: complete}
-        # The log and the texts may have rows of another lineage.
-        # A server of an earlier release has integers for ids, and does not say so.
-        ids = if Map.get(sent, :ids, :integer) != :integer, do: state.table.ids
+        ids = if kind != :integer, do: state.table.ids
 
+        # The log and the texts may have rows of another lineage.
         Table.replace_texts(state.table, texts, fn ->
           Table.put_ids(state.table, ids)
           Table.put_base(state.table, base, View.new(index, state.table.server, ids), :infinity)
@@ -255,7 +240,7 @@ defmodule BeTree.Server.Follower do
 
         event(:base, %{bytes: byte_size(image), version: version}, %{}, state)
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
-        state |> notify() |> request_next() |> drop()
+        state |> notify() |> request_next() |> drop(0)
 
       # The next courier sends all of it again.
       {:error, error} ->

@@ -23,6 +23,10 @@ defmodule BeTree.Server.Ids do
   @short_grace 1_000
   @most_bytes 0x100_0000
 
+  # The milliseconds until rows are dropped that are not due yet, and the most at once: about a millisecond.
+  @drop_after 2_000
+  @most 500
+
   # The places of the counters.
   @number 1
   @bytes 2
@@ -179,17 +183,33 @@ defmodule BeTree.Server.Ids do
   end
 
   @doc """
-  Removes rows that were released some seconds ago, at most `most`, except those of keys in the table `texts`. Returns whether there
-  are more, now or `:later`.
+  Removes rows that were released some seconds ago, at most `most`, except those of keys in the table `texts`. If more will have to
+  go, the calling process gets the message `:drop` when it is time. `expected` says whether such a message is on its way; the result
+  says whether one is now.
   """
-  @spec drop(t | nil, :ets.tid(), non_neg_integer) :: :none | :later | :more
-  def drop(nil, _texts, _most), do: :none
+  @spec drop(t | nil, :ets.tid(), non_neg_integer, boolean) :: boolean
+  def drop(nil, _texts, _most, expected), do: expected
 
-  def drop(%__MODULE__{released: released} = ids, texts, most) do
-    case :ets.first(released) do
-      :"$end_of_table" -> :none
-      key when most == 0 -> if due?(key, ids), do: :more, else: :later
-      key -> if due?(key, ids), do: drop(ids, key, texts, most), else: :later
+  def drop(ids, texts, most, expected) do
+    case remove(ids, texts, most) do
+      :none ->
+        expected
+
+      rest ->
+        unless expected, do: Process.send_after(self(), :drop, if(rest == :due, do: 1, else: @drop_after))
+        true
+    end
+  end
+
+  # Returns whether rows are left that are due now, or later.
+  defp remove(%__MODULE__{released: released} = ids, texts, most) do
+    key = :ets.first(released)
+
+    cond do
+      key == :"$end_of_table" -> :none
+      not due?(key, ids) -> :later
+      most == 0 -> :due
+      true -> remove(ids, key, texts, most)
     end
   end
 
@@ -198,7 +218,7 @@ defmodule BeTree.Server.Ids do
     System.monotonic_time(:millisecond) - milliseconds >= grace
   end
 
-  defp drop(ids, {_milliseconds, number} = released, texts, most) do
+  defp remove(ids, {_milliseconds, number} = released, texts, most) do
     [{^released, bytes}] = :ets.take(ids.released, released)
     :atomics.sub(ids.counters, @bytes, bytes)
 
@@ -207,8 +227,12 @@ defmodule BeTree.Server.Ids do
       :ets.delete(ids.numbers, number)
     end
 
-    drop(ids, texts, most - 1)
+    remove(ids, texts, most - 1)
   end
+
+  @doc "Returns the most rows that `drop/4` removes for a message `:drop`."
+  @spec most() :: pos_integer
+  def most, do: @most
 
   ## Descriptions
 

@@ -28,9 +28,6 @@ defmodule BeTree.Server.Writer do
 
   # The most rows of the log that are dropped with a change, once no base and no follower needs them, and the most rows of ids.
   @dropped 4
-  # The milliseconds until rows of deleted ids are dropped without a change, and the most at once: about a millisecond.
-  @drop_after 2_000
-  @drop 500
 
   # The most changes that share a sync.
   @group 256
@@ -70,7 +67,7 @@ defmodule BeTree.Server.Writer do
     oldest: 0,
     kept: 0,
     kept_bytes: 0,
-    # Whether a timer runs after which rows of deleted ids are dropped.
+    # Whether a message is on its way by which rows of deleted ids are dropped.
     dropping: false,
     # The callers that wait for a version.
     waiting: Queue.new(),
@@ -360,7 +357,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, @drop)}
+  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.most())}
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
 
   def handle_info({:expired, _from} = expired, state),
@@ -423,20 +420,8 @@ defmodule BeTree.Server.Writer do
     drop(state, 0)
   end
 
-  # Drops the rows of deleted ids, now and after a while.
-  defp drop(%{table: %{ids: nil}} = state, _most), do: state
-  defp drop(%{dropping: true} = state, 0), do: state
-
-  defp drop(%{table: %{ids: ids, texts: texts}} = state, most) do
-    case Ids.drop(ids, texts, most) do
-      :none ->
-        state
-
-      more ->
-        unless state.dropping, do: Process.send_after(self(), :drop, if(more == :more, do: 1, else: @drop_after))
-        %{state | dropping: true}
-    end
-  end
+  defp drop(%{table: %{ids: ids, texts: texts}, dropping: dropping} = state, most),
+    do: %{state | dropping: Ids.drop(ids, texts, most, dropping)}
 
   ## Changes
 

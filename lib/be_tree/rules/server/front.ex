@@ -6,9 +6,8 @@ defmodule BeTree.Rules.Server.Front do
   use GenServer
   use BeTree.Engine.CrashReport
 
-  alias BeTree.Engine.{Deadline, Stray}
-  alias BeTree.Error
-  alias BeTree.Rules.Server.{Layout, Request, Routes, Shared}
+  alias BeTree.Engine.Stray
+  alias BeTree.Rules.Server.{Layout, Request, Routes, Shared, Subscribers}
 
   @spec start_link({map, keyword}) :: GenServer.on_start()
   def start_link(argument), do: GenServer.start_link(__MODULE__, argument)
@@ -17,8 +16,8 @@ defmodule BeTree.Rules.Server.Front do
   def init({options, new}) do
     with :ok <- begin(options, new) do
       Shared.put_front(options.table, self())
-      monitors = Map.new(Shared.subscribers(options.table), &{&1, Process.monitor(&1)})
-      {:ok, %{options: options, new: new, monitors: monitors}}
+      subscribers = options.table |> Shared.subscribers() |> Enum.reduce(%{}, &Subscribers.add(&2, &1))
+      {:ok, %{options: options, new: new, subscribers: subscribers}}
     else
       {:error, error} -> {:stop, error}
     end
@@ -42,7 +41,7 @@ defmodule BeTree.Rules.Server.Front do
     by = by || options.partition_by
 
     reply =
-      with :ok <- in_time(deadline),
+      with :ok <- Request.in_time(deadline),
            {:ok, routes} <- Routes.new(text, options.partitions, by, state.new),
            %Routes{} = before = Shared.routes(table),
            :ok <- Layout.check_keys(before, routes),
@@ -53,14 +52,11 @@ defmodule BeTree.Rules.Server.Front do
   end
 
   def handle_call({:subscribe, pid}, _from, state) do
-    monitors = Map.put_new_lazy(state.monitors, pid, fn -> Process.monitor(pid) end)
-    {:reply, :ok, put_monitors(state, monitors)}
+    {:reply, :ok, put_subscribers(state, Subscribers.add(state.subscribers, pid))}
   end
 
   def handle_call({:unsubscribe, pid}, _from, state) do
-    {monitor, monitors} = Map.pop(state.monitors, pid)
-    if monitor, do: Process.demonitor(monitor, [:flush])
-    {:reply, :ok, put_monitors(state, monitors)}
+    {:reply, :ok, put_subscribers(state, Subscribers.remove(state.subscribers, pid))}
   end
 
   def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
@@ -73,22 +69,16 @@ defmodule BeTree.Rules.Server.Front do
 
   @impl GenServer
   def handle_info({:DOWN, _monitor, :process, pid, _reason}, state),
-    do: {:noreply, put_monitors(state, Map.delete(state.monitors, pid))}
+    do: {:noreply, put_subscribers(state, Subscribers.remove(state.subscribers, pid))}
 
   def handle_info(message, state) do
     Stray.ignore(:message, message)
     {:noreply, state}
   end
 
-  defp put_monitors(state, monitors) do
-    Shared.put_subscribers(state.options.table, Map.keys(monitors))
-    %{state | monitors: monitors}
-  end
-
-  defp in_time(deadline) do
-    if Deadline.passed?(deadline),
-      do: {:error, %Error{kind: :timeout, message: "the swap's turn did not come in time; allow more time"}},
-      else: :ok
+  defp put_subscribers(state, subscribers) do
+    Shared.put_subscribers(state.options.table, Map.keys(subscribers))
+    %{state | subscribers: subscribers}
   end
 
   # Each partition makes the new rules, and waits. When all have, the rules are those of the server, also for a partition that

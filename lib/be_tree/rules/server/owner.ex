@@ -8,10 +8,10 @@ defmodule BeTree.Rules.Server.Owner do
   use GenServer
   use BeTree.Engine.CrashReport
 
-  alias BeTree.Engine.{Deadline, Journal, Stray}
+  alias BeTree.Engine.{Journal, Stray}
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Keeping, Page}
-  alias BeTree.Rules.Server.Shared
+  alias BeTree.Rules.{Fact, Keeping, Page}
+  alias BeTree.Rules.Server.{Request, Shared, Subscribers}
 
   @identity "BeTree rules 1"
 
@@ -38,6 +38,7 @@ defmodule BeTree.Rules.Server.Owner do
           options: options,
           number: number,
           new: new,
+          most: Rules.limit(new, :firings),
           rules: rules,
           text: text,
           journal: journal,
@@ -104,24 +105,16 @@ defmodule BeTree.Rules.Server.Owner do
 
   @impl GenServer
   def handle_call({:operate, operation, options, deadline}, _from, state) do
-    if Deadline.passed?(deadline) do
-      {:reply, {:error, late()}, state}
-    else
+    in_turn(deadline, state, fn ->
       operation = if state.options.clock == :system, do: {:at, now(), operation}, else: operation
       {reply, state} = operate(operation, state, options)
-      {reply, state} = state |> note_due(reply) |> catch_up(reply)
-      {:reply, reply, keep_if_long(state)}
-    end
+      state |> note_due(reply) |> catch_up(reply)
+    end)
   end
 
   # Closes the windows that the time of all partitions closes.
   def handle_call({:catch_up, deadline}, _from, state) do
-    if Deadline.passed?(deadline) do
-      {:reply, {:error, late()}, state}
-    else
-      {reply, state} = catch_up(state, {:ok, %Page{operation: nil, next_due: state.next_due}})
-      {:reply, reply, keep_if_long(state)}
-    end
+    in_turn(deadline, state, fn -> catch_up(state, {:ok, %Page{operation: nil, next_due: state.next_due}}) end)
   end
 
   # Retracts a copy of a fact that is in every partition: the one at a position among equal facts, newest first.
@@ -133,13 +126,14 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   def handle_call({:swap, text, deadline}, _from, state) do
-    with :ok <- in_time(deadline),
-         {:ok, fresh} <- Keeping.swapped(state.rules, text, state.new),
-         {:ok, state} <- put_rules(state, fresh, text) do
-      {:reply, :ok, state |> note_due() |> keep_if_long()}
-    else
-      {:error, error} -> {:reply, {:error, error}, state}
-    end
+    in_turn(deadline, state, fn ->
+      with {:ok, fresh} <- Keeping.swapped(state.rules, text, state.new),
+           {:ok, state} <- put_rules(state, fresh, text) do
+        {:ok, note_due(state)}
+      else
+        {:error, error} -> {{:error, error}, state}
+      end
+    end)
   end
 
   # Partitions swap in two steps: each makes the new rules, and waits until all have.
@@ -160,36 +154,35 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   def handle_call({:subscribe, pid}, _from, state) do
-    subscribers = Map.put_new_lazy(state.subscribers, pid, fn -> Process.monitor(pid) end)
-    {:reply, :ok, %{state | subscribers: subscribers}}
+    {:reply, :ok, %{state | subscribers: Subscribers.add(state.subscribers, pid)}}
   end
 
   def handle_call({:unsubscribe, pid}, _from, state) do
-    {monitor, subscribers} = Map.pop(state.subscribers, pid)
-    if monitor, do: Process.demonitor(monitor, [:flush])
-    {:reply, :ok, %{state | subscribers: subscribers}}
+    {:reply, :ok, %{state | subscribers: Subscribers.remove(state.subscribers, pid)}}
   end
 
   # The rules for a caller that reads them. Facts that the time of all partitions drops are gone.
   def handle_call({:read, deadline}, _from, state) do
-    if Deadline.passed?(deadline) do
-      {:reply, {:error, late()}, state}
-    else
+    in_turn(deadline, state, fn ->
       state = move(state)
-      {:reply, {:ok, {state.rules, journal_bytes(state.journal)}}, keep_if_long(state)}
-    end
+      {{:ok, {state.rules, journal_bytes(state.journal)}}, state}
+    end)
   end
 
   def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
 
+  # Makes a call that returns its reply and the state, unless its deadline has passed.
+  defp in_turn(deadline, state, make) do
+    with :ok <- Request.in_time(deadline) do
+      {reply, state} = make.()
+      {:reply, reply, keep_if_long(state)}
+    else
+      {:error, error} -> {:reply, {:error, error}, state}
+    end
+  end
+
   defp journal_bytes(nil), do: 0
   defp journal_bytes(journal), do: Journal.bytes(journal)
-
-  defp in_time(deadline), do: if(Deadline.passed?(deadline), do: {:error, late()}, else: :ok)
-
-  defp late do
-    %Error{kind: :timeout, message: "the call's turn did not come in time, and nothing was done; allow more time"}
-  end
 
   defp receive_decision(swap, monitor) do
     receive do
@@ -240,7 +233,7 @@ defmodule BeTree.Rules.Server.Owner do
 
   def handle_info({:DOWN, _monitor, :process, pid, _reason} = message, state) do
     if is_map_key(state.subscribers, pid),
-      do: {:noreply, %{state | subscribers: Map.delete(state.subscribers, pid)}},
+      do: {:noreply, %{state | subscribers: Subscribers.remove(state.subscribers, pid)}},
       else: {:noreply, journal_message(state, message)}
   end
 
@@ -272,7 +265,7 @@ defmodule BeTree.Rules.Server.Owner do
       # A late fact may have passed its life already, and is dropped when time moves next.
       state = %{state | journal: journal, moved_to: nil}
 
-      case Keeping.make(state.rules, operation, state.new, options, &send_notices(state, &1)) do
+      case Keeping.make(state.rules, operation, state.most, options, &send_notices(state, &1)) do
         {:error, error, cut} -> record_cut(state, error, cut)
         reply -> {reply, state}
       end
@@ -310,7 +303,7 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp copy(rules, fact, position) do
     with {:ok, facts} <- Rules.facts(rules, fact.type) do
-      equal = for same <- facts, same.at == fact.at, same.fields == fact.fields, do: same.id
+      equal = Fact.equal(facts, fact)
 
       case Enum.at(equal, position) || List.last(equal) do
         nil -> {:error, %Error{kind: :not_found, message: "a partition has no such fact; it was retracted or dropped"}}

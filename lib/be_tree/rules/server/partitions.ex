@@ -120,8 +120,7 @@ defmodule BeTree.Rules.Server.Partitions do
         {:cont, {:ok, nil}}
 
       fact ->
-        equal = for same <- facts, same.at == fact.at, same.fields == fact.fields, do: same.id
-        {:halt, {:ok, {fact, Enum.find_index(equal, &(&1 == own))}}}
+        {:halt, {:ok, {fact, facts |> Fact.equal(fact) |> Enum.find_index(&(&1 == own))}}}
     end
   end
 

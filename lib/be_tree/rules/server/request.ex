@@ -2,12 +2,14 @@ defmodule BeTree.Rules.Server.Request do
   @moduledoc false
   # Calls of the processes of a server of rules.
 
+  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+
   alias BeTree.Engine.{Check, Deadline}
   alias BeTree.Error
 
   @doc "Returns the name of a server. Raises for another term."
   @spec name!(term) :: atom
-  def name!(name) when is_atom(name) and name not in [nil, true, false], do: name
+  def name!(name) when is_atom_name(name), do: name
   def name!(other), do: Check.expected!("the name of a server, an atom", other)
 
   @doc "Calls a process, and returns its reply or an error."
@@ -34,6 +36,14 @@ defmodule BeTree.Rules.Server.Request do
       {:error, {:noproc, _process}} -> no_server(name)
       {:error, {_reason, _process}} -> ended(name)
     end
+  end
+
+  @doc "Returns an error if the deadline of a call has passed before its turn came."
+  @spec in_time(Deadline.t()) :: :ok | {:error, Error.t()}
+  def in_time(deadline) do
+    if Deadline.passed?(deadline),
+      do: error(:timeout, "the call's turn did not come in time, and nothing was done; allow more time"),
+      else: :ok
   end
 
   defp no_server(name) do

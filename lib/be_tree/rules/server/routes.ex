@@ -7,6 +7,8 @@ defmodule BeTree.Rules.Server.Routes do
   # facts. That makes no difference for a fact that moves time on. Before another one, late or without a time, the partition's time
   # is moved to that of all.
 
+  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+
   alias BeTree.Engine.{Check, Instance, Reply}
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Module
@@ -41,7 +43,7 @@ defmodule BeTree.Rules.Server.Routes do
 
   def key?(_other), do: false
 
-  defp name?(name), do: is_binary(name) or (is_atom(name) and name not in [nil, true, false])
+  defp name?(name), do: is_binary(name) or is_atom_name(name)
 
   @doc "Returns the routes of these rules, or the error of a rule that cannot be partitioned."
   @spec new(String.t(), pos_integer, term, keyword) :: {:ok, t} | {:error, Error.t()}
