@@ -80,7 +80,7 @@ defmodule BeTree.Bench.Rules do
 
   defp sources do
     ["rules/Cargo.toml", "rules/src/**/*.rs", "../../wasm/{index,rules}/Cargo.toml"] ++
-      ["../../wasm/{index,rules}/src/**/*.rs", "../../wasm/rules/tests/support/*.rs"]
+      ["../../wasm/{index,rules}/src/**/*.rs", "../../wasm/rules/tests/support/*.rs", "../../wasm/rules/workloads/*"]
   end
 
   defp build(crate) do

@@ -177,15 +177,7 @@ defmodule BeTree.Bench.RulesElixir do
         alone = fn -> clocked(fn -> alone(one, input) end) end
         elixir = fn -> clocked(fn -> Rules.assert_all!(other, facts) end) end
 
-        {{alone, outputs}, {elixir, page}} =
-          if rem(batch, 2) == 0 do
-            first = alone.()
-            {first, elixir.()}
-          else
-            first = elixir.()
-            {alone.(), first}
-          end
-
+        {{alone, outputs}, {elixir, page}} = both(batch, alone, elixir)
         {{alone, elixir}, {stream, added(notices, {notices(outputs), length(page.notices)})}}
       end)
 
@@ -318,20 +310,22 @@ defmodule BeTree.Bench.RulesElixir do
   end
 
   defp turns(deadline, one, other, times) do
-    pair =
-      if rem(length(times), 2) == 0 do
-        first = one.()
-        {first, other.()}
-      else
-        first = other.()
-        {one.(), first}
-      end
-
-    times = [pair | times]
+    times = [both(length(times), one, other) | times]
 
     if System.monotonic_time(:microsecond) < deadline or length(times) < 3,
       do: turns(deadline, one, other, times),
       else: times
+  end
+
+  # Returns the results of both. The first one is the other one in each second turn.
+  defp both(turn, one, other) when rem(turn, 2) == 0 do
+    first = one.()
+    {first, other.()}
+  end
+
+  defp both(_turn, one, other) do
+    first = other.()
+    {one.(), first}
   end
 
   defp median(values), do: values |> Enum.sort() |> Enum.at(div(length(values), 2))

@@ -104,8 +104,8 @@ defmodule BeTree do
 
   alias BeTree.Cluster.{Operation, Shards}
   alias BeTree.Engine.Options.Common
-  alias BeTree.Profile.Recorder
   alias BeTree.Engine.Subscription.Id
+  alias BeTree.Profile.Recorder
   alias BeTree.Server.{Copy, Request, View}
 
   @typedoc "A tree, see `BeTree.Tree`."

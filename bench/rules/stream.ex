@@ -7,23 +7,7 @@ defmodule BeTree.Bench.Rules.Stream do
   @logins 5 * 60_000
   @orders 10 * 60_000
 
-  @rules """
-  fact login(user: integer, ok: boolean)
-  fact password_change(user: integer)
-  fact order(id: integer)
-  fact payment(order: integer)
-
-  rule takeover
-    when a: login(not ok)
-         b: login(not ok, user = a.user), after a within 5 minutes
-         c: password_change(user = a.user), after b, after a within 5 minutes
-    then notify takeover(user: a.user), retract a
-
-  rule unpaid
-    when o: order
-         none payment(order = o.id) within 10 minutes after o
-    then notify unpaid(order: o.id), retract o
-  """
+  @rules "../../wasm/rules/workloads/correlation.rules" |> Path.expand(__DIR__) |> File.read!()
 
   @enforce_keys [:users, :random]
   defstruct [:users, :random, number: 0, failed: %{}, due: :queue.new(), paid: MapSet.new(), open: [], notices: 0]

@@ -381,7 +381,7 @@ defmodule BeTree.Server do
     given = Enum.find([:dir, :load, :image], &options[&1])
     if given, do: raise(ArgumentError, "the options :follow and #{inspect(given)} exclude each other")
 
-    # It learns of which kind its ids are.
+    # The server that it follows tells it whether its ids are terms.
     %{follow: follow, ids: :term, memory: options[:memory], publish: publish, read: read_options(options, publish)}
   end
 

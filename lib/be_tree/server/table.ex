@@ -20,7 +20,7 @@ defmodule BeTree.Server.Table do
 
   @typedoc """
   `name` is the table in which searches find the view, and `server` the name of the server. `ids` are the tables of ids that are
-  terms; a follower has them before it knows of which kind its ids are.
+  terms. A follower has the tables before it knows whether its ids are terms.
   """
   @type t :: %__MODULE__{
           name: Names.table(),
@@ -69,7 +69,7 @@ defmodule BeTree.Server.Table do
     ArgumentError -> missing(name)
   end
 
-  @doc "Says of which kind the ids of the server are: terms, if it gets their tables."
+  @doc "Records the tables of ids that are terms, or `nil` for a server whose ids are integers."
   @spec put_ids(t, Ids.t() | nil) :: true
   def put_ids(%__MODULE__{name: name}, ids), do: :ets.insert(name, {:ids, ids})
 

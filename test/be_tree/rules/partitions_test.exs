@@ -147,7 +147,7 @@ defmodule BeTree.Rules.PartitionsTest do
 
           :retract ->
             {type, random} = pick(~w(login order payment), random)
-            # The oldest of equal facts, of which there may be several.
+            # Several facts may be equal. This is the oldest of them.
             with [fact | _] <- Rules.facts!(one, type) do
               {:ok, facts} = Server.facts(name, type)
               equal = Enum.find(facts, &({&1.at, &1.fields} == {fact.at, fact.fields}))

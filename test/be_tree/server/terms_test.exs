@@ -397,7 +397,7 @@ defmodule BeTree.Server.TermsTest do
     eventually(fn -> aged_count(follower) == 1 end)
   end
 
-  test "a cluster has terms, if it is told so" do
+  test "a cluster with the option ids: :term takes terms" do
     shards = for _shard <- 1..3, do: {start!(), node()}
     cluster = Cluster.new(shards, ids: :term)
     assert {:ok, 100} = BeTree.insert_all(cluster, for(id <- 1..100, do: {{:rule, id}, "a = #{rem(id, 10)}"}))

@@ -12,7 +12,7 @@ defmodule BeTree.Rules.Server.Shared do
   @no_time -0x8000_0000_0000_0000
   @never 0x7FFF_FFFF_FFFF_FFFF
 
-  @doc "Makes the table, of which the calling process is the owner."
+  @doc "Makes the table. The calling process owns it."
   @spec new(atom, pos_integer) :: :ok | {:error, Error.t()}
   def new(name, partitions) do
     times = :atomics.new(partitions + 1, signed: true)

@@ -12,23 +12,7 @@ use crate::input::{line, Fact};
 use crate::random::Random;
 use crate::support::Row;
 
-pub const RULES: &str = "
-fact login(user: integer, ok: boolean)
-fact password_change(user: integer)
-fact order(id: integer)
-fact payment(order: integer)
-
-rule takeover
-  when a: login(not ok)
-       b: login(not ok, user = a.user), after a within 5 minutes
-       c: password_change(user = a.user), after b, after a within 5 minutes
-  then notify takeover(user: a.user), retract a
-
-rule unpaid
-  when o: order
-       none payment(order = o.id) within 10 minutes after o
-  then notify unpaid(order: o.id), retract o
-";
+pub const RULES: &str = include_str!("../../../../../wasm/rules/workloads/correlation.rules");
 
 const EVENTS: usize = 10_000;
 const EVENTS_A_SECOND: u64 = 900;
