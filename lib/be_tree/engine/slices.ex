@@ -101,12 +101,12 @@ defmodule BeTree.Engine.Slices do
   def settle({:error, error}, _slices), do: {:error, error}
 
   @doc "Returns what is left of a budget for the next of several calls."
-  @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget()
+  @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget() | 0
   def left(:infinity, _used), do: :infinity
   def left(budget, used), do: max(budget - used, 0)
 
   @doc "Returns `:ok` if the next of several calls has fuel and time left, or an error."
-  @spec check_left(Fuel.budget(), Deadline.t()) :: :ok | {:error, Error.t()}
+  @spec check_left(Fuel.budget() | 0, Deadline.t()) :: :ok | {:error, Error.t()}
   def check_left(0, _deadline) do
     {:error, %Error{kind: :out_of_fuel, message: "the call used all of its fuel; give it a larger budget"}}
   end
