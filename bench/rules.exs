@@ -2,7 +2,7 @@
 # Waltzdb, the message tests of durable_rules, correlation of a stream, and many rules. All engines get the same rules and facts,
 # and their results are compared. Writes charts of growth to _build/bench/rules.
 #
-#     mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers]
+#     mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers] [--only manners,many]
 
 for file <- ~w(program clips drools peers chart), do: Code.require_file("rules/#{file}.ex", __DIR__)
 
@@ -46,7 +46,7 @@ defmodule BeTree.Bench.Rules do
 
     for {name, found} <- peers, do: say("#{name}: #{describe(found)}")
 
-    for {name, sizes, quick, bars} <- @workloads do
+    for {name, sizes, quick, bars} <- workloads(options[:only]) do
       say("\n#{title(name)}")
       sizes = if options[:quick], do: quick, else: sizes
       lines = for size <- sizes, row <- rows(programs, peers, name, size, bars, options), do: row
@@ -54,6 +54,16 @@ defmodule BeTree.Bench.Rules do
     end
 
     say("\nload at the end: #{load()}")
+  end
+
+  defp workloads(nil), do: @workloads
+
+  defp workloads(text) do
+    names = for {name, _sizes, _quick, _bars} <- @workloads, do: name
+    only = String.split(text, ",")
+    unknown = only -- names
+    if unknown != [], do: Mix.raise("there is no workload #{inspect(hd(unknown))}, only #{Enum.join(names, ", ")}")
+    Enum.filter(@workloads, &(elem(&1, 0) in only))
   end
 
   defp native do
@@ -268,5 +278,7 @@ defmodule BeTree.Bench.Rules do
   defp say(text), do: Mix.shell().info(text)
 end
 
-{options, [], []} = OptionParser.parse(System.argv(), strict: [quick: :boolean, seconds: :integer, peers: :boolean])
+switches = [quick: :boolean, seconds: :integer, peers: :boolean, only: :string]
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), switches)
+if rest != [], do: Mix.raise("Usage: mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers] [--only manners,many]")
 options |> Keyword.put_new(:peers, true) |> Keyword.put_new(:seconds, 2) |> BeTree.Bench.Rules.run()

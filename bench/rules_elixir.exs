@@ -350,5 +350,6 @@ defmodule BeTree.Bench.RulesElixir do
   defp say(text), do: Mix.shell().info(text)
 end
 
-{options, [], []} = OptionParser.parse(System.argv(), strict: [quick: :boolean, seconds: :integer])
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), quick: :boolean, seconds: :integer)
+if rest != [], do: Mix.raise("Usage: mix run bench/rules_elixir.exs [--quick] [--seconds 2]")
 options |> Keyword.put_new(:seconds, 2) |> BeTree.Bench.RulesElixir.run()
