@@ -1,18 +1,21 @@
-# Each target does the set-up that it needs. `make` lists them.
+# Each target does the set-up that it needs. `make` lists them. With `make --jobs=2` two parts of `lint` or `test` run at once.
 
 # Elixir warns where file names are not UTF-8.
 export LC_ALL := C.UTF-8
+# Cargo and rustc would look for the jobs of make in it, which they cannot share.
+unexport MAKEFLAGS
 
 CARGO := $(CURDIR)/scripts/cargo
 CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
+node_ready := _build/node.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build web playground demo test test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.stream bench.rules bench.rules.elixir bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.stream bench.rules bench.rules.elixir bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
+	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: ## Install what is missing: Elixir, Rust, its wasm32 library
 	@scripts/setup
@@ -22,16 +25,19 @@ $(ready): scripts/setup scripts/cargo
 	@scripts/setup
 	@touch $(ready)
 
-# Node, Chromium, and the packages that the lock files name.
-$(browser_ready): scripts/setup test/browser/package-lock.json playground/package-lock.json | $(ready)
+# Node, npm and Chromium.
+$(node_ready): scripts/setup | $(ready)
 	@scripts/setup browser
+	@touch $(node_ready)
+
+# The packages that the lock files name.
+$(browser_ready): test/browser/package-lock.json playground/package-lock.json $(node_ready)
 	@cd test/browser && npm ci --no-audit --no-fund --loglevel=error
 	@cd playground && npm ci --no-audit --no-fund --loglevel=error
 	@touch $(browser_ready)
 
 # The page of mix be_tree.tune. The library compiles without it.
-$(report): report/build.js report/package-lock.json $(wildcard report/src/*) | $(ready)
-	@scripts/setup browser
+$(report): report/build.js report/package-lock.json $(wildcard report/src/*) | $(node_ready)
 	@cd report && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run --silent build
 
 report: $(report) ## Build the page of mix be_tree.tune, with npm
@@ -40,7 +46,11 @@ report: $(report) ## Build the page of mix be_tree.tune, with npm
 build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
 	@mix compile
 
-web: $(ready) ## Build the package for JavaScript, in _build/web/package
+# By itself, because two programs of the tests that compile at once would overwrite each other's files.
+build.test: $(report)
+	@MIX_ENV=test mix compile
+
+web: build ## Build the package for JavaScript, in _build/web/package
 	@MIX_ENV=dev mix be_tree.web
 
 playground: web $(browser_ready) ## Build the playground, in _build/playground, and serve it
@@ -50,18 +60,25 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: $(ready) $(browser_ready) $(report) ## Run all tests, Rust's and Elixir's
-	@echo "cargo test: the index and the guest"
-	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_rules -p be_tree_guest
-	@echo "cargo test: the index in the sandbox"
-	@$(CARGO_WASM32) test --quiet --locked -p be_tree_index --features report_panics --tests
+test: test.mix test.rust test.wasm32 test.host test.web ## Run all tests, Rust's and Elixir's
+
+test.mix: build.test $(browser_ready) ## Test the Elixir
 	@echo "mix test"
 	@MIX_ENV=test mix test
+
+test.rust: $(ready) ## Test the index, the rules and the guest natively
+	@echo "cargo test: the index, the rules and the guest"
+	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_rules -p be_tree_guest
+
+test.wasm32: $(ready) ## Test the index in the sandbox
+	@echo "cargo test: the index in the sandbox"
+	@$(CARGO_WASM32) test --quiet --locked -p be_tree_index --features report_panics --tests
+
+test.host: $(ready) ## Test what of the host runs without the BEAM
 	@echo "cargo test: what of the host runs without the BEAM"
 	@cd wasm && $(CARGO) test --quiet --locked --release -p be_tree_host
-	@$(MAKE) --no-print-directory test.web
 
-test.web: $(browser_ready) ## Test the package for JavaScript and the playground, in Node and Chromium
+test.web: build.test $(browser_ready) ## Test the package for JavaScript and the playground, in Node and Chromium
 	@echo "node --test: the package, and pages in Chromium"
 	@MIX_ENV=test mix run test/browser/cases.exs
 	@node playground/build.mjs
@@ -131,10 +148,14 @@ bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes
 example.erlang: $(ready) ## Run the tests of the example in Erlang, with rebar3
 	@examples/erlang/run eunit
 
-lint: $(ready) ## Check the formatting, and compile and lint with warnings as errors
+lint: lint.rust lint.mix lint.web ## Check the formatting, and compile and lint with warnings as errors
+
+lint.mix: build ## Check the formatting of the Elixir, and compile it with warnings as errors
 	@echo "mix format, mix compile"
 	@mix format --check-formatted
 	@MIX_ENV=test mix compile --force --warnings-as-errors
+
+lint.rust: $(ready) ## Check the formatting of the Rust, and lint it
 	@echo "cargo fmt, cargo clippy"
 	@cd wasm && $(CARGO) fmt --all --check
 	@cd wasm/index/fuzz && $(CARGO) fmt --check
@@ -153,13 +174,12 @@ lint: $(ready) ## Check the formatting, and compile and lint with warnings as er
 	@cd examples/scan && $(CARGO) clippy --quiet --locked --target-dir ../../wasm/target -- -D warnings
 	@cd wasm/web && $(CARGO) fmt --all --check
 	@cd wasm/web && $(CARGO) clippy --quiet --locked --all --target-dir ../target -- -D warnings
-	@$(MAKE) --no-print-directory lint.web
 
-lint.web: web $(browser_ready)
+lint.web: web $(browser_ready) ## Check the types and the formatting of the playground
 	@echo "tsc, prettier"
 	@cd playground && npm run --silent lint
 
-dialyzer: $(ready) ## Check the types; what Dialyzer knows of the libraries is kept in _build
+dialyzer: build ## Check the types; what Dialyzer knows of the libraries is kept in _build
 	@scripts/dialyzer
 
 fmt: $(ready) $(browser_ready) ## Format all code
