@@ -2,8 +2,8 @@
 
 # Elixir warns where file names are not UTF-8.
 export LC_ALL := C.UTF-8
-# Cargo and rustc would look for the jobs of make in it, which they cannot share.
-unexport MAKEFLAGS
+# Cargo and rustc would look for the jobs of make in these, which they cannot share.
+unexport MAKEFLAGS MFLAGS
 
 CARGO := $(CURDIR)/scripts/cargo
 CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
