@@ -73,7 +73,9 @@ defmodule BeTree.Rules.Server do
     * `:memory`, `:facts`, `:firings`, `:fuel` and `:base_bytes` hold for each partition.
     * `last_rule` of a page is `nil` if rules fired in several partitions. `facts/3` returns the facts of a key newest first, and
       those of different partitions by their numbers. `explain/3` explains the partition whose facts come farthest.
-    * A swap changes the rules of all partitions or of none. Calls wait meanwhile.
+    * A swap changes the rules of all partitions or of none, whichever process ends meanwhile: a partition that ends before it has made
+      the new rules refuses the swap for all, as `:no_server`, and one that ends later takes them when it starts again. Calls wait
+      meanwhile.
     * If the process of a partition ends, it starts again, and recovers from its part of the folder. Without a folder its facts are
       lost, and those of the other partitions are not.
 

@@ -15,6 +15,41 @@ defmodule Mix.Tasks.BeTree.RulesTest do
     assert said =~ ~r/^  underpaid: 1 firings, [\d,]+ fuel each$/m
   end
 
+  test "the last line names the fact types that no window bounds", %{tmp_dir: folder} do
+    rules = Path.join(folder, "some.rules")
+    facts = Path.join(folder, "facts.jsonl")
+
+    bounded =
+      "fact a(x: integer)\nrule late when a: a none a(x = a.x + 1) within 1 minutes after a then notify late(x: a.x)\n"
+
+    File.write!(facts, ~s({"a": {"x": 1, "at": 0}}\n{"a": {"x": 1, "at": 100000}}\n))
+
+    File.write!(rules, bounded)
+    run(["run", rules, facts, "--until", "1000000"])
+    [_notices, _more, summary] = all_said()
+    assert summary =~ "2 facts inserted, 0 kept"
+    refute summary =~ "no window bounds"
+
+    File.write!(
+      rules,
+      bounded <> "fact d(x: integer)\nfact b(x: integer)\nrule both when b: b d: d(x = b.x) then notify both"
+    )
+
+    run(["run", rules, facts, "--quiet"])
+    lines = all_said() |> Enum.join("\n") |> String.split("\n")
+
+    assert List.last(lines) ==
+             "no window bounds the facts of b, d: they are kept until a rule or a call retracts them"
+  end
+
+  test "fuel and time are told a fact and a firing" do
+    run(["run", @rules, @facts, "--until", "3600000", "--quiet", "--memory", "100000000"])
+    said = Enum.join(all_said(), "\n")
+    assert said =~ ~r/^5 facts inserted, \d+ kept, in [\d,]+ ms$/m
+    assert said =~ ~r/^[\d,]+ fuel for insertions and time, [\d,]+ a fact$/m
+    assert said =~ ~r/^[\d,]+ fuel for firings, [\d,]+ a firing$/m
+  end
+
   test "notices and rules can be left out" do
     run(["run", @rules, @facts, "--quiet", "--top", "0"])
     said = Enum.join(all_said(), "\n")

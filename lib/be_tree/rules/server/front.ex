@@ -7,6 +7,7 @@ defmodule BeTree.Rules.Server.Front do
   use BeTree.Engine.CrashReport
 
   alias BeTree.Engine.Stray
+  alias BeTree.Error
   alias BeTree.Rules.Server.{Layout, Request, Routes, Shared, Subscribers}
 
   @spec start_link({map, keyword}) :: GenServer.on_start()
@@ -17,7 +18,7 @@ defmodule BeTree.Rules.Server.Front do
     with :ok <- begin(options, new) do
       Shared.put_front(options.table, self())
       subscribers = options.table |> Shared.subscribers() |> Enum.reduce(%{}, &Subscribers.add(&2, &1))
-      {:ok, %{options: options, new: new, subscribers: subscribers}}
+      {:ok, %{options: options, new: new, subscribers: subscribers}, {:continue, :take_rules}}
     else
       {:error, error} -> {:stop, error}
     end
@@ -30,24 +31,30 @@ defmodule BeTree.Rules.Server.Front do
     else
       with {:ok, routes} <- Routes.new(options.rules, options.partitions, options.partition_by, new),
            :ok <- Layout.keep(options.dir, routes) do
-        Shared.put_rules(table, options.rules, routes)
+        Shared.put_rules(table, options.rules, options.partition_by, routes)
         :ok
       end
     end
   end
 
+  # The process before this one may have ended within a swap, when the rules were decided and a partition had not taken them.
+  @impl GenServer
+  def handle_continue(:take_rules, state) do
+    take_rules(state.options)
+    {:noreply, state}
+  end
+
   @impl GenServer
   def handle_call({:swap, text, by, deadline}, _from, %{options: %{table: table} = options} = state) do
-    by = by || options.partition_by
+    by = by || Shared.by(table)
 
     reply =
       with :ok <- Request.in_time(deadline),
            {:ok, routes} <- Routes.new(text, options.partitions, by, state.new),
            %Routes{} = before = Shared.routes(table),
            :ok <- Layout.check_keys(before, routes),
-           do: swap(text, routes, options)
+           do: swap(text, by, routes, options)
 
-    state = if reply == :ok, do: put_in(state.options.partition_by, by), else: state
     {:reply, reply, state}
   end
 
@@ -81,27 +88,37 @@ defmodule BeTree.Rules.Server.Front do
     %{state | subscribers: subscribers}
   end
 
-  # Each partition makes the new rules, and waits. When all have, the rules are those of the server, also for a partition that
-  # starts again, and all partitions take them. If one has failed, none does.
-  defp swap(text, routes, %{table: table, name: name} = options) do
+  # Each partition makes the new rules, and waits. If all have, the table gets the rules, which decides the swap: from then on they
+  # are those of every partition, also of one that starts again or that outlives this process. If one has failed, none takes them.
+  defp swap(text, by, routes, %{table: table, name: name} = options) do
     swap = make_ref()
-    owners = for number <- 0..(options.partitions - 1), do: Shared.owner(table, number)
+    owners = owners(options)
     replies = Request.all(Enum.map(owners, &{&1, {:prepare_swap, text, swap}}), name, :infinity)
+    outcome = with nil <- Enum.find_value(replies, &refusal/1), do: Layout.keep(options.dir, routes)
 
-    outcome = with nil <- Enum.find(replies, &match?({:error, _error}, &1)), do: Layout.keep(options.dir, routes)
-
-    if outcome == :ok, do: Shared.put_rules(table, text, routes)
+    if outcome == :ok, do: Shared.put_rules(table, text, by, routes)
     decision = if outcome == :ok, do: :commit, else: :abort
     for owner <- owners, owner, do: send(owner, {swap, decision})
-    if outcome == :ok, do: await(owners, text, options)
+    if outcome == :ok, do: take_rules(options)
     outcome
   end
 
-  # A partition that took the rules replies after that. One that ended instead has started again, maybe with the rules of before.
-  defp await(owners, text, %{table: table, name: name}) do
-    replies = Request.all(Enum.map(owners, &{&1, {:catch_up, :infinity}}), name, :infinity)
+  defp refusal({:ok, :prepared}), do: nil
 
-    for {{:error, _error}, number} <- Enum.with_index(replies),
-        do: Request.call(Shared.owner(table, number), name, {:swap, text, :infinity}, :infinity)
+  defp refusal({:error, %Error{kind: :no_server} = error}) do
+    {:error,
+     %{error | message: "a partition ended before it had made the new rules, so nothing has changed; swap again"}}
   end
+
+  defp refusal({:error, error}), do: {:error, error}
+
+  # Waits until the partitions that run have the rules of the table. One that starts later reads them there.
+  defp take_rules(%{name: name} = options) do
+    running = for owner <- owners(options), owner, do: {owner, :take_rules}
+    _ended_or_taken = Request.all(running, name, :infinity)
+    :ok
+  end
+
+  defp owners(%{table: table, partitions: partitions}),
+    do: for(number <- 0..(partitions - 1), do: Shared.owner(table, number))
 end

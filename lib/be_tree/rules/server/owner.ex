@@ -144,12 +144,20 @@ defmodule BeTree.Rules.Server.Owner do
       {:ok, fresh} ->
         monitor = Process.monitor(front)
         GenServer.reply(from, {:ok, :prepared})
-        decision = receive_decision(swap, monitor)
+        decision = receive_decision(swap, monitor, text, state.options.table)
         Process.demonitor(monitor, [:flush])
         decide(decision, fresh, text, state)
 
       {:error, error} ->
         {:reply, {:error, error}, state}
+    end
+  end
+
+  # The rules of all partitions may be others since this process read them.
+  def handle_call(:take_rules, _from, state) do
+    case swap_if_changed(put_in(state.options.rules, Shared.text(state.options.table))) do
+      {:ok, state} -> {:reply, :ok, state |> note_due() |> keep_if_long()}
+      {:error, error} -> {:stop, error, {:error, error}, state}
     end
   end
 
@@ -184,10 +192,11 @@ defmodule BeTree.Rules.Server.Owner do
   defp journal_bytes(nil), do: 0
   defp journal_bytes(journal), do: Journal.bytes(journal)
 
-  defp receive_decision(swap, monitor) do
+  # A front process that ends before it tells its decision has decided if the table has the rules.
+  defp receive_decision(swap, monitor, text, table) do
     receive do
       {^swap, decision} -> decision
-      {:DOWN, ^monitor, :process, _front, _reason} -> :abort
+      {:DOWN, ^monitor, :process, _front, _reason} -> if Shared.text(table) == text, do: :commit, else: :abort
     end
   end
 

@@ -36,9 +36,13 @@ defmodule BeTree.Rules.Server.Shared do
     end
   end
 
-  @doc "Makes the rules those of all partitions."
-  @spec put_rules(table, String.t(), Routes.t()) :: true
-  def put_rules(table, text, routes), do: :ets.insert(table, [{:text, text}, {:routes, routes}])
+  @doc "Makes the rules, with the keys of their facts, those of all partitions. This decides a swap."
+  @spec put_rules(table, String.t(), term, Routes.t()) :: true
+  def put_rules(table, text, by, routes), do: :ets.insert(table, [{:text, text}, {:by, by}, {:routes, routes}])
+
+  @doc "Returns the keys of the rules, as the option `:partition_by` gave them."
+  @spec by(table) :: term
+  def by(table), do: :ets.lookup_element(table, :by, 2)
 
   @spec text(table) :: String.t()
   def text(table), do: :ets.lookup_element(table, :text, 2)
