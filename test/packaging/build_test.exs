@@ -20,7 +20,9 @@ defmodule BeTree.Packaging.BuildTest do
   test "the results lie in the build of the project, and nothing else is left", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     sources = files(be_tree)
-    output = mix!(app, ["compile"], rust)
+    # Also within a parallel make.
+    jobs = "-j2 --jobserver-auth=3,4"
+    output = mix!(app, ["compile"], [{"MAKEFLAGS", jobs}, {"MFLAGS", jobs} | rust])
     assert output =~ "Compiling be_tree_host with Rust 1.99.0"
     assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest", "be_tree_host"]
     assert files(be_tree) == sources

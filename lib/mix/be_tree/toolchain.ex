@@ -115,8 +115,11 @@ defmodule Mix.BeTree.Toolchain do
     }
   end
 
+  # Within a parallel make, rustc would warn that it cannot share the jobs of make.
+  @alone [{"MAKEFLAGS", nil}, {"MFLAGS", nil}, {"CARGO_MAKEFLAGS", nil}]
+
   defp ask(program, arguments) do
-    case System.cmd(program, arguments, stderr_to_stdout: true) do
+    case System.cmd(program, arguments, stderr_to_stdout: true, env: @alone) do
       {output, 0} -> {:ok, String.trim(output)}
       {output, _} -> {:error, output}
     end
