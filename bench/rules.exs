@@ -280,5 +280,8 @@ end
 
 switches = [quick: :boolean, seconds: :integer, peers: :boolean, only: :string]
 {options, rest} = Mix.BeTree.Command.parse!(System.argv(), switches)
-if rest != [], do: Mix.raise("Usage: mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers] [--only manners,many]")
+
+if rest != [],
+  do: Mix.raise("Usage: mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers] [--only manners,many]")
+
 options |> Keyword.put_new(:peers, true) |> Keyword.put_new(:seconds, 2) |> BeTree.Bench.Rules.run()
