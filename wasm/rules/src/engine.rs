@@ -1,6 +1,7 @@
 //! The engine: compiled rules, their facts, and the operations on them.
 
 use crate::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
+use crate::announce::Announced;
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
 use crate::compile::program::{Domain, FactType, Program};
@@ -138,6 +139,7 @@ pub struct Engine {
     program: Program,
     words: Words,
     scratch: Scratch,
+    announced: Announced,
     limits: Limits,
     /// Whether only [`Engine::make_room`] takes memory, and the room that a step lacked then.
     defers: bool,
@@ -191,6 +193,7 @@ impl Engine {
         let scratch = Scratch { met: Room::new(longest), selections: selections?, ..Scratch::default() };
         let mut engine = Engine {
             text: text.to_owned(),
+            announced: Announced::new(&program),
             program,
             words,
             scratch,
@@ -203,6 +206,7 @@ impl Engine {
         };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;
+        engine.announced = Announced::new(&engine.program);
         Ok(engine)
     }
 
@@ -528,6 +532,17 @@ impl Engine {
             }
             Ok(number)
         })
+    }
+
+    /// Announces a fact that is inserted soon, by its type, its time and its values by field. See [`Engine::load_announced`].
+    #[inline]
+    pub fn announce<'v>(&mut self, ty: usize, time: Option<i64>, value: impl Fn(usize) -> Option<Value<'v>>) {
+        self.announced.add(&self.words, ty, time, value);
+    }
+
+    /// Loads the words that the insertions of the announced facts need, best of [`GROUP`](crate::GROUP) facts. That changes nothing but their time.
+    pub fn load_announced(&mut self) {
+        self.announced.load(&self.program, &self.words, self.now());
     }
 
     /// Returns the number of the fact that [`Engine::insert_at`] inserted last.

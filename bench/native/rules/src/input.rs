@@ -22,6 +22,11 @@ impl Fact {
         Fact { ty, time: None, fields: count, values: fields.iter().map(|(_, value)| value.clone()).collect() }
     }
 
+    /// Announces the fact to the engine that is to insert it.
+    pub fn announce(&self, engine: &mut Engine) {
+        engine.announce(self.ty, self.time, |field| self.values.get(field).map(Owned::borrowed));
+    }
+
     pub fn assert(&self, engine: &mut Engine) -> Result<u64, Error> {
         let mut values = [None; 8];
         for (place, value) in values.iter_mut().zip(&self.values) {
