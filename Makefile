@@ -2,8 +2,8 @@
 
 # Elixir warns where file names are not UTF-8.
 export LC_ALL := C.UTF-8
-# Cargo and rustc would look for the jobs of make in it, which they cannot share.
-unexport MAKEFLAGS
+# Cargo and rustc would look for the jobs of make in these, which they cannot share.
+unexport MAKEFLAGS MFLAGS
 
 CARGO := $(CURDIR)/scripts/cargo
 CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
@@ -90,8 +90,9 @@ test.repeat: $(ready) ## Run the Elixir tests REPEAT times (20), beside busy cor
 test.elixir: $(ready) ## Run the Elixir tests on the Elixir of the folder ELIXIR
 	@scripts/test-elixir $(TESTS)
 
-attack: $(ready) ## Run the attacks of test/attacks in full size
-	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks
+attack: $(ready) ## Run the attacks of test/attacks, and all other tests that have two sizes, in full size
+	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks \
+	  $$(grep -rl 'Attack\.size' test --include='*_test.exs' --exclude-dir=attacks)
 
 soak: $(ready) ## Search, change, swap and kill for SOAK_MINUTES (60)
 	@BE_TREE_SOAK_MINUTES=$${SOAK_MINUTES:-60} MIX_ENV=test mix test test/soak

@@ -2,13 +2,13 @@ defmodule BeTree.PropertyTest do
   @moduledoc "The index against the oracle: random domains, expressions and events over the whole language."
   use ExUnit.Case, async: true
 
-  alias BeTree.Test.{Json, Naive, Nested, Random}
+  alias BeTree.Test.{Attack, Json, Naive, Nested, Random}
 
   @moduletag :property
 
   @schema 100
   @expressions 200
-  @events 200
+  @events Attack.size(80, 200)
   @parts 4
 
   # Every number seeds its own domains, expressions and events: a failure names it and is repeated by it alone.

@@ -5,18 +5,19 @@ defmodule BeTree.WorkloadsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Guest
+  alias BeTree.Test.Attack
   alias BeTree.Workload.{W1, W2, W3, W4, W5, W8, W9}
 
   @workloads [
-    {W1, %{expressions: 800, attributes: 96}},
-    {W2, %{expressions: 3_000}},
-    {W3, %{expressions: 4_000}},
-    {W4, %{expressions: 4_000}},
-    {W5, %{expressions: 4_000, dimensions: 60}},
-    {W8, %{expressions: 4_000}},
-    {W9, %{expressions: 20_000}}
+    {W1, %{expressions: Attack.size(400, 800), attributes: 96}},
+    {W2, %{expressions: Attack.size(1_500, 3_000)}},
+    {W3, %{expressions: Attack.size(2_000, 4_000)}},
+    {W4, %{expressions: Attack.size(2_000, 4_000)}},
+    {W5, %{expressions: Attack.size(2_000, 4_000), dimensions: 60}},
+    {W8, %{expressions: Attack.size(2_000, 4_000)}},
+    {W9, %{expressions: Attack.size(5_000, 20_000)}}
   ]
-  @events 60
+  @events Attack.size(30, 60)
 
   setup_all do
     {:ok, guest} = Guest.load(Scan.wasm!())

@@ -67,20 +67,35 @@ defmodule BeTree.Attacks.ArgumentsTest do
     rules
   end
 
-  defp tuned, do: Tune.run!(with_rules(), [%{a: 1}], seconds: nil)
+  # Values that no function can change, made once.
+  defp made do
+    tree = with_rules()
+    tuned = Tune.run!(tree, [%{a: 1}], seconds: nil)
+    json = Tune.to_json(tuned)
+    {:ok, earlier} = Tune.read(json)
+
+    %{
+      tuned: tuned,
+      json: json,
+      earlier: earlier,
+      profile: BeTree.profile!(tree, [%{a: 1}]),
+      explanation: BeTree.explain!(tree, %{a: 1}, 1),
+      image: Image.to_binary!(tree)
+    }
+  end
 
   # A function, arguments that are right, and the options that its last argument takes.
-  defp rows(%{folder: folder, server: server, terms: terms}) do
+  defp rows(%{folder: folder, server: server, terms: terms, made: made}) do
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
     searchable = [tree, index, fn -> server end, fn -> terms end]
     search_options = [:fuel, :slice, :timeout, :ids, :as, :strict]
     new_options = [:memory, :fuel_per_reduction, :guest, :runtime]
     rule_options = [:fuel, :slice, :timeout, :firings]
-    image = fn -> {:binary, Image.to_binary!(with_rules())} end
+    image = {:binary, made.image}
     bytes = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
     path = Path.join(folder, "image.wasm")
-    :ok = Image.write(with_rules(), path)
+    File.write!(path, made.image)
     expressions = Path.join(folder, "expressions")
     File.write!(expressions, "[{a,int,disallow_undefined}].\n<<\"a > 20\">>.\n")
     event = %{a: 1}
@@ -127,8 +142,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Domain, :parse, fn -> [[a: :integer]] end, nil},
       {Pattern, :to_expression, fn -> [~s({"a": [1]})] end, [:arrays]},
       {Pattern, :schema, fn -> [[~s({"a": [1]})]] end, [:arrays]},
-      {Explanation, :deciding, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
-      {Explanation, :to_string, fn -> [BeTree.explain!(with_rules(), event, 1)] end, nil},
+      {Explanation, :deciding, fn -> [made.explanation] end, nil},
+      {Explanation, :to_string, fn -> [made.explanation] end, nil},
       {Files, :load, fn -> [expressions] end, [:schema, :constants]},
       {Files, :events, fn -> [expressions] end, nil},
       {Files, :locate, fn -> [%Error{kind: :type, message: "m"}, expressions] end, [:schema, :constants]},
@@ -139,19 +154,19 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Fuel, :to_reductions, fn -> [4_000, 75] end, nil},
       {Fuel, :ratio, fn -> [12_500.0, 2.7] end, nil},
       {Guest, :load, fn -> [bytes, Runtime.default()] end, nil},
-      {Image, :info, fn -> [image.()] end, nil},
+      {Image, :info, fn -> [image] end, nil},
       {Image, :info, fn -> [path] end, nil},
-      {Image, :read, fn -> [image.()] end, [:memory, :runtime, :fuel_per_reduction, :replicas, :queue]},
+      {Image, :read, fn -> [image] end, [:memory, :runtime, :fuel_per_reduction, :replicas, :queue]},
       {Image, :read_tree, fn -> [path] end, [:memory, :runtime, :fuel_per_reduction]},
-      {Image, :verify, fn -> [image.()] end, [:memory, :runtime]},
+      {Image, :verify, fn -> [image] end, [:memory, :runtime]},
       {Image, :write, fn -> [with_rules(), {:path, path}] end, [:timeout]},
       {Index, :to_tree, fn -> [index.(), 100_000_000] end, nil},
-      {Profile, :folded, fn -> [BeTree.profile!(with_rules(), [event])] end, nil},
-      {Profile, :advice, fn -> [BeTree.profile!(with_rules(), [event])] end, nil},
-      {Tune, :read, fn -> [Tune.to_json(tuned())] end, nil},
-      {Tune, :compare, fn -> [tuned(), elem(Tune.read(Tune.to_json(tuned())), 1), 1.0] end, nil},
-      {Tune, :to_json, fn -> [tuned()] end, nil},
-      {Tune, :to_html, fn -> [tuned()] end, nil},
+      {Profile, :folded, fn -> [made.profile] end, nil},
+      {Profile, :advice, fn -> [made.profile] end, nil},
+      {Tune, :read, fn -> [made.json] end, nil},
+      {Tune, :compare, fn -> [made.tuned, made.earlier, 1.0] end, nil},
+      {Tune, :to_json, fn -> [made.tuned] end, nil},
+      {Tune, :to_html, fn -> [made.tuned] end, nil},
       {Tune, :round_up, fn -> [1_234] end, nil},
       {Rules, :new, fn -> [@rules] end, [:memory, :facts, :firings, :notices, :fuel_per_reduction, :runtime]},
       {Rules, :assert, fn -> [stateful(), {:a, x: 1}] end, rule_options},
@@ -235,7 +250,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     terms = :"#{__MODULE__}.Terms"
     start_supervised!({Server, name: __MODULE__, schema: [a: :integer]})
     start_supervised!({Server, name: terms, schema: [a: :integer], ids: :term})
-    {:ok, folder: folder, server: __MODULE__, terms: terms}
+    {:ok, folder: folder, server: __MODULE__, terms: terms, made: made()}
   end
 
   test "every public function is in the table", context do
@@ -293,8 +308,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
   test "wrong arguments", context do
     failures =
       for {module, function, arguments, _options} <- rows(context),
-          function <- [function | with_bang(module, function, length(arguments.()))],
-          {_argument, place} <- Enum.with_index(arguments.()),
+          arity = length(arguments.()),
+          function <- [function | with_bang(module, function, arity)],
+          place <- 0..(arity - 1)//1,
           value <- wrong(),
           failure = attempt(module, function, replaced(arguments.(), place, value)),
           do: {module, function, place, BeTree.Engine.Describe.value(value), failure}

@@ -12,7 +12,16 @@ defmodule BeTree.ClusterTest do
   @schema [age: :integer]
 
   setup_all :distribute
+  setup_all :peers
   setup :quiet
+
+  # A node takes a second or two to start and to compile the index. So all tests share these two, and those that end a node or cut a
+  # connection are in test/be_tree/cluster/lost_test.exs.
+  defp peers(_context) do
+    {_peer, one} = Peers.start()
+    {_peer, two} = Peers.start()
+    {:ok, one: one, two: two}
+  end
 
   # A server on this node that lives as long as the test.
   defp server(options \\ []) do
@@ -29,9 +38,7 @@ defmodule BeTree.ClusterTest do
   end
 
   describe "a cluster" do
-    test "divides ids among its shards, and finds all of them" do
-      {_peer, one} = Peers.start()
-      {_peer, two} = Peers.start()
+    test "divides ids among its shards, and finds all of them", %{one: one, two: two} do
       shards = [{server(), node()}, peer_server(one), peer_server(two)]
       cluster = Cluster.new(shards)
       assert Cluster.insert_all(cluster, for(id <- 1..300, do: {id, "age >= #{id}"})) == {:ok, 300}
@@ -57,80 +64,7 @@ defmodule BeTree.ClusterTest do
       assert_raise ArgumentError, fn -> Cluster.search(cluster, %{age: 1}, slice: 0) end
     end
 
-    test "is a target like the others" do
-      {_peer, node} = Peers.start()
-      cluster = Cluster.new([{server(), node()}, peer_server(node)])
-      assert BeTree.insert_all(cluster, for(id <- 1..100, do: {id, "age >= #{id}"})) == {:ok, 100}
-      assert BeTree.insert(cluster, 101, "age = 7") == :ok
-      assert BeTree.put(cluster, 101, "age = 8") == :ok
-      assert BeTree.put(cluster, 102, "age = 7") == :ok
-      assert BeTree.delete(cluster, 3) == :ok
-      found = fn age -> for(id <- 1..age, id != 3, do: id) ++ for {7, id} <- [{age, 102}], do: id end
-
-      assert BeTree.search(cluster, %{age: 7}) == {:ok, found.(7)}
-      assert BeTree.search!(cluster, %{age: 8}) == found.(8) ++ [101]
-      assert {:done, [1, 2], %BeTree.Stats{}} = BeTree.Search.run(cluster, %{age: 2})
-      assert BeTree.search_many(cluster, [%{age: 7}, %{age: 0}]) == {:ok, [found.(7), []]}
-      assert BeTree.search_many(cluster, []) == {:ok, []}
-      assert {:error, %Error{kind: :missing_attribute, position: 1}} = BeTree.search_many(cluster, [%{age: 7}, %{}])
-      events = for n <- 1..600, do: if(n == 77, do: %{}, else: %{age: rem(n, 7)})
-
-      for options <- [[], [timeout: 60_000], [fuel: 1_000_000]] do
-        results = Enum.to_list(BeTree.stream(cluster, events, options))
-        assert Enum.map(results, &elem(&1, 0)) == events
-
-        for {event, result} <- results do
-          case event do
-            %{age: 0} -> assert result == {:ok, []}
-            %{age: age} -> assert result == {:ok, found.(age)}
-            %{} -> assert {:error, %Error{kind: :missing_attribute, position: nil}} = result
-          end
-        end
-      end
-
-      prepared = BeTree.Event.prepare!(cluster, %{age: 7})
-      assert BeTree.search(cluster, prepared) == {:ok, found.(7)}
-      for id <- [1, 2, 101], do: assert(BeTree.explain!(cluster, %{age: 1}, id).match == (id == 1))
-      assert {:error, %Error{kind: :not_found}} = BeTree.explain(cluster, %{age: 1}, 3)
-      assert {:ok, %{expressions: 101, shards: [{_, %{version: _}}, {_, _}], depth: _}} = BeTree.info(cluster)
-      assert {Cluster.fetch(cluster, 101), Cluster.member?(cluster, 3)} == {{:ok, "age = 8"}, false}
-      assert Cluster.ids!(cluster) == [1, 2] ++ Enum.to_list(4..102)
-      assert Cluster.count!(cluster) == 101
-      assert [%{name: "age"}] = Cluster.schema!(cluster)
-
-      for call <- [&BeTree.Search.start(&1, %{}), &BeTree.profile(&1, []), &BeTree.publish/1, &BeTree.Image.to_binary/1] do
-        assert_raise ArgumentError, fn -> call.(cluster) end
-      end
-
-      assert_raise ArgumentError, fn -> BeTree.stream(cluster, [], as: :binary) end
-      Peers.kill(node)
-
-      for result <- [
-            BeTree.search_many(cluster, [%{age: 1}]),
-            cluster |> BeTree.stream([%{age: 1}]) |> Enum.at(0) |> elem(1),
-            BeTree.info(cluster),
-            Cluster.ids(cluster)
-          ] do
-        assert {:error, %Error{kind: :no_server, message: message}} = result
-        assert message =~ "#{node}"
-      end
-    end
-
-    test "ends with its timeout where a node is stopped" do
-      {_peer, node} = Peers.start()
-      cluster = Cluster.new([{server(), node()}, peer_server(node)])
-      pid = :erpc.call(node, System, :pid, [])
-      signal = fn signal -> {_output, 0} = System.cmd("kill", ["-#{signal}", pid]) end
-      signal.("STOP")
-      on_exit(fn -> signal.("CONT") end)
-      assert {:error, %Error{kind: :timeout, message: message}} = Cluster.search(cluster, %{age: 1}, timeout: 1)
-      assert message =~ "of #{node}: "
-      signal.("CONT")
-      assert Cluster.search(cluster, %{age: 1}, timeout: 60_000) == {:ok, []}
-    end
-
-    test "inserts all or nothing" do
-      {_peer, node} = Peers.start()
+    test "inserts all or nothing", %{one: node} do
       shards = [{server(), node()}, peer_server(node)]
       cluster = Cluster.new(shards, shard: &rem(&1, 2))
       wrong = for(id <- 1..20, do: {id, "age >= #{id}"}) ++ [{21, "age >"}] ++ for(id <- 22..30, do: {id, "true"})
@@ -140,52 +74,7 @@ defmodule BeTree.ClusterTest do
       assert Cluster.insert_all(cluster, List.delete_at(wrong, 20)) == {:ok, 29}
     end
 
-    test "never answers a list that is short of a shard" do
-      {_peer, one} = Peers.start()
-      {_peer, two} = Peers.start()
-      shards = [{server(), node()}, peer_server(one), peer_server(two)]
-      cluster = Cluster.new(shards)
-      Cluster.insert_all!(cluster, for(id <- 1..300, do: {id, "true"}))
-      all = Enum.to_list(1..300)
-      assert Cluster.search(cluster, %{age: 1}) == {:ok, all}
-
-      # Searches go on while the node dies: each has all ids, or says which node is gone.
-      searched = :counters.new(1, [])
-
-      searchers =
-        for _ <- 1..4 do
-          Task.async(fn ->
-            Stream.repeatedly(fn -> Cluster.search(cluster, %{age: 1}) end)
-            |> Enum.reduce_while([], fn
-              {:ok, ids}, answers ->
-                :counters.add(searched, 1, 1)
-                {:cont, Enum.uniq([ids | answers])}
-
-              {:error, error}, answers ->
-                {:halt, {error, answers}}
-            end)
-          end)
-        end
-
-      eventually(fn -> :counters.get(searched, 1) > 50 end)
-      Peers.kill(two)
-
-      for {error, answers} <- Task.await_many(searchers, 60_000) do
-        assert error.kind == :no_server
-        assert error.message =~ "#{two}"
-        assert answers in [[], [all]]
-      end
-
-      assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
-      assert message =~ "#{two}"
-      assert {:error, %Error{kind: :no_server}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
-      # What the others took of that they gave back.
-      assert {:ok, ids} = shards |> Enum.take(2) |> Cluster.new() |> Cluster.search(%{age: 1})
-      assert Enum.max(ids) <= 300
-    end
-
-    test "names a server that is not there, and one that does not answer in time" do
-      {_peer, node} = Peers.start()
+    test "names a server that is not there, and one that does not answer in time", %{one: node} do
       shard = peer_server(node)
       cluster = Cluster.new([{:nobody, node()}, shard])
       assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
@@ -205,8 +94,7 @@ defmodule BeTree.ClusterTest do
       assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Search.run/3)
     end
 
-    test "gives up a change whose shard does not reply within the timeout" do
-      {_peer, node} = Peers.start()
+    test "gives up a change whose shard does not reply within the timeout", %{one: node} do
       {name, ^node} = shard = peer_server(node)
 
       for {name, _node} = shard <- [{server(), node()}, shard] do
@@ -250,8 +138,7 @@ defmodule BeTree.ClusterTest do
   end
 
   describe "a server that follows" do
-    test "shows what the other shows: base, insertions and deletions" do
-      {_peer, node} = Peers.start()
+    test "shows what the other shows: base, insertions and deletions", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       follower = server(schema: nil, follow: leader)
       assert {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..100, do: {id, "age >= #{id}"})])
@@ -273,37 +160,7 @@ defmodule BeTree.ClusterTest do
       eventually(fn -> BeTree.search(follower, %{b: "x"}) == {:ok, [7]} end)
     end
 
-    test "goes on when the other's node dies, and follows again when it is back" do
-      {_peer, node} = Peers.start()
-      {name, ^node} = leader = peer_server(node)
-      :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
-      follower = server(schema: nil, follow: leader)
-      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1]} end)
-      stop = :atomics.new(1, [])
-
-      searcher =
-        Task.async(fn ->
-          Stream.repeatedly(fn -> {:ok, _ids} = BeTree.search(follower, %{age: 1}) end)
-          |> Enum.find_index(fn _ -> :atomics.get(stop, 1) == 1 end)
-        end)
-
-      Peers.kill(node)
-      eventually(fn -> match?(%{connected: false, error: %Error{kind: :no_server}}, Server.info!(follower)) end)
-      assert Server.info!(follower).error.message =~ "#{node}"
-      assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
-
-      [short, _host] = node |> Atom.to_string() |> String.split("@")
-      {_peer, ^node} = Peers.start(String.to_atom(short))
-      Peers.start_server(node, name: name, schema: @schema)
-      :ok = :erpc.call(node, Server, :insert, [name, 2, "age >= 1"])
-      eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [2]} end)
-      assert %{connected: true, error: nil} = Server.info!(follower)
-      :atomics.put(stop, 1, 1)
-      assert Task.await(searcher, 60_000) > 10
-    end
-
-    test "has the texts of the other, in every order of changes and bases" do
-      {_peer, node} = Peers.start()
+    test "has the texts of the other, in every order of changes and bases", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
       {:ok, 2_500} = call.(:insert_all, [for(id <- 1..2_500, do: {id, "age >= #{id}"})])
@@ -331,62 +188,6 @@ defmodule BeTree.ClusterTest do
       assert Server.await(follower, 5) == {:ok, 5}
       assert Server.ids(follower) == {:ok, [9]}
       assert Server.count(follower) == {:ok, 2}
-    end
-
-    test "catches up after the connection was lost, again and again, with the other's changes meanwhile" do
-      {_peer, node} = Peers.start_apart()
-      {name, ^node} = leader = peer_server(node)
-      call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
-      {:ok, _count} = call.(:insert_all, [for(id <- 1..100, do: {id, "age >= #{id}"})])
-      follower = server(schema: nil, follow: leader)
-      assert Server.await(follower, 1) == {:ok, 1}
-      bases = Server.info!(follower).bases
-
-      for round <- 1..4 do
-        # The other node changes its index while nobody sees it.
-        :erpc.cast(node, Peers, :disconnect_and_put, [node(), name, 1_000 * round])
-        # Searches go on meanwhile.
-        eventually(fn ->
-          {:ok, ids} = BeTree.search(follower, %{age: 50})
-          assert length(ids) >= 50
-          Server.info!(follower).connected == false or length(ids) >= 50 + 20 * round
-        end)
-
-        assert {:ok, _version} = Server.await(follower, 1 + 20 * round, timeout: 60_000)
-        assert length(BeTree.search!(follower, %{age: 50})) == 50 + 20 * round
-        assert %{connected: true, error: nil} = Server.info!(follower)
-      end
-
-      # The log led on, so no base travelled.
-      assert Server.info!(follower).bases == bases
-    end
-
-    test "notices that the other's node stands still, and follows it again when it goes on" do
-      {_peer, node} = Peers.start_apart()
-      {name, ^node} = leader = peer_server(node)
-      :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
-      follower = server(schema: nil, follow: leader)
-      assert Server.await(follower, 1) == {:ok, 1}
-      cluster = Cluster.new([leader])
-      os_pid = :erpc.call(node, System, :pid, [])
-      signal = fn signal -> {_output, 0} = System.cmd("kill", ["-#{signal}", os_pid]) end
-      on_exit(fn -> System.cmd("kill", ["-CONT", os_pid], stderr_to_stdout: true) end)
-      # The silence of a node is noticed after this many seconds.
-      before = :net_kernel.get_net_ticktime()
-      on_exit(fn -> :net_kernel.set_net_ticktime(before, 1) end)
-      :net_kernel.set_net_ticktime(4, 1)
-      :erpc.call(node, :net_kernel, :set_net_ticktime, [4, 1])
-      signal.("STOP")
-      eventually(fn -> match?(%{connected: false}, Server.info!(follower)) end, 120)
-      assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
-      assert {:error, %Error{kind: kind}} = BeTree.search(cluster, %{age: 1}, timeout: 100)
-      assert kind in [:timeout, :no_server]
-      signal.("CONT")
-      eventually(fn -> match?(%{connected: true}, Server.info!(follower)) end, 120)
-      eventually(fn -> BeTree.search(cluster, %{age: 1}) == {:ok, [1]} end, 120)
-      :ok = :erpc.call(node, Server, :insert, [name, 2, "age >= 1"])
-      assert Server.await(follower, 2) == {:ok, 2}
-      assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}
     end
 
     test "goes on when the other's process is killed" do
@@ -473,8 +274,7 @@ defmodule BeTree.ClusterTest do
       assert BeTree.search(follower, %{age: 1}) == {:ok, Enum.to_list(1..200)}
     end
 
-    test "shows an index of many pieces" do
-      {_peer, node} = Peers.start()
+    test "shows an index of many pieces", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..20_000, do: {id, "age in (#{id}, -1)"})])
       follower = server(schema: nil, follow: leader)

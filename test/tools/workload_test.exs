@@ -8,6 +8,15 @@ defmodule BeTree.WorkloadTest do
 
   doctest BeTree.Workload
 
+  @w3 %{W3.defaults() | expressions: 5_000, events: 200}
+
+  setup_all do
+    tree = BeTree.new!(W3.schema(@w3))
+    texts = Enum.to_list(W3.expressions(@w3))
+    assert BeTree.insert_all!(tree, Enum.with_index(texts, &{&2 + 1, &1})) == 5_000
+    %{tree: tree, texts: texts}
+  end
+
   for workload <- [W1, W2, W3, W4, W5, W8, W9] do
     describe "#{inspect(workload)}" do
       @workload workload
@@ -94,16 +103,8 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W3" do
-    setup do
-      parameters = %{W3.defaults() | expressions: 5_000, events: 200}
-      tree = BeTree.new!(W3.schema(parameters))
-      texts = Enum.to_list(W3.expressions(parameters))
-      assert BeTree.insert_all!(tree, Enum.with_index(texts, &{&2 + 1, &1})) == 5_000
-      %{parameters: parameters, tree: tree, texts: texts}
-    end
-
-    test "expressions are of the published sizes", %{parameters: parameters, tree: tree, texts: texts} do
-      [event] = parameters |> W3.events() |> Enum.take(1)
+    test "expressions are of the published sizes", %{tree: tree, texts: texts} do
+      [event] = @w3 |> W3.events() |> Enum.take(1)
       roots = for id <- 1..5_000, do: BeTree.explain!(tree, event, id).root
 
       predicates = for root <- roots, do: root |> predicates() |> length()
@@ -125,16 +126,16 @@ defmodule BeTree.WorkloadTest do
       assert first > 1.1 * second
     end
 
-    test "events name 20 attributes, of which 10 to 30 % are null", %{parameters: parameters} do
-      for {:json, json} <- W3.events(parameters) do
+    test "events name 20 attributes, of which 10 to 30 % are null" do
+      for {:json, json} <- W3.events(@w3) do
         fields = Regex.scan(~r/"(\w+)": /, json)
         assert fields |> Enum.uniq() |> length() == 20
         assert (length(String.split(json, ": null")) - 1) in 2..6
       end
     end
 
-    test "from 0.1 to 1 % of the expressions match", %{parameters: parameters, tree: tree} do
-      matches = parameters |> W3.events() |> Enum.map(&length(BeTree.search!(tree, &1)))
+    test "from 0.1 to 1 % of the expressions match", %{tree: tree} do
+      matches = @w3 |> W3.events() |> Enum.map(&length(BeTree.search!(tree, &1)))
       assert Enum.sum(matches) / (200 * 5_000) > 0.001
       assert Enum.sum(matches) / (200 * 5_000) < 0.01
     end

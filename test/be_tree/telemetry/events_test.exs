@@ -146,7 +146,10 @@ defmodule BeTree.Telemetry.EventsTest do
     for id <- 1..20,
         do: Server.insert_all!(name, for(n <- 1..900, do: {id * 1_000 + n, "a = #{n} and a <> #{1_000 * id}"}))
 
-    for _ <- 1..12_000, do: Server.put!(name, 1, "a = 1")
+    # More than 10,000 changes in all, from several processes, so that the server never waits for the next one.
+    1..9_400
+    |> Task.async_stream(fn _ -> Server.put!(name, 1, "a = 1") end, max_concurrency: 8, timeout: :infinity)
+    |> Stream.run()
 
     assert {%{version: _}, %{operation: :write, result: :ok}, _} =
              event([:base, :stop], %{server: name, operation: :write})
