@@ -14,7 +14,7 @@ use crate::engine::Value;
 use crate::facts::{bits, KEY};
 use crate::memory::{mix, Address, Table, Words};
 
-/// The number of facts to announce at a time.
+/// The most facts that are announced at a time.
 pub const GROUP: usize = 16;
 /// The look-ups that are kept. The others of a group are left out.
 const MOST: usize = 4 * GROUP;
@@ -46,10 +46,20 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// Returns no announced facts of a program whose parts have their addresses.
-    pub fn new(program: &Program) -> Announced {
-        let look_ups = program.types.iter().map(|ty| look_ups(program, ty)).collect();
-        Announced { look_ups, heads: [(0, 0); MOST], length: 0, neighbors: [0; MOST], time: i64::MIN, sum: 0 }
+    /// Returns no announced facts, and no look-ups.
+    pub fn new() -> Announced {
+        Announced { look_ups: vec![], heads: [(0, 0); MOST], length: 0, neighbors: [0; MOST], time: i64::MIN, sum: 0 }
+    }
+
+    /// Finds the look-ups of a program whose parts have their addresses.
+    pub fn set_up(&mut self, program: &Program) {
+        self.look_ups = program.types.iter().map(|ty| look_ups(program, ty)).collect();
+    }
+
+    /// Forgets the facts. Those of a call that was cut off may not be there any more.
+    pub fn clear(&mut self) {
+        self.length = 0;
+        self.time = i64::MIN;
     }
 
     /// Adds a fact with these values by field.
@@ -74,7 +84,7 @@ impl Announced {
         }
     }
 
-    /// Loads the words for the added facts, and forgets them. `now` is the time of the engine.
+    /// Loads the words for the added facts, since which no fact has come or gone. `now` is the time of the engine.
     ///
     /// The loops that load are short, because a processor overlaps the misses of the few hundred instructions that it sees at once.
     pub fn load(&mut self, program: &Program, words: &Words, now: i64) {
@@ -95,8 +105,6 @@ impl Announced {
             sum ^= words.get(*address);
         }
         self.sum ^= sum;
-        self.length = 0;
-        self.time = i64::MIN;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The engine: compiled rules, their facts, and the operations on them.
 
 use crate::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
-use crate::announce::Announced;
+use crate::announce::{Announced, GROUP};
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
 use crate::compile::program::{Domain, FactType, Program};
@@ -193,10 +193,10 @@ impl Engine {
         let scratch = Scratch { met: Room::new(longest), selections: selections?, ..Scratch::default() };
         let mut engine = Engine {
             text: text.to_owned(),
-            announced: Announced::new(&program),
             program,
             words,
             scratch,
+            announced: Announced::new(),
             limits,
             defers: false,
             lacked: None,
@@ -206,7 +206,7 @@ impl Engine {
         };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;
-        engine.announced = Announced::new(&engine.program);
+        engine.announced.set_up(&engine.program);
         Ok(engine)
     }
 
@@ -534,14 +534,17 @@ impl Engine {
         })
     }
 
-    /// Announces a fact that is inserted soon, by its type, its time and its values by field. See [`Engine::load_announced`].
-    #[inline]
-    pub fn announce<'v>(&mut self, ty: usize, time: Option<i64>, value: impl Fn(usize) -> Option<Value<'v>>) {
-        self.announced.add(&self.words, ty, time, value);
-    }
-
-    /// Loads the words that the insertions of the announced facts need, best of [`GROUP`](crate::GROUP) facts. That changes nothing but their time.
-    pub fn load_announced(&mut self) {
+    /// Announces facts that are inserted soon, at most [`GROUP`] of them: each by its type, its time and its values by field. That
+    /// loads the memory that their insertions need, and changes nothing else.
+    pub fn announce<'v, V>(&mut self, facts: impl Iterator<Item = (usize, Option<i64>, V)>)
+    where
+        V: Fn(usize) -> Option<Value<'v>>,
+    {
+        self.recover();
+        self.announced.clear();
+        for (ty, time, value) in facts.take(GROUP) {
+            self.announced.add(&self.words, ty, time, value);
+        }
         self.announced.load(&self.program, &self.words, self.now());
     }
 

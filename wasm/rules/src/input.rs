@@ -113,17 +113,17 @@ impl Facts {
         Next { ty: ty as usize, time, count, values: self.values(first as usize, count, input) }
     }
 
-    /// Announces the facts from a position on to the engine that is to insert them, at most [`GROUP`](crate::GROUP) of them.
+    /// Announces the facts from a position on to the engine that is to insert them, see [`Engine::announce`].
     pub fn announce(&self, engine: &mut Engine, position: usize) {
-        for Checked { ty, time, first } in self.facts[position..].iter().take(crate::GROUP) {
-            engine.announce(*ty as usize, *time, |field| match self.cells[*first as usize + field] {
+        engine.announce(self.facts[position..].iter().map(|Checked { ty, time, first }| {
+            let value = move |field| match self.cells[*first as usize + field] {
                 Cell::Integer(integer) => Some(Value::Integer(integer)),
                 Cell::Float(float) => Some(Value::Float(float)),
                 Cell::Boolean(boolean) => Some(Value::Boolean(boolean)),
                 Cell::Undefined | Cell::Input(..) | Cell::Text(..) => None,
-            });
-        }
-        engine.load_announced();
+            };
+            (*ty as usize, *time, value)
+        }));
     }
 
     fn values<'v>(&'v self, first: usize, count: usize, input: &'v [u8]) -> Values<'v> {

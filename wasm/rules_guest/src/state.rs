@@ -287,7 +287,7 @@ impl State {
                     ids[inserted - 1] = engine.last_asserted();
                 }
                 while inserted < facts.len() {
-                    if inserted % GROUP == 0 && facts.len() > 1 {
+                    if facts.len() > 1 && inserted.is_multiple_of(GROUP) {
                         facts.announce(engine, inserted);
                     }
                     let fact = facts.get(engine, inserted, input);

@@ -22,9 +22,12 @@ impl Fact {
         Fact { ty, time: None, fields: count, values: fields.iter().map(|(_, value)| value.clone()).collect() }
     }
 
-    /// Announces the fact to the engine that is to insert it.
-    pub fn announce(&self, engine: &mut Engine) {
-        engine.announce(self.ty, self.time, |field| self.values.get(field).map(Owned::borrowed));
+    /// Announces facts to the engine that is to insert them.
+    pub fn announce(facts: &[Fact], engine: &mut Engine) {
+        engine.announce(facts.iter().map(|fact| {
+            let value = move |field: usize| fact.values.get(field).map(Owned::borrowed);
+            (fact.ty, fact.time, value)
+        }));
     }
 
     pub fn assert(&self, engine: &mut Engine) -> Result<u64, Error> {

@@ -136,8 +136,7 @@ impl Job for Correlation {
 
     fn run(&mut self) {
         for group in self.facts.chunks(GROUP) {
-            group.iter().for_each(|fact| fact.announce(&mut self.engine));
-            self.engine.load_announced();
+            Fact::announce(group, &mut self.engine);
             for fact in group {
                 fact.assert(&mut self.engine).expect("the facts fit");
                 self.engine.run().expect("the facts fit");
