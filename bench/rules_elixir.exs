@@ -1,9 +1,11 @@
 # Measures stateful rules from Elixir: facts in and notices out by BeTree.Rules, beside the same call of the sandboxed module alone,
 # whose facts are encoded before and whose result is not decoded. Both run in turns, in the same run, on engines of their own, and
-# their results are checked. Then it measures how late a sleeper wakes beside ten engines, and beside ten loops of plain Elixir.
-# Writes charts of growth to _build/bench/rules.
+# their results are checked. Then it measures servers with one, two and as many partitions as schedulers, and how late a sleeper wakes
+# beside ten engines, and beside ten loops of plain Elixir. Writes charts of growth to _build/bench/rules.
 #
-#     mix run bench/rules_elixir.exs [--quick] [--seconds 2]
+#     mix run bench/rules_elixir.exs [--quick] [--seconds 2] [--only correlation]
+#
+# `--only` runs one section: programs, messages, correlation, partitions or sleeper.
 
 for file <- ~w(chart stream), do: Code.require_file("rules/#{file}.ex", __DIR__)
 
@@ -23,22 +25,28 @@ defmodule BeTree.Bench.RulesElixir do
     seconds = options[:seconds]
     say("#{System.schedulers_online()} schedulers, load #{load()}; the median of runs in turns")
 
-    programs(:manners, if(options[:quick], do: [8, 32, 128], else: [8, 16, 32, 64, 128]), seconds)
-    programs(:waltzdb, if(options[:quick], do: [4, 16], else: [4, 8, 12, 16, 50, 100, 200]), seconds)
-
-    say("\nMessages: microseconds a message, in a batch of #{Command.grouped(@messages)}")
-
-    for test <- [:reject, :accept, :cycle],
-        bytes <- [30, 1_000],
-        form <- [:json, :map],
-        do: batch(test, bytes, form, seconds)
-
-    say("\nMessages: microseconds a message, one a call")
-    for test <- [:reject, :accept, :cycle], form <- [:json, :map], do: single(test, 30, form, seconds)
-
-    correlation(if(options[:quick], do: 100, else: 620), if(options[:quick], do: 20, else: 100))
-    sleeper(seconds)
+    for {name, section} <- sections(options[:quick], seconds), options[:only] in [nil, name], do: section.()
     say("\nload at the end: #{load()}")
+  end
+
+  @sections ~w(programs messages correlation partitions sleeper)
+
+  def sections, do: @sections
+
+  defp sections(is_quick, seconds) do
+    stream = if is_quick, do: {100, 20}, else: {620, 100}
+
+    [
+      fn ->
+        programs(:manners, if(is_quick, do: [8, 32, 128], else: [8, 16, 32, 64, 128]), seconds)
+        programs(:waltzdb, if(is_quick, do: [4, 16], else: [4, 8, 12, 16, 50, 100, 200]), seconds)
+      end,
+      fn -> messages(seconds) end,
+      fn -> alone_in_process(fn -> correlation(stream) end) end,
+      fn -> partitions(stream) end,
+      fn -> sleeper(seconds) end
+    ]
+    |> then(&Enum.zip(@sections, &1))
   end
 
   ## Programs: all facts in one call
@@ -89,6 +97,18 @@ defmodule BeTree.Bench.RulesElixir do
   defp expected(:waltzdb, regions), do: {803 * regions + 790, "edge_label", 422 * regions + 443}
 
   ## Messages
+
+  defp messages(seconds) do
+    say("\nMessages: microseconds a message, in a batch of #{Command.grouped(@messages)}")
+
+    for test <- [:reject, :accept, :cycle],
+        bytes <- [30, 1_000],
+        form <- [:json, :map],
+        do: batch(test, bytes, form, seconds)
+
+    say("\nMessages: microseconds a message, one a call")
+    for test <- [:reject, :accept, :cycle], form <- [:json, :map], do: single(test, 30, form, seconds)
+  end
 
   defp batch(test, bytes, form, seconds) do
     facts = for number <- 0..(@messages - 1), do: message(test, bytes, number, form)
@@ -157,47 +177,170 @@ defmodule BeTree.Bench.RulesElixir do
 
   ## Correlation: batches of a stream, on engines that are full
 
-  defp correlation(warm_up, batches) do
-    say("\nCorrelation of a stream of logins and orders: microseconds an event")
-    size = 10_000
+  @events 10_000
+  @users 100_000
+
+  defp correlation({warm_up, batches}) do
+    say(
+      "\nCorrelation of a stream of logins and orders: microseconds an event, in batches of #{Command.grouped(@events)}"
+    )
+
     {one, other} = {Rules.new!(Stream.rules(), notices: 10_000_000), Rules.new!(Stream.rules(), notices: 10_000_000)}
-    stream = Stream.new(100_000)
+    feeder = feeder()
 
-    {stream, notices} =
-      Enum.reduce(1..div(warm_up * Stream.events_a_second(), size)//1, {stream, {0, 0}}, fn _batch, {stream, notices} ->
-        {facts, stream} = Stream.facts(stream, size)
-        input = :erlang.term_to_binary(facts, minor_version: 2)
-        {stream, added(notices, {notices(alone(one, input)), length(Rules.assert_all!(other, facts).notices)})}
-      end)
+    notices =
+      for _batch <- 1..warm_up(warm_up)//1, reduce: {0, 0} do
+        notices ->
+          {facts, input} = next(feeder)
+          added(notices, {notices(alone(one, input)), length(Rules.assert_all!(other, facts).notices)})
+      end
 
-    {times, {stream, notices}} =
-      Enum.map_reduce(1..batches, {stream, notices}, fn batch, {stream, notices} ->
-        {facts, stream} = Stream.facts(stream, size)
-        input = :erlang.term_to_binary(facts, minor_version: 2)
+    {times, notices} =
+      Enum.map_reduce(1..batches, notices, fn batch, notices ->
+        {facts, input} = next(feeder)
         alone = fn -> clocked(fn -> alone(one, input) end) end
         elixir = fn -> clocked(fn -> Rules.assert_all!(other, facts) end) end
 
         {{alone, outputs}, {elixir, page}} = both(batch, alone, elixir)
-        {{alone, elixir}, {stream, added(notices, {notices(outputs), length(page.notices)})}}
+        {{alone, elixir}, added(notices, {notices(outputs), length(page.notices)})}
       end)
 
-    expected = Stream.notices(stream)
+    expected = expected(feeder)
     same!(:correlation, {expected, expected}, notices)
     facts = Rules.info!(other).facts
 
     row(
       "#{Command.grouped(facts)} facts live",
-      median(Enum.map(times, &elem(&1, 0))) / size,
-      median(Enum.map(times, &elem(&1, 1))) / size,
+      median(Enum.map(times, &elem(&1, 0))) / @events,
+      median(Enum.map(times, &elem(&1, 1))) / @events,
       1.0e3
     )
 
     say("  #{Command.grouped(expected)} notices, as a replay without rules finds")
   end
 
+  defp warm_up(seconds), do: div(seconds * Stream.events_a_second(), @events)
+
+  # A process holds the stream, because garbage collections of its large state would count as time of the rules.
+  defp feeder, do: spawn_link(fn -> feed(Stream.new(@users)) end)
+
+  defp feed(stream) do
+    receive do
+      {:next, from} ->
+        {facts, stream} = Stream.facts(stream, @events)
+        send(from, {:facts, facts, :erlang.term_to_binary(facts, minor_version: 2)})
+        feed(stream)
+
+      {:expected, from} ->
+        send(from, {:expected, Stream.notices(stream)})
+    end
+  end
+
+  # Returns the next facts, and the same as the input of the module.
+  defp next(feeder) do
+    send(feeder, {:next, self()})
+    receive(do: ({:facts, facts, input} -> {facts, input}))
+  end
+
+  # Ends the feeder, and returns the number of notices that a replay without rules finds.
+  defp expected(feeder) do
+    send(feeder, {:expected, self()})
+    receive(do: ({:expected, notices} -> notices))
+  end
+
+  defp alone_in_process(work), do: Task.await(Task.async(work), :infinity)
+
   defp added({one, other}, {more_one, more_other}), do: {one + more_one, other + more_other}
 
   defp notices(outputs), do: outputs |> Enum.map(&length(elem(:erlang.binary_to_term(&1), 6))) |> Enum.sum()
+
+  ## Partitions: the same stream in one engine, and in servers
+
+  @keys [login: :user, password_change: :user, order: :id, payment: :order]
+
+  defp partitions(stream) do
+    say(
+      "\nThe same stream by one caller, in one engine and in servers with partitions: microseconds an event, by the clock"
+    )
+
+    [{_engine, same} | _servers] =
+      rows = for place <- places(), do: {place, alone_in_process(fn -> play(place, stream) end)}
+
+    for {place, result} <- rows, do: same!(place, Map.delete(same, :time), Map.delete(result, :time))
+
+    for {place, %{time: time}} <- rows do
+      say(
+        "  #{String.pad_trailing(named(place), 26)} #{number(time / 1.0e3)}, #{Command.grouped(round(1.0e9 / time))} events a second, " <>
+          "#{:erlang.float_to_binary(same.time / time, decimals: 2)} times one engine"
+      )
+    end
+
+    say("  #{Command.grouped(same.firings)} firings, the same in each")
+  end
+
+  defp places, do: [:engine | Enum.uniq([1, 2, System.schedulers_online()])]
+
+  defp named(:engine), do: "one engine"
+  defp named(1), do: "a server with 1 partition"
+  defp named(partitions) when is_integer(partitions), do: "a server with #{partitions}"
+
+  # Returns the median time of an event, and all that must be the same in each place.
+  defp play(place, {warm_up, batches}) do
+    server = start(place)
+    feeder = feeder()
+    sums = for _batch <- 1..warm_up(warm_up)//1, do: elem(insert(server, feeder), 1)
+    {times, more} = Enum.unzip(for _batch <- 1..batches, do: insert(server, feeder))
+    expected = expected(feeder)
+    sums = sums ++ more
+    same!(place, expected, sums |> Enum.map(&elem(&1, 0)) |> Enum.sum())
+    info = info(server)
+    stop_server(server)
+    # Each notice has one hash, so the sum is that of the notices in any order.
+    %{
+      time: median(times) / @events,
+      notices: sums |> Enum.map(&elem(&1, 1)) |> Enum.sum(),
+      firings: info.firings,
+      now: info.now
+    }
+  end
+
+  defp start(:engine), do: Rules.new!(Stream.rules(), notices: 10_000_000)
+
+  defp start(partitions) do
+    name = :"bench_rules_#{partitions}"
+    options = [name: name, rules: Stream.rules(), notices: 10_000_000, partitions: partitions, partition_by: @keys]
+    {:ok, pid} = Rules.Server.start_link(options ++ [notify: [self()]])
+    {name, pid}
+  end
+
+  # Returns the time of the next facts, and the number and the sum of the hashes of their notices.
+  defp insert(server, feeder) do
+    {facts, _input} = next(feeder)
+    {time, notices} = clocked(fn -> assert_all(server, facts) end)
+    {time, {length(notices), notices |> Enum.map(&:erlang.phash2({&1.name, &1.values})) |> Enum.sum()}}
+  end
+
+  defp assert_all(%Rules{} = rules, facts), do: Rules.assert_all!(rules, facts).notices
+
+  defp assert_all({name, _pid}, facts) do
+    {:ok, _page} = Rules.Server.assert_all(name, facts)
+    received(name)
+  end
+
+  # The notices of a call are sent before it returns.
+  defp received(name) do
+    receive do
+      {Rules.Server, ^name, notices} -> notices ++ received(name)
+    after
+      0 -> []
+    end
+  end
+
+  defp info(%Rules{} = rules), do: Rules.info!(rules)
+  defp info({name, _pid}), do: elem({:ok, _info} = Rules.Server.info(name), 1)
+
+  defp stop_server(%Rules{}), do: :ok
+  defp stop_server({_name, pid}), do: GenServer.stop(pid)
 
   ## A sleeper
 
@@ -350,6 +493,8 @@ defmodule BeTree.Bench.RulesElixir do
   defp say(text), do: Mix.shell().info(text)
 end
 
-{options, rest} = Mix.BeTree.Command.parse!(System.argv(), quick: :boolean, seconds: :integer)
-if rest != [], do: Mix.raise("Usage: mix run bench/rules_elixir.exs [--quick] [--seconds 2]")
+{options, rest} = Mix.BeTree.Command.parse!(System.argv(), quick: :boolean, seconds: :integer, only: :string)
+if rest != [], do: Mix.raise("Usage: mix run bench/rules_elixir.exs [--quick] [--seconds 2] [--only SECTION]")
+known = BeTree.Bench.RulesElixir.sections()
+if options[:only] not in [nil | known], do: Mix.raise("--only is one of #{Enum.join(known, ", ")}")
 options |> Keyword.put_new(:seconds, 2) |> BeTree.Bench.RulesElixir.run()

@@ -1,6 +1,7 @@
 //! The engine: compiled rules, their facts, and the operations on them.
 
 use crate::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
+use crate::announce::{Announced, GROUP};
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
 use crate::compile::program::{Domain, FactType, Program};
@@ -138,6 +139,7 @@ pub struct Engine {
     program: Program,
     words: Words,
     scratch: Scratch,
+    announced: Announced,
     limits: Limits,
     /// Whether only [`Engine::make_room`] takes memory, and the room that a step lacked then.
     defers: bool,
@@ -194,6 +196,7 @@ impl Engine {
             program,
             words,
             scratch,
+            announced: Announced::new(),
             limits,
             defers: false,
             lacked: None,
@@ -203,6 +206,7 @@ impl Engine {
         };
         engine.scratch.released.reserve(64);
         engine.lay_out()?;
+        engine.announced.set_up(&engine.program);
         Ok(engine)
     }
 
@@ -528,6 +532,20 @@ impl Engine {
             }
             Ok(number)
         })
+    }
+
+    /// Announces facts that are inserted soon, at most [`GROUP`] of them: each by its type, its time and its values by field. That
+    /// loads the memory that their insertions need, and changes nothing else.
+    pub fn announce<'v, V>(&mut self, facts: impl Iterator<Item = (usize, Option<i64>, V)>)
+    where
+        V: Fn(usize) -> Option<Value<'v>>,
+    {
+        self.recover();
+        self.announced.clear();
+        for (ty, time, value) in facts.take(GROUP) {
+            self.announced.add(&self.words, ty, time, value);
+        }
+        self.announced.load(&self.program, &self.words, self.now());
     }
 
     /// Returns the number of the fact that [`Engine::insert_at`] inserted last.

@@ -56,7 +56,8 @@ impl FactType {
         FIELDS + 2 * (self.fields.len() + index) as u32
     }
 
-    fn drop_links(&self) -> u32 {
+    /// Returns the offset of the links to the next fact that is dropped and to the one before.
+    pub fn drop_links(&self) -> u32 {
         self.links(self.indices.len())
     }
 
@@ -85,7 +86,7 @@ impl FactType {
     }
 
     /// Returns the conditions of some bits, if the type has few.
-    fn of_bits(&self, met: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn of_bits(&self, met: u32) -> impl Iterator<Item = u32> + '_ {
         bits(met).map(|position| self.conditions[position])
     }
 
@@ -96,7 +97,7 @@ impl FactType {
 
     /// Returns the hash of a fact's key in an index, or `None` if a field of the key is undefined.
     #[inline]
-    fn hash(&self, words: &Words, fact: Address, index: usize) -> Option<u32> {
+    pub fn hash(&self, words: &Words, fact: Address, index: usize) -> Option<u32> {
         let defined = words.get(fact + DEFINED);
         let mut hash = KEY;
         for field in &self.indices[index] {
@@ -110,7 +111,7 @@ impl FactType {
 }
 
 /// Returns the positions of the bits that are set, ascending.
-fn bits(mut word: u32) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(mut word: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let position = (word != 0).then(|| word.trailing_zeros() as usize)?;
         word &= word - 1;
@@ -161,10 +162,8 @@ impl Step<'_> {
         NUMBERS.insert(self.words, number, fact)?;
         self.find_met(ty, fact)?;
         self.keep_met(fact_type, fact)?;
-        let mut indices = self.indices_of_met();
-        while indices != 0 {
-            self.link::<true>(fact_type, fact, indices.trailing_zeros() as usize)?;
-            indices &= indices - 1;
+        for index in bits(self.indices_of_met()) {
+            self.link::<true>(fact_type, fact, index)?;
         }
         if fact_type.life.is_some() {
             self.append::<true>(fact_type, fact)?;
@@ -305,16 +304,13 @@ impl Step<'_> {
             next
         } else {
             let Some(hash) = fact_type.hash(self.words, fact, index) else { return Ok(()) };
-            match table.find(self.words, hash, |_| true) {
-                Some((at, next)) => {
-                    self.words.set(at + 1, fact)?;
-                    next
-                }
-                None => {
-                    table.insert(self.words, hash, fact)?;
-                    0
-                }
+            let (at, next) = table.place(self.words, hash);
+            if next == 0 {
+                table.fill(self.words, at, hash, fact)?;
+            } else {
+                self.words.set(at + 1, fact)?;
             }
+            next
         };
         self.store::<IS_NEW>(links, next)?;
         if next != 0 {
@@ -521,10 +517,8 @@ impl Step<'_> {
         self.words.set(fact_type.at + COUNT, fact_type.count(self.words) - 1)?;
         NUMBERS.remove(self.words, number)?;
         self.take_met(fact_type, fact)?;
-        let mut indices = self.indices_of_met();
-        while indices != 0 {
-            self.unlink(fact_type, fact, indices.trailing_zeros() as usize)?;
-            indices &= indices - 1;
+        for index in bits(self.indices_of_met()) {
+            self.unlink(fact_type, fact, index)?;
         }
         if fact_type.life.is_some() {
             self.take_out(fact_type, fact)?;

@@ -113,6 +113,19 @@ impl Facts {
         Next { ty: ty as usize, time, count, values: self.values(first as usize, count, input) }
     }
 
+    /// Announces the facts from a position on to the engine that is to insert them, see [`Engine::announce`].
+    pub fn announce(&self, engine: &mut Engine, position: usize) {
+        engine.announce(self.facts[position..].iter().map(|Checked { ty, time, first }| {
+            let value = move |field| match self.cells[*first as usize + field] {
+                Cell::Integer(integer) => Some(Value::Integer(integer)),
+                Cell::Float(float) => Some(Value::Float(float)),
+                Cell::Boolean(boolean) => Some(Value::Boolean(boolean)),
+                Cell::Undefined | Cell::Input(..) | Cell::Text(..) => None,
+            };
+            (*ty as usize, *time, value)
+        }));
+    }
+
     fn values<'v>(&'v self, first: usize, count: usize, input: &'v [u8]) -> Values<'v> {
         let mut values = [None; MOST];
         for (value, cell) in values.iter_mut().zip(&self.cells[first..first + count]) {

@@ -59,6 +59,7 @@
 //! | `agenda` | seeds and matches in the order of firing |
 //! | `timers` | deadlines and the dropping of facts |
 //! | `actions` | what a firing does |
+//! | `announce` | loads the words that facts which come soon will need |
 //! | `notices` | notices |
 //! | `engine` | all of it |
 //! | `explain` | the facts for which a rule fired, or the condition that blocks it |
@@ -67,6 +68,7 @@
 
 mod actions;
 mod agenda;
+mod announce;
 mod compile;
 mod engine;
 pub mod error;
@@ -90,6 +92,7 @@ extern crate self as be_tree_rules;
 #[path = "../tests/cut_off/mod.rs"]
 mod cut_off;
 
+pub use announce::GROUP;
 pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Turn, Value};
 pub use error::{Error, Kind, Place};
 pub use explain::{Explanation, Verdict};

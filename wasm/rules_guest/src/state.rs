@@ -17,7 +17,7 @@ use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
 use be_tree_rules::input::Facts;
 use be_tree_rules::partitions::{By, Partitions};
-use be_tree_rules::{Engine, Limits, Pause, Turn};
+use be_tree_rules::{Engine, Limits, Pause, Turn, GROUP};
 
 use crate::reply::{self, Reason};
 
@@ -287,6 +287,9 @@ impl State {
                     ids[inserted - 1] = engine.last_asserted();
                 }
                 while inserted < facts.len() {
+                    if facts.len() > 1 && inserted.is_multiple_of(GROUP) {
+                        facts.announce(engine, inserted);
+                    }
                     let fact = facts.get(engine, inserted, input);
                     let time = engine.arrival(fact.time);
                     let position = from + inserted as u32;

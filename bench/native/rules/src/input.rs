@@ -22,6 +22,14 @@ impl Fact {
         Fact { ty, time: None, fields: count, values: fields.iter().map(|(_, value)| value.clone()).collect() }
     }
 
+    /// Announces facts to the engine that is to insert them.
+    pub fn announce(facts: &[Fact], engine: &mut Engine) {
+        engine.announce(facts.iter().map(|fact| {
+            let value = move |field: usize| fact.values.get(field).map(Owned::borrowed);
+            (fact.ty, fact.time, value)
+        }));
+    }
+
     pub fn assert(&self, engine: &mut Engine) -> Result<u64, Error> {
         let mut values = [None; 8];
         for (place, value) in values.iter_mut().zip(&self.values) {

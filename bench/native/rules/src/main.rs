@@ -2,6 +2,11 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 mod clock;
+// Instances get large pages, as those of the library do.
+#[cfg(not(target_arch = "wasm32"))]
+#[allow(unsafe_code)]
+#[path = "../../../../wasm/host/src/pages.rs"]
+mod pages;
 #[cfg(not(target_arch = "wasm32"))]
 mod program;
 #[cfg(not(target_arch = "wasm32"))]

@@ -4,7 +4,8 @@
 //! places take turns, so other work on the machine affects both alike. Times are those of the processor, where the system has them. The
 //! status is 1 if the totals of the places differ, or are wrong for a known program.
 //!
-//! `--soak EVENTS` instead runs the job for that number of events in one place after the other, and prints its memory twenty times.
+//! `--soak EVENTS` instead runs the job for that number of events in one place after the other, the sandbox first, and prints its
+//! memory twenty times.
 //! `--text JOB:SIZE` prints the rules and the facts of a job's input for other engines.
 
 use std::process::ExitCode;
@@ -73,7 +74,7 @@ fn body(arguments: Arguments) -> Result<(), String> {
                 places.push(Place::Sandbox(Box::new(sandbox)));
             }
             match arguments.soak {
-                Some(events) => places.into_iter().try_for_each(|place| soak(place, events, each, &names))?,
+                Some(events) => places.into_iter().rev().try_for_each(|place| soak(place, events, each, &names))?,
                 None => measure(name, *size, places, arguments.budget)?,
             }
         }
@@ -111,6 +112,14 @@ impl Place {
         match self {
             Place::Native(job) => Ok(job.totals()),
             Place::Sandbox(sandbox) => sandbox.totals(names).map_err(|error| format!("{error:#}")),
+        }
+    }
+
+    /// Returns the size of the linear memory.
+    fn memory_bytes(&self) -> Option<usize> {
+        match self {
+            Place::Native(_) => None,
+            Place::Sandbox(sandbox) => Some(sandbox.memory_bytes()),
         }
     }
 
@@ -187,7 +196,12 @@ fn soak(mut place: Place, events: u64, each: u64, names: &Totals) -> Result<(), 
             let totals = place.totals(names)?;
             let totals: Vec<String> = totals.iter().map(|(name, total)| format!("{name}={total}")).collect();
             let (name, handled) = (place.name(), input * each);
-            println!("place={name}\tevents={handled}\tseconds={:.1}\t{}", spent.as_secs_f64(), totals.join("\t"));
+            let memory = place.memory_bytes().map_or(String::new(), |bytes| format!("\tmemory={bytes}"));
+            println!(
+                "place={name}\tevents={handled}\tseconds={:.1}{memory}\t{}",
+                spent.as_secs_f64(),
+                totals.join("\t")
+            );
         }
     }
     Ok(())

@@ -6,10 +6,13 @@ use wasmtime::{Config, Engine, Instance, Memory, Module, OptLevel, Result, Store
 
 use be_tree_rules_jobs::jobs::{Totals, NAMES};
 
-use crate::clock;
+use crate::{clock, pages};
 
 /// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
 const PLENTY: u64 = u64::MAX / 2;
+
+/// The addresses that wasmtime reserves for a memory.
+const ADDRESSES: usize = 1 << 32;
 
 /// The compiled module.
 pub struct Guest {
@@ -37,6 +40,7 @@ impl Guest {
         let memory = instance
             .get_memory(&mut store, "memory")
             .ok_or_else(|| wasmtime::Error::msg("the guest exports no memory"))?;
+        pages::prefer_large(memory.data_ptr(&store), ADDRESSES);
         let number = NAMES.iter().position(|known| *known == name).unwrap_or(NAMES.len());
         let prepare = instance.get_typed_func::<(u32, u32), ()>(&mut store, "prepare")?;
         prepare.call(&mut store, (number as u32, size))?;

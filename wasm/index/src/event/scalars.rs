@@ -71,10 +71,7 @@ impl<'a> Scalars<'a> {
 
     fn scalar<T>(&mut self, take: impl FnOnce(Scalar) -> T) -> Result<T, Box<Error>> {
         let mut take = Some(take);
-        let string = self.0.string(|string| {
-            let start = string.end.map(|end| end - string.bytes.len());
-            take.take().map(|take| take(Scalar::String(string.bytes, start)))
-        })?;
+        let string = self.0.bytes(|bytes, start| take.take().map(|take| take(Scalar::String(bytes, start))))?;
         if let Some(Some(taken)) = string {
             return Ok(taken);
         }
@@ -104,6 +101,45 @@ impl<'a> Scalars<'a> {
         match self.0.given() {
             Ok(given) => self.0.locate(Error::new(Kind::Type, format!("expected {expected}, but here is {given}"))),
             Err(error) => *error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the first string of an object's value, and its start in the text, or the column of the error.
+    fn string(value: &[u8]) -> Result<(Vec<u8>, Option<usize>), Option<usize>> {
+        let text = [b"{\"a\": \"", value, b"\"}"].concat();
+        let mut json = Scalars::new(&text);
+        let read = |json: &mut Scalars| -> Result<_, Error> {
+            let mut names = json.object()?;
+            json.name(&mut names, |_, _| ())?;
+            let read = json.value(|value| match value {
+                Scalar::String(bytes, start) => (bytes.to_vec(), start),
+                other => panic!("{other:?} is no string"),
+            })?;
+            json.name(&mut names, |_, _| ())?;
+            json.finish()?;
+            Ok(read)
+        };
+        read(&mut json).map_err(|error| error.column)
+    }
+
+    #[test]
+    fn strings_of_every_length_are_read_with_a_stop_at_every_place() {
+        for length in 0..140 {
+            let plain: Vec<u8> = (0..length).map(|place| b'a' + (place % 26) as u8).collect();
+            assert_eq!(string(&plain), Ok((plain.clone(), Some(7))), "{length}");
+            for place in 0..length {
+                let with = |stop: &[u8]| [&plain[..place], stop, &plain[place + 1..]].concat();
+                assert_eq!(string(&with(b"\\n")), Ok((with(b"\n"), None)), "{length} {place}");
+                assert_eq!(string(&with("ä".as_bytes())), Ok((with("ä".as_bytes()), Some(7))), "{length} {place}");
+                assert_eq!(string(&with(b"\x01")), Err(Some(place + 8)), "{length} {place}");
+                assert_eq!(string(&with(b"\xff")), Err(Some(place + 8)), "{length} {place}");
+                assert!(string(&with(b"\"")).is_err(), "{length} {place}");
+            }
         }
     }
 }

@@ -21,17 +21,18 @@ impl StringTable {
 
     /// Returns the address of the string with these bytes, which is made without an owner if it does not exist.
     pub fn intern(self, words: &mut Words, bytes: &[u8]) -> Result<Address, Full> {
-        if let Some(block) = self.find(words, bytes) {
+        let hash = hash_bytes(bytes);
+        if let Some((_, block)) = self.0.find(words, hash, |block| is(words, block, bytes)) {
             return Ok(block);
         }
         let block = words.allocate(size(bytes.len()))?;
         words.raw(block + OWNERS, 0);
-        words.raw(block + HASH, hash_bytes(bytes));
+        words.raw(block + HASH, hash);
         words.raw(block + LENGTH, bytes.len() as u32);
         for (address, chunk) in (block + BYTES..).zip(bytes.chunks(4)) {
             words.raw(address, word(chunk));
         }
-        self.0.insert(words, hash_bytes(bytes), block)?;
+        self.0.insert(words, hash, block)?;
         Ok(block)
     }
 
@@ -86,8 +87,17 @@ fn size(bytes: usize) -> u32 {
 }
 
 fn is(words: &Words, block: Address, bytes: &[u8]) -> bool {
-    words.get(block + LENGTH) as usize == bytes.len()
-        && (block + BYTES..).zip(bytes.chunks(4)).all(|(address, chunk)| words.get(address) == word(chunk))
+    if words.get(block + LENGTH) as usize != bytes.len() {
+        return false;
+    }
+    if bytes.len() < SHORT {
+        return (block + BYTES..).zip(bytes.chunks(4)).all(|(address, chunk)| words.get(address) == word(chunk));
+    }
+    let (stored, mut eights) = (words.part(block + BYTES, bytes.len().div_ceil(4)), bytes.chunks_exact(8));
+    let mut pairs = stored.chunks_exact(2);
+    let are_equal = eights.by_ref().zip(pairs.by_ref()).all(|(eight, pair)| eight_of(eight) == pair_of(pair));
+    let rest = &stored[2 * (bytes.len() / 8)..];
+    are_equal && eights.remainder().chunks(4).zip(rest).all(|(chunk, stored)| word(chunk) == *stored)
 }
 
 /// Returns up to four bytes as a word. A copy of so few bytes would be a call of the host in the sandbox.
@@ -98,12 +108,87 @@ fn word(chunk: &[u8]) -> u32 {
     }
 }
 
+#[inline(always)]
+fn eight_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+#[inline(always)]
+fn pair_of(words: &[u32]) -> u64 {
+    u64::from(words[0]) | u64::from(words[1]) << 32
+}
+
+/// The bytes up to which a string is compared word by word.
+const SHORT: usize = 16;
+
+/// The bytes from which on a string is hashed in four lanes, whose multiplications overlap.
+const LONG: usize = 64;
+
 /// Returns the hash of a string.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u32 {
-    let mut pairs = bytes.chunks_exact(8);
     let mut hash = mix(1, bytes.len() as u64);
-    for pair in pairs.by_ref() {
-        hash = mix(hash, u64::from(word(&pair[..4])) | u64::from(word(&pair[4..])) << 32);
+    let mut rest = bytes;
+    if bytes.len() >= LONG {
+        let mut lanes = [hash; 4];
+        let mut parts = bytes.chunks_exact(32);
+        for part in parts.by_ref() {
+            for (lane, eight) in lanes.iter_mut().zip(part.chunks_exact(8)) {
+                *lane = mix(*lane, eight_of(eight));
+            }
+        }
+        hash = lanes.into_iter().fold(hash, mix);
+        rest = parts.remainder();
     }
-    pairs.remainder().chunks(4).fold(hash, |hash, chunk| mix(hash, word(chunk).into())) as u32
+    let mut eights = rest.chunks_exact(8);
+    let hash = eights.by_ref().fold(hash, |hash, eight| mix(hash, eight_of(eight)));
+    eights.remainder().chunks(4).fold(hash, |hash, chunk| mix(hash, word(chunk).into())) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_every_length_are_told_apart_by_every_byte() {
+        let mut words = Words::new(1 << 24).unwrap();
+        let strings = StringTable(Table(words.reserve(Table::SIZE).unwrap()));
+        let mut known = std::collections::HashMap::new();
+        for length in 0..150 {
+            let plain: Vec<u8> = (0..length).map(|byte| (byte * 7 % 251) as u8).collect();
+            let changed = (0..length).map(|byte| {
+                let mut other = plain.clone();
+                other[byte] ^= 1;
+                other
+            });
+            for bytes in std::iter::once(plain.clone()).chain(changed) {
+                let block = loop {
+                    match strings.intern(&mut words, &bytes) {
+                        Ok(block) => break block,
+                        Err(full) => {
+                            words.undo();
+                            words.grow(full).unwrap();
+                        }
+                    }
+                };
+                words.commit().unwrap();
+                assert_eq!(StringTable::bytes(&words, block), bytes);
+                assert_eq!(known.insert(block, bytes), None);
+            }
+        }
+        for (block, bytes) in known {
+            assert_eq!(strings.find(&words, &bytes), Some(block));
+        }
+    }
+
+    #[test]
+    fn the_hash_depends_on_every_byte() {
+        for length in [1, 7, 8, 31, 63, 64, 65, 96, 127, 200] {
+            let plain = vec![b'p'; length];
+            for byte in 0..length {
+                let mut other = plain.clone();
+                other[byte] = b'q';
+                assert_ne!(hash_bytes(&plain), hash_bytes(&other), "{length} {byte}");
+            }
+        }
+    }
 }

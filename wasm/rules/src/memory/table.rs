@@ -4,7 +4,7 @@ use crate::memory::{Address, Full, Words};
 
 /// A table, by the address of its three words: the number of places, the number of entries, and the address of the places. A
 /// place is a hash and a value. The value 0 marks a free place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Table(pub Address);
 
 /// The number of words of a table, besides its places.
@@ -35,15 +35,50 @@ impl Table {
         }
     }
 
+    /// Returns where the value of the place is in which the search for a hash begins, or 0 in a table without places.
+    #[inline(always)]
+    pub fn value_at(self, words: &Words, hash: u32) -> Address {
+        match words.get(self.0) {
+            0 => 0,
+            places => words.get(self.0 + 2) + 2 * (hash & (places - 1)) + 1,
+        }
+    }
+
+    /// Returns the place and the value of the first entry with this hash, or the free place for one and 0.
+    #[inline]
+    pub fn place(self, words: &Words, hash: u32) -> (Address, u32) {
+        let places = words.get(self.0);
+        if places == 0 {
+            return (0, 0);
+        }
+        let base = words.get(self.0 + 2);
+        let mut place = hash & (places - 1);
+        loop {
+            let at = base + 2 * place;
+            let value = words.get(at + 1);
+            if value == 0 || words.get(at) == hash {
+                return (at, value);
+            }
+            place = (place + 1) & (places - 1);
+        }
+    }
+
     /// Adds an entry.
     pub fn insert(self, words: &mut Words, hash: u32, value: u32) -> Result<(), Full> {
+        let (places, base) = (words.get(self.0), words.get(self.0 + 2));
+        let at = if places == 0 { 0 } else { free_place(words, base, places, hash) };
+        self.fill(words, at, hash, value)
+    }
+
+    /// Adds an entry in the free place where the search for its hash ended.
+    #[inline]
+    pub fn fill(self, words: &mut Words, mut at: Address, hash: u32, value: u32) -> Result<(), Full> {
         let (places, entries) = (words.get(self.0), words.get(self.0 + 1));
         if 4 * (entries + 1) > 3 * places {
             self.enlarge(words)?;
+            at = free_place(words, words.get(self.0 + 2), words.get(self.0), hash);
         }
         words.set(self.0 + 1, entries + 1)?;
-        let (places, base) = (words.get(self.0), words.get(self.0 + 2));
-        let at = free_place(words, base, places, hash);
         words.set(at, hash)?;
         words.set(at + 1, value)
     }

@@ -103,6 +103,12 @@ impl Words {
         u64::from(pair[0]) | u64::from(pair[1]) << 32
     }
 
+    /// Returns words that follow one another.
+    #[inline(always)]
+    pub fn part(&self, address: Address, length: usize) -> &[u32] {
+        &self.words[address as usize..][..length]
+    }
+
     /// Stores a word that a committed block may contain.
     #[inline(always)]
     pub fn set(&mut self, address: Address, value: u32) -> Result<(), Full> {

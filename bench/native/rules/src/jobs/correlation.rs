@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use be_tree_rules::{Engine, Limits, Owned};
+use be_tree_rules::{Engine, Limits, Owned, GROUP};
 
 use super::{totals, Job, Totals};
 use crate::input::{line, Fact};
@@ -135,9 +135,12 @@ impl Job for Correlation {
     }
 
     fn run(&mut self) {
-        for fact in &self.facts {
-            fact.assert(&mut self.engine).expect("the facts fit");
-            self.engine.run().expect("the facts fit");
+        for group in self.facts.chunks(GROUP) {
+            Fact::announce(group, &mut self.engine);
+            for fact in group {
+                fact.assert(&mut self.engine).expect("the facts fit");
+                self.engine.run().expect("the facts fit");
+            }
         }
         self.notices += self.engine.take_notices().len() as u64;
         self.engine.begin().expect("there is memory");

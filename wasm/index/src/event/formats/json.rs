@@ -106,6 +106,23 @@ impl<'a> Json<'a> {
         Ok(take(Str { bytes: &self.text[start..run.end], hash, end: Some(run.end) }))
     }
 
+    /// Returns the result of `take` for the string that comes next, as [`Source::string`] does, and for its start in the text if that
+    /// contains it unchanged. It is not hashed.
+    #[inline]
+    pub(in crate::event) fn bytes<T>(&mut self, take: impl FnOnce(&[u8], Option<usize>) -> T) -> Read<Option<T>> {
+        if self.peek() != b'"' {
+            return Ok(None);
+        }
+        let start = self.at + 1;
+        let (end, is_ascii) = plain_end(self.text, start);
+        if self.text.get(end) != Some(&b'"') || !is_ascii {
+            let string = self.unusual_text(start)?;
+            return Ok(Some(take(string.bytes, string.end.map(|end| end - string.bytes.len()))));
+        }
+        self.at = end + 1;
+        Ok(Some(take(&self.text[start..end], Some(start))))
+    }
+
     /// Reads a string for [`Json::text`] that has escapes or characters beyond ASCII, or is malformed. A string with escapes
     /// goes into the scratch.
     #[inline(never)]
@@ -519,6 +536,31 @@ fn plain(text: &[u8], start: usize) -> Run {
             return Run { end: at + before, words, is_ascii: (seen | kept) & HIGH_BITS == 0 };
         }
         words = words.add(word);
+        seen |= word;
+        at += 8;
+    }
+}
+
+/// Returns the end of the run of plain characters from `start` on, as [`plain`] does, and whether they are ASCII. A long run takes
+/// four words at a time.
+#[inline]
+fn plain_end(text: &[u8], start: usize) -> (usize, bool) {
+    let mut at = start;
+    let mut seen = 0;
+    while let Some(part) = text.get(at..).and_then(<[u8]>::first_chunk::<32>) {
+        let words = [0, 8, 16, 24].map(|word| word_at(part, word));
+        if words.iter().fold(0, |marks, word| marks | stops(*word)) & HIGH_BITS != 0 {
+            break;
+        }
+        seen = words.iter().fold(seen, |seen, word| seen | word);
+        at += 32;
+    }
+    loop {
+        let word = word_at(text, at);
+        if let Some(before) = marked(stops(word)) {
+            let kept = word & !(u64::MAX << (8 * before));
+            return (at + before, (seen | kept) & HIGH_BITS == 0);
+        }
         seen |= word;
         at += 8;
     }

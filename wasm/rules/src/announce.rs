@@ -1,0 +1,174 @@
+//! Loads the words that facts which come soon will need, for many facts at once.
+//!
+//! With half a million facts, most of the time of an insertion is cache misses: the place in a table, the fact that headed its
+//! list, and the neighbors of the facts that are dropped. Each load decides the next one, so a processor that inserts one fact after
+//! another waits for each miss. So the caller announces some facts before it inserts them. The loads for one fact do not depend on
+//! those for another, so their misses overlap: group prefetching, as Chen, Ailamaki, Gibbons and Mowry do for hash joins ("Improving
+//! Hash Join Performance through Prefetching", 2004). WebAssembly has no prefetch instruction, so they are loads.
+//!
+//! Nothing depends on the loaded words.
+
+use crate::compile::code::{Kind, Operand, FIELDS, MET, NUMBER, TIME};
+use crate::compile::program::{FactType, Program};
+use crate::engine::Value;
+use crate::facts::{bits, KEY};
+use crate::memory::{mix, Address, Table, Words};
+
+/// The most facts that are announced at a time.
+pub const GROUP: usize = 16;
+/// The look-ups that are kept. The others of a group are left out.
+const MOST: usize = 4 * GROUP;
+
+/// A look-up by fields of a new fact: in an index of its type, or for its first partner.
+#[derive(Clone, Debug, PartialEq)]
+struct LookUp {
+    table: Table,
+    /// The offset of the links in a fact that is found.
+    links: u32,
+    /// The fields of the key, with their kinds. None is a string, whose address is not known before.
+    key: Vec<(u8, Kind)>,
+}
+
+/// The announced facts.
+#[derive(Clone, Debug)]
+pub(crate) struct Announced {
+    /// The look-ups by fact type.
+    look_ups: Vec<Vec<LookUp>>,
+    /// Where the heads of the lists of the announced facts are, and the offsets of their links.
+    heads: [(Address, u32); MOST],
+    length: usize,
+    /// Words beside the facts that are dropped meanwhile.
+    neighbors: [Address; MOST],
+    /// The time of the latest announced fact.
+    time: i64,
+    /// A sum of the loaded words, without which a compiler may leave the loads out.
+    sum: u32,
+}
+
+impl Announced {
+    /// Returns no announced facts, and no look-ups.
+    pub fn new() -> Announced {
+        Announced { look_ups: vec![], heads: [(0, 0); MOST], length: 0, neighbors: [0; MOST], time: i64::MIN, sum: 0 }
+    }
+
+    /// Finds the look-ups of a program whose parts have their addresses.
+    pub fn set_up(&mut self, program: &Program) {
+        self.look_ups = program.types.iter().map(|ty| look_ups(program, ty)).collect();
+    }
+
+    /// Forgets the facts. Those of a call that was cut off may not be there any more.
+    pub fn clear(&mut self) {
+        self.length = 0;
+        self.time = i64::MIN;
+    }
+
+    /// Adds a fact with these values by field.
+    pub fn add<'v>(&mut self, words: &Words, ty: usize, time: Option<i64>, value: impl Fn(usize) -> Option<Value<'v>>) {
+        self.time = self.time.max(time.unwrap_or(i64::MIN));
+        for look_up in &self.look_ups[ty] {
+            let mut hash = Some(KEY);
+            for (field, kind) in &look_up.key {
+                let cell = match (value(usize::from(*field)), kind) {
+                    (Some(Value::Integer(integer)), Kind::Float) => Some((integer as f64).to_bits()),
+                    (Some(Value::Integer(integer)), _) => Some(integer as u64),
+                    (Some(Value::Float(float)), _) => Some(float.to_bits()),
+                    (Some(Value::Boolean(boolean)), _) => Some(boolean.into()),
+                    _ => None,
+                };
+                hash = hash.zip(cell).map(|(hash, cell)| mix(hash, cell));
+            }
+            if let (Some(hash), Some(place)) = (hash, self.heads.get_mut(self.length)) {
+                *place = (look_up.table.value_at(words, hash as u32), look_up.links);
+                self.length += 1;
+            }
+        }
+    }
+
+    /// Loads the words for the added facts, since which no fact has come or gone. `now` is the time of the engine.
+    ///
+    /// The loops that load are short, because a processor overlaps the misses of the few hundred instructions that it sees at once.
+    pub fn load(&mut self, program: &Program, words: &Words, now: i64) {
+        let heads = &mut self.heads[..self.length];
+        for (head, _) in &mut *heads {
+            *head = words.get(*head);
+        }
+        let mut sum = 0;
+        for (head, links) in heads {
+            sum ^= words.get(*head + NUMBER) ^ words.get(*head + *links + 1);
+        }
+        let mut length = 0;
+        for (number, life) in &program.lives {
+            let time = self.time.max(now).saturating_sub(*life);
+            length = list_neighbors(&program.types[*number], program, words, time, &mut self.neighbors, length);
+        }
+        for address in &self.neighbors[..length] {
+            sum ^= words.get(*address);
+        }
+        self.sum ^= sum;
+    }
+}
+
+/// Returns the look-ups that the insertion of a fact of this type makes.
+fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
+    let mut found: Vec<LookUp> = Vec::new();
+    let mut add = |look_up: LookUp| {
+        if !look_up.key.is_empty()
+            && look_up.key.iter().all(|(_, kind)| *kind != Kind::String)
+            && !found.contains(&look_up)
+        {
+            found.push(look_up);
+        }
+    };
+    let kind_of = |field: u8| (field, ty.fields[usize::from(field)].kind);
+    let conditions = ty.conditions.iter().map(|condition| &program.conditions[*condition as usize]);
+    let indices = conditions.clone().fold(0, |indices, condition| indices | condition.indices);
+    for index in bits(indices & !1) {
+        let key = ty.indices[index].iter().map(|field| kind_of(*field)).collect();
+        add(LookUp { table: ty.table(index), links: ty.links(index), key });
+    }
+    for (rule, slot) in conditions.flat_map(|condition| condition.seeds.iter().filter_map(|seeds| seeds.first())) {
+        let Some(step) = program.rules[*rule as usize].plans[usize::from(*slot)].steps.first() else { continue };
+        let own = |operand: &Operand| match operand {
+            Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(((offset - FIELDS) / 2) as u8)),
+            _ => None,
+        };
+        let (probe, other) = (&step.probe, &program.types[step.probe.ty]);
+        if let Some(key) = probe.key.iter().map(own).collect::<Option<Vec<_>>>().filter(|_| probe.index > 0) {
+            add(LookUp { table: other.table(probe.index), links: other.links(probe.index), key });
+        }
+    }
+    found
+}
+
+/// Lists the words that change when the facts of a type that are older than a time are dropped, and returns the length of the list.
+fn list_neighbors(
+    ty: &FactType,
+    program: &Program,
+    words: &Words,
+    time: i64,
+    list: &mut [Address; MOST],
+    mut length: usize,
+) -> usize {
+    if !ty.has_few_conditions() {
+        return length;
+    }
+    let mut fact = ty.oldest(words);
+    for _ in 0..GROUP {
+        if fact == 0 || words.get64(fact + TIME) as i64 > time {
+            break;
+        }
+        let conditions = ty.of_bits(words.get(fact + MET));
+        let indices = conditions.fold(0, |indices, condition| indices | program.conditions[condition as usize].indices);
+        for index in bits(indices & !1) {
+            let address = match words.get(fact + ty.links(index) + 1) {
+                0 => ty.hash(words, fact, index).map_or(0, |hash| ty.table(index).value_at(words, hash)),
+                previous => previous + ty.links(index),
+            };
+            let Some(place) = list.get_mut(length) else { return length };
+            *place = address;
+            length += 1;
+        }
+        fact = words.get(fact + ty.drop_links());
+    }
+    length
+}
