@@ -53,9 +53,9 @@ defmodule BeTree.Bench.Live do
 
     say(columns(["", "a second", "p50", "p99", "max"]))
     search(events, 1)
-    alone = search(events, seconds)
+    {alone, asleep} = searched(events, seconds)
     row("searches alone", alone, seconds)
-    say("memory of the VM: #{resident()}\n")
+    say("memory of the VM: #{resident()}; schedulers asleep #{decimal(100 * asleep)} %\n")
 
     # New expressions replace the present ones, oldest first.
     Enum.reduce(@rates, {there, later}, fn rate, {there, later} ->
@@ -77,7 +77,7 @@ defmodule BeTree.Bench.Live do
       end
 
     probe = Task.async(fn -> probe(elem(events, 0), deadline, 0) end)
-    latencies = search(events, seconds)
+    {latencies, asleep} = searched(events, seconds)
     {changed, calls} = changers |> Task.await_many(:infinity) |> Enum.unzip()
     calls = Enum.concat(calls)
     probes = Task.await(probe, :infinity)
@@ -87,7 +87,11 @@ defmodule BeTree.Bench.Live do
 
     row("searches beside #{Command.grouped(rate)} changes a second", latencies, seconds)
     row("a change, until it is acknowledged", calls, seconds)
-    say("#{info.bases - before.bases} bases; memory of the VM: #{resident()}")
+
+    say(
+      "#{info.bases - before.bases} bases; memory of the VM: #{resident()}; schedulers asleep #{decimal(100 * asleep)} %"
+    )
+
     say("#{round(100 * share)} % of the searches alone#{bar("#{round(100 * least)} %", share >= least)}")
 
     if {rate, least} == hd(@rates) do
@@ -109,6 +113,17 @@ defmodule BeTree.Bench.Live do
   defp bar(bar, holds?), do: " (bar: #{bar}, #{if holds?, do: "holds", else: "DOES NOT HOLD"})"
 
   defp share(list, number, count), do: list |> Enum.drop(number) |> Enum.take_every(@changers) |> Enum.take(count)
+
+  # Returns the microseconds of each search, and the share of their time that schedulers slept meanwhile.
+  defp searched(events, seconds) do
+    :erlang.system_flag(:microstate_accounting, :reset)
+    :erlang.system_flag(:microstate_accounting, true)
+    latencies = search(events, seconds)
+    threads = for %{type: :scheduler, counters: counters} <- :erlang.statistics(:microstate_accounting), do: counters
+    :erlang.system_flag(:microstate_accounting, false)
+    asleep = threads |> Enum.map(& &1.sleep) |> Enum.sum()
+    {latencies, asleep / (threads |> Enum.flat_map(&Map.values/1) |> Enum.sum())}
+  end
 
   # Returns the microseconds of each search.
   defp search(events, seconds) do

@@ -85,6 +85,17 @@ fn merge(from: &[u64], to: &mut [u64], progress: &mut Progress) {
     let middle = (pair + width).min(len);
     let end = (pair + 2 * width).min(len);
     let (left, right) = (&from[pair..middle], &from[middle..end]);
+    if right.is_empty() {
+        // The last run has no partner: a list of one run is only moved back.
+        let moved = (progress.left + RUN).min(left.len());
+        to[pair + progress.left..pair + moved].copy_from_slice(&left[progress.left..moved]);
+        *progress = if moved < left.len() {
+            Progress { left: moved, ..*progress }
+        } else {
+            Progress { pair: end, left: 0, right: 0, ..*progress }
+        };
+        return;
+    }
     for _ in 0..RUN {
         let place = pair + progress.left + progress.right;
         let next_left = left.get(progress.left);
