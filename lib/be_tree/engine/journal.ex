@@ -318,15 +318,20 @@ defmodule BeTree.Engine.Journal do
     end
   end
 
-  # A segment begins when all before it is on the disk, but for the pending changes, with which it begins.
+  # A segment begins when all before it is on the disk, but for the pending changes, with which it begins. It has them before it has
+  # its name: from then on it replaces the segment that holds them now.
   defp create(journal) do
     with {:ok, journal} <- settle(journal) do
-      sequence = journal.sequence
+      %{sequence: sequence, identity: identity} = journal
       journal = %{journal | sequence: sequence + 1}
+      pending = for {_last, bytes} <- Enum.reverse(journal.pending), do: bytes
 
-      case Segment.create(journal.files, journal.folder, sequence, journal.durable + 1, journal.identity) do
-        {:ok, segment} -> rewrite(%{journal | segment: segment, segments: journal.segments ++ [segment]})
-        {:error, error} -> {:error, error, journal}
+      case Segment.create(journal.files, journal.folder, sequence, journal.durable + 1, identity, pending) do
+        {:ok, segment} ->
+          {:ok, durable(%{journal | segment: segment, segments: journal.segments ++ [segment]}, journal.last)}
+
+        {:error, error} ->
+          {:error, error, journal}
       end
     end
   end
@@ -337,21 +342,6 @@ defmodule BeTree.Engine.Journal do
     case Segment.sync(journal.files, path) do
       :ok -> {:ok, %{journal | unsettled: nil, durable: journal.last}}
       {:error, error} -> {:error, error, journal}
-    end
-  end
-
-  defp rewrite(%{pending: []} = journal), do: {:ok, journal}
-
-  defp rewrite(%{segment: segment} = journal) do
-    bytes = for {_last, bytes} <- Enum.reverse(journal.pending), do: bytes
-
-    case journal.files.pwrite(segment.device, segment.size, bytes) do
-      :ok ->
-        {:ok, grow(journal, IO.iodata_length(bytes))}
-
-      {:error, reason} ->
-        {:error, error} = Fault.file("write", segment.path, reason)
-        {:error, error, abandon(journal)}
     end
   end
 
@@ -467,7 +457,7 @@ defmodule BeTree.Engine.Journal do
   defp handle(journal, :due) do
     case %{journal | sync: :idle} do
       %{pending: []} = journal -> mark(journal)
-      %{segment: nil} = journal -> with {:error, error, journal} <- sync_new(journal), do: failed(journal, error)
+      %{segment: nil} = journal -> sync_new(journal)
       journal -> sync(journal)
     end
   end
@@ -482,7 +472,10 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp sync_new(journal) do
-    with {:ok, journal} <- create(journal), do: sync(journal)
+    case create(journal) do
+      {:ok, journal} -> rest(journal)
+      {:error, error, journal} -> failed(journal, error)
+    end
   end
 
   defp sync(%{segment: segment} = journal) do
