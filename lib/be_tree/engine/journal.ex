@@ -62,7 +62,7 @@ defmodule BeTree.Engine.Journal do
     * `:segment` - the segment to which changes are appended, or `nil`; `:segments` - all of them;
     * `:last`, `:durable` - the version of the last change, and of the last one that is known to be on the disk;
     * `:marked` - the last version that a record marks as being on the disk;
-    * `:pending` - with an interval, the groups of changes after `:durable`: last version and bytes;
+    * `:pending` - with an interval, the groups of changes after `:durable`: first version, last version and bytes;
     * `:sync` - `:idle`, `:due` when a timer runs, or `:running`;
     * `:unsettled` - without syncs, a segment that must be on the disk before another one begins;
     * `:error` - the error of the last sync in the background, or `nil`;
@@ -289,11 +289,12 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp accept(journal, bytes, size, last) do
+    group = {journal.last + 1, last, bytes}
     journal = %{grow(journal, size) | last: last, marked: journal.durable}
 
     case journal.durability do
       :sync -> mark_later(%{journal | durable: last})
-      {:interval, _ms} -> sync_later(%{journal | pending: [{last, bytes} | journal.pending]}, size)
+      {:interval, _ms} -> sync_later(%{journal | pending: [group | journal.pending]}, size)
       :none -> journal
     end
   end
@@ -324,9 +325,9 @@ defmodule BeTree.Engine.Journal do
     with {:ok, journal} <- settle(journal) do
       %{sequence: sequence, identity: identity} = journal
       journal = %{journal | sequence: sequence + 1}
-      pending = for {_last, bytes} <- Enum.reverse(journal.pending), do: bytes
+      {first, pending} = pending(journal)
 
-      case Segment.create(journal.files, journal.folder, sequence, journal.durable + 1, identity, pending) do
+      case Segment.create(journal.files, journal.folder, sequence, first, identity, pending) do
         {:ok, segment} ->
           {:ok, durable(%{journal | segment: segment, segments: journal.segments ++ [segment]}, journal.last)}
 
@@ -334,6 +335,14 @@ defmodule BeTree.Engine.Journal do
           {:error, error, journal}
       end
     end
+  end
+
+  # Of the oldest group the first changes may be on the disk: a base may have them.
+  defp pending(%{pending: []} = journal), do: {journal.durable + 1, []}
+
+  defp pending(%{pending: groups}) do
+    [{first, _last, _bytes} | _later] = groups = Enum.reverse(groups)
+    {first, for({_first, _last, bytes} <- groups, do: bytes)}
   end
 
   defp settle(%{unsettled: nil} = journal), do: {:ok, journal}
@@ -395,8 +404,8 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp durable(journal, version) do
-    pending = Enum.take_while(journal.pending, fn {last, _bytes} -> last > version end)
-    bytes = pending |> Enum.map(fn {_last, bytes} -> IO.iodata_length(bytes) end) |> Enum.sum()
+    pending = Enum.take_while(journal.pending, fn {_first, last, _bytes} -> last > version end)
+    bytes = pending |> Enum.map(fn {_first, _last, bytes} -> IO.iodata_length(bytes) end) |> Enum.sum()
     %{journal | durable: max(version, journal.durable), pending: pending, pending_bytes: bytes, error: nil}
   end
 
