@@ -62,7 +62,7 @@ defmodule BeTree.Engine.Journal do
     * `:segment` - the segment to which changes are appended, or `nil`; `:segments` - all of them;
     * `:last`, `:durable` - the version of the last change, and of the last one that is known to be on the disk;
     * `:marked` - the last version that a record marks as being on the disk;
-    * `:pending` - with an interval, the groups of changes after `:durable`: last version and bytes;
+    * `:pending` - with an interval, the groups of changes after `:durable`: first version, last version and bytes;
     * `:sync` - `:idle`, `:due` when a timer runs, or `:running`;
     * `:unsettled` - without syncs, a segment that must be on the disk before another one begins;
     * `:error` - the error of the last sync in the background, or `nil`;
@@ -289,11 +289,12 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp accept(journal, bytes, size, last) do
+    group = {journal.last + 1, last, bytes}
     journal = %{grow(journal, size) | last: last, marked: journal.durable}
 
     case journal.durability do
       :sync -> mark_later(%{journal | durable: last})
-      {:interval, _ms} -> sync_later(%{journal | pending: [{last, bytes} | journal.pending]}, size)
+      {:interval, _ms} -> sync_later(%{journal | pending: [group | journal.pending]}, size)
       :none -> journal
     end
   end
@@ -318,17 +319,30 @@ defmodule BeTree.Engine.Journal do
     end
   end
 
-  # A segment begins when all before it is on the disk, but for the pending changes, with which it begins.
+  # A segment begins when all before it is on the disk, but for the pending changes, with which it begins. It has them before it has
+  # its name: from then on it replaces the segment that holds them now.
   defp create(journal) do
     with {:ok, journal} <- settle(journal) do
-      sequence = journal.sequence
+      %{sequence: sequence, identity: identity} = journal
       journal = %{journal | sequence: sequence + 1}
+      {first, pending} = pending(journal)
 
-      case Segment.create(journal.files, journal.folder, sequence, journal.durable + 1, journal.identity) do
-        {:ok, segment} -> rewrite(%{journal | segment: segment, segments: journal.segments ++ [segment]})
-        {:error, error} -> {:error, error, journal}
+      case Segment.create(journal.files, journal.folder, sequence, first, identity, pending) do
+        {:ok, segment} ->
+          {:ok, durable(%{journal | segment: segment, segments: journal.segments ++ [segment]}, journal.last)}
+
+        {:error, error} ->
+          {:error, error, journal}
       end
     end
+  end
+
+  # Of the oldest group the first changes may be on the disk: a base may have them.
+  defp pending(%{pending: []} = journal), do: {journal.durable + 1, []}
+
+  defp pending(%{pending: groups}) do
+    [{first, _last, _bytes} | _later] = groups = Enum.reverse(groups)
+    {first, for({_first, _last, bytes} <- groups, do: bytes)}
   end
 
   defp settle(%{unsettled: nil} = journal), do: {:ok, journal}
@@ -337,21 +351,6 @@ defmodule BeTree.Engine.Journal do
     case Segment.sync(journal.files, path) do
       :ok -> {:ok, %{journal | unsettled: nil, durable: journal.last}}
       {:error, error} -> {:error, error, journal}
-    end
-  end
-
-  defp rewrite(%{pending: []} = journal), do: {:ok, journal}
-
-  defp rewrite(%{segment: segment} = journal) do
-    bytes = for {_last, bytes} <- Enum.reverse(journal.pending), do: bytes
-
-    case journal.files.pwrite(segment.device, segment.size, bytes) do
-      :ok ->
-        {:ok, grow(journal, IO.iodata_length(bytes))}
-
-      {:error, reason} ->
-        {:error, error} = Fault.file("write", segment.path, reason)
-        {:error, error, abandon(journal)}
     end
   end
 
@@ -405,8 +404,8 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp durable(journal, version) do
-    pending = Enum.take_while(journal.pending, fn {last, _bytes} -> last > version end)
-    bytes = pending |> Enum.map(fn {_last, bytes} -> IO.iodata_length(bytes) end) |> Enum.sum()
+    pending = Enum.take_while(journal.pending, fn {_first, last, _bytes} -> last > version end)
+    bytes = pending |> Enum.map(fn {_first, _last, bytes} -> IO.iodata_length(bytes) end) |> Enum.sum()
     %{journal | durable: max(version, journal.durable), pending: pending, pending_bytes: bytes, error: nil}
   end
 
@@ -467,7 +466,7 @@ defmodule BeTree.Engine.Journal do
   defp handle(journal, :due) do
     case %{journal | sync: :idle} do
       %{pending: []} = journal -> mark(journal)
-      %{segment: nil} = journal -> with {:error, error, journal} <- sync_new(journal), do: failed(journal, error)
+      %{segment: nil} = journal -> sync_new(journal)
       journal -> sync(journal)
     end
   end
@@ -482,7 +481,10 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp sync_new(journal) do
-    with {:ok, journal} <- create(journal), do: sync(journal)
+    case create(journal) do
+      {:ok, journal} -> rest(journal)
+      {:error, error, journal} -> failed(journal, error)
+    end
   end
 
   defp sync(%{segment: segment} = journal) do

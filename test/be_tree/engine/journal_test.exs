@@ -464,6 +464,40 @@ defmodule BeTree.Engine.JournalTest do
     assert content(folder) == {:none, [{1, "a"}, {2, "b"}, {3, "c"}], 3}
   end
 
+  test "with an interval, a kill at any operation after a failed write loses no accepted change", %{folder: folder} do
+    for count <- 0..20 do
+      folder = Path.join(folder, "#{count}")
+
+      {pid, monitor} =
+        spawn_monitor(fn ->
+          journal = folder |> faulty(durability: {:interval, 60_000}) |> append!(["a", "b"])
+          Disk.fail(folder, fn operation, _number -> if operation == :pwrite, do: :eio end)
+          {:error, _error, journal} = Journal.append(journal, ["refused"])
+          Disk.fail(folder, nil)
+          Disk.crash_after(folder, count)
+          append!(journal, ["c"])
+        end)
+
+      assert_receive {:DOWN, ^monitor, :process, ^pid, reason}
+      assert reason in [:normal, :crash]
+      Disk.heal(folder)
+      assert {:none, [{1, "a"}, {2, "b"} | rest], _last} = content(folder)
+      assert rest == [{3, "c"}] or (rest == [] and reason == :crash)
+    end
+  end
+
+  test "with an interval, a group of which a base has the first changes is written again as a whole", %{folder: folder} do
+    journal = folder |> faulty(durability: {:interval, 60_000}) |> append!(["a", "b", "c"])
+    :ok = Journal.base_writer(journal).(1, ["base"])
+    {:ok, journal} = Journal.trim(journal, 1)
+    Disk.fail(folder, fn operation, _number -> if operation == :pwrite, do: :eio end)
+    {:error, _error, journal} = Journal.append(journal, ["refused"])
+    Disk.fail(folder, nil)
+    journal = append!(journal, ["d"])
+    :ok = Journal.close(journal)
+    assert content(folder) == {{1, "base"}, [{2, "b"}, {3, "c"}, {4, "d"}], 4}
+  end
+
   test "the syncer ends with the owner", %{folder: folder} do
     syncer = in_other_process(fn -> open!(folder, durability: {:interval, 1}).syncer end)
     monitor = Process.monitor(syncer)

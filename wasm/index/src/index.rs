@@ -222,11 +222,12 @@ impl Index {
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],
     /// [`Kind::OutOfBounds`] and [`Kind::MissingAttribute`] of the expression; [`Kind::OutOfMemory`].
     pub fn insert(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        self.insert_for(&mut (), insertion)
+        self.insert_for(&mut (), insertion).map(drop)
     }
 
-    /// Inserts like [`Index::insert`], and makes room in `searches` before each change.
-    fn insert_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
+    /// Inserts like [`Index::insert`], and makes room in `searches` before each change. Returns the bytes of the block that was
+    /// enough for it.
+    fn insert_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<usize, Error> {
         if self.subscriptions.has(insertion.id) {
             let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
             return Err(Error::new(Kind::DuplicateId, message));
@@ -255,7 +256,7 @@ impl Index {
         self.complete(slot);
         // This comes last, because a split may be refused memory. It is then postponed.
         self.tree.split_all(long, &self.catalog, &self.subscriptions, &mut room);
-        Ok(())
+        Ok(bytes)
     }
 
     /// Returns the sizes on which the tables of a search depend.
@@ -347,7 +348,7 @@ impl Index {
             // Make room for the id first: an inserted id that is not in the list would not be deleted after an error.
             let room = inserted.try_reserve(1).map_err(out_of_memory);
             let insertion = room.and(insertion);
-            match insertion.and_then(|insertion| self.insert_for(searches, &insertion).map(|()| insertion.id)) {
+            match insertion.and_then(|insertion| self.insert_for(searches, &insertion).map(|_bytes| insertion.id)) {
                 Ok(id) => inserted.push(id),
                 Err(error) => {
                     for &id in inserted.iter().rev() {
@@ -365,16 +366,32 @@ impl Index {
     /// Errors: those of [`Index::insert`] except [`Kind::DuplicateId`]. The old subscription then remains.
     pub fn put_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
         if !self.subscriptions.has(insertion.id) {
-            return self.insert_for(searches, insertion);
+            return self.insert_for(searches, insertion).map(drop);
         }
-        // The trial meets every fault and takes all the memory, before anything is deleted.
+        // The trial meets every fault and takes all the memory, before anything is deleted. While it is there, no table is freed that
+        // the new subscription needs.
         let was_ascending = self.subscriptions.is_ascending();
         let trial = Insertion { id: self.free_id(), text: insertion.text, constants: insertion.constants.clone() };
-        self.insert_for(searches, &trial)?;
-        self.delete(trial.id).expect("the trial is there");
-        self.subscriptions.restore_ascending(was_ascending);
+        let bytes = self.insert_for(searches, &trial)?;
+        let has_room_for_another = ensure(bytes).is_ok();
+        if !has_room_for_another {
+            let unsorted = Extent { greatest: None, ..self.extent() };
+            if let Err(error) = searches.make_room(&unsorted).and_then(|()| self.subscriptions.reserve_rename()) {
+                self.delete(trial.id).expect("the trial is there");
+                self.subscriptions.restore_ascending(was_ascending);
+                return Err(error);
+            }
+        }
         self.delete(insertion.id).expect("the old subscription is there");
-        self.insert_for(searches, insertion)
+        // The new subscription takes the slot of the old one, so ids ascend with slots as before. Without memory for that the trial
+        // becomes the new subscription, and searches sort what they find.
+        if has_room_for_another && self.insert_for(searches, insertion).is_ok() {
+            self.delete(trial.id).expect("the trial is there");
+            self.subscriptions.restore_ascending(was_ascending);
+        } else {
+            self.subscriptions.rename(trial.id, insertion.id);
+        }
+        Ok(())
     }
 
     /// Returns an id that no subscription has.

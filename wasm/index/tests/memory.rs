@@ -153,3 +153,67 @@ fn changes_succeed_or_are_refused_and_change_nothing() {
     }
     assert!(refusals > 100, "{refusals}");
 }
+
+/// Replaces the subscription `id` by `text` at each limit between what the index holds and what that needs. Returns how many
+/// refused it.
+fn put_at_every_limit(others: &[String], old: &str, text: &str, by_requests: bool) -> usize {
+    let id = others.len() as u64 / 2;
+    let build = |id_text: &str| {
+        let mut index = Index::new(schema());
+        for (number, other) in (0..).zip(others) {
+            let text = if number == id { id_text } else { other };
+            index.insert(&insertion(number, text)).unwrap();
+        }
+        if others.is_empty() {
+            index.insert(&insertion(id, id_text)).unwrap();
+        }
+        index
+    };
+    let after = digest(&build(text));
+    for step in 0.. {
+        begin_anew();
+        let (mut index, mut search) = limited(FREELY, FREELY, || {
+            let (index, mut search) = (build(old), Search::default());
+            search.reserve(&index).unwrap();
+            (index, search)
+        });
+        let before = digest(&index);
+        let (limit, granted) = if by_requests { (FREELY, step) } else { (taken() + step * PAGE, FREELY) };
+        let put = limited(limit, granted, || index.put_for(&mut search, &insertion(id, text)));
+        if let Err(error) = &put {
+            assert_eq!(error.kind, Kind::OutOfMemory, "{}", error.message);
+        }
+        let start = &text[..text.len().min(60)];
+        assert_eq!(digest(&index), if put.is_ok() { &after[..] } else { &before[..] }, "{step} {start}");
+        // Whatever is there can be deleted in what memory there is now.
+        let limit = taken();
+        for id in 0..index.len() as u64 {
+            let deleted = limited(limit, FREELY, || index.delete(id));
+            deleted.unwrap();
+        }
+        assert!(index.is_empty());
+        index.validate().unwrap();
+        limited(FREELY, FREELY, || drop((index, search)));
+        if put.is_ok() {
+            return step;
+        }
+    }
+    unreachable!("there is a limit at which the index has enough")
+}
+
+#[test]
+fn a_subscription_is_replaced_or_stays_at_every_limit() {
+    let _alone = alone();
+    let random = &mut Random::new(27);
+    let mut refusals = 0;
+    for count in [0, 1, 40] {
+        let others: Vec<String> = (0..count).map(|number| small(random, number)).collect();
+        for (number, adversary) in adversaries(15).iter().enumerate() {
+            for (old, new) in [("b0", adversary.as_str()), (adversary, "b0 or i > 3"), (adversary, adversary)] {
+                refusals += put_at_every_limit(&others, old, new, false);
+                refusals += put_at_every_limit(&others, old, new, number % 2 == 1);
+            }
+        }
+    }
+    assert!(refusals > 100, "{refusals}");
+}

@@ -3,8 +3,9 @@ defmodule BeTree.Engine.Journal.Segment do
   # A segment is a file `SEQUENCE.log` of records, behind a head, "BTJOURN\n", with the version of the first change
   # (BeTree.Engine.Journal.Head).
   #
-  # A segment gets its name when its head is on the disk, and only after all changes before its first are on the disk. So a file
-  # with this name and a wrong head, or a gap before it, is a damage and never a write that was cut off.
+  # A segment gets its name when its head, and the changes that it begins with, are on the disk, and only after all changes before
+  # its first are on the disk. So a file with this name and a wrong head, or a gap before it, is a damage and never a write that was
+  # cut off.
   #
   # A segment replaces all changes from its first on that earlier segments hold.
 
@@ -49,20 +50,24 @@ defmodule BeTree.Engine.Journal.Segment do
 
   ## Writing
 
-  @doc "Makes the segment file `sequence`, whose changes begin with the version `first`."
-  @spec create(module, Path.t(), pos_integer, pos_integer, binary) :: {:ok, t} | {:error, BeTree.Error.t()}
-  def create(files, folder, sequence, first, identity) do
+  @doc """
+  Makes the segment file `sequence`, whose changes begin with the version `first`. `records` are those that it begins with. They are
+  on the disk when this returns.
+  """
+  @spec create(module, Path.t(), pos_integer, pos_integer, binary, iodata) :: {:ok, t} | {:error, BeTree.Error.t()}
+  def create(files, folder, sequence, first, identity, records) do
     path = Path.join(folder, digits(sequence) <> ".log")
     unfinished = path <> ".new"
     head = Head.encode(@magic, first, identity)
     start = IO.iodata_length(head)
+    size = start + IO.iodata_length(records)
 
     with {:ok, device} <- files.create(unfinished) do
-      with :ok <- files.pwrite(device, 0, head),
+      with :ok <- files.pwrite(device, 0, [head | records]),
            :ok <- files.sync(device),
            :ok <- files.rename(unfinished, path),
            :ok <- files.sync_folder(folder) do
-        {:ok, %__MODULE__{sequence: sequence, path: path, first: first, start: start, device: device, size: start}}
+        {:ok, %__MODULE__{sequence: sequence, path: path, first: first, start: start, device: device, size: size}}
       else
         {:error, reason} ->
           _ = files.close(device)

@@ -3,9 +3,10 @@
 use hashbrown::HashTable;
 
 use crate::catalog::ids::{Ids, Row};
+use crate::error::Error;
 use crate::handles::{DensePosition, ProgramId, Slot};
 use crate::support::chunks::Chunks;
-use crate::support::hash::hash_of;
+use crate::support::hash::{hash_of, out_of_memory};
 use crate::support::headroom::table_growth;
 
 /// Where the tree holds a subscription.
@@ -252,6 +253,24 @@ impl Subscriptions {
         let Subscriptions { by_id, ids, .. } = self;
         by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
         slot
+    }
+
+    /// Makes room for [`Subscriptions::rename`]. Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn reserve_rename(&mut self) -> Result<(), Error> {
+        let Subscriptions { by_id, ids, .. } = self;
+        by_id.try_reserve(1, |&slot| hash_of(&ids.get(slot))).map_err(out_of_memory)
+    }
+
+    /// Gives the subscription with the id `old` the id `new`, which no other has. Ids then ascend no longer.
+    pub fn rename(&mut self, old: u64, new: u64) {
+        debug_assert!(self.find(new).is_none(), "the id {new} is new");
+        let Subscriptions { by_id, ids, ascending, .. } = self;
+        if let Ok(entry) = by_id.find_entry(hash_of(&old), |&slot| ids.get(slot) == old) {
+            let (slot, _) = entry.remove();
+            ids.set(slot, new);
+            by_id.insert_unique(hash_of(&new), slot, |&slot| hash_of(&ids.get(slot)));
+            *ascending = false;
+        }
     }
 
     /// Removes the subscription at `slot`. Allocates nothing.

@@ -227,7 +227,7 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
-    fn compare(
+    pub(super) fn compare(
         &self,
         name: Token,
         relation: Relation,

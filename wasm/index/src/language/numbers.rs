@@ -16,6 +16,9 @@ impl<'a> Checker<'a, '_> {
         if let Some(predicate) = self.strings(sums)? {
             return Ok(predicate);
         }
+        if let Some((name, relation, constant)) = with_constant(sums) {
+            return self.compare(name, relation, sums.operator, constant);
+        }
         let left = self.terms(&sums.left)?;
         let right = self.terms(&sums.right)?;
         for (terms, items) in [(&left, &sums.left), (&right, &sums.right)] {
@@ -150,6 +153,16 @@ fn attribute_of(term: Term) -> Option<AttributeId> {
     match term {
         Term::Attribute(id) | Term::Size(id) | Term::Length(id) => Some(id),
         Term::Integer(_) | Term::Float(_) | Term::Operator(_) => None,
+    }
+}
+
+/// Returns the comparison of an attribute with a constant, one of which stands in parentheses.
+fn with_constant(sums: &Sums) -> Option<(Token, Relation, Token)> {
+    let ([Item::Plain(left)], [Item::Plain(right)]) = (&sums.left[..], &sums.right[..]) else { return None };
+    match (left.kind, right.kind) {
+        (TokenKind::Name, TokenKind::Integer | TokenKind::Float) => Some((*left, sums.relation, *right)),
+        (TokenKind::Integer | TokenKind::Float, TokenKind::Name) => Some((*right, sums.relation.flipped(), *left)),
+        _ => None,
     }
 }
 

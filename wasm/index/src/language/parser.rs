@@ -504,7 +504,7 @@ impl<'a, 's> Parser<'a, 's> {
 
 impl Relation {
     /// Returns the relation that holds if the sides are exchanged.
-    fn flipped(self) -> Relation {
+    pub(in crate::language) fn flipped(self) -> Relation {
         match self {
             Relation::Less => Relation::Greater,
             Relation::LessOrEqual => Relation::GreaterOrEqual,

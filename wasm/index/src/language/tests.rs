@@ -197,6 +197,17 @@ fn membership() {
 }
 
 #[test]
+fn constants_in_parentheses_are_plain_constants() {
+    means("i > (5)", "i", Test::Integer(Relation::Greater, 5));
+    means("((i <= ((5))))", "i", Test::Integer(Relation::LessOrEqual, 5));
+    means("5 < (i)", "i", Test::Integer(Relation::Greater, 5));
+    means("f = (2)", "f", Test::Float(Relation::Equal, Float::new(2.0)));
+    fails("i > (2.5)", Kind::Type, 6, Some("i"), "takes an integer");
+    fails("i > (100)", Kind::OutOfBounds, 6, Some("i"), "-9 to 99");
+    assert_eq!(printed("i > (2 + 3)"), "i > 2 + 3");
+}
+
+#[test]
 fn null_and_empty() {
     for name in ["b", "i", "f", "country", "ie", "il", "sl", "seg", "frequency_caps"] {
         means(&format!("{name} is null"), name, Test::Null);
