@@ -119,7 +119,10 @@ defmodule BeTree.Rules.Keeping do
 
     part
     |> made_of(position, now)
-    |> Enum.reduce(firings, fn made, left -> made |> first(rules, at_most(left)) |> fire(left) end)
+    |> Enum.reduce(firings, fn
+      {:settled, made}, left -> made |> first(rules, Rules.default_options()) |> settle(left)
+      made, left -> made |> first(rules, at_most(left)) |> fire(left)
+    end)
 
     :ok
   end
@@ -127,7 +130,11 @@ defmodule BeTree.Rules.Keeping do
   defp made_of({:assert, input}, position, now) do
     # The journal is this application's own, so its atoms are.
     facts = input |> :erlang.binary_to_term() |> Enum.take(position)
-    [{:assert, Operation.encode(facts)} | moved_to(now)]
+
+    # Before a fact comes, all rules have fired that could. A limit would end the operation with the last of these firings, though
+    # more facts came then.
+    {settled, last} = Enum.split(facts, -1)
+    [{:settled, {:assert, Operation.encode(settled)}}, {:assert, Operation.encode(last)} | moved_to(now)]
   end
 
   defp made_of({:retract, _id}, 0, _now), do: []
@@ -138,6 +145,11 @@ defmodule BeTree.Rules.Keeping do
   defp moved_to(now), do: [{:advance, now}]
 
   defp at_most(firings), do: %{Rules.default_options() | firings: firings}
+
+  # Goes on until no rule can fire. Returns how many of `left` have not.
+  defp settle({:ok, page}, left), do: left - page.firings
+  defp settle({:more, page}, left), do: page.operation |> Operation.next() |> settle(left - page.firings)
+  defp settle({:error, _refused_before_too}, left), do: left
 
   # Goes on until `left` more rules have fired. Returns how many of them have not.
   defp fire({:ok, page}, left), do: left - page.firings
