@@ -117,39 +117,33 @@ defmodule BeTree.Rules.Keeping do
     {whole, [part | _not_begun]} = operation |> parts_of() |> Enum.split(number)
     repeat(rules, {:steps, whole}, nil, most)
 
-    part
-    |> made_of(position, now)
-    |> Enum.reduce(firings, fn
-      {:settled, made}, left -> made |> first(rules, Rules.default_options()) |> settle(left)
-      made, left -> made |> first(rules, at_most(left)) |> fire(left)
-    end)
-
+    {settled, rest} = made_of(part, position, now)
+    fired = rules |> make({:steps, settled}, most, fn _notices -> :ok end) |> fired()
+    Enum.reduce(rest, firings - fired, fn made, left -> made |> first(rules, at_most(left)) |> fire(left) end)
     :ok
   end
 
+  defp fired({:ok, page}), do: page.firings
+  defp fired({:error, _refused_before_too}), do: 0
+
+  # Returns the operations after which no rule could fire any more, and those after which some still could. A limit of firings would
+  # end the former with the last firing, though more facts came then.
   defp made_of({:assert, input}, position, now) do
     # The journal is this application's own, so its atoms are.
     facts = input |> :erlang.binary_to_term() |> Enum.take(position)
-
-    # Before a fact comes, all rules have fired that could. A limit would end the operation with the last of these firings, though
-    # more facts came then.
+    # All rules that can fire do so before the next fact comes.
     {settled, last} = Enum.split(facts, -1)
-    [{:settled, {:assert, Operation.encode(settled)}}, {:assert, Operation.encode(last)} | moved_to(now)]
+    {[{:assert, Operation.encode(settled)}], [{:assert, Operation.encode(last)} | moved_to(now)]}
   end
 
-  defp made_of({:retract, _id}, 0, _now), do: []
-  defp made_of({:retract, _id} = retraction, 1, _now), do: [retraction]
-  defp made_of({:advance, _wanted}, _position, now), do: moved_to(now)
+  defp made_of({:retract, _id}, 0, _now), do: {[], []}
+  defp made_of({:retract, _id} = retraction, 1, _now), do: {[], [retraction]}
+  defp made_of({:advance, _wanted}, _position, now), do: {[], moved_to(now)}
 
   defp moved_to(nil), do: []
   defp moved_to(now), do: [{:advance, now}]
 
   defp at_most(firings), do: %{Rules.default_options() | firings: firings}
-
-  # Goes on until no rule can fire. Returns how many of `left` have not.
-  defp settle({:ok, page}, left), do: left - page.firings
-  defp settle({:more, page}, left), do: page.operation |> Operation.next() |> settle(left - page.firings)
-  defp settle({:error, _refused_before_too}, left), do: left
 
   # Goes on until `left` more rules have fired. Returns how many of them have not.
   defp fire({:ok, page}, left), do: left - page.firings
