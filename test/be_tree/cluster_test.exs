@@ -23,19 +23,8 @@ defmodule BeTree.ClusterTest do
     {:ok, one: one, two: two}
   end
 
-  # A server on this node that lives as long as the test.
-  defp server(options \\ []) do
-    name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, Keyword.merge([name: name, schema: @schema], options)}, id: name)
-    name
-  end
-
-  # One on another node, and its shard.
-  defp peer_server(node, options \\ []) do
-    name = :"server_#{System.unique_integer([:positive])}"
-    Peers.start_server(node, Keyword.merge([name: name, schema: @schema], options))
-    {name, node}
-  end
+  defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
+  defp peer_server(node, options \\ []), do: Peers.start_shard(node, Keyword.merge([schema: @schema], options))
 
   describe "a cluster" do
     test "divides ids among its shards, and finds all of them", %{one: one, two: two} do

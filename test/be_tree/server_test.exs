@@ -20,12 +20,7 @@ defmodule BeTree.ServerTest do
 
   @schema [age: :integer, country: {:string, optional: true}]
 
-  # Starts a server that lives as long as the test, and answers its name.
-  defp server(options \\ []) do
-    name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, [name: name, schema: @schema] |> Keyword.merge(options)}, id: name)
-    name
-  end
+  defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
 
   defp counts, do: Native.counts()
 

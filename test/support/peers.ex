@@ -85,6 +85,13 @@ defmodule BeTree.Test.Peers do
     for number <- 1..20, do: :ok = BeTree.Server.put(name, id + number, "age >= 1")
   end
 
+  @doc "Starts a server under a new name on the node, as `start_server/2` does, and returns it as a shard of a cluster."
+  def start_shard(node, options) do
+    name = BeTree.Test.Servers.new_name()
+    start_server(node, Keyword.merge([name: name], options))
+    {name, node}
+  end
+
   @doc "Starts a server on the node, which lives as long as the node."
   def start_server(node, options) do
     :erpc.call(node, fn ->

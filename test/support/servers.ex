@@ -1,7 +1,17 @@
 defmodule BeTree.Test.Servers do
-  @moduledoc "Finds the processes of servers."
+  @moduledoc "Starts servers, and finds their processes."
 
   alias BeTree.Server.Table
+
+  @doc "Starts a server under a new name, which lives as long as the test, and returns the name."
+  def start(options) do
+    name = new_name()
+    ExUnit.Callbacks.start_supervised!({BeTree.Server, Keyword.merge([name: name], options)}, id: name)
+    name
+  end
+
+  @doc "Returns a name that no server has."
+  def new_name, do: :"server_#{System.unique_integer([:positive])}"
 
   @doc "Returns the process that makes the changes of a server, or `nil` if it does not run."
   def process(name) do

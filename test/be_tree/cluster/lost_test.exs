@@ -6,26 +6,15 @@ defmodule BeTree.Cluster.LostTest do
   import BeTree.Test.{Eventually, Peers, Quiet}
 
   alias BeTree.{Cluster, Error, Server}
-  alias BeTree.Test.Peers
+  alias BeTree.Test.{Peers, Servers}
 
   @schema [age: :integer]
 
   setup_all :distribute
   setup :quiet
 
-  # A server on this node that lives as long as the test.
-  defp server(options \\ []) do
-    name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, Keyword.merge([name: name, schema: @schema], options)}, id: name)
-    name
-  end
-
-  # One on another node, and its shard.
-  defp peer_server(node, options \\ []) do
-    name = :"server_#{System.unique_integer([:positive])}"
-    Peers.start_server(node, Keyword.merge([name: name, schema: @schema], options))
-    {name, node}
-  end
+  defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
+  defp peer_server(node, options \\ []), do: Peers.start_shard(node, Keyword.merge([schema: @schema], options))
 
   describe "a cluster" do
     test "is a target like the others" do

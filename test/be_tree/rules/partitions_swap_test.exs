@@ -4,6 +4,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
+  import BeTree.Test.Notices
   import BeTree.Test.Quiet, only: [quiet: 1]
 
   alias BeTree.Error
@@ -64,14 +65,6 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   defp fired(name) do
     {:ok, page} = Server.assert_all(name, for(id <- 1..40, do: {:payment, order: id}))
     {page.firings, name |> notices() |> Enum.map(& &1.name) |> Enum.uniq()}
-  end
-
-  defp notices(name) do
-    receive do
-      {Server, ^name, notices} -> notices ++ notices(name)
-    after
-      0 -> []
-    end
   end
 
   test "a partition that is killed before it has made the new rules refuses the swap for all", %{tmp_dir: dir} do

@@ -3,6 +3,7 @@ defmodule BeTree.Rules.PartitionsTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
+  import BeTree.Test.Notices
   import BeTree.Test.Quiet, only: [quiet: 1]
 
   alias BeTree.{Error, Rules}
@@ -66,14 +67,6 @@ defmodule BeTree.Rules.PartitionsTest do
     start_supervised!(%{id: id, start: {Server, :start_link, [options]}, restart: :temporary, type: :supervisor})
     :ok = Server.subscribe(name)
     {name, id}
-  end
-
-  defp notices(name) do
-    receive do
-      {Server, ^name, notices} -> notices ++ notices(name)
-    after
-      0 -> []
-    end
   end
 
   defp content(notices), do: for(%Notice{name: name, values: values} <- notices, do: {name, values})

@@ -6,6 +6,7 @@ defmodule BeTree.Rules.ServerTest do
 
   alias BeTree.Error
   alias BeTree.Rules.{Notice, Server}
+  alias BeTree.Test.Notices
 
   doctest Server
 
@@ -44,14 +45,8 @@ defmodule BeTree.Rules.ServerTest do
     {Map.take(info, [:facts, :firings, :asserted, :now, :next_due, :types, :due]), types}
   end
 
-  defp notices(name) do
-    receive do
-      {Server, ^name, notices} ->
-        for(%Notice{} = notice <- notices, do: {notice.name, notice.values["order"]}) ++ notices(name)
-    after
-      0 -> []
-    end
-  end
+  defp notices(name),
+    do: for(%Notice{} = notice <- Notices.notices(name), do: {notice.name, notice.values["order"]})
 
   test "notices go to subscribers and to the processes of :notify" do
     Process.register(self(), :rules_listener)

@@ -6,6 +6,7 @@ defmodule BeTree.Telemetry.EventsTest do
 
   alias BeTree.{Cluster, Error, Search, Server, Telemetry}
   alias BeTree.Server.View
+  alias BeTree.Test.Servers
 
   # Sends the events to the test.
   defmodule Recorder do
@@ -24,11 +25,7 @@ defmodule BeTree.Telemetry.EventsTest do
     on_exit(fn -> Telemetry.put_sink(before) end)
   end
 
-  defp server(options \\ []) do
-    name = :"server_#{System.unique_integer([:positive])}"
-    start_supervised!({Server, Keyword.merge([name: name, schema: [a: :integer]], options)}, id: name)
-    name
-  end
+  defp server(options \\ []), do: Servers.start(Keyword.merge([schema: [a: :integer]], options))
 
   # Waits for an event of this name whose metadata have these values.
   defp event(name, wanted \\ %{}) do
