@@ -84,10 +84,10 @@ defmodule BeTree.Domain do
       [1]
   """
 
-  alias BeTree.Domain.Path
-  alias BeTree.Error
   import BeTree.Engine.Limits, only: [is_atom_name: 1]
 
+  alias BeTree.Domain.Path
+  alias BeTree.Error
   alias BeTree.Engine.{Describe, Limits, Reply}
 
   @enforce_keys [:name, :type]

@@ -126,7 +126,7 @@ defmodule BeTree.WorkloadTest do
       assert first > 1.1 * second
     end
 
-    test "events name 20 attributes, of which 10 to 30 % are null" do
+    test "each event has 20 attributes; 10 to 30 % of them are null" do
       for {:json, json} <- W3.events(@w3) do
         fields = Regex.scan(~r/"(\w+)": /, json)
         assert fields |> Enum.uniq() |> length() == 20
@@ -172,7 +172,7 @@ defmodule BeTree.WorkloadTest do
       assert List.last(distinct) * 2 < hd(distinct)
     end
 
-    test "events name 20 attributes" do
+    test "each event has 20 attributes" do
       for {:json, json} <- W2.events(%{W2.defaults() | events: 50}) do
         assert ~r/"a\d+": \d+/ |> Regex.scan(json) |> Enum.uniq() |> length() == 20
       end

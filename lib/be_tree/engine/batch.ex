@@ -291,7 +291,8 @@ defmodule BeTree.Engine.Batch do
   # Returns the state of a search over chunks: the handle, the options, and the rest of the budget. `ahead` is the number of
   # results that are still to come and are all held at once, 0 if it is unknown.
   defp run(tree, options, ahead) do
-    # Making room at once would copy the results of the chunks before, which the caller may keep.
+    # With more chunks than one, or an unknown number, making room at once would copy the results of the chunks before, which the
+    # caller may keep.
     room = if ahead in 1..@events, do: &Heap.with_room/2, else: &Heap.with_room_in_time/2
 
     run = %{

@@ -337,7 +337,8 @@ defmodule BeTree.Engine.Journal do
     end
   end
 
-  # Of the oldest group the first changes may be on the disk: a base may have them.
+  # Returns the version of the first pending change, or of the next change, and the bytes of all pending ones. The oldest group is
+  # written as a whole, though a base may have its first changes.
   defp pending(%{pending: []} = journal), do: {journal.durable + 1, []}
 
   defp pending(%{pending: groups}) do

@@ -486,7 +486,8 @@ defmodule BeTree.Engine.JournalTest do
     end
   end
 
-  test "with an interval, a group of which a base has the first changes is written again as a whole", %{folder: folder} do
+  test "with an interval, changes that were appended together are written again together, though a base has some of them",
+       %{folder: folder} do
     journal = folder |> faulty(durability: {:interval, 60_000}) |> append!(["a", "b", "c"])
     :ok = Journal.base_writer(journal).(1, ["base"])
     {:ok, journal} = Journal.trim(journal, 1)

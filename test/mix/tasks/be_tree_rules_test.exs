@@ -42,7 +42,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
              "no window bounds the facts of b, d: they are kept until a rule or a call retracts them"
   end
 
-  test "fuel and time are told a fact and a firing" do
+  test "the summary has the fuel for each fact and each firing" do
     run(["run", @rules, @facts, "--until", "3600000", "--quiet", "--memory", "100000000"])
     said = Enum.join(all_said(), "\n")
     assert said =~ ~r/^5 facts inserted, \d+ kept, in [\d,]+ ms$/m

@@ -156,7 +156,7 @@ fn attribute_of(term: Term) -> Option<AttributeId> {
     }
 }
 
-/// Returns the comparison of an attribute with a constant, one of which stands in parentheses.
+/// Returns the attribute, the relation and the constant of a comparison like `i > (5)` or `5 < (i)`, which means `i > 5`.
 fn with_constant(sums: &Sums) -> Option<(Token, Relation, Token)> {
     let ([Item::Plain(left)], [Item::Plain(right)]) = (&sums.left[..], &sums.right[..]) else { return None };
     match (left.kind, right.kind) {
