@@ -192,8 +192,14 @@ defmodule BeTree.Rules do
     with {:ok, guest} <- Module.built_in(runtime),
          {:ok, instance} <- Instance.instantiate(guest, memory),
          input = :erlang.term_to_binary(limits),
-         {:ok, _nothing} <- Instance.call(runtime, instance, "be_tree_rules", [byte_size(input)], input, scheduler: :whole),
-         do: {:ok, struct!(__MODULE__, [instance: instance] ++ Keyword.take(options, [:runtime, :firings, :fuel_per_reduction]))}
+         {:ok, _nothing} <-
+           Instance.call(runtime, instance, "be_tree_rules", [byte_size(input)], input, scheduler: :whole),
+         do:
+           {:ok,
+            struct!(
+              __MODULE__,
+              [instance: instance] ++ Keyword.take(options, [:runtime, :firings, :fuel_per_reduction])
+            )}
   end
 
   def new(other, _options), do: Check.expected!("the text of rules, a string", other)

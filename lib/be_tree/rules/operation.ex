@@ -85,7 +85,7 @@ defmodule BeTree.Rules.Operation do
     end
   end
 
-  # A rule that counts as fired is no firing.
+  # No rule fires while matches count as fired, so that limit stays as it is.
   defp go_on(%{operation: operation} = page, most, budget, deadline) do
     with {outcome, %Page{} = next} <- calls(operation, most - page.firings, budget, deadline),
          do: {outcome, %{Page.join(page, next) | operation: next.operation}}

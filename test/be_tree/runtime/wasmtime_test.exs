@@ -646,7 +646,10 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
     test "runs in slices of the same fuel", %{instance: instance} do
       {:done, 7, nil, whole} = call(instance, "change", [50_000])
-      assert {{:done, 7, nil, ^whole}, yields} = finish(call(instance, "change", [50_000], slice: 10_000, scheduler: :whole), [])
+
+      assert {{:done, 7, nil, ^whole}, yields} =
+               finish(call(instance, "change", [50_000], slice: 10_000, scheduler: :whole), [])
+
       assert yields == Enum.map(1..length(yields)//1, &(&1 * 10_000))
     end
 
