@@ -316,6 +316,24 @@ defmodule BeTree.RulesTest do
 
   defp some_slices(outcome, _left), do: elem(outcome, 0) == :done
 
+  @tag runtime: Wasmtime
+  test "a call that is killed while it makes room leaves a whole engine" do
+    facts = for number <- 1..20_000, do: {:step, left: -number, name: "name #{number}"}
+
+    for _round <- 1..30 do
+      rules = Rules.new!(@chain)
+      {pid, monitor} = spawn_monitor(fn -> Rules.assert_all(rules, facts) end)
+      # Room is made again and again in this time.
+      Process.sleep(:rand.uniform(60))
+      Process.exit(pid, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, 60_000
+
+      %{facts: before, asserted: before} = Rules.info!(rules)
+      assert Rules.assert_all!(rules, Enum.take(facts, 5_000)).ids == Enum.to_list((before + 1)..(before + 5_000))
+      assert length(Rules.facts!(rules, :step)) == before + 5_000
+    end
+  end
+
   # A runtime that can only trap, and lose the stack, continues by be_tree_resume (docs/abi.md, Interruption).
   @tag runtime: Wasmtime
   test "a call that traps anywhere is resumed to the same firings, facts and notices" do

@@ -51,6 +51,18 @@ defmodule BeTree.Rules.Operation do
   @spec next(t) :: Rules.outcome()
   def next(operation), do: run(operation)
 
+  @doc """
+  Returns the fuel of the search for the match before whose firing a page ended. The next call makes that search again, so it changes
+  nothing.
+  """
+  @spec ahead(t) :: Fuel.t()
+  def ahead(%{options: options} = operation) do
+    case run(%{operation | options: %{options | firings: 0}}) do
+      {_outcome, %Page{fuel: fuel}} -> fuel
+      {:error, _the_next_call_has_it_too} -> 0
+    end
+  end
+
   # Most calls are of one fact and take a microsecond or two, so each allocation here and below counts.
   defp run(%{rules: rules, options: options} = operation) do
     most = options.firings || rules.firings

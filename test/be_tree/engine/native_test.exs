@@ -173,6 +173,19 @@ defmodule BeTree.Engine.NativeTest do
       end)
     end
 
+    test "of changes in slices that lose their process" do
+      wasm = WasmModule.assemble(functions: @functions, memory: {1, nil})
+
+      leaves_nothing(fn ->
+        module = compile(wasm)
+
+        for _ <- 1..3 do
+          change = Native.change_in_slices(instance(module), nil, "spin", [], nil, :none, 10_000_000_000, 1_000)
+          assert {:yield, _suspended, 1_000} = change
+        end
+      end)
+    end
+
     test "of thousands of traps and of callers killed in between" do
       wasm = WasmModule.assemble(functions: @functions, memory: {1, nil})
 

@@ -50,6 +50,31 @@ defmodule Mix.Tasks.BeTree.RulesTest do
     assert said =~ ~r/^[\d,]+ fuel for firings, [\d,]+ a firing$/m
   end
 
+  test "the fuel of a firing is that of its own search", %{tmp_dir: folder} do
+    rules = Path.join(folder, "two.rules")
+    facts = Path.join(folder, "facts.jsonl")
+
+    # The second rule passes all items but the oldest.
+    File.write!(rules, """
+    fact item(x: integer)
+    fact go(x: integer)
+    rule cheap priority 1 when g: go then notify cheap
+    rule dear when g: go i: item, i.x + i.x = g.x then notify dear
+    """)
+
+    items = for x <- 1..300, do: ~s({"item": {"x": #{x}}}\n)
+    File.write!(facts, [items, ~s({"go": {"x": 2}}\n)])
+    run(["run", rules, facts, "--quiet"])
+    said = Enum.join(all_said(), "\n")
+    [cheap, dear] = for rule <- ["cheap", "dear"], do: fuel(said, rule)
+    assert 3 * cheap < dear
+  end
+
+  defp fuel(said, rule) do
+    [fuel] = Regex.run(~r/^  #{rule}: 1 firings, ([\d,]+) fuel each$/m, said, capture: :all_but_first)
+    fuel |> String.replace(",", "") |> String.to_integer()
+  end
+
   test "notices and rules can be left out" do
     run(["run", @rules, @facts, "--quiet", "--top", "0"])
     said = Enum.join(all_said(), "\n")
