@@ -892,8 +892,22 @@ mod tests {
 
     fn pattern(random: &mut Random, depth: usize) -> String {
         if depth == 0 || random.chance(30) {
-            let atoms =
-                ["a", "b", "é", ".", "[ab]", "[^a]", "[b-é]", r"\p{Lu}", r"\P{L}", r"[\p{Nd}a-]", r"\.", "ab", "", "\u{FFFD}"];
+            let atoms = [
+                "a",
+                "b",
+                "é",
+                ".",
+                "[ab]",
+                "[^a]",
+                "[b-é]",
+                r"\p{Lu}",
+                r"\P{L}",
+                r"[\p{Nd}a-]",
+                r"\.",
+                "ab",
+                "",
+                "\u{FFFD}",
+            ];
             return random.pick(&atoms).into();
         }
         let (one, other) = (pattern(random, depth - 1), pattern(random, depth - 1));
@@ -963,7 +977,9 @@ mod tests {
     fn required_literals_are_found_in_groups_and_alternatives() {
         let required = |text: &str| {
             let regex = Regex::parse(text).unwrap();
-            literals(regex.required()).map(|(_, literal)| String::from_utf8_lossy(literal).into_owned()).collect::<Vec<_>>()
+            literals(regex.required())
+                .map(|(_, literal)| String::from_utf8_lossy(literal).into_owned())
+                .collect::<Vec<_>>()
         };
         assert_eq!(required("abc[0-9]+def"), ["abc", "def"]);
         assert_eq!(required("a(bc)d.*"), ["abcd"]);

@@ -135,7 +135,8 @@ mod tests {
     /// Places at the poles, at the borders and corners of faces, and anywhere.
     fn place(random: &mut Random) -> Point {
         let corner = (2.0_f64).sqrt().recip().atan().to_degrees();
-        let (lat, lon) = random.pick(&[(90.0, 0.0), (-90.0, 0.0), (0.0, 45.0), (0.0, 180.0), (corner, 45.0), (45.0, 0.0)]);
+        let (lat, lon) =
+            random.pick(&[(90.0, 0.0), (-90.0, 0.0), (0.0, 45.0), (0.0, 180.0), (corner, 45.0), (45.0, 0.0)]);
         let spread = random.pick(&[1e-9, 1e-4, 1.0, 180.0]);
         let mut near = || (random.below(2001) as f64 / 1000.0 - 1.0) * spread;
         point((lat + near()).clamp(-90.0, 90.0), lon + near())

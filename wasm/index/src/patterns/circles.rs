@@ -232,10 +232,12 @@ impl Circles {
             let margin = ROUNDING + ERROR * per_unit(grid);
             let margin = Fastest::splat_f32(margin as f32);
             Cell::each_near(grid, place, *reach, |cell, place| {
-                let Some(first) = self.first(cell) else { return };
+                let is = |block: &&Block| block.cell == cell;
+                let first = self.by_cell.find_map(cell.hash(), |block| self.blocks.get(block as usize).filter(is));
+                let Some(first) = first else { return };
                 let place = cell.relative(place).map(Fastest::splat_f32);
-                let mut next = first;
-                while let Some(block) = self.blocks.get(next as usize) {
+                let mut next = Some(first);
+                while let Some(block) = next {
                     let (within, near) = block.around(place, margin);
                     for lane in ones(near.into()) {
                         let id = block.ids[lane % LANES];
@@ -243,7 +245,7 @@ impl Circles {
                             found(id);
                         }
                     }
-                    next = block.next;
+                    next = self.blocks.get(block.next as usize);
                 }
             });
         }

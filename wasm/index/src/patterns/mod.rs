@@ -284,8 +284,9 @@ impl Patterns {
     /// that are not [exact](is_exact) and may be true.
     pub fn each<'a>(&self, source: &impl Source<'a>, mut found: impl FnMut(PredicateId, Found)) {
         for of_attribute in &self.attributes {
-            let OfAttribute { attribute, starts, ends, parts, beginnings, circles, longitude, wholes, networks, .. } =
-                of_attribute;
+            let OfAttribute {
+                attribute, starts, ends, parts, beginnings, circles, longitude, wholes, networks, ..
+            } = of_attribute;
             let string = match of_attribute.is_lowered {
                 false => source.string(*attribute),
                 true => source.lowered(*attribute),
