@@ -200,24 +200,23 @@ impl Regex {
     pub fn matches(&self, bytes: &[u8]) -> bool {
         // Most automata are small, and clearing the sets of the largest takes longer than most matches.
         match self.states.len() {
-            0..=FEW => self.matches_with::<FEW, { open(FEW) }>(bytes),
-            _ => self.matches_with::<STATES, { open(STATES) }>(bytes),
+            0..=FEW => self.follow(bytes, &mut [0; FEW], &mut [0; FEW], &mut [0; open(FEW)]),
+            _ => self.follow(bytes, &mut [0; STATES], &mut [0; STATES], &mut [0; open(STATES)]),
         }
     }
 
-    /// [`Regex::matches`] for an automaton of at most `N` states, of which at most `OPEN` wait to be entered.
-    fn matches_with<const N: usize, const OPEN: usize>(&self, bytes: &[u8]) -> bool {
-        let mut open = [0; OPEN];
-        let mut now = Set::<N>::new();
-        let mut next = Set::<N>::new();
-        self.enter(0, &mut now, &mut open);
+    /// [`Regex::matches`] with room for the states of two sets, and for those that wait to be entered.
+    fn follow(&self, bytes: &[u8], one: &mut [u16], other: &mut [u16], open: &mut [u16]) -> bool {
+        let mut now = Set::new(one);
+        let mut next = Set::new(other);
+        self.enter(0, &mut now, open);
         for chunk in bytes.utf8_chunks() {
             let faulty = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
             for character in chunk.valid().chars().chain(faulty) {
                 next.clear();
                 for &state in now.states() {
                     if let Some(to) = self.step(self.states[usize::from(state)], character) {
-                        self.enter(to, &mut next, &mut open);
+                        self.enter(to, &mut next, open);
                     }
                 }
                 if next.states().is_empty() {
@@ -244,7 +243,7 @@ impl Regex {
     }
 
     /// Adds a state, and all that it leads to without a character.
-    fn enter<const N: usize, const OPEN: usize>(&self, first: u16, set: &mut Set<N>, open: &mut [u16; OPEN]) {
+    fn enter(&self, first: u16, set: &mut Set, open: &mut [u16]) {
         open[0] = first;
         let mut len = 1;
         while len > 0 {
@@ -312,16 +311,16 @@ const fn open(states: usize) -> usize {
     2 * states + 2
 }
 
-/// A set of states below `N`, in the order in which they were inserted.
-struct Set<const N: usize> {
-    states: [u16; N],
+/// A set of states, in the order in which they were inserted.
+struct Set<'a> {
+    states: &'a mut [u16],
     len: usize,
     has: [u64; STATES.div_ceil(64)],
 }
 
-impl<const N: usize> Set<N> {
-    fn new() -> Self {
-        Set { states: [0; N], len: 0, has: [0; STATES.div_ceil(64)] }
+impl<'a> Set<'a> {
+    fn new(states: &'a mut [u16]) -> Self {
+        Set { states, len: 0, has: [0; STATES.div_ceil(64)] }
     }
 
     fn states(&self) -> &[u16] {
