@@ -566,7 +566,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       instance = instance([functions: functions, memory: {1, nil}], inbox: "inbox")
       {:yield, suspended, 0} = call(instance, "run", [], input: "x", slice: 1_000)
       :ok = Wasmtime.cancel(suspended)
-      assert Task.await(Task.async(fn -> Wasmtime.read(instance, 8, 1) end)) == {:ok, <<1>>}
+      assert Task.await(Task.async(fn -> Wasmtime.read(instance, 8, 1) end), :infinity) == {:ok, <<1>>}
     end
 
     defp mark, do: [i32_const(8), i32_const(1), i32_store()]
@@ -576,7 +576,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
       {:done, 7, nil, _fuel} =
         Enum.reduce_while(Stream.cycle([1]), outcome, fn _, {:yield, suspended, _fuel} ->
-          case Task.await(Task.async(fn -> Wasmtime.resume(suspended) end)) do
+          case Task.await(Task.async(fn -> Wasmtime.resume(suspended) end), :infinity) do
             {:yield, _, _} = outcome -> {:cont, outcome}
             outcome -> {:halt, outcome}
           end
@@ -634,6 +634,39 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, counted, nil, _fuel} = call(instance, "peek")
       assert counted > 1_000
       assert {:done, ^counted, nil, _fuel} = call(instance, "peek")
+    end
+  end
+
+  describe "a suspended call that must be made whole" do
+    setup do
+      change = [count_down(0, nop()), i32_const(0), i64_const(77), i64_store(), i32_const(7)]
+      functions = [function("change", [:i32], [:i32], change), function("peek", [], [:i64], [i32_const(0), i64_load()])]
+      %{instance: instance(functions: functions, memory: {1, nil})}
+    end
+
+    test "runs in slices of the same fuel", %{instance: instance} do
+      {:done, 7, nil, whole} = call(instance, "change", [50_000])
+
+      assert {{:done, 7, nil, ^whole}, yields} =
+               finish(call(instance, "change", [50_000], slice: 10_000, scheduler: :whole), [])
+
+      assert yields == Enum.map(1..length(yields)//1, &(&1 * 10_000))
+    end
+
+    test "is finished when its process is killed", %{instance: instance} do
+      parent = self()
+
+      holder =
+        spawn(fn ->
+          {:yield, suspended, _fuel} = call(instance, "change", [1_000_000], slice: 1_000, scheduler: :whole)
+          send(parent, :suspended)
+          Process.sleep(:infinity)
+          Wasmtime.cancel(suspended)
+        end)
+
+      assert_receive :suspended, 30_000
+      Process.exit(holder, :kill)
+      assert {:done, 77, nil, _fuel} = call(instance, "peek")
     end
   end
 
@@ -875,7 +908,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
 
     test "all get their turn", %{instance: instance} do
-      for scheduler <- [:normal, :dirty] do
+      for scheduler <- [:normal, :dirty, :whole] do
         1..300
         |> Enum.map(fn _ ->
           Task.async(fn ->
