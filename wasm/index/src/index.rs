@@ -376,7 +376,7 @@ impl Index {
         let has_room_for_another = ensure(bytes).is_ok();
         if !has_room_for_another {
             let unsorted = Extent { greatest: None, ..self.extent() };
-            if let Err(error) = searches.make_room(&unsorted).and_then(|()| self.subscriptions.reserve_rename()) {
+            if let Err(error) = searches.make_room(&unsorted) {
                 self.delete(trial.id).expect("the trial is there");
                 self.subscriptions.restore_ascending(was_ascending);
                 return Err(error);
@@ -520,7 +520,7 @@ impl Index {
             + self.catalog.programs.growth(words)
             + self.strings.growth(constants)
             + self.vocabulary.growth(predicates(&postfix), self.schema(), self.strings.capacity() + constants)
-            + self.subscriptions.growth(1)
+            + self.subscriptions.growth(insertion.id)
             + self.tree.growth()
             + self.dense.growth()
             + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(insertion.text.len(), words));

@@ -1,13 +1,9 @@
 //! The table of inserted expressions, by id and by slot.
 
-use hashbrown::HashTable;
-
+use crate::catalog::by_id::ById;
 use crate::catalog::ids::{Ids, Row};
-use crate::error::Error;
 use crate::handles::{DensePosition, ProgramId, Slot};
 use crate::support::chunks::Chunks;
-use crate::support::hash::{hash_of, out_of_memory};
-use crate::support::headroom::table_growth;
 
 /// Where the tree holds a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +136,10 @@ pub(crate) struct Subscriptions {
     ids: Ids,
     /// The slot that was freed last, or [`Slot::NONE`]. Each free slot names the next one, so freeing a slot takes no memory.
     free: Slot,
-    by_id: HashTable<Slot>,
-    /// Whether ids ascend with slots. Matches found in the order of slots then need no sorting.
+    /// The number of slots that are not free.
+    len: usize,
+    by_id: ById,
+    /// Whether the ids of subscriptions ascend with slots. Matches found in the order of slots then need no sorting.
     ascending: bool,
 }
 
@@ -151,7 +149,8 @@ impl Default for Subscriptions {
             slots: Chunks::default(),
             ids: Ids::default(),
             free: Slot::NONE,
-            by_id: HashTable::new(),
+            len: 0,
+            by_id: ById::default(),
             ascending: true,
         }
     }
@@ -159,7 +158,7 @@ impl Default for Subscriptions {
 
 impl Subscriptions {
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        self.len
     }
 
     /// Returns the greatest slot so far plus one.
@@ -188,7 +187,11 @@ impl Subscriptions {
     }
 
     pub fn find(&self, id: u64) -> Option<Slot> {
-        self.by_id.find(hash_of(&id), |&slot| self.ids.get(slot) == id).copied()
+        if !self.ascending && !self.by_id.is_table() {
+            // After [`Subscriptions::rename`], until the next insertion makes a table.
+            return self.iter().map(|(slot, _)| slot).find(|&slot| self.ids.get(slot) == id);
+        }
+        self.by_id.find(id, &self.ids).filter(|slot| self.slots[slot.index()].is_held())
     }
 
     /// Returns the id of `slot`.
@@ -242,6 +245,10 @@ impl Subscriptions {
         debug_assert!(self.find(id).is_none(), "the id {id} is new");
         let slot = self.next();
         self.ascending = self.stays_ascending(id);
+        if !self.ascending {
+            let Subscriptions { slots, ids, by_id, len, .. } = self;
+            by_id.tabulate(held(slots).map(|(slot, _)| slot), *len, ids);
+        }
         if self.free == Slot::NONE {
             self.slots.push(Subscription::free(Slot::NONE));
             self.ids.push(id);
@@ -250,25 +257,20 @@ impl Subscriptions {
         }
         self.slots[slot.index()] = subscribe(slot);
         self.ids.set(slot, id);
-        let Subscriptions { by_id, ids, .. } = self;
-        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
+        self.by_id.insert(slot, &self.ids);
+        self.len += 1;
         slot
     }
 
-    /// Makes room for [`Subscriptions::rename`]. Errors: [`crate::error::Kind::OutOfMemory`].
-    pub fn reserve_rename(&mut self) -> Result<(), Error> {
-        let Subscriptions { by_id, ids, .. } = self;
-        by_id.try_reserve(1, |&slot| hash_of(&ids.get(slot))).map_err(out_of_memory)
-    }
-
-    /// Gives the subscription with the id `old` the id `new`, which no other has. Ids then ascend no longer.
+    /// Gives the subscription with the id `old` the id `new`, which was just removed. Ids then ascend no longer. Takes no
+    /// memory, because a table has a free place for `new` where that was.
     pub fn rename(&mut self, old: u64, new: u64) {
         debug_assert!(self.find(new).is_none(), "the id {new} is new");
-        let Subscriptions { by_id, ids, ascending, .. } = self;
-        if let Ok(entry) = by_id.find_entry(hash_of(&old), |&slot| ids.get(slot) == old) {
-            let (slot, _) = entry.remove();
+        if let Some(slot) = self.find(old) {
+            let Subscriptions { by_id, ids, ascending, .. } = self;
+            by_id.remove(slot, ids);
             ids.set(slot, new);
-            by_id.insert_unique(hash_of(&new), slot, |&slot| hash_of(&ids.get(slot)));
+            by_id.insert(slot, ids);
             *ascending = false;
         }
     }
@@ -279,10 +281,9 @@ impl Subscriptions {
         let subscription = std::mem::replace(&mut self.slots[slot.index()], free);
         debug_assert!(subscription.is_held(), "slot {slot} is held");
         self.free = slot;
-        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids.get(slot)), |&held| held == slot) {
-            entry.remove();
-        }
-        if self.by_id.is_empty() {
+        self.by_id.remove(slot, &self.ids);
+        self.len -= 1;
+        if self.len == 0 {
             *self = Subscriptions::default();
         }
         subscription
@@ -290,17 +291,19 @@ impl Subscriptions {
 
     /// Returns every subscription with its slot.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter(|(_, held)| held.is_held())
-            .map(|(slot, held)| (Slot::from_index(slot), held))
+        held(&self.slots)
     }
 
-    /// Returns the bytes by which inserting `more` subscriptions may grow the tables.
-    pub fn growth(&self, more: usize) -> usize {
-        self.slots.growth(more) + self.ids.growth(more) + table_growth(&self.by_id, more)
+    /// Returns the bytes by which inserting a subscription with this id may grow the tables.
+    pub fn growth(&self, id: u64) -> usize {
+        self.slots.growth(1) + self.ids.growth(1) + self.by_id.growth(self.len, self.stays_ascending(id))
     }
+}
+
+/// Returns the subscriptions among `slots`.
+fn held(slots: &Chunks<Subscription>) -> impl Iterator<Item = (Slot, &Subscription)> {
+    let numbered = slots.iter().enumerate().filter(|(_, held)| held.is_held());
+    numbered.map(|(slot, held)| (Slot::from_index(slot), held))
 }
 
 #[cfg(test)]
