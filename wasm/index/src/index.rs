@@ -222,7 +222,9 @@ impl Index {
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],
     /// [`Kind::OutOfBounds`] and [`Kind::MissingAttribute`] of the expression; [`Kind::OutOfMemory`].
     pub fn insert(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        self.insert_for(&mut (), insertion).map(drop)
+        self.insert_for(&mut (), insertion)?;
+        self.arrange(&mut ());
+        Ok(())
     }
 
     /// Inserts like [`Index::insert`], and makes room in `searches` before each change. Returns the bytes of the block that was
@@ -259,17 +261,30 @@ impl Index {
         Ok(bytes)
     }
 
+    /// Gives the subscriptions new ranks if that is due, so that searches sort less. Without memory for that, nothing changes.
+    fn arrange(&mut self, searches: &mut impl Searches) {
+        if !self.subscriptions.is_due() {
+            return;
+        }
+        let ranked = Extent { ranks: self.len(), greatest: None, ..self.extent() };
+        if searches.make_room(&ranked).and_then(|()| self.subscriptions.arrange()).is_err() {
+            self.subscriptions.postpone();
+        }
+    }
+
     /// Returns the sizes on which the tables of a search depend.
     pub fn extent(&self) -> Extent {
+        let order = self.subscriptions.order();
         Extent {
             attributes: self.schema().all_attributes().len().saturating_sub(1),
             nodes: self.tree.capacity(),
             slots: self.subscriptions.capacity(),
+            ranks: if order.is_ranked() { order.len() } else { 0 },
             predicates: self.catalog.predicates.capacity(),
             dense: self.dense.len(),
             patterns: self.catalog.predicates.patterns().len(),
             has_lowered: self.catalog.predicates.patterns().lowered().next().is_some(),
-            greatest: self.subscriptions.greatest(),
+            greatest: order.greatest(),
             has_reasons: self.reasons.is_some(),
         }
     }
@@ -278,8 +293,10 @@ impl Index {
     /// patterns. The nodes of the tree do not count.
     fn extent_with(&self, id: u64, predicates: usize, patterns: usize) -> Extent {
         let extent = self.extent();
+        let order = self.subscriptions.order();
         Extent {
-            slots: extent.slots.max(self.subscriptions.next().index() + 1),
+            slots: extent.slots.max(self.subscriptions.next(id).index() + 1),
+            ranks: if order.is_ranked() { order.len_with_another() } else { 0 },
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
             patterns: extent.patterns + patterns,
@@ -345,6 +362,7 @@ impl Index {
     ) -> Result<Vec<u64>, (usize, Error)> {
         let mut inserted = Vec::new();
         for (position, insertion) in insertions.into_iter().enumerate() {
+            self.arrange(searches);
             // Make room for the id first: an inserted id that is not in the list would not be deleted after an error.
             let room = inserted.try_reserve(1).map_err(out_of_memory);
             let insertion = room.and(insertion);
@@ -358,6 +376,7 @@ impl Index {
                 }
             }
         }
+        self.arrange(searches);
         Ok(inserted)
     }
 
@@ -365,40 +384,49 @@ impl Index {
     ///
     /// Errors: those of [`Index::insert`] except [`Kind::DuplicateId`]. The old subscription then remains.
     pub fn put_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
-        if !self.subscriptions.has(insertion.id) {
-            return self.insert_for(searches, insertion).map(drop);
+        if self.subscriptions.has(insertion.id) {
+            self.replace(searches, insertion)?;
+        } else {
+            self.insert_for(searches, insertion)?;
         }
+        self.arrange(searches);
+        Ok(())
+    }
+
+    /// Replaces the subscription with the id of `insertion`. Errors: those of [`Index::put_for`].
+    fn replace(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
         // The trial meets every fault and takes all the memory, before anything is deleted. While it is there, no table is freed that
         // the new subscription needs.
-        let was_ascending = self.subscriptions.is_ascending();
         let trial = Insertion { id: self.free_id(), text: insertion.text, constants: insertion.constants.clone() };
+        let slot = self.subscriptions.next(trial.id);
+        let former = self.subscriptions.order().former(slot);
         let bytes = self.insert_for(searches, &trial)?;
         let has_room_for_another = ensure(bytes).is_ok();
         if !has_room_for_another {
             let unsorted = Extent { greatest: None, ..self.extent() };
             if let Err(error) = searches.make_room(&unsorted).and_then(|()| self.subscriptions.reserve_rename()) {
                 self.delete(trial.id).expect("the trial is there");
-                self.subscriptions.restore_ascending(was_ascending);
+                self.subscriptions.restore(slot, former);
                 return Err(error);
             }
         }
         self.delete(insertion.id).expect("the old subscription is there");
-        // The new subscription takes the slot of the old one, so ids ascend with slots as before. Without memory for that the trial
-        // becomes the new subscription, and searches sort what they find.
+        // The new subscription takes the slot and the rank of the old one, so ids ascend as before. Without memory for that the trial
+        // becomes the new subscription. Unless slots have ranks of their own, searches then sort all ids that they find.
         if has_room_for_another && self.insert_for(searches, insertion).is_ok() {
             self.delete(trial.id).expect("the trial is there");
-            self.subscriptions.restore_ascending(was_ascending);
+            self.subscriptions.restore(slot, former);
         } else {
             self.subscriptions.rename(trial.id, insertion.id);
         }
         Ok(())
     }
 
-    /// Returns an id that no subscription has.
+    /// Returns an id that no subscription has: the last one if it is free, the next one, or one of the greatest.
     fn free_id(&self) -> u64 {
-        let behind = self.subscriptions.greatest().and_then(|greatest| greatest.checked_add(1));
-        let mut others = (0..=u64::MAX).rev().filter(|&id| !self.subscriptions.has(id));
-        behind.or_else(|| others.next()).expect("there are fewer subscriptions than ids")
+        let last = self.subscriptions.order().last();
+        let mut ids = (last..=last.saturating_add(1)).chain((0..=u64::MAX).rev());
+        ids.find(|&id| !self.subscriptions.has(id)).expect("there are fewer subscriptions than ids")
     }
 
     /// Deletes one subscription. Memory cannot run out: insertions hold as much as a deletion takes.
@@ -505,6 +533,7 @@ impl Index {
         if let Some(reasons) = &self.reasons {
             reasons.validate(self.subscriptions.iter().map(|(slot, _)| slot))?;
         }
+        self.subscriptions.validate()?;
         self.tree.validate(&self.catalog, &self.subscriptions)
     }
 
@@ -520,7 +549,7 @@ impl Index {
             + self.catalog.programs.growth(words)
             + self.strings.growth(constants)
             + self.vocabulary.growth(predicates(&postfix), self.schema(), self.strings.capacity() + constants)
-            + self.subscriptions.growth(1)
+            + self.subscriptions.growth()
             + self.tree.growth()
             + self.dense.growth()
             + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(insertion.text.len(), words));

@@ -2,6 +2,7 @@
 
 pub(crate) mod columns;
 pub(crate) mod ids;
+pub(crate) mod order;
 pub(crate) mod sizes;
 pub(crate) mod statistics;
 pub(crate) mod subscriptions;

@@ -2,9 +2,9 @@
 
 use hashbrown::HashTable;
 
-use crate::catalog::ids::{Ids, Row};
+use crate::catalog::order::Order;
 use crate::error::Error;
-use crate::handles::{DensePosition, ProgramId, Slot};
+use crate::handles::{DensePosition, ProgramId, Rank, Slot};
 use crate::support::chunks::Chunks;
 use crate::support::hash::{hash_of, out_of_memory};
 use crate::support::headroom::table_growth;
@@ -132,27 +132,28 @@ impl PackedPlacement {
     }
 }
 
+/// Ids ascend with slots for as long as at most this share of all slots, and as many more, is free.
+const FREE_SHARE: usize = 4;
+const MORE_FREE: usize = 64;
+
 /// The table of subscriptions. It uses free slots again.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriptions {
     slots: Chunks<Subscription>,
     /// The ids of all slots, free slots included.
-    ids: Ids,
+    order: Order,
     /// The slot that was freed last, or [`Slot::NONE`]. Each free slot names the next one, so freeing a slot takes no memory.
     free: Slot,
     by_id: HashTable<Slot>,
-    /// Whether ids ascend with slots. Matches found in the order of slots then need no sorting.
-    ascending: bool,
 }
 
 impl Default for Subscriptions {
     fn default() -> Self {
         Subscriptions {
             slots: Chunks::default(),
-            ids: Ids::default(),
+            order: Order::default(),
             free: Slot::NONE,
             by_id: HashTable::new(),
-            ascending: true,
         }
     }
 }
@@ -167,39 +168,31 @@ impl Subscriptions {
         self.slots.len()
     }
 
-    pub fn is_ascending(&self) -> bool {
-        self.ascending
+    /// Returns the order of ids.
+    #[inline(always)]
+    pub fn order(&self) -> &Order {
+        &self.order
     }
 
-    /// Restores what [`Subscriptions::is_ascending`] returned, after all subscriptions that were inserted since are removed.
-    pub fn restore_ascending(&mut self, was_ascending: bool) {
-        self.ascending = was_ascending;
-    }
-
-    /// Returns an upper bound of all ids, if ids ascend with slots.
-    pub fn greatest(&self) -> Option<u64> {
-        let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(Slot::from_index(last)));
-        self.ascending.then_some(greatest)
+    /// Restores the order of ids after a subscription was inserted at the free `slot`, and removed. See [`Order::former`].
+    pub fn restore(&mut self, slot: Slot, former: Option<u64>) {
+        if let Some(id) = former {
+            self.order.restore(slot, id);
+        }
     }
 
     /// Returns whether the id exists. If ids ascend with slots, which is common, a greater id needs no look-up.
     pub fn has(&self, id: u64) -> bool {
-        self.greatest().is_none_or(|greatest| id <= greatest) && self.find(id).is_some()
+        self.order.greatest().is_none_or(|greatest| id <= greatest) && self.find(id).is_some()
     }
 
     pub fn find(&self, id: u64) -> Option<Slot> {
-        self.by_id.find(hash_of(&id), |&slot| self.ids.get(slot) == id).copied()
+        self.by_id.find(hash_of(&id), |&slot| self.order.id(slot) == id).copied()
     }
 
     /// Returns the id of `slot`.
     pub fn id(&self, slot: Slot) -> u64 {
-        self.ids.get(slot)
-    }
-
-    /// Returns the ids from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all that there are.
-    #[inline(always)]
-    pub fn ids(&self, first: Slot) -> &[Row] {
-        self.ids.rows(first)
+        self.order.id(slot)
     }
 
     pub fn get(&self, slot: Slot) -> &Subscription {
@@ -220,56 +213,80 @@ impl Subscriptions {
         subscription
     }
 
-    /// Returns the slot that the next subscription will have.
-    pub fn next(&self) -> Slot {
+    /// Returns the slot that the next subscription will have, if `id` is its id.
+    pub fn next(&self, id: u64) -> Slot {
+        let end = Slot::from_index(self.slots.len());
+        let free = self.slots.len() - self.len();
+        // A new greatest id takes a slot at the end and leaves some slots free, so that ids continue to ascend with slots.
+        let is_behind = self.order.greatest().is_some_and(|greatest| greatest < id);
+        let may_waste = is_behind && free <= self.slots.len() / FREE_SHARE + MORE_FREE;
         match self.free {
-            Slot::NONE => Slot::from_index(self.slots.len()),
+            Slot::NONE => end,
+            slot if may_waste && !self.order.stays_ascending(slot, id) => end,
             slot => slot,
         }
     }
 
     /// Returns whether ids still ascend with slots if the next subscription has this id.
     pub fn stays_ascending(&self, id: u64) -> bool {
-        let id_at = |position: usize| self.ids.get(Slot::from_index(position));
-        let position = self.next().index();
-        let follows = position == 0 || id_at(position - 1) < id;
-        let precedes = position + 1 >= self.ids.len() || id < id_at(position + 1);
-        self.ascending && follows && precedes
+        self.order.stays_ascending(self.next(id), id)
     }
 
     /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
         debug_assert!(self.find(id).is_none(), "the id {id} is new");
-        let slot = self.next();
-        self.ascending = self.stays_ascending(id);
-        if self.free == Slot::NONE {
+        let slot = self.next(id);
+        let unused = self.order.candidates(id).find(|&rank| !self.has_one(rank));
+        if slot.index() == self.slots.len() {
             self.slots.push(Subscription::free(Slot::NONE));
-            self.ids.push(id);
         } else {
             self.free = self.slots[slot.index()].next_free();
         }
         self.slots[slot.index()] = subscribe(slot);
-        self.ids.set(slot, id);
-        let Subscriptions { by_id, ids, .. } = self;
-        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&ids.get(slot)));
+        self.order.insert(slot, id, unused);
+        let Subscriptions { by_id, order, .. } = self;
+        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&order.id(slot)));
         slot
+    }
+
+    /// Returns whether a subscription has this rank.
+    fn has_one(&self, rank: Rank) -> bool {
+        self.find(self.order.id_at(rank)).is_some_and(|slot| self.order.has_rank(slot, rank))
+    }
+
+    /// Returns whether new ranks are due, with which searches sort less. See [`Subscriptions::arrange`].
+    pub fn is_due(&self) -> bool {
+        self.order.is_due(self.len())
+    }
+
+    /// Gives the subscriptions new ranks, in the order of their ids.
+    ///
+    /// Errors: [`crate::error::Kind::OutOfMemory`]; the order then stays as it is.
+    pub fn arrange(&mut self) -> Result<(), Error> {
+        let slots = self.order.sorted(self.iter().map(|(slot, _)| slot), |id| self.find(id))?;
+        self.order.assign(&slots, self.slots.len())
+    }
+
+    /// Waits with new ranks until some more subscriptions are inserted.
+    pub fn postpone(&mut self) {
+        self.order.postpone();
     }
 
     /// Makes room for [`Subscriptions::rename`]. Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn reserve_rename(&mut self) -> Result<(), Error> {
-        let Subscriptions { by_id, ids, .. } = self;
-        by_id.try_reserve(1, |&slot| hash_of(&ids.get(slot))).map_err(out_of_memory)
+        let Subscriptions { by_id, order, .. } = self;
+        by_id.try_reserve(1, |&slot| hash_of(&order.id(slot))).map_err(out_of_memory)
     }
 
-    /// Gives the subscription with the id `old` the id `new`, which no other has. Ids then ascend no longer.
+    /// Gives the subscription with the id `old` the id `new`, which a deleted subscription had last. Without ranks of their own
+    /// for slots, ids then ascend no longer.
     pub fn rename(&mut self, old: u64, new: u64) {
         debug_assert!(self.find(new).is_none(), "the id {new} is new");
-        let Subscriptions { by_id, ids, ascending, .. } = self;
-        if let Ok(entry) = by_id.find_entry(hash_of(&old), |&slot| ids.get(slot) == old) {
+        let Subscriptions { by_id, order, .. } = self;
+        if let Ok(entry) = by_id.find_entry(hash_of(&old), |&slot| order.id(slot) == old) {
             let (slot, _) = entry.remove();
-            ids.set(slot, new);
-            by_id.insert_unique(hash_of(&new), slot, |&slot| hash_of(&ids.get(slot)));
-            *ascending = false;
+            order.rename(slot, new);
+            by_id.insert_unique(hash_of(&new), slot, |&slot| hash_of(&order.id(slot)));
         }
     }
 
@@ -279,7 +296,7 @@ impl Subscriptions {
         let subscription = std::mem::replace(&mut self.slots[slot.index()], free);
         debug_assert!(subscription.is_held(), "slot {slot} is held");
         self.free = slot;
-        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.ids.get(slot)), |&held| held == slot) {
+        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.order.id(slot)), |&held| held == slot) {
             entry.remove();
         }
         if self.by_id.is_empty() {
@@ -297,9 +314,14 @@ impl Subscriptions {
             .map(|(slot, held)| (Slot::from_index(slot), held))
     }
 
-    /// Returns the bytes by which inserting `more` subscriptions may grow the tables.
-    pub fn growth(&self, more: usize) -> usize {
-        self.slots.growth(more) + self.ids.growth(more) + table_growth(&self.by_id, more)
+    /// Returns the bytes by which inserting a subscription may grow the tables.
+    pub fn growth(&self) -> usize {
+        self.slots.growth(1) + self.order.growth() + table_growth(&self.by_id, 1)
+    }
+
+    /// Checks the order of ids. For tests.
+    pub fn validate(&self) -> Result<(), String> {
+        self.order.validate(self.iter().map(|(slot, _)| slot))
     }
 }
 

@@ -1,66 +1,78 @@
-//! A slot set has one bit for each matching slot. A summary bit for each 32 of these makes sparse sets fast to read.
+//! A set of slots or ranks has one bit for each. A summary bit for each 32 of these makes sparse sets fast to read.
 //!
 //! A word has 32 bits and, above them, the number of its search. In every other search it counts as empty. So clearing the
 //! set is free, whatever earlier searches left in it, and setting a bit twice is the same as once. Search numbers ascend, so
 //! the value of a word in the present search is the maximum of the word and the present empty word. That takes no branch.
 
+use std::marker::PhantomData;
+
 use crate::error::Error;
-use crate::handles::Slot;
+use crate::handles::{Member, Rank, Slot, IN_WORD};
 use crate::support::bits::ones;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-const BITS: u32 = Slot::IN_WORD;
+const BITS: u32 = IN_WORD;
 
 /// The empty word of the first search, and the difference to that of each next search.
 const SEARCH: u64 = 1 << BITS;
 /// The empty word of the last search.
 const LAST: u64 = u64::MAX << BITS;
 
-/// The number of slots in a group.
+/// The number of slots or ranks in a group.
 pub(super) const GROUP: u32 = BITS * BITS;
 
-/// The number of groups that are inspected at once for slots.
+/// The number of groups that are inspected at once for members.
 const BLOCK: usize = 16;
 
-/// A set of slots.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SlotSet {
+/// A set of handles.
+#[derive(Clone, Debug)]
+pub(crate) struct Set<M> {
     groups: Vec<[u64; BITS as usize]>,
-    /// For each group, a bit for each word that has slots. The length is a multiple of [`BLOCK`].
+    /// For each group, a bit for each word that has members. The length is a multiple of [`BLOCK`].
     summaries: Vec<u64>,
     /// The empty word of the present search.
     empty: u64,
+    members: PhantomData<M>,
 }
 
-/// The slots of a group in the present search.
+/// The slots of matches.
+pub(crate) type SlotSet = Set<Slot>;
+/// The ranks of matches.
+pub(crate) type RankSet = Set<Rank>;
+
+/// The members of a group in the present search.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slots<'a> {
-    /// The first slot of the group.
-    pub first: Slot,
+pub(crate) struct Group<'a> {
     summary: u64,
     words: &'a [u64; BITS as usize],
 }
 
-impl<'a> Slots<'a> {
-    /// Returns the words that have slots, ascending, each with its place.
+impl<'a> Group<'a> {
+    /// Returns the words that have members, ascending, each with its place.
     #[inline(always)]
     pub fn words(self) -> impl Iterator<Item = (usize, u32)> + 'a {
-        let Slots { summary, words, .. } = self;
+        let Group { summary, words } = self;
         ones(u64::from(summary as u32)).map(|place| (place, words[place % BITS as usize] as u32))
     }
 }
 
-impl SlotSet {
-    /// Makes room for slots below `slots`.
-    pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
-        let groups = slots.div_ceil(GROUP as usize);
+impl<M> Default for Set<M> {
+    fn default() -> Self {
+        Set { groups: Vec::new(), summaries: Vec::new(), empty: 0, members: PhantomData }
+    }
+}
+
+impl<M: Member> Set<M> {
+    /// Makes room for the first `len` handles.
+    pub fn reserve(&mut self, len: usize) -> Result<(), Error> {
+        let groups = len.div_ceil(GROUP as usize);
         grow(&mut self.groups, groups)?;
         grow(&mut self.summaries, groups.next_multiple_of(BLOCK))
     }
 
-    pub fn has_room(&self, slots: usize) -> bool {
-        slots <= self.groups.len() * GROUP as usize
+    pub fn has_room(&self, len: usize) -> bool {
+        len <= self.groups.len() * GROUP as usize
     }
 
     /// Clears the set for the next search.
@@ -75,23 +87,23 @@ impl SlotSet {
     }
 
     #[inline(always)]
-    pub fn insert(&mut self, slot: Slot) {
-        self.insert_if(true, slot);
+    pub fn insert(&mut self, member: M) {
+        self.insert_if(true, member);
     }
 
-    /// Inserts `slot` if `holds`, without a branch on `holds`, which would often be mispredicted. It is inlined because a
+    /// Inserts `member` if `holds`, without a branch on `holds`, which would often be mispredicted. It is inlined because a
     /// call saves, restores and checks the fuel: that takes 7 % of a whole search among arbitrary expressions over sparse
     /// attributes.
     #[inline(always)]
-    pub fn insert_if(&mut self, holds: bool, slot: Slot) {
-        let (word, bit) = slot.in_set();
+    pub fn insert_if(&mut self, holds: bool, member: M) {
+        let (word, bit) = member.in_set();
         self.add(word, u64::from(holds) << bit, holds);
     }
 
-    /// Inserts the slots of a whole word, if there are any.
+    /// Inserts the members of a whole word, if there are any.
     #[inline(always)]
-    pub fn insert_word(&mut self, word: u32, slots: u32) {
-        self.add(word, slots.into(), slots != 0);
+    pub fn insert_word(&mut self, word: u32, members: u32) {
+        self.add(word, members.into(), members != 0);
     }
 
     /// Adds bits to a word, and sets its summary bit if there are `any`.
@@ -104,29 +116,29 @@ impl SlotSet {
         *summary = (*summary).max(self.empty) | u64::from(any) << place;
     }
 
-    /// Inserts the slots whose bits are one. The first bit stands for the slot `first`, a multiple of 64.
-    pub fn insert_run(&mut self, first: Slot, bits: u64) {
+    /// Inserts the members whose bits are one. The first bit stands for `first`, a multiple of 64.
+    pub fn insert_run(&mut self, first: M, bits: u64) {
         let (word, _) = first.in_set();
         self.insert_word(word, bits as u32);
         self.insert_word(word + 1, (bits >> BITS) as u32);
     }
 
-    /// Returns the slots from 32 times `word` on, a bit each.
+    /// Returns the members from 32 times `word` on, a bit each.
     pub fn word(&self, word: u32) -> u32 {
         let group = self.groups.get((word / BITS) as usize);
         group.map_or(0, |words| words[(word % BITS) as usize].max(self.empty) as u32)
     }
 
-    /// Returns whether `slot` is in the set.
-    pub fn has(&self, slot: Slot) -> bool {
-        let (word, bit) = slot.in_set();
+    /// Returns whether `member` is in the set.
+    pub fn has(&self, member: M) -> bool {
+        let (word, bit) = member.in_set();
         self.word(word) >> bit & 1 == 1
     }
 
-    /// Calls `each` with the groups from `from` on that have slots, ascending, until the counts it returns reach `limit`.
-    /// Returns the group from which to continue, or `None` at the end.
+    /// Calls `each` with the groups from `from` on that have members, ascending, and with the first handle of each, until the
+    /// counts it returns reach `limit`. Returns the group from which to continue, or `None` at the end.
     #[inline(always)]
-    pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Slots) -> usize) -> Option<u32> {
+    pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(M, Group) -> usize) -> Option<u32> {
         let (blocks, _) = self.summaries.as_chunks::<BLOCK>();
         let mut given = 0;
         let mut done_with = from as usize % BLOCK;
@@ -137,14 +149,14 @@ impl SlotSet {
                     return Some(group as u32);
                 }
                 let (summary, words) = (block[place % BLOCK], &self.groups[group]);
-                given += each(Slots { first: Slot::from_index(group * GROUP as usize), summary, words });
+                given += each(M::at(group * GROUP as usize), Group { summary, words });
             }
             done_with = 0;
         }
         None
     }
 
-    /// Returns a bit for each group of a block that has slots.
+    /// Returns a bit for each group of a block that has members.
     #[inline(always)]
     fn occupied(&self, block: &[u64; BLOCK]) -> u64 {
         (0..).zip(block).fold(0, |found, (place, &summary)| found | u64::from(summary > self.empty) << place)
@@ -163,16 +175,16 @@ mod tests {
         for search in [0, LAST - SEARCH, LAST] {
             set.empty = search;
             set.begin();
-            assert_eq!(set.groups(0, 10, |group| panic!("{group:?}")), None);
+            assert_eq!(set.groups(0, 10, |_, group| panic!("{group:?}")), None);
             slots.iter().rev().chain(&slots).for_each(|&slot| set.insert(slot));
             for limit in [1, 3, 1000] {
                 let mut given = Vec::new();
                 let mut next = Some(0);
                 while let Some(from) = next {
                     let mut count = 0;
-                    next = set.groups(from, limit, |group| {
+                    next = set.groups(from, limit, |first, group| {
                         let before = given.len();
-                        let (first, _) = group.first.in_set();
+                        let (first, _) = first.in_set();
                         let words = group.words().map(|(place, bits)| (first + place as u32, bits));
                         let slots =
                             |(word, bits): (u32, u32)| ones(bits.into()).map(move |i| Slot::of_set(word, i as u32));

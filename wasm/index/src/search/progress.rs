@@ -24,10 +24,12 @@ pub(super) struct Progress {
     /// The position in `ids` at which the result starts.
     pub start: u32,
     pub form: Form,
-    /// The word of the dense expressions to take over next, or the group of the matches to collect next.
+    /// The word of the dense expressions to take over next, or the group of the matches or of their ranks to collect next.
     pub word: u32,
     /// The number of words of the result so far.
     pub ids: u32,
+    /// The number of ids before the tail, which ascend.
+    pub ascending: u32,
     /// An id that matches and is too large for a bitmap.
     pub too_large: Option<u64>,
     pub reasons: reasons::Progress,
@@ -43,6 +45,7 @@ pub(super) enum Phase {
     Verify,
     Dense,
     Unindexed,
+    Rank,
     Collect,
     Sort,
     Gather,
@@ -56,8 +59,15 @@ impl Phase {
     /// Returns whether one step may run both phases. The next phase must not overwrite anything that this one reads, because
     /// a repeated step reads it again.
     pub fn leads_on_to(self, next: Phase) -> bool {
-        use Phase::{Collect, Scan, Unindexed, Verify, Walk};
-        matches!((self, next), (Walk, Scan) | (Scan, Verify) | (Verify, Unindexed) | (Unindexed, Collect))
+        use Phase::{Collect, Rank, Scan, Unindexed, Verify, Walk};
+        matches!(
+            (self, next),
+            (Walk, Scan)
+                | (Scan, Verify)
+                | (Verify, Unindexed)
+                | (Unindexed, Rank | Collect)
+                | (Rank, Collect)
+        )
     }
 }
 
