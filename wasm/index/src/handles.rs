@@ -101,7 +101,7 @@ macro_rules! member {
 
             #[inline(always)]
             fn in_set(self) -> (u32, u32) {
-                (self.0 / IN_WORD, self.0 % IN_WORD)
+                (self.word() / IN_WORD, self.word() % IN_WORD)
             }
         }
     };

@@ -96,7 +96,9 @@ impl Churned {
             let among: Vec<u64> = ids.iter().copied().filter(|id| id % 3 == 0).collect();
             assert_eq!(self.search.run(&self.index).ids(), among);
 
-            self.search.open_for(&self.index, Format::Json, &event, None::<std::iter::Empty<u64>>, Form::Bitmap).unwrap();
+            self.search
+                .open_for(&self.index, Format::Json, &event, None::<std::iter::Empty<u64>>, Form::Bitmap)
+                .unwrap();
             let words = self.search.run(&self.index).ids().to_vec();
             match self.search.refusal(&self.index) {
                 None => assert!(bits(&words).eq(ids.iter().copied())),
@@ -193,7 +195,10 @@ fn a_replacement_leaves_no_id_in_a_free_slot_that_breaks_the_order() {
     churned.delete(0);
     churned.insert(25, 1);
     churned.check(&mut Random::new(6));
-    churned.search.open(&churned.index, Format::Json, br#"{"a": 1, "b": true}"#, None::<std::iter::Empty<u64>>).unwrap();
+    churned
+        .search
+        .open(&churned.index, Format::Json, br#"{"a": 1, "b": true}"#, None::<std::iter::Empty<u64>>)
+        .unwrap();
     assert!(churned.search.run(&churned.index).ids().is_sorted());
 }
 

@@ -98,7 +98,8 @@ impl Ids {
     /// Returns the bytes that setting `more` ids may allocate after `padding` others are appended. Each id may be the first of its
     /// row that is not consecutive.
     pub fn growth(&self, more: usize, padding: usize) -> usize {
-        self.rows.growth((more + padding).div_ceil(ROW) + 1) + (more + usize::from(padding > 0)) * size_of::<[u64; ROW]>()
+        self.rows.growth((more + padding).div_ceil(ROW) + 1)
+            + (more + usize::from(padding > 0)) * size_of::<[u64; ROW]>()
     }
 
     /// Returns the bytes that a new table of `len` ids may take, if `listed` of its rows are not consecutive.

@@ -139,9 +139,9 @@ impl Order {
     pub fn stays_ascending(&self, slot: Slot, id: u64) -> bool {
         let id_at = |position: usize| self.ids.get(Rank::from_index(position));
         let position = slot.index();
-        let follows = position == 0 || id_at(position - 1) < id;
-        let precedes = position + 1 >= self.ids.len() || id < id_at(position + 1);
-        self.is_ascending() && follows && precedes
+        let follows = || position == 0 || id_at(position - 1) < id;
+        let precedes = || position + 1 >= self.ids.len() || id < id_at(position + 1);
+        self.is_ascending() && follows() && precedes()
     }
 
     /// Returns the ranks before the tail that may have this id while ids ascend, if they have no subscription.
@@ -318,7 +318,8 @@ impl Order {
             None => 0,
             Some(Ranks { sorted, tail, .. }) => {
                 let end = tail.unwrap_or(self.ids.len());
-                if *sorted > end || tail.is_some_and(|tail| tail % ALIGNMENT > 0) || taken[*sorted..end].contains(&true) {
+                if *sorted > end || tail.is_some_and(|tail| tail % ALIGNMENT > 0) || taken[*sorted..end].contains(&true)
+                {
                     return Err(format!("{sorted} ranks before the tail at {tail:?}"));
                 }
                 *sorted

@@ -149,12 +149,7 @@ pub(crate) struct Subscriptions {
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Subscriptions {
-            slots: Chunks::default(),
-            order: Order::default(),
-            free: Slot::NONE,
-            by_id: HashTable::new(),
-        }
+        Subscriptions { slots: Chunks::default(), order: Order::default(), free: Slot::NONE, by_id: HashTable::new() }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::compile::store::Programs;
 use crate::compile::{booleans, program, Literal, PredicateIndex};
 use crate::error::{Error, Kind};
 use crate::event::Value;
-use crate::handles::{ProgramId, Slot};
+use crate::handles::{Member, ProgramId, Slot};
 use crate::model::predicate::{self, Predicate};
 use crate::model::strings::StringId;
 use crate::support::headroom::grow;

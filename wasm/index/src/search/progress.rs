@@ -62,11 +62,7 @@ impl Phase {
         use Phase::{Collect, Rank, Scan, Unindexed, Verify, Walk};
         matches!(
             (self, next),
-            (Walk, Scan)
-                | (Scan, Verify)
-                | (Verify, Unindexed)
-                | (Unindexed, Rank | Collect)
-                | (Rank, Collect)
+            (Walk, Scan) | (Scan, Verify) | (Verify, Unindexed) | (Unindexed, Rank | Collect) | (Rank, Collect)
         )
     }
 }
