@@ -366,7 +366,7 @@ defmodule BeTree.Engine.BatchTest do
         do: assert({:error, %Error{kind: :bad_module}} = BeTree.search_many(tree, [%{}, %{}], as: as))
 
     assert [{%{}, {:error, %Error{kind: :bad_module}}}, {%{}, {:error, %Error{kind: :bad_module}}}] =
-             Enum.to_list(BeTree.stream(tree, [%{}, %{}]))
+             [%{}, %{}] |> Stream.map(& &1) |> then(&BeTree.stream(tree, &1)) |> Enum.to_list()
   end
 
   test "a bitmap has ids below a limit" do

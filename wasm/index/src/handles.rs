@@ -57,58 +57,20 @@ impl Slot {
     /// No slot.
     pub const NONE: Slot = Slot(u32::MAX);
     /// The number of slots in a word of a set of slots.
-    pub const IN_WORD: u32 = IN_WORD;
+    pub const IN_WORD: u32 = u32::BITS;
+
+    /// Returns the word of a set of slots that has the bit of this slot, and the bit's position there.
+    #[inline(always)]
+    pub const fn in_set(self) -> (u32, u32) {
+        (self.0 / Slot::IN_WORD, self.0 % Slot::IN_WORD)
+    }
 
     /// Returns the slot whose bit is at a position of a word of a set of slots.
     #[inline(always)]
     pub const fn of_set(word: u32, bit: u32) -> Slot {
-        Slot(word * IN_WORD + bit)
+        Slot(word * Slot::IN_WORD + bit)
     }
 }
-
-handle! {
-    /// The position of an id in [`crate::catalog::order::Order`], where nearly all ids ascend.
-    pub(crate) struct Rank
-}
-
-/// The number of handles in a word of a set.
-pub(crate) const IN_WORD: u32 = u32::BITS;
-
-/// A handle that a set holds as a bit.
-pub(crate) trait Member: Copy {
-    /// Returns the handle of the element at this position of its table.
-    fn at(position: usize) -> Self;
-
-    /// Returns the position of the element in its table.
-    fn position(self) -> usize;
-
-    /// Returns the word of a set that has the bit of this handle, and the bit's position there.
-    fn in_set(self) -> (u32, u32);
-}
-
-macro_rules! member {
-    ($name:ident) => {
-        impl Member for $name {
-            #[inline(always)]
-            fn at(position: usize) -> Self {
-                $name::from_index(position)
-            }
-
-            #[inline(always)]
-            fn position(self) -> usize {
-                self.index()
-            }
-
-            #[inline(always)]
-            fn in_set(self) -> (u32, u32) {
-                (self.word() / IN_WORD, self.word() % IN_WORD)
-            }
-        }
-    };
-}
-
-member!(Slot);
-member!(Rank);
 
 /// The position of a program in a [`crate::compile::store::Programs`], in one of two forms (see [`Home`]).
 ///

@@ -261,15 +261,29 @@ impl Index {
         Ok(bytes)
     }
 
-    /// Gives the subscriptions new ranks if that is due, so that searches sort less. Without memory for that, nothing changes.
+    /// Arranges the subscriptions if that is due, so that searches sort less. Without memory for that, nothing changes.
     fn arrange(&mut self, searches: &mut impl Searches) {
-        if !self.subscriptions.is_due() {
-            return;
-        }
-        let ranked = Extent { ranks: self.len(), greatest: None, ..self.extent() };
-        if searches.make_room(&ranked).and_then(|()| self.subscriptions.arrange()).is_err() {
+        if self.subscriptions.is_due() && self.try_to_arrange(searches).is_err() {
             self.subscriptions.postpone();
         }
+    }
+
+    /// Gives all subscriptions new slots, in the order of their ids. Errors: [`Kind::OutOfMemory`]; nothing is changed then.
+    fn try_to_arrange(&mut self, searches: &mut impl Searches) -> Result<(), Error> {
+        searches.make_room(&Extent { slots: self.len(), ..self.extent() })?;
+        let Index { catalog, subscriptions, tree, dense, reasons, .. } = self;
+        let arrangement = subscriptions.arrangement()?;
+        let slot = |former: Slot| arrangement.slot(former);
+        if let Some(reasons) = reasons {
+            reasons.arrange(subscriptions.len(), slot)?;
+        }
+        for (former, subscription) in subscriptions.iter() {
+            catalog.programs.set_slot(subscription.program, slot(former));
+        }
+        tree.arrange(slot);
+        dense.arrange(slot);
+        subscriptions.arrange(arrangement);
+        Ok(())
     }
 
     /// Returns the sizes on which the tables of a search depend.
@@ -279,7 +293,6 @@ impl Index {
             attributes: self.schema().all_attributes().len().saturating_sub(1),
             nodes: self.tree.capacity(),
             slots: self.subscriptions.capacity(),
-            ranks: if order.is_ranked() { order.len() } else { 0 },
             predicates: self.catalog.predicates.capacity(),
             dense: self.dense.len(),
             patterns: self.catalog.predicates.patterns().len(),
@@ -293,10 +306,8 @@ impl Index {
     /// patterns. The nodes of the tree do not count.
     fn extent_with(&self, id: u64, predicates: usize, patterns: usize) -> Extent {
         let extent = self.extent();
-        let order = self.subscriptions.order();
         Extent {
             slots: extent.slots.max(self.subscriptions.next(id).index() + 1),
-            ranks: if order.is_ranked() { order.len_with_another() } else { 0 },
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
             patterns: extent.patterns + patterns,
@@ -398,24 +409,20 @@ impl Index {
         // The trial meets every fault and takes all the memory, before anything is deleted. While it is there, no table is freed that
         // the new subscription needs.
         let trial = Insertion { id: self.free_id(), text: insertion.text, constants: insertion.constants.clone() };
-        let slot = self.subscriptions.next(trial.id);
-        let former = self.subscriptions.order().former(slot);
         let bytes = self.insert_for(searches, &trial)?;
         let has_room_for_another = ensure(bytes).is_ok();
         if !has_room_for_another {
             let unsorted = Extent { greatest: None, ..self.extent() };
             if let Err(error) = searches.make_room(&unsorted).and_then(|()| self.subscriptions.reserve_rename()) {
                 self.delete(trial.id).expect("the trial is there");
-                self.subscriptions.restore(slot, former);
                 return Err(error);
             }
         }
         self.delete(insertion.id).expect("the old subscription is there");
-        // The new subscription takes the slot and the rank of the old one, so ids ascend as before. Without memory for that the trial
-        // becomes the new subscription. Unless slots have ranks of their own, searches then sort all ids that they find.
+        // The new subscription takes the slot of the old one, so ids ascend with slots as before. Without memory for that the trial
+        // becomes the new subscription, and searches sort more of what they find.
         if has_room_for_another && self.insert_for(searches, insertion).is_ok() {
             self.delete(trial.id).expect("the trial is there");
-            self.subscriptions.restore(slot, former);
         } else {
             self.subscriptions.rename(trial.id, insertion.id);
         }

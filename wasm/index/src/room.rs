@@ -14,8 +14,6 @@ pub struct Extent {
     pub(crate) attributes: usize,
     pub(crate) nodes: usize,
     pub(crate) slots: usize,
-    /// Ranks of ids, or 0 while these are the slots.
-    pub(crate) ranks: usize,
     /// Predicates that programs share.
     pub(crate) predicates: usize,
     pub(crate) dense: usize,

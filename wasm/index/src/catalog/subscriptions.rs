@@ -2,9 +2,9 @@
 
 use hashbrown::HashTable;
 
-use crate::catalog::order::Order;
+use crate::catalog::order::{Arrangement, Order};
 use crate::error::Error;
-use crate::handles::{DensePosition, ProgramId, Rank, Slot};
+use crate::handles::{DensePosition, ProgramId, Slot};
 use crate::support::chunks::Chunks;
 use crate::support::hash::{hash_of, out_of_memory};
 use crate::support::headroom::table_growth;
@@ -132,10 +132,6 @@ impl PackedPlacement {
     }
 }
 
-/// Ids ascend with slots for as long as at most this share of all slots, and as many more, is free.
-const FREE_SHARE: usize = 4;
-const MORE_FREE: usize = 64;
-
 /// The table of subscriptions. It uses free slots again.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriptions {
@@ -167,13 +163,6 @@ impl Subscriptions {
     #[inline(always)]
     pub fn order(&self) -> &Order {
         &self.order
-    }
-
-    /// Restores the order of ids after a subscription was inserted at the free `slot`, and removed. See [`Order::former`].
-    pub fn restore(&mut self, slot: Slot, former: Option<u64>) {
-        if let Some(id) = former {
-            self.order.restore(slot, id);
-        }
     }
 
     /// Returns whether the id exists. If ids ascend with slots, which is common, a greater id needs no look-up.
@@ -210,19 +199,14 @@ impl Subscriptions {
 
     /// Returns the slot that the next subscription will have, if `id` is its id.
     pub fn next(&self, id: u64) -> Slot {
-        let end = Slot::from_index(self.slots.len());
-        let free = self.slots.len() - self.len();
-        // A new greatest id takes a slot at the end and leaves some slots free, so that ids continue to ascend with slots.
-        let is_behind = self.order.greatest().is_some_and(|greatest| greatest < id);
-        let may_waste = is_behind && free <= self.slots.len() / FREE_SHARE + MORE_FREE;
         match self.free {
-            Slot::NONE => end,
-            slot if may_waste && !self.order.stays_ascending(slot, id) => end,
-            slot => slot,
+            Slot::NONE => Slot::from_index(self.slots.len()),
+            slot if self.order.fits(slot, id) || self.order.is_paused() => slot,
+            _ => Slot::from_index(self.slots.len()),
         }
     }
 
-    /// Returns whether ids still ascend with slots if the next subscription has this id.
+    /// Returns whether all ids ascend if the next subscription has this id.
     pub fn stays_ascending(&self, id: u64) -> bool {
         self.order.stays_ascending(self.next(id), id)
     }
@@ -231,38 +215,40 @@ impl Subscriptions {
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
         debug_assert!(self.find(id).is_none(), "the id {id} is new");
         let slot = self.next(id);
-        let unused = self.order.candidates(id).find(|&rank| !self.has_one(rank));
         if slot.index() == self.slots.len() {
             self.slots.push(Subscription::free(Slot::NONE));
         } else {
             self.free = self.slots[slot.index()].next_free();
         }
         self.slots[slot.index()] = subscribe(slot);
-        self.order.insert(slot, id, unused);
+        self.order.insert(slot, id);
         let Subscriptions { by_id, order, .. } = self;
         by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&order.id(slot)));
         slot
     }
 
-    /// Returns whether a subscription has this rank.
-    fn has_one(&self, rank: Rank) -> bool {
-        self.find(self.order.id_at(rank)).is_some_and(|slot| self.order.has_rank(slot, rank))
-    }
-
-    /// Returns whether new ranks are due, with which searches sort less. See [`Subscriptions::arrange`].
+    /// Returns whether subscriptions should be arranged, so that searches sort less.
     pub fn is_due(&self) -> bool {
         self.order.is_due(self.len())
     }
 
-    /// Gives the subscriptions new ranks, in the order of their ids.
+    /// Returns the first slots for all subscriptions, in the order of their ids.
     ///
-    /// Errors: [`crate::error::Kind::OutOfMemory`]; the order then stays as it is.
-    pub fn arrange(&mut self) -> Result<(), Error> {
-        let slots = self.order.sorted(self.iter().map(|(slot, _)| slot), |id| self.find(id))?;
-        self.order.assign(&slots, self.slots.len())
+    /// Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn arrangement(&self) -> Result<Arrangement, Error> {
+        self.order.arrangement(|slot| self.slots[slot.index()].is_held(), |id| self.find(id))
     }
 
-    /// Waits with new ranks until some more subscriptions are inserted.
+    /// Moves all subscriptions to new slots. Allocates nothing.
+    pub fn arrange(&mut self, arrangement: Arrangement) {
+        let Subscriptions { slots, order, free, by_id } = self;
+        by_id.iter_mut().for_each(|slot| *slot = arrangement.slot(*slot));
+        order.arrange(arrangement.apply(|one, other| slots.swap(one, other)));
+        slots.shorten(by_id.len());
+        *free = Slot::NONE;
+    }
+
+    /// Waits with the next arrangement until some more subscriptions are inserted.
     pub fn postpone(&mut self) {
         self.order.postpone();
     }
@@ -273,14 +259,13 @@ impl Subscriptions {
         by_id.try_reserve(1, |&slot| hash_of(&order.id(slot))).map_err(out_of_memory)
     }
 
-    /// Gives the subscription with the id `old` the id `new`, which a deleted subscription had last. Without ranks of their own
-    /// for slots, ids then ascend no longer.
+    /// Gives the subscription with the id `old` the id `new`, which no other has.
     pub fn rename(&mut self, old: u64, new: u64) {
         debug_assert!(self.find(new).is_none(), "the id {new} is new");
         let Subscriptions { by_id, order, .. } = self;
         if let Ok(entry) = by_id.find_entry(hash_of(&old), |&slot| order.id(slot) == old) {
             let (slot, _) = entry.remove();
-            order.rename(slot, new);
+            order.set(slot, new);
             by_id.insert_unique(hash_of(&new), slot, |&slot| hash_of(&order.id(slot)));
         }
     }
@@ -314,9 +299,12 @@ impl Subscriptions {
         self.slots.growth(1) + self.order.growth() + table_growth(&self.by_id, 1)
     }
 
-    /// Checks the order of ids. For tests.
+    /// Checks the order of ids, and that each id leads to its slot. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        self.order.validate(self.iter().map(|(slot, _)| slot))
+        match self.iter().find(|&(slot, _)| self.find(self.id(slot)) != Some(slot)) {
+            Some((slot, _)) => Err(format!("the id of slot {slot} does not lead to it")),
+            None => self.order.validate(),
+        }
     }
 }
 

@@ -1,106 +1,71 @@
-//! Collection makes the result, as a list or a bitmap. Matches have slots, and ids ascend with ranks, except for the tail of the
-//! ranks (`catalog/order.rs`). So the slots are turned into ranks first, and the ids of the tail are sorted at the end.
+//! Collection makes the result, as a list or a bitmap. Ids ascend with slots, except for the tail of the slots
+//! (`catalog/order.rs`), whose ids are sorted at the end.
 
 use super::batch;
 use super::bitmap::Bitmap;
-use super::matches::{Set, GROUP};
+use super::matches::GROUP;
 use super::pick::pick;
 use super::progress::{Phase, Progress};
 use super::{first_chunk_mut, Form, Search, STEP};
-use crate::catalog::order::ALIGNMENT;
-use crate::handles::{Member, Rank, IN_WORD};
 use crate::index::Index;
-use crate::support::bits::ones;
-
-// No group has ranks of the tail and others.
-const _: () = assert!(ALIGNMENT.is_multiple_of(GROUP as usize));
 
 impl Search {
-    /// Finds the ranks of the matches.
-    #[inline(never)]
-    pub(super) fn rank(&mut self, index: &Index, progress: &mut Progress) {
-        let order = index.subscriptions().order();
-        let Search { matches, ranks, .. } = self;
-        let rest = matches.groups(progress.word, STEP as usize, |first, group| {
-            let of = order.ranks(first);
-            let mut given = 0;
-            for (place, bits) in group.words() {
-                let of = &of[place * IN_WORD as usize..];
-                ones(u64::from(bits)).for_each(|bit| ranks.insert(of[bit]));
-                given += bits.count_ones() as usize;
-            }
-            given
-        });
-        progress.word = rest.unwrap_or(0);
-        if rest.is_none() {
-            progress.phase = Phase::Collect;
-        }
-    }
-
     pub(super) fn collect(&mut self, index: &Index, progress: &mut Progress) {
         match progress.form {
-            Form::Ids => self.collect_ids(index, progress),
+            Form::Ids if index.subscriptions().order().is_ascending() => self.collect_ids(index, progress),
+            Form::Ids => self.collect_ids_and_tail(index, progress),
             Form::Bitmap => self.collect_bitmap(index, progress),
         }
     }
 
+    /// Collects ids that ascend with slots.
+    #[inline(never)]
     fn collect_ids(&mut self, index: &Index, progress: &mut Progress) {
         let order = index.subscriptions().order();
-        let rest = if order.is_ranked() {
-            self.collect_ranked_ids(index, progress)
-        } else {
-            self.collect_ids_by_slot(index, progress)
-        };
+        let list = &mut self.ids[progress.start as usize..];
+        let mut ids = progress.ids as usize;
+        let rest = self.matches.groups(progress.word, STEP as usize, |group| {
+            let given = pick(group, order.rows(group.first), first_chunk_mut(&mut list[ids..]));
+            ids += given;
+            given
+        });
+        progress.ids = ids as u32;
         match rest {
             Some(group) => progress.word = group,
-            None if order.is_ascending() || order.is_ranked() && progress.ascending == progress.ids => {
-                progress.phase = progress.after_matches();
+            None => progress.phase = progress.after_matches(),
+        }
+    }
+
+    /// Collects ids that ascend, and then those of the tail.
+    #[inline(never)]
+    fn collect_ids_and_tail(&mut self, index: &Index, progress: &mut Progress) {
+        let order = index.subscriptions().order();
+        let tail = order.tail();
+        let list = &mut self.ids[progress.start as usize..];
+        let (mut ids, mut ascending) = (progress.ids as usize, progress.ascending);
+        let rest = self.matches.groups(progress.word, STEP as usize, |group| {
+            let given = pick(group, order.rows(group.first), first_chunk_mut(&mut list[ids..]));
+            if group.first.index() + GROUP as usize <= tail.index() {
+                ascending = (ids + given) as u32;
+            } else if group.first < tail {
+                ascending = ids as u32 + group.count_below(tail);
             }
+            ids += given;
+            given
+        });
+        (progress.ids, progress.ascending) = (ids as u32, ascending);
+        match rest {
+            Some(group) => progress.word = group,
+            None if ascending == progress.ids => progress.phase = progress.after_matches(),
             None => {
-                self.sort.start(progress.ascending as usize, progress.ids as usize);
+                self.sort.start(ascending as usize, ids);
                 progress.phase = Phase::Sort;
             }
         }
     }
 
-    /// Collects ids. Returns the group of slots from which to continue.
-    #[inline(never)]
-    fn collect_ids_by_slot(&mut self, index: &Index, progress: &mut Progress) -> Option<u32> {
-        let order = index.subscriptions().order();
-        let list = &mut self.ids[progress.start as usize..];
-        let mut ids = progress.ids as usize;
-        let rest = self.matches.groups(progress.word, STEP as usize, |first, group| {
-            let rows = order.rows(Rank::from_index(first.index()));
-            let given = pick(group, rows, first_chunk_mut(&mut list[ids..]));
-            ids += given;
-            given
-        });
-        progress.ids = ids as u32;
-        rest
-    }
-
-    /// Collects ids. Returns the group of ranks from which to continue.
-    #[inline(never)]
-    fn collect_ranked_ids(&mut self, index: &Index, progress: &mut Progress) -> Option<u32> {
-        let order = index.subscriptions().order();
-        let tail = order.tail();
-        let list = &mut self.ids[progress.start as usize..];
-        let mut ids = progress.ids as usize;
-        let mut ascending = progress.ascending;
-        let rest = self.ranks.groups(progress.word, STEP as usize, |first, group| {
-            let given = pick(group, order.rows(first), first_chunk_mut(&mut list[ids..]));
-            ids += given;
-            if first < tail {
-                ascending = ids as u32;
-            }
-            given
-        });
-        progress.ids = ids as u32;
-        progress.ascending = ascending;
-        rest
-    }
-
     /// Sets the bits of the ids. A word is cleared when the greatest id so far reaches it.
+    #[inline(never)]
     fn collect_bitmap(&mut self, index: &Index, progress: &mut Progress) {
         let subscriptions = index.subscriptions();
         let order = subscriptions.order();
@@ -110,11 +75,15 @@ impl Search {
             len: progress.ids as usize,
             too_large: progress.too_large,
         };
-        let rest = if order.is_ranked() {
-            set_bits(&self.ranks, progress.word, index, &mut bitmap)
-        } else {
-            set_bits(&self.matches, progress.word, index, &mut bitmap)
-        };
+        let rest = self.matches.groups(progress.word, STEP as usize, |group| {
+            let rows = order.rows(group.first);
+            let mut given = 0;
+            for (place, bits) in group.words() {
+                bitmap.insert_row(&rows[place], bits);
+                given += bits.count_ones() as usize;
+            }
+            given
+        });
         progress.ids = bitmap.len as u32;
         progress.too_large = bitmap.too_large;
         match rest {
@@ -128,19 +97,4 @@ impl Search {
             progress.phase = progress.after_matches();
         }
     }
-}
-
-/// Inserts the ids of a set into a bitmap, from the group `from` on. Returns the group from which to continue.
-#[inline(never)]
-fn set_bits<M: Member>(set: &Set<M>, from: u32, index: &Index, bitmap: &mut Bitmap) -> Option<u32> {
-    let order = index.subscriptions().order();
-    set.groups(from, STEP as usize, |first, group| {
-        let rows = order.rows(Rank::from_index(first.position()));
-        let mut given = 0;
-        for (place, bits) in group.words() {
-            bitmap.insert_row(&rows[place], bits);
-            given += bits.count_ones() as usize;
-        }
-        given
-    })
 }

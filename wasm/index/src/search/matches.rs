@@ -1,78 +1,77 @@
-//! A set of slots or ranks has one bit for each. A summary bit for each 32 of these makes sparse sets fast to read.
+//! A slot set has one bit for each matching slot. A summary bit for each 32 of these makes sparse sets fast to read.
 //!
 //! A word has 32 bits and, above them, the number of its search. In every other search it counts as empty. So clearing the
 //! set is free, whatever earlier searches left in it, and setting a bit twice is the same as once. Search numbers ascend, so
 //! the value of a word in the present search is the maximum of the word and the present empty word. That takes no branch.
 
-use std::marker::PhantomData;
-
 use crate::error::Error;
-use crate::handles::{Member, Rank, Slot, IN_WORD};
+use crate::handles::Slot;
 use crate::support::bits::ones;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-const BITS: u32 = IN_WORD;
+const BITS: u32 = Slot::IN_WORD;
 
 /// The empty word of the first search, and the difference to that of each next search.
 const SEARCH: u64 = 1 << BITS;
 /// The empty word of the last search.
 const LAST: u64 = u64::MAX << BITS;
 
-/// The number of slots or ranks in a group.
+/// The number of slots in a group.
 pub(super) const GROUP: u32 = BITS * BITS;
 
-/// The number of groups that are inspected at once for members.
+/// The number of groups that are inspected at once for slots.
 const BLOCK: usize = 16;
 
-/// A set of handles.
-#[derive(Clone, Debug)]
-pub(crate) struct Set<M> {
+/// A set of slots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlotSet {
     groups: Vec<[u64; BITS as usize]>,
-    /// For each group, a bit for each word that has members. The length is a multiple of [`BLOCK`].
+    /// For each group, a bit for each word that has slots. The length is a multiple of [`BLOCK`].
     summaries: Vec<u64>,
     /// The empty word of the present search.
     empty: u64,
-    members: PhantomData<M>,
 }
 
-/// The slots of matches.
-pub(crate) type SlotSet = Set<Slot>;
-/// The ranks of matches.
-pub(crate) type RankSet = Set<Rank>;
-
-/// The members of a group in the present search.
+/// The slots of a group in the present search.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Group<'a> {
+pub(crate) struct Slots<'a> {
+    /// The first slot of the group.
+    pub first: Slot,
     summary: u64,
     words: &'a [u64; BITS as usize],
 }
 
-impl<'a> Group<'a> {
-    /// Returns the words that have members, ascending, each with its place.
+impl<'a> Slots<'a> {
+    /// Returns the words that have slots, ascending, each with its place.
     #[inline(always)]
     pub fn words(self) -> impl Iterator<Item = (usize, u32)> + 'a {
-        let Group { summary, words } = self;
+        let Slots { summary, words, .. } = self;
         ones(u64::from(summary as u32)).map(|place| (place, words[place % BITS as usize] as u32))
     }
-}
 
-impl<M> Default for Set<M> {
-    fn default() -> Self {
-        Set { groups: Vec::new(), summaries: Vec::new(), empty: 0, members: PhantomData }
+    /// Returns the number of slots below `end`.
+    pub fn count_below(self, end: Slot) -> u32 {
+        let (word, bit) = Slot::from_index(end.index() - self.first.index()).in_set();
+        let counts = self.words().map(|(place, bits)| match place as u32 {
+            place if place < word => bits.count_ones(),
+            place if place == word => (bits & ((1 << bit) - 1)).count_ones(),
+            _ => 0,
+        });
+        counts.sum()
     }
 }
 
-impl<M: Member> Set<M> {
-    /// Makes room for the first `len` handles.
-    pub fn reserve(&mut self, len: usize) -> Result<(), Error> {
-        let groups = len.div_ceil(GROUP as usize);
+impl SlotSet {
+    /// Makes room for slots below `slots`.
+    pub fn reserve(&mut self, slots: usize) -> Result<(), Error> {
+        let groups = slots.div_ceil(GROUP as usize);
         grow(&mut self.groups, groups)?;
         grow(&mut self.summaries, groups.next_multiple_of(BLOCK))
     }
 
-    pub fn has_room(&self, len: usize) -> bool {
-        len <= self.groups.len() * GROUP as usize
+    pub fn has_room(&self, slots: usize) -> bool {
+        slots <= self.groups.len() * GROUP as usize
     }
 
     /// Clears the set for the next search.
@@ -87,23 +86,23 @@ impl<M: Member> Set<M> {
     }
 
     #[inline(always)]
-    pub fn insert(&mut self, member: M) {
-        self.insert_if(true, member);
+    pub fn insert(&mut self, slot: Slot) {
+        self.insert_if(true, slot);
     }
 
-    /// Inserts `member` if `holds`, without a branch on `holds`, which would often be mispredicted. It is inlined because a
+    /// Inserts `slot` if `holds`, without a branch on `holds`, which would often be mispredicted. It is inlined because a
     /// call saves, restores and checks the fuel: that takes 7 % of a whole search among arbitrary expressions over sparse
     /// attributes.
     #[inline(always)]
-    pub fn insert_if(&mut self, holds: bool, member: M) {
-        let (word, bit) = member.in_set();
+    pub fn insert_if(&mut self, holds: bool, slot: Slot) {
+        let (word, bit) = slot.in_set();
         self.add(word, u64::from(holds) << bit, holds);
     }
 
-    /// Inserts the members of a whole word, if there are any.
+    /// Inserts the slots of a whole word, if there are any.
     #[inline(always)]
-    pub fn insert_word(&mut self, word: u32, members: u32) {
-        self.add(word, members.into(), members != 0);
+    pub fn insert_word(&mut self, word: u32, slots: u32) {
+        self.add(word, slots.into(), slots != 0);
     }
 
     /// Adds bits to a word, and sets its summary bit if there are `any`.
@@ -116,29 +115,29 @@ impl<M: Member> Set<M> {
         *summary = (*summary).max(self.empty) | u64::from(any) << place;
     }
 
-    /// Inserts the members whose bits are one. The first bit stands for `first`, a multiple of 64.
-    pub fn insert_run(&mut self, first: M, bits: u64) {
+    /// Inserts the slots whose bits are one. The first bit stands for the slot `first`, a multiple of 64.
+    pub fn insert_run(&mut self, first: Slot, bits: u64) {
         let (word, _) = first.in_set();
         self.insert_word(word, bits as u32);
         self.insert_word(word + 1, (bits >> BITS) as u32);
     }
 
-    /// Returns the members from 32 times `word` on, a bit each.
+    /// Returns the slots from 32 times `word` on, a bit each.
     pub fn word(&self, word: u32) -> u32 {
         let group = self.groups.get((word / BITS) as usize);
         group.map_or(0, |words| words[(word % BITS) as usize].max(self.empty) as u32)
     }
 
-    /// Returns whether `member` is in the set.
-    pub fn has(&self, member: M) -> bool {
-        let (word, bit) = member.in_set();
+    /// Returns whether `slot` is in the set.
+    pub fn has(&self, slot: Slot) -> bool {
+        let (word, bit) = slot.in_set();
         self.word(word) >> bit & 1 == 1
     }
 
-    /// Calls `each` with the groups from `from` on that have members, ascending, and with the first handle of each, until the
-    /// counts it returns reach `limit`. Returns the group from which to continue, or `None` at the end.
+    /// Calls `each` with the groups from `from` on that have slots, ascending, until the counts it returns reach `limit`.
+    /// Returns the group from which to continue, or `None` at the end.
     #[inline(always)]
-    pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(M, Group) -> usize) -> Option<u32> {
+    pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Slots) -> usize) -> Option<u32> {
         let (blocks, _) = self.summaries.as_chunks::<BLOCK>();
         let mut given = 0;
         let mut done_with = from as usize % BLOCK;
@@ -149,14 +148,14 @@ impl<M: Member> Set<M> {
                     return Some(group as u32);
                 }
                 let (summary, words) = (block[place % BLOCK], &self.groups[group]);
-                given += each(M::at(group * GROUP as usize), Group { summary, words });
+                given += each(Slots { first: Slot::from_index(group * GROUP as usize), summary, words });
             }
             done_with = 0;
         }
         None
     }
 
-    /// Returns a bit for each group of a block that has members.
+    /// Returns a bit for each group of a block that has slots.
     #[inline(always)]
     fn occupied(&self, block: &[u64; BLOCK]) -> u64 {
         (0..).zip(block).fold(0, |found, (place, &summary)| found | u64::from(summary > self.empty) << place)
@@ -175,17 +174,23 @@ mod tests {
         for search in [0, LAST - SEARCH, LAST] {
             set.empty = search;
             set.begin();
-            assert_eq!(set.groups(0, 10, |_, group| panic!("{group:?}")), None);
+            assert_eq!(set.groups(0, 10, |group| panic!("{group:?}")), None);
             slots.iter().rev().chain(&slots).for_each(|&slot| set.insert(slot));
             for limit in [1, 3, 1000] {
                 let mut given = Vec::new();
                 let mut next = Some(0);
                 while let Some(from) = next {
                     let mut count = 0;
-                    next = set.groups(from, limit, |first, group| {
+                    next = set.groups(from, limit, |group| {
                         let before = given.len();
-                        let (first, _) = first.in_set();
+                        let (first, _) = group.first.in_set();
                         let words = group.words().map(|(place, bits)| (first + place as u32, bits));
+                        if first == 0 {
+                            let below = |end: usize| slots.iter().filter(|slot| slot.index() < end).count() as u32;
+                            [0, 1, 31, 32, 33, 1023].into_iter().for_each(|end| {
+                                assert_eq!(group.count_below(Slot::from_index(end)), below(end));
+                            });
+                        }
                         let slots =
                             |(word, bits): (u32, u32)| ones(bits.into()).map(move |i| Slot::of_set(word, i as u32));
                         given.extend(words.flat_map(slots));

@@ -13,8 +13,7 @@
 //!    several expressions share are remembered.
 //! 4. **Dense.** Windows decide the boolean expressions without access predicates. Those left open become candidates.
 //! 5. **Unindexed.** The programs of all other expressions without access predicates run.
-//! 6. **Rank**, if ids do not ascend with slots. The bits of the matching slots become bits of their ranks (`catalog/order.rs`).
-//!    **Collect** the ids. **Sort** those whose order is not known.
+//! 6. **Collect**, and **sort** the ids that do not ascend with slots.
 //! 7. **Gather**, **explain**, **count** and **group**, if the reasons of expressions that do not match are wanted.
 //!
 //! The cost of a search depends only on the index, the event and the requested ids. Remains of earlier searches, finished
@@ -51,7 +50,7 @@ use progress::{Phase, Progress};
 use crate::eval::memo::Memo;
 use crate::eval::patterns;
 use crate::handles::{NodeId, ProgramId};
-use matches::{RankSet, SlotSet};
+use matches::SlotSet;
 use sort::Sort;
 use spill::Spill;
 
@@ -127,8 +126,6 @@ pub struct Search {
     proven: Vec<Proven>,
     memo: Memo,
     matches: SlotSet,
-    /// The ranks of the matches, if ids do not ascend with slots.
-    ranks: RankSet,
     /// The event's booleans in the form that windows read.
     bits: Bits,
     ids: Vec<u64>,
@@ -262,7 +259,6 @@ impl Search {
         debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
         self.memo.begin();
         self.matches.begin();
-        self.ranks.begin();
         if only.is_none() {
             let Search { event, memo, .. } = self;
             patterns::find(event, index.catalog(), memo)?;
@@ -293,7 +289,6 @@ impl Search {
     /// Starts a search in an index that has only dense expressions, already evaluated.
     fn begin_dense(&mut self, start: u32, form: Form) {
         self.matches.begin();
-        self.ranks.begin();
         self.checkpoint.commit(Progress { start, form, phase: Phase::Dense, ..Progress::default() });
     }
 
@@ -386,7 +381,6 @@ impl Search {
                 Dense::Sliced(sliced, event) => self.take_in(sliced, event, index, progress),
             },
             Phase::Unindexed => self.evaluate_unindexed(index, progress),
-            Phase::Rank => self.rank(index, progress),
             Phase::Collect => self.collect(index, progress),
             Phase::Sort => self.sort(progress),
             Phase::Gather => self.gather(index, progress),

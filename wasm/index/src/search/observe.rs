@@ -51,10 +51,10 @@ impl Search {
             each(self.observe_leaf(list, index, &mut progress));
         }
         if progress.phase == Phase::Dense {
-            each(self.observe_rest(List::Dense, &[Phase::Dense, Phase::Verify], index, &mut progress));
+            each(self.observe_rest(List::Dense, Phase::Unindexed, index, &mut progress));
         }
         if !index.tree().unindexed().is_empty() {
-            each(self.observe_rest(List::Unindexed, &[Phase::Unindexed, Phase::Verify], index, &mut progress));
+            each(self.observe_rest(List::Unindexed, Phase::Collect, index, &mut progress));
         }
         self.checkpoint.commit(progress);
         while !self.step(index) {}
@@ -91,15 +91,15 @@ impl Search {
         }
     }
 
-    /// Runs the next phases of those in `phases`, which all belong to one list.
-    fn observe_rest(&mut self, list: List, phases: &[Phase], index: &Index, progress: &mut Progress) -> Visit {
+    /// Runs the phases up to `end`, which all belong to one list.
+    fn observe_rest(&mut self, list: List, end: Phase, index: &Index, progress: &mut Progress) -> Visit {
         let before = *progress;
         let is_listed = |placement| match list {
             List::Dense => matches!(placement, Placement::Dense(_)),
             _ => matches!(placement, Placement::Unindexed(_)),
         };
         let mut passed = 0;
-        while phases.contains(&progress.phase) {
+        while progress.phase != end {
             match progress.phase {
                 Phase::Dense => {
                     self.decide_dense(index, progress);

@@ -1,9 +1,9 @@
-//! Picking turns the slots or ranks of matches into ids.
+//! Picking turns matching slots into their ids.
 
 use crate::catalog::ids::{Row, ROW};
 use crate::cost;
 use crate::search::first_chunk_mut;
-use crate::search::matches::{Group, GROUP};
+use crate::search::matches::{Slots, GROUP};
 use crate::support::bits::ones;
 
 /// The room for the ids of a group and one more row. A full row is written even if only its first ids count.
@@ -25,19 +25,19 @@ const PLACES: [[u8; 8]; 256] = {
     places
 };
 
-/// Writes the ids of a group, whose rows are `rows`. Returns their number. Dense and listed rows are in another function, so
+/// Writes the ids of `slots`, whose rows are `rows`. Returns their number. Dense and listed rows are in another function, so
 /// that the values of this loop stay in registers: with few matches, nearly each one is a word by itself.
 #[inline(never)]
-pub(super) fn pick(group: Group, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
+pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
     let mut picked = 0;
-    for (place, bits) in group.words() {
+    for (place, bits) in slots.words() {
         match &rows[place] {
             Row::From(first) if bits.count_ones() < cost::MIN_BULK_IDS => {
                 let mut write = |place: u32| {
                     to[picked % GROUP as usize] = first.wrapping_add(place.into());
                     picked += 1;
                 };
-                // Every word has at least one member.
+                // Every word has at least one slot.
                 write(bits.trailing_zeros());
                 ones(u64::from(bits & bits.wrapping_sub(1))).for_each(|place| write(place as u32));
             }
@@ -47,7 +47,8 @@ pub(super) fn pick(group: Group, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
     picked
 }
 
-/// Writes the ids in one row whose bits are one. [`pick`] calls it for many ids and for listed rows. Returns their number.
+/// Writes the ids of the slots in one row whose bits are one. [`pick`] calls it for many slots and for listed rows. Returns
+/// their number.
 #[inline(never)]
 fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     match row {
@@ -57,7 +58,7 @@ fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     }
 }
 
-/// Writes eight ids for each eight bits. The next write overwrites the excess, so no branch depends on the bits.
+/// Writes eight ids for each eight slots. The next write overwrites the excess, so no branch depends on the bits.
 #[inline]
 fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
     let mut picked = 0;
@@ -97,8 +98,8 @@ mod tests {
             let expected: Vec<u64> = words.iter().flat_map(ids).collect();
             let mut to = [0; ROOM];
             let mut picked = 0;
-            let rest = set.groups(0, 1, |_, group| {
-                picked = pick(group, &rows, &mut to);
+            let rest = set.groups(0, 1, |slots| {
+                picked = pick(slots, &rows, &mut to);
                 picked
             });
             assert_eq!(rest, None);

@@ -215,7 +215,7 @@ impl Part {
             Phase::Verify => Some(Part::Verify),
             Phase::Dense => Some(Part::Dense),
             Phase::Unindexed => Some(Part::Unindexed),
-            Phase::Rank | Phase::Collect => Some(Part::Collect),
+            Phase::Collect => Some(Part::Collect),
             Phase::Sort => Some(Part::Sort),
             Phase::Gather | Phase::Explain | Phase::Count | Phase::Group | Phase::Done => None,
         }

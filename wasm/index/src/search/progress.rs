@@ -24,11 +24,11 @@ pub(super) struct Progress {
     /// The position in `ids` at which the result starts.
     pub start: u32,
     pub form: Form,
-    /// The word of the dense expressions to take over next, or the group of the matches or of their ranks to collect next.
+    /// The word of the dense expressions to take over next, or the group of the matches to collect next.
     pub word: u32,
     /// The number of words of the result so far.
     pub ids: u32,
-    /// The number of ids before the tail, which ascend.
+    /// The number of ids that ascend, before those of the tail.
     pub ascending: u32,
     /// An id that matches and is too large for a bitmap.
     pub too_large: Option<u64>,
@@ -45,7 +45,6 @@ pub(super) enum Phase {
     Verify,
     Dense,
     Unindexed,
-    Rank,
     Collect,
     Sort,
     Gather,
@@ -59,11 +58,8 @@ impl Phase {
     /// Returns whether one step may run both phases. The next phase must not overwrite anything that this one reads, because
     /// a repeated step reads it again.
     pub fn leads_on_to(self, next: Phase) -> bool {
-        use Phase::{Collect, Rank, Scan, Unindexed, Verify, Walk};
-        matches!(
-            (self, next),
-            (Walk, Scan) | (Scan, Verify) | (Verify, Unindexed) | (Unindexed, Rank | Collect) | (Rank, Collect)
-        )
+        use Phase::{Collect, Scan, Unindexed, Verify, Walk};
+        matches!((self, next), (Walk, Scan) | (Scan, Verify) | (Verify, Unindexed) | (Unindexed, Collect))
     }
 }
 

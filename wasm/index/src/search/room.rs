@@ -40,7 +40,6 @@ impl Search {
             && self.event.kept().patterns.capacity() >= extent.patterns
             && (!extent.has_lowered || self.event.kept().lowered.has_room(extent.attributes, EVENT))
             && self.matches.has_room(extent.slots)
-            && self.ranks.has_room(extent.ranks)
             && (extent.greatest.is_some() || self.sort.has_room(extent.slots))
     }
 }
@@ -51,7 +50,7 @@ impl Searches for Search {
             return Ok(());
         }
         let extent = extent.rounded();
-        let Extent { attributes, nodes, slots, ranks, patterns, .. } = extent;
+        let Extent { attributes, nodes, slots, patterns, .. } = extent;
         // One for no attribute, and one for the index's own.
         grow(&mut self.digests, (attributes + 2).max(program::DIGESTS))?;
         self.event.kept_mut().reserve_patterns(patterns)?;
@@ -66,7 +65,6 @@ impl Searches for Search {
         grow(&mut self.ids, batch::most_words(&extent))?;
         self.memo.reserve(extent.predicates)?;
         self.matches.reserve(slots)?;
-        self.ranks.reserve(ranks)?;
         if extent.greatest.is_none() {
             self.sort.reserve(slots)?;
         }

@@ -47,7 +47,7 @@ impl Search {
         progress.unindexed += run;
         progress.visited += u64::from(run);
         if progress.unindexed as usize == unindexed.len() {
-            progress.phase = if index.subscriptions().order().is_ranked() { Phase::Rank } else { Phase::Collect };
+            progress.phase = Phase::Collect;
         }
     }
 }
