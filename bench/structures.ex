@@ -119,7 +119,7 @@ defmodule BeTree.Bench.Structures do
   end
 
   defp check!(name, tree, event) do
-    expected = BeTree.search!(tree, event, ids: 1..@rules)
+    expected = BeTree.search!(tree, event, ids: Enum.to_list(1..@rules))
 
     case BeTree.search!(tree, event) do
       ^expected -> length(expected)

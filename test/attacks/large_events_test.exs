@@ -121,6 +121,34 @@ defmodule BeTree.Attacks.LargeEventsTest do
     end
   end
 
+  # A large page is cleared as a whole when it is first written, which nothing divides.
+  if File.dir?("/sys/kernel/mm/transparent_hugepage") do
+    test "what a large event makes a memory grow by has small pages", %{tree: tree, text: text, size: size} do
+      before = in_small_pages()
+      assert BeTree.search(tree, %{s: text}) == {:ok, [2]}
+
+      assert [address] =
+               for({address, bytes} <- in_small_pages(), bytes >= size, not is_map_key(before, address), do: address)
+
+      # Another large event takes no other mapping.
+      {mappings, _descriptors} = Native.taken()
+      assert BeTree.search(tree, %{s: text <> text}) == {:ok, [2]}
+      assert in_small_pages()[address] >= 2 * size
+      eventually(fn -> match?({^mappings, _descriptors}, Native.taken()) end)
+    end
+
+    # Returns the bytes in memory of each mapping that is to have small pages, by its address.
+    defp in_small_pages do
+      for mapping <- maps(), mapping =~ ~r/^VmFlags:.* nh\b/m, into: %{} do
+        [_line, kilobytes] = Regex.run(~r/^Rss: +(\d+) kB/m, mapping)
+        {mapping |> String.split("-") |> hd(), 1024 * String.to_integer(kilobytes)}
+      end
+    end
+
+    # Returns the lines of each mapping of this process.
+    defp maps, do: "/proc/self/smaps" |> File.read!() |> String.split(~r/^(?=[0-9a-f]+-[0-9a-f]+ )/m, trim: true)
+  end
+
   # Returns the outcome of a call whose outbox has `words` words of one value.
   defp outbox(value, words, output) do
     bytes = :binary.copy(<<value::little-64>>, words)

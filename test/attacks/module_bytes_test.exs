@@ -33,7 +33,7 @@ defmodule BeTree.Attacks.ModuleBytesTest do
 
   test "the bytes outlive the handle that they came from" do
     wasm = WasmGuest.spin(1_000_001)
-    bytes = Task.await(Task.async(fn -> wasm |> Guest.load() |> elem(1) |> Instance.wasm() end))
+    bytes = Task.await(Task.async(fn -> wasm |> Guest.load() |> elem(1) |> Instance.wasm() end), :infinity)
     settled()
     assert bytes == wasm
   end

@@ -51,8 +51,8 @@ defmodule BeTree.Attacks.ServerMessagesTest do
     send_all(keeper)
     assert Servers.process(name) == writer
     assert Process.alive?(keeper)
-    assert {:error, %Error{}} = GenServer.call(writer, {:insert, :no_list})
-    assert {:error, %Error{}} = GenServer.call(writer, {:delete, :no_id})
+    assert {:error, %Error{}} = GenServer.call(writer, {:insert, :no_list}, :infinity)
+    assert {:error, %Error{}} = GenServer.call(writer, {:delete, :no_id}, :infinity)
     assert BeTree.search(name, %{a: 1}) == {:ok, [1]}
     assert Servers.process(name) == writer
   end

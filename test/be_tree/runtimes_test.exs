@@ -394,7 +394,7 @@ defmodule BeTree.RuntimesTest do
         {:yield, search} = Search.resume(search)
         assert inspect(search) =~ ~r/^#BeTree.Search<2 slices, \d+ fuel>$/
         assert inspect(tree) =~ ~r/^#BeTree<suspended, /
-        assert {:done, @matches, _stats} = Task.await(Task.async(fn -> finish(Search.resume(search)) end))
+        assert {:done, @matches, _stats} = Task.await(Task.async(fn -> finish(Search.resume(search)) end), :infinity)
         assert inspect(tree) =~ ~r/^#BeTree<5000 expressions, /
       end
 
@@ -571,7 +571,7 @@ defmodule BeTree.RuntimesTest do
             task
           end
 
-        refused = Task.await(Task.async(fn -> BeTree.search(index, @event) end))
+        refused = Task.await(Task.async(fn -> BeTree.search(index, @event) end), :infinity)
         assert {:error, %Error{kind: :overloaded, message: message}} = refused
         assert message =~ "all 2 replicas are in use"
         assert {:done, @matches, _stats} = finish({:yield, one})

@@ -121,14 +121,14 @@ defmodule BeTree.SandboxTest do
 
       for slice <- [20_000, 100_000, :infinity] do
         charged =
-          Task.await(
-            Task.async(fn ->
-              {:reductions, before} = Process.info(self(), :reductions)
-              {:ok, [7], %{fuel: ^fuel}} = Sandbox.call(sandbox, "count", [100_000], slice: slice)
-              {:reductions, later} = Process.info(self(), :reductions)
-              later - before
-            end)
-          )
+          fn ->
+            {:reductions, before} = Process.info(self(), :reductions)
+            {:ok, [7], %{fuel: ^fuel}} = Sandbox.call(sandbox, "count", [100_000], slice: slice)
+            {:reductions, later} = Process.info(self(), :reductions)
+            later - before
+          end
+          |> Task.async()
+          |> Task.await(:infinity)
 
         assert_in_delta charged, fuel / @ratio, fuel / @ratio / 10, "slice #{slice}"
       end
@@ -146,7 +146,7 @@ defmodule BeTree.SandboxTest do
 
       {:yield, call} = Sandbox.resume(call)
       assert inspect(call) == "#BeTree.Sandbox.Call<2 slices, 40000 fuel>"
-      {:done, [7], sliced} = Task.await(Task.async(fn -> finish({:yield, call}) end))
+      {:done, [7], sliced} = Task.await(Task.async(fn -> finish({:yield, call}) end), :infinity)
       assert {:error, %Error{kind: :not_found}} = Sandbox.resume(call)
 
       assert {:done, [7], %{slices: 1} = whole} = Sandbox.start(sandbox, "count", [10_000], slice: :infinity)

@@ -96,7 +96,7 @@ defmodule BeTree.SearchTest do
       answer, _ -> answer
     end
 
-    assert {:done, @matches, _stats} = Task.await(Task.async(fn -> finish.({:yield, search}, finish) end))
+    assert {:done, @matches, _stats} = Task.await(Task.async(fn -> finish.({:yield, search}, finish) end), :infinity)
   end
 
   test "a search that was cancelled or is done is not resumed", %{tree: tree} do

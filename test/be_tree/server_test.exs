@@ -524,7 +524,10 @@ defmodule BeTree.ServerTest do
       waiting = Task.async(fn -> BeTree.search(name, %{age: 1_000}) end)
 
       eventually(fn ->
-        match?({:error, %Error{kind: :overloaded}}, Task.await(Task.async(fn -> BeTree.search(name, %{age: 0}) end)))
+        match?(
+          {:error, %Error{kind: :overloaded}},
+          Task.await(Task.async(fn -> BeTree.search(name, %{age: 0}) end), :infinity)
+        )
       end)
 
       assert length(finish(Search.resume(search))) == 1_000

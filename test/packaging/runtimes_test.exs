@@ -14,13 +14,13 @@ defmodule BeTree.Packaging.RuntimesTest do
     File.cp_r!(Application.app_dir(:be_tree, "ebin"), Path.join(folder, "ebin"))
     others = for path <- :code.get_path(), not (List.to_string(path) =~ ~r"/(be_tree|wasmex)[^/]*/ebin$"), do: path
     # ERL_LIBS may hold wasmex.
-    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, env: [{~c"ERL_LIBS", ~c""}]})
+    {:ok, peer, _node} = :peer.start(%{wait_boot: 120_000, connection: :standard_io, env: [{~c"ERL_LIBS", ~c""}]})
     on_exit(fn -> :peer.stop(peer) end)
-    :ok = :peer.call(peer, :code, :add_paths, [[String.to_charlist(Path.join(folder, "ebin")) | others]])
+    :ok = :peer.call(peer, :code, :add_paths, [[String.to_charlist(Path.join(folder, "ebin")) | others]], :infinity)
     {:ok, peer: peer}
   end
 
-  defp call(peer, module, function, arguments), do: :peer.call(peer, module, function, arguments)
+  defp call(peer, module, function, arguments), do: :peer.call(peer, module, function, arguments, :infinity)
 
   defp refusal(peer) do
     assert {:error, %BeTree.Error{kind: :bad_module, message: message}} = call(peer, BeTree, :new, [[age: :integer]])

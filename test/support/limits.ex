@@ -20,11 +20,11 @@ defmodule BeTree.Test.Limits do
   def in_limited_node(ulimit, function, arguments) do
     limit = if ulimit, do: "ulimit #{ulimit} && ", else: ""
     shell = [~c"-c", String.to_charlist(limit <> ~S(exec erl "$@")), ~c"sh"]
-    {:ok, peer, _node} = :peer.start(%{connection: :standard_io, exec: {~c"/bin/sh", shell}})
+    {:ok, peer, _node} = :peer.start(%{wait_boot: 120_000, connection: :standard_io, exec: {~c"/bin/sh", shell}})
 
     try do
-      :ok = :peer.call(peer, :code, :add_paths, [:code.get_path()])
-      {:ok, _started} = :peer.call(peer, Application, :ensure_all_started, [:be_tree])
+      :ok = :peer.call(peer, :code, :add_paths, [:code.get_path()], :infinity)
+      {:ok, _started} = :peer.call(peer, Application, :ensure_all_started, [:be_tree], :infinity)
       :peer.call(peer, __MODULE__, function, arguments, :infinity)
     after
       :peer.stop(peer)

@@ -40,6 +40,7 @@ defmodule BeTree.Test.Peers do
   @doc "Starts a node without the code of this library, or of Elixir. It ends with the test."
   def start_bare(name \\ :peer.random_name(), more \\ %{}) do
     options = %{
+      wait_boot: 120_000,
       name: name,
       host: ~c"127.0.0.1",
       longnames: true,

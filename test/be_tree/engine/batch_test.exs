@@ -206,7 +206,7 @@ defmodule BeTree.Engine.BatchTest do
           {:reductions, later} = Process.info(self(), :reductions)
           later - before
         end)
-        |> Task.await()
+        |> Task.await(:infinity)
       end
 
       cheap = %{tree | fuel_per_reduction: 1_000_000_000}

@@ -92,7 +92,7 @@ defmodule BeTree.Engine.JournalTest do
     assert length(segments(folder)) > 5
 
     write = Journal.base_writer(journal)
-    assert Task.await(Task.async(fn -> write.(120, ["the first ", ["1", "20"]]) end)) == :ok
+    assert Task.await(Task.async(fn -> write.(120, ["the first ", ["1", "20"]]) end), :infinity) == :ok
     # Changes go on while a base is written.
     journal = append!(journal, ["change 201"])
     {:ok, journal} = Journal.trim(journal, 120)

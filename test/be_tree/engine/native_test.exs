@@ -64,11 +64,11 @@ defmodule BeTree.Engine.NativeTest do
     File.write!(Path.join(folder, "priv/native/be_tree_host.so"), "no library")
     File.cp_r!(Application.app_dir(:be_tree, "ebin"), Path.join(folder, "ebin"))
     others = for path <- :code.get_path(), not String.contains?(List.to_string(path), "be_tree"), do: path
-    {:ok, peer, _node} = :peer.start(%{connection: :standard_io})
-    :ok = :peer.call(peer, :code, :add_paths, [[String.to_charlist(Path.join(folder, "ebin")) | others]])
-    assert {:error, :bad_module, text} = :peer.call(peer, Native, :load, [])
+    {:ok, peer, _node} = :peer.start(%{wait_boot: 120_000, connection: :standard_io})
+    :ok = :peer.call(peer, :code, :add_paths, [[String.to_charlist(Path.join(folder, "ebin")) | others]], :infinity)
+    assert {:error, :bad_module, text} = :peer.call(peer, Native, :load, [], :infinity)
     assert text =~ "be_tree_host.so: "
-    assert {:error, %{kind: :bad_module, message: message}} = :peer.call(peer, Wasmtime, :load, [""])
+    assert {:error, %{kind: :bad_module, message: message}} = :peer.call(peer, Wasmtime, :load, [""], :infinity)
     assert message =~ text
     :peer.stop(peer)
   end
@@ -127,7 +127,7 @@ defmodule BeTree.Engine.NativeTest do
         assert Native.write(instance, nil, 0, "x") == :busy
         assert Native.change(instance, nil, "three", [], nil, :none, :infinity) == :busy
       end)
-      |> Task.await()
+      |> Task.await(:infinity)
 
       assert {:error, :overloaded, _message} = Native.read(instance, nil, 0, 1)
       :ok = Native.cancel(suspended)

@@ -566,7 +566,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       instance = instance([functions: functions, memory: {1, nil}], inbox: "inbox")
       {:yield, suspended, 0} = call(instance, "run", [], input: "x", slice: 1_000)
       :ok = Wasmtime.cancel(suspended)
-      assert Task.await(Task.async(fn -> Wasmtime.read(instance, 8, 1) end)) == {:ok, <<1>>}
+      assert Task.await(Task.async(fn -> Wasmtime.read(instance, 8, 1) end), :infinity) == {:ok, <<1>>}
     end
 
     defp mark, do: [i32_const(8), i32_const(1), i32_store()]
@@ -576,7 +576,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
       {:done, 7, nil, _fuel} =
         Enum.reduce_while(Stream.cycle([1]), outcome, fn _, {:yield, suspended, _fuel} ->
-          case Task.await(Task.async(fn -> Wasmtime.resume(suspended) end)) do
+          case Task.await(Task.async(fn -> Wasmtime.resume(suspended) end), :infinity) do
             {:yield, _, _} = outcome -> {:cont, outcome}
             outcome -> {:halt, outcome}
           end

@@ -94,7 +94,7 @@ defmodule BeTree.Server.NamesTest do
     eventually(fn -> Process.whereis(Names) != nil end)
     send(Names, :unknown)
     GenServer.cast(Names, :unknown)
-    assert {:error, %Error{kind: :type}} = GenServer.call(Names, :unknown)
+    assert {:error, %Error{kind: :type}} = GenServer.call(Names, :unknown, :infinity)
     :ok = stop_supervised(name)
     eventually(fn -> :ets.lookup(Names, pid) == [] end)
   end

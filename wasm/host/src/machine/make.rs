@@ -152,6 +152,7 @@ impl Machine {
             used: 0,
             owed: 0,
             is_mapped: false,
+            has_small_pages: false,
             stack,
             mappings: vec![mappings],
             _counted: Counted::new(&census::INSTANCES),

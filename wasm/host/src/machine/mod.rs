@@ -56,6 +56,8 @@ pub struct Machine {
     owed: u64,
     /// Whether the memory shares pages with a snapshot.
     is_mapped: bool,
+    /// Whether what the memory grows by has small pages.
+    has_small_pages: bool,
     // The store must be dropped before the following fields.
     stack: Arc<Stack>,
     mappings: Vec<Taken>,

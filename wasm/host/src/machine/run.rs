@@ -14,12 +14,17 @@ use crate::failure::Failure;
 use crate::input::Input;
 use crate::instance::Home;
 use crate::log::Entry;
+use crate::memories::{GUARD, LONGEST};
+use crate::pages;
+use crate::quota;
 use crate::stage::Stage;
 
 /// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
 pub const OPENING_SLICE: u64 = 300_000;
 /// The number of bytes of input or output that are copied at a time.
 const COPIED: usize = PART as usize;
+/// The bytes of an input whose room has small pages: two large pages. A list of events or facts is rarely as long.
+const LARGE_INPUT: usize = 4 << 20;
 
 /// A prepared call: see `Machine::prepare`.
 pub struct Order {
@@ -153,6 +158,9 @@ impl Machine {
 
     /// Copies the input to the inbox, part by part.
     async fn copy_in(&mut self, input: Input, yields: bool, home: &Home) -> Result<(), Failure> {
+        if input.length() > LARGE_INPUT {
+            self.grow_by_small_pages();
+        }
         if self.inbox.as_ref().is_none_or(|inbox| input.length() > inbox.capacity) {
             self.open_inbox(input.length()).await?;
         }
@@ -165,6 +173,18 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Gives small pages to what the memory grows by from now on, which divides the time of the first writes there. The
+    /// boundary stays where it is, because each one is a mapping.
+    fn grow_by_small_pages(&mut self) {
+        let Some(memory) = self.memory.filter(|_| !self.has_small_pages) else { return };
+        // Where none is left, the pages stay as they are, and the first writes take longer.
+        let Ok(mapping) = quota::mappings().take_for_call(1) else { return };
+        let size = memory.data_size(&self.store);
+        pages::prefer_small(memory.data_ptr(&self.store).wrapping_add(size), LONGEST + GUARD - size);
+        self.mappings.push(mapping);
+        self.has_small_pages = true;
     }
 
     /// Returns the output, copied part by part, if it is longer than a part.
