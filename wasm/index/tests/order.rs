@@ -5,9 +5,11 @@ mod support;
 
 use std::collections::BTreeMap;
 
+use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::room::{Extent, Searches};
 use be_tree_index::search::{Batch, Form, Request, Search};
 use support::random::Random;
 
@@ -22,37 +24,93 @@ struct Churned {
     batch: Batch,
     held: BTreeMap<u64, u64>,
     next: u64,
+    /// The percentage of requests of room that are refused.
+    refused: usize,
+    refusals: usize,
 }
 
-fn text(value: u64) -> String {
-    // Found by value, by interval, and by every search.
-    match value % 4 {
-        0 | 1 => format!("a = {value}"),
-        2 => format!("a >= {value} and a < {}", value + 5),
-        _ => format!("not b or a = {value}"),
+/// Searches that are refused room now and then.
+struct Refused<'a> {
+    searches: (&'a mut Search, &'a mut Batch),
+    random: Random,
+    percent: usize,
+}
+
+impl Searches for Refused<'_> {
+    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
+        if self.random.chance(self.percent) {
+            return Err(Error::new(Kind::OutOfMemory, "no room"));
+        }
+        self.searches.make_room(extent)
     }
 }
 
-/// Whether the event `a`, with `b` true, makes the expression of `value` true.
-fn holds(value: u64, a: u64) -> bool {
-    match value % 4 {
+/// An expression of a kind that the value chooses.
+fn text(value: u64) -> String {
+    match value % 8 {
+        0 | 1 => format!("a = {value}"),
+        2 => format!("a >= {value} and a < {}", value + 5),
+        3 => format!("not b or a = {value}"),
+        4 => "b or not c".to_owned(),
+        5 => format!("contains(s, 'x{value:02}')"),
+        6 => "true".to_owned(),
+        _ => {
+            (0..40).map(|i| format!("(b or a <> {})", 100 + i)).collect::<Vec<_>>().join(" and ")
+                + &format!(" and a = {value}")
+        }
+    }
+}
+
+/// Whether an event makes the expression of `value` true.
+fn holds(value: u64, Event { a, b, c }: Event) -> bool {
+    match value % 8 {
         2 => (value..value + 5).contains(&a),
+        3 => !b || value == a,
+        4 => b || !c,
+        6 => true,
         _ => value == a,
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Event {
+    a: u64,
+    b: bool,
+    c: bool,
+}
+
+impl Event {
+    fn any(random: &mut Random) -> Event {
+        Event { a: random.below(VALUES as usize) as u64, b: random.chance(50), c: random.chance(50) }
+    }
+
+    fn json(self) -> Vec<u8> {
+        let Event { a, b, c } = self;
+        format!(r#"{{"a": {a}, "b": {b}, "c": {c}, "s": "an x{a:02}"}}"#).into_bytes()
     }
 }
 
 impl Churned {
     fn new() -> Self {
         let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
-        let schema = Schema::new(vec![attribute("a", Type::Integer), attribute("b", Type::Boolean)]).unwrap();
+        let schema = Schema::new(vec![
+            attribute("a", Type::Integer),
+            attribute("b", Type::Boolean),
+            attribute("c", Type::Boolean),
+            attribute("s", Type::String),
+        ]);
+        let schema = schema.unwrap();
         let mut churned = Churned {
             index: Index::new(schema),
             search: Search::default(),
             batch: Batch::default(),
             held: BTreeMap::new(),
             next: 0,
+            refused: 0,
+            refusals: 0,
         };
-        churned.search.reserve(&churned.index).unwrap();
+        churned.index.keep_reasons().unwrap();
+        churned.search.reserve_for_reasons(&churned.index).unwrap();
         churned.batch.reserve(&churned.index).unwrap();
         churned
     }
@@ -60,13 +118,21 @@ impl Churned {
     fn insert(&mut self, id: u64, value: u64) {
         let text = text(value);
         let insertion = Insertion { id, text: text.as_bytes(), constants: vec![] };
-        let mut searches = (&mut self.search, &mut self.batch);
-        if self.held.contains_key(&id) {
-            self.index.put_for(&mut searches, &insertion).unwrap();
+        let searches = (&mut self.search, &mut self.batch);
+        let random = Random::new(id ^ value << 32 ^ self.held.len() as u64);
+        let mut searches = Refused { searches, random, percent: self.refused };
+        let inserted = if self.held.contains_key(&id) {
+            self.index.put_for(&mut searches, &insertion)
         } else {
-            self.index.insert_all_for(&mut searches, [Ok(insertion)]).unwrap();
+            self.index.insert_all_for(&mut searches, [Ok(insertion)]).map(drop).map_err(|(_, error)| error)
+        };
+        match inserted {
+            Ok(()) => drop(self.held.insert(id, value)),
+            Err(error) => {
+                assert!(error.kind == Kind::OutOfMemory && self.refused > 0, "{error}");
+                self.refusals += 1;
+            }
         }
-        self.held.insert(id, value);
     }
 
     fn delete(&mut self, id: u64) {
@@ -81,15 +147,22 @@ impl Churned {
 
     fn check(&mut self, random: &mut Random) {
         self.index.validate().unwrap();
-        let events: Vec<u64> = (0..3).map(|_| random.below(VALUES as usize) as u64).collect();
-        let expected = |a: u64| self.held.iter().filter(move |(_, value)| holds(**value, a)).map(|(&id, _)| id);
-        let bytes = |a: u64| format!(r#"{{"a": {a}, "b": true}}"#).into_bytes();
+        let events: Vec<Event> = (0..3).map(|_| Event::any(random)).collect();
+        let expected =
+            |event: Event| self.held.iter().filter(move |(_, value)| holds(**value, event)).map(|(&id, _)| id);
         let (mut message, mut all) = (Vec::new(), Vec::new());
-        for &a in &events {
-            let event = bytes(a);
-            let ids: Vec<u64> = expected(a).collect();
+        for &event in &events {
+            let ids: Vec<u64> = expected(event).collect();
+            let event = event.json();
             self.search.open(&self.index, Format::Json, &event, None::<std::iter::Empty<u64>>).unwrap();
             assert_eq!(self.search.run(&self.index).ids(), ids);
+
+            self.search.open_reasons(&self.index, Format::Json, &event, None::<std::iter::Empty<u64>>).unwrap();
+            let found = self.search.run(&self.index);
+            assert_eq!(found.ids(), ids);
+            let mut missed = found.reasons()[..self.held.len() - ids.len()].to_vec();
+            missed.sort_unstable();
+            assert!(missed.iter().eq(self.held.keys().filter(|id| ids.binary_search(id).is_err())));
 
             let asked: Vec<u64> = self.held.keys().copied().filter(|id| id % 3 == 0).collect();
             self.search.open(&self.index, Format::Json, &event, Some(asked.iter().rev().copied())).unwrap();
@@ -107,7 +180,7 @@ impl Churned {
 
             message.extend(1_u32.to_le_bytes());
             message.extend((event.len() as u32).to_le_bytes());
-            message.extend(event);
+            message.extend(&event);
             all.push(ids.len() as u64);
             all.extend(ids);
         }
@@ -183,6 +256,16 @@ fn ids_come_and_go_in_no_order() {
 fn ids_come_again_and_are_replaced() {
     let again = |_: &mut Churned, random: &mut Random| random.below(2 * LIVE) as u64;
     Churned::new().churn(&mut Random::new(4), 4 * LIVE, again, any);
+}
+
+#[test]
+fn searches_are_right_where_room_for_an_arrangement_is_refused() {
+    let random = &mut Random::new(7);
+    let mut churned = Churned { refused: 30, ..Churned::new() };
+    churned.churn(random, 2 * LIVE, ascending, any);
+    churned.churn(random, LIVE, scattered, any);
+    churned.churn(random, LIVE, |_, random| random.below(2 * LIVE) as u64, any);
+    assert!(churned.refusals > 1_000);
 }
 
 #[test]
