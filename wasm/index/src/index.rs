@@ -413,7 +413,7 @@ impl Index {
         let has_room_for_another = ensure(bytes).is_ok();
         if !has_room_for_another {
             let unsorted = Extent { greatest: None, ..self.extent() };
-            if let Err(error) = searches.make_room(&unsorted).and_then(|()| self.subscriptions.reserve_rename()) {
+            if let Err(error) = searches.make_room(&unsorted) {
                 self.delete(trial.id).expect("the trial is there");
                 return Err(error);
             }

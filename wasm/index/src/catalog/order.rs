@@ -11,7 +11,8 @@ use crate::catalog::ids::{Ids, Row, ROW};
 use crate::error::Error;
 use crate::handles::Slot;
 use crate::support::hash::out_of_memory;
-use crate::support::headroom::{ensure, push, AROUND};
+use crate::support::headroom::{ensure, AROUND};
+use crate::support::heap_sort::sort;
 
 /// Subscriptions are arranged when the tail has more slots than this share of them, and as many more.
 const TAIL_SHARE: usize = 16;
@@ -49,6 +50,32 @@ impl Order {
     /// Returns the first slot of the tail. Without one it is the next slot.
     pub fn tail(&self) -> Slot {
         Slot::from_index(self.tail)
+    }
+
+    /// Returns the slots of the tail.
+    pub fn tail_slots(&self) -> impl Iterator<Item = Slot> {
+        (self.tail..self.ids.len()).map(Slot::from_index)
+    }
+
+    /// Returns the slot before the tail with this id. It may be free.
+    pub fn find(&self, id: u64) -> Option<Slot> {
+        let id_at = |position: usize| self.ids.get(Slot::from_index(position));
+        let last = self.tail.checked_sub(1)?;
+        let distance = id.checked_sub(id_at(0))?;
+        // The position if all ids up to this one are consecutive, as most are. It cannot be behind.
+        let farthest = usize::try_from(distance).map_or(last, |distance| distance.min(last));
+        let (mut from, mut to) = (0, farthest);
+        if id_at(farthest) <= id {
+            from = farthest;
+        }
+        while from < to {
+            let middle = (from + to) / 2;
+            match id_at(middle) < id {
+                true => from = middle + 1,
+                false => to = middle,
+            }
+        }
+        (id_at(from) == id).then_some(Slot::from_index(from))
     }
 
     /// Returns the id of `slot`.
@@ -132,16 +159,12 @@ impl Order {
         self.pause > 0
     }
 
-    /// Returns new slots for the subscriptions in the slots that `is_held` accepts. `find` returns the slot of an id.
+    /// Returns new slots for the subscriptions in the slots that `is_held` accepts.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
-    pub fn arrangement(
-        &self,
-        is_held: impl Fn(Slot) -> bool,
-        find: impl Fn(u64) -> Option<Slot>,
-    ) -> Result<Arrangement, Error> {
+    pub fn arrangement(&self, is_held: impl Fn(Slot) -> bool) -> Result<Arrangement, Error> {
         let len = self.ids.len();
-        let slots = self.sorted(is_held, find)?;
+        let slots = self.sorted(is_held)?;
         let mut to = Vec::new();
         to.try_reserve_exact(len).map_err(out_of_memory)?;
         to.resize(len, Slot::NONE);
@@ -156,25 +179,24 @@ impl Order {
     }
 
     /// Returns the slots of all subscriptions in the order of their ids.
-    fn sorted(&self, is_held: impl Fn(Slot) -> bool, find: impl Fn(u64) -> Option<Slot>) -> Result<Vec<Slot>, Error> {
+    fn sorted(&self, is_held: impl Fn(Slot) -> bool) -> Result<Vec<Slot>, Error> {
+        let mut others = Vec::new();
+        others.try_reserve_exact(self.ids.len() - self.tail).map_err(out_of_memory)?;
+        others.extend(self.tail_slots().filter(|&slot| is_held(slot)));
+        sort(&mut others, |one, other| self.id(*one) < self.id(*other));
+
         let mut slots = Vec::new();
         slots.try_reserve_exact(self.ids.len()).map_err(out_of_memory)?;
-        let held = |from: usize, end: usize| (from..end).map(Slot::from_index).filter(|&slot| is_held(slot));
-        slots.extend(held(0, self.tail));
-        let mut others: Vec<u64> = Vec::new();
-        held(self.tail, self.ids.len()).try_for_each(|slot| push(&mut others, self.id(slot)))?;
-        others.sort_unstable();
-
+        slots.extend((0..self.tail).map(Slot::from_index).filter(|&slot| is_held(slot)));
         // Merges from the end on, so that nothing is overwritten that is still to be moved.
         let mut left = slots.len();
         slots.resize(left + others.len(), Slot::NONE);
-        for (number, &id) in others.iter().enumerate().rev() {
-            while left > 0 && self.id(slots[left - 1]) > id {
+        for (number, &other) in others.iter().enumerate().rev() {
+            while left > 0 && self.id(slots[left - 1]) > self.id(other) {
                 slots[left + number] = slots[left - 1];
                 left -= 1;
             }
-            let Some(slot) = find(id) else { unreachable!("the id {id} has a slot") };
-            slots[left + number] = slot;
+            slots[left + number] = other;
         }
         Ok(slots)
     }
@@ -248,8 +270,7 @@ mod tests {
         fn arrange(&mut self) {
             let mut held = vec![false; self.order.ids.len()];
             self.slots.values().for_each(|slot| held[slot.index()] = true);
-            let find = |id: u64| self.slots.get(&id).copied();
-            let arrangement = self.order.arrangement(|slot| held[slot.index()], find).unwrap();
+            let arrangement = self.order.arrangement(|slot| held[slot.index()]).unwrap();
             self.slots.values_mut().for_each(|slot| *slot = arrangement.slot(*slot));
             let mut ids: Vec<u64> = (0..held.len()).map(|slot| self.order.id(Slot::from_index(slot))).collect();
             let arranged = arrangement.apply(|one, other| ids.swap(one, other));

@@ -1,13 +1,10 @@
 //! The table of inserted expressions, by id and by slot.
 
-use hashbrown::HashTable;
-
+use crate::catalog::by_id::ById;
 use crate::catalog::order::{Arrangement, Order};
 use crate::error::Error;
 use crate::handles::{DensePosition, ProgramId, Slot};
 use crate::support::chunks::Chunks;
-use crate::support::hash::{hash_of, out_of_memory};
-use crate::support::headroom::table_growth;
 
 /// Where the tree holds a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,18 +137,26 @@ pub(crate) struct Subscriptions {
     order: Order,
     /// The slot that was freed last, or [`Slot::NONE`]. Each free slot names the next one, so freeing a slot takes no memory.
     free: Slot,
-    by_id: HashTable<Slot>,
+    /// The number of slots that are not free.
+    len: usize,
+    by_id: ById,
 }
 
 impl Default for Subscriptions {
     fn default() -> Self {
-        Subscriptions { slots: Chunks::default(), order: Order::default(), free: Slot::NONE, by_id: HashTable::new() }
+        Subscriptions {
+            slots: Chunks::default(),
+            order: Order::default(),
+            free: Slot::NONE,
+            len: 0,
+            by_id: ById::default(),
+        }
     }
 }
 
 impl Subscriptions {
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        self.len
     }
 
     /// Returns the greatest slot so far plus one.
@@ -171,7 +176,7 @@ impl Subscriptions {
     }
 
     pub fn find(&self, id: u64) -> Option<Slot> {
-        self.by_id.find(hash_of(&id), |&slot| self.order.id(slot) == id).copied()
+        self.by_id.find(id, &self.order, |slot| self.slots[slot.index()].is_held())
     }
 
     /// Returns the id of `slot`.
@@ -221,31 +226,36 @@ impl Subscriptions {
             self.free = self.slots[slot.index()].next_free();
         }
         self.slots[slot.index()] = subscribe(slot);
+        let tail = self.order.tail();
         self.order.insert(slot, id);
-        let Subscriptions { by_id, order, .. } = self;
-        by_id.insert_unique(hash_of(&id), slot, |&slot| hash_of(&order.id(slot)));
+        if self.order.tail() < tail {
+            self.by_id.drop_table();
+        } else {
+            self.by_id.insert(slot, &self.order);
+        }
+        self.len += 1;
         slot
     }
 
-    /// Returns whether subscriptions should be arranged, so that searches sort less.
+    /// Returns whether subscriptions should be arranged, so that searches sort less and subscriptions are found fast.
     pub fn is_due(&self) -> bool {
-        self.order.is_due(self.len())
+        self.order.is_due(self.len) || self.by_id.is_slow() && !self.order.is_paused()
     }
 
     /// Returns the first slots for all subscriptions, in the order of their ids.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn arrangement(&self) -> Result<Arrangement, Error> {
-        self.order.arrangement(|slot| self.slots[slot.index()].is_held(), |id| self.find(id))
+        self.order.arrangement(|slot| self.slots[slot.index()].is_held())
     }
 
     /// Moves all subscriptions to new slots. Allocates nothing.
     pub fn arrange(&mut self, arrangement: Arrangement) {
-        let Subscriptions { slots, order, free, by_id } = self;
-        by_id.iter_mut().for_each(|slot| *slot = arrangement.slot(*slot));
+        let Subscriptions { slots, order, free, len, by_id } = self;
         order.arrange(arrangement.apply(|one, other| slots.swap(one, other)));
-        slots.shorten(by_id.len());
+        slots.shorten(*len);
         *free = Slot::NONE;
+        *by_id = ById::default();
     }
 
     /// Waits with the next arrangement until some more subscriptions are inserted.
@@ -253,20 +263,13 @@ impl Subscriptions {
         self.order.postpone();
     }
 
-    /// Makes room for [`Subscriptions::rename`]. Errors: [`crate::error::Kind::OutOfMemory`].
-    pub fn reserve_rename(&mut self) -> Result<(), Error> {
-        let Subscriptions { by_id, order, .. } = self;
-        by_id.try_reserve(1, |&slot| hash_of(&order.id(slot))).map_err(out_of_memory)
-    }
-
-    /// Gives the subscription with the id `old` the id `new`, which no other has.
+    /// Gives the subscription with the id `old` the id `new`, which was just removed. Takes no memory, so later changes are slow until
+    /// the subscriptions are arranged.
     pub fn rename(&mut self, old: u64, new: u64) {
         debug_assert!(self.find(new).is_none(), "the id {new} is new");
-        let Subscriptions { by_id, order, .. } = self;
-        if let Ok(entry) = by_id.find_entry(hash_of(&old), |&slot| order.id(slot) == old) {
-            let (slot, _) = entry.remove();
-            order.set(slot, new);
-            by_id.insert_unique(hash_of(&new), slot, |&slot| hash_of(&order.id(slot)));
+        if let Some(slot) = self.find(old) {
+            self.order.set(slot, new);
+            self.by_id.drop_table();
         }
     }
 
@@ -276,10 +279,9 @@ impl Subscriptions {
         let subscription = std::mem::replace(&mut self.slots[slot.index()], free);
         debug_assert!(subscription.is_held(), "slot {slot} is held");
         self.free = slot;
-        if let Ok(entry) = self.by_id.find_entry(hash_of(&self.order.id(slot)), |&held| held == slot) {
-            entry.remove();
-        }
-        if self.by_id.is_empty() {
+        self.by_id.remove(slot, &self.order);
+        self.len -= 1;
+        if self.len == 0 {
             *self = Subscriptions::default();
         }
         subscription
@@ -296,7 +298,7 @@ impl Subscriptions {
 
     /// Returns the bytes by which inserting a subscription may grow the tables.
     pub fn growth(&self) -> usize {
-        self.slots.growth(1) + self.order.growth() + table_growth(&self.by_id, 1)
+        self.slots.growth(1) + self.order.growth() + self.by_id.growth()
     }
 
     /// Checks the order of ids, and that each id leads to its slot. For tests.
