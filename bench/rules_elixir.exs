@@ -135,8 +135,8 @@ defmodule BeTree.Bench.RulesElixir do
     {alone, elixir} =
       in_turns(
         seconds,
-        fn -> timed(fresh.(), fn rules -> for input <- inputs, do: alone(rules, input) end, check) end,
-        fn -> timed(fresh.(), fn rules -> for fact <- facts, do: Rules.assert!(rules, fact) end, check) end
+        fn -> timed(fresh.(), fn rules -> Enum.each(inputs, &alone(rules, &1)) end, check) end,
+        fn -> timed(fresh.(), fn rules -> Enum.each(facts, &Rules.assert!(rules, &1)) end, check) end
       )
 
     row("#{test}, #{bytes} bytes, #{form}", alone / @messages, elixir / @messages, 1.0e3)

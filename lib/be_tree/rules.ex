@@ -42,9 +42,9 @@ defmodule BeTree.Rules do
 
   ## Pages
 
-  A call returns `{:ok, page}` with a `BeTree.Rules.Page`: the notices of the rules that fired, and more. If as many notices wait as
-  the option `:notices` of `new/2` says, or the call fired as many rules as its option `:firings` says, it returns `{:more, page}`.
-  Then `next/1` goes on. Until it does, facts of `assert_all/3` may not be inserted yet.
+  A call returns `{:ok, page}` with a `BeTree.Rules.Page`: the notices of the rules that fired, and more. If another rule is due when
+  as many notices wait as the option `:notices` of `new/2` says, or when the call has fired as many rules as its option `:firings` says,
+  it returns `{:more, page}`. Then `next/1` goes on. Until it does, facts of `assert_all/3` may not be inserted yet.
 
   ## Handles, processes and errors
 
@@ -67,11 +67,16 @@ defmodule BeTree.Rules do
 
   require Limits
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction]
+  @enforce_keys [:runtime, :instance, :firings, :fuel_per_reduction]
   defstruct @enforce_keys
 
   @typedoc "Rules and their facts. Its fields are private."
-  @type t :: %__MODULE__{runtime: module, instance: BeTree.Runtime.instance(), fuel_per_reduction: pos_integer}
+  @type t :: %__MODULE__{
+          runtime: module,
+          instance: BeTree.Runtime.instance(),
+          firings: pos_integer,
+          fuel_per_reduction: pos_integer
+        }
 
   @typedoc "A fact to insert."
   @type fact ::
@@ -100,6 +105,8 @@ defmodule BeTree.Rules do
   @type outcome :: {:ok, Page.t()} | {:more, Page.t()} | {:error, Error.t()}
 
   @most_u32 0xFFFF_FFFF
+  # Greater numbers have other meanings in the module.
+  @most_firings 0x7FFF_FFFF
 
   @new_options [
                  memory: [
@@ -115,7 +122,7 @@ defmodule BeTree.Rules do
                    doc: "the most facts. One more is refused as `:out_of_bounds`"
                  ],
                  firings: [
-                   type: {:integer, 1, @most_u32},
+                   type: {:integer, 1, @most_firings},
                    default: 1_000_000,
                    default_doc: "1,000,000",
                    doc: "the most firings of a call, which then returns `{:more, page}`"
@@ -131,7 +138,7 @@ defmodule BeTree.Rules do
   @options Common.take([:fuel, :slice, :timeout]) ++
              [
                firings: [
-                 type: {:integer, 1, @most_u32},
+                 type: {:integer, 1, @most_firings},
                  default: nil,
                  default_doc: "the option of `new/2`",
                  doc: "the most firings of this call, which then returns `{:more, page}`"
@@ -158,7 +165,7 @@ defmodule BeTree.Rules do
   @doc """
   Returns rules without facts.
 
-  The text is compiled on a dirty scheduler: some microseconds for each rule.
+  The text is compiled in slices on the scheduler of the calling process: some microseconds for each rule.
 
   ## Options
 
@@ -185,8 +192,14 @@ defmodule BeTree.Rules do
     with {:ok, guest} <- Module.built_in(runtime),
          {:ok, instance} <- Instance.instantiate(guest, memory),
          input = :erlang.term_to_binary(limits),
-         {:ok, _nothing} <- Instance.call(runtime, instance, "be_tree_rules", [byte_size(input)], input),
-         do: {:ok, %__MODULE__{runtime: runtime, instance: instance, fuel_per_reduction: options[:fuel_per_reduction]}}
+         {:ok, _nothing} <-
+           Instance.call(runtime, instance, "be_tree_rules", [byte_size(input)], input, scheduler: :whole),
+         do:
+           {:ok,
+            struct!(
+              __MODULE__,
+              [instance: instance] ++ Keyword.take(options, [:runtime, :firings, :fuel_per_reduction])
+            )}
   end
 
   def new(other, _options), do: Check.expected!("the text of rules, a string", other)

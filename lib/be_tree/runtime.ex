@@ -57,7 +57,9 @@ defmodule BeTree.Runtime do
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process. `:dirty` runs the call to its end on dirty
-      schedulers, for any slice. If its process is killed, the call is cut off only when it takes much longer than a change;
+      schedulers, for any slice. If its process is killed, the call is cut off only when it takes much longer than a change.
+      `:whole`, which only the built-in runtime takes, runs slices as `:normal` does, and cuts off a killed process's call no
+      sooner than `:dirty` does;
     * `:timeout` - the milliseconds that the call may wait for its turn, `:infinity` by default. After it, a call on `:dirty`
       schedulers is cut off too, but only when it has used more fuel than any change needs: about 0.1 seconds, and 2
       microseconds for each byte of input. A change that is cut off may be half made;
@@ -69,7 +71,7 @@ defmodule BeTree.Runtime do
           required(:output) => :none | :binary | :u64s | :u64_lists | :u64_binaries,
           required(:fuel) => pos_integer | :infinity,
           required(:slice) => pos_integer | :infinity,
-          required(:scheduler) => :normal | :dirty,
+          required(:scheduler) => :normal | :dirty | :whole,
           optional(:timeout) => timeout,
           optional(:waited) => (integer -> term) | nil
         }

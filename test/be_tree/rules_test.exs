@@ -126,6 +126,43 @@ defmodule BeTree.RulesTest do
         assert Enum.map(page.notices, & &1.values["left"]) == [3, 2, 1]
       end
 
+      test "a call pauses only where a rule would fire", %{runtime: runtime} do
+        # The second rule searches in vain after the first one has fired.
+        rules =
+          Rules.new!(
+            """
+            fact step(number: integer)
+            fact made(number: integer)
+            rule make when s: step none made(number = s.number) then assert made(number: s.number)
+            rule far when m: made s: step(number > m.number + 10) then retract s
+            """,
+            runtime: runtime
+          )
+
+        assert {:ok, %{firings: 1}} = Rules.assert(rules, {:step, number: 1}, firings: 1)
+        assert {:ok, %{firings: 2}} = Rules.assert_all(rules, [{:step, number: 2}, {:step, number: 3}], firings: 2)
+        assert {:more, page} = Rules.assert_all(rules, [{:step, number: 4}, {:step, number: 5}], firings: 1)
+        assert {page.firings, length(page.ids)} == {1, 2}
+        assert {:ok, %{firings: 1, ids: []}} = Rules.next(page)
+      end
+
+      test "limits hold for calls during which memory grows", %{runtime: runtime} do
+        rules = """
+        fact step(left: integer)
+        fact made(number: integer)
+        rule next when s: step(left > 0) then modify s(left: s.left - 1), assert made(number: s.left), notify at(left: s.left)
+        """
+
+        rules = Rules.new!(rules, runtime: runtime, notices: 4_000)
+        memory = Rules.info!(rules).memory_bytes
+        assert {:more, page} = Rules.assert(rules, {:step, left: 20_000}, firings: 3_000)
+        assert {page.firings, length(page.notices), page.reason} == {3_000, 3_000, :firings}
+        assert Rules.info!(rules).memory_bytes > memory
+        assert {:more, page} = Rules.advance(rules, 0)
+        assert {page.firings, length(page.notices), page.reason} == {4_000, 4_000, :notices}
+        assert hd(page.notices).values == %{"left" => 17_000}
+      end
+
       test "memory grows, ends, and is used again", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime, memory: 16_000_000)
         step = &{:step, left: -&1, name: "name #{1_000_000 + &1}"}

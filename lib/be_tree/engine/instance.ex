@@ -4,6 +4,7 @@ defmodule BeTree.Engine.Instance do
 
   alias BeTree.{Domain, Error, Guest}
   alias BeTree.Engine.Reply
+  alias BeTree.Runtime.Wasmtime
 
   @abi 1
 
@@ -101,10 +102,11 @@ defmodule BeTree.Engine.Instance do
   # Runs any operation but a search to its end, and returns its output.
   #
   #   * `:scheduler` - `:dirty` by default. An operation of some microseconds may run on `:normal`. Any operation may run in
-  #     `:slices`, if its runtime can suspend it; killing its process then cuts it off;
+  #     `:slices`, if its runtime can suspend it; killing its process then cuts it off. `:whole` runs in slices an operation that
+  #     must not be cut off, or on a dirty scheduler if its runtime cannot do that;
   #   * `:timeout` - as in `BeTree.Runtime`.
   @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil,
-          scheduler: :dirty | :normal | :slices,
+          scheduler: :dirty | :normal | :slices | :whole,
           timeout: timeout
         ) :: {:ok, binary} | {:error, Error.t()}
   def call(runtime, instance, function, arguments, input, options \\ []) do
@@ -120,6 +122,8 @@ defmodule BeTree.Engine.Instance do
   end
 
   defp scheduled(request, :slices, runtime), do: %{request | scheduler: :normal, slice: runtime.default_slice()}
+  defp scheduled(request, :whole, Wasmtime), do: %{request | scheduler: :whole, slice: Wasmtime.default_slice()}
+  defp scheduled(request, :whole, _runtime), do: %{request | scheduler: :dirty}
   defp scheduled(request, scheduler, _runtime), do: %{request | scheduler: scheduler}
 
   # A slice is a time slice (BeTree.Fuel), 4,000 reductions.

@@ -149,6 +149,10 @@ defmodule BeTree.Engine.Native do
   """
   def change(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
 
+  @doc "Returns the results of `call/8`. If its process dies, the call continues as one of `change/7` does."
+  def change_in_slices(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice),
+    do: :erlang.nif_error(:not_loaded)
+
   @doc "Returns the results of `call/8`."
   def resume(_suspended), do: :erlang.nif_error(:not_loaded)
 

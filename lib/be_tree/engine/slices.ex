@@ -100,6 +100,10 @@ defmodule BeTree.Engine.Slices do
 
   def settle({:error, error}, _slices), do: {:error, error}
 
+  @doc "Charges the calling process for a call that ended in its first slice."
+  @spec charge_whole(Fuel.t(), pos_integer) :: true
+  def charge_whole(fuel, per_reduction), do: bump(div(fuel + per_reduction - 1, per_reduction))
+
   @doc "Returns what is left of a budget for the next of several calls."
   @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget() | 0
   def left(:infinity, _used), do: :infinity

@@ -117,35 +117,30 @@ defmodule BeTree.Rules.Keeping do
     {whole, [part | _not_begun]} = operation |> parts_of() |> Enum.split(number)
     repeat(rules, {:steps, whole}, nil, most)
 
-    {settled, rest} = made_of(part, position, now)
-    fired = rules |> make({:steps, settled}, most, fn _notices -> :ok end) |> fired()
-    Enum.reduce(rest, firings - fired, fn made, left -> made |> first(rules, at_most(left)) |> fire(left) end)
+    part
+    |> made_of(position, now)
+    |> Enum.reduce(firings, fn made, left -> made |> first(rules, at_most(left)) |> fire(left) end)
+
     :ok
   end
 
-  defp fired({:ok, page}), do: page.firings
-  defp fired({:error, _refused_before_too}), do: 0
-
-  # Returns the operations after which no rule could fire any more, and those after which some still could. A limit of firings would
-  # end the former with the last firing, though more facts came then.
+  # Returns the operations that come as far as the part did. A limit of firings lets all happen that came before the next firing.
   defp made_of({:assert, input}, position, now) do
     # The journal is this application's own, so its atoms are.
     facts = input |> :erlang.binary_to_term() |> Enum.take(position)
-    # All rules that can fire do so before the next fact comes.
-    {settled, last} = Enum.split(facts, -1)
-    {[{:assert, Operation.encode(settled)}], [{:assert, Operation.encode(last)} | moved_to(now)]}
+    [{:assert, Operation.encode(facts)} | moved_to(now)]
   end
 
-  defp made_of({:retract, _id}, 0, _now), do: {[], []}
-  defp made_of({:retract, _id} = retraction, 1, _now), do: {[], [retraction]}
-  defp made_of({:advance, _wanted}, _position, now), do: {[], moved_to(now)}
+  defp made_of({:retract, _id}, 0, _now), do: []
+  defp made_of({:retract, _id} = retraction, 1, _now), do: [retraction]
+  defp made_of({:advance, _wanted}, _position, now), do: moved_to(now)
 
   defp moved_to(nil), do: []
   defp moved_to(now), do: [{:advance, now}]
 
   defp at_most(firings), do: %{Rules.default_options() | firings: firings}
 
-  # Goes on until `left` more rules have fired. Returns how many of them have not.
+  # Goes on until a rule would fire beyond `left` more. Returns how many of these have not fired.
   defp fire({:ok, page}, left), do: left - page.firings
   defp fire({:more, %{reason: :firings}}, _left), do: 0
 

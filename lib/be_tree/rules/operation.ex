@@ -9,8 +9,7 @@ defmodule BeTree.Rules.Operation do
   alias BeTree.{Fuel, Rules, Telemetry}
   alias BeTree.Rules.{Page, Span}
 
-  # The limits of firings in docs/abi.md: that of the engine, and no firing at all.
-  @default -1
+  # The limit of firings in docs/abi.md that counts each match as fired.
   @quiet -2
 
   @derive {Inspect, only: [:kind, :position]}
@@ -52,46 +51,51 @@ defmodule BeTree.Rules.Operation do
   @spec next(t) :: Rules.outcome()
   def next(operation), do: run(operation)
 
+  # Most calls are of one fact and take a microsecond or two, so each allocation here and below counts.
   defp run(%{rules: rules, options: options} = operation) do
+    most = options.firings || rules.firings
     deadline = Deadline.new(options.timeout)
-    call = fn -> calls(operation, %Page{operation: operation}, options.fuel, deadline) end
-    if sink = Telemetry.sink(), do: Span.run(sink, rules, operation.kind, call), else: call.()
+
+    case Telemetry.sink() do
+      false -> calls(operation, most, options.fuel, deadline)
+      sink -> Span.run(sink, rules, operation.kind, fn -> calls(operation, most, options.fuel, deadline) end)
+    end
   end
 
-  # Most calls are of one fact and take a microsecond or two, so each allocation here counts.
-  defp calls(operation, page, budget, deadline) do
-    with {:ok, {reason, position, firings, last_rule, next_due, ids, notices}, slices} <-
-           call(operation, budget, Deadline.left(deadline)) do
+  defp calls(operation, most, budget, deadline) do
+    with {:ok, {reason, position, firings, last_rule, next_due, ids, notices}, fuel, slices} <-
+           call(operation, most, budget, deadline) do
       page = %Page{
         operation: next_operation(reason, operation, position),
         reason: if(reason in [:firings, :notices], do: reason),
-        notices: page.notices ++ notices,
-        ids: page.ids ++ ids,
-        firings: page.firings + firings,
-        last_rule: last_rule || page.last_rule,
+        notices: notices,
+        ids: ids,
+        firings: firings,
+        last_rule: last_rule,
         next_due: next_due,
-        fuel: page.fuel + slices.fuel,
-        slices: page.slices + slices.count
+        fuel: fuel,
+        slices: slices
       }
 
       case reason do
-        :done ->
-          {:ok, page}
-
-        :room ->
-          with :ok <- make_room(page.operation), do: calls(page.operation, page, left(budget, slices.fuel), deadline)
-
-        _limit ->
-          {:more, page}
+        :done -> {:ok, page}
+        :room -> with :ok <- make_room(page.operation), do: go_on(page, most, left(budget, fuel), deadline)
+        _limit -> {:more, page}
       end
     end
+  end
+
+  # No rule fires while matches count as fired, so that limit stays as it is.
+  defp go_on(%{operation: operation} = page, most, budget, deadline) do
+    with {outcome, %Page{} = next} <- calls(operation, most - page.firings, budget, deadline),
+         do: {outcome, %{Page.join(page, next) | operation: next.operation}}
   end
 
   defp next_operation(:done, operation, position), do: %{operation | kind: :run, input: nil, position: position}
   defp next_operation(_reason, operation, position), do: %{operation | position: position}
 
   defp make_room(%{rules: %{runtime: runtime, instance: instance}} = operation) do
-    case Instance.call(runtime, instance, "be_tree_room", [], nil) do
+    case Instance.call(runtime, instance, "be_tree_room", [], nil, scheduler: :whole) do
       {:ok, _nothing} -> :ok
       {:error, error} when operation.kind == :assert -> {:error, %{error | position: operation.position}}
       {:error, error} -> {:error, error}
@@ -102,18 +106,22 @@ defmodule BeTree.Rules.Operation do
   @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget()
   def left(budget, used), do: with(0 <- Slices.left(budget, used), do: 1)
 
-  defp call(%{rules: rules, options: options} = operation, budget, timeout) do
-    %{runtime: runtime, instance: instance} = rules
-    {export, arguments, input} = export(operation, options.firings || @default)
+  defp call(%{rules: rules, options: options} = operation, most, budget, deadline) do
+    %{runtime: runtime, instance: instance, fuel_per_reduction: per_reduction} = rules
+    {export, arguments, input} = export(operation, most)
+    timeout = Deadline.left(deadline)
     slice = Slices.fuel_of_slice(options, runtime)
     request = %{input: input, output: :binary, fuel: budget, slice: slice, scheduler: :normal, timeout: timeout}
-    options = %{options | fuel: budget, timeout: timeout}
-    slices = Slices.new(runtime, &runtime.resume/1, rules.fuel_per_reduction, options)
 
-    instance
-    |> runtime.call(export, arguments, request)
-    |> Slices.settle(slices)
-    |> finish()
+    case runtime.call(instance, export, arguments, request) do
+      {:done, status, output, fuel} ->
+        Slices.charge_whole(fuel, per_reduction)
+        finish(status, output, fuel, 1)
+
+      outcome ->
+        options = %{options | fuel: budget, timeout: Deadline.left(deadline)}
+        outcome |> Slices.settle(Slices.new(runtime, &runtime.resume/1, per_reduction, options)) |> finish()
+    end
   end
 
   defp export(%{kind: :assert, input: input, position: position}, most),
@@ -123,13 +131,14 @@ defmodule BeTree.Rules.Operation do
   defp export(%{kind: :advance, argument: now}, most), do: {"be_tree_advance", [now, most], nil}
   defp export(%{kind: kind}, most) when kind in [:retract, :run], do: {"be_tree_run", [most], nil}
 
-  defp finish({:yield, slices}), do: finish(Slices.resume(slices))
+  defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
+  defp finish({:done, status, output, slices}), do: finish(status, output, slices.fuel, slices.count)
   defp finish({:error, error}), do: {:error, error}
-  defp finish({:done, 1, refusal, _slices}), do: {:error, Reply.refusal(refusal)}
 
-  defp finish({:done, 0, output, slices}) do
-    with {:ok, outcome} <- Rules.Reply.outcome(output), do: {:ok, outcome, slices}
+  defp finish(0, output, fuel, slices) do
+    with {:ok, outcome} <- Rules.Reply.outcome(output), do: {:ok, outcome, fuel, slices}
   end
 
-  defp finish({:done, status, _output, _slices}), do: {:error, Reply.bad("status #{status}")}
+  defp finish(1, refusal, _fuel, _slices), do: {:error, Reply.refusal(refusal)}
+  defp finish(status, _output, _fuel, _slices), do: {:error, Reply.bad("status #{status}")}
 end

@@ -230,6 +230,11 @@ defmodule BeTree.Runtime.Wasmtime do
     to_end(outcome, longest, deadline)
   end
 
+  defp run(instance, ticket, export, arguments, %{scheduler: :whole} = request, _deadline) do
+    %{input: input, output: output, fuel: fuel, slice: slice} = request
+    Native.change_in_slices(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice))
+  end
+
   # Between slices other processes use the dirty scheduler, and a killed process ends. A change within the fuel of any change is
   # not cut off, because it would be half made.
   defp to_end({:yield, suspended, fuel}, longest, deadline) do

@@ -268,6 +268,50 @@ defmodule BeTree.Rules.ServerTest do
     end
   end
 
+  test "lists that ran out of fuel while time moved are repeated as far as they came", %{tmp_dir: folder} do
+    # After the last firing before a fact, the second rule searches in vain.
+    rules = """
+    fact order(id: integer)
+    fact payment(order: integer)
+    fact late(id: integer)
+    rule late
+      when o: order
+           none payment(order = o.id) within 10 seconds after o
+      then retract o, assert late(id: o.id)
+    rule far
+      when l: late
+           o: order, o.id > l.id + 1000, after l within 20 seconds
+      then retract o
+    """
+
+    list = fn number ->
+      for {after_start, place} <- Enum.with_index([0, 8, 15, 50]),
+          do: {:order, id: 10 * number + place, at: 100_000 * number + 1_000 * after_start}
+    end
+
+    calls = 80
+    %{fuel: whole, firings: 3} = BeTree.Rules.assert_all!(BeTree.Rules.new!(rules), list.(0))
+    options = [dir: folder, durability: :none, rules: rules]
+    {name, id} = start!(options)
+
+    positions =
+      for number <- 1..calls do
+        # Nothing of the lists before is due any more.
+        {:ok, _page} = Server.advance(name, 100_000 * number)
+
+        case Server.assert_all(name, list.(number), fuel: div(whole * number, calls)) do
+          {:error, %Error{kind: :out_of_fuel, position: position}} -> position
+          {:ok, _page} -> 4
+        end
+      end
+
+    assert [0, 1, 2, 3] -- positions == []
+    expected = state(name)
+    kill(name, id)
+    {name, _id} = start!([name: name] ++ options)
+    assert state(name) == expected
+  end
+
   defp list(call, id) do
     Enum.flat_map(1..6, fn number ->
       [{:order, id: id + number, at: 2_500 * call + 700 * number}, {:payment, order: id}]

@@ -637,6 +637,39 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
+  describe "a suspended call that must be made whole" do
+    setup do
+      change = [count_down(0, nop()), i32_const(0), i64_const(77), i64_store(), i32_const(7)]
+      functions = [function("change", [:i32], [:i32], change), function("peek", [], [:i64], [i32_const(0), i64_load()])]
+      %{instance: instance(functions: functions, memory: {1, nil})}
+    end
+
+    test "runs in slices of the same fuel", %{instance: instance} do
+      {:done, 7, nil, whole} = call(instance, "change", [50_000])
+
+      assert {{:done, 7, nil, ^whole}, yields} =
+               finish(call(instance, "change", [50_000], slice: 10_000, scheduler: :whole), [])
+
+      assert yields == Enum.map(1..length(yields)//1, &(&1 * 10_000))
+    end
+
+    test "is finished when its process is killed", %{instance: instance} do
+      parent = self()
+
+      holder =
+        spawn(fn ->
+          {:yield, suspended, _fuel} = call(instance, "change", [1_000_000], slice: 1_000, scheduler: :whole)
+          send(parent, :suspended)
+          Process.sleep(:infinity)
+          Wasmtime.cancel(suspended)
+        end)
+
+      assert_receive :suspended, 30_000
+      Process.exit(holder, :kill)
+      assert {:done, 77, nil, _fuel} = call(instance, "peek")
+    end
+  end
+
   describe "memory" do
     test "is read and written within its bounds" do
       instance = instance(memory: {1, nil}, data: [{8, "abc"}])
@@ -875,7 +908,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
 
     test "all get their turn", %{instance: instance} do
-      for scheduler <- [:normal, :dirty] do
+      for scheduler <- [:normal, :dirty, :whole] do
         1..300
         |> Enum.map(fn _ ->
           Task.async(fn ->

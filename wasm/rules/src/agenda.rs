@@ -41,6 +41,13 @@ pub(crate) enum Best {
     Match,
 }
 
+/// A match that a search found: its seed, the number of its look-ups, and whether the seed had a match before.
+pub(crate) struct Found {
+    seed: Address,
+    steps: usize,
+    is_another: bool,
+}
+
 impl Rule {
     fn seed_size(&self) -> u32 {
         SEED_PATH + 3 * (self.slots.len() as u32 - 1)
@@ -148,8 +155,9 @@ impl Step<'_> {
         (self.words.get(at), self.words.get64(at + 1))
     }
 
-    /// Binds the next match of the best seed of the rule. Without one, removes the seed and returns `false`.
-    pub fn next_match(&mut self, number: u32, bound: &mut Bound) -> Result<bool, Full> {
+    /// Binds the next match of the best seed of the rule. Without one, removes the seed and returns `None`. The seed goes on after
+    /// the match once that is kept.
+    pub fn next_match(&mut self, number: u32, bound: &mut Bound) -> Result<Option<Found>, Full> {
         let rule = &self.program.rules[number as usize];
         let seed = self.words.get(rule.at + TOP);
         let fact = self.words.get(seed + SEED_FACT);
@@ -158,23 +166,24 @@ impl Step<'_> {
         let plan = &rule.plans[slot];
         if is_alive(self.words, fact, newest) {
             bound[slot] = fact;
-            let goes_on = self.is_searched(seed);
-            if goes_on {
+            let is_another = self.is_searched(seed);
+            if is_another {
                 for depth in 0..plan.steps.len() {
                     self.scratch.path[depth] = self.reached(seed, depth);
                 }
                 self.scratch.next = (self.words.get(seed + SEED_NEXT), self.words.get64(seed + SEED_NEXT + 1));
             }
-            if self.search(rule, plan, newest, goes_on, bound) {
-                return self.keep_path(seed, plan.steps.len(), goes_on).map(|()| true);
+            if self.search(rule, plan, newest, is_another, bound) {
+                return Ok(Some(Found { seed, steps: plan.steps.len(), is_another }));
             }
         }
         self.pop_seed(number)?;
-        Ok(false)
+        Ok(None)
     }
 
-    /// Stores the match that a search found with its seed, which may have another.
-    fn keep_path(&mut self, seed: Address, steps: usize, is_another: bool) -> Result<(), Full> {
+    /// Stores the match that the last search found with its seed.
+    pub fn keep(&mut self, found: Found) -> Result<(), Full> {
+        let Found { seed, steps, is_another } = found;
         if !is_another {
             self.words.set(seed + SEED_SEARCHED, 1)?;
         }
@@ -339,18 +348,21 @@ impl Step<'_> {
         MATCH_HEAP.push(self.words, block, |words, a, b| is_match_before(program, words, a, b))
     }
 
-    /// Removes the best match and binds its facts. Returns whether they all exist.
-    pub fn pop_match(&mut self, bound: &mut Bound) -> Result<(u32, bool), Full> {
+    /// Binds the facts of the best match. Returns its rule, and whether all of the facts exist.
+    pub fn first_match(&self, bound: &mut Bound) -> (u32, bool) {
+        let block = MATCH_HEAP.first(self.words).unwrap_or(0);
+        (self.match_rule(block), self.bind(block, bound))
+    }
+
+    /// Removes the best match.
+    pub fn pop_match(&mut self) -> Result<(), Full> {
         let program = self.program;
         let block = MATCH_HEAP.first(self.words).unwrap_or(0);
         MATCH_HEAP.pop(self.words, |words, a, b| is_match_before(program, words, a, b))?;
         if let Some((at, _)) = MATCHES.find(self.words, self.words.get(block + MATCH_HASH), |found| found == block) {
             MATCHES.remove(self.words, at)?;
         }
-        let number = self.words.get(block + MATCH_RULE);
-        let are_there = self.bind(block, bound);
-        self.words.free(block, program.rules[number as usize].match_size())?;
-        Ok((number, are_there))
+        self.free_match(block)
     }
 
     /// Binds the facts of a match. Returns whether they all exist.

@@ -27,7 +27,7 @@ pub struct Limits {
     pub facts: u32,
     /// The most firings of a call.
     pub firings: u32,
-    /// The number of waiting notices at which a call pauses.
+    /// The number of waiting notices at which a call pauses before the next firing.
     pub notices: u32,
 }
 
@@ -96,7 +96,7 @@ pub struct Fact {
     pub fields: Vec<(String, Option<Owned>)>,
 }
 
-/// Why a run stopped before its end.
+/// The limit that stopped a run where a rule would have fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// The call made as many firings as it may.
@@ -110,7 +110,7 @@ pub enum Pause {
 pub struct Run {
     /// The number of firings of this call.
     pub firings: u32,
-    /// Why there is more to do, or `None` if there is not.
+    /// The limit that stopped the run, or `None` if there is no more to do.
     pub pause: Option<Pause>,
 }
 
@@ -121,7 +121,17 @@ pub enum Turn {
     More,
     /// There is no more to do.
     Done,
-    /// There is more to do, and a limit does not allow it.
+    /// A rule would fire, and a limit does not allow it.
+    Paused(Pause),
+}
+
+/// The outcome of a step on the agenda.
+enum Stepped {
+    /// No rule fired.
+    Prepared,
+    /// This rule fired.
+    Fired(u32),
+    /// A rule would have fired. The step changed nothing.
     Paused(Pause),
 }
 
@@ -683,7 +693,7 @@ impl Engine {
         self.words.get(AGENDA) > 0 || MATCH_HEAP.len(&self.words) > 0
     }
 
-    /// Fires rules until none is due, or a limit pauses the call.
+    /// Fires rules until none is due, or until one is due and a limit pauses the call.
     ///
     /// # Errors
     ///
@@ -701,20 +711,23 @@ impl Engine {
         }
     }
 
-    /// Runs one turn of [`Engine::run`].
+    /// Runs one turn of [`Engine::run`]. A turn that pauses changes nothing.
     ///
     /// Errors: as [`Engine::run`].
     pub fn turn(&mut self) -> Result<Turn, Error> {
         if !self.is_busy() {
             return Ok(Turn::Done);
         }
-        if self.words.get(NOTICES) >= self.limits.notices {
-            return Ok(Turn::Paused(Pause::Notices));
+        match self.step()? {
+            Stepped::Prepared => {}
+            Stepped::Paused(pause) => return Ok(Turn::Paused(pause)),
+            Stepped::Fired(number) => {
+                self.last_rule = Some(number);
+                if let Some(record) = &mut self.record {
+                    record.push((number, self.scratch.fired));
+                }
+            }
         }
-        if self.call_firings() >= self.limits.firings {
-            return Ok(Turn::Paused(Pause::Firings));
-        }
-        self.step()?;
         Ok(Turn::More)
     }
 
@@ -740,35 +753,44 @@ impl Engine {
     }
 
     /// Takes the best entry of the agenda one step on.
-    fn step(&mut self) -> Result<(), Error> {
+    fn step(&mut self) -> Result<Stepped, Error> {
         let is_quiet = self.is_quiet;
         let is_recorded = self.record.is_some();
-        let fired = self.retried(|step| {
+        let pause = if is_quiet { None } else { self.pause() };
+        self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
             let number = match step.best() {
-                None => return Ok(None),
+                None => return Ok(Stepped::Prepared),
                 Some(Best::Seed(number)) => {
-                    if !step.next_match(number, &mut bound)? {
-                        return Ok(None);
-                    }
+                    let Some(found) = step.next_match(number, &mut bound)? else { return Ok(Stepped::Prepared) };
                     let deadline = step.deadline(&step.program.rules[number as usize], &bound);
                     if deadline > step.clock() {
+                        step.keep(found)?;
                         step.wait(number, &bound, deadline)?;
-                        return Ok(None);
+                        return Ok(Stepped::Prepared);
                     }
+                    if let Some(pause) = pause {
+                        return Ok(Stepped::Paused(pause));
+                    }
+                    step.keep(found)?;
                     number
                 }
                 Some(Best::Match) => {
-                    let (number, are_there) = step.pop_match(&mut bound)?;
+                    let (number, are_there) = step.first_match(&mut bound);
                     let rule = &step.program.rules[number as usize];
-                    if !are_there || !rule.guards.iter().all(|guard| step.guard_holds(guard, &mut bound)) {
-                        return Ok(None);
+                    let is_valid = are_there && rule.guards.iter().all(|guard| step.guard_holds(guard, &mut bound));
+                    if let (true, Some(pause)) = (is_valid, pause) {
+                        return Ok(Stepped::Paused(pause));
+                    }
+                    step.pop_match()?;
+                    if !is_valid {
+                        return Ok(Stepped::Prepared);
                     }
                     number
                 }
             };
             if is_quiet {
-                return Ok(None);
+                return Ok(Stepped::Prepared);
             }
             if is_recorded {
                 let facts = bound.iter().take(step.program.rules[number as usize].slots.len());
@@ -777,15 +799,19 @@ impl Engine {
                 }
             }
             step.fire(number, &mut bound)?;
-            Ok(Some(number))
-        })?;
-        if let Some(number) = fired {
-            self.last_rule = Some(number);
-            if let Some(record) = &mut self.record {
-                record.push((number, self.scratch.fired));
-            }
+            Ok(Stepped::Fired(number))
+        })
+    }
+
+    /// Returns the limit that lets no rule fire now, if there is one.
+    fn pause(&self) -> Option<Pause> {
+        if self.words.get(NOTICES) >= self.limits.notices {
+            Some(Pause::Notices)
+        } else if self.call_firings() >= self.limits.firings {
+            Some(Pause::Firings)
+        } else {
+            None
         }
-        Ok(())
     }
 
     /// Records firings from now on. The record grows until [`Engine::take_record`].

@@ -2,7 +2,7 @@
 
 mod support;
 
-use be_tree_rules::{Engine, Kind, Limits, Pause, Value};
+use be_tree_rules::{Engine, Fact, Kind, Limits, Pause, Turn, Value};
 use support::waltzdb;
 
 const CHAIN: &str = "
@@ -35,6 +35,141 @@ fn a_run_pauses_at_its_limits_and_goes_on() {
     assert_eq!((engine.firings(), notices), (100, 100));
     assert!(pauses.contains(&Pause::Notices) && pauses.contains(&Pause::Firings));
     assert_eq!(engine.count("step").unwrap(), 1);
+}
+
+/// Rules that search in vain, wait for the ends of windows, and take facts from one another.
+const WINDOWS: &str = "
+    fact order(id: integer)
+    fact payment(order: integer)
+    fact late(id: integer)
+    rule late
+      when o: order
+           none payment(order = o.id) within 10 milliseconds after o
+      then retract o, assert late(id: o.id), notify late(id: o.id)
+    rule far
+      when l: late
+           o: order(id > l.id + 4)
+      then notify far(id: l.id)
+    rule paid priority 1
+      when o: order
+           p: payment(order = o.id)
+      then retract p
+    rule alone
+      when l: late
+           none payment(order > l.id)
+           o: order(id > l.id)
+      then notify alone(id: l.id)
+";
+
+const WINDOWS_TYPES: [&str; 3] = ["order", "payment", "late"];
+
+/// A list of facts whose rules fire as the guest of rules fires them: before each fact, those that its time makes due.
+struct List {
+    engine: Engine,
+    inserted: i64,
+}
+
+impl List {
+    const LENGTH: i64 = 30;
+
+    fn new(firings: u32) -> Self {
+        let mut engine = Engine::new(WINDOWS, Limits { firings, ..Limits::default() }).unwrap();
+        engine.record();
+        engine.begin().unwrap();
+        List { engine, inserted: 0 }
+    }
+
+    /// Takes a turn, inserts the next fact, or, with the last of `length` facts inserted, moves time on to `end`.
+    fn turn(&mut self, length: i64, end: i64) -> Turn {
+        let number = self.inserted;
+        let is_open = number < length;
+        match self.engine.turn_to(if is_open { 4 * number } else { end }).unwrap() {
+            Turn::Done if is_open => {
+                let (ty, field, value) =
+                    if number % 3 == 2 { ("payment", "order", number - 1) } else { ("order", "id", number) };
+                let fact = self.engine.fact(ty, Some(4 * number), &[(field, Value::Integer(value))]).unwrap();
+                self.engine.assert(&fact).unwrap();
+                self.inserted += 1;
+                Turn::More
+            }
+            turn => turn,
+        }
+    }
+
+    /// Goes on to the end, in calls of as many firings as the limit allows. Returns all facts, and the number of calls.
+    fn finish(&mut self) -> (Vec<Vec<Fact>>, u32) {
+        let mut calls = 1;
+        loop {
+            match self.turn(Self::LENGTH, 1_000) {
+                Turn::More => {}
+                Turn::Done => break,
+                Turn::Paused(pause) => {
+                    assert_eq!(pause, Pause::Firings);
+                    // The pause changed nothing, and a rule fires at once.
+                    assert_eq!(self.turn(Self::LENGTH, 1_000), Turn::Paused(pause));
+                    self.engine.begin().unwrap();
+                    assert_eq!(self.turn(Self::LENGTH, 1_000), Turn::More);
+                    assert_eq!(self.engine.call_firings(), 1);
+                    calls += 1;
+                }
+            }
+        }
+        (self.facts(), calls)
+    }
+
+    fn facts(&self) -> Vec<Vec<Fact>> {
+        WINDOWS_TYPES.map(|ty| self.engine.facts(ty).unwrap()).into()
+    }
+}
+
+#[test]
+fn a_call_pauses_only_where_a_rule_would_fire() {
+    let mut whole = List::new(u32::MAX);
+    let (facts, calls) = whole.finish();
+    let record = whole.engine.take_record();
+    let fired: std::collections::BTreeSet<&str> = record.iter().map(|(rule, _)| rule.as_str()).collect();
+    assert_eq!(fired.len(), 4, "{fired:?}");
+    assert_eq!(calls, 1);
+    for firings in [1, 2, 3, 7] {
+        let mut list = List::new(firings);
+        let found = list.finish();
+        assert_eq!(found, (facts.clone(), (record.len() as u32).div_ceil(firings)), "{firings} firings a call");
+        assert_eq!(list.engine.take_record(), record, "{firings} firings a call");
+    }
+}
+
+#[test]
+fn the_same_number_of_firings_comes_as_far_as_a_cut() {
+    let mut cut = List::new(u32::MAX);
+    let (mut turns, mut while_time_moved) = (0, 0);
+    loop {
+        let (firings, now) = (cut.engine.call_firings(), cut.engine.now());
+        let mut again = List::new(firings);
+        loop {
+            match again.turn(cut.inserted, now) {
+                Turn::More => {}
+                Turn::Done | Turn::Paused(Pause::Firings) => break,
+                Turn::Paused(pause) => panic!("{pause:?}"),
+            }
+        }
+        assert_eq!((again.inserted, again.engine.now()), (cut.inserted, now), "cut after {turns} turns");
+        assert_eq!(again.facts(), cut.facts(), "cut after {turns} turns");
+        let mut rest = List { engine: cut.engine.clone(), inserted: cut.inserted };
+        for list in [&mut again, &mut rest] {
+            list.engine.set_firings(u32::MAX);
+            list.finish();
+        }
+        assert_eq!(again.facts(), rest.facts(), "cut after {turns} turns");
+        assert_eq!(again.engine.take_record(), rest.engine.take_record(), "cut after {turns} turns");
+
+        let (inserted, time) = (cut.inserted, cut.engine.now());
+        if cut.turn(List::LENGTH, 1_000) == Turn::Done {
+            break;
+        }
+        turns += 1;
+        while_time_moved += u32::from(cut.inserted == inserted && cut.engine.now() > time);
+    }
+    assert!(turns > 100 && while_time_moved >= 15, "{turns} turns, {while_time_moved} while time moved");
 }
 
 #[test]

@@ -7,13 +7,14 @@ use be_tree_module::refusal::Refusal;
 use be_tree_rules::{Engine, Explanation, Fact, Notice, Owned, Verdict};
 
 /// The reason for which an operation ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Nothing is left to do.
+    #[default]
     Done,
-    /// It fired as many rules as it may.
+    /// It fired as many rules as it may, and another is due.
     Firings,
-    /// As many notices wait as may.
+    /// As many notices wait as may, and a rule is due.
     Notices,
     /// The engine lacks room.
     Room,
@@ -29,7 +30,8 @@ pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
 
 /// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices}`: the number of the reason, the position of the next fact, the rule
 /// that fired last, a binary or `[]`, the time at which a window closes next or `[]`, the packed numbers of the inserted facts, and the
-/// notices. It has no atoms, because the VM looks each up when it reads them.
+/// notices. Those of an operation that lacks room wait until it goes on. The outcome has no atoms, because the VM looks each up when it
+/// reads them.
 pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     writer.tuple(7);
@@ -51,7 +53,7 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64
     }
     let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     writer.binary(&packed);
-    let notices = engine.notices();
+    let notices = if reason == Reason::Room { Vec::new() } else { engine.notices() };
     writer.list(notices.len());
     notices.iter().for_each(|each| notice(each, &mut writer));
     writer.end_list();

@@ -39,8 +39,9 @@ pub(crate) struct State {
     /// The number of operations that were ever begun, and whether the last one has read its input.
     begun: u32,
     is_open: AtomicBool,
-    /// Whether the reply is in the outbox. What is left is to empty the list of notices.
+    /// Whether the reply is in the outbox. What is left is to empty the list of notices, unless the reason is a lack of room.
     is_sent: AtomicBool,
+    reason: Reason,
     port: Port,
 }
 
@@ -214,7 +215,9 @@ impl State {
         }
         if let (0, Some(engine)) = (status, &mut self.engine) {
             engine.recover();
-            engine.empty_notices();
+            if self.reason != Reason::Room {
+                engine.empty_notices();
+            }
         }
         // The last store: the operation cannot be continued after it.
         self.port.outbox.advance_to(NOTHING);
@@ -226,6 +229,7 @@ impl State {
             self.open()?;
         }
         let Some(reason) = self.run()? else { return Ok(()) };
+        self.reason = reason;
         let position = match self.request {
             Request::Assert { .. } | Request::Retract { .. } => engine(&mut self.engine)?.position(),
             _ => 0,

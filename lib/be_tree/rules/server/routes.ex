@@ -73,7 +73,8 @@ defmodule BeTree.Rules.Server.Routes do
 
   defp instances(guest, input, options, count) do
     with {:ok, instance} <- Instance.instantiate(guest, Rules.limit(options, :memory)),
-         {:ok, _nothing} <- Instance.call(guest.runtime, instance, "be_tree_rules", [byte_size(input)], input),
+         {:ok, _nothing} <-
+           Instance.call(guest.runtime, instance, "be_tree_rules", [byte_size(input)], input, scheduler: :whole),
          {:ok, more} <- instances(guest, input, options, count - 1),
          do: {:ok, [instance | more]}
   end

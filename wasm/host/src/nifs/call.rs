@@ -25,10 +25,27 @@ fn call<'a>(
     fuel: Fuel,
     slice: Fuel,
 ) -> Term<'a> {
-    begin(env, Scheduler::Normal, instance, ticket, &export, arguments, input, output, fuel, slice)
+    begin(env, Scheduler::Normal, false, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
 
-/// The fuel of a slice of a change: about a millisecond. Rescheduling takes a hundredth of it.
+/// A change on a normal scheduler.
+#[rustler::nif]
+#[allow(clippy::too_many_arguments)]
+fn change_in_slices<'a>(
+    env: Env<'a>,
+    instance: &Instance,
+    ticket: Option<&Ticket>,
+    export: Binary<'a>,
+    arguments: Term<'a>,
+    input: Option<Binary<'a>>,
+    output: Output,
+    fuel: Fuel,
+    slice: Fuel,
+) -> Term<'a> {
+    begin(env, Scheduler::Normal, true, instance, ticket, &export, arguments, input, output, fuel, slice)
+}
+
+/// The fuel of a slice of a change on a dirty scheduler: about a millisecond. Rescheduling takes a hundredth of it.
 const CHANGE_SLICE: u64 = 5_000_000;
 
 #[rustler::nif(schedule = "DirtyCpu")]
@@ -44,13 +61,14 @@ fn change<'a>(
     fuel: Fuel,
 ) -> Term<'a> {
     let slice = Fuel(Some(CHANGE_SLICE));
-    begin(env, Scheduler::Dirty, instance, ticket, &export, arguments, input, output, fuel, slice)
+    begin(env, Scheduler::Dirty, true, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
 
 #[allow(clippy::too_many_arguments)]
 fn begin<'a>(
     env: Env<'a>,
     scheduler: Scheduler,
+    is_change: bool,
     instance: &Instance,
     ticket: Option<&Ticket>,
     export: &[u8],
@@ -69,7 +87,7 @@ fn begin<'a>(
         return atoms::busy().encode(env);
     };
     let has_output = output != Output::None;
-    let (fuel, is_change) = (fuel.0.unwrap_or(u64::MAX), scheduler == Scheduler::Dirty);
+    let fuel = fuel.0.unwrap_or(u64::MAX);
     let call = match lent.machine().prepare(missing, export, arguments, input, has_output, fuel, slice.0, is_change) {
         Ok(order) => Call::new(lent, order, output),
         Err(failure) => {
