@@ -1,6 +1,6 @@
 //! The catalog of expressions: the data that the tree reads when it places them.
 
-pub(crate) mod by_id;
+mod by_id;
 pub(crate) mod columns;
 pub(crate) mod ids;
 pub(crate) mod order;

@@ -5,12 +5,14 @@
 //! allocated while a string is matched.
 //!
 //! A pattern has *required literals*: texts that every matching string contains, one behind the other. A search looks for
-//! them, and runs the automaton of a pattern only if one of them is in the string.
+//! them, and runs the automaton of a pattern only if one of them is in the string. If they are short or there is none, each
+//! match may still begin with one of a few texts, its *beginnings*, such as `GET` and `POST`. A search then looks for these.
 
 use std::hash::{Hash, Hasher};
 
 use crate::model::categories::{each_run, mask_of};
-use crate::model::wildcard::ANY;
+use crate::model::wildcard::{literals, ANY};
+use crate::support::headroom::AROUND;
 use crate::support::heap_sort::sort;
 
 /// The most states of an automaton.
@@ -21,6 +23,12 @@ const RANGES: usize = 4000;
 pub const NESTING: usize = 50;
 /// The most bytes of required literals.
 const REQUIRED: usize = 256;
+/// The length from which a required literal leads to the pattern, even if beginnings are longer. Patterns with a common
+/// beginning may have different literals.
+const SELECTIVE: usize = 4;
+/// The most beginnings of a pattern, and the most bytes of one. A search looks up each length of beginnings.
+const BEGINNINGS: usize = 16;
+const BEGINNING: usize = 8;
 
 /// A regular expression.
 #[derive(Clone, Debug)]
@@ -30,6 +38,18 @@ pub struct Regex {
     /// The code points of all classes, from the first to the second of each pair.
     ranges: Box<[(u32, u32)]>,
     required: Box<[u8]>,
+    /// The beginnings, if they lead to the pattern.
+    beginnings: Box<[Box<[u8]>]>,
+}
+
+/// The texts by which a search finds the patterns that a string may match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lead<'a> {
+    /// Each match begins with one of these texts. None of them is empty.
+    Beginnings(&'a [Box<[u8]>]),
+    /// Each match contains the [required literals](Regex::required).
+    Required(&'a [u8]),
+    Nothing,
 }
 
 impl PartialEq for Regex {
@@ -131,8 +151,17 @@ impl Regex {
             return Err(Fault { at: 0, message, is_limit: true });
         }
         let required = required_of(&node).joined();
+        let longest = literals(&required).map(|(_, literal)| literal.len()).max().unwrap_or(0);
+        let mut beginnings = if longest < SELECTIVE { beginnings(&node) } else { Vec::new() };
+        beginnings = if beginnings.iter().all(|text| text.len() > longest) { beginnings } else { Vec::new() };
         let Compiler { states, ranges, .. } = compiler;
-        Ok(Regex { text: text.as_bytes().into(), states: states.into(), ranges: ranges.into(), required })
+        Ok(Regex {
+            text: text.as_bytes().into(),
+            states: states.into(),
+            ranges: ranges.into(),
+            required,
+            beginnings: beginnings.into(),
+        })
     }
 
     /// Returns the text of the pattern.
@@ -146,10 +175,20 @@ impl Regex {
         &self.required
     }
 
+    /// Returns the texts by which a search finds the pattern.
+    pub(crate) fn lead(&self) -> Lead<'_> {
+        match (&*self.beginnings, &*self.required) {
+            ([], []) => Lead::Nothing,
+            ([], required) => Lead::Required(required),
+            (beginnings, _) => Lead::Beginnings(beginnings),
+        }
+    }
+
     /// Returns the bytes that the expression takes.
     pub(crate) fn bytes(&self) -> usize {
         let tables = size_of_val(&*self.states) + size_of_val(&*self.ranges);
-        tables + self.text.len() + self.required.len()
+        let beginnings = self.beginnings.iter().map(|text| size_of_val(text) + text.len() + AROUND);
+        tables + self.text.len() + self.required.len() + beginnings.sum::<usize>()
     }
 
     /// Returns the number of states.
@@ -159,17 +198,25 @@ impl Regex {
 
     /// Returns whether the whole string matches. Bytes that are no UTF-8 count as U+FFFD, one for each faulty sequence.
     pub fn matches(&self, bytes: &[u8]) -> bool {
-        let mut open = [0; OPEN];
-        let mut now = Set::new();
-        let mut next = Set::new();
-        self.enter(0, &mut now, &mut open);
+        // Most automata are small, and clearing the sets of the largest takes longer than most matches.
+        match self.states.len() {
+            0..=FEW => self.follow(bytes, &mut [0; FEW], &mut [0; FEW], &mut [0; open(FEW)]),
+            _ => self.follow(bytes, &mut [0; STATES], &mut [0; STATES], &mut [0; open(STATES)]),
+        }
+    }
+
+    /// [`Regex::matches`] with room for the states of two sets, and for those that wait to be entered.
+    fn follow(&self, bytes: &[u8], one: &mut [u16], other: &mut [u16], open: &mut [u16]) -> bool {
+        let mut now = Set::new(one);
+        let mut next = Set::new(other);
+        self.enter(0, &mut now, open);
         for chunk in bytes.utf8_chunks() {
             let faulty = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
             for character in chunk.valid().chars().chain(faulty) {
                 next.clear();
                 for &state in now.states() {
                     if let Some(to) = self.step(self.states[usize::from(state)], character) {
-                        self.enter(to, &mut next, &mut open);
+                        self.enter(to, &mut next, open);
                     }
                 }
                 if next.states().is_empty() {
@@ -196,7 +243,7 @@ impl Regex {
     }
 
     /// Adds a state, and all that it leads to without a character.
-    fn enter(&self, first: u16, set: &mut Set, open: &mut [u16; OPEN]) {
+    fn enter(&self, first: u16, set: &mut Set, open: &mut [u16]) {
         open[0] = first;
         let mut len = 1;
         while len > 0 {
@@ -256,19 +303,24 @@ fn ranges_of(items: &[Item], is_negated: bool) -> Vec<(u32, u32)> {
     others
 }
 
-/// The most states that wait to be entered: each state that is entered for the first time adds two.
-const OPEN: usize = 2 * STATES + 2;
+/// The states of a small automaton.
+const FEW: usize = 64;
+
+/// Returns the most states that wait to be entered: each state that is entered for the first time adds two.
+const fn open(states: usize) -> usize {
+    2 * states + 2
+}
 
 /// A set of states, in the order in which they were inserted.
-struct Set {
-    states: [u16; STATES],
+struct Set<'a> {
+    states: &'a mut [u16],
     len: usize,
     has: [u64; STATES.div_ceil(64)],
 }
 
-impl Set {
-    fn new() -> Self {
-        Set { states: [0; STATES], len: 0, has: [0; STATES.div_ceil(64)] }
+impl<'a> Set<'a> {
+    fn new(states: &'a mut [u16]) -> Self {
+        Set { states, len: 0, has: [0; STATES.div_ceil(64)] }
     }
 
     fn states(&self) -> &[u16] {
@@ -644,6 +696,8 @@ impl Required {
 
 fn required_of(node: &Node) -> Required {
     match node {
+        // Faulty bytes count as this character.
+        Node::Character(char::REPLACEMENT_CHARACTER) => Required::Within(Vec::new()),
         Node::Character(character) => Required::Exactly(character.to_string().into_bytes()),
         Node::Any | Node::Class(_) => Required::Within(Vec::new()),
         Node::Concatenation(nodes) => {
@@ -684,6 +738,110 @@ fn required_of(node: &Node) -> Required {
             required => Required::Within(required.literals()),
         },
     }
+}
+
+/// A text with which matches of a part begin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Beginning {
+    text: Vec<u8>,
+    /// The text is the whole match, so that the next part follows it.
+    is_whole: bool,
+}
+
+impl Beginning {
+    fn whole(character: char) -> Beginning {
+        Beginning { text: character.to_string().into_bytes(), is_whole: true }
+    }
+
+    /// Returns the empty text: the match of nothing, or the beginning of any match.
+    fn empty(is_whole: bool) -> Beginning {
+        Beginning { text: Vec::new(), is_whole }
+    }
+
+    fn partly(self, is_whole: bool) -> Beginning {
+        Beginning { is_whole: self.is_whole && is_whole, ..self }
+    }
+
+    fn then(&self, next: &Beginning) -> Beginning {
+        let mut text = [&self.text[..], &next.text].concat();
+        let is_whole = next.is_whole && text.len() <= BEGINNING;
+        text.truncate(BEGINNING);
+        Beginning { text, is_whole }
+    }
+}
+
+/// Returns the beginnings of a pattern, or nothing if there are too many or an empty one.
+fn beginnings(node: &Node) -> Vec<Box<[u8]>> {
+    let mut all: Vec<Vec<u8>> = beginnings_of(node).into_iter().map(|beginning| beginning.text).collect();
+    sort(&mut all, |a, b| a < b);
+    // A text that begins with another one says nothing new.
+    all.dedup_by(|next, kept| next.starts_with(kept));
+    match all.first() {
+        Some(first) if !first.is_empty() => all.into_iter().map(Vec::into_boxed_slice).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns texts such that each match of a part begins with one of them, [`BEGINNINGS`] at most.
+fn beginnings_of(node: &Node) -> Vec<Beginning> {
+    let any = || vec![Beginning::empty(false)];
+    match node {
+        // Faulty bytes count as this character.
+        Node::Character(char::REPLACEMENT_CHARACTER) | Node::Any => any(),
+        Node::Character(character) => vec![Beginning::whole(*character)],
+        Node::Class(ranges) => {
+            let faulty = u32::from(char::REPLACEMENT_CHARACTER);
+            let count = ranges.iter().map(|(first, last)| (last - first) as usize + 1).sum::<usize>();
+            if count > BEGINNINGS || ranges.iter().any(|&(first, last)| (first..=last).contains(&faulty)) {
+                return any();
+            }
+            let codes = ranges.iter().flat_map(|&(first, last)| first..=last);
+            codes.filter_map(char::from_u32).map(Beginning::whole).collect()
+        }
+        Node::Concatenation(nodes) => {
+            nodes.iter().fold(vec![Beginning::empty(true)], |before, node| one_by_one(before, || beginnings_of(node)))
+        }
+        Node::Alternatives(nodes) => {
+            let all: Vec<Beginning> = nodes.iter().flat_map(beginnings_of).collect();
+            if all.len() > BEGINNINGS {
+                return any();
+            }
+            all
+        }
+        Node::Repetition { node, least: 0, most } => {
+            let repeated = if *most == Some(0) { Vec::new() } else { beginnings_of(node) };
+            let is_once = *most == Some(1);
+            let some = repeated.into_iter().map(|beginning| beginning.partly(is_once));
+            let all: Vec<Beginning> = std::iter::once(Beginning::empty(true)).chain(some).collect();
+            if all.len() > BEGINNINGS {
+                return any();
+            }
+            all
+        }
+        Node::Repetition { node, least, most } => {
+            let of_one = beginnings_of(node);
+            // More repetitions make no beginning longer, unless they repeat nothing.
+            let times = (*least).min(BEGINNING);
+            let all = (0..times).fold(vec![Beginning::empty(true)], |before, _| one_by_one(before, || of_one.clone()));
+            let is_whole = times == *least && *most == Some(*least);
+            all.into_iter().map(|beginning| beginning.partly(is_whole)).collect()
+        }
+    }
+}
+
+/// Returns the beginnings of two parts, one behind the other.
+fn one_by_one(before: Vec<Beginning>, next: impl FnOnce() -> Vec<Beginning>) -> Vec<Beginning> {
+    let (whole, mut all): (Vec<_>, Vec<_>) = before.into_iter().partition(|beginning| beginning.is_whole);
+    if whole.is_empty() {
+        return all;
+    }
+    let next = next();
+    if all.len() + whole.len() * next.len() > BEGINNINGS {
+        all.extend(whole.into_iter().map(|beginning| beginning.partly(false)));
+        return all;
+    }
+    all.extend(whole.iter().flat_map(|beginning| next.iter().map(|next| beginning.then(next))));
+    all
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {
@@ -733,8 +891,22 @@ mod tests {
 
     fn pattern(random: &mut Random, depth: usize) -> String {
         if depth == 0 || random.chance(30) {
-            let atoms =
-                ["a", "b", "é", ".", "[ab]", "[^a]", "[b-é]", r"\p{Lu}", r"\P{L}", r"[\p{Nd}a-]", r"\.", "ab", ""];
+            let atoms = [
+                "a",
+                "b",
+                "é",
+                ".",
+                "[ab]",
+                "[^a]",
+                "[b-é]",
+                r"\p{Lu}",
+                r"\P{L}",
+                r"[\p{Nd}a-]",
+                r"\.",
+                "ab",
+                "",
+                "\u{FFFD}",
+            ];
             return random.pick(&atoms).into();
         }
         let (one, other) = (pattern(random, depth - 1), pattern(random, depth - 1));
@@ -748,7 +920,7 @@ mod tests {
     #[test]
     fn strings_match_as_the_grammar_means() {
         let mut random = Random::new(1);
-        let mut matched = 0;
+        let (mut matched, mut begun) = (0, 0);
         for _ in 0..20_000 {
             let text = pattern(&mut random, 4);
             let regex = match Regex::parse(&text) {
@@ -756,28 +928,57 @@ mod tests {
                 Err(fault) => panic!("{text}: {fault:?}"),
             };
             let node = Parser { text: &text, at: 0, nesting: 0 }.alternatives().unwrap();
+            let beginnings = beginnings(&node);
             for _ in 0..8 {
-                let string = random.several(6, |random| random.pick(&['a', 'a', 'b', 'é', 'Ä', '7', '.', '\n', '-']));
+                let letters = ['a', 'a', 'b', 'é', 'Ä', '7', '.', '\n', '-', char::REPLACEMENT_CHARACTER];
+                let string = random.several(6, |random| random.pick(&letters));
                 let expected = ends(&node, &string, 0).contains(&string.len());
                 let bytes: String = string.iter().collect();
                 assert_eq!(regex.matches(bytes.as_bytes()), expected, "{text} {bytes:?}");
+                // Any faulty byte is as good as the character.
+                let faulty: Vec<u8> = bytes.replace(char::REPLACEMENT_CHARACTER, "\0").into_bytes();
+                let faulty: Vec<u8> = faulty.into_iter().map(|byte| if byte == 0 { 0xff } else { byte }).collect();
+                assert_eq!(regex.matches(&faulty), expected, "{text} {bytes:?}");
                 if expected {
                     matched += 1;
-                    for (_, literal) in crate::model::wildcard::literals(regex.required()) {
-                        assert!(contains(bytes.as_bytes(), literal), "{text} {bytes:?} {literal:?}");
+                    for (_, literal) in literals(regex.required()) {
+                        assert!(contains(&faulty, literal), "{text} {bytes:?} {literal:?}");
                     }
+                    let begins = beginnings.iter().any(|text| faulty.starts_with(text));
+                    assert!(begins || beginnings.is_empty(), "{text} {bytes:?} {beginnings:?}");
+                    begun += usize::from(begins);
                 }
             }
         }
-        assert!(matched > 10_000, "{matched}");
+        assert!(matched > 10_000 && begun > 500, "{matched} {begun}");
+    }
+
+    #[test]
+    fn beginnings_lead_where_required_literals_are_short() {
+        let begins = |text: &str| match Regex::parse(text).unwrap().lead() {
+            Lead::Beginnings(texts) => texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect(),
+            _ => Vec::new(),
+        };
+        assert_eq!(begins("(kora|temi)[a-z ]*(ko|te)[0-9a-z ]+"), ["kora", "temi"]);
+        assert_eq!(begins("(GET|POST) .*"), ["GET ", "POST "]);
+        assert_eq!(begins("(GET|POST) /(users|all)/[0-9]+"), ["GET /all", "GET /use", "POST /al", "POST /us"]);
+        assert_eq!(begins("(GET|POST) /users/.*"), [""; 0]);
+        assert_eq!(begins("[ab]?(x|y)+z*"), ["ax", "ay", "bx", "by", "x", "y"]);
+        assert_eq!(begins("(ab){3}(c|d)[0-9]*"), [""; 0]);
+        assert_eq!(begins("(a|b){2}(c|d)[0-9]*"), ["aac", "aad", "abc", "abd", "bac", "bad", "bbc", "bbd"]);
+        assert_eq!(begins("[a-z]+(x|y)"), [""; 0]);
+        assert_eq!(begins("(abc|a|b)+"), ["a", "b"]);
+        assert_eq!(begins("(a|)(b|)"), [""; 0]);
+        assert_eq!(begins("[\u{FFFD}a]b*"), [""; 0]);
     }
 
     #[test]
     fn required_literals_are_found_in_groups_and_alternatives() {
         let required = |text: &str| {
             let regex = Regex::parse(text).unwrap();
-            let literals = crate::model::wildcard::literals(regex.required());
-            literals.map(|(_, literal)| String::from_utf8_lossy(literal).into_owned()).collect::<Vec<_>>()
+            literals(regex.required())
+                .map(|(_, literal)| String::from_utf8_lossy(literal).into_owned())
+                .collect::<Vec<_>>()
         };
         assert_eq!(required("abc[0-9]+def"), ["abc", "def"]);
         assert_eq!(required("a(bc)d.*"), ["abcd"]);

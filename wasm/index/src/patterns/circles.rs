@@ -1,30 +1,29 @@
 //! The circles on the earth's surface that expressions ask for.
 //!
-//! A place is a point of a sphere in space, and a circle is the part of the sphere in a ball. Space is divided into cubes: in
-//! grids of decreasing size, each with half the edge of the grid before. A circle stands under the cube of its center, in the
-//! finest grid whose edge is at least the ball's radius. So the circles around a point stand under the cubes around its own, 27
-//! in each grid that has circles. Poles and the date line are no exceptions, as they are none in space.
+//! A circle is the part of the sphere in a ball. It stands under the cell of its center, in the finest grid whose edge is at
+//! least the ball's radius. So the circles around a place stand under a few cells near it, in each grid that has circles.
 //!
-//! The distance through the sphere decides nearly all circles without trigonometry. The haversine formula decides the others,
-//! so the result is that of the formula.
+//! The circles of a cell are tested four at a time, by their distances through the sphere. That takes no trigonometry, and 32
+//! bits are enough for nearly all circles. The haversine formula decides the others, so the result is that of the formula.
 
-use std::hash::Hasher;
-
+use super::cells::{per_unit, Cell, GRIDS};
 use crate::handles::PredicateId;
-use crate::support::hash::Words;
-use crate::support::headroom::{growth, trim, AROUND};
+use crate::support::bits::ones;
+use crate::support::chunks::Chunks;
+use crate::support::headroom::{growth, trim};
 use crate::support::id_table::IdTable;
-use crate::support::sphere::{chord_squared, chord_squared_of, haversine, point, Point};
+use crate::support::simd::{Fastest, Vector};
+use crate::support::sphere::{chord_squared_of, haversine, point};
 
-/// The number of grids. The edge of the first is 2, the diameter of the sphere is two edges, and that of the last is 12
-/// millimetres.
-const GRIDS: usize = 30;
+/// The greatest error of a point of the sphere, and of the formula, by far. The unit is the radius of the sphere.
+const ERROR: f64 = 1e-13;
+/// The greatest error of the square of a distance in 32 bits, by far. The unit is the square of a cell's edge.
+const ROUNDING: f64 = 1e-5;
 
-/// The relative and the absolute margin within which the formula decides. Both exceed the rounding errors of chords by far.
-const RELATIVE: f64 = 1e-9;
-const ABSOLUTE: f64 = 1e-15;
-/// The square of the chord beyond which the formula decides, because it rounds near the opposite side.
-const OPPOSITE: f64 = 3.9;
+/// The number of circles in a block.
+const LANES: usize = 4;
+/// No block, or no lane.
+const NONE: u32 = u32::MAX;
 
 /// The center of a circle in degrees, and its radius in kilometres.
 #[derive(Clone, Copy, Debug)]
@@ -34,75 +33,78 @@ pub(super) struct Circle {
     pub radius: f64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Circles {
-    /// The positions in `cubes`, by hash of the cube.
-    by_cube: IdTable,
-    cubes: Vec<List>,
-    /// The greatest capacity of a list so far.
-    longest: usize,
-    len: usize,
-    /// The number of circles in each grid.
-    grids: [u32; GRIDS],
+    /// The first block of each cell, by the hash of the cell. All other blocks of a cell are full.
+    by_cell: IdTable,
+    blocks: Chunks<Block>,
+    /// The first free block. Each free block has the next one as `next`.
+    free: u32,
+    /// The lane of each circle by its number, counted through all blocks, or [`NONE`].
+    lanes: Chunks<u32>,
+    grids: [Grid; GRIDS],
     /// Circles whose centers are no places on the earth. The formula has a result for them too.
     elsewhere: Vec<PredicateId>,
+    len: usize,
 }
 
-/// The circles of a cube, one behind the other, because a search reads all of them.
-#[derive(Clone, Debug)]
-struct List {
-    cube: Cube,
-    balls: Vec<Ball>,
+/// The circles of a grid.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grid {
+    len: u32,
+    /// An upper bound of the balls' radii.
+    reach: f64,
 }
 
-/// A circle in space.
+/// Some circles of a cell, in the measure of the cell ([`Cell::relative`]).
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// The coordinates of the centers.
+    centers: [[f32; LANES]; 3],
+    /// The squares of the radii, or [`NO_BALL`].
+    squared: [f32; LANES],
+    /// The numbers of the circles. Used lanes come first.
+    ids: [PredicateId; LANES],
+    cell: Cell,
+    /// The next block of the cell, or [`NONE`].
+    next: u32,
+}
+
+/// The square of the radius of an unused lane: no distance is as small.
+const NO_BALL: f32 = f32::NEG_INFINITY;
+
+/// A circle in the measure of its cell.
 #[derive(Clone, Copy, Debug)]
 struct Ball {
-    center: Point,
-    /// The square of the radius.
-    squared: f64,
+    center: [f32; 3],
+    squared: f32,
     id: PredicateId,
 }
 
-/// A cube of a grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cube {
-    grid: u32,
-    place: [i32; 3],
-}
-
-impl Cube {
-    /// Returns the cube of a grid that contains a point of the sphere.
-    fn of(grid: u32, point: Point) -> Cube {
-        // A power of two, so the product is exact.
-        let per_unit = f64::from(1_u32 << grid) / 2.0;
-        Cube { grid, place: point.map(|coordinate| (coordinate * per_unit).floor() as i32) }
-    }
-
-    fn hash(self) -> u64 {
-        let [x, y, z] = self.place.map(|place| u64::from(place as u32));
-        Words::default().add(x | y << 32).add(z | u64::from(self.grid) << 32).finish()
-    }
-
-    /// Returns the cubes around this one, and itself.
-    fn around(self) -> impl Iterator<Item = Cube> {
-        let [x, y, z] = self.place;
-        let near = |at: i32| at - 1..=at + 1;
-        near(x).flat_map(move |x| {
-            near(y).flat_map(move |y| near(z).map(move |z| Cube { grid: self.grid, place: [x, y, z] }))
-        })
+impl Default for Circles {
+    fn default() -> Self {
+        Circles {
+            by_cell: IdTable::default(),
+            blocks: Chunks::default(),
+            free: NONE,
+            lanes: Chunks::default(),
+            grids: [Grid::default(); GRIDS],
+            elsewhere: Vec::new(),
+            len: 0,
+        }
     }
 }
 
-/// Returns the circle in space, and its cube, if its center is a place on the earth.
-fn ball_of(circle: Circle, id: PredicateId) -> Option<(Ball, Cube)> {
+/// Returns the cell of a circle, the circle there, and the radius of its ball, if its center is a place on the earth.
+fn ball_of(circle: Circle, id: PredicateId) -> Option<(Cell, Ball, f64)> {
     is_on_earth(circle.latitude, circle.longitude).then(|| {
         let squared = chord_squared_of(circle.radius);
-        let radius = squared.sqrt() * (1.0 + RELATIVE) + ABSOLUTE;
-        let finest = (0..GRIDS as u32).rev().find(|&grid| 2.0 / f64::from(1_u32 << grid) >= radius);
-        let center = point(circle.latitude, circle.longitude);
+        let reach = squared.sqrt() + ERROR;
         // The greatest radius is 2, the edge of the first grid.
-        (Ball { center, squared, id }, Cube::of(finest.unwrap_or(0), center))
+        let finest = (0..GRIDS).rev().find(|&grid| reach * per_unit(grid) <= 1.0).unwrap_or(0);
+        let (cell, center) = Cell::of(finest, point(circle.latitude, circle.longitude));
+        let squared = squared * per_unit(finest) * per_unit(finest);
+        (cell, Ball { center: cell.relative(center), squared: squared as f32, id }, reach)
     })
 }
 
@@ -114,36 +116,42 @@ fn is_on_earth(latitude: f64, longitude: f64) -> bool {
 impl Circles {
     pub fn insert(&mut self, circle: Circle, id: PredicateId) {
         self.len += 1;
-        let Some((ball, cube)) = ball_of(circle, id) else { return self.elsewhere.push(id) };
-        self.grids[cube.grid as usize] += 1;
-        let position = self.position(cube).unwrap_or_else(|| {
-            self.by_cube.insert(cube.hash(), self.cubes.len() as u32);
-            self.cubes.push(List { cube, balls: Vec::with_capacity(1) });
-            self.cubes.len() - 1
-        });
-        let List { balls, .. } = &mut self.cubes[position];
-        balls.push(ball);
-        self.longest = self.longest.max(balls.capacity());
+        let Some((cell, ball, reach)) = ball_of(circle, id) else { return self.elsewhere.push(id) };
+        let grid = &mut self.grids[cell.grid()];
+        *grid = Grid { len: grid.len + 1, reach: grid.reach.max(reach) };
+        let first = self.first(cell);
+        let block = match first {
+            Some(first) if self.blocks[first as usize].len() < LANES => first,
+            _ => self.add_block(cell, first),
+        };
+        let lane = self.blocks[block as usize].len();
+        self.put(ball, block, lane);
     }
 
-    pub fn remove(&mut self, circle: Circle, id: PredicateId) {
+    /// Removes the circle `id`. Takes no memory.
+    pub fn remove(&mut self, id: PredicateId) {
         self.len -= 1;
-        let Some((_, cube)) = ball_of(circle, id) else { return self.elsewhere.retain(|&other| other != id) };
-        self.grids[cube.grid as usize] -= 1;
-        let Some(position) = self.position(cube) else { unreachable!("circle {id} was inserted") };
-        let List { balls, .. } = &mut self.cubes[position];
-        if let Some(place) = balls.iter().position(|ball| ball.id == id) {
-            balls.swap_remove(place);
+        let lane = self.lanes.get(id.index()).copied().filter(|&lane| lane != NONE);
+        let Some(lane) = lane.map(|lane| lane as usize) else {
+            self.elsewhere.retain(|&other| other != id);
+            return trim(&mut self.elsewhere);
+        };
+        self.lanes[id.index()] = NONE;
+        let cell = self.blocks[lane / LANES].cell;
+        let grid = &mut self.grids[cell.grid()];
+        grid.len -= 1;
+        if grid.len == 0 {
+            *grid = Grid::default();
         }
-        if !balls.is_empty() {
-            return trim(balls);
+        let Some(first) = self.first(cell) else { unreachable!("circle {id} was inserted") };
+        // The last circle of the first block takes the place.
+        let moved = self.blocks[first as usize].take_last();
+        if moved.id != id {
+            self.put(moved, (lane / LANES) as u32, lane % LANES);
         }
-        self.by_cube.remove(cube.hash(), position as u32);
-        self.cubes.swap_remove(position);
-        if let Some(moved) = self.cubes.get(position) {
-            self.by_cube.renumber(moved.cube.hash(), self.cubes.len() as u32, position as u32);
+        if self.blocks[first as usize].len() == 0 {
+            self.free_block(first);
         }
-        trim(&mut self.cubes);
     }
 
     /// Returns the number of circles.
@@ -151,10 +159,55 @@ impl Circles {
         self.len
     }
 
+    /// Returns the first block of a cell.
     #[inline(always)]
-    fn position(&self, cube: Cube) -> Option<usize> {
-        let is = |position: u32| self.cubes[position as usize].cube == cube;
-        self.by_cube.find(cube.hash(), is).map(|position| position as usize)
+    fn first(&self, cell: Cell) -> Option<u32> {
+        self.by_cell.find(cell.hash(), |block| self.blocks[block as usize].cell == cell)
+    }
+
+    /// Puts a ball into a lane of a block of its cell.
+    fn put(&mut self, ball: Ball, block: u32, lane: usize) {
+        self.blocks[block as usize].put(lane, ball);
+        while self.lanes.len() <= ball.id.index() {
+            self.lanes.push(NONE);
+        }
+        self.lanes[ball.id.index()] = block * LANES as u32 + lane as u32;
+    }
+
+    /// Adds an empty block in front of `first`, the present first one of its cell.
+    fn add_block(&mut self, cell: Cell, first: Option<u32>) -> u32 {
+        let new = Block { cell, ..Block::empty(first.unwrap_or(NONE)) };
+        let block = match self.blocks.get(self.free as usize).map(|free| free.next) {
+            Some(next) => {
+                let block = std::mem::replace(&mut self.free, next);
+                self.blocks[block as usize] = new;
+                block
+            }
+            None => {
+                self.blocks.push(new);
+                self.blocks.len() as u32 - 1
+            }
+        };
+        match first {
+            Some(first) => self.by_cell.renumber(cell.hash(), first, block),
+            None => self.by_cell.insert(cell.hash(), block),
+        }
+        block
+    }
+
+    /// Frees an empty block, the first one of its cell.
+    fn free_block(&mut self, block: u32) {
+        let Block { cell, next, .. } = self.blocks[block as usize];
+        match next {
+            NONE => self.by_cell.remove(cell.hash(), block),
+            next => self.by_cell.renumber(cell.hash(), block, next),
+        }
+        self.blocks[block as usize] = Block::empty(std::mem::replace(&mut self.free, block));
+        if self.by_cell.len() == 0 {
+            self.blocks.clear();
+            self.lanes.clear();
+            self.free = NONE;
+        }
     }
 
     /// Calls `found` with each circle around a place. `circle` returns the circle with a number.
@@ -171,28 +224,81 @@ impl Circles {
         };
         self.elsewhere.iter().filter(|&&id| decide(id)).for_each(|&id| found(id));
         if !is_on_earth(latitude, longitude) {
-            let all = self.cubes.iter().flat_map(|list| &list.balls);
-            return all.filter(|ball| decide(ball.id)).for_each(|ball| found(ball.id));
+            let all = self.blocks.iter().flat_map(|block| &block.ids[..block.len()]);
+            return all.filter(|&&id| decide(id)).for_each(|&id| found(id));
         }
         let place = point(latitude, longitude);
-        for grid in (0..GRIDS as u32).filter(|&grid| self.grids[grid as usize] > 0) {
-            for position in Cube::of(grid, place).around().filter_map(|cube| self.position(cube)) {
-                for ball in &self.cubes[position].balls {
-                    let chord = chord_squared(place, ball.center);
-                    let margin = ball.squared * RELATIVE + ABSOLUTE;
-                    let is_open = (chord - ball.squared).abs() <= margin || chord > OPPOSITE;
-                    if if is_open { decide(ball.id) } else { chord < ball.squared } {
-                        found(ball.id);
+        for (grid, Grid { reach, .. }) in self.grids.iter().enumerate().filter(|(_, grid)| grid.len > 0) {
+            let margin = ROUNDING + ERROR * per_unit(grid);
+            let margin = Fastest::splat_f32(margin as f32);
+            Cell::each_near(grid, place, *reach, |cell, place| {
+                let is = |block: &&Block| block.cell == cell;
+                let first = self.by_cell.find_map(cell.hash(), |block| self.blocks.get(block as usize).filter(is));
+                let Some(first) = first else { return };
+                let place = cell.relative(place).map(Fastest::splat_f32);
+                let mut next = Some(first);
+                while let Some(block) = next {
+                    let (within, near) = block.around(place, margin);
+                    for lane in ones(near.into()) {
+                        let id = block.ids[lane % LANES];
+                        if within >> lane & 1 == 1 || decide(id) {
+                            found(id);
+                        }
                     }
+                    next = self.blocks.get(block.next as usize);
                 }
-            }
+            });
         }
     }
 
-    /// Returns the bytes by which `more` circles may grow the tables.
-    pub fn growth(&self, more: usize) -> usize {
-        // A list doubles, and its former elements still exist.
-        let lists = 3 * (self.longest + more + 4) * size_of::<Ball>() + more * (size_of::<Ball>() + AROUND);
-        self.by_cube.growth(more) + growth(&self.cubes, more) + lists + growth(&self.elsewhere, more)
+    /// Returns the bytes by which `more` circles, with numbers below `ids`, may grow the tables.
+    pub fn growth(&self, more: usize, ids: usize) -> usize {
+        let lanes = self.lanes.growth(ids.saturating_sub(self.lanes.len()));
+        self.by_cell.growth(more) + self.blocks.growth(more) + lanes + growth(&self.elsewhere, more)
+    }
+}
+
+impl Block {
+    fn empty(next: u32) -> Block {
+        Block {
+            centers: [[0.0; LANES]; 3],
+            squared: [NO_BALL; LANES],
+            ids: [PredicateId::NONE; LANES],
+            cell: Cell::default(),
+            next,
+        }
+    }
+
+    /// Returns the number of circles.
+    fn len(&self) -> usize {
+        self.ids.iter().take_while(|id| **id != PredicateId::NONE).count()
+    }
+
+    fn put(&mut self, lane: usize, ball: Ball) {
+        self.centers.iter_mut().zip(ball.center).for_each(|(lanes, coordinate)| lanes[lane] = coordinate);
+        self.squared[lane] = ball.squared;
+        self.ids[lane] = ball.id;
+    }
+
+    /// Removes the last circle. There is at least one.
+    fn take_last(&mut self) -> Ball {
+        let last = self.len() - 1;
+        let taken =
+            Ball { center: self.centers.map(|lanes| lanes[last]), squared: self.squared[last], id: self.ids[last] };
+        self.put(last, Ball { center: [0.0; 3], squared: NO_BALL, id: PredicateId::NONE });
+        taken
+    }
+
+    /// Returns the lanes of the circles around a place, and those of all that may be, a bit for each lane. The squares of
+    /// distances have an error of at most `margin`.
+    #[inline(always)]
+    fn around<V: Vector>(&self, place: [V; 3], margin: V) -> (u8, u8) {
+        let [x, y, z] = [0, 1, 2].map(|axis| {
+            let difference = V::of_f32(&self.centers[axis]).sub_f32(place[axis]);
+            difference.mul_f32(difference)
+        });
+        // Negative within the circle.
+        let beyond = x.add_f32(y).add_f32(z).sub_f32(V::of_f32(&self.squared));
+        (beyond.add_f32(margin).signs_u32(), beyond.sub_f32(margin).signs_u32())
     }
 }

@@ -1,21 +1,26 @@
 //! Patterns are predicates that are true of many values and that a value finds by look-ups: the starts, the ends and the parts
-//! of strings, strings in lower case, networks of addresses, and circles around places.
+//! of strings, regular expressions, strings in lower case, networks of addresses, and circles around places.
 //!
 //! For each event a search finds the patterns that are true of it, without testing the others. Their numbers are the event's
 //! value for an attribute of the index's own ([`Schema::patterns`](crate::model::schema::Schema::patterns)), a list. So a
 //! pattern leads to its expressions as a constant leads to those that compare a list with it.
 
 mod affixes;
+mod beginnings;
+mod cells;
 mod chains;
 mod circles;
+mod lengths;
 mod members;
 mod networks;
 mod parts;
 #[cfg(test)]
 mod tests;
 
-use affixes::{Affixes, Side};
+use affixes::Affixes;
+use beginnings::Beginnings;
 use circles::{Circle, Circles};
+use lengths::Side;
 use members::{Members, Seat};
 use networks::Networks;
 use parts::{Part, Parts};
@@ -23,6 +28,7 @@ use parts::{Part, Parts};
 use crate::handles::PredicateId;
 use crate::model::address::{Address, Network};
 use crate::model::predicate::{Lowered, Predicate, Test};
+use crate::model::regex::Lead;
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 use crate::model::wildcard;
@@ -48,6 +54,7 @@ struct OfAttribute {
     starts: Affixes,
     ends: Affixes,
     parts: Parts,
+    beginnings: Beginnings,
     /// The circles of a latitude, with the attribute of its longitude.
     circles: Circles,
     longitude: AttributeId,
@@ -81,6 +88,8 @@ enum Pattern<'a> {
     Start(&'a [u8]),
     End(&'a [u8]),
     Part(Part<'a>),
+    /// A regular expression whose matches begin with one of these.
+    Begins(&'a [Box<[u8]>]),
     /// The whole string is one of these.
     Whole(&'a [Box<[u8]>]),
     Networks(&'a [Network]),
@@ -96,10 +105,11 @@ impl<'a> Pattern<'a> {
                 Some(Pattern::Part(Part { text, is_wild: false }))
             }
             Test::Like(text) | Test::Lowered(Lowered::Like(text)) => Some(Pattern::Part(Part { text, is_wild: true })),
-            // Without a required literal it is no pattern.
-            Test::Matches(regex) if !regex.required().is_empty() => {
-                Some(Pattern::Part(Part { text: regex.required(), is_wild: true }))
-            }
+            Test::Matches(regex) => match regex.lead() {
+                Lead::Beginnings(texts) => Some(Pattern::Begins(texts)),
+                Lead::Required(text) => Some(Pattern::Part(Part { text, is_wild: true })),
+                Lead::Nothing => None,
+            },
             Test::Lowered(Lowered::OneOf(texts)) => Some(Pattern::Whole(texts)),
             Test::InNetworks(networks) => Some(Pattern::Networks(networks)),
             Test::GeoWithinRadius { longitude_attribute, latitude, longitude, radius } => {
@@ -121,7 +131,7 @@ pub(crate) fn is_pattern<S>(test: &Test<S>) -> bool {
 pub(crate) fn places<S>(test: &Test<S>) -> usize {
     match Pattern::of(test) {
         None => 0,
-        Some(Pattern::Whole(texts)) => texts.len(),
+        Some(Pattern::Whole(texts) | Pattern::Begins(texts)) => texts.len(),
         Some(Pattern::Networks(networks)) => networks.len(),
         Some(_) => 1,
     }
@@ -129,7 +139,7 @@ pub(crate) fn places<S>(test: &Test<S>) -> usize {
 
 /// Returns whether a pattern is found only if it is true.
 pub(crate) fn is_exact<S>(test: &Test<S>) -> bool {
-    !matches!(Pattern::of(test), Some(Pattern::Part(_)))
+    !matches!(Pattern::of(test), Some(Pattern::Part(_) | Pattern::Begins(_)))
 }
 
 /// Returns whether a test reads the lower case of a string.
@@ -150,6 +160,14 @@ fn part_of(predicate: &Predicate<StringId>) -> Part<'_> {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Part(part)) => part,
         _ => unreachable!("only parts are numbered here"),
+    }
+}
+
+/// Returns the texts of the pattern `predicate`, which is a regular expression that is found by its beginnings.
+fn beginnings_of(predicate: &Predicate<StringId>) -> &[Box<[u8]>] {
+    match Pattern::of(&predicate.test) {
+        Some(Pattern::Begins(texts)) => texts,
+        _ => unreachable!("only regular expressions with beginnings are numbered here"),
     }
 }
 
@@ -205,6 +223,7 @@ impl Patterns {
             Pattern::Start(text) => of_attribute.starts.insert(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.insert(Side::End, text, id),
             Pattern::Part(part) => of_attribute.parts.insert(part, id, |id| part_of(get(id))),
+            Pattern::Begins(texts) => of_attribute.beginnings.insert(texts, id, |id| beginnings_of(get(id))),
             Pattern::Whole(texts) => {
                 for (position, text) in texts.iter().enumerate() {
                     let is = |seat: Seat| wholes_of(get(seat.list))[seat.position as usize] == *text;
@@ -242,13 +261,14 @@ impl Patterns {
             Pattern::Start(text) => of_attribute.starts.remove(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.remove(Side::End, text, id),
             Pattern::Part(part) => of_attribute.parts.remove(part, id, |id| part_of(get(id))),
+            Pattern::Begins(texts) => of_attribute.beginnings.remove(texts, id),
             Pattern::Whole(texts) => {
                 for (position, text) in texts.iter().enumerate() {
                     of_attribute.wholes.remove(id, position as u32, hash_bytes(text));
                 }
             }
             Pattern::Networks(networks) => of_attribute.networks.remove(networks, id),
-            Pattern::Around(circle, _) => of_attribute.circles.remove(circle, id),
+            Pattern::Around(..) => of_attribute.circles.remove(id),
         }
         of_attribute.len -= 1;
         self.len -= 1;
@@ -264,7 +284,9 @@ impl Patterns {
     /// that are not [exact](is_exact) and may be true.
     pub fn each<'a>(&self, source: &impl Source<'a>, mut found: impl FnMut(PredicateId, Found)) {
         for of_attribute in &self.attributes {
-            let OfAttribute { attribute, starts, ends, parts, circles, longitude, wholes, networks, .. } = of_attribute;
+            let OfAttribute {
+                attribute, starts, ends, parts, beginnings, circles, longitude, wholes, networks, ..
+            } = of_attribute;
             let string = match of_attribute.is_lowered {
                 false => source.string(*attribute),
                 true => source.lowered(*attribute),
@@ -274,6 +296,8 @@ impl Patterns {
                 starts.each(Side::Start, bytes, text, &mut |id| found(id, Found::True));
                 ends.each(Side::End, bytes, text, &mut |id| found(id, Found::True));
                 parts.each(bytes, |id| part_of(source.predicate(id)), &mut found);
+                let texts = |id| beginnings_of(source.predicate(id));
+                beginnings.each(bytes, texts, &mut |id| found(id, Found::Perhaps));
                 if !wholes.is_empty() {
                     let text = |seat: Seat| &wholes_of(source.predicate(seat.list))[seat.position as usize];
                     let is = |seat: Seat| **text(seat) == *bytes;
@@ -340,8 +364,8 @@ impl OfAttribute {
     /// Returns the bytes by which `more` patterns of one form may grow the tables, whichever it is.
     fn growth(&self, more: usize, ids: usize) -> usize {
         let affixes = self.starts.growth(more).max(self.ends.growth(more));
-        let lists = self.wholes.growth(more).max(self.networks.growth(more));
-        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more)).max(lists)
+        let lists = self.wholes.growth(more).max(self.networks.growth(more)).max(self.beginnings.growth(more));
+        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more, ids)).max(lists)
     }
 }
 
@@ -362,7 +386,9 @@ fn samples(test: &Test<StringId>) -> Vec<Sample> {
             let one = |&byte: &u8| if byte == wildcard::ONE { b'x' } else { byte };
             vec![Sample::Text(text.iter().filter(|byte| **byte != wildcard::ANY).map(one).collect())]
         }
-        Some(Pattern::Whole(texts)) => texts.iter().map(|text| Sample::Text(text.to_vec())).collect(),
+        Some(Pattern::Whole(texts) | Pattern::Begins(texts)) => {
+            texts.iter().map(|text| Sample::Text(text.to_vec())).collect()
+        }
         Some(Pattern::Networks(networks)) => networks.iter().map(|network| Sample::Address(network.first())).collect(),
         Some(Pattern::Around(circle, _)) if circle.radius >= 0.0 => {
             vec![Sample::Place(circle.latitude, circle.longitude)]

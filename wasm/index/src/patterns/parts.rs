@@ -28,7 +28,7 @@ use crate::support::headroom::{growth, trim};
 
 /// The lengths of grams, ascending. A part has the longest that it contains.
 const LENGTHS: [usize; 5] = [1, 2, 3, 4, 8];
-/// The number of positions of a part that are considered for its gram. It bounds the time of an insertion.
+/// The number of positions of a part that are considered for its gram, spread evenly. It bounds the time of an insertion.
 const CONSIDERED: usize = 32;
 
 /// The work for a string and for each of its bytes: comparisons with a part, and words of eight bytes that are compared.
@@ -150,7 +150,8 @@ impl<'a> Part<'a> {
         let whole = (!self.is_wild).then_some((0, self.text));
         let literals = self.is_wild.then(|| literals(self.text)).into_iter().flatten();
         let spread = whole.into_iter().chain(literals).flat_map(move |(start, literal)| {
-            (start..(start + literal.len() + 1).saturating_sub(len).max(start)).take(CONSIDERED)
+            let count = (literal.len() + 1).saturating_sub(len);
+            (start..start + count).step_by(count.div_ceil(CONSIDERED).max(1))
         });
         spread.take(4 * CONSIDERED)
     }

@@ -194,6 +194,36 @@ fn patterns_are_found_as_in_a_plain_list() {
 }
 
 #[test]
+fn the_formula_decides_for_places_at_the_rim() {
+    let mut random = Random::new(5);
+    let mut within = 0;
+    for _ in 0..3000 {
+        let (latitude, longitude) = place(&mut random);
+        let spread = random.pick(&[0.0, 1e-12, 1e-9, 1e-6, 1e-3, 1.0, 90.0]);
+        let mut near = |at: f64| at + (random.below(2001) as f64 / 1000.0 - 1.0) * spread;
+        let (lat, lon) = (near(latitude), near(longitude));
+        let distance = haversine(lat, lon, latitude, longitude);
+        let scaled = [-1e-3, -1e-6, -1e-9, 1e-9, 1e-6, 1e-3].map(|more| distance * (1.0 + more));
+        let radii = [distance, distance.next_down(), distance.next_up(), distance - 1e-9, distance + 1e-9];
+        let circles: Vec<Circle> =
+            radii.into_iter().chain(scaled).map(|radius| Circle { latitude, longitude, radius }).collect();
+        let mut held = Circles::default();
+        let numbered = || circles.iter().enumerate().map(|(number, &circle)| (PredicateId::from_index(number), circle));
+        numbered().for_each(|(id, circle)| held.insert(circle, id));
+        let mut found = Vec::new();
+        held.each(lat, lon, |id| circles[id.index()], &mut |id| found.push(id));
+        found.sort_unstable();
+        let expected: Vec<_> = numbered().filter(|(_, circle)| distance <= circle.radius).map(|(id, _)| id).collect();
+        assert_eq!(found, expected, "{lat} {lon} {:?}", circles[0]);
+        within += found.len();
+        numbered().for_each(|(id, _)| held.remove(id));
+        held.each(lat, lon, |id| circles[id.index()], &mut |id| unreachable!("{id} was removed"));
+        assert_eq!(held.len(), 0);
+    }
+    assert!(within > 3000 * 5, "{within}");
+}
+
+#[test]
 fn a_common_beginning_does_not_make_a_long_list() {
     let known: Known = (0..1000)
         .map(|number| {
@@ -214,6 +244,32 @@ fn a_common_beginning_does_not_make_a_long_list() {
     parts.each(b"GET http://www.example.com/0042 200", compare, &mut |id, _| found.push(id));
     assert_eq!(found, [PredicateId::from_index(42)]);
     assert!(compared.get() < 200, "{} comparisons", compared.get());
+}
+
+#[test]
+fn a_long_beginning_that_repeats_itself_does_not_either() {
+    let text = |number: usize| format!("{}{number:05}{}", "a".repeat(60), "a".repeat(number % 30)).into_bytes();
+    let known: Known = (0..1000)
+        .map(|number| {
+            let test = Test::Contains(text(number).into());
+            (PredicateId::from_index(number), Predicate { attribute: AttributeId::default(), test })
+        })
+        .collect();
+    let mut parts = Parts::default();
+    for (&id, predicate) in &known {
+        parts.insert(part_of(predicate), id, |id| part_of(&known[&id]));
+    }
+    let compared = std::cell::Cell::new(0);
+    let compare = |id: PredicateId| {
+        compared.set(compared.get() + 1);
+        part_of(&known[&id])
+    };
+    let mut found = Vec::new();
+    parts.each("a".repeat(400).as_bytes(), compare, &mut |id, _| found.push(id));
+    assert_eq!(found, []);
+    parts.each(&text(42), compare, &mut |id, _| found.push(id));
+    assert_eq!(found, [PredicateId::from_index(42)]);
+    assert!(compared.get() < 2000, "{} comparisons", compared.get());
 }
 
 #[test]

@@ -16,7 +16,7 @@
 use crate::catalog::statistics::Statistics;
 use crate::catalog::Catalog;
 use crate::cost;
-use crate::event::digest::{self, Table, ValueDigest, UNDEFINED};
+use crate::event::digest::{self, Table, ValueDigest};
 use crate::event::key::Scale;
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::plan::access_predicate::{is_list, AccessPredicate, ValueSet};
@@ -39,8 +39,6 @@ pub(crate) const BLURRED: u32 = 1 << 27;
 pub(crate) const EXCEPT: u32 = 1 << 26;
 /// The marks of a range of which only the ends count: any value passes but these two.
 const NEITHER: u32 = MASK | BLURRED;
-/// The least digest of a value, next to that of undefined.
-const UNDEFINED_NEXT: i32 = UNDEFINED + 1;
 /// The bit at which the position of a digest ends and the note begins.
 const NOTE_SHIFT: u32 = 14;
 /// The upper bound of notes.
@@ -104,7 +102,7 @@ impl Filter {
             _ => Filter::of(access_predicate, schema),
         };
         if access_predicate.is_lax {
-            filter.lax()
+            filter.marked(LAX)
         } else {
             filter
         }
@@ -134,32 +132,12 @@ impl Filter {
         Filter { digest: self.digest | mark, ..self }
     }
 
-    /// Returns the filter with the lax mark: an undefined attribute passes. A range that starts with the least value or ends
-    /// with the greatest grows by one, to include the digest of undefined, which is adjacent to both. A range of floats
-    /// grows by two, because events with the digest of an end may fail, and no float has the digest beyond. A time may have it,
-    /// or a range may have no room to grow: then the program runs for the values at the ends.
-    fn lax(self) -> Self {
-        let Filter { digest, low, span } = self.marked(LAX);
-        let last = low.wrapping_add(span);
-        let more = if digest & BLURRED == 0 { 1 } else { 2 };
-        match digest & MASK {
-            0 if low == UNDEFINED as u32 + 1 => {
-                Filter { digest, low: low.wrapping_sub(more), span: span.saturating_add(more) }
-            }
-            0 if last == i32::MAX as u32 => Filter { digest, low, span: span.saturating_add(more) },
-            _ => Filter { digest, low, span },
-        }
-    }
-
     /// Returns whether every event that passes a filter of `access_predicate` meets it, unless the test says that it [may
     /// fail](Tested::may_fail).
     pub fn is_exact_for(access_predicate: &AccessPredicate, schema: &Schema) -> bool {
         let ty = schema.attribute(access_predicate.attribute).ty;
-        let fits = |key: i64| match is_blurred(ty) {
-            // A lax range grows at these ends, and then has other times inside.
-            true => !matches!(Scale::of(ty).digest(key), i32::MAX | UNDEFINED_NEXT),
-            false => Scale::of(ty).is_exact_at(key),
-        };
+        // A test says of the values that share the digest of a blurred end that they may fail.
+        let fits = |key: i64| is_blurred(ty) || Scale::of(ty).is_exact_at(key);
         match &access_predicate.values {
             _ if probe(access_predicate.attribute) > PROBE => false,
             ValueSet::Defined | ValueSet::Except(_) => true,
@@ -233,11 +211,11 @@ impl Filter {
         let is_mask = self.digest & MASK != 0;
         let is_except = self.digest & EXCEPT != 0;
         let meets = (in_mask & is_mask) | (in_range & !is_mask);
-        let may_pass = digest.is_defined() | (self.digest & LAX != 0);
+        let (is_defined, is_lax) = (digest.is_defined(), self.digest & LAX != 0);
         let is_blurred = self.digest & BLURRED != 0;
         let is_neither = self.digest & NEITHER == NEITHER;
         Tested {
-            passes: (meets | is_except) & may_pass & !(is_neither & at_end),
+            passes: (((meets | is_except) & is_defined) | (is_lax & !is_defined)) & !(is_neither & at_end),
             may_fail: ((meets & is_except) | (at_end & is_blurred)) & !is_neither,
         }
     }
@@ -355,8 +333,8 @@ fn are_probes(keys: &[i64], ty: Type) -> bool {
     !is_list(ty) && keys.iter().all(|&key| Scale::of(ty).is_exact_at(key))
 }
 
-/// Returns a range that wraps from above `key` to below it. It contains the digest of undefined, which passes only a lax
-/// filter.
+/// Returns a range that wraps from above `key` to below it. It contains the digest of undefined, which only the mark of a lax
+/// filter lets pass.
 fn all_but(digest: u32, key: i64) -> Filter {
     Filter { digest, low: (key as u32).wrapping_add(1), span: u32::MAX - 1 }
 }
@@ -374,6 +352,7 @@ fn bits(keys: &[i64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::digest::UNDEFINED;
     use crate::model::schema::Bounds;
 
     fn digest(values: &[i64]) -> [ValueDigest; 2] {
@@ -404,10 +383,10 @@ mod tests {
             for value in (-1000..1000).chain(keys) {
                 let expected = Tested { passes: !keys.contains(&value), may_fail: false };
                 assert_eq!(filter.test(&digest(&[value])[..]), expected);
-                assert_eq!(filter.lax().test(&digest(&[value])[..]), expected);
+                assert_eq!(filter.marked(LAX).test(&digest(&[value])[..]), expected);
             }
             assert_eq!(filter.test(&digest(&[])[..]), Tested { passes: false, may_fail: false });
-            assert_eq!(filter.lax().test(&digest(&[])[..]), Tested { passes: true, may_fail: false });
+            assert_eq!(filter.marked(LAX).test(&digest(&[])[..]), Tested { passes: true, may_fail: false });
         }
     }
 

@@ -9,7 +9,7 @@ use crate::handles::{NodeId, ProgramId};
 use crate::index::Index;
 use crate::support::simd::Fastest;
 use crate::tree::scan::{fitting, scan, List, Passed, Proven, PLACES};
-use crate::tree::Tree;
+use crate::tree::{Entry, Tree};
 
 impl Search {
     /// Scans the leaf lists of the found nodes. It stops when none is left, or when the candidates leave no room for another
@@ -67,6 +67,21 @@ impl Search {
     }
 }
 
+/// The number of lists of one entry that are scanned together.
+const GATHERED: usize = 16;
+
+/// Gathers the entries of the first nodes whose lists have one entry. Returns their number.
+#[inline(always)]
+fn gather(tree: &Tree, nodes: &[NodeId], gathered: &mut [Entry; GATHERED]) -> usize {
+    let mut count = 0;
+    for (place, &node) in gathered.iter_mut().zip(nodes) {
+        let [entry] = tree.node(node).entries() else { break };
+        *place = *entry;
+        count += 1;
+    }
+    count
+}
+
 /// Scans the leaf lists of `nodes` from `progress` on, for about a step. Writes the slots of sufficient entries that passed
 /// to `slots` and returns their number. Appends the programs of other entries that passed to the candidates.
 #[inline(always)]
@@ -80,10 +95,20 @@ fn pass_lists(
 ) -> usize {
     let mut work = 0;
     let mut passed = Passed { proven: 0, to_run: progress.candidates as usize };
+    let mut gathered = [Entry::NONE; GATHERED];
     while progress.node < progress.nodes && work < STEP {
-        let node = tree.node(nodes[progress.node as usize]);
-        let entries = &node.entries()[progress.entry as usize..];
-        let taken = fitting(entries, PLACES - 1 - passed.proven - passed.to_run);
+        let entries = tree.node(nodes[progress.node as usize]).entries();
+        let room = PLACES - 1 - passed.proven - passed.to_run;
+        if entries.len() == 1 && room >= GATHERED {
+            let count = gather(tree, &nodes[progress.node as usize..progress.nodes as usize], &mut gathered);
+            passed = scan::<Fastest>(&gathered[..count], digests, slots, programs, passed);
+            progress.visited += count as u64;
+            progress.node += count as u32;
+            work += 2 * count as u32;
+            continue;
+        }
+        let entries = &entries[progress.entry as usize..];
+        let taken = fitting(entries, room);
         passed = scan::<Fastest>(&entries[..taken], digests, slots, programs, passed);
         progress.visited += taken as u64;
         work += taken as u32 + 1;

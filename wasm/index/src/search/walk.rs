@@ -38,6 +38,9 @@ impl Search {
     pub(super) fn prefetch_entries(&self, index: &Index, progress: &Progress) {
         let prefetch = |&node: &NodeId| {
             let entries = index.tree().node(node).entries();
+            if let [entry] = entries {
+                return entry.subject.word();
+            }
             let lines =
                 [0, 4, 8, 12, 16, 20, 24, 28].map(|place| entries.get(place).map_or(0, |entry| entry.subject.word()));
             lines.into_iter().fold(0, |sum, subject| sum ^ subject)

@@ -21,13 +21,8 @@ pub(crate) fn point(lat: f64, lon: f64) -> Point {
     [lat_cos * lon_cos, lat_cos * lon_sin, lat_sin]
 }
 
-/// Returns the square of the distance of two points, straight through the sphere.
-pub(crate) fn chord_squared(a: Point, b: Point) -> f64 {
-    let [x, y, z] = [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
-    x * x + y * y + z * z
-}
-
-/// Returns the square of the chord of two places at this distance in kilometres on the earth's surface.
+/// Returns the square of the chord of two places at this distance in kilometres on the earth's surface: of their distance
+/// straight through the sphere.
 pub(crate) fn chord_squared_of(distance: f64) -> f64 {
     let half = (distance / (2.0 * EARTH_RADIUS)).clamp(0.0, std::f64::consts::FRAC_PI_2);
     4.0 * half.sin().powi(2)
@@ -36,6 +31,10 @@ pub(crate) fn chord_squared_of(distance: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn chord_squared(a: Point, b: Point) -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
+    }
 
     #[test]
     fn chords_agree_with_the_haversine() {

@@ -133,6 +133,9 @@ impl Default for Tree {
 }
 
 impl Entry {
+    /// An entry of no expression.
+    pub const NONE: Entry = Entry { subject: Subject(0), filter: Filter::NONE };
+
     /// Returns whether this entry is in front of another one of the same subscription. An event must then pass both.
     pub fn is_joined(self) -> bool {
         self.filter.is_joined()

@@ -180,10 +180,9 @@ fn test<V: Vector>(
     let beside_mask = (mask_low & low).eq_u32(none) | (mask_high & span).eq_u32(none);
     let (is_mask, is_except, proves) = (marked(filter::MASK), marked(filter::EXCEPT), marked(filter::SUFFICIENT));
     let meets = (is_mask & !beside_mask) | (in_range & !is_mask);
-    let may_pass = defined | marked(filter::LAX);
     let blurred_end = at_end & marked(filter::BLURRED);
     let is_neither = is_mask & marked(filter::BLURRED);
-    let passes = ((meets | is_except) & may_pass) & !(is_mask & blurred_end);
+    let passes = (((meets | is_except) & defined) | (marked(filter::LAX) & !defined)) & !(is_mask & blurred_end);
     let may_fail = ((meets & is_except) | blurred_end) & !is_neither;
     let is_joined = marked(filter::JOINED);
     let these = Fronts { hold_back: is_joined & !passes, may_fail: is_joined & may_fail };

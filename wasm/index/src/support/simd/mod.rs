@@ -36,12 +36,14 @@ pub(crate) trait Vector:
     fn of_u16(lanes: &[u16; 8]) -> Self;
     fn of_u32(lanes: &[u32; 4]) -> Self;
     fn of_u64(lanes: &[u64; 2]) -> Self;
+    fn of_f32(lanes: &[f32; 4]) -> Self;
     fn to_u32(self) -> [u32; 4];
     fn to_u64(self) -> [u64; 2];
 
     /// Returns a vector with `lane` in each lane.
     fn splat_u8(lane: u8) -> Self;
     fn splat_u32(lane: u32) -> Self;
+    fn splat_f32(lane: f32) -> Self;
 
     /// Returns whether all bits are zero.
     fn is_zero(self) -> bool;
@@ -50,6 +52,11 @@ pub(crate) trait Vector:
     fn add_u16(self, other: Self) -> Self;
     fn sub_u8(self, other: Self) -> Self;
     fn sub_u32(self, other: Self) -> Self;
+
+    /// Computes lane by lane. The bits of a result that is no number differ among processors.
+    fn add_f32(self, other: Self) -> Self;
+    fn sub_f32(self, other: Self) -> Self;
+    fn mul_f32(self, other: Self) -> Self;
 
     /// Compares lane by lane. All bits of a lane are ones where the comparison holds, and zeros elsewhere.
     fn eq_u8(self, other: Self) -> Self;

@@ -29,6 +29,11 @@ impl Portable {
     }
 
     #[inline(always)]
+    fn each_f32(self, other: Self, of: impl Fn(f32, f32) -> f32) -> Self {
+        self.each_u32(other, |a, b| of(f32::from_bits(a), f32::from_bits(b)).to_bits())
+    }
+
+    #[inline(always)]
     fn to_u16(self) -> [u16; 8] {
         from_fn(|lane| u16::from_le_bytes(self.bytes(2 * lane)))
     }
@@ -103,6 +108,11 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
+    fn of_f32(lanes: &[f32; 4]) -> Self {
+        Self::of_u32(&lanes.map(f32::to_bits))
+    }
+
+    #[inline(always)]
     fn to_u32(self) -> [u32; 4] {
         from_fn(|lane| u32::from_le_bytes(self.bytes(4 * lane)))
     }
@@ -123,6 +133,11 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
+    fn splat_f32(lane: f32) -> Self {
+        Self::of_f32(&[lane; 4])
+    }
+
+    #[inline(always)]
     fn is_zero(self) -> bool {
         self.to_u64() == [0; 2]
     }
@@ -140,6 +155,21 @@ impl Vector for Portable {
     #[inline(always)]
     fn sub_u32(self, other: Self) -> Self {
         self.each_u32(other, u32::wrapping_sub)
+    }
+
+    #[inline(always)]
+    fn add_f32(self, other: Self) -> Self {
+        self.each_f32(other, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub_f32(self, other: Self) -> Self {
+        self.each_f32(other, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul_f32(self, other: Self) -> Self {
+        self.each_f32(other, |a, b| a * b)
     }
 
     #[inline(always)]

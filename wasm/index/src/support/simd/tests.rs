@@ -95,6 +95,25 @@ fn lanes_are_computed<V: Vector>() {
     });
 }
 
+fn floats_are_computed<V: Vector>() {
+    let floats = |bytes: Bytes| u32s(bytes).map(f32::from_bits);
+    let assert = |vector: V, expected: [f32; 4]| {
+        for (computed, expected) in floats(bytes(vector)).into_iter().zip(expected) {
+            let are_equal = computed.to_bits() == expected.to_bits();
+            assert!(are_equal || computed.is_nan() && expected.is_nan(), "{computed} {expected}");
+        }
+    };
+    each_pair(|a, b| {
+        let (a, b) = (floats(a), floats(b));
+        let (one, other) = (V::of_f32(&a), V::of_f32(&b));
+        assert(V::splat_f32(a[0]), [a[0]; 4]);
+        assert(one, a);
+        assert(one.add_f32(other), from_fn(|lane| a[lane] + b[lane]));
+        assert(one.sub_f32(other), from_fn(|lane| a[lane] - b[lane]));
+        assert(one.mul_f32(other), from_fn(|lane| a[lane] * b[lane]));
+    });
+}
+
 fn lanes_are_shifted<V: Vector>() {
     each_pair(|a, b| {
         let (bits, more) = (u32::from(b[0] % 8), u32::from(b[0] % 32));
@@ -154,6 +173,7 @@ tests!(
     lanes_are_those_that_were_stored,
     bits_are_combined,
     lanes_are_computed,
+    floats_are_computed,
     lanes_are_shifted,
     signs_are_collected,
     lanes_are_moved

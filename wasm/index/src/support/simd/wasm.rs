@@ -14,7 +14,7 @@ pub(crate) struct Wasm(v128);
 #[inline(always)]
 fn load<T: Copy, const N: usize>(lanes: &[T; N]) -> Wasm {
     const { assert!(size_of::<[T; N]>() == size_of::<v128>()) };
-    // SAFETY: the reference is to as many bytes as a vector has, all initialized as the lanes are integers, which have no
+    // SAFETY: the reference is to as many bytes as a vector has, all initialized as the lanes are numbers, which have no
     // padding; the instruction requires no alignment.
     Wasm(unsafe { v128_load(lanes.as_ptr().cast()) })
 }
@@ -84,6 +84,11 @@ impl Vector for Wasm {
     }
 
     #[inline(always)]
+    fn of_f32(lanes: &[f32; 4]) -> Self {
+        load(lanes)
+    }
+
+    #[inline(always)]
     fn to_u32(self) -> [u32; 4] {
         [
             u32x4_extract_lane::<0>(self.0),
@@ -109,6 +114,11 @@ impl Vector for Wasm {
     }
 
     #[inline(always)]
+    fn splat_f32(lane: f32) -> Self {
+        Wasm(f32x4_splat(lane))
+    }
+
+    #[inline(always)]
     fn is_zero(self) -> bool {
         !v128_any_true(self.0)
     }
@@ -126,6 +136,21 @@ impl Vector for Wasm {
     #[inline(always)]
     fn sub_u32(self, other: Self) -> Self {
         Wasm(u32x4_sub(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn add_f32(self, other: Self) -> Self {
+        Wasm(f32x4_add(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn sub_f32(self, other: Self) -> Self {
+        Wasm(f32x4_sub(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn mul_f32(self, other: Self) -> Self {
+        Wasm(f32x4_mul(self.0, other.0))
     }
 
     #[inline(always)]

@@ -14,7 +14,7 @@ pub(crate) struct X86(__m128i);
 #[inline(always)]
 fn load<T: Copy, const N: usize>(lanes: &[T; N]) -> X86 {
     const { assert!(size_of::<[T; N]>() == size_of::<__m128i>()) };
-    // SAFETY: the reference is to as many bytes as a vector has, all initialized, as integers have no padding; the
+    // SAFETY: the reference is to as many bytes as a vector has, all initialized, as numbers have no padding; the
     // instruction requires no alignment.
     X86(unsafe { _mm_loadu_si128(lanes.as_ptr().cast()) })
 }
@@ -24,6 +24,13 @@ macro_rules! sse2 {
     ($instructions:expr) => {
         // SAFETY: every processor of x86-64 has SSE2, and without a pointer nothing else can go wrong.
         unsafe { $instructions }
+    };
+}
+
+/// Computes with the lanes of two vectors as floats.
+macro_rules! floats {
+    ($instruction:ident, $one:expr, $other:expr) => {
+        X86(sse2!(_mm_castps_si128($instruction(_mm_castsi128_ps($one.0), _mm_castsi128_ps($other.0)))))
     };
 }
 
@@ -108,6 +115,11 @@ impl Vector for X86 {
     }
 
     #[inline(always)]
+    fn of_f32(lanes: &[f32; 4]) -> Self {
+        load(lanes)
+    }
+
+    #[inline(always)]
     fn to_u32(self) -> [u32; 4] {
         let [low, high] = self.to_u64();
         [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
@@ -129,6 +141,11 @@ impl Vector for X86 {
     }
 
     #[inline(always)]
+    fn splat_f32(lane: f32) -> Self {
+        Self::splat_u32(lane.to_bits())
+    }
+
+    #[inline(always)]
     fn is_zero(self) -> bool {
         self.eq_u8(Self::default()).signs_u8() == u16::MAX
     }
@@ -146,6 +163,21 @@ impl Vector for X86 {
     #[inline(always)]
     fn sub_u32(self, other: Self) -> Self {
         X86(sse2!(_mm_sub_epi32(self.0, other.0)))
+    }
+
+    #[inline(always)]
+    fn add_f32(self, other: Self) -> Self {
+        floats!(_mm_add_ps, self, other)
+    }
+
+    #[inline(always)]
+    fn sub_f32(self, other: Self) -> Self {
+        floats!(_mm_sub_ps, self, other)
+    }
+
+    #[inline(always)]
+    fn mul_f32(self, other: Self) -> Self {
+        floats!(_mm_mul_ps, self, other)
     }
 
     #[inline(always)]
