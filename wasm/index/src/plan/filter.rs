@@ -51,8 +51,8 @@ fn probe(attribute: AttributeId) -> u32 {
     digest::place(attribute) as u32
 }
 
-/// A demand on the digest of an attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A demand on the digest of an attribute. The default is [`Filter::NONE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Filter {
     /// The position of the digest, the note and the marks.

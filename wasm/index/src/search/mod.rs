@@ -64,6 +64,8 @@ use crate::index::Index;
 use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
 use crate::tree::scan::Proven;
+use crate::tree::Entry;
+use scan::GATHERED;
 
 /// The approximate number of entries, tests or ids in a step. It makes the commit cheap in comparison.
 const STEP: u32 = 1024;
@@ -120,6 +122,8 @@ pub struct Search {
     nodes: Vec<NodeId>,
     /// The last position of each node in `nodes`.
     found_at: Vec<u32>,
+    /// The entries of some lists of one entry.
+    gathered: [Entry; GATHERED],
     /// The programs to run.
     candidates: Spill<Vec<ProgramId>>,
     /// The slots of the sufficient entries that passed in this step. The event may fail some of them.

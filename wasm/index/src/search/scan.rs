@@ -27,12 +27,13 @@ impl Search {
     /// programs of other entries that passed become candidates.
     #[inline(always)]
     pub(super) fn pass(&mut self, index: &Index, progress: &mut Progress) -> usize {
-        let Search { nodes, digests, proven, candidates, .. } = self;
+        let Search { nodes, digests, gathered, proven, candidates, .. } = self;
         let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
         if digest::place(index.schema().patterns()) < digest::FEW {
-            pass_lists(index.tree(), nodes, first_chunk::<_, { digest::FEW }>(digests), slots, programs, progress)
+            let digests = first_chunk::<_, { digest::FEW }>(digests);
+            pass_lists(index.tree(), nodes, digests, gathered, slots, programs, progress)
         } else {
-            pass_lists(index.tree(), nodes, &digests[..], slots, programs, progress)
+            pass_lists(index.tree(), nodes, &digests[..], gathered, slots, programs, progress)
         }
     }
 
@@ -68,7 +69,7 @@ impl Search {
 }
 
 /// The number of lists of one entry that are scanned together.
-const GATHERED: usize = 16;
+pub(super) const GATHERED: usize = 16;
 
 /// Gathers the entries of the first nodes whose lists have one entry. Returns their number.
 #[inline(always)]
@@ -89,18 +90,18 @@ fn pass_lists(
     tree: &Tree,
     nodes: &[NodeId],
     digests: &(impl Table + ?Sized),
+    gathered: &mut [Entry; GATHERED],
     slots: &mut List<Proven>,
     programs: &mut List<ProgramId>,
     progress: &mut Progress,
 ) -> usize {
     let mut work = 0;
     let mut passed = Passed { proven: 0, to_run: progress.candidates as usize };
-    let mut gathered = [Entry::NONE; GATHERED];
     while progress.node < progress.nodes && work < STEP {
         let entries = tree.node(nodes[progress.node as usize]).entries();
         let room = PLACES - 1 - passed.proven - passed.to_run;
         if entries.len() == 1 && room >= GATHERED {
-            let count = gather(tree, &nodes[progress.node as usize..progress.nodes as usize], &mut gathered);
+            let count = gather(tree, &nodes[progress.node as usize..progress.nodes as usize], gathered);
             passed = scan::<Fastest>(&gathered[..count], digests, slots, programs, passed);
             progress.visited += count as u64;
             progress.node += count as u32;

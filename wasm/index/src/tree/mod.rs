@@ -49,7 +49,7 @@ const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
 
 /// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
 /// one entry, or two joined ones, at each of its places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Entry {
     pub subject: Subject,
@@ -58,7 +58,7 @@ pub(crate) struct Entry {
 
 /// The subject of an entry in one word: the expression's program, or its slot if the entry is sufficient, so that the path
 /// and the filters prove the expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Subject(u32);
 
@@ -133,9 +133,6 @@ impl Default for Tree {
 }
 
 impl Entry {
-    /// An entry of no expression.
-    pub const NONE: Entry = Entry { subject: Subject(0), filter: Filter::NONE };
-
     /// Returns whether this entry is in front of another one of the same subscription. An event must then pass both.
     pub fn is_joined(self) -> bool {
         self.filter.is_joined()
