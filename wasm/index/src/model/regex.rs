@@ -29,6 +29,8 @@ const SELECTIVE: usize = 4;
 /// The most beginnings of a pattern, and the most bytes of one. A search looks up each length of beginnings.
 const BEGINNINGS: usize = 16;
 const BEGINNING: usize = 8;
+/// The depth below which parts of a pattern have no beginnings. It bounds the memory for finding them.
+const DEPTH: usize = 12;
 
 /// A regular expression.
 #[derive(Clone, Debug)]
@@ -772,7 +774,7 @@ impl Beginning {
 
 /// Returns the beginnings of a pattern, or nothing if there are too many or an empty one.
 fn beginnings(node: &Node) -> Vec<Box<[u8]>> {
-    let mut all: Vec<Vec<u8>> = beginnings_of(node).into_iter().map(|beginning| beginning.text).collect();
+    let mut all: Vec<Vec<u8>> = beginnings_of(node, DEPTH).into_iter().map(|beginning| beginning.text).collect();
     sort(&mut all, |a, b| a < b);
     // A text that begins with another one says nothing new.
     all.dedup_by(|next, kept| next.starts_with(kept));
@@ -782,9 +784,11 @@ fn beginnings(node: &Node) -> Vec<Box<[u8]>> {
     }
 }
 
-/// Returns texts such that each match of a part begins with one of them, [`BEGINNINGS`] at most.
-fn beginnings_of(node: &Node) -> Vec<Beginning> {
+/// Returns texts such that each match of a part begins with one of them, [`BEGINNINGS`] at most. `depth` is the number of
+/// levels that count.
+fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
     let any = || vec![Beginning::empty(false)];
+    let Some(below) = depth.checked_sub(1) else { return any() };
     match node {
         // Faulty bytes count as this character.
         Node::Character(char::REPLACEMENT_CHARACTER) | Node::Any => any(),
@@ -798,18 +802,19 @@ fn beginnings_of(node: &Node) -> Vec<Beginning> {
             let codes = ranges.iter().flat_map(|&(first, last)| first..=last);
             codes.filter_map(char::from_u32).map(Beginning::whole).collect()
         }
-        Node::Concatenation(nodes) => {
-            nodes.iter().fold(vec![Beginning::empty(true)], |before, node| one_by_one(before, || beginnings_of(node)))
-        }
+        Node::Concatenation(nodes) => nodes
+            .iter()
+            .fold(vec![Beginning::empty(true)], |before, node| one_by_one(before, || beginnings_of(node, below))),
         Node::Alternatives(nodes) => {
-            let all: Vec<Beginning> = nodes.iter().flat_map(beginnings_of).collect();
+            let each = nodes.iter().flat_map(|node| beginnings_of(node, below));
+            let all: Vec<Beginning> = each.take(BEGINNINGS + 1).collect();
             if all.len() > BEGINNINGS {
                 return any();
             }
             all
         }
         Node::Repetition { node, least: 0, most } => {
-            let repeated = if *most == Some(0) { Vec::new() } else { beginnings_of(node) };
+            let repeated = if *most == Some(0) { Vec::new() } else { beginnings_of(node, below) };
             let is_once = *most == Some(1);
             let some = repeated.into_iter().map(|beginning| beginning.partly(is_once));
             let all: Vec<Beginning> = std::iter::once(Beginning::empty(true)).chain(some).collect();
@@ -819,7 +824,7 @@ fn beginnings_of(node: &Node) -> Vec<Beginning> {
             all
         }
         Node::Repetition { node, least, most } => {
-            let of_one = beginnings_of(node);
+            let of_one = beginnings_of(node, below);
             // More repetitions make no beginning longer, unless they repeat nothing.
             let times = (*least).min(BEGINNING);
             let all = (0..times).fold(vec![Beginning::empty(true)], |before, _| one_by_one(before, || of_one.clone()));
