@@ -404,6 +404,22 @@ defmodule BeTree.ServerTest do
       assert Server.info!(name).bases > 3
     end
 
+    test "frees the base before, also while its process collects no garbage by itself" do
+      name = server(memory: 100_000_000)
+      # So much that a base is a file in memory, which takes a descriptor.
+      Server.insert_all!(name, for(id <- 1..8_000, do: {id, "age = #{id} or country = 'c#{id}'"}))
+      {_mappings, descriptors} = Native.taken()
+
+      %{bases: before} = Server.info!(name)
+
+      Enum.find(Stream.cycle(1..8_000), fn id ->
+        Server.put!(name, id, "age = #{id + 1}")
+        Server.info!(name).bases > before + 4
+      end)
+
+      eventually(fn -> not Server.info!(name).building and elem(Native.taken(), 1) <= descriptors end)
+    end
+
     defp one_by_one(name, expressions, present, count) do
       Enum.reduce(1..count, present, fn _, present ->
         {id, expression} = Enum.random(expressions)

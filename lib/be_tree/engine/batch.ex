@@ -15,6 +15,9 @@ defmodule BeTree.Engine.Batch do
   # The events that a process of a stream searches one by one, if each has a budget or a timeout of its own.
   @alone 64
 
+  # The first events of a list that a stream searches one by one, as a loop does. Setting up chunks takes longer for so few.
+  @first 7
+
   @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input]
   defstruct @enforce_keys ++ [:refused, events: [], limit: @events]
@@ -48,10 +51,10 @@ defmodule BeTree.Engine.Batch do
     do: Stream.chunk_while(events, empty(first), &add(&1, &2, strict), &finish/1)
 
   # The same for events that are searched one by one. Each is encoded before its own search.
-  defp plain_chunks(events) do
+  defp plain_chunks(events, first \\ 1) do
     Stream.chunk_while(
       events,
-      {0, [], 1},
+      {0, [], first},
       fn
         event, {count, events, limit} when count + 1 == limit ->
           {:cont, plain(events, event, limit), {0, [], min(2 * limit, @alone)}}
@@ -190,12 +193,36 @@ defmodule BeTree.Engine.Batch do
   @doc """
   Returns a stream of pairs of an event and its result, `{:ok, found}` or `{:error, error}`.
 
-  The first events are searched by the consumer, in small chunks, so a consumer of a few events does not pay for many. Then up to
-  `concurrency` processes search.
+  The first events are searched by the consumer, those of a list one by one and others in small chunks, so a consumer of a few events
+  does not pay for many. Then up to `concurrency` processes search.
   """
   @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
-  def stream(target, events, options, concurrency) do
-    chunks = if alone?(options), do: plain_chunks(events), else: chunks(events, options.strict, 1)
+  def stream(%Shards{} = cluster, events, options, concurrency), do: in_chunks(cluster, events, 1, options, concurrency)
+
+  def stream(target, events, options, concurrency) when is_list(events),
+    do: &one_by_one(events, @first, &1, &2, {target, options, concurrency})
+
+  def stream(target, events, options, concurrency), do: in_chunks(target, events, 1, options, concurrency)
+
+  # Reduces the results of the first `left` events, and then those of the rest.
+  defp one_by_one(_events, _left, {:halt, acc}, _fun, _search), do: {:halted, acc}
+
+  defp one_by_one(events, left, {:suspend, acc}, fun, search),
+    do: {:suspended, acc, &one_by_one(events, left, &1, fun, search)}
+
+  defp one_by_one([], _left, {:cont, acc}, _fun, _search), do: {:done, acc}
+
+  defp one_by_one(events, 0, {:cont, acc}, fun, {target, options, concurrency}),
+    do: target |> in_chunks(events, @first + 1, options, concurrency) |> Enumerable.reduce({:cont, acc}, fun)
+
+  defp one_by_one([event | rest], left, {:cont, acc}, fun, {target, options, _concurrency} = search) do
+    [result] = results(%__MODULE__{count: 1, input: nil, events: [event]}, target, options)
+    one_by_one(rest, left - 1, fun.({event, result}, acc), fun, search)
+  end
+
+  # The first chunk has `first` events.
+  defp in_chunks(target, events, first, options, concurrency) do
+    chunks = if alone?(options), do: plain_chunks(events, first), else: chunks(events, options.strict, first)
 
     if concurrency == 1,
       do: Stream.flat_map(chunks, &pairs(&1, results(&1, target, options))),

@@ -123,6 +123,11 @@ defmodule BeTree.Server.Follower do
     {:noreply, %{state | base: %{state.base | id: nil}, error: error}}
   end
 
+  def handle_info(:collect, state) do
+    :erlang.garbage_collect()
+    {:noreply, state}
+  end
+
   def handle_info(:unreachable, state), do: {:noreply, lost(state, :noconnection)}
 
   def handle_info(:reachable, %{courier: nil} = state) do
@@ -239,6 +244,7 @@ defmodule BeTree.Server.Follower do
         Ids.sweep(state.table.ids, state.table.texts)
 
         event(:base, %{bytes: byte_size(image), version: version}, %{}, state)
+        collect()
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
         state |> notify() |> request_next() |> drop(0)
 
@@ -248,6 +254,9 @@ defmodule BeTree.Server.Follower do
         %{state | error: error}
     end
   end
+
+  # The heap of this process refers to the base before, and to a base as it came, until it is collected. This callback still does.
+  defp collect, do: send(self(), :collect)
 
   defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 
@@ -264,6 +273,7 @@ defmodule BeTree.Server.Follower do
     Table.renew_base(table, base)
     # The courier of another follower may lack the rows since the base before.
     Table.forget(table, state.base.version, :infinity)
+    collect()
 
     case index.runtime.rebase(index.instance, index.snapshot) do
       :ok -> build_if_due(%{state | base: base, bases: state.bases + 1, error: nil})

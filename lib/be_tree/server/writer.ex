@@ -322,6 +322,11 @@ defmodule BeTree.Server.Writer do
   end
 
   @impl GenServer
+  def handle_info(:collect, state) do
+    :erlang.garbage_collect()
+    {:noreply, state}
+  end
+
   def handle_info(:commit, state), do: {:noreply, flush(state), {:continue, :due}}
   def handle_info(message, %{group: [_ | _]} = state), do: handle_info(message, flush(state))
 
@@ -655,11 +660,16 @@ defmodule BeTree.Server.Writer do
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
       Table.put_base(table, base, View.new(base.index, table.server, table.ids), oldest)
 
+      collect()
       bytes = Builder.bytes(Table.later(table, base.version))
       state = %{state | base: base, tree: tree, count: count, bytes: bytes, error: nil, bases: state.bases + 1}
       {:ok, %{state | unfit: unfit(tree, state)}}
     end
   end
+
+  # The heap of this process refers to the base before until it is collected, and a base has as much memory as the index. A
+  # process that makes little garbage would hardly ever collect all of it. This callback still refers to it.
+  defp collect, do: send(self(), :collect)
 
   defp unless_failed({:ok, state}, _failed), do: state
   defp unless_failed({:error, _error}, failed), do: retry(failed)
@@ -769,6 +779,8 @@ defmodule BeTree.Server.Writer do
     oldest = state.base.version
     base = %{state.base | index: index, version: version}
     Table.renew_base(table, base)
+
+    collect()
 
     case index.runtime.rebase(index.instance, index.snapshot) do
       :ok ->

@@ -283,6 +283,20 @@ defmodule BeTree.Engine.BatchTest do
       assert taken() == 3
     end
 
+    test "of a list have the same pairs wherever the consumer pauses, halts or drops", %{tree: tree} do
+      for length <- [0, 1, 6, 7, 8, 9, 15, 16, 300], concurrency <- [1, 2], options <- [[], [timeout: 60_000]] do
+        events = for a <- 1..length//1, do: if(rem(a, 7) == 6, do: %{}, else: %{a: 2 - rem(a, 3)})
+        stream = BeTree.stream(tree, events, [max_concurrency: concurrency] ++ options)
+        pairs = for event <- events, do: {event, BeTree.search(tree, event)}
+        assert Enum.to_list(stream) == pairs
+        # A zip pauses both sides after each pair.
+        assert Enum.zip(stream, stream) == Enum.zip(pairs, pairs)
+        for some <- [1, 7, 8, 20], do: assert(Enum.take(stream, some) == Enum.take(pairs, some))
+        assert stream |> Stream.drop(8) |> Enum.to_list() == Enum.drop(pairs, 8)
+        assert stream |> Stream.chunk_every(3) |> Enum.concat() == pairs
+      end
+    end
+
     test "have a budget and a timeout for each event", %{tree: tree} do
       BeTree.insert_all!(tree, for(id <- 2..2_000, do: {id, "a <> #{id}"}))
       {:ok, _ids, %{fuel: fuel}} = BeTree.search(tree, %{a: 1}, stats: true)
@@ -352,7 +366,7 @@ defmodule BeTree.Engine.BatchTest do
         do: assert({:error, %Error{kind: :bad_module}} = BeTree.search_many(tree, [%{}, %{}], as: as))
 
     assert [{%{}, {:error, %Error{kind: :bad_module}}}, {%{}, {:error, %Error{kind: :bad_module}}}] =
-             Enum.to_list(BeTree.stream(tree, [%{}, %{}]))
+             [%{}, %{}] |> Stream.map(& &1) |> then(&BeTree.stream(tree, &1)) |> Enum.to_list()
   end
 
   test "a bitmap has ids below a limit" do

@@ -222,7 +222,9 @@ impl Index {
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],
     /// [`Kind::OutOfBounds`] and [`Kind::MissingAttribute`] of the expression; [`Kind::OutOfMemory`].
     pub fn insert(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        self.insert_for(&mut (), insertion).map(drop)
+        self.insert_for(&mut (), insertion)?;
+        self.arrange(&mut ());
+        Ok(())
     }
 
     /// Inserts like [`Index::insert`], and makes room in `searches` before each change. Returns the bytes of the block that was
@@ -259,8 +261,34 @@ impl Index {
         Ok(bytes)
     }
 
+    /// Arranges the subscriptions if that is due, so that searches sort less. Without memory for that, nothing changes.
+    fn arrange(&mut self, searches: &mut impl Searches) {
+        if self.subscriptions.is_due() && self.try_to_arrange(searches).is_err() {
+            self.subscriptions.postpone();
+        }
+    }
+
+    /// Gives all subscriptions new slots, in the order of their ids. Errors: [`Kind::OutOfMemory`]; nothing is changed then.
+    fn try_to_arrange(&mut self, searches: &mut impl Searches) -> Result<(), Error> {
+        searches.make_room(&Extent { slots: self.len(), ..self.extent() })?;
+        let Index { catalog, subscriptions, tree, dense, reasons, .. } = self;
+        let arrangement = subscriptions.arrangement()?;
+        let slot = |former: Slot| arrangement.slot(former);
+        if let Some(reasons) = reasons {
+            reasons.arrange(subscriptions.len(), slot)?;
+        }
+        for (former, subscription) in subscriptions.iter() {
+            catalog.programs.set_slot(subscription.program, slot(former));
+        }
+        tree.arrange(slot);
+        dense.arrange(slot);
+        subscriptions.arrange(arrangement);
+        Ok(())
+    }
+
     /// Returns the sizes on which the tables of a search depend.
     pub fn extent(&self) -> Extent {
+        let order = self.subscriptions.order();
         Extent {
             attributes: self.schema().all_attributes().len().saturating_sub(1),
             nodes: self.tree.capacity(),
@@ -269,7 +297,7 @@ impl Index {
             dense: self.dense.len(),
             patterns: self.catalog.predicates.patterns().len(),
             has_lowered: self.catalog.predicates.patterns().lowered().next().is_some(),
-            greatest: self.subscriptions.greatest(),
+            greatest: order.greatest(),
             has_reasons: self.reasons.is_some(),
         }
     }
@@ -279,7 +307,7 @@ impl Index {
     fn extent_with(&self, id: u64, predicates: usize, patterns: usize) -> Extent {
         let extent = self.extent();
         Extent {
-            slots: extent.slots.max(self.subscriptions.next().index() + 1),
+            slots: extent.slots.max(self.subscriptions.next(id).index() + 1),
             predicates: extent.predicates + predicates,
             dense: extent.dense + 1,
             patterns: extent.patterns + patterns,
@@ -345,6 +373,7 @@ impl Index {
     ) -> Result<Vec<u64>, (usize, Error)> {
         let mut inserted = Vec::new();
         for (position, insertion) in insertions.into_iter().enumerate() {
+            self.arrange(searches);
             // Make room for the id first: an inserted id that is not in the list would not be deleted after an error.
             let room = inserted.try_reserve(1).map_err(out_of_memory);
             let insertion = room.and(insertion);
@@ -358,6 +387,7 @@ impl Index {
                 }
             }
         }
+        self.arrange(searches);
         Ok(inserted)
     }
 
@@ -365,12 +395,19 @@ impl Index {
     ///
     /// Errors: those of [`Index::insert`] except [`Kind::DuplicateId`]. The old subscription then remains.
     pub fn put_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
-        if !self.subscriptions.has(insertion.id) {
-            return self.insert_for(searches, insertion).map(drop);
+        if self.subscriptions.has(insertion.id) {
+            self.replace(searches, insertion)?;
+        } else {
+            self.insert_for(searches, insertion)?;
         }
+        self.arrange(searches);
+        Ok(())
+    }
+
+    /// Replaces the subscription with the id of `insertion`. Errors: those of [`Index::put_for`].
+    fn replace(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
         // The trial meets every fault and takes all the memory, before anything is deleted. While it is there, no table is freed that
         // the new subscription needs.
-        let was_ascending = self.subscriptions.is_ascending();
         let trial = Insertion { id: self.free_id(), text: insertion.text, constants: insertion.constants.clone() };
         let bytes = self.insert_for(searches, &trial)?;
         let has_room_for_another = ensure(bytes).is_ok();
@@ -378,27 +415,25 @@ impl Index {
             let unsorted = Extent { greatest: None, ..self.extent() };
             if let Err(error) = searches.make_room(&unsorted) {
                 self.delete(trial.id).expect("the trial is there");
-                self.subscriptions.restore_ascending(was_ascending);
                 return Err(error);
             }
         }
         self.delete(insertion.id).expect("the old subscription is there");
         // The new subscription takes the slot of the old one, so ids ascend with slots as before. Without memory for that the trial
-        // becomes the new subscription, and searches sort what they find.
+        // becomes the new subscription, and searches sort more of what they find.
         if has_room_for_another && self.insert_for(searches, insertion).is_ok() {
             self.delete(trial.id).expect("the trial is there");
-            self.subscriptions.restore_ascending(was_ascending);
         } else {
             self.subscriptions.rename(trial.id, insertion.id);
         }
         Ok(())
     }
 
-    /// Returns an id that no subscription has.
+    /// Returns an id that no subscription has: the last one if it is free, the next one, or one of the greatest.
     fn free_id(&self) -> u64 {
-        let behind = self.subscriptions.greatest().and_then(|greatest| greatest.checked_add(1));
-        let mut others = (0..=u64::MAX).rev().filter(|&id| !self.subscriptions.has(id));
-        behind.or_else(|| others.next()).expect("there are fewer subscriptions than ids")
+        let last = self.subscriptions.order().last();
+        let mut ids = (last..=last.saturating_add(1)).chain((0..=u64::MAX).rev());
+        ids.find(|&id| !self.subscriptions.has(id)).expect("there are fewer subscriptions than ids")
     }
 
     /// Deletes one subscription. Memory cannot run out: insertions hold as much as a deletion takes.
@@ -505,6 +540,7 @@ impl Index {
         if let Some(reasons) = &self.reasons {
             reasons.validate(self.subscriptions.iter().map(|(slot, _)| slot))?;
         }
+        self.subscriptions.validate()?;
         self.tree.validate(&self.catalog, &self.subscriptions)
     }
 
@@ -520,7 +556,7 @@ impl Index {
             + self.catalog.programs.growth(words)
             + self.strings.growth(constants)
             + self.vocabulary.growth(predicates(&postfix), self.schema(), self.strings.capacity() + constants)
-            + self.subscriptions.growth(insertion.id)
+            + self.subscriptions.growth()
             + self.tree.growth()
             + self.dense.growth()
             + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(insertion.text.len(), words));

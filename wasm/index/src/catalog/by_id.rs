@@ -1,83 +1,67 @@
-//! The slots by id. While the ids of all slots ascend, as they do if they count the insertions, their order finds a slot. The
-//! first insertion that breaks the order brings a table, which then stays.
+//! The slots by id. Before the tail, ids ascend with slots, and their order finds a slot (`order.rs`). A table has the slots of the
+//! tail.
 
 use hashbrown::HashTable;
 
-use crate::catalog::ids::Ids;
+use crate::catalog::order::Order;
 use crate::handles::Slot;
 use crate::support::hash::hash_of;
-use crate::support::headroom::{table_growth, AROUND};
+use crate::support::headroom::table_growth;
 
-/// The table of held slots by the hash of their ids, if there is one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ById(Option<HashTable<Slot>>);
+/// The held slots of the tail, by the hash of their ids.
+#[derive(Clone, Debug)]
+pub(crate) struct ById {
+    /// `None` if the tail got slots before it, without memory to add these. Then all slots of the tail are compared.
+    table: Option<HashTable<Slot>>,
+}
+
+impl Default for ById {
+    fn default() -> Self {
+        ById { table: Some(HashTable::new()) }
+    }
+}
 
 impl ById {
-    /// Returns the slot with this id. Without a table it may be a free one, and ids must ascend.
-    pub fn find(&self, id: u64, ids: &Ids) -> Option<Slot> {
-        match &self.0 {
-            Some(table) => table.find(hash_of(&id), |&slot| ids.get(slot) == id).copied(),
-            None => in_order(id, ids),
+    /// Returns the held slot with this id.
+    pub fn find(&self, id: u64, order: &Order, is_held: impl Fn(Slot) -> bool) -> Option<Slot> {
+        let has_id = |slot: Slot| order.id(slot) == id;
+        let before = order.find(id).filter(|&slot| is_held(slot));
+        before.or_else(|| match &self.table {
+            Some(table) => table.find(hash_of(&id), |&slot| has_id(slot)).copied(),
+            None => order.tail_slots().find(|&slot| is_held(slot) && has_id(slot)),
+        })
+    }
+
+    /// Adds a slot, if it belongs to the tail.
+    pub fn insert(&mut self, slot: Slot, order: &Order) {
+        if let Some(table) = self.table.as_mut().filter(|_| slot >= order.tail()) {
+            table.insert_unique(hash_of(&order.id(slot)), slot, |&slot| hash_of(&order.id(slot)));
         }
     }
 
-    pub fn is_table(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Makes a table of the `held` slots, `len` of them, with room for one more, unless there is one. [`ById::growth`] has its
-    /// memory.
-    pub fn tabulate(&mut self, held: impl Iterator<Item = Slot>, len: usize, ids: &Ids) {
-        if self.0.is_none() {
-            self.0 = Some(HashTable::with_capacity(len + 1));
-            held.for_each(|slot| self.insert(slot, ids));
-        }
-    }
-
-    /// Adds a slot to the table, if there is one.
-    pub fn insert(&mut self, slot: Slot, ids: &Ids) {
-        if let Some(table) = &mut self.0 {
-            table.insert_unique(hash_of(&ids.get(slot)), slot, |&slot| hash_of(&ids.get(slot)));
-        }
-    }
-
-    /// Removes a slot from the table, if there is one. Takes no memory.
-    pub fn remove(&mut self, slot: Slot, ids: &Ids) {
-        let entry = self.0.as_mut().map(|table| table.find_entry(hash_of(&ids.get(slot)), |&held| held == slot));
+    /// Removes a slot, if it belongs to the tail. Takes no memory.
+    pub fn remove(&mut self, slot: Slot, order: &Order) {
+        let table = self.table.as_mut().filter(|_| slot >= order.tail());
+        let entry = table.map(|table| table.find_entry(hash_of(&order.id(slot)), |&held| held == slot));
         if let Some(Ok(entry)) = entry {
             entry.remove();
         }
     }
 
-    /// Returns the bytes that one more slot may request. `len` are held, and the ids of all slots ascend afterwards or do not.
-    pub fn growth(&self, len: usize, stays_ascending: bool) -> usize {
-        match &self.0 {
-            Some(table) => table_growth(table, 1),
-            None if stays_ascending => 0,
-            None => table_growth(&HashTable::<Slot>::new(), len + 1) + AROUND,
-        }
+    /// Drops the table, after the tail got slots before it, or another id in one of its slots. Takes no memory.
+    pub fn drop_table(&mut self) {
+        self.table = None;
     }
-}
 
-/// Returns the slot with this id among ids that ascend with slots.
-fn in_order(id: u64, ids: &Ids) -> Option<Slot> {
-    let id_at = |position: usize| ids.get(Slot::from_index(position));
-    let last = ids.len().checked_sub(1)?;
-    let distance = id.checked_sub(id_at(0))?;
-    // The position if all ids up to this one are consecutive, as most are. It cannot be behind.
-    let farthest = usize::try_from(distance).map_or(last, |distance| distance.min(last));
-    let (mut from, mut to) = (0, farthest);
-    if id_at(farthest) <= id {
-        from = farthest;
+    /// Returns whether finding compares all slots of the tail.
+    pub fn is_slow(&self) -> bool {
+        self.table.is_none()
     }
-    while from < to {
-        let middle = (from + to) / 2;
-        match id_at(middle) < id {
-            true => from = middle + 1,
-            false => to = middle,
-        }
+
+    /// Returns the bytes that one more slot may request.
+    pub fn growth(&self) -> usize {
+        self.table.as_ref().map_or(0, |table| table_growth(table, 1))
     }
-    (id_at(from) == id).then_some(Slot::from_index(from))
 }
 
 #[cfg(test)]
@@ -86,23 +70,33 @@ mod tests {
     use crate::oracle::random::Random;
 
     #[test]
-    fn slots_are_found_with_and_without_a_table() {
+    fn slots_are_found_before_the_tail_and_in_it() {
         let mut random = Random::new(3);
         for _ in 0..200 {
-            let (mut ids, mut plain) = (Ids::default(), Vec::new());
-            let mut next = random.pick(&[0, 1, 1000, u64::MAX - 500]);
+            let (mut order, mut by_id, mut ids) = (Order::default(), ById::default(), Vec::new());
+            let mut next = random.pick(&[0, 1, 1000, u64::MAX - 900]);
             for _ in 0..random.below(100) {
                 ids.push(next);
-                plain.push(next);
                 next += 1 + random.pick(&[0, 0, 0, 1, 3]);
             }
-            let mut by_id = ById::default();
-            let mut table = ById::default();
-            table.tabulate((0..plain.len()).map(Slot::from_index), plain.len(), &ids);
-            by_id.insert(Slot::from_index(0), &ids);
-            for id in (0..700).chain(900..1500).chain(u64::MAX - 600..=u64::MAX) {
-                let expected = plain.iter().position(|&other| other == id).map(Slot::from_index);
-                assert_eq!((by_id.find(id, &ids), table.find(id, &ids)), (expected, expected), "{id} in {plain:?}");
+            let before = random.below(ids.len() + 1);
+            random.shuffle(&mut ids[before..]);
+            for (position, &id) in ids.iter().enumerate() {
+                let slot = Slot::from_index(position);
+                order.insert(slot, id);
+                by_id.insert(slot, &order);
+            }
+            let free = Slot::from_index(random.below(ids.len().max(1)));
+            if !ids.is_empty() {
+                by_id.remove(free, &order);
+            }
+            let mut slow = by_id.clone();
+            slow.drop_table();
+            for id in (0..500).chain(900..1500).chain(u64::MAX - 1000..=u64::MAX) {
+                let slot = ids.iter().position(|&other| other == id).map(Slot::from_index);
+                let expected = slot.filter(|&slot| slot != free);
+                let found = [&by_id, &slow].map(|by_id| by_id.find(id, &order, |slot| slot != free));
+                assert_eq!(found, [expected; 2], "{id} in {ids:?}");
             }
         }
     }

@@ -78,6 +78,11 @@ impl Ids {
         self.rows.from(first.index() / ROW)
     }
 
+    /// Returns the bytes that a new table of `len` ids may take, if `listed` of its rows are not consecutive.
+    pub fn bytes(len: usize, listed: usize) -> usize {
+        Ids::default().rows.growth(len.div_ceil(ROW)) + listed * size_of::<[u64; ROW]>()
+    }
+
     /// Returns the bytes that setting `more` ids may allocate. Each id may be the first of its row that is not consecutive.
     pub fn growth(&self, more: usize) -> usize {
         self.rows.growth(more.div_ceil(ROW) + 1) + more * size_of::<[u64; ROW]>()

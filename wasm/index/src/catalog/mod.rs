@@ -3,6 +3,7 @@
 mod by_id;
 pub(crate) mod columns;
 pub(crate) mod ids;
+pub(crate) mod order;
 pub(crate) mod sizes;
 pub(crate) mod statistics;
 pub(crate) mod subscriptions;

@@ -1,7 +1,8 @@
 //! The table of inserted expressions, by id and by slot.
 
 use crate::catalog::by_id::ById;
-use crate::catalog::ids::{Ids, Row};
+use crate::catalog::order::{Arrangement, Order};
+use crate::error::Error;
 use crate::handles::{DensePosition, ProgramId, Slot};
 use crate::support::chunks::Chunks;
 
@@ -133,25 +134,22 @@ impl PackedPlacement {
 pub(crate) struct Subscriptions {
     slots: Chunks<Subscription>,
     /// The ids of all slots, free slots included.
-    ids: Ids,
+    order: Order,
     /// The slot that was freed last, or [`Slot::NONE`]. Each free slot names the next one, so freeing a slot takes no memory.
     free: Slot,
     /// The number of slots that are not free.
     len: usize,
     by_id: ById,
-    /// Whether the ids of subscriptions ascend with slots. Matches found in the order of slots then need no sorting.
-    ascending: bool,
 }
 
 impl Default for Subscriptions {
     fn default() -> Self {
         Subscriptions {
             slots: Chunks::default(),
-            ids: Ids::default(),
+            order: Order::default(),
             free: Slot::NONE,
             len: 0,
             by_id: ById::default(),
-            ascending: true,
         }
     }
 }
@@ -166,43 +164,24 @@ impl Subscriptions {
         self.slots.len()
     }
 
-    pub fn is_ascending(&self) -> bool {
-        self.ascending
-    }
-
-    /// Restores what [`Subscriptions::is_ascending`] returned, after all subscriptions that were inserted since are removed.
-    pub fn restore_ascending(&mut self, was_ascending: bool) {
-        self.ascending = was_ascending;
-    }
-
-    /// Returns an upper bound of all ids, if ids ascend with slots.
-    pub fn greatest(&self) -> Option<u64> {
-        let greatest = self.slots.len().checked_sub(1).map_or(0, |last| self.ids.get(Slot::from_index(last)));
-        self.ascending.then_some(greatest)
+    /// Returns the order of ids.
+    #[inline(always)]
+    pub fn order(&self) -> &Order {
+        &self.order
     }
 
     /// Returns whether the id exists. If ids ascend with slots, which is common, a greater id needs no look-up.
     pub fn has(&self, id: u64) -> bool {
-        self.greatest().is_none_or(|greatest| id <= greatest) && self.find(id).is_some()
+        self.order.greatest().is_none_or(|greatest| id <= greatest) && self.find(id).is_some()
     }
 
     pub fn find(&self, id: u64) -> Option<Slot> {
-        if !self.ascending && !self.by_id.is_table() {
-            // After [`Subscriptions::rename`], until the next insertion makes a table.
-            return self.iter().map(|(slot, _)| slot).find(|&slot| self.ids.get(slot) == id);
-        }
-        self.by_id.find(id, &self.ids).filter(|slot| self.slots[slot.index()].is_held())
+        self.by_id.find(id, &self.order, |slot| self.slots[slot.index()].is_held())
     }
 
     /// Returns the id of `slot`.
     pub fn id(&self, slot: Slot) -> u64 {
-        self.ids.get(slot)
-    }
-
-    /// Returns the ids from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all that there are.
-    #[inline(always)]
-    pub fn ids(&self, first: Slot) -> &[Row] {
-        self.ids.rows(first)
+        self.order.id(slot)
     }
 
     pub fn get(&self, slot: Slot) -> &Subscription {
@@ -223,55 +202,74 @@ impl Subscriptions {
         subscription
     }
 
-    /// Returns the slot that the next subscription will have.
-    pub fn next(&self) -> Slot {
+    /// Returns the slot that the next subscription will have, if `id` is its id.
+    pub fn next(&self, id: u64) -> Slot {
         match self.free {
             Slot::NONE => Slot::from_index(self.slots.len()),
-            slot => slot,
+            slot if self.order.fits(slot, id) || self.order.is_paused() => slot,
+            _ => Slot::from_index(self.slots.len()),
         }
     }
 
-    /// Returns whether ids still ascend with slots if the next subscription has this id.
+    /// Returns whether all ids ascend if the next subscription has this id.
     pub fn stays_ascending(&self, id: u64) -> bool {
-        let id_at = |position: usize| self.ids.get(Slot::from_index(position));
-        let position = self.next().index();
-        let follows = position == 0 || id_at(position - 1) < id;
-        let precedes = position + 1 >= self.ids.len() || id < id_at(position + 1);
-        self.ascending && follows && precedes
+        self.order.stays_ascending(self.next(id), id)
     }
 
     /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
         debug_assert!(self.find(id).is_none(), "the id {id} is new");
-        let slot = self.next();
-        self.ascending = self.stays_ascending(id);
-        if !self.ascending {
-            let Subscriptions { slots, ids, by_id, len, .. } = self;
-            by_id.tabulate(held(slots).map(|(slot, _)| slot), *len, ids);
-        }
-        if self.free == Slot::NONE {
+        let slot = self.next(id);
+        if slot.index() == self.slots.len() {
             self.slots.push(Subscription::free(Slot::NONE));
-            self.ids.push(id);
         } else {
             self.free = self.slots[slot.index()].next_free();
         }
         self.slots[slot.index()] = subscribe(slot);
-        self.ids.set(slot, id);
-        self.by_id.insert(slot, &self.ids);
+        let tail = self.order.tail();
+        self.order.insert(slot, id);
+        if self.order.tail() < tail {
+            self.by_id.drop_table();
+        } else {
+            self.by_id.insert(slot, &self.order);
+        }
         self.len += 1;
         slot
     }
 
-    /// Gives the subscription with the id `old` the id `new`, which was just removed. Ids then ascend no longer. Takes no
-    /// memory, because a table has a free place for `new` where that was.
+    /// Returns whether subscriptions should be arranged, so that searches sort less and subscriptions are found fast.
+    pub fn is_due(&self) -> bool {
+        self.order.is_due(self.len) || self.by_id.is_slow() && !self.order.is_paused()
+    }
+
+    /// Returns the first slots for all subscriptions, in the order of their ids.
+    ///
+    /// Errors: [`crate::error::Kind::OutOfMemory`].
+    pub fn arrangement(&self) -> Result<Arrangement, Error> {
+        self.order.arrangement(|slot| self.slots[slot.index()].is_held())
+    }
+
+    /// Moves all subscriptions to new slots. Allocates nothing.
+    pub fn arrange(&mut self, arrangement: Arrangement) {
+        let Subscriptions { slots, order, free, len, by_id } = self;
+        order.arrange(arrangement.apply(|one, other| slots.swap(one, other)));
+        slots.shorten(*len);
+        *free = Slot::NONE;
+        *by_id = ById::default();
+    }
+
+    /// Waits with the next arrangement until some more subscriptions are inserted.
+    pub fn postpone(&mut self) {
+        self.order.postpone();
+    }
+
+    /// Gives the subscription with the id `old` the id `new`, which was just removed. Takes no memory, so later changes are slow until
+    /// the subscriptions are arranged.
     pub fn rename(&mut self, old: u64, new: u64) {
         debug_assert!(self.find(new).is_none(), "the id {new} is new");
         if let Some(slot) = self.find(old) {
-            let Subscriptions { by_id, ids, ascending, .. } = self;
-            by_id.remove(slot, ids);
-            ids.set(slot, new);
-            by_id.insert(slot, ids);
-            *ascending = false;
+            self.order.set(slot, new);
+            self.by_id.drop_table();
         }
     }
 
@@ -281,7 +279,7 @@ impl Subscriptions {
         let subscription = std::mem::replace(&mut self.slots[slot.index()], free);
         debug_assert!(subscription.is_held(), "slot {slot} is held");
         self.free = slot;
-        self.by_id.remove(slot, &self.ids);
+        self.by_id.remove(slot, &self.order);
         self.len -= 1;
         if self.len == 0 {
             *self = Subscriptions::default();
@@ -291,19 +289,25 @@ impl Subscriptions {
 
     /// Returns every subscription with its slot.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Subscription)> {
-        held(&self.slots)
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, held)| held.is_held())
+            .map(|(slot, held)| (Slot::from_index(slot), held))
     }
 
-    /// Returns the bytes by which inserting a subscription with this id may grow the tables.
-    pub fn growth(&self, id: u64) -> usize {
-        self.slots.growth(1) + self.ids.growth(1) + self.by_id.growth(self.len, self.stays_ascending(id))
+    /// Returns the bytes by which inserting a subscription may grow the tables.
+    pub fn growth(&self) -> usize {
+        self.slots.growth(1) + self.order.growth() + self.by_id.growth()
     }
-}
 
-/// Returns the subscriptions among `slots`.
-fn held(slots: &Chunks<Subscription>) -> impl Iterator<Item = (Slot, &Subscription)> {
-    let numbered = slots.iter().enumerate().filter(|(_, held)| held.is_held());
-    numbered.map(|(slot, held)| (Slot::from_index(slot), held))
+    /// Checks the order of ids, and that each id leads to its slot. For tests.
+    pub fn validate(&self) -> Result<(), String> {
+        match self.iter().find(|&(slot, _)| self.find(self.id(slot)) != Some(slot)) {
+            Some((slot, _)) => Err(format!("the id of slot {slot} does not lead to it")),
+            None => self.order.validate(),
+        }
+    }
 }
 
 #[cfg(test)]

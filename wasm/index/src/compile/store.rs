@@ -95,6 +95,14 @@ impl Programs {
         }
     }
 
+    /// Changes the slot of the subscription of the program at `id`.
+    pub fn set_slot(&mut self, id: ProgramId, slot: Slot) {
+        match id.home() {
+            Home::InChunk { chunk, start } => self.chunks[chunk][start] = slot.word(),
+            Home::Alone(number) => self.alone[number][0] = slot.word(),
+        }
+    }
+
     /// Prefetches the first cache lines of some programs. Returns a number that depends on all the words read.
     #[inline(always)]
     pub fn prefetch<const N: usize>(&self, programs: &[ProgramId; N]) -> u32 {

@@ -22,6 +22,7 @@ use crate::event::Value;
 use crate::handles::{ProgramId, Slot};
 use crate::model::predicate::{self, Predicate};
 use crate::model::strings::StringId;
+use crate::support::bits::ones;
 use crate::support::headroom::grow;
 use crate::support::headroom::growth;
 
@@ -120,6 +121,27 @@ impl Reasons {
         if form != Form::None {
             self.programs.remove(program, self.lengths[i] as usize);
         }
+    }
+
+    /// Gives the expressions the first `len` slots. `slot` returns the new slot of each.
+    ///
+    /// Errors: [`Kind::OutOfMemory`]; nothing is changed then.
+    pub fn arrange(&mut self, len: usize, slot: impl Fn(Slot) -> Slot) -> Result<(), Error> {
+        let (mut places, mut lengths, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        grow(&mut places, len)?;
+        grow(&mut lengths, len)?;
+        grow(&mut held, len.div_ceil(Slot::IN_WORD as usize))?;
+        for (word, &bits) in (0..).zip(&self.held) {
+            for former in ones(bits.into()).map(|bit| Slot::of_set(word, bit as u32)) {
+                let new = slot(former);
+                let (word, bit) = new.in_set();
+                held[word as usize] |= 1 << bit;
+                places[new.index()] = self.places[former.index()];
+                lengths[new.index()] = self.lengths[former.index()];
+            }
+        }
+        (self.places, self.lengths, self.held) = (places, lengths, held);
+        Ok(())
     }
 
     /// Returns the slots with expressions in the word at `word` of a set of slots.

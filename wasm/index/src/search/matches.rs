@@ -49,6 +49,17 @@ impl<'a> Slots<'a> {
         let Slots { summary, words, .. } = self;
         ones(u64::from(summary as u32)).map(|place| (place, words[place % BITS as usize] as u32))
     }
+
+    /// Returns the number of slots below `end`.
+    pub fn count_below(self, end: Slot) -> u32 {
+        let (word, bit) = Slot::from_index(end.index() - self.first.index()).in_set();
+        let counts = self.words().map(|(place, bits)| match place as u32 {
+            place if place < word => bits.count_ones(),
+            place if place == word => (bits & ((1 << bit) - 1)).count_ones(),
+            _ => 0,
+        });
+        counts.sum()
+    }
 }
 
 impl SlotSet {
@@ -174,6 +185,12 @@ mod tests {
                         let before = given.len();
                         let (first, _) = group.first.in_set();
                         let words = group.words().map(|(place, bits)| (first + place as u32, bits));
+                        if first == 0 {
+                            let below = |end: usize| slots.iter().filter(|slot| slot.index() < end).count() as u32;
+                            [0, 1, 31, 32, 33, 1023].into_iter().for_each(|end| {
+                                assert_eq!(group.count_below(Slot::from_index(end)), below(end));
+                            });
+                        }
                         let slots =
                             |(word, bits): (u32, u32)| ones(bits.into()).map(move |i| Slot::of_set(word, i as u32));
                         given.extend(words.flat_map(slots));

@@ -13,7 +13,7 @@
 //!    several expressions share are remembered.
 //! 4. **Dense.** Windows decide the boolean expressions without access predicates. Those left open become candidates.
 //! 5. **Unindexed.** The programs of all other expressions without access predicates run.
-//! 6. **Collect**, and **sort** if ids do not ascend with slots.
+//! 6. **Collect**, and **sort** the ids that do not ascend with slots.
 //! 7. **Gather**, **explain**, **count** and **group**, if the reasons of expressions that do not match are wanted.
 //!
 //! The cost of a search depends only on the index, the event and the requested ids. Remains of earlier searches, finished
@@ -343,7 +343,8 @@ impl Search {
     /// Returns the error of a search whose result does not fit the requested form, if it has one.
     pub fn refusal(&self, index: &Index) -> Option<Error> {
         self.checkpoint.load().too_large.map(|id| {
-            let limit = 64 * batch::bitmap_words(index.subscriptions().capacity(), index.subscriptions().greatest());
+            let subscriptions = index.subscriptions();
+            let limit = 64 * batch::bitmap_words(subscriptions.capacity(), subscriptions.order().greatest());
             let message = format!("the id {id} is too large for a bitmap, which has ids below {limit}; ask for a list");
             Error::new(Kind::OutOfBounds, message)
         })

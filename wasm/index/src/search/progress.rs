@@ -28,6 +28,8 @@ pub(super) struct Progress {
     pub word: u32,
     /// The number of words of the result so far.
     pub ids: u32,
+    /// The number of ids that ascend, before those of the tail.
+    pub ascending: u32,
     /// An id that matches and is too large for a bitmap.
     pub too_large: Option<u64>,
     pub reasons: reasons::Progress,

@@ -188,7 +188,7 @@ impl Search {
             *written = u64::from(*count);
             start += std::mem::replace(count, start);
         }
-        behind[numbers] = u64::from(index.subscriptions().is_ascending());
+        behind[numbers] = u64::from(index.subscriptions().order().is_ascending());
         behind[numbers + 1] = u64::from(progress.reasons.does_not_fit);
         progress.reasons.behind = progress.reasons.missed + (numbers + TRAILER) as u32;
     }

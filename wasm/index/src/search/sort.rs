@@ -1,33 +1,54 @@
 //! A merge sort in steps, each of which can be interrupted and repeated. It sorts runs and merges them from one list into
 //! another. Only a finished pass exchanges the lists.
+//!
+//! The first ids may ascend already. Then only the others are sorted, and joined with the first.
 
 use crate::error::Error;
-use crate::support::checkpoint::in_order;
+use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
 
-/// The number of ids in a first run, and of those that a merging step moves.
+/// The number of ids in a first run, and of those that a step moves.
 const RUN: usize = 1024;
 
 /// A merge sort of a list of ids with a spare list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sort {
     spare: Vec<u64>,
-    checkpoint: [Progress; 2],
-    current: usize,
+    checkpoint: Checkpoint<Progress>,
 }
 
 /// The progress of a sort.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
+    pass: Pass,
     len: usize,
-    /// The length of sorted runs in the source list; 0 while the first runs are made.
+    /// The number of ids that ascend already.
+    ascending: usize,
+    /// The length of sorted runs in the source list.
     width: usize,
     /// The spare list is the source.
     from_spare: bool,
-    /// The start of the pair of runs that is merged. `left` and `right` count the merged ids of each.
-    pair: usize,
+    /// The start of the run that is made, of the pair of runs that is merged, or of what is joined or moved back.
+    start: usize,
+    /// The numbers of the merged ids of each run.
     left: usize,
     right: usize,
+    /// The end of what is moved back.
+    end: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Pass {
+    /// Sorts runs, into the spare list.
+    Runs,
+    /// Merges pairs of runs, from one list into the other.
+    Merge,
+    /// Merges the ids that ascended with the others, which are sorted now, into the spare list.
+    Join,
+    /// Moves the joined ids back.
+    Back,
+    #[default]
+    Done,
 }
 
 impl Sort {
@@ -40,119 +61,172 @@ impl Sort {
         ids <= self.spare.len()
     }
 
-    /// Starts to sort `len` ids.
-    pub fn start(&mut self, len: usize) {
-        self.commit(Progress { len, ..Progress::default() });
+    /// Starts to sort `len` ids, of which the first `ascending` ascend.
+    pub fn start(&mut self, ascending: usize, len: usize) {
+        let pass = if ascending < len { Pass::Runs } else { Pass::Done };
+        self.checkpoint.commit(Progress { pass, len, ascending, start: ascending, ..Progress::default() });
     }
 
     /// Runs one step of the sort. Returns whether `ids` are sorted.
     pub fn step(&mut self, ids: &mut [u64]) -> bool {
-        let mut progress = self.checkpoint[self.current & 1];
-        let len = progress.len;
-        if progress.width >= len && !progress.from_spare && (progress.width > 0 || len == 0) {
-            return true;
+        let mut progress = self.checkpoint.load();
+        let spare = &mut self.spare[..progress.len];
+        match progress.pass {
+            Pass::Runs => progress.sort_run(ids, spare),
+            Pass::Merge if progress.from_spare => progress.merge_pair(spare, ids),
+            Pass::Merge => progress.merge_pair(ids, spare),
+            Pass::Join => progress.join(ids, spare),
+            Pass::Back => progress.move_back(ids, spare),
+            Pass::Done => {}
         }
-        let spare = &mut self.spare[..len];
-        let (from, to): (&[u64], &mut [u64]) = if progress.from_spare { (spare, ids) } else { (ids, spare) };
-        if progress.width == 0 {
-            let end = (progress.pair + RUN).min(len);
-            to[progress.pair..end].copy_from_slice(&from[progress.pair..end]);
-            to[progress.pair..end].sort_unstable();
-            progress.pair = end;
-        } else {
-            merge(from, to, &mut progress);
-        }
-        if progress.pair == len {
-            let width = if progress.width == 0 { RUN } else { 2 * progress.width };
-            progress = Progress { len, width, from_spare: !progress.from_spare, ..Progress::default() };
-        }
-        self.commit(progress);
-        false
-    }
-
-    fn commit(&mut self, progress: Progress) {
-        let other = (self.current & 1) ^ 1;
-        self.checkpoint[other] = progress;
-        in_order();
-        self.current = other;
-        in_order();
+        self.checkpoint.commit(progress);
+        progress.pass == Pass::Done
     }
 }
 
-/// Moves up to [`RUN`] ids of the present pair of runs.
-fn merge(from: &[u64], to: &mut [u64], progress: &mut Progress) {
-    let Progress { len, width, pair, .. } = *progress;
-    let middle = (pair + width).min(len);
-    let end = (pair + 2 * width).min(len);
-    let (left, right) = (&from[pair..middle], &from[middle..end]);
-    if right.is_empty() {
-        // The last run has no partner: a list of one run is only moved back.
-        let moved = (progress.left + RUN).min(left.len());
-        to[pair + progress.left..pair + moved].copy_from_slice(&left[progress.left..moved]);
-        *progress = if moved < left.len() {
-            Progress { left: moved, ..*progress }
-        } else {
-            Progress { pair: end, left: 0, right: 0, ..*progress }
-        };
-        return;
+impl Progress {
+    fn sort_run(&mut self, ids: &[u64], spare: &mut [u64]) {
+        let end = (self.start + RUN).min(self.len);
+        let run = &mut spare[self.start..end];
+        run.copy_from_slice(&ids[self.start..end]);
+        run.sort_unstable();
+        self.start = end;
+        if end == self.len {
+            self.end_pass(RUN);
+        }
     }
-    for _ in 0..RUN {
-        let place = pair + progress.left + progress.right;
-        let next_left = left.get(progress.left);
-        let next_right = right.get(progress.right);
-        match (next_left, next_right) {
-            (Some(&l), Some(&r)) if r < l => {
-                to[place] = r;
-                progress.right += 1;
-            }
-            (Some(&l), _) => {
-                to[place] = l;
-                progress.left += 1;
-            }
-            (None, Some(&r)) => {
-                to[place] = r;
-                progress.right += 1;
-            }
-            (None, None) => {
-                progress.pair = end;
-                progress.left = 0;
-                progress.right = 0;
-                return;
+
+    /// Selects the next pass. The runs have now `width` ids, and are in the other list.
+    fn end_pass(&mut self, width: usize) {
+        let from_spare = !self.from_spare;
+        let pass = match () {
+            () if from_spare || width < self.len - self.ascending => Pass::Merge,
+            () if self.ascending > 0 => Pass::Join,
+            () => Pass::Done,
+        };
+        *self = Progress { pass, width, from_spare, start: self.ascending, left: 0, right: 0, ..*self };
+    }
+
+    /// Moves ids of the present pair of runs. The last run may have no partner, and a list of one run is only moved back.
+    fn merge_pair(&mut self, from: &[u64], to: &mut [u64]) {
+        let middle = (self.start + self.width).min(self.len);
+        let end = (self.start + 2 * self.width).min(self.len);
+        let (left, right) = (&from[self.start..middle], &from[middle..end]);
+        self.merge(left, right, &mut to[self.start..end]);
+        if self.left + self.right == end - self.start {
+            (self.start, self.left, self.right) = (end, 0, 0);
+            if end == self.len {
+                self.end_pass(2 * self.width);
             }
         }
+    }
+
+    /// Joins the two parts of the list. The ids below the second part's are where they belong, and so are those of the second
+    /// part above the first part's.
+    fn join(&mut self, ids: &[u64], spare: &mut [u64]) {
+        let (first, second) = ids[..self.len].split_at(self.ascending);
+        if (self.left, self.right) == (0, 0) {
+            self.start = first.partition_point(|id| *id < second[0]);
+        }
+        let first = &first[self.start..];
+        if !first.is_empty() {
+            self.merge(first, second, &mut spare[self.start..]);
+        }
+        if self.left == first.len() {
+            self.end = self.start + self.left + self.right;
+            self.pass = if self.end == self.start { Pass::Done } else { Pass::Back };
+        }
+    }
+
+    fn move_back(&mut self, ids: &mut [u64], spare: &[u64]) {
+        let end = (self.start + RUN).min(self.end);
+        ids[self.start..end].copy_from_slice(&spare[self.start..end]);
+        self.start = end;
+        if end == self.end {
+            self.pass = Pass::Done;
+        }
+    }
+
+    /// Moves about [`RUN`] ids of two lists behind those that were moved before.
+    fn merge(&mut self, left: &[u64], right: &[u64], to: &mut [u64]) {
+        let Progress { left: mut l, right: mut r, .. } = *self;
+        let end = l + r + RUN;
+        while l + r < end {
+            match (left.get(l), right.get(r)) {
+                (Some(&a), Some(&b)) if b < a => {
+                    to[l + r] = b;
+                    r += 1;
+                }
+                (Some(&a), Some(_)) => {
+                    to[l + r] = a;
+                    l += 1;
+                }
+                (Some(_), None) => {
+                    let moved = (end - r).min(left.len());
+                    to[l + r..moved + r].copy_from_slice(&left[l..moved]);
+                    l = moved;
+                }
+                (None, Some(_)) => {
+                    let moved = (end - l).min(right.len());
+                    to[l + r..l + moved].copy_from_slice(&right[r..moved]);
+                    r = moved;
+                }
+                (None, None) => break,
+            }
+        }
+        (self.left, self.right) = (l, r);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::oracle::random::Random;
+
+    /// Sorts `ids`, of which the first `ascending` ascend. Each step is done twice.
+    fn sort_twice(ids: &[u64], ascending: usize) -> Vec<u64> {
+        let mut ids = ids.to_vec();
+        let mut sort = Sort::default();
+        sort.reserve(ids.len()).unwrap();
+        sort.start(ascending, ids.len());
+        loop {
+            // An interrupted step has written values that it will write again.
+            let mut cut_off = sort.clone();
+            let done_before = cut_off.step(&mut ids);
+            sort.spare.copy_from_slice(&cut_off.spare);
+            if sort.step(&mut ids) {
+                assert!(done_before && sort.step(&mut ids));
+                return ids;
+            }
+        }
+    }
 
     #[test]
     fn any_number_of_ids_is_sorted_even_when_every_step_is_done_twice() {
+        let random = &mut Random::new(1);
         for len in [0, 1, 2, RUN - 1, RUN, RUN + 1, 5 * RUN + 7, 8 * RUN] {
-            let mut state = 12345_u64;
-            let mut ids: Vec<u64> = std::iter::repeat_with(|| {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                state >> 20
-            })
-            .take(len)
-            .collect();
+            let ids: Vec<u64> = (0..len).map(|_| random.next() >> 20).collect();
             let mut expected = ids.clone();
             expected.sort_unstable();
-            let mut sort = Sort::default();
-            sort.reserve(len).unwrap();
-            sort.start(len);
-            loop {
-                // An interrupted step has written values that it will write again.
-                let mut cut_off = sort.clone();
-                let done_before = cut_off.step(&mut ids);
-                sort.spare.copy_from_slice(&cut_off.spare);
-                if sort.step(&mut ids) {
-                    assert!(done_before);
-                    break;
+            assert_eq!(sort_twice(&ids, 0), expected);
+        }
+    }
+
+    #[test]
+    fn ids_that_ascend_are_joined_with_the_others() {
+        let random = &mut Random::new(2);
+        for first in [0, 1, 2, 500, RUN, 5 * RUN + 7] {
+            for second in [0, 1, 3, 40, RUN, 3 * RUN] {
+                // The second part is below, above, or among the first.
+                for (low, range) in [(0, 1 << 10), (1 << 41, 1 << 40), (0, 1 << 42), (1 << 30, 1 << 31)] {
+                    let mut ids: Vec<u64> = (0..first).map(|_| 2048 + random.next() % (1 << 40)).collect();
+                    ids.sort_unstable();
+                    ids.extend((0..second).map(|_| low + random.next() % range));
+                    let mut expected = ids.clone();
+                    expected.sort_unstable();
+                    assert_eq!(sort_twice(&ids, first), expected, "{first} {second} {low}");
                 }
             }
-            assert_eq!(ids, expected);
         }
     }
 }

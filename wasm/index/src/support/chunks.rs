@@ -45,6 +45,20 @@ impl<T> Chunks<T> {
         &self.chunks[position / CHUNK][position % CHUNK..]
     }
 
+    /// Exchanges two elements.
+    pub fn swap(&mut self, one: usize, other: usize) {
+        let (first, second) = (one.min(other), one.max(other));
+        let (before, from) = self.chunks.split_at_mut(second / CHUNK);
+        match before.get_mut(first / CHUNK) {
+            Some(chunk) => std::mem::swap(&mut chunk[first % CHUNK], &mut from[0][second % CHUNK]),
+            None => from[0].swap(first % CHUNK, second % CHUNK),
+        }
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flatten()
+    }
+
     pub fn clear(&mut self) {
         self.chunks.clear();
         self.len = 0;
@@ -117,6 +131,11 @@ mod tests {
         assert_eq!(chunks.from(2 * CHUNK + 1), (2 * CHUNK + 1..3 * CHUNK).collect::<Vec<_>>());
         assert_eq!(chunks.from(3 * CHUNK).len(), 7);
         assert!(chunks.growth(CHUNK) >= CHUNK * size_of::<usize>());
+        for (one, other) in [(3, 7), (7, 3), (5, 2 * CHUNK + 1), (2 * CHUNK + 1, 5), (CHUNK + 1, CHUNK + 1)] {
+            let before = (chunks[one], chunks[other]);
+            chunks.swap(one, other);
+            assert_eq!((chunks[other], chunks[one]), before);
+        }
         for len in [3 * CHUNK, 2 * CHUNK + 1, CHUNK, 5, 0] {
             chunks.shorten(len);
             assert_eq!((chunks.len(), chunks.iter().count()), (len, len));

@@ -165,6 +165,15 @@ impl Entry {
 }
 
 impl Tree {
+    /// Gives all subscriptions other slots. `slot` returns the new one.
+    pub fn arrange(&mut self, slot: impl Fn(Slot) -> Slot) {
+        for entry in self.nodes.iter_mut().flat_map(Node::entries_mut) {
+            if entry.filter.is_sufficient() {
+                entry.subject = Subject::slot(slot(entry.subject.as_slot()));
+            }
+        }
+    }
+
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }

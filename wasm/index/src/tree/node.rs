@@ -180,6 +180,13 @@ impl Node {
         }
     }
 
+    pub(super) fn entries_mut(&mut self) -> &mut [Entry] {
+        match &mut self.held {
+            Held::One(entry) => std::slice::from_mut(entry),
+            Held::Many(entries, _) => entries,
+        }
+    }
+
     /// Returns the value levels.
     #[inline]
     pub fn branches(&self) -> &[Branch] {

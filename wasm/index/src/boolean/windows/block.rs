@@ -125,6 +125,12 @@ impl Block {
         held
     }
 
+    /// Gives the expressions other slots. `slot` returns the new one.
+    pub(super) fn arrange(&mut self, slot: impl Fn(Slot) -> Slot) {
+        self.slots.iter_mut().filter(|held| **held != Slot::NONE).for_each(|held| *held = slot(*held));
+        self.run = self.find_run();
+    }
+
     fn find_run(&self) -> Option<Slot> {
         let first = self.slots[0];
         let follows = |(lane, &slot): (usize, &Slot)| slot == Slot::NONE || slot.index() == first.index() + lane;

@@ -134,6 +134,11 @@ impl Dense {
         moved
     }
 
+    /// Gives all expressions other slots. `slot` returns the new one.
+    pub fn arrange(&mut self, slot: impl Fn(Slot) -> Slot) {
+        self.parts.iter_mut().flatten().for_each(|block| block.arrange(&slot));
+    }
+
     /// Frees the memory of the list of parts, which is empty.
     pub fn clear(&mut self) {
         self.parts = Vec::new();
