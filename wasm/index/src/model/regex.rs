@@ -764,6 +764,15 @@ impl Beginning {
         Beginning { is_whole: self.is_whole && is_whole, ..self }
     }
 
+    /// Appends a character to a text that is a whole match.
+    fn extend(&mut self, character: char) {
+        if self.is_whole {
+            self.text.extend(character.encode_utf8(&mut [0; 4]).bytes());
+            self.is_whole = self.text.len() <= BEGINNING;
+            self.text.truncate(BEGINNING);
+        }
+    }
+
     fn then(&self, next: &Beginning) -> Beginning {
         let mut text = [&self.text[..], &next.text].concat();
         let is_whole = next.is_whole && text.len() <= BEGINNING;
@@ -802,9 +811,19 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
             let codes = ranges.iter().flat_map(|&(first, last)| first..=last);
             codes.filter_map(char::from_u32).map(Beginning::whole).collect()
         }
-        Node::Concatenation(nodes) => nodes
-            .iter()
-            .fold(vec![Beginning::empty(true)], |before, node| one_by_one(before, || beginnings_of(node, below))),
+        Node::Concatenation(nodes) => {
+            let mut all = vec![Beginning::empty(true)];
+            for node in nodes {
+                match node {
+                    // Most parts are characters, which take no table of their own.
+                    Node::Character(character) if *character != char::REPLACEMENT_CHARACTER => {
+                        all.iter_mut().for_each(|beginning| beginning.extend(*character));
+                    }
+                    node => all = one_by_one(all, || beginnings_of(node, below)),
+                }
+            }
+            all
+        }
         Node::Alternatives(nodes) => {
             let each = nodes.iter().flat_map(|node| beginnings_of(node, below));
             let all: Vec<Beginning> = each.take(BEGINNINGS + 1).collect();
