@@ -100,7 +100,7 @@ defmodule BeTree.Server.HistoryTest do
     case Process.info(process, [:links, :monitors]) do
       [links: links, monitors: monitors] ->
         links = Enum.filter(links, &(is_pid(&1) and &1 != keeper(process)))
-        Enum.random(links ++ for({:process, pid} <- monitors, is_pid(pid), do: pid))
+        Enum.random(links ++ for({:process, pid} <- monitors, is_pid(pid), not named?(pid), do: pid))
 
       nil ->
         nil
@@ -108,6 +108,9 @@ defmodule BeTree.Server.HistoryTest do
   rescue
     Enum.EmptyError -> nil
   end
+
+  # While a process calls the VM's file server it monitors that, whose end would end the VM.
+  defp named?(pid), do: Process.info(pid, :registered_name) not in [nil, {:registered_name, []}]
 
   defp client(name, ids, {random, round}, client, clock) do
     :rand.seed(:exsss, {random, round, client})
