@@ -43,14 +43,14 @@ test("the example of the README", () => {
   results.forEach(([actual, expected]) => assert.deepEqual(actual, expected));
 });
 
-test("the package has at most 320 KB, and no file that is not named", () => {
+test("the package has at most 330 KB, and no file that is not named", () => {
   const folder = mkdtempSync(join(tmpdir(), "be-tree-"));
   try {
     const out = execFileSync("npm", ["pack", "--json", "--pack-destination", folder, join(built, "package")], {
       encoding: "utf8",
     });
     const [{ size, files }] = JSON.parse(out);
-    assert.ok(size <= 320_000, `${size} bytes`);
+    assert.ok(size <= 330_000, `${size} bytes`);
     const names = files.map(({ path }) => path).sort();
     assert.deepEqual(names, [
       "LICENSE",
