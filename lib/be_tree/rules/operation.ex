@@ -107,7 +107,7 @@ defmodule BeTree.Rules.Operation do
   defp next_operation(_reason, operation, position), do: %{operation | position: position}
 
   defp make_room(%{rules: %{runtime: runtime, instance: instance}} = operation) do
-    case Instance.call(runtime, instance, "be_tree_room", [], nil, scheduler: :whole) do
+    case Instance.call(runtime, instance, "be_tree_room", [], nil) do
       {:ok, _nothing} -> :ok
       {:error, error} when operation.kind == :assert -> {:error, %{error | position: operation.position}}
       {:error, error} -> {:error, error}
