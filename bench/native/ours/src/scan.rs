@@ -68,7 +68,7 @@ fn is_known(test: &Test<Text>) -> bool {
     use Test::*;
     matches!(test, True | Null | NotNull | Empty | Integer(..) | Float(..) | OneOf(_) | NoneOf(_) | AllOf(_))
         || matches!(test, StringEqual(_) | StringNotEqual(_) | Contains(_) | StartsWith(_) | EndsWith(_))
-        || matches!(test, Like(_) | InNetworks(_) | GeoWithinRadius { .. })
+        || matches!(test, Like(_) | Matches(_) | InNetworks(_) | GeoWithinRadius { .. })
 }
 
 fn holds(tree: &Tree<StringId>, event: &Event) -> bool {
@@ -104,6 +104,7 @@ fn passes(predicate: &Predicate<StringId>, event: &Event) -> bool {
         (Test::StartsWith(part), Value::String(value)) => event.text(value).starts_with(part),
         (Test::EndsWith(part), Value::String(value)) => event.text(value).ends_with(part),
         (Test::Like(pattern), Value::String(value)) => is_like(pattern, event.text(value)),
+        (Test::Matches(regex), Value::String(value)) => regex.matches(event.text(value)),
         (Test::InNetworks(networks), Value::Address(position)) => {
             networks.iter().any(|network| network.contains(event.addresses[position as usize]))
         }
