@@ -109,7 +109,7 @@ defmodule BeTree.Engine.Native do
 
   @doc """
   Makes at most `most` entries in the free replica that lacks most of them, if it lacks at least `lag`. Returns the results of
-  `call/8`, or `:none` if there is no such replica.
+  `call/9`, or `:none` if there is no such replica.
   """
   def catch_up(_instance, _lag, _most), do: :erlang.nif_error(:not_loaded)
 
@@ -140,20 +140,19 @@ defmodule BeTree.Engine.Native do
   Returns `{:done, results, output, fuel}` or `{:yield, suspended, fuel_so_far}` after one slice. If the output is too
   many integers for one list, it is `{:packed, binary}`. If some of many lists are too long, it is `{:packed, lists}` with
   a binary in place of each long one. unpack/3 then makes the lists.
+
+  If its process dies, the call is cut off, or, with `change?`, continues as one of `change/7` does.
   """
-  def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice), do: :erlang.nif_error(:not_loaded)
+  def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice, _change?),
+    do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  Returns the results of `call/8`, after a slice of about a millisecond on a dirty scheduler. If its process dies, the call
+  Returns the results of `call/9`, after a slice of about a millisecond on a dirty scheduler. If its process dies, the call
   continues for at most as long as any change takes.
   """
   def change(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Returns the results of `call/8`. If its process dies, the call continues as one of `change/7` does."
-  def change_in_slices(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice),
-    do: :erlang.nif_error(:not_loaded)
-
-  @doc "Returns the results of `call/8`."
+  @doc "Returns the results of `call/9`."
   def resume(_suspended), do: :erlang.nif_error(:not_loaded)
 
   @doc "Continues a call of `change/7`, and returns its results."

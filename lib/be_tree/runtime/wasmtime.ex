@@ -218,11 +218,6 @@ defmodule BeTree.Runtime.Wasmtime do
     in_turn(instance, timeout, &Native.write(instance, &1, address, bytes))
   end
 
-  defp run(instance, ticket, export, arguments, %{scheduler: :normal} = request, _deadline) do
-    %{input: input, output: output, fuel: fuel, slice: slice} = request
-    Native.call(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice))
-  end
-
   defp run(instance, ticket, export, arguments, %{scheduler: :dirty} = request, deadline) do
     %{input: input, output: output, fuel: fuel} = request
     longest = @longest_change + @longest_change_per_byte * byte_size(input || "")
@@ -230,9 +225,10 @@ defmodule BeTree.Runtime.Wasmtime do
     to_end(outcome, longest, deadline)
   end
 
-  defp run(instance, ticket, export, arguments, %{scheduler: :whole} = request, _deadline) do
-    %{input: input, output: output, fuel: fuel, slice: slice} = request
-    Native.change_in_slices(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice))
+  defp run(instance, ticket, export, arguments, request, _deadline) do
+    %{input: input, output: output, fuel: fuel, slice: slice, scheduler: scheduler} = request
+    change? = scheduler == :whole
+    Native.call(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice), change?)
   end
 
   # Between slices other processes use the dirty scheduler, and a killed process ends. A change within the fuel of any change is

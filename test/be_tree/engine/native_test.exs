@@ -40,7 +40,7 @@ defmodule BeTree.Engine.NativeTest do
   end
 
   defp call(instance, ticket, export, slice \\ 1_000) do
-    Native.call(instance, ticket, export, [], nil, :none, 10_000_000, slice)
+    Native.call(instance, ticket, export, [], nil, :none, 10_000_000, slice, false)
   end
 
   # Does the work in a process of its own, whose terms are gone when it has ended, and waits until nothing is left of it.
@@ -180,7 +180,7 @@ defmodule BeTree.Engine.NativeTest do
         module = compile(wasm)
 
         for _ <- 1..3 do
-          change = Native.change_in_slices(instance(module), nil, "spin", [], nil, :none, 10_000_000_000, 1_000)
+          change = Native.call(instance(module), nil, "spin", [], nil, :none, 10_000_000_000, 1_000, true)
           assert {:yield, _suspended, 1_000} = change
         end
       end)

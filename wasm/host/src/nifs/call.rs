@@ -24,25 +24,9 @@ fn call<'a>(
     output: Output,
     fuel: Fuel,
     slice: Fuel,
+    is_change: bool,
 ) -> Term<'a> {
-    begin(env, Scheduler::Normal, false, instance, ticket, &export, arguments, input, output, fuel, slice)
-}
-
-/// A change on a normal scheduler.
-#[rustler::nif]
-#[allow(clippy::too_many_arguments)]
-fn change_in_slices<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: Binary<'a>,
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-    slice: Fuel,
-) -> Term<'a> {
-    begin(env, Scheduler::Normal, true, instance, ticket, &export, arguments, input, output, fuel, slice)
+    begin(env, Scheduler::Normal, is_change, instance, ticket, &export, arguments, input, output, fuel, slice)
 }
 
 /// The fuel of a slice of a change on a dirty scheduler: about a millisecond. Rescheduling takes a hundredth of it.
