@@ -186,20 +186,12 @@ defmodule BeTree.Rules do
 
   def new(text, options) when is_binary(text) do
     options = Options.validate!(options, @new_options)
-    [runtime, memory] = Keyword.values(Keyword.take(options, [:runtime])) ++ [options[:memory]]
-    limits = {text, memory, options[:facts], options[:firings], options[:notices]}
+    %{runtime: runtime, memory: memory, firings: firings, fuel_per_reduction: ratio} = options = Map.new(options)
+    input = :erlang.term_to_binary({text, memory, options.facts, firings, options.notices})
 
     with {:ok, guest} <- Module.built_in(runtime),
-         {:ok, instance} <- Instance.instantiate(guest, memory),
-         input = :erlang.term_to_binary(limits),
-         {:ok, _nothing} <-
-           Instance.call(runtime, instance, "be_tree_rules", [byte_size(input)], input, scheduler: :whole),
-         do:
-           {:ok,
-            struct!(
-              __MODULE__,
-              [instance: instance] ++ Keyword.take(options, [:runtime, :firings, :fuel_per_reduction])
-            )}
+         {:ok, instance} <- Module.compile(guest, memory, input),
+         do: {:ok, %__MODULE__{runtime: runtime, instance: instance, firings: firings, fuel_per_reduction: ratio}}
   end
 
   def new(other, _options), do: Check.expected!("the text of rules, a string", other)

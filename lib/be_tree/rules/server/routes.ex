@@ -72,9 +72,7 @@ defmodule BeTree.Rules.Server.Routes do
   defp instances(_guest, _input, _options, 0), do: {:ok, []}
 
   defp instances(guest, input, options, count) do
-    with {:ok, instance} <- Instance.instantiate(guest, Rules.limit(options, :memory)),
-         {:ok, _nothing} <-
-           Instance.call(guest.runtime, instance, "be_tree_rules", [byte_size(input)], input, scheduler: :whole),
+    with {:ok, instance} <- Module.compile(guest, Rules.limit(options, :memory), input),
          {:ok, more} <- instances(guest, input, options, count - 1),
          do: {:ok, [instance | more]}
   end
