@@ -22,6 +22,13 @@ defmodule BeTree.Engine.Heap do
   @spec with_room_in_time(non_neg_integer, (... -> result)) :: result when result: var
   def with_room_in_time(words, fun), do: widened(words, fn _words -> :ok end, fun)
 
+  @doc """
+  Sends the calling process, a `GenServer`, the message `:collect`, after which it collects all its garbage. Until then its heap
+  refers to what the present callback replaces, and a process that makes little garbage would hardly ever collect all of it.
+  """
+  @spec collect_later :: :collect
+  def collect_later, do: send(self(), :collect)
+
   defp widened(words, prepare, fun) do
     {:garbage_collection, settings} = Process.info(self(), :garbage_collection)
     words = min(words, @most)

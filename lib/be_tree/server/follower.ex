@@ -11,7 +11,7 @@ defmodule BeTree.Server.Follower do
   use BeTree.Engine.CrashReport
 
   alias BeTree.{Error, Image, Telemetry}
-  alias BeTree.Engine.{Describe, Instance, Reply, Stray}
+  alias BeTree.Engine.{Describe, Heap, Instance, Reply, Stray}
   alias BeTree.Server.{Builder, Courier, Ids, Maintainer, Queue, Table, View}
 
   # The milliseconds until the follower starts another courier, or builds again after a failure.
@@ -244,7 +244,7 @@ defmodule BeTree.Server.Follower do
         Ids.sweep(state.table.ids, state.table.texts)
 
         event(:base, %{bytes: byte_size(image), version: version}, %{}, state)
-        collect()
+        Heap.collect_later()
         state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
         state |> notify() |> request_next() |> drop(0)
 
@@ -254,9 +254,6 @@ defmodule BeTree.Server.Follower do
         %{state | error: error}
     end
   end
-
-  # The heap of this process refers to the base before, and to a base as it came, until it is collected. This callback still does.
-  defp collect, do: send(self(), :collect)
 
   defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 
@@ -273,7 +270,7 @@ defmodule BeTree.Server.Follower do
     Table.renew_base(table, base)
     # The courier of another follower may lack the rows since the base before.
     Table.forget(table, state.base.version, :infinity)
-    collect()
+    Heap.collect_later()
 
     case index.runtime.rebase(index.instance, index.snapshot) do
       :ok -> build_if_due(%{state | base: base, bases: state.bases + 1, error: nil})

@@ -10,7 +10,7 @@ defmodule BeTree.Server.Writer do
   use BeTree.Engine.CrashReport
 
   alias BeTree.{Domain, Error, Guest, Image, Index, Telemetry}
-  alias BeTree.Engine.{CrashReport, Describe, Journal, Stray, Subscription}
+  alias BeTree.Engine.{CrashReport, Describe, Heap, Journal, Stray, Subscription}
   alias BeTree.Engine.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Ids, Maintainer, Queue, Store, Table, View}
 
@@ -660,16 +660,12 @@ defmodule BeTree.Server.Writer do
       oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
       Table.put_base(table, base, View.new(base.index, table.server, table.ids), oldest)
 
-      collect()
+      Heap.collect_later()
       bytes = Builder.bytes(Table.later(table, base.version))
       state = %{state | base: base, tree: tree, count: count, bytes: bytes, error: nil, bases: state.bases + 1}
       {:ok, %{state | unfit: unfit(tree, state)}}
     end
   end
-
-  # The heap of this process refers to the base before until it is collected, and a base has as much memory as the index. A
-  # process that makes little garbage would hardly ever collect all of it. This callback still refers to it.
-  defp collect, do: send(self(), :collect)
 
   defp unless_failed({:ok, state}, _failed), do: state
   defp unless_failed({:error, _error}, failed), do: retry(failed)
@@ -779,8 +775,7 @@ defmodule BeTree.Server.Writer do
     oldest = state.base.version
     base = %{state.base | index: index, version: version}
     Table.renew_base(table, base)
-
-    collect()
+    Heap.collect_later()
 
     case index.runtime.rebase(index.instance, index.snapshot) do
       :ok ->
