@@ -102,7 +102,7 @@ defmodule BeTree.Engine.Slices do
 
   @doc "Charges the calling process for a call that ended in its first slice."
   @spec charge_whole(Fuel.t(), pos_integer) :: true
-  def charge_whole(fuel, per_reduction), do: bump(div(fuel + per_reduction - 1, per_reduction))
+  def charge_whole(fuel, per_reduction), do: fuel |> reductions(per_reduction) |> bump()
 
   @doc "Returns what is left of a budget for the next of several calls."
   @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget() | 0
@@ -129,8 +129,12 @@ defmodule BeTree.Engine.Slices do
   # Charges for the fuel since the last charge. Both amounts count from the call's start and are rounded up, as in
   # BeTree.Fuel.to_reductions/2, so no fuel is lost between slices and none is charged twice.
   defp charge(%{fuel: before, per_reduction: ratio}, fuel) do
-    bump(div(fuel + ratio - 1, ratio) - div(before + ratio - 1, ratio))
+    bump(reductions(fuel, ratio) - reductions(before, ratio))
   end
+
+  # Inlined, since each call is a reduction itself.
+  @compile {:inline, reductions: 2}
+  defp reductions(fuel, ratio), do: div(fuel + ratio - 1, ratio)
 
   # When the time slice ends before all reductions are charged, the rest is charged in the next time slice.
   defp bump(reductions) when reductions >= @step, do: reductions |> Native.charge() |> bump()
