@@ -9,6 +9,7 @@ defmodule BeTree.Bench.Structures do
 
   @name "structures"
   @rules 20_000
+  @all Enum.to_list(1..@rules)
   @events 20
 
   @schema [
@@ -99,8 +100,7 @@ defmodule BeTree.Bench.Structures do
     memory = BeTree.info!(tree).memory_bytes
     events = for _ <- 1..@events, do: event.()
     matches = for event <- events, do: check!(name, tree, event)
-    all = Enum.to_list(1..@rules)
-    engines = [search: &BeTree.search(tree, &1), scan: &BeTree.search(tree, &1, ids: all)]
+    engines = [search: &BeTree.search(tree, &1), scan: &BeTree.search(tree, &1, ids: @all)]
     [search: times, scan: scan] = Timing.in_turns(events, engines, limits[:seconds])
     gone = Enum.take_every(1..@rules, 2)
     {deleting, _all} = :timer.tc(fn -> for id <- gone, do: BeTree.delete!(tree, id) end)
@@ -125,7 +125,7 @@ defmodule BeTree.Bench.Structures do
   end
 
   defp check!(name, tree, event) do
-    expected = BeTree.search!(tree, event, ids: Enum.to_list(1..@rules))
+    expected = BeTree.search!(tree, event, ids: @all)
 
     case BeTree.search!(tree, event) do
       ^expected -> length(expected)

@@ -5,13 +5,13 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use be_tree_index::error::{Error, Kind};
+use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
-use be_tree_index::room::{Extent, Searches};
 use be_tree_index::search::{Batch, Form, Request, Search};
 use support::random::Random;
+use support::refused::Refused;
 
 const VALUES: u64 = 40;
 /// The number of subscriptions.
@@ -26,23 +26,8 @@ struct Churned {
     next: u64,
     /// The percentage of requests of room that are refused.
     refused: usize,
+    /// The number of insertions that were refused.
     refusals: usize,
-}
-
-/// Searches that are refused room now and then.
-struct Refused<'a> {
-    searches: (&'a mut Search, &'a mut Batch),
-    random: Random,
-    percent: usize,
-}
-
-impl Searches for Refused<'_> {
-    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
-        if self.random.chance(self.percent) {
-            return Err(Error::new(Kind::OutOfMemory, "no room"));
-        }
-        self.searches.make_room(extent)
-    }
 }
 
 /// An expression of a kind that the value chooses.
@@ -118,9 +103,8 @@ impl Churned {
     fn insert(&mut self, id: u64, value: u64) {
         let text = text(value);
         let insertion = Insertion { id, text: text.as_bytes(), constants: vec![] };
-        let searches = (&mut self.search, &mut self.batch);
         let random = Random::new(id ^ value << 32 ^ self.held.len() as u64);
-        let mut searches = Refused { searches, random, percent: self.refused };
+        let mut searches = Refused::new(&mut self.search, &mut self.batch, random, self.refused);
         let inserted = if self.held.contains_key(&id) {
             self.index.put_for(&mut searches, &insertion)
         } else {

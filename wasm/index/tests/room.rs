@@ -5,34 +5,16 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::language::read;
 use be_tree_index::model::predicate::Postfix;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
-use be_tree_index::room::{Extent, Searches};
 use be_tree_index::search::{Batch, Search};
 use support::naive::{NaiveEvent, NaiveValue};
 use support::random::Random;
+use support::refused::Refused;
 use support::{encode, naive};
-
-/// Searches that are refused room now and then.
-struct Refused<'a> {
-    searches: (&'a mut Search, &'a mut Batch),
-    random: &'a mut Random,
-    refusals: &'a mut usize,
-}
-
-impl Searches for Refused<'_> {
-    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
-        if self.random.chance(3) {
-            *self.refusals += 1;
-            return Err(Error::new(Kind::OutOfMemory, "no room"));
-        }
-        self.searches.make_room(extent)
-    }
-}
 
 fn schema() -> Schema {
     let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
@@ -94,11 +76,11 @@ fn searches_have_room_whatever_is_refused() {
             let insertions =
                 (first..).zip(&texts).map(|(id, text)| Ok(Insertion { id, text: text.as_bytes(), constants: vec![] }));
             let seed = random.below(1 << 30) as u64;
-            let (draws, refusals) = (&mut Random::new(seed), &mut refusals);
-            let mut refused = Refused { searches: (&mut searches, &mut batch), random: draws, refusals };
+            let mut refused = Refused::new(&mut searches, &mut batch, Random::new(seed), 3);
             if index.insert_all_for(&mut refused, insertions).is_ok() {
                 oracle.extend((first..).zip(read_back).map(|(id, postfix)| (id, postfix.unwrap())));
             }
+            refusals += refused.refusals;
             index.validate().unwrap();
             search(random, &index, &mut searches, &oracle);
             let gone: Vec<u64> = oracle.keys().copied().filter(|_| random.chance(20)).collect();

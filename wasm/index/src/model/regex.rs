@@ -824,23 +824,12 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
             }
             all
         }
-        Node::Alternatives(nodes) => {
-            let each = nodes.iter().flat_map(|node| beginnings_of(node, below));
-            let all: Vec<Beginning> = each.take(BEGINNINGS + 1).collect();
-            if all.len() > BEGINNINGS {
-                return any();
-            }
-            all
-        }
+        Node::Alternatives(nodes) => few(nodes.iter().flat_map(|node| beginnings_of(node, below))),
         Node::Repetition { node, least: 0, most } => {
             let repeated = if *most == Some(0) { Vec::new() } else { beginnings_of(node, below) };
             let is_once = *most == Some(1);
             let some = repeated.into_iter().map(|beginning| beginning.partly(is_once));
-            let all: Vec<Beginning> = std::iter::once(Beginning::empty(true)).chain(some).collect();
-            if all.len() > BEGINNINGS {
-                return any();
-            }
-            all
+            few(std::iter::once(Beginning::empty(true)).chain(some))
         }
         Node::Repetition { node, least, most } => {
             let of_one = beginnings_of(node, below);
@@ -850,6 +839,16 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
             let is_whole = times == *least && *most == Some(*least);
             all.into_iter().map(|beginning| beginning.partly(is_whole)).collect()
         }
+    }
+}
+
+/// Returns the beginnings, or that of any match if they are too many.
+fn few(all: impl Iterator<Item = Beginning>) -> Vec<Beginning> {
+    let all: Vec<Beginning> = all.take(BEGINNINGS + 1).collect();
+    if all.len() > BEGINNINGS {
+        vec![Beginning::empty(false)]
+    } else {
+        all
     }
 }
 

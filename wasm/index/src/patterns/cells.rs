@@ -126,10 +126,10 @@ impl OnFace {
 mod tests {
     use super::*;
     use crate::oracle::random::Random;
-    use crate::support::sphere::point;
+    use crate::support::sphere::{chord_squared, point};
 
     fn distance(a: Point, b: Point) -> f64 {
-        a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+        chord_squared(a, b).sqrt()
     }
 
     /// Places at the poles, at the borders and corners of faces, and anywhere.

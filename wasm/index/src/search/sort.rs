@@ -61,7 +61,7 @@ impl Sort {
         ids <= self.spare.len()
     }
 
-    /// Starts to sort `len` ids, of which the first `ascending` ascend.
+    /// Starts to sort `len` ids. The first `ascending` of them are sorted already.
     pub fn start(&mut self, ascending: usize, len: usize) {
         let pass = if ascending < len { Pass::Runs } else { Pass::Done };
         self.checkpoint.commit(Progress { pass, len, ascending, start: ascending, ..Progress::default() });
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::oracle::random::Random;
 
-    /// Sorts `ids`, of which the first `ascending` ascend. Each step is done twice.
+    /// Sorts `ids`, and does each step twice. The first `ascending` ids are sorted already.
     fn sort_twice(ids: &[u64], ascending: usize) -> Vec<u64> {
         let mut ids = ids.to_vec();
         let mut sort = Sort::default();

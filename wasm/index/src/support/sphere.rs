@@ -28,13 +28,15 @@ pub(crate) fn chord_squared_of(distance: f64) -> f64 {
     4.0 * half.sin().powi(2)
 }
 
+/// Returns the square of the distance of two points, straight through the sphere.
+#[cfg(test)]
+pub(crate) fn chord_squared(a: Point, b: Point) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn chord_squared(a: Point, b: Point) -> f64 {
-        a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
-    }
 
     #[test]
     fn chords_agree_with_the_haversine() {

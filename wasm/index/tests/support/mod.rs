@@ -9,5 +9,6 @@ pub mod encode;
 pub mod generate;
 pub mod naive;
 pub mod random;
+pub mod refused;
 pub mod sequence;
 pub mod twin;
