@@ -123,7 +123,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
 
   # A large page is cleared as a whole when it is first written, which nothing divides.
   if File.dir?("/sys/kernel/mm/transparent_hugepage") do
-    test "what a large event makes a memory grow by has small pages", %{tree: tree, text: text, size: size} do
+    test "a large event makes a memory grow by small pages", %{tree: tree, text: text, size: size} do
       before = in_small_pages()
       assert BeTree.search(tree, %{s: text}) == {:ok, [2]}
 

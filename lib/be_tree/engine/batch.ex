@@ -197,6 +197,7 @@ defmodule BeTree.Engine.Batch do
   does not pay for many. Then up to `concurrency` processes search.
   """
   @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
+  # A cluster asks all its shards for each event or chunk.
   def stream(%Shards{} = cluster, events, options, concurrency), do: in_chunks(cluster, events, 1, options, concurrency)
 
   def stream(target, events, options, concurrency) when is_list(events),

@@ -59,8 +59,8 @@ impl Step<'_> {
             if fact == 0 {
                 continue;
             }
-            // A fact that came late is dropped at once, but after those that came before it: at the latest when one would be that
-            // came in time with it.
+            // A late fact is dropped after those that came before it. So it stays no longer than a fact that came with it and was
+            // not late.
             let end = (self.words.get64(fact + TIME) as i64).saturating_add(*life).max(self.clock());
             if end <= time && first.is_none_or(|(earliest, _)| end < earliest) {
                 first = Some((end, Due::Fact(*number, fact)));

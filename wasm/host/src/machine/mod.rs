@@ -56,7 +56,7 @@ pub struct Machine {
     owed: u64,
     /// Whether the memory shares pages with a snapshot.
     is_mapped: bool,
-    /// Whether what the memory grows by has small pages.
+    /// Whether the memory grows by small pages.
     has_small_pages: bool,
     // The store must be dropped before the following fields.
     stack: Arc<Stack>,

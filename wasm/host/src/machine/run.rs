@@ -175,8 +175,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Gives small pages to what the memory grows by from now on, which divides the time of the first writes there. The
-    /// boundary stays where it is, because each one is a mapping.
+    /// Makes the memory grow by small pages from now on, so that no first write takes long. It is done once, because each
+    /// boundary between large and small pages takes a mapping.
     fn grow_by_small_pages(&mut self) {
         let Some(memory) = self.memory.filter(|_| !self.has_small_pages) else { return };
         // Where none is left, the pages stay as they are, and the first writes take longer.
