@@ -19,6 +19,8 @@ defmodule BeTree.Bench.RulesElixir do
   @folder "_build/bench/rules"
   @bar 1.3
   @messages 10_000
+  # The milliseconds in which ten engines of a stream come to hold as many facts as they drop.
+  @settling 10_000
 
   def run(options) do
     File.mkdir_p!(@folder)
@@ -346,23 +348,14 @@ defmodule BeTree.Bench.RulesElixir do
 
   defp sleeper(seconds) do
     say("\nA process that sleeps 1 ms, beside ten others: microseconds that it wakes late")
-    {text, facts} = RuleWorkloads.waltzdb(16)
+    works = [{"nothing", nil}, {"plain loops", &plain/0}, {"engines, kept", &kept/0}, {"engines, made anew", &anew/0}]
+    # The module is compiled once.
+    Rules.new!(Stream.rules())
 
-    engine = fn ->
-      loop(fn -> Rules.assert_all!(Rules.new!(text, notices: 10_000_000), facts) end)
-    end
-
-    plain = fn -> loop(fn -> Enum.reduce(1..100_000, 0, &(rem(&1 * 7, 13) + &2)) end) end
-
-    # Both twice, in turns, because the machine's other work comes and goes.
-    for {name, work} <- [
-          {"nothing", nil},
-          {"plain loops", plain},
-          {"engines", engine},
-          {"plain loops", plain},
-          {"engines", engine}
-        ] do
+    # All twice, in turns, because the machine's other work comes and goes.
+    for _turn <- 1..2, {name, work} <- works do
       others = if work, do: for(_other <- 1..10, do: spawn_link(work)), else: []
+      if work == (&kept/0), do: Process.sleep(@settling)
 
       late =
         Task.async(fn -> late(deadline(2 * seconds), []) end) |> Task.await(:infinity) |> Enum.sort() |> List.to_tuple()
@@ -371,9 +364,41 @@ defmodule BeTree.Bench.RulesElixir do
       at = fn share -> Command.grouped(elem(late, min(trunc(share * tuple_size(late)), tuple_size(late) - 1))) end
 
       say(
-        "  #{String.pad_trailing(name, 14)} p50 #{at.(0.5)}, p99 #{at.(0.99)}, p99.9 #{at.(0.999)}, max #{at.(1.0)}, " <>
-          "#{Command.grouped(tuple_size(late))} times"
+        "  #{String.pad_trailing(name, 18)} p50 #{at.(0.5)}, p90 #{at.(0.9)}, p99 #{at.(0.99)}, p99.9 #{at.(0.999)}, " <>
+          "max #{at.(1.0)}, #{Command.grouped(tuple_size(late))} times"
       )
+    end
+  end
+
+  defp plain, do: loop(fn -> Enum.reduce(1..100_000, 0, &(rem(&1 * 7, 13) + &2)) end)
+
+  # An engine that is made, run and dropped over and over.
+  defp anew do
+    {text, facts} = RuleWorkloads.waltzdb(16)
+    loop(fn -> Rules.assert_all!(Rules.new!(text, notices: 10_000_000), facts) end)
+  end
+
+  # An engine that gets the same thousand events of a stream over and over, ten seconds later each time, so that it soon holds as many
+  # facts as it drops.
+  defp kept do
+    rules = Rules.new!(Stream.rules(), notices: 10_000_000)
+    {facts, _stream} = Stream.facts(Stream.new(1_000), 1_000)
+    keep(rules, facts, 0)
+  end
+
+  defp keep(rules, facts, number) do
+    later = for {type, fields} <- facts, do: {type, later(fields, number)}
+    Rules.assert_all!(rules, later)
+    keep(rules, facts, number + 1)
+  end
+
+  defp later(%{at: at} = fields, number) do
+    fields = %{fields | at: at + 10_000 * number}
+
+    case fields do
+      %{id: id} -> %{fields | id: id + 1_000 * number}
+      %{order: order} -> %{fields | order: order + 1_000 * number}
+      _user -> fields
     end
   end
 

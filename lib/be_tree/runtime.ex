@@ -82,7 +82,7 @@ defmodule BeTree.Runtime do
   `fuel` is the fuel of the call, from after the input is in place until the export returns. It is the same for every slice.
   `fuel_so_far` is the fuel of the slices so far. The call used at least that, and somewhat more, because a slice ends with a
   whole block of instructions. A bulk instruction (such as `memory.fill`) costs a unit per byte: the built-in runtime divides it
-  into parts of 256 KiB, and wasmex does not.
+  into parts of 64 KiB, and wasmex does not.
   """
   @type outcome ::
           {:done, status :: integer, output :: binary | [non_neg_integer] | [[non_neg_integer]] | [binary] | nil,

@@ -14,7 +14,7 @@ defmodule BeTree.Attacks.BulkTest do
 
   @page 65_536
   # What is done at a time.
-  @part 262_144
+  @part 65_536
   @pages 24
   @size @pages * @page
   @segment :binary.copy(<<0::8, 1::8, 2::8, 3::8, 4::8, 5::8, 6::8>>, div(@size, 8))

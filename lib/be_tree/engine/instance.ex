@@ -121,12 +121,15 @@ defmodule BeTree.Engine.Instance do
     end
   end
 
+  # These operations mostly write new memory, which takes longer than its fuel says.
+  @slice_of_whole 100_000
+
   defp scheduled(request, :slices, runtime), do: %{request | scheduler: :normal, slice: runtime.default_slice()}
-  defp scheduled(request, :whole, Wasmtime), do: %{request | scheduler: :whole, slice: Wasmtime.default_slice()}
+  defp scheduled(request, :whole, Wasmtime), do: %{request | scheduler: :whole, slice: @slice_of_whole}
   defp scheduled(request, :whole, _runtime), do: %{request | scheduler: :dirty}
   defp scheduled(request, scheduler, _runtime), do: %{request | scheduler: scheduler}
 
-  # A slice is a time slice (BeTree.Fuel), 4,000 reductions.
+  # Each slice is charged a time slice, 4,000 reductions.
   defp to_end({:yield, suspended, _fuel}, runtime) do
     :erlang.bump_reductions(4_000)
     to_end(runtime.resume(suspended), runtime)

@@ -106,8 +106,14 @@ defmodule BeTree.Rules.Operation do
   defp next_operation(:done, operation, position), do: %{operation | kind: :run, input: nil, position: position}
   defp next_operation(_reason, operation, position), do: %{operation | position: position}
 
+  # A larger memory gets large pages when it grows. The system clears each as a whole, which can take milliseconds.
+  @longest_in_slices 8 * 1_048_576
+
+  # On a dirty scheduler, a thread of its own, small work competes with the normal schedulers for the processors.
   defp make_room(%{rules: %{runtime: runtime, instance: instance}} = operation) do
-    case Instance.call(runtime, instance, "be_tree_room", [], nil) do
+    scheduler = if runtime.info(instance).memory < @longest_in_slices, do: :whole, else: :dirty
+
+    case Instance.call(runtime, instance, "be_tree_room", [], nil, scheduler: scheduler) do
       {:ok, _nothing} -> :ok
       {:error, error} when operation.kind == :assert -> {:error, %{error | position: operation.position}}
       {:error, error} -> {:error, error}

@@ -8,6 +8,8 @@ use std::io;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+#[cfg(target_os = "linux")]
+use rustix::mm::{madvise, Advice};
 use rustix::mm::{mmap_anonymous, mprotect, MapFlags, MprotectFlags, ProtFlags};
 
 /// The alignment of slots: a large page.
@@ -87,6 +89,19 @@ impl Slot {
         // SAFETY: these bytes lie in this slot, which is ours alone, and bytes that could be read or written still can.
         unsafe { mprotect(self.start().add(from).cast(), to - from, MprotectFlags::READ | MprotectFlags::WRITE) }?;
         Ok(())
+    }
+
+    /// Frees the memory of the bytes `from..to`, which stay open, on systems that can. Both ends are at whole pages. An error
+    /// leaves the memory to `close`.
+    ///
+    /// # Safety
+    ///
+    /// Nothing may read these bytes any more.
+    pub unsafe fn drain(&mut self, from: usize, to: usize) {
+        assert!(from <= to && to <= self.arena.size);
+        #[cfg(target_os = "linux")]
+        // SAFETY: these bytes lie in this slot, which is ours alone, and nothing reads them, as the caller promises.
+        let _ = unsafe { madvise(self.start().add(from).cast(), to - from, Advice::LinuxDontNeed) };
     }
 
     /// Frees the slot's memory: its addresses are as they were at first. After an error nothing has changed.

@@ -5,6 +5,7 @@
 //! of its slot guards the next one.
 
 use std::io;
+use std::thread;
 
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
 
@@ -14,6 +15,10 @@ use crate::arena::{Arena, Slot};
 pub const LONGEST: usize = 4 << 30;
 /// The bytes after a memory of that length, which are never memory.
 pub const GUARD: usize = 32 << 20;
+
+/// The bytes that are freed at a time, in a tenth of a millisecond. Between two parts other threads have their turn. Closing a slot
+/// frees its memory at once, and no thread of the process can map memory or grow one meanwhile.
+const PART: usize = 2 << 20;
 
 static ARENA: Arena = Arena::new(LONGEST + GUARD, 256);
 
@@ -56,6 +61,19 @@ impl Linear {
         self.slot.open(self.length, length)?;
         self.length = length;
         Ok(())
+    }
+}
+
+impl Drop for Linear {
+    fn drop(&mut self) {
+        let mut freed = 0;
+        while freed < self.length {
+            let end = self.length.min(freed + PART);
+            // SAFETY: wasmtime's memory, which alone used these bytes, drops this.
+            unsafe { self.slot.drain(freed, end) };
+            freed = end;
+            thread::yield_now();
+        }
     }
 }
 
