@@ -5,7 +5,7 @@
 
 use crate::compile::code::{Bound, Code, Locals, Scope, NO_LOCALS, NUMBER, TIME};
 use crate::compile::program::{Action, FactType};
-use crate::facts::is_alive;
+use crate::facts::{is_alive, Removal};
 use crate::memory::{Address, Full};
 use crate::step::{Step, CALL_FIRED, FIRED};
 
@@ -46,13 +46,15 @@ impl Step<'_> {
                     if !is_alive(self.words, fact, fact_number) {
                         continue;
                     }
-                    self.copy_cells(&self.program.types[*ty], fact);
+                    let fact_type = &self.program.types[*ty];
+                    self.copy_cells(fact_type, fact);
                     self.fill(values, bound, locals);
-                    let modified = if *is_last && self.renew(*ty, fact)? {
+                    let changed = self.changed_fields(fact_type, fact);
+                    let modified = if *is_last && self.renew(*ty, fact, changed)? {
                         fact
                     } else {
                         let time = self.words.get64(fact + TIME) as i64;
-                        self.remove(*ty, fact, true)?;
+                        self.remove(*ty, fact, Removal::Modification(changed))?;
                         self.insert(*ty, time)?
                     };
                     self.scratch.current[*slot as usize] = (modified, self.words.get64(modified + NUMBER));
@@ -60,7 +62,7 @@ impl Step<'_> {
                 Action::Retract { slot } => {
                     let (fact, fact_number) = self.scratch.current[*slot as usize];
                     if is_alive(self.words, fact, fact_number) {
-                        self.remove(rule.slots[*slot as usize].ty, fact, true)?;
+                        self.remove(rule.slots[*slot as usize].ty, fact, Removal::Retraction)?;
                     }
                 }
                 Action::Notify { values, .. } => {

@@ -10,10 +10,10 @@
 use std::cmp::Ordering;
 
 use crate::compile::code::{Bound, NUMBER};
-use crate::compile::program::Rule;
+use crate::compile::program::{Program, Rule};
 use crate::facts::{is_alive, KEY};
 use crate::memory::{mix, Address, Full, Words};
-use crate::step::{Step, AGENDA, AGENDA_BASE, MATCHES, MATCH_HEAP};
+use crate::step::{Scratch, Step, AGENDA, AGENDA_BASE, MATCHES, MATCH_HEAP};
 
 pub(crate) const RULE_WORDS: u32 = 4;
 const TOP: Address = 0;
@@ -59,37 +59,46 @@ impl Rule {
 }
 
 /// Sets the words of a rule of a new engine.
-pub(crate) fn set_up(words: &mut Words, rule: &Rule) -> Result<(), Full> {
-    words.set(rule.at + UNMET, rule.needs)
+pub(crate) fn set_up(words: &mut Words, program: &Program, number: usize) -> Result<(), Full> {
+    words.set(program.rule_at(number as u32) + UNMET, program.rules[number].needs)
+}
+
+impl Program {
+    /// Returns the address of a rule's words.
+    #[inline(always)]
+    pub fn rule_at(&self, number: u32) -> Address {
+        self.rules_at + RULE_WORDS * number
+    }
 }
 
 impl Step<'_> {
     /// Returns whether each condition of the rule is met by some fact.
     #[inline]
     pub fn is_possible(&self, rule: u32) -> bool {
-        self.words.get(self.program.rules[rule as usize].at + UNMET) == 0
+        self.words.get(self.program.rule_at(rule) + UNMET) == 0
     }
 
     /// Records that a fact meets a condition of the rule that none met before.
     pub fn need_met(&mut self, rule: u32) -> Result<(), Full> {
-        let at = self.program.rules[rule as usize].at;
+        let at = self.program.rule_at(rule);
         self.words.set(at + UNMET, self.words.get(at + UNMET) - 1)
     }
 
     /// Records that no fact meets a condition of the rule any more. Its seeds can find nothing.
     pub fn need_unmet(&mut self, number: u32) -> Result<(), Full> {
-        let rule = &self.program.rules[number as usize];
-        self.words.set(rule.at + UNMET, self.words.get(rule.at + UNMET) + 1)?;
-        let mut seed = self.words.get(rule.at + TOP);
+        let at = self.program.rule_at(number);
+        self.words.set(at + UNMET, self.words.get(at + UNMET) + 1)?;
+        let mut seed = self.words.get(at + TOP);
         if seed == 0 {
             return Ok(());
         }
+        let rule = &self.program.rules[number as usize];
         while seed != 0 {
             let next = self.words.get(seed);
             self.words.free(seed, rule.seed_size())?;
             seed = next;
         }
-        self.words.set(rule.at + TOP, 0)?;
+        self.words.set(at + TOP, 0)?;
         self.leave(number)
     }
 
@@ -101,9 +110,9 @@ impl Step<'_> {
         self.words.raw(seed + SEED_FACT, fact);
         self.words.raw(seed + SEED_SLOT, slot.into());
         self.words.raw(seed + SEED_SEARCHED, 0);
-        let top = self.words.get(rule.at + TOP);
+        let top_at = self.program.rule_at(number) + TOP;
         let mut before = 0;
-        let mut next = top;
+        let mut next = self.words.get(top_at);
         while next != 0
             && self.words.get64(next + SEED_NUMBER) == fact_number
             && self.words.get(next + SEED_SLOT) < slot.into()
@@ -115,16 +124,16 @@ impl Step<'_> {
         if before != 0 {
             return self.words.set(before, seed);
         }
-        self.words.set(rule.at + TOP, seed)?;
+        self.words.set(top_at, seed)?;
         self.rise(number)
     }
 
     fn pop_seed(&mut self, number: u32) -> Result<(), Full> {
-        let rule = &self.program.rules[number as usize];
-        let seed = self.words.get(rule.at + TOP);
+        let top_at = self.program.rule_at(number) + TOP;
+        let seed = self.words.get(top_at);
         let next = self.words.get(seed);
-        self.words.free(seed, rule.seed_size())?;
-        self.words.set(rule.at + TOP, next)?;
+        self.words.free(seed, self.program.rules[number as usize].seed_size())?;
+        self.words.set(top_at, next)?;
         if next == 0 {
             self.leave(number)
         } else {
@@ -134,7 +143,7 @@ impl Step<'_> {
 
     /// Returns the rule's seed with this slot and fact.
     pub fn find_seed(&self, number: u32, slot: u8, fact_number: u64) -> Option<Address> {
-        let mut seed = self.words.get(self.program.rules[number as usize].at + TOP);
+        let mut seed = self.words.get(self.program.rule_at(number) + TOP);
         while seed != 0 && self.words.get64(seed + SEED_NUMBER) >= fact_number {
             if self.words.get64(seed + SEED_NUMBER) == fact_number && self.words.get(seed + SEED_SLOT) == slot.into() {
                 return Some(seed);
@@ -159,7 +168,7 @@ impl Step<'_> {
     /// the match once that is kept.
     pub fn next_match(&mut self, number: u32, bound: &mut Bound) -> Result<Option<Found>, Full> {
         let rule = &self.program.rules[number as usize];
-        let seed = self.words.get(rule.at + TOP);
+        let seed = self.words.get(self.program.rule_at(number) + TOP);
         let fact = self.words.get(seed + SEED_FACT);
         let newest = self.words.get64(seed + SEED_NUMBER);
         let slot = self.words.get(seed + SEED_SLOT) as usize;
@@ -185,24 +194,31 @@ impl Step<'_> {
     pub fn keep(&mut self, found: Found) -> Result<(), Full> {
         let Found { seed, steps, is_another } = found;
         if !is_another {
+            // Nothing reads the other words of a seed that was not searched, so they need no way back.
             self.words.set(seed + SEED_SEARCHED, 1)?;
+            let Scratch { path, next, .. } = &*self.scratch;
+            let places = (seed + SEED_NEXT..).step_by(3);
+            for (at, (fact, number)) in places.zip(std::iter::once(next).chain(&path[..steps])) {
+                self.words.raw(at, *fact);
+                self.words.raw64(at + 1, *number);
+            }
+            return Ok(());
         }
         let next = (self.words.get(seed + SEED_NEXT), self.words.get64(seed + SEED_NEXT + 1));
-        if steps > 0 && !(is_another && self.scratch.next == next) {
-            let (fact, number) = self.scratch.next;
-            self.words.set(seed + SEED_NEXT, fact)?;
-            self.words.set64(seed + SEED_NEXT + 1, number)?;
+        if steps > 0 && self.scratch.next != next {
+            self.set_place(seed + SEED_NEXT, self.scratch.next)?;
         }
         for depth in 0..steps {
-            let (fact, number) = self.scratch.path[depth];
-            if is_another && self.reached(seed, depth) == (fact, number) {
-                continue;
+            let place = self.scratch.path[depth];
+            if self.reached(seed, depth) != place {
+                self.set_place(seed + SEED_PATH + 3 * depth as u32, place)?;
             }
-            let at = seed + SEED_PATH + 3 * depth as u32;
-            self.words.set(at, fact)?;
-            self.words.set64(at + 1, number)?;
         }
         Ok(())
+    }
+
+    fn set_place(&mut self, at: Address, (fact, number): (Address, u64)) -> Result<(), Full> {
+        self.words.set_part(at, [fact, number as u32, (number >> 32) as u32])
     }
 
     /// Returns the best entry.
@@ -222,18 +238,18 @@ impl Step<'_> {
 
     fn rule_key(&self, number: u32) -> (i32, u64, std::cmp::Reverse<u32>) {
         let rule = &self.program.rules[number as usize];
-        key(rule, self.words.get64(self.words.get(rule.at + TOP) + SEED_NUMBER), number)
+        key(rule, self.words.get64(self.words.get(self.program.rule_at(number) + TOP) + SEED_NUMBER), number)
     }
 
     fn place(&mut self, place: u32, number: u32) -> Result<(), Full> {
         let base = self.words.get(AGENDA_BASE);
         self.words.set(base + place, number)?;
-        self.words.set(self.program.rules[number as usize].at + PLACE, place + 1)
+        self.words.set(self.program.rule_at(number) + PLACE, place + 1)
     }
 
     /// Moves the rule up to its place in the heap. It may be new there.
     fn rise(&mut self, number: u32) -> Result<(), Full> {
-        let at = self.program.rules[number as usize].at + PLACE;
+        let at = self.program.rule_at(number) + PLACE;
         let base = self.words.get(AGENDA_BASE);
         let mut place = self.words.get(at);
         if place == 0 {
@@ -258,7 +274,7 @@ impl Step<'_> {
 
     /// Moves the rule down to its place in the heap.
     fn sink(&mut self, number: u32) -> Result<(), Full> {
-        let at = self.program.rules[number as usize].at + PLACE;
+        let at = self.program.rule_at(number) + PLACE;
         let (base, length) = (self.words.get(AGENDA_BASE), self.words.get(AGENDA));
         let mut place = self.words.get(at) - 1;
         let own = self.rule_key(number);
@@ -289,7 +305,7 @@ impl Step<'_> {
 
     /// Takes the rule out of the heap.
     fn leave(&mut self, number: u32) -> Result<(), Full> {
-        let at = self.program.rules[number as usize].at + PLACE;
+        let at = self.program.rule_at(number) + PLACE;
         let place = self.words.get(at) - 1;
         self.words.set(at, 0)?;
         let last_place = self.words.get(AGENDA) - 1;
@@ -398,7 +414,7 @@ fn order_of_facts(words: &Words, slots: usize, a: Address, b: Address) -> Orderi
     numbers(a).cmp(numbers(b))
 }
 
-fn is_match_before(program: &crate::compile::program::Program, words: &Words, a: Address, b: Address) -> bool {
+fn is_match_before(program: &Program, words: &Words, a: Address, b: Address) -> bool {
     let [first, second] = [a, b].map(|block| words.get(block + MATCH_RULE));
     let keys = [(a, first), (b, second)]
         .map(|(block, rule)| key(&program.rules[rule as usize], words.get64(block + MATCH_NEWEST), rule));

@@ -7,6 +7,7 @@ use crate::compile::compile;
 use crate::compile::program::{Domain, FactType, Program};
 use crate::compile::switch::FEW;
 use crate::error::{Error, Kind};
+use crate::facts::Removal;
 use crate::language::{nearest, parse};
 use crate::memory::{Address, Full, Room, StringTable, Words};
 use crate::notices::{self, Notice};
@@ -237,12 +238,11 @@ impl Engine {
         for condition in &mut self.program.conditions {
             condition.at = take(1);
         }
-        for rule in &mut self.program.rules {
-            rule.at = take(RULE_WORDS);
-        }
+        self.program.rules_at = take(RULE_WORDS * agenda);
         let base = take(agenda);
+        self.program.find_tables();
         for number in 0..self.program.rules.len() {
-            self.retried(|step| agenda::set_up(step.words, &step.program.rules[number]))?;
+            self.retried(|step| agenda::set_up(step.words, step.program, number))?;
         }
         self.retried(|step| {
             step.words.set(AGENDA_BASE, base)?;
@@ -593,7 +593,7 @@ impl Engine {
             return Err(Error::new(Kind::NotFound, format!("there is no fact {id}; it was retracted or dropped")));
         };
         self.retried(|step| {
-            step.remove(ty, fact, true)?;
+            step.remove(ty, fact, Removal::Retraction)?;
             step.words.set(POSITION, position)
         })
     }

@@ -154,7 +154,7 @@ impl Step<'_> {
         };
         let slot = step.probe.slot as usize;
         farthest.reach(2 * depth + 2, bound, rule.slots[slot].place, 0);
-        let link = self.link_of(&step.probe);
+        let link = step.probe.link;
         let mut fact = self.head(&step.probe, bound);
         while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
             farthest.looks += 1;

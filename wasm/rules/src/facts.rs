@@ -44,6 +44,16 @@ impl Cells {
     }
 }
 
+/// Why a fact is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Retraction,
+    /// Another fact comes in its place, with other values in these fields, one bit each.
+    Modification(u32),
+    /// No rule can use it any more.
+    Drop,
+}
+
 impl FactType {
     /// Returns the number of words that the engine has for the type.
     pub fn engine_words(&self) -> u32 {
@@ -179,8 +189,8 @@ impl Step<'_> {
     /// the insertion of another fact. Returns whether it could. If not, nothing has changed.
     ///
     /// The fact stays in the lists that it heads and whose keys do not change. So nothing may look facts up before it is done, as
-    /// a `none` or an aggregate would that loses the fact.
-    pub fn renew(&mut self, ty: usize, fact: Address) -> Result<bool, Full> {
+    /// a `none` or an aggregate would that loses the fact. `changed` are the [`Step::changed_fields`].
+    pub fn renew(&mut self, ty: usize, fact: Address, changed: u32) -> Result<bool, Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
         if !fact_type.has_few_conditions() {
@@ -189,12 +199,11 @@ impl Step<'_> {
         let before = self.words.get(fact + MET);
         for condition in fact_type.of_bits(before) {
             let guards = &program.conditions[condition as usize].guards;
-            if guards.iter().any(|(rule, _)| self.is_possible(*rule)) {
+            if guards.iter().any(|(rule, guard)| self.may_gain(*rule, *guard, Some(changed))) {
                 return Ok(false);
             }
         }
         self.scratch.tested = None;
-        let changed = self.changed_fields(fact_type, fact);
         let indices_before = self.indices_of(fact_type, before);
         let rekeyed = bits(changed).fold(0, |rekeyed, field| rekeyed | fact_type.keyed_by[field]);
         for index in bits(indices_before & rekeyed) {
@@ -242,7 +251,7 @@ impl Step<'_> {
     }
 
     /// Returns the fields of a fact, one bit each, that differ from those of [`Scratch::cells`].
-    fn changed_fields(&self, fact_type: &FactType, fact: Address) -> u32 {
+    pub fn changed_fields(&self, fact_type: &FactType, fact: Address) -> u32 {
         let cells = &self.scratch.cells;
         let fields = 0..fact_type.fields.len();
         let differs = |field: &usize| {
@@ -507,8 +516,15 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Removes a fact. A retraction may make a `none` or an aggregate's clause true; a drop does not.
-    pub fn remove(&mut self, ty: usize, fact: Address, is_retraction: bool) -> Result<(), Full> {
+    /// Returns whether a guard may become true when it loses a fact for good, or for another that differs in the `changed` fields
+    /// alone. If the guard does not read these, the other fact blocks the same matches.
+    fn may_gain(&self, rule: u32, guard: u8, changed: Option<u32>) -> bool {
+        let reads = |changed| self.program.rules[rule as usize].guards[guard as usize].reads & changed != 0;
+        self.is_possible(rule) && changed.is_none_or(reads)
+    }
+
+    /// Removes a fact. A retraction may make a `none` or an aggregate's clause true, and so may a modification; a drop does not.
+    pub fn remove(&mut self, ty: usize, fact: Address, why: Removal) -> Result<(), Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
         let number = self.words.get64(fact + NUMBER);
@@ -526,11 +542,15 @@ impl Step<'_> {
         for position in 0..self.scratch.met.len() {
             self.count_out(self.scratch.met[position])?;
         }
-        if is_retraction {
+        let changed = match why {
+            Removal::Modification(changed) => Some(changed),
+            Removal::Retraction | Removal::Drop => None,
+        };
+        if why != Removal::Drop {
             for position in 0..self.scratch.met.len() {
                 let condition = &program.conditions[self.scratch.met[position] as usize];
                 for (rule, guard) in &condition.guards {
-                    if self.is_possible(*rule) {
+                    if self.may_gain(*rule, *guard, changed) {
                         self.guard_loses(*rule, *guard, fact)?;
                     }
                 }

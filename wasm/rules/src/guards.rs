@@ -67,7 +67,7 @@ impl Step<'_> {
     /// once until a fact comes or goes, however many matches are tested.
     fn is_exceeded(&mut self, guard: &Guard, limit: &Limit, mut tested: Tested, bound: &mut Bound) -> bool {
         let kept = bound[OWN as usize];
-        let link = self.link_of(&guard.probe);
+        let link = guard.probe.link;
         let mut is_blocked = false;
         if tested.blocker != 0 {
             bound[OWN as usize] = tested.blocker;
@@ -97,7 +97,7 @@ impl Step<'_> {
     /// Returns the first fact of a list, from `fact` up to `end`, that passes a guard's tests, or 0.
     #[inline]
     fn blocker_from(&self, guard: &Guard, mut fact: Address, end: Address, bound: &mut Bound) -> Address {
-        let link = self.link_of(&guard.probe);
+        let link = guard.probe.link;
         let kept = bound[OWN as usize];
         while fact != end {
             bound[OWN as usize] = fact;
@@ -126,7 +126,7 @@ impl Step<'_> {
 
     /// Returns the value of an aggregate.
     fn aggregate(&self, guard: &Guard, bound: &mut Bound, before: Option<Before>) -> Option<u64> {
-        let link = self.link_of(&guard.probe);
+        let link = guard.probe.link;
         let kept = bound[OWN as usize];
         let mut total = Total { count: 0, value: None, is_defined: true };
         if let Some(Before::With(fact)) = before {

@@ -16,22 +16,15 @@ impl Step<'_> {
     /// Returns the newest fact that may pass the tests of a look-up, or 0.
     #[inline]
     pub fn head(&self, probe: &Probe, bound: &Bound) -> Address {
-        let fact_type = &self.program.types[probe.ty];
         if probe.index == 0 {
-            return fact_type.newest(self.words);
+            return self.words.get(probe.table.0);
         }
         let mut hash = KEY;
         for operand in &probe.key {
             let Some(value) = operand.value(self.words, bound) else { return 0 };
             hash = mix(hash, value);
         }
-        fact_type.table(probe.index).find(self.words, hash as u32, |_| true).map_or(0, |(_, fact)| fact)
-    }
-
-    /// Returns the offset of the link from a fact to the next one of a look-up.
-    #[inline]
-    pub fn link_of(&self, probe: &Probe) -> u32 {
-        self.program.types[probe.ty].links(probe.index)
+        probe.table.place(self.words, hash as u32).1
     }
 
     /// Returns whether the first look-up of a plan may find a partner for a new fact in `slot`. What is looked up later is older
@@ -40,7 +33,7 @@ impl Step<'_> {
         let Some(first) = plan.steps.first() else { return true };
         let mut bound: Bound = [0; SLOTS + 1];
         bound[slot as usize] = fact;
-        let link = self.link_of(&first.probe);
+        let link = first.probe.link;
         let most = if first.is_older { newest - 1 } else { newest };
         let mut fact = self.head(&first.probe, &bound);
         // A long list is left to the search.
@@ -70,7 +63,7 @@ impl Step<'_> {
                 *place = (fact, self.words.get64(fact + NUMBER));
             }
             if let Some(step) = plan.steps.first() {
-                let link = self.link_of(&step.probe);
+                let link = step.probe.link;
                 let Scratch { path, next, .. } = &mut *self.scratch;
                 let others = &path[1..plan.steps.len()];
                 next.0 = self.words.get(path[0].0 + link);
@@ -105,7 +98,7 @@ impl Step<'_> {
             // The match after which the search goes on is found again, and is no new one.
             return !std::mem::take(goes_on);
         };
-        let link = self.link_of(&step.probe);
+        let link = step.probe.link;
         let (reached, number) = self.scratch.path[depth];
         let mut fact = if *goes_on && is_alive(self.words, reached, number) {
             reached

@@ -5,6 +5,7 @@
 
 use crate::agenda::{LAST_WAITING, MATCH_DEADLINE, MATCH_LINK};
 use crate::compile::code::{Bound, SLOTS, TIME};
+use crate::facts::Removal;
 use crate::memory::{Address, Full, Words};
 use crate::step::{Step, CLOCK, TIMERS};
 
@@ -21,7 +22,7 @@ impl Step<'_> {
     /// Keeps a match until its deadline.
     pub fn wait(&mut self, rule: u32, bound: &Bound, deadline: i64) -> Result<(), Full> {
         let block = self.match_block(rule, bound, deadline)?;
-        let last_at = self.program.rules[rule as usize].at + LAST_WAITING;
+        let last_at = self.program.rule_at(rule) + LAST_WAITING;
         let last = self.words.get(last_at);
         if last == 0 {
             self.words.set(last_at, block)?;
@@ -34,7 +35,7 @@ impl Step<'_> {
 
     /// Takes the first waiting match out.
     fn take_first(&mut self, block: Address) -> Result<(), Full> {
-        let last_at = self.program.rules[self.match_rule(block) as usize].at + LAST_WAITING;
+        let last_at = self.program.rule_at(self.match_rule(block)) + LAST_WAITING;
         if self.words.get(last_at) == block {
             self.words.set(last_at, 0)?;
         }
@@ -73,7 +74,7 @@ impl Step<'_> {
     pub fn happen(&mut self, time: i64, due: Due) -> Result<(), Full> {
         self.words.set64(CLOCK, time.max(self.clock()) as u64)?;
         match due {
-            Due::Fact(ty, fact) => self.remove(ty, fact, false),
+            Due::Fact(ty, fact) => self.remove(ty, fact, Removal::Drop),
             Due::Match(block) => {
                 self.take_first(block)?;
                 let mut bound: Bound = [0; SLOTS + 1];

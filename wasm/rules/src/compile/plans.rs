@@ -5,6 +5,7 @@
 
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
 use crate::compile::program::{Aggregate, Condition, FactType, Guard, Limit, Plan, Probe, Slot, Step};
+use crate::memory::Table;
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
 const MOST_INDICES: usize = 24;
@@ -53,8 +54,26 @@ impl Joins<'_> {
             having: raw.having.clone(),
             local: raw.local,
             deadlines: raw.deadlines.clone(),
+            reads: self.fields_read(raw),
             place: raw.place,
         }
+    }
+
+    /// Returns the fields of its own facts that a guard reads, one bit each, or all bits if it may depend on more than on these
+    /// fields and on the bound facts. A match that waits for a deadline depends on the past, and an aggregate on the order of facts.
+    fn fields_read(&self, raw: &RawGuard) -> u32 {
+        if raw.aggregate != Aggregate::None || self.guards.iter().any(|guard| !guard.deadlines.is_empty()) {
+            return u32::MAX;
+        }
+        let mut fields = 0;
+        for code in &raw.conjuncts {
+            code.visit(&mut |code| match code {
+                Code::Field { slot: OWN, offset, .. } => fields |= 1 << ((offset - FIELDS) / 2),
+                Code::Time(_) | Code::After { .. } | Code::Near { .. } => fields = u32::MAX,
+                _ => {}
+            });
+        }
+        fields
     }
 
     /// Returns the plan for matches whose newest fact is in `seed`.
@@ -144,7 +163,9 @@ impl Joins<'_> {
         // Tests of few words come first.
         let mut tests: Vec<Test> = tests.iter().map(|code| Test::of(code)).collect();
         tests.sort_by_key(|test| matches!(test, Test::Code(_)));
-        Probe { ty, index, key, tests, slot }
+        let link = self.types[ty].links(index);
+        // Types have their words once all rules are compiled.
+        Probe { ty, index, table: Table(0), link, key, tests, slot }
     }
 }
 

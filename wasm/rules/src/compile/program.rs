@@ -3,7 +3,7 @@
 use crate::compile::code::{compare, Bound, Code, Kind, Operand, Relation, Test, OWN};
 use crate::compile::partition::Keys;
 use crate::compile::switch::Switch;
-use crate::memory::{Address, Words};
+use crate::memory::{Address, Table, Words};
 
 /// Compiled rules. Nothing in them changes after the engine is made.
 #[derive(Clone, Debug, Default)]
@@ -11,10 +11,24 @@ pub(crate) struct Program {
     pub types: Vec<FactType>,
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
+    /// The words of the engine for the rules, see `agenda`.
+    pub rules_at: Address,
     /// The fact types whose facts are dropped, and their lives.
     pub lives: Vec<(usize, i64)>,
     /// The keys of the fact types, if the rules can be partitioned.
     pub keys: Option<Keys>,
+}
+
+impl Program {
+    /// Gives each look-up its table, once the types have their words.
+    pub fn find_tables(&mut self) {
+        let Program { types, rules, .. } = self;
+        for rule in rules {
+            let steps = rule.plans.iter_mut().chain(&mut rule.flips).flat_map(|plan| &mut plan.steps);
+            let probes = steps.map(|step| &mut step.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
+            probes.for_each(|probe| probe.table = types[probe.ty].table(probe.index));
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -109,8 +123,6 @@ pub(crate) struct Rule {
     pub actions: Vec<Action>,
     /// Whether it has aggregates with names or `let`.
     pub has_locals: bool,
-    /// The words of the engine for this rule, see `agenda`.
-    pub at: Address,
 }
 
 /// A condition that binds a fact.
@@ -134,6 +146,8 @@ pub(crate) struct Guard {
     pub local: Option<u8>,
     /// The slots and the milliseconds after their facts' time, from which on no more facts can match. The earliest counts.
     pub deadlines: Vec<(u8, i64)>,
+    /// The fields that it reads of its facts, one bit each. A modification of other fields leaves it as it is.
+    pub reads: u32,
     /// The byte of the text at which the condition lies.
     pub place: u32,
 }
@@ -200,6 +214,9 @@ pub(crate) enum Aggregate {
 pub(crate) struct Probe {
     pub ty: usize,
     pub index: usize,
+    /// The table of the index, and the offset of its links in a fact.
+    pub table: Table,
+    pub link: u32,
     pub key: Vec<Operand>,
     pub tests: Vec<Test>,
     /// The slot that the fact is bound to.

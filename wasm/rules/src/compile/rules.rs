@@ -193,7 +193,6 @@ impl Compiler<'_> {
             needs: needs.len() as u32,
             actions,
             has_locals: body.locals > 0,
-            at: 0,
         });
         Ok(())
     }

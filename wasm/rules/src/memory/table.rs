@@ -79,8 +79,7 @@ impl Table {
             at = free_place(words, words.get(self.0 + 2), words.get(self.0), hash);
         }
         words.set(self.0 + 1, entries + 1)?;
-        words.set(at, hash)?;
-        words.set(at + 1, value)
+        words.set_part(at, [hash, value])
     }
 
     /// Doubles the number of places.
@@ -121,8 +120,7 @@ impl Table {
             // An entry may move to the gap if the gap is not before the place where its search begins.
             let distance = place.wrapping_sub(hash) & (places - 1);
             if distance >= (place.wrapping_sub(gap) & (places - 1)) {
-                words.set(base + 2 * gap, hash)?;
-                words.set(base + 2 * gap + 1, value)?;
+                words.set_part(base + 2 * gap, [hash, value])?;
                 gap = place;
             }
         }

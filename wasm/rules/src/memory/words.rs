@@ -112,15 +112,41 @@ impl Words {
     /// Stores a word that a committed block may contain.
     #[inline(always)]
     pub fn set(&mut self, address: Address, value: u32) -> Result<(), Full> {
+        let word = &mut self.words[address as usize];
         if address < self.fresh {
-            let old = self.words[address as usize];
-            let Some(entry) = self.log.get_mut(self.logged) else { return Err(Full::Log) };
-            *entry = [address, old];
+            let logged = self.logged;
+            let Some(entry) = self.log.get_mut(logged) else { return Err(Full::Log) };
+            *entry = [address, *word];
             in_order();
-            self.logged += 1;
+            self.logged = logged + 1;
             in_order();
         }
-        self.raw(address, value);
+        #[cfg(test)]
+        count_down(&mut self.cut_after);
+        *word = value;
+        Ok(())
+    }
+
+    /// Stores words that follow one another, all of which committed blocks may contain.
+    #[inline(always)]
+    pub fn set_part<const N: usize>(&mut self, address: Address, values: [u32; N]) -> Result<(), Full> {
+        let words = &mut self.words[address as usize..][..N];
+        if address < self.fresh {
+            let logged = self.logged;
+            let entries = self.log.get_mut(logged..).and_then(|entries| entries.get_mut(..N));
+            let Some(entries) = entries else { return Err(Full::Log) };
+            for ((entry, address), word) in entries.iter_mut().zip(address..).zip(&*words) {
+                *entry = [address, *word];
+            }
+            in_order();
+            self.logged = logged + N;
+            in_order();
+        }
+        for (word, value) in words.iter_mut().zip(values) {
+            #[cfg(test)]
+            count_down(&mut self.cut_after);
+            *word = value;
+        }
         Ok(())
     }
 
@@ -138,7 +164,7 @@ impl Words {
     #[inline(always)]
     pub fn raw(&mut self, address: Address, value: u32) {
         #[cfg(test)]
-        self.count_down();
+        count_down(&mut self.cut_after);
         self.words[address as usize] = value;
     }
 
@@ -146,17 +172,6 @@ impl Words {
     pub fn raw64(&mut self, address: Address, value: u64) {
         self.raw(address, value as u32);
         self.raw(address + 1, (value >> 32) as u32);
-    }
-
-    #[cfg(test)]
-    fn count_down(&mut self) {
-        if let Some(left) = &mut self.cut_after {
-            if *left == 0 {
-                self.cut_after = None;
-                std::panic::resume_unwind(Box::new("cut off"));
-            }
-            *left -= 1;
-        }
     }
 
     /// Makes the changes of the step final.
@@ -300,6 +315,18 @@ fn class(size: u32) -> (u32, u32) {
     }
     let bits = (size - 1).ilog2() + 1;
     (SMALL + bits, 1 << bits)
+}
+
+/// Cuts a test off once so many stores were made.
+#[cfg(test)]
+fn count_down(cut_after: &mut Option<u64>) {
+    if let Some(left) = cut_after {
+        if *left == 0 {
+            *cut_after = None;
+            std::panic::resume_unwind(Box::new("cut off"));
+        }
+        *left -= 1;
+    }
 }
 
 /// Orders all stores before it before all stores after it, in the compiled code. A step that a trap cuts off relies on that.
