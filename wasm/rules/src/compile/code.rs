@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Boolean,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Relation {
     Equal,
     Unequal,
@@ -41,7 +41,7 @@ pub(crate) enum Relation {
     AtLeast,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Arithmetic {
     Add,
     Subtract,
@@ -51,7 +51,7 @@ pub(crate) enum Arithmetic {
     Mod,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Code {
     Constant(u64),
     /// A field: its slot, its offset from the fact's address, and its bit among the defined fields, or 0 if it always is.
@@ -184,7 +184,7 @@ impl Code {
     }
 
     /// Calls `visit` for this expression and all parts of it.
-    pub fn visit(&self, visit: &mut impl FnMut(&Code)) {
+    pub fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c Code)) {
         visit(self);
         match self {
             Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => {}
@@ -202,6 +202,43 @@ impl Code {
             Code::If(parts) => parts.iter().for_each(|part| part.visit(visit)),
             Code::Call(_, _, arguments) => arguments.iter().for_each(|argument| argument.visit(visit)),
         }
+    }
+
+    /// Returns the number of parts of the expression, with itself.
+    pub fn size(&self) -> usize {
+        let mut size = 0;
+        self.visit(&mut |_| size += 1);
+        size
+    }
+
+    /// Puts a local in the place of each part that is `part`. Returns whether there was one.
+    pub fn replace(&mut self, part: &Code, local: u8) -> bool {
+        if self == part {
+            *self = Code::Local(local);
+            return true;
+        }
+        let mut replaced = false;
+        self.parts_mut().for_each(|code| replaced |= code.replace(part, local));
+        replaced
+    }
+
+    /// Returns the expressions that this one consists of.
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Code> {
+        let (boxes, list): ([Option<&mut Code>; 2], &mut [Code]) = match self {
+            Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => ([None, None], &mut []),
+            Code::After { .. } | Code::Near { .. } => ([None, None], &mut []),
+            Code::Not(operand) | Code::Negative(_, operand) | Code::ToFloat(operand) => {
+                ([Some(operand), None], &mut [])
+            }
+            Code::In(_, operand, _) | Code::IsNull(operand) => ([Some(operand), None], &mut []),
+            Code::And(left, right) | Code::Or(left, right) => ([Some(left), Some(right)], &mut []),
+            Code::Compare(_, _, left, right) | Code::Arithmetic(_, _, left, right) => {
+                ([Some(left), Some(right)], &mut [])
+            }
+            Code::If(parts) => ([None, None], &mut parts[..]),
+            Code::Call(_, _, arguments) => ([None, None], &mut arguments[..]),
+        };
+        boxes.into_iter().flatten().chain(list)
     }
 
     /// Returns the slots that the expression reads, one bit each.

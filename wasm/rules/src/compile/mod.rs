@@ -6,12 +6,14 @@
 //! | `code` | expressions over the fields of bound facts |
 //! | `resolve` | names, types and domains of expressions |
 //! | `rules` | conditions and actions of a rule; alternatives |
+//! | `common` | parts of actions that are computed once |
 //! | `switch` | the choice among the single-fact conditions of a type |
 //! | `plans` | the order and the indices of joins |
 //! | `life` | the time for which a fact can still be used |
 //! | `partition` | whether rules find the same in partitions |
 
 pub(crate) mod code;
+mod common;
 mod life;
 mod partition;
 mod plans;

@@ -265,3 +265,27 @@ pub(crate) enum Action {
         code: Code,
     },
 }
+
+impl Action {
+    /// Returns the expressions of the action.
+    pub fn codes(&self) -> impl Iterator<Item = &Code> {
+        let (values, named, own): (&[(u8, Code)], &[(String, Kind, Code)], Option<&Code>) = match self {
+            Action::Assert { values, .. } | Action::Modify { values, .. } => (values, &[], None),
+            Action::Notify { values, .. } => (&[], values, None),
+            Action::Let { code, .. } => (&[], &[], Some(code)),
+            Action::Retract { .. } => (&[], &[], None),
+        };
+        values.iter().map(|(_, code)| code).chain(named.iter().map(|(_, _, code)| code)).chain(own)
+    }
+
+    /// Returns the expressions of the action, to change them.
+    pub fn codes_mut(&mut self) -> impl Iterator<Item = &mut Code> {
+        let (values, named, own): (&mut [(u8, Code)], &mut [(String, Kind, Code)], Option<&mut Code>) = match self {
+            Action::Assert { values, .. } | Action::Modify { values, .. } => (values, &mut [], None),
+            Action::Notify { values, .. } => (&mut [], values, None),
+            Action::Let { code, .. } => (&mut [], &mut [], Some(code)),
+            Action::Retract { .. } => (&mut [], &mut [], None),
+        };
+        values.iter_mut().map(|(_, code)| code).chain(named.iter_mut().map(|(_, _, code)| code)).chain(own)
+    }
+}

@@ -7,7 +7,7 @@ use crate::compile::plans::{Joins, RawGuard};
 use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot, Step};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
-use crate::compile::{life, partition, types};
+use crate::compile::{common, life, partition, types};
 use crate::error::{self, Error};
 use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
 use crate::partitions::By;
@@ -123,7 +123,7 @@ impl Compiler<'_> {
         let fault = |message: String| {
             Error::new(error::Kind::OutOfBounds, message).about(&rule.name.text).at(text, rule.name.at)
         };
-        let actions = compiled?;
+        let mut actions = compiled?;
         if body.slots.is_empty() {
             return Err(fault(
                 "a rule needs a condition that binds a fact; add one beside `none` and aggregates".into(),
@@ -147,6 +147,7 @@ impl Compiler<'_> {
             }
             .check()?;
         }
+        common::share(&mut actions, &mut body.locals);
         self.program.types = types;
         self.life.add(&body.times, &body.slots, &body.guards);
         let number = self.program.rules.len() as u32;

@@ -177,7 +177,7 @@ pub(crate) enum Binary {
     Mod,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Function {
     Abs,
     Min,
