@@ -47,12 +47,13 @@ impl Step<'_> {
                         continue;
                     }
                     let fact_type = &self.program.types[*ty];
-                    self.copy_cells(fact_type, fact);
+                    self.scratch.cells.clear();
                     self.fill(values, bound, locals);
-                    let changed = self.changed_fields(fact_type, fact);
+                    let changed = self.changed_fields(fact_type, fact, values.iter().map(|(field, _)| *field));
                     let modified = if *is_last && self.renew(*ty, fact, changed)? {
                         fact
                     } else {
+                        self.copy_others(fact_type, fact, values);
                         let time = self.words.get64(fact + TIME) as i64;
                         self.remove(*ty, fact, Removal::Modification(changed))?;
                         self.insert(*ty, time)?
@@ -85,11 +86,12 @@ impl Step<'_> {
         }
     }
 
-    /// Gives the fact to insert the fields of another.
-    fn copy_cells(&mut self, ty: &FactType, fact: Address) {
-        self.scratch.cells.clear();
+    /// Gives the fact to insert the fields of another that an action does not give.
+    fn copy_others(&mut self, ty: &FactType, fact: Address, values: &[(u8, Code)]) {
         for field in 0..ty.fields.len() {
-            self.scratch.cells.set(field, ty.cell(self.words, fact, field));
+            if values.iter().all(|(given, _)| usize::from(*given) != field) {
+                self.scratch.cells.set(field, ty.cell(self.words, fact, field));
+            }
         }
     }
 

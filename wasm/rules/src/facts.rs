@@ -9,7 +9,7 @@
 //! The words of a fact type: its free blocks, the number of its facts, the oldest and the newest fact, and a table for each
 //! index. Of the first index, which has no key, only the first word is used: the newest fact.
 
-use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, MET, NUMBER, OWN, SLOTS, TIME};
+use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, MET, NUMBER, OWN, SLOTS};
 use crate::compile::program::FactType;
 use crate::memory::{mix, Address, Full, Table, Words};
 use crate::step::{Scratch, Step, FACTS, NEXT, NUMBERS, STRINGS};
@@ -154,10 +154,10 @@ impl Step<'_> {
         let fact = self.words.allocate_from(fact_type.at + FREE, fact_type.size())?;
         let number = self.words.get64(NEXT);
         self.words.set64(NEXT, number + 1)?;
-        self.words.raw(fact, ty as u32);
-        self.words.raw64(fact + NUMBER, number);
-        self.words.raw64(fact + TIME, time as u64);
         let defined = self.scratch.cells.defined;
+        let [number_words, time_words] = [number, time as u64].map(|value| [value as u32, (value >> 32) as u32]);
+        let head = [ty as u32, number_words[0], number_words[1], time_words[0], time_words[1], defined];
+        self.words.raw_part(fact, head);
         for (field, declared) in fact_type.fields.iter().enumerate() {
             if defined & 1 << field == 0 {
                 continue;
@@ -168,11 +168,9 @@ impl Step<'_> {
                 STRINGS.retain(self.words, cell as Address)?;
             }
         }
-        self.words.raw(fact + DEFINED, defined);
         NUMBERS.insert(self.words, number, fact)?;
-        self.find_met(ty, fact)?;
-        self.keep_met(fact_type, fact)?;
-        for index in bits(self.indices_of_met()) {
+        let indices = self.meet(ty, fact)?;
+        for index in bits(indices) {
             self.link::<true>(fact_type, fact, index)?;
         }
         if fact_type.life.is_some() {
@@ -185,7 +183,7 @@ impl Step<'_> {
         Ok(fact)
     }
 
-    /// Gives a fact the fields of [`Scratch::cells`] and a new number, where it is: that has the effects of its retraction and of
+    /// Gives a fact the `changed` fields of [`Scratch::cells`] and a new number, where it is: that has the effects of its retraction and of
     /// the insertion of another fact. Returns whether it could. If not, nothing has changed.
     ///
     /// The fact stays in the lists that it heads and whose keys do not change. So nothing may look facts up before it is done, as
@@ -250,15 +248,14 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// Returns the fields of a fact, one bit each, that differ from those of [`Scratch::cells`].
-    pub fn changed_fields(&self, fact_type: &FactType, fact: Address) -> u32 {
+    /// Returns those of the `given` fields of a fact, one bit each, that differ from those of [`Scratch::cells`].
+    pub fn changed_fields(&self, fact_type: &FactType, fact: Address, given: impl Iterator<Item = u8>) -> u32 {
         let cells = &self.scratch.cells;
-        let fields = 0..fact_type.fields.len();
         let differs = |field: &usize| {
             let new = (cells.defined & 1 << field != 0).then(|| cells.values[*field]);
             fact_type.cell(self.words, fact, *field) != new
         };
-        fields.filter(differs).fold(0, |changed, field| changed | 1 << field)
+        given.map(usize::from).filter(differs).fold(0, |changed, field| changed | 1 << field)
     }
 
     /// Gives a fact the changed ones of the fields of [`Scratch::cells`].
@@ -276,8 +273,10 @@ impl Step<'_> {
                 self.words.set64(fact + FIELDS + 2 * field as u32, cell)?;
             }
         }
-        if self.words.get(fact + DEFINED) != self.scratch.cells.defined {
-            self.words.set(fact + DEFINED, self.scratch.cells.defined)?;
+        let before = self.words.get(fact + DEFINED);
+        let defined = before & !changed | self.scratch.cells.defined & changed;
+        if defined != before {
+            self.words.set(fact + DEFINED, defined)?;
         }
         Ok(())
     }
@@ -372,17 +371,29 @@ impl Step<'_> {
         self.words.set(link, older)
     }
 
-    /// Lists the single-fact conditions that a new fact meets.
+    /// Lists the single-fact conditions that a new fact meets, and keeps them with the fact: as bits, or in a block if its type has
+    /// many. Returns the indices, one bit each, that the fact is to be in.
+    fn meet(&mut self, ty: usize, fact: Address) -> Result<u32, Full> {
+        let fact_type = &self.program.types[ty];
+        if self.scratch.selections[ty].is_none() {
+            let bits = self.met_of(fact_type, fact, u32::MAX);
+            self.words.raw(fact + MET, bits);
+            self.scratch.met.clear();
+            self.scratch.met.extend(fact_type.of_bits(bits));
+            return Ok(self.indices_of(fact_type, bits));
+        }
+        self.find_met(ty, fact)?;
+        self.keep_met(fact_type, fact)?;
+        Ok(self.indices_of_met())
+    }
+
+    /// Lists the conditions that a new fact meets, of those in an index and the rest.
     fn find_met(&mut self, ty: usize, fact: Address) -> Result<(), Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
         let Scratch { met, selections, .. } = &mut *self.scratch;
         met.clear();
-        let Some(selection) = &mut selections[ty] else {
-            let bits = self.met_of(fact_type, fact, u32::MAX);
-            self.scratch.met.extend(fact_type.of_bits(bits));
-            return Ok(());
-        };
+        let Some(selection) = &mut selections[ty] else { return Ok(()) };
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
         let words = &*self.words;
@@ -482,6 +493,11 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Returns the position of the first seed of a rule that can fire.
+    fn first_possible(&self, seeds: &[(u32, u8)]) -> Option<usize> {
+        seeds.iter().position(|(rule, _)| self.is_possible(*rule))
+    }
+
     /// Tells the rules of a new fact, whose conditions are listed and counted.
     fn tell_rules(&mut self, fact: Address, number: u64) -> Result<(), Full> {
         let program = self.program;
@@ -489,19 +505,15 @@ impl Step<'_> {
         for position in 0..self.scratch.met.len() {
             let condition = &program.conditions[self.scratch.met[position] as usize];
             for seeds in &condition.seeds {
-                let mut is_partnered = false;
-                for (rule, slot) in seeds {
-                    if !self.is_possible(*rule) {
-                        continue;
+                let Some(first) = self.first_possible(seeds) else { continue };
+                let (rule, slot) = seeds[first];
+                if !self.has_partner(&program.rules[rule as usize].plans[slot as usize], slot, fact, number) {
+                    continue;
+                }
+                for (rule, slot) in &seeds[first..] {
+                    if self.is_possible(*rule) {
+                        self.push_seed(*rule, *slot, fact, number)?;
                     }
-                    if !is_partnered {
-                        let plan = &program.rules[*rule as usize].plans[*slot as usize];
-                        is_partnered = self.has_partner(plan, *slot, fact, number);
-                        if !is_partnered {
-                            break;
-                        }
-                    }
-                    self.push_seed(*rule, *slot, fact, number)?;
                 }
             }
         }

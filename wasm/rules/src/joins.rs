@@ -98,6 +98,7 @@ impl Step<'_> {
             // The match after which the search goes on is found again, and is no new one.
             return !std::mem::take(goes_on);
         };
+        let is_last = depth + 1 == plan.steps.len();
         let link = step.probe.link;
         let (reached, number) = self.scratch.path[depth];
         let mut fact = if *goes_on && is_alive(self.words, reached, number) {
@@ -123,9 +124,15 @@ impl Step<'_> {
             bound[step.probe.slot as usize] = fact;
             if step.probe.tests.iter().all(|test| test.holds(self.words, bound))
                 && step.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
-                && self.search_from(rule, plan, depth + 1, newest, goes_on, bound)
             {
-                return true;
+                let is_found = if is_last {
+                    !std::mem::take(goes_on)
+                } else {
+                    self.search_from(rule, plan, depth + 1, newest, goes_on, bound)
+                };
+                if is_found {
+                    return true;
+                }
             }
             *goes_on = false;
             fact = self.words.get(fact + link);

@@ -103,17 +103,20 @@ pub(crate) const NO_LOCALS: Locals = [None; SLOTS];
 
 impl Code {
     /// Returns the value, or `None` if it is undefined.
+    #[inline]
     pub fn value(&self, scope: Scope) -> Option<u64> {
+        // Most values of actions are such.
+        match *self {
+            Code::Constant(constant) => Some(constant),
+            Code::Field { slot, offset, bit } => Operand::Field { slot, offset, bit }.value(scope.words, scope.bound),
+            _ => self.compute(scope),
+        }
+    }
+
+    fn compute(&self, scope: Scope) -> Option<u64> {
         let words = scope.words;
         Some(match self {
-            Code::Constant(constant) => *constant,
-            Code::Field { slot, offset, bit } => {
-                let fact = scope.bound[*slot as usize];
-                if words.get(fact + DEFINED) & bit != *bit {
-                    return None;
-                }
-                words.get64(fact + offset)
-            }
+            Code::Constant(_) | Code::Field { .. } => return self.value(scope),
             Code::Time(slot) => words.get64(scope.bound[*slot as usize] + TIME),
             Code::Local(local) => return scope.locals[*local as usize],
             Code::Negative(Kind::Float, operand) => (-f64::from_bits(operand.value(scope)?)).to_bits(),

@@ -70,9 +70,7 @@ impl Pages {
     fn add_page(self, words: &mut Words, number: u64) -> Result<Address, Full> {
         let block = words.allocate(SIZE)?;
         words.raw64(block, number >> BITS);
-        for address in block + COUNT..block + SIZE {
-            words.raw(address, 0);
-        }
+        words.clear(block + COUNT, SIZE - COUNT);
         self.table.insert(words, hash(number), block)?;
         words.set(self.last, block)?;
         Ok(block)

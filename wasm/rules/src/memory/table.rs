@@ -16,19 +16,18 @@ impl Table {
     /// Returns the place and the value of the entry with this hash that `is` accepts.
     #[inline]
     pub fn find(self, words: &Words, hash: u32, is: impl Fn(u32) -> bool) -> Option<(Address, u32)> {
-        let places = words.get(self.0);
+        let [places, _, base] = words.get_part(self.0);
         if places == 0 {
             return None;
         }
-        let base = words.get(self.0 + 2);
         let mut place = hash & (places - 1);
         loop {
             let at = base + 2 * place;
-            let value = words.get(at + 1);
+            let [found, value] = words.get_part(at);
             if value == 0 {
                 return None;
             }
-            if words.get(at) == hash && is(value) {
+            if found == hash && is(value) {
                 return Some((at, value));
             }
             place = (place + 1) & (places - 1);
@@ -47,16 +46,15 @@ impl Table {
     /// Returns the place and the value of the first entry with this hash, or the free place for one and 0.
     #[inline]
     pub fn place(self, words: &Words, hash: u32) -> (Address, u32) {
-        let places = words.get(self.0);
+        let [places, _, base] = words.get_part(self.0);
         if places == 0 {
             return (0, 0);
         }
-        let base = words.get(self.0 + 2);
         let mut place = hash & (places - 1);
         loop {
             let at = base + 2 * place;
-            let value = words.get(at + 1);
-            if value == 0 || words.get(at) == hash {
+            let [found, value] = words.get_part(at);
+            if value == 0 || found == hash {
                 return (at, value);
             }
             place = (place + 1) & (places - 1);
@@ -73,7 +71,7 @@ impl Table {
     /// Adds an entry in the free place where the search for its hash ended.
     #[inline]
     pub fn fill(self, words: &mut Words, mut at: Address, hash: u32, value: u32) -> Result<(), Full> {
-        let (places, entries) = (words.get(self.0), words.get(self.0 + 1));
+        let [places, entries] = words.get_part(self.0);
         if 4 * (entries + 1) > 3 * places {
             self.enlarge(words)?;
             at = free_place(words, words.get(self.0 + 2), words.get(self.0), hash);
@@ -87,15 +85,12 @@ impl Table {
         let (before, old) = (words.get(self.0), words.get(self.0 + 2));
         let places = (2 * before).max(8);
         let base = words.allocate(2 * places)?;
-        for address in base..base + 2 * places {
-            words.raw(address, 0);
-        }
+        words.clear(base, 2 * places);
         for place in 0..before {
-            let (hash, value) = (words.get(old + 2 * place), words.get(old + 2 * place + 1));
+            let [hash, value] = words.get_part(old + 2 * place);
             if value != 0 {
                 let at = free_place(words, base, places, hash);
-                words.raw(at, hash);
-                words.raw(at + 1, value);
+                words.raw_part(at, [hash, value]);
             }
         }
         if before > 0 {
@@ -107,13 +102,13 @@ impl Table {
 
     /// Removes the entry at this place, and closes the gap.
     pub fn remove(self, words: &mut Words, at: Address) -> Result<(), Full> {
-        let (places, entries, base) = (words.get(self.0), words.get(self.0 + 1), words.get(self.0 + 2));
+        let [places, entries, base] = words.get_part(self.0);
         words.set(self.0 + 1, entries - 1)?;
         let mut gap = (at - base) / 2;
         let mut place = gap;
         loop {
             place = (place + 1) & (places - 1);
-            let (hash, value) = (words.get(base + 2 * place), words.get(base + 2 * place + 1));
+            let [hash, value] = words.get_part(base + 2 * place);
             if value == 0 {
                 return words.set(base + 2 * gap + 1, 0);
             }

@@ -103,6 +103,13 @@ impl Words {
         u64::from(pair[0]) | u64::from(pair[1]) << 32
     }
 
+    /// Returns a few words that follow one another.
+    #[inline(always)]
+    pub fn get_part<const N: usize>(&self, address: Address) -> [u32; N] {
+        let part = self.part(address, N);
+        std::array::from_fn(|word| part[word])
+    }
+
     /// Returns words that follow one another.
     #[inline(always)]
     pub fn part(&self, address: Address, length: usize) -> &[u32] {
@@ -170,8 +177,24 @@ impl Words {
 
     #[inline(always)]
     pub fn raw64(&mut self, address: Address, value: u64) {
-        self.raw(address, value as u32);
-        self.raw(address + 1, (value >> 32) as u32);
+        self.raw_part(address, [value as u32, (value >> 32) as u32]);
+    }
+
+    /// Sets words that follow one another to 0, of a block that this step allocated.
+    pub fn clear(&mut self, address: Address, length: u32) {
+        #[cfg(test)]
+        count_down(&mut self.cut_after);
+        self.words[address as usize..][..length as usize].fill(0);
+    }
+
+    /// Stores words that follow one another, of a block that this step allocated.
+    #[inline(always)]
+    pub fn raw_part<const N: usize>(&mut self, address: Address, values: [u32; N]) {
+        for (word, value) in self.words[address as usize..][..N].iter_mut().zip(values) {
+            #[cfg(test)]
+            count_down(&mut self.cut_after);
+            *word = value;
+        }
     }
 
     /// Makes the changes of the step final.
@@ -264,9 +287,7 @@ impl Words {
     /// Allocates `size` words for good. They are zero.
     pub fn reserve(&mut self, size: u32) -> Result<Address, Full> {
         let start = self.extend(size)?;
-        for address in start..start + size {
-            self.raw(address, 0);
-        }
+        self.clear(start, size);
         Ok(start)
     }
 
