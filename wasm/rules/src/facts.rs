@@ -9,7 +9,7 @@
 //! The words of a fact type: its free blocks, the number of its facts, the oldest and the newest fact, and a table for each
 //! index. Of the first index, which has no key, only the first word is used: the newest fact.
 
-use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, MET, NUMBER, OWN, SLOTS};
+use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, MET, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::FactType;
 use crate::memory::{mix, Address, Full, Table, Words};
 use crate::step::{Scratch, Step, FACTS, NEXT, NUMBERS, STRINGS};
@@ -155,9 +155,10 @@ impl Step<'_> {
         let number = self.words.get64(NEXT);
         self.words.set64(NEXT, number + 1)?;
         let defined = self.scratch.cells.defined;
-        let [number_words, time_words] = [number, time as u64].map(|value| [value as u32, (value >> 32) as u32]);
-        let head = [ty as u32, number_words[0], number_words[1], time_words[0], time_words[1], defined];
-        self.words.raw_part(fact, head);
+        self.words.raw(fact, ty as u32);
+        self.words.raw64(fact + NUMBER, number);
+        self.words.raw64(fact + TIME, time as u64);
+        self.words.raw(fact + DEFINED, defined);
         for (field, declared) in fact_type.fields.iter().enumerate() {
             if defined & 1 << field == 0 {
                 continue;
@@ -183,11 +184,12 @@ impl Step<'_> {
         Ok(fact)
     }
 
-    /// Gives a fact the `changed` fields of [`Scratch::cells`] and a new number, where it is: that has the effects of its retraction and of
-    /// the insertion of another fact. Returns whether it could. If not, nothing has changed.
+    /// Gives a fact the `changed` fields of [`Scratch::cells`] and a new number, where it is: that has the effects of its
+    /// retraction and of the insertion of another fact. Returns whether it could. If not, nothing has changed.
     ///
     /// The fact stays in the lists that it heads and whose keys do not change. So nothing may look facts up before it is done, as
-    /// a `none` or an aggregate would that loses the fact. `changed` are the [`Step::changed_fields`].
+    /// a `none` or an aggregate would that loses the fact. If the fact blocked all matches of a rule, they are looked up afterwards
+    /// instead, without its old fields. Seeds find those matches that the renewed fact is in.
     pub fn renew(&mut self, ty: usize, fact: Address, changed: u32) -> Result<bool, Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
@@ -195,9 +197,10 @@ impl Step<'_> {
             return Ok(false);
         }
         let before = self.words.get(fact + MET);
+        let blocks_all = |rule: u32, guard: u8| program.rules[rule as usize].guards[guard as usize].blocks_all;
         for condition in fact_type.of_bits(before) {
-            let guards = &program.conditions[condition as usize].guards;
-            if guards.iter().any(|(rule, guard)| self.may_gain(*rule, *guard, Some(changed))) {
+            let mut guards = program.conditions[condition as usize].guards.iter();
+            if guards.any(|(rule, guard)| self.may_gain(*rule, *guard, Some(changed)) && !blocks_all(*rule, *guard)) {
                 return Ok(false);
             }
         }
@@ -245,10 +248,17 @@ impl Step<'_> {
         self.scratch.met.clear();
         self.scratch.met.extend(fact_type.of_bits(met));
         self.tell_rules(fact, number)?;
+        for condition in fact_type.of_bits(before) {
+            for (rule, guard) in &program.conditions[condition as usize].guards {
+                if self.may_gain(*rule, *guard, Some(changed)) && blocks_all(*rule, *guard) {
+                    self.guard_loses(*rule, *guard, fact)?;
+                }
+            }
+        }
         Ok(true)
     }
 
-    /// Returns those of the `given` fields of a fact, one bit each, that differ from those of [`Scratch::cells`].
+    /// Returns those of the `given` fields, one bit each, in which a fact differs from [`Scratch::cells`].
     pub fn changed_fields(&self, fact_type: &FactType, fact: Address, given: impl Iterator<Item = u8>) -> u32 {
         let cells = &self.scratch.cells;
         let differs = |field: &usize| {
@@ -387,7 +397,7 @@ impl Step<'_> {
         Ok(self.indices_of_met())
     }
 
-    /// Lists the conditions that a new fact meets, of those in an index and the rest.
+    /// Lists the single-fact conditions that a new fact meets. Its type has many.
     fn find_met(&mut self, ty: usize, fact: Address) -> Result<(), Full> {
         let program = self.program;
         let fact_type = &program.types[ty];

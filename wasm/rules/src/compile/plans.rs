@@ -55,8 +55,16 @@ impl Joins<'_> {
             local: raw.local,
             deadlines: raw.deadlines.clone(),
             reads: self.fields_read(raw),
+            blocks_all: self.blocks_all(number),
             place: raw.place,
         }
+    }
+
+    /// Returns whether each fact of a guard blocks all matches of the rule, which are valid as soon as no `none` is violated.
+    fn blocks_all(&self, number: usize) -> bool {
+        let is_plain = |guard: &RawGuard| guard.aggregate == Aggregate::None && guard.deadlines.is_empty();
+        let joins = |code: &Code| code.slots() & 1 << OWN != 0 && code.slots() != 1 << OWN;
+        self.guards.iter().all(is_plain) && !self.guards[number].conjuncts.iter().any(joins)
     }
 
     /// Returns the fields of its own facts that a guard reads, one bit each, or all bits if it may depend on more than on these

@@ -148,6 +148,8 @@ pub(crate) struct Guard {
     pub deadlines: Vec<(u8, i64)>,
     /// The fields that it reads of its facts, one bit each. A modification of other fields leaves it as it is.
     pub reads: u32,
+    /// Whether each of its facts blocks all matches of the rule, which has no aggregates and no deadlines.
+    pub blocks_all: bool,
     /// The byte of the text at which the condition lies.
     pub place: u32,
 }

@@ -338,7 +338,7 @@ fn class(size: u32) -> (u32, u32) {
     (SMALL + bits, 1 << bits)
 }
 
-/// Cuts a test off once so many stores were made.
+/// Cuts a test off after the number of stores that it asked for.
 #[cfg(test)]
 fn count_down(cut_after: &mut Option<u64>) {
     if let Some(left) = cut_after {
