@@ -5,6 +5,7 @@ defmodule BeTree.Rules.KeepingTest do
   alias BeTree.Engine.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Keeping, Operation, Reply}
+  alias BeTree.Test.Runtimes
 
   @most 1_000
 
@@ -27,7 +28,7 @@ defmodule BeTree.Rules.KeepingTest do
     then modify s(left: s.left - 1), notify step(left: s.left)
   """
 
-  defp new, do: Rules.new!(@rules, notices: 20)
+  defp new(runtime), do: Rules.new!(@rules, notices: 20, runtime: runtime)
 
   defp make(rules, operation, fuel),
     do: Keeping.make(rules, operation, @most, %{Rules.default_options() | fuel: fuel}, &send_notices/1)
@@ -63,30 +64,40 @@ defmodule BeTree.Rules.KeepingTest do
   # An operation that needed more memory tried one step twice.
   defp without_fuel({:ok, page}), do: {:ok, %{page | fuel: nil, slices: nil, operation: nil}}
 
-  test "an operation that ran out of fuel anywhere is made again step for step" do
-    {:ok, %{fuel: whole}} =
-      with(rules = new(), {:ok, _page} <- make(rules, base(), :infinity), do: make(rules, cut(), :infinity))
+  for runtime <- Runtimes.all() do
+    @tag runtime: runtime
+    test "on #{Runtimes.name(runtime)} an operation that ran out of fuel anywhere is made again step for step",
+         context do
+      whole = context.runtime |> with_base() |> make(cut(), :infinity) |> elem(1)
 
-    steps =
-      for number <- 1..120 do
-        {rules, again} = {new(), new()}
-        for each <- [rules, again], do: {:ok, _page} = make(each, base(), :infinity)
+      steps =
+        for number <- 1..120 do
+          {rules, again} = {with_base(context.runtime), with_base(context.runtime)}
 
-        {:error, %Error{kind: :out_of_fuel}, {:cut, _part, steps} = cut} = make(rules, cut(), div(whole * number, 121))
-        :ok = Keeping.repeat(again, cut(), cut, @most)
-        assert state(again) == state(rules)
-        _of_the_cut = notices()
+          {:error, %Error{kind: :out_of_fuel}, {:cut, _part, steps} = cut} =
+            make(rules, cut(), div(whole.fuel * number, 121))
 
-        for operation <- after_it() do
-          [{outcome, notices}, {outcome_again, notices_again}] =
-            for each <- [rules, again], do: {without_fuel(make(each, operation, :infinity)), notices()}
+          :ok = Keeping.repeat(again, cut(), cut, @most)
+          assert state(again) == state(rules)
+          _of_the_cut = notices()
 
-          assert {outcome_again, notices_again, state(again)} == {outcome, notices, state(rules)}
+          for operation <- after_it() do
+            [{outcome, notices}, {outcome_again, notices_again}] =
+              for each <- [rules, again], do: {without_fuel(make(each, operation, :infinity)), notices()}
+
+            assert {outcome_again, notices_again, state(again)} == {outcome, notices, state(rules)}
+          end
+
+          steps
         end
 
-        steps
-      end
+      assert Enum.count(Enum.uniq(steps)) > 40
+    end
+  end
 
-    assert Enum.count(Enum.uniq(steps)) > 40
+  defp with_base(runtime) do
+    rules = new(runtime)
+    {:ok, _page} = make(rules, base(), :infinity)
+    rules
   end
 end
