@@ -4,7 +4,7 @@ defmodule BeTree.Rules.Keeping do
   #
   # A record of the journal is the external term of an operation: `{:rules, text, limits}`, the first one of a folder;
   # `{:assert, input}`, `{:retract, id}`, `{:advance, now}`; `{:at, now, operation}`, which moves time first; `{:steps, operations}`, made
-  # one after another; and `{:swap, text}`. A `{:cut, ...}` after an operation says how far it came before its fuel was used up.
+  # one after another; and `{:swap, text}`. A `{:cut, ...}` after an operation says how many steps it made before its fuel was used up.
   # The content of a base is the head, `%{module: digest, text: text, length: bytes}` with its length before it, and then parts of
   # the memory, each after its address and its length.
 
@@ -19,9 +19,8 @@ defmodule BeTree.Rules.Keeping do
 
   @type operation :: tuple
 
-  @typedoc "The part of an operation that ran out of fuel, its inserted facts, its firings, and the time then."
-  @type cut ::
-          {:cut, part :: non_neg_integer, position :: non_neg_integer, firings :: non_neg_integer, Rules.time() | nil}
+  @typedoc "The part of an operation that ran out of fuel, and the number of steps that it made."
+  @type cut :: {:cut, part :: non_neg_integer, steps :: non_neg_integer}
 
   ## Operations
 
@@ -52,9 +51,12 @@ defmodule BeTree.Rules.Keeping do
         parts(rest, number + 1, facts + facts_of(part), Page.join(sum, page), options, call)
 
       {:error, %Error{kind: :out_of_fuel} = error} when before != nil ->
-        {:cut, _number, position, _firings, _now} = cut = cut(number, before, progress(call.rules))
-        position = if elem(part, 0) == :assert, do: facts + position
-        {:error, %{error | position: position}, cut}
+        now = progress(call.rules)
+        # A part that did not even begin has the number of the operation before.
+        position =
+          if elem(part, 0) == :assert, do: facts + if(now.operations == before.operations, do: 0, else: now.position)
+
+        {:error, %{error | position: position}, {:cut, number, now.steps - before.steps}}
 
       {:error, %Error{position: position} = error} ->
         {:error, %{error | position: position && facts + position}}
@@ -100,10 +102,6 @@ defmodule BeTree.Rules.Keeping do
     progress
   end
 
-  # An operation that did not even begin has the number of the one before.
-  defp cut(number, %{operations: same}, %{operations: same}), do: {:cut, number, 0, 0, nil}
-  defp cut(number, before, now), do: {:cut, number, now.position, now.firings - before.firings, now.now}
-
   ## Repeats
 
   @doc "Makes an operation again as far as it came."
@@ -113,43 +111,13 @@ defmodule BeTree.Rules.Keeping do
     :ok
   end
 
-  def repeat(rules, operation, {:cut, number, position, firings, now}, most) do
+  def repeat(rules, operation, {:cut, number, steps}, most) do
     {whole, [part | _not_begun]} = operation |> parts_of() |> Enum.split(number)
     repeat(rules, {:steps, whole}, nil, most)
-
-    part
-    |> made_of(position, now)
-    |> Enum.reduce(firings, fn made, left -> made |> first(rules, at_most(left)) |> fire(left) end)
-
-    :ok
+    Operation.stop_after(rules, steps)
+    repeat(rules, {:steps, [part]}, nil, most)
+    Operation.stop_after(rules, :never)
   end
-
-  # Returns the operations that come as far as the part did. A limit of firings lets all happen that came before the next firing.
-  defp made_of({:assert, input}, position, now) do
-    # The journal is this application's own, so its atoms are.
-    facts = input |> :erlang.binary_to_term() |> Enum.take(position)
-    [{:assert, Operation.encode(facts)} | moved_to(now)]
-  end
-
-  defp made_of({:retract, _id}, 0, _now), do: []
-  defp made_of({:retract, _id} = retraction, 1, _now), do: [retraction]
-  defp made_of({:advance, _wanted}, _position, now), do: moved_to(now)
-
-  defp moved_to(nil), do: []
-  defp moved_to(now), do: [{:advance, now}]
-
-  defp at_most(firings), do: %{Rules.default_options() | firings: firings}
-
-  # Goes on until a rule would fire beyond `left` more. Returns how many of these have not fired.
-  defp fire({:ok, page}, left), do: left - page.firings
-  defp fire({:more, %{reason: :firings}}, _left), do: 0
-
-  defp fire({:more, %{operation: operation, firings: firings}}, left) do
-    left = left - firings
-    fire(Operation.next(%{operation | options: at_most(left)}), left)
-  end
-
-  defp fire({:error, _refused_before_too}, left), do: left
 
   @doc "Returns other rules with the facts of `rules`, for which they do not fire."
   @spec swapped(Rules.t(), String.t(), keyword) :: {:ok, Rules.t()} | {:error, Error.t()}
@@ -256,7 +224,7 @@ defmodule BeTree.Rules.Keeping do
     with {:ok, rules} <- Rules.new(text, Keyword.merge(new, limits)), do: {:ok, {{rules, text}, nil}}
   end
 
-  defp again({:cut, _part, _position, _firings, _now} = cut, held, begun, new) do
+  defp again({:cut, _part, _steps} = cut, held, begun, new) do
     with {:ok, begun} <- made(held, cut, begun, new), do: {:ok, {begun, nil}}
   end
 

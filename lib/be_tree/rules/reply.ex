@@ -10,17 +10,17 @@ defmodule BeTree.Rules.Reply do
 
   @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
   @type outcome ::
-          {reason :: :done | :firings | :notices | :room, non_neg_integer, non_neg_integer, String.t() | nil,
+          {reason :: :done | :firings | :notices | :room | :stopped, non_neg_integer, non_neg_integer, String.t() | nil,
            integer | nil, [pos_integer], [Notice.t()]}
 
   # The reasons by their numbers.
-  @reasons {:done, :firings, :notices, :room}
+  @reasons {:done, :firings, :notices, :room, :stopped}
 
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
   def outcome(binary) do
     case Reply.term(binary) do
       {:ok, {reason, position, firings, last_rule, next_due, ids, notices}}
-      when reason in 0..3 and is_binary(ids) and is_list(notices) ->
+      when reason in 0..4 and is_binary(ids) and is_list(notices) ->
         outcome =
           {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices)}
 
@@ -66,12 +66,12 @@ defmodule BeTree.Rules.Reply do
 
   @doc "Returns the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}
-  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(Map.drop(info, [:operations, :position])))
+  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(Map.drop(info, [:operations, :position, :steps])))
 
-  @doc "Returns the number of operations, the position that the last one reached, the firings and the time."
+  @doc "Returns the number of operations, the position that the last one reached, and the steps of all."
   @spec progress(binary) :: {:ok, map} | {:error, Error.t()}
   def progress(binary),
-    do: with({:ok, info} <- pairs(binary), do: {:ok, Map.take(info, [:operations, :position, :firings, :now])})
+    do: with({:ok, info} <- pairs(binary), do: {:ok, Map.take(info, [:operations, :position, :steps])})
 
   defp pairs(binary) do
     case Reply.term(binary) do

@@ -94,12 +94,12 @@ impl Step<'_> {
         self.words.get64(CLOCK) as i64
     }
 
-    /// Makes the step final.
-    pub fn commit(&mut self) -> Result<(), Full> {
+    /// Makes the step final, see [`Words::commit`].
+    pub fn commit(&mut self, counts: bool) -> Result<(), Full> {
         for position in 0..self.scratch.released.len() {
             STRINGS.release(self.words, self.scratch.released[position])?;
         }
-        self.words.commit()?;
+        self.words.commit(counts)?;
         self.scratch.released.clear();
         Ok(())
     }

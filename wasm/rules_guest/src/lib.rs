@@ -21,6 +21,12 @@ pub extern "C" fn be_tree_room() -> i32 {
     STATE.with(|state| state.change(State::room))
 }
 
+/// Lets operations stop after this number of more steps, or run to their end if the number is -1.
+#[no_mangle]
+pub extern "C" fn be_tree_stop_after(steps: i64) -> i32 {
+    STATE.with(|state| state.change(|state| state.stop_after(steps)))
+}
+
 /// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, with -1 as many as
 /// the limit allows, and with -2 none, as if they had fired before.
 #[no_mangle]

@@ -18,6 +18,15 @@ pub(crate) enum Reason {
     Notices,
     /// The engine lacks room.
     Room,
+    /// It made as many steps as it may.
+    Stopped,
+}
+
+impl Reason {
+    /// Returns whether the notices wait until the operation goes on, or the next one.
+    pub fn keeps_notices(self) -> bool {
+        matches!(self, Reason::Room | Reason::Stopped)
+    }
 }
 
 /// Returns an error of the engine as a refusal.
@@ -30,7 +39,7 @@ pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
 
 /// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices}`: the number of the reason, the position of the next fact, the rule
 /// that fired last, a binary or `[]`, the time at which a window closes next or `[]`, the packed numbers of the inserted facts, and the
-/// notices. Those of an operation that lacks room wait until it goes on. The outcome has no atoms, because the VM looks each up when it
+/// notices. Those of an operation that lacks room or was stopped wait. The outcome has no atoms, because the VM looks each up when it
 /// reads them.
 pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
@@ -40,6 +49,7 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64
         Reason::Firings => 1,
         Reason::Notices => 2,
         Reason::Room => 3,
+        Reason::Stopped => 4,
     });
     writer.unsigned(position.into());
     writer.unsigned(engine.call_firings().into());
@@ -53,7 +63,7 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64
     }
     let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     writer.binary(&packed);
-    let notices = if reason == Reason::Room { Vec::new() } else { engine.notices() };
+    let notices = if reason.keeps_notices() { Vec::new() } else { engine.notices() };
     writer.list(notices.len());
     notices.iter().for_each(|each| notice(each, &mut writer));
     writer.end_list();
@@ -164,8 +174,8 @@ pub(crate) fn explanations(explanations: &[Explanation], out: &mut Vec<u8>) {
     writer.end_list();
 }
 
-/// Writes a list of `{Name, Integer}`, among them the number of operations and the position of the last one, of the times `{now, nil}` and `{next_due, nil}` if there are none, and last
-/// `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
+/// Writes a list of `{Name, Integer}`, among them the number of operations, the position of the last one, and the number of all steps;
+/// of the times, `{now, nil}` and `{next_due, nil}` if there are none; and last `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
 pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     let counts = [
@@ -179,6 +189,7 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
         ("memory_bytes", memory::bytes()),
         ("operations", operations.into()),
         ("position", position.into()),
+        ("steps", engine.steps()),
     ];
     let now = (engine.now() > i64::MIN).then(|| engine.now());
     writer.list(counts.len() + 3);

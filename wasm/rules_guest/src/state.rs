@@ -39,7 +39,7 @@ pub(crate) struct State {
     /// The number of operations that were ever begun, and whether the last one has read its input.
     begun: u32,
     is_open: AtomicBool,
-    /// Whether the reply is in the outbox. What is left is to empty the list of notices, unless the reason is a lack of room.
+    /// Whether the reply is in the outbox. What is left is to empty the list of notices, unless the reason keeps it.
     is_sent: AtomicBool,
     reason: Reason,
     port: Port,
@@ -182,6 +182,12 @@ impl State {
         engine(&mut self.engine)?.make_room().map_err(reply::refusal)
     }
 
+    /// Lets operations stop after this number of more steps, or run to their end if the number is -1.
+    pub fn stop_after(&mut self, steps: i64) -> Outcome {
+        engine(&mut self.engine)?.stop_after(u64::try_from(steps).ok());
+        Ok(())
+    }
+
     /// Stores the request, then runs it. It may be cut off anywhere. `resume` continues it once the request is stored.
     pub fn operate(&mut self, request: Request) -> i32 {
         self.port.outbox.advance_to(NOTHING);
@@ -215,7 +221,7 @@ impl State {
         }
         if let (0, Some(engine)) = (status, &mut self.engine) {
             engine.recover();
-            if self.reason != Reason::Room {
+            if !self.reason.keeps_notices() {
                 engine.empty_notices();
             }
         }
@@ -229,13 +235,16 @@ impl State {
             self.open()?;
         }
         let Some(reason) = self.run()? else { return Ok(()) };
-        self.reason = reason;
-        let position = match self.request {
-            Request::Assert { .. } | Request::Retract { .. } => engine(&mut self.engine)?.position(),
-            _ => 0,
-        };
         let State { engine, ids, port, request, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
+        // To empty the list of notices is a step, too.
+        let is_last = reason != Reason::Room && engine.is_at_last_step();
+        let reason = if is_last { Reason::Stopped } else { reason };
+        self.reason = reason;
+        let position = match request {
+            Request::Assert { .. } | Request::Retract { .. } => engine.position(),
+            _ => 0,
+        };
         let inserted = match request {
             Request::Assert { from, .. } => &ids[..(position - *from) as usize],
             _ => &[],
@@ -305,8 +314,7 @@ impl State {
                     }
                     match engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], position + 1) {
                         Ok(id) => ids[inserted] = id,
-                        Err(_) if engine.lacks_room() => return Ok(Some(Reason::Room)),
-                        Err(error) => return Err(refused(error)),
+                        Err(error) => return early(engine).map(Some).ok_or_else(|| refused(error)),
                     }
                     inserted += 1;
                     tick(engine, outbox, *mark);
@@ -317,8 +325,7 @@ impl State {
                 if engine.position() == 0 {
                     match engine.retract_at(id, 1) {
                         Ok(()) => {}
-                        Err(_) if engine.lacks_room() => return Ok(Some(Reason::Room)),
-                        Err(error) => return Err(reply::refusal(error)),
+                        Err(error) => return early(engine).map(Some).ok_or_else(|| reply::refusal(error)),
                     }
                     tick(engine, &port.outbox, *mark);
                 }
@@ -411,10 +418,17 @@ fn turns(
             Ok(Turn::Done) => return Ok(None),
             Ok(Turn::Paused(Pause::Firings)) => return Ok(Some(Reason::Firings)),
             Ok(Turn::Paused(Pause::Notices)) => return Ok(Some(Reason::Notices)),
-            Err(_) if engine.lacks_room() => return Ok(Some(Reason::Room)),
-            Err(error) => return Err(error),
+            Err(error) => return early(engine).map(Some).ok_or(error),
         }
     }
+}
+
+/// Returns the reason for which an operation ended before its end, if there is one besides an error.
+fn early(engine: &Engine) -> Option<Reason> {
+    if engine.lacks_room() {
+        return Some(Reason::Room);
+    }
+    engine.is_stopped().then_some(Reason::Stopped)
 }
 
 /// Reports progress, and uses the memory of searches again.

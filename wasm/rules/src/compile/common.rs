@@ -16,11 +16,11 @@ pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
         *locals += 1;
         let mut first = actions.len();
         for (position, action) in actions.iter_mut().enumerate().rev() {
-            for code in action.codes_mut() {
+            action.change(|code| {
                 if code.replace(&part, local) {
                     first = position;
                 }
-            }
+            });
         }
         // Before its first use, the part's own locals have their values.
         actions.insert(first, Action::Let { local, code: part });
@@ -31,14 +31,15 @@ pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
 fn most_repeated(actions: &[Action]) -> Option<Code> {
     let mut parts: Vec<(&Code, usize)> = Vec::new();
     let mut known: HashMap<&Code, usize> = HashMap::new();
-    for code in actions.iter().flat_map(Action::codes) {
-        code.visit(&mut |part| {
-            let place = *known.entry(part).or_insert(parts.len());
-            match parts.get_mut(place) {
-                Some((_, times)) => *times += 1,
-                None => parts.push((part, 1)),
-            }
-        });
+    let mut count = |part| {
+        let place = *known.entry(part).or_insert(parts.len());
+        match parts.get_mut(place) {
+            Some((_, times)) => *times += 1,
+            None => parts.push((part, 1)),
+        }
+    };
+    for action in actions {
+        action.visit(|code| code.visit(&mut count));
     }
     let repeated = parts.into_iter().filter(|(_, times)| *times > 1);
     let saved = repeated.map(|(part, times)| ((times - 1) * (part.size() - 1), part));

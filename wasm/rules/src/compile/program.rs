@@ -269,25 +269,27 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Returns the expressions of the action.
-    pub fn codes(&self) -> impl Iterator<Item = &Code> {
-        let (values, named, own): (&[(u8, Code)], &[(String, Kind, Code)], Option<&Code>) = match self {
-            Action::Assert { values, .. } | Action::Modify { values, .. } => (values, &[], None),
-            Action::Notify { values, .. } => (&[], values, None),
-            Action::Let { code, .. } => (&[], &[], Some(code)),
-            Action::Retract { .. } => (&[], &[], None),
-        };
-        values.iter().map(|(_, code)| code).chain(named.iter().map(|(_, _, code)| code)).chain(own)
+    /// Calls `visit` for each expression of the action.
+    pub fn visit<'a>(&'a self, mut visit: impl FnMut(&'a Code)) {
+        match self {
+            Action::Assert { values, .. } | Action::Modify { values, .. } => {
+                values.iter().for_each(|(_, code)| visit(code));
+            }
+            Action::Notify { values, .. } => values.iter().for_each(|(_, _, code)| visit(code)),
+            Action::Let { code, .. } => visit(code),
+            Action::Retract { .. } => {}
+        }
     }
 
-    /// Returns the expressions of the action, to change them.
-    pub fn codes_mut(&mut self) -> impl Iterator<Item = &mut Code> {
-        let (values, named, own): (&mut [(u8, Code)], &mut [(String, Kind, Code)], Option<&mut Code>) = match self {
-            Action::Assert { values, .. } | Action::Modify { values, .. } => (values, &mut [], None),
-            Action::Notify { values, .. } => (&mut [], values, None),
-            Action::Let { code, .. } => (&mut [], &mut [], Some(code)),
-            Action::Retract { .. } => (&mut [], &mut [], None),
-        };
-        values.iter_mut().map(|(_, code)| code).chain(named.iter_mut().map(|(_, _, code)| code)).chain(own)
+    /// Calls `change` for each expression of the action.
+    pub fn change(&mut self, mut change: impl FnMut(&mut Code)) {
+        match self {
+            Action::Assert { values, .. } | Action::Modify { values, .. } => {
+                values.iter_mut().for_each(|(_, code)| change(code));
+            }
+            Action::Notify { values, .. } => values.iter_mut().for_each(|(_, _, code)| change(code)),
+            Action::Let { code, .. } => change(code),
+            Action::Retract { .. } => {}
+        }
     }
 }

@@ -425,15 +425,9 @@ impl Body {
                 is_unread &= !(is_of_type && is_changed);
             }
         };
-        for action in &actions[position + 1..] {
-            match action {
-                Action::Assert { values, .. } | Action::Modify { values, .. } => {
-                    values.iter().for_each(|(_, code)| code.visit(&mut visit));
-                }
-                Action::Notify { values, .. } => values.iter().for_each(|(_, _, code)| code.visit(&mut visit)),
-                // A `let` has its value before the first action.
-                Action::Retract { .. } | Action::Let { .. } => {}
-            }
+        // A `let` has its value before the first action.
+        for action in actions[position + 1..].iter().filter(|action| !matches!(action, Action::Let { .. })) {
+            action.visit(|code| code.visit(&mut visit));
         }
         is_unread
     }

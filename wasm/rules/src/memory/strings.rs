@@ -170,7 +170,7 @@ mod tests {
                         }
                     }
                 };
-                words.commit().unwrap();
+                words.commit(false).unwrap();
                 assert_eq!(StringTable::bytes(&words, block), bytes);
                 assert_eq!(known.insert(block, bytes), None);
             }

@@ -53,6 +53,9 @@ pub(crate) struct Words {
     logged: usize,
     /// The words from here on were not allocated when the step began.
     fresh: Address,
+    /// The number of counted steps that changed a word, and that number once the step under way is final.
+    steps: u64,
+    next_steps: u64,
     /// Blocks that this step frees: the address, and the head of their list. They keep their content until the step ends.
     freed: Room<[u32; 2]>,
     /// The most words.
@@ -70,6 +73,8 @@ impl Words {
             log: Vec::new(),
             logged: 0,
             fresh: FIRST,
+            steps: 0,
+            next_steps: 0,
             freed: Room::default(),
             limit: limit / 4,
             #[cfg(test)]
@@ -197,19 +202,31 @@ impl Words {
         }
     }
 
-    /// Makes the changes of the step final.
+    /// Returns the number of counted steps that changed a word.
     #[inline]
-    pub fn commit(&mut self) -> Result<(), Full> {
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Makes the changes of the step final, and counts it if `counts` says so and it changed a word.
+    #[inline]
+    pub fn commit(&mut self, counts: bool) -> Result<(), Full> {
         for position in 0..self.freed.len() {
             let [address, list] = self.freed[position];
             let next = self.get(list);
             self.set(address, next)?;
             self.set(list, address)?;
         }
+        self.next_steps = self.steps + u64::from(counts && self.logged > 0);
         in_order();
+        #[cfg(test)]
+        count_down(&mut self.cut_after);
         self.logged = 0;
         in_order();
-        // After a cut between the two, the next step logs more words than it must.
+        #[cfg(test)]
+        count_down(&mut self.cut_after);
+        // After a cut here, `undo` counts the step, and until then a step logs more words than it must.
+        self.steps = self.next_steps;
         self.fresh = self.get(TOP);
         self.freed.clear();
         Ok(())
@@ -217,6 +234,12 @@ impl Words {
 
     /// Undoes the step. It may be cut off and run again.
     pub fn undo(&mut self) {
+        if self.logged == 0 {
+            self.steps = self.next_steps;
+        } else {
+            self.next_steps = self.steps;
+        }
+        in_order();
         while self.logged > 0 {
             let [address, old] = self.log[self.logged - 1];
             self.words[address as usize] = old;
