@@ -192,6 +192,8 @@ struct Guard {
 enum Action {
     Assert(usize, usize),
     Modify(usize, i64),
+    /// Adds one to a field while that is below three, so it comes to an end.
+    Raise(usize, &'static str),
     Retract(usize),
     Notify,
 }
@@ -217,7 +219,7 @@ impl Rule {
             }
             (random.below(TYPES as u64) as usize, tests)
         };
-        let slots: Vec<_> = (0..1 + random.below(3) as usize).map(|others| slot(random, others)).collect();
+        let mut slots: Vec<_> = (0..1 + random.below(3) as usize).map(|others| slot(random, others)).collect();
         let alternative = random.chance(15).then(|| slot(random, slots.len() - 1));
         let mut guards = Vec::new();
         for _ in 0..random.below(3) {
@@ -237,11 +239,16 @@ impl Rule {
         let mut actions = Vec::new();
         for _ in 0..1 + random.below(2) {
             let slot = random.below(slots.len() as u64) as usize;
-            actions.push(match random.below(if is_pure { 1 } else { 7 }) {
+            actions.push(match random.below(if is_pure { 1 } else { 12 }) {
                 0 | 1 => Action::Notify,
                 2 => Action::Assert(random.below(TYPES as u64) as usize, slot),
                 3 | 4 => Action::Modify(slot, 1 + random.below(3) as i64),
-                _ => Action::Retract(slot),
+                5 | 6 => Action::Retract(slot),
+                _ => {
+                    let field = random.pick(&["a", "b"]);
+                    slots[slot].1.push(Test::Constant(field, "<", 3));
+                    Action::Raise(slot, field)
+                }
             });
         }
         Rule { number, priority: random.below(3) as i64 - 1, slots, alternative, guards, actions }
@@ -281,6 +288,7 @@ impl Rule {
         let actions = self.actions.iter().map(|action| match action {
             Action::Assert(ty, slot) => format!("assert t{ty}(a: (p{slot}.a + 1) mod 4, b: p{slot}.b, s: p{slot}.s)"),
             Action::Modify(slot, plus) => format!("modify p{slot}(a: (p{slot}.a + {plus}) mod 4)"),
+            Action::Raise(slot, field) => format!("modify p{slot}({field}: p{slot}.{field} + 1)"),
             Action::Retract(slot) => format!("retract p{slot}"),
             Action::Notify => "notify fired(a: p0.a)".to_owned(),
         });
@@ -496,15 +504,29 @@ impl Oracle {
                     self.insert(Fact { id, ty: *ty, at: self.clock, a: (of.a + 1) % 4, b: of.b, s: of.s });
                 }
                 Action::Modify(slot, plus) => {
-                    let Some(fact) = self.get(current[*slot]).cloned() else { continue };
-                    self.retract(fact.id);
-                    let id = self.take_id();
-                    self.insert(Fact { id, a: (bound[*slot].a + plus) % 4, ..fact });
-                    current[*slot] = id;
+                    let a = (bound[*slot].a + plus) % 4;
+                    self.modify(&mut current[*slot], |fact| fact.a = a);
+                }
+                Action::Raise(slot, field) => {
+                    let raised = bound[*slot].field(field).map(|value| value + 1);
+                    self.modify(&mut current[*slot], |fact| match *field {
+                        "a" => fact.a = raised.unwrap_or(fact.a),
+                        _ => fact.b = raised,
+                    });
                 }
                 Action::Retract(slot) => self.retract(current[*slot]),
             }
         }
+    }
+
+    /// Puts another fact in the place of one that exists, whose number is `id`.
+    fn modify(&mut self, id: &mut u64, change: impl Fn(&mut Fact)) {
+        let Some(mut fact) = self.get(*id).cloned() else { return };
+        self.retract(fact.id);
+        fact.id = self.take_id();
+        *id = fact.id;
+        change(&mut fact);
+        self.insert(fact);
     }
 
     fn take_id(&mut self) -> u64 {
