@@ -485,14 +485,16 @@ impl Step<'_> {
                     if !self.is_possible(*rule) {
                         continue;
                     }
+                    let plan = &program.rules[*rule as usize].plans[*slot as usize];
                     if !is_partnered {
-                        let plan = &program.rules[*rule as usize].plans[*slot as usize];
                         is_partnered = self.has_partner(plan, *slot, fact, number);
                         if !is_partnered {
                             break;
                         }
                     }
-                    self.push_seed(*rule, *slot, fact, number)?;
+                    if self.has_later(plan, *slot, fact, number) {
+                        self.push_seed(*rule, *slot, fact, number)?;
+                    }
                 }
             }
         }

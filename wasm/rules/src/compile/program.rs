@@ -212,6 +212,9 @@ pub(crate) struct Plan {
     /// The guards to test once the first fact is bound.
     pub guards: Vec<u8>,
     pub steps: Vec<Step>,
+    /// Look-ups, besides the first step, of facts that must be later than the given one, the newest of the match. It has no match if
+    /// one of them finds nothing.
+    pub later: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
