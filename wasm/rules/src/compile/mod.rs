@@ -8,7 +8,7 @@
 //! | `rules` | conditions and actions of a rule; alternatives |
 //! | `switch` | the choice among the single-fact conditions of a type |
 //! | `plans` | the order and the indices of joins |
-//! | `implied` | equalities that follow from others |
+//! | `implied` | tests that follow from others |
 //! | `life` | the time for which a fact can still be used |
 //! | `partition` | whether rules find the same in partitions |
 

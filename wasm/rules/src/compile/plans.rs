@@ -40,7 +40,7 @@ pub(super) struct Joins<'a> {
     pub guard_conditions: &'a [u32],
     pub slots: &'a [Slot],
     pub conjuncts: &'a [Code],
-    /// The equalities that follow from the conjuncts.
+    /// The tests that follow from the conjuncts.
     pub implied: &'a [Code],
     pub guards: &'a [RawGuard],
 }
