@@ -521,7 +521,8 @@ impl Step<'_> {
                     continue;
                 }
                 for (rule, slot) in &seeds[first..] {
-                    if self.is_possible(*rule) {
+                    let later = &program.rules[*rule as usize].plans[*slot as usize].later;
+                    if self.is_possible(*rule) && self.has_later(later, *slot, fact, number) {
                         self.push_seed(*rule, *slot, fact, number)?;
                     }
                 }

@@ -4,7 +4,7 @@
 //! match, and later go on after that match.
 
 use crate::compile::code::{Bound, NUMBER, SLOTS};
-use crate::compile::program::{Plan, Probe, Rule};
+use crate::compile::program::{self, Plan, Probe, Rule};
 use crate::facts::{is_alive, KEY};
 use crate::memory::{mix, Address};
 use crate::step::{Scratch, Step};
@@ -30,20 +30,30 @@ impl Step<'_> {
     /// Returns whether the first look-up of a plan may find a partner for a new fact in `slot`. What is looked up later is older
     /// than the fact, so a plan without a partner now never has one.
     pub fn has_partner(&self, plan: &Plan, slot: u8, fact: Address, newest: u64) -> bool {
-        let Some(first) = plan.steps.first() else { return true };
+        plan.steps.first().is_none_or(|first| self.may_find(first, slot, fact, newest))
+    }
+
+    /// Returns whether there may be the facts that must be later than the new fact in `slot`, as in [`Step::has_partner`].
+    #[inline]
+    pub fn has_later(&self, later: &[program::Step], slot: u8, fact: Address, newest: u64) -> bool {
+        later.iter().all(|step| self.may_find(step, slot, fact, newest))
+    }
+
+    /// Returns whether a look-up by the new fact in `slot` alone may find another one.
+    fn may_find(&self, step: &program::Step, slot: u8, fact: Address, newest: u64) -> bool {
         let mut bound: Bound = [0; SLOTS + 1];
         bound[slot as usize] = fact;
-        let link = first.probe.link;
-        let most = if first.is_older { newest - 1 } else { newest };
-        let mut fact = self.head(&first.probe, &bound);
+        let link = step.probe.link;
+        let most = if step.is_older { newest - 1 } else { newest };
+        let mut fact = self.head(&step.probe, &bound);
         // A long list is left to the search.
         for _ in 0..8 {
             if fact == 0 {
                 return false;
             }
             if self.words.get64(fact + NUMBER) <= most {
-                bound[first.probe.slot as usize] = fact;
-                if first.probe.tests.iter().all(|test| test.holds(self.words, &bound)) {
+                bound[step.probe.slot as usize] = fact;
+                if step.probe.tests.iter().all(|test| test.holds(self.words, &bound)) {
                     return true;
                 }
             }

@@ -9,11 +9,13 @@
 //! | `common` | parts of actions that are computed once |
 //! | `switch` | the choice among the single-fact conditions of a type |
 //! | `plans` | the order and the indices of joins |
+//! | `implied` | tests that follow from others |
 //! | `life` | the time for which a fact can still be used |
 //! | `partition` | whether rules find the same in partitions |
 
 pub(crate) mod code;
 mod common;
+mod implied;
 mod life;
 mod partition;
 mod plans;

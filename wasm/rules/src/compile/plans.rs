@@ -2,6 +2,10 @@
 //!
 //! The next look-up is always the one that the most equalities connect with the facts bound so far. An equality of a field with
 //! a constant counts less. Of equals, the first in the text comes first.
+//!
+//! A look-up that is to find a fact later than the given one comes before all others. The given fact is the newest of the match, and
+//! facts mostly come in the order of their times, so there hardly ever is such a fact. If there is none, nothing else is looked up:
+//! in "two failed logins and then a change of the password" a failed login is not joined with all those before it.
 
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
 use crate::compile::program::{Aggregate, Condition, FactType, Guard, Limit, Plan, Probe, Slot, Step};
@@ -37,6 +41,8 @@ pub(super) struct Joins<'a> {
     pub guard_conditions: &'a [u32],
     pub slots: &'a [Slot],
     pub conjuncts: &'a [Code],
+    /// The tests that follow from the conjuncts.
+    pub implied: &'a [Code],
     pub guards: &'a [RawGuard],
 }
 
@@ -87,10 +93,11 @@ impl Joins<'_> {
     /// Returns the plan for matches whose newest fact is in `seed`.
     pub fn plan(&mut self, seed: u8) -> Plan {
         let mut bound = 1_u32 << seed;
+        let later = self.later(seed);
         let mut tested = 0_u32;
         let guards = self.testable(bound, &mut tested);
         let mut steps = Vec::new();
-        while let Some(slot) = self.next(bound, self.conjuncts) {
+        while let Some(slot) = self.next(bound, self.conjuncts, Some(seed)) {
             let conjuncts = self.conjuncts;
             let mut step = self.step(slot, bound, conjuncts);
             step.is_older = slot < seed;
@@ -98,7 +105,17 @@ impl Joins<'_> {
             step.guards = self.testable(bound, &mut tested);
             steps.push(step);
         }
-        Plan { guards, steps }
+        let first = steps.first().map(|step: &Step| step.probe.slot);
+        let later = later.into_iter().filter(|step| Some(step.probe.slot) != first).collect();
+        Plan { guards, steps, later }
+    }
+
+    /// Returns the look-ups of facts that must be later than the one in `seed`, if that alone leads to them.
+    fn later(&mut self, seed: u8) -> Vec<Step> {
+        let slots = 0..self.slots.len() as u8;
+        let later: Vec<u8> = slots.filter(|slot| *slot != seed && self.is_rare(*slot, seed, 1 << seed)).collect();
+        let step = |slot| Step { is_older: slot < seed, ..self.step(slot, 1 << seed, self.conjuncts) };
+        later.into_iter().map(step).collect()
     }
 
     /// Returns the plan for the matches that a fact of a guard is about. The fact is in the slot [`OWN`].
@@ -106,11 +123,11 @@ impl Joins<'_> {
         let all: Vec<Code> = self.conjuncts.iter().chain(&self.guards[number].conjuncts).cloned().collect();
         let mut bound = 1_u32 << OWN;
         let mut steps = Vec::new();
-        while let Some(slot) = self.next(bound, &all) {
+        while let Some(slot) = self.next(bound, &all, None) {
             steps.push(self.step(slot, bound, &all));
             bound |= 1 << slot;
         }
-        Plan { guards: Vec::new(), steps }
+        Plan { guards: Vec::new(), steps, later: Vec::new() }
     }
 
     /// Returns the guards that can be tested once the slots of `bound` are, and were not before.
@@ -125,9 +142,9 @@ impl Joins<'_> {
         guards
     }
 
-    /// Returns the next slot to look up.
-    fn next(&self, bound: u32, conjuncts: &[Code]) -> Option<u8> {
-        let mut best: Option<(u8, u32)> = None;
+    /// Returns the next slot to look up. The fact in `newest`, if there is one, is the newest.
+    fn next(&self, bound: u32, conjuncts: &[Code], newest: Option<u8>) -> Option<u8> {
+        let mut best: Option<(u8, (bool, u32))> = None;
         for slot in (0..self.slots.len() as u8).filter(|slot| bound & 1 << slot == 0) {
             let mut score = 0;
             for code in conjuncts {
@@ -135,17 +152,40 @@ impl Joins<'_> {
                     score += if matches!(operand, Operand::Constant(_)) { 1 } else { 10 };
                 }
             }
-            if best.is_none_or(|(_, most)| score > most) {
-                best = Some((slot, score));
+            let is_rare = newest.is_some_and(|newest| self.is_rare(slot, newest, bound));
+            if best.is_none_or(|(_, most)| (is_rare, score) > most) {
+                best = Some((slot, (is_rare, score)));
             }
         }
         best.map(|(slot, _)| slot)
     }
 
+    /// Returns whether the fact in `slot` must be later than the one in `newest`, and bound facts lead to it.
+    fn is_rare(&self, slot: u8, newest: u8, bound: u32) -> bool {
+        let mut codes = self.conjuncts.iter().chain(self.implied);
+        let is_later =
+            |code: &Code| matches!(code, Code::After { later, earlier, .. } if (*later, *earlier) == (slot, newest));
+        let is_keyed = |code: &Code| matches!(equality(code, slot, bound), Some((_, Operand::Field { .. })));
+        codes.clone().any(is_later) && codes.any(is_keyed)
+    }
+
     fn step(&mut self, slot: u8, bound: u32, conjuncts: &[Code]) -> Step {
-        let bound = bound | 1 << slot;
-        let tests: Vec<&Code> =
-            conjuncts.iter().filter(|code| code.slots() & 1 << slot != 0 && code.slots() & !bound == 0).collect();
+        let is_testable = |code: &&Code| code.slots() & 1 << slot != 0 && code.slots() & !(bound | 1 << slot) == 0;
+        let mut tests: Vec<&Code> = conjuncts.iter().filter(is_testable).collect();
+        // What is implied replaces what cannot be tested yet.
+        let implied = self.implied;
+        for code in implied.iter().filter(is_testable) {
+            let replaces = |test: &&Code| match code {
+                Code::After { .. } => matches!(test, Code::After { .. }),
+                _ => {
+                    equality(test, slot, bound).map(|(field, _)| field)
+                        == equality(code, slot, bound).map(|(field, _)| field)
+                }
+            };
+            if !tests.iter().any(replaces) {
+                tests.push(code);
+            }
+        }
         let condition = self.slot_conditions[slot as usize];
         let probe = self.probe(self.slots[slot as usize].ty, slot, condition, &tests);
         Step { probe, is_older: false, guards: Vec::new() }

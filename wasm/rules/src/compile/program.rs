@@ -24,7 +24,8 @@ impl Program {
     pub fn find_tables(&mut self) {
         let Program { types, rules, .. } = self;
         for rule in rules {
-            let steps = rule.plans.iter_mut().chain(&mut rule.flips).flat_map(|plan| &mut plan.steps);
+            let plans = rule.plans.iter_mut().chain(&mut rule.flips);
+            let steps = plans.flat_map(|plan| plan.steps.iter_mut().chain(&mut plan.later));
             let probes = steps.map(|step| &mut step.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
             probes.for_each(|probe| probe.table = types[probe.ty].table(probe.index));
         }
@@ -231,6 +232,9 @@ pub(crate) struct Plan {
     /// The guards to test once the first fact is bound.
     pub guards: Vec<u8>,
     pub steps: Vec<Step>,
+    /// Look-ups, besides the first step, of facts that must be later than the given one, the newest of the match. It has no match if
+    /// one of them finds nothing.
+    pub later: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]

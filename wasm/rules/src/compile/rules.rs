@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
+use crate::compile::implied::implied;
 use crate::compile::plans::{Joins, RawGuard};
 use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot, Step};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
@@ -172,6 +173,7 @@ impl Compiler<'_> {
                 condition.aggregates.push((number, guard as u8));
             }
         }
+        let implied = implied(&body.conjuncts);
         let mut joins = Joins {
             types: &mut self.program.types,
             conditions: &mut self.program.conditions,
@@ -179,6 +181,7 @@ impl Compiler<'_> {
             guard_conditions: &guard_conditions,
             slots: &body.slots,
             conjuncts: &body.conjuncts,
+            implied: &implied,
             guards: &body.guards,
         };
         let guards: Vec<_> = (0..body.guards.len()).map(|guard| joins.guard(guard)).collect();

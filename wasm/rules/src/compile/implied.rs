@@ -1,0 +1,94 @@
+//! Tests that follow from others: `b.user = a.user` and `c.user = a.user` imply `c.user = b.user`, and a fact `after b`
+//! is after `a` if `b` is.
+//!
+//! By them a fact of `c` can be looked up before one of `a` is bound.
+
+use crate::compile::code::{Code, Kind, Operand, Relation};
+
+/// A field of the fact in a slot.
+type Field = (u8, u32);
+
+/// Fields that have equal values in every match.
+struct Class {
+    kind: Kind,
+    fields: Vec<(Field, Code)>,
+}
+
+/// Returns tests of two facts that follow from those in `conjuncts`, without those that are there.
+pub(super) fn implied(conjuncts: &[Code]) -> Vec<Code> {
+    let mut implied = equalities(conjuncts);
+    implied.extend(orders(conjuncts));
+    implied
+}
+
+/// Returns the orders in time: what is later than a fact is later than what that is later than.
+fn orders(conjuncts: &[Code]) -> Vec<Code> {
+    let given = conjuncts.iter().filter_map(|code| match code {
+        Code::After { later, earlier, .. } => Some((*later, *earlier)),
+        _ => None,
+    });
+    let mut orders: Vec<(u8, u8)> = given.collect();
+    let count = orders.len();
+    let mut done = 0;
+    while done < orders.len() {
+        let (later, earlier) = orders[done];
+        let follows = |(other_later, other_earlier): &(u8, u8)| {
+            if *other_later == earlier {
+                Some((later, *other_earlier))
+            } else if *other_earlier == later {
+                Some((*other_later, earlier))
+            } else {
+                None
+            }
+        };
+        let found: Vec<(u8, u8)> = orders.iter().filter_map(follows).collect();
+        for order in found {
+            if order.0 != order.1 && !orders.contains(&order) {
+                orders.push(order);
+            }
+        }
+        done += 1;
+    }
+    let implied = orders.drain(count..);
+    implied.map(|(later, earlier)| Code::After { later, earlier, less_than: None }).collect()
+}
+
+/// Returns the equalities of fields.
+fn equalities(conjuncts: &[Code]) -> Vec<Code> {
+    let mut classes: Vec<Class> = Vec::new();
+    let mut given = Vec::new();
+    for code in conjuncts {
+        let Code::Compare(kind, Relation::Equal, left, right) = code else { continue };
+        // Equal floats may differ in their bits, so they are no keys.
+        let (Some(first), Some(second), true) = (field(left), field(right), *kind != Kind::Float) else { continue };
+        given.push([first, second]);
+        let mut fields = vec![(first, (**left).clone()), (second, (**right).clone())];
+        let has = |class: &Class| class.fields.iter().any(|(field, _)| [first, second].contains(field));
+        for class in classes.extract_if(.., |class| has(class)) {
+            fields.extend(class.fields);
+        }
+        fields.sort_by_key(|(field, _)| *field);
+        fields.dedup_by_key(|(field, _)| *field);
+        classes.push(Class { kind: *kind, fields });
+    }
+    let mut implied = Vec::new();
+    for Class { kind, fields } in &classes {
+        for (number, (first, left)) in fields.iter().enumerate() {
+            for (second, right) in &fields[number + 1..] {
+                let is_given = given.contains(&[*first, *second]) || given.contains(&[*second, *first]);
+                if first.0 != second.0 && !is_given {
+                    let (left, right) = (Box::new(left.clone()), Box::new(right.clone()));
+                    implied.push(Code::Compare(*kind, Relation::Equal, left, right));
+                }
+            }
+        }
+    }
+    implied
+}
+
+fn field(code: &Code) -> Option<Field> {
+    match Operand::of(code)? {
+        Operand::Field { slot, offset, .. } => Some((slot, offset)),
+        Operand::Constant(_) => None,
+    }
+}
