@@ -1,4 +1,4 @@
-//! The values that actions compute, against a naive evaluator. Parts of expressions repeat, also beyond the number of locals.
+//! The values that actions compute, against a naive evaluator, and the matches that a modification makes valid.
 
 use be_tree_rules::{Engine, Limits, Owned, Value};
 
@@ -144,4 +144,38 @@ fn repeated_parts_have_their_values() {
         }
     }
     assert!(defined > 5_000 && undefined > 2_000, "{defined} defined, {undefined} undefined");
+}
+
+#[test]
+fn a_modified_fact_frees_the_matches_that_it_blocked() {
+    let rules = "
+        fact stage(name: string)
+        fact edge(id: integer, joined: boolean)
+        rule done priority 1
+          when t: stage
+               none edge(not joined)
+          then notify done(name: t.name)
+        rule join
+          when e: edge(not joined)
+          then modify e(joined: true)
+        ";
+    let mut engine = Engine::new(rules, Limits::default()).unwrap();
+    let edge = |id| [("id", Value::Integer(id)), ("joined", Value::Boolean(false))];
+    let steps = [
+        (vec![edge(1), edge(2)], "a", vec!["a"]),
+        (vec![], "b", vec!["b"]),
+        // The edge blocks both stages, and is modified before the next one comes. That frees them, newest first.
+        (vec![edge(3)], "c", vec!["b", "a", "c"]),
+    ];
+    for (edges, stage, expected) in steps {
+        for edge in edges {
+            engine.assert(&engine.fact("edge", None, &edge).unwrap()).unwrap();
+        }
+        let stage = engine.fact("stage", None, &[("name", Value::String(stage.as_bytes()))]).unwrap();
+        engine.assert(&stage).unwrap();
+        engine.run().unwrap();
+        let names: Vec<_> = engine.take_notices().into_iter().map(|notice| notice.values[0].1.clone()).collect();
+        let expected: Vec<_> = expected.iter().map(|name| Some(Owned::String(name.as_bytes().to_vec()))).collect();
+        assert_eq!(names, expected);
+    }
 }
