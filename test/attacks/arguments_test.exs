@@ -9,8 +9,6 @@ defmodule BeTree.Attacks.ArgumentsTest do
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
 
-  @moduletag timeout: 600_000
-
   # The longest message of a refusal.
   @most 1_000
 

@@ -8,8 +8,6 @@ defmodule BeTree.Attacks.BignumTest do
   alias BeTree.{Domain, Error, Event, Explanation}
   alias BeTree.Engine.{Reply, Describe}
 
-  @moduletag timeout: 60_000
-
   # The longest message that a refusal may have.
   @most 1_000
 

@@ -6,8 +6,6 @@ defmodule BeTree.Attacks.ExplanationTest do
   alias BeTree.Explanation.Node
   alias BeTree.Test.Attack
 
-  @moduletag timeout: 300_000
-
   @printed 65_536
 
   defp explain(expression, event) do

@@ -8,8 +8,6 @@ defmodule BeTree.Attacks.ServerMemoryTest do
   alias BeTree.{Error, Server}
   alias BeTree.Test.{Attack, Servers}
 
-  @moduletag timeout: 600_000
-
   setup :quiet
 
   defp expression(id, length) do

@@ -7,8 +7,6 @@ defmodule BeTree.Attacks.ServerMessagesTest do
   alias BeTree.{Error, Server}
   alias BeTree.Test.{Attack, Servers}
 
-  @moduletag timeout: 300_000
-
   setup :quiet
 
   @messages [

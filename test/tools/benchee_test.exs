@@ -34,7 +34,6 @@ defmodule BeTree.BencheeTest do
     end
 
     if Code.ensure_loaded?(Benchee) do
-      @tag timeout: 600_000
       test "#{script} shows the fuel of a search beside its reductions" do
         output = ExUnit.CaptureIO.capture_io(fn -> run(unquote(script), ["--quick"]) end)
         assert output =~ "Reduction count statistics:"

@@ -14,7 +14,6 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   setup :quiet
 
   @moduletag :tmp_dir
-  @moduletag timeout: 300_000
   @wait 60_000
   @partitions 4
 

@@ -5,8 +5,6 @@ defmodule BeTree.Rules.WorkloadsTest do
   alias BeTree.{Rules, RuleWorkloads}
   alias BeTree.Test.Runtimes
 
-  @moduletag timeout: 600_000
-
   for runtime <- Runtimes.all() do
     describe "on #{Runtimes.name(runtime)}" do
       @describetag runtime: runtime

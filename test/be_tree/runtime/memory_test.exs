@@ -5,7 +5,6 @@ defmodule BeTree.Runtime.MemoryTest do
   alias BeTree.Error
   alias BeTree.Test.Limits
 
-  @moduletag timeout: 300_000
   @moduletag runtime: BeTree.Runtime.Wasmtime
 
   if not File.exists?("/proc/self/status"), do: @moduletag(skip: "this system has no such limits")

@@ -10,8 +10,6 @@ defmodule BeTree.Server.HistoryTest do
   alias BeTree.{Error, Server}
   alias BeTree.Test.{Attack, Linearizable, Servers}
 
-  @moduletag timeout: 600_000
-
   setup [:quiet, :folder]
 
   @integers Enum.to_list(1..6)
@@ -70,7 +68,7 @@ defmodule BeTree.Server.HistoryTest do
     victims = for _ <- 1..4, do: spawn(fn -> for _ <- 1..20, do: BeTree.search(name, %{a: 1}, slice: 1_000) end)
     for _ <- 1..kills//1, do: kill(name)
     for pid <- victims, do: Process.exit(pid, :kill)
-    operations = tasks |> Task.await_many(300_000) |> Enum.concat()
+    operations = tasks |> Task.await_many(:infinity) |> Enum.concat()
     {%{operations: operations, clock: clock}, Enum.count(operations, &match?({:search, _value}, &1.operation))}
   end
 

@@ -21,7 +21,6 @@ defmodule Mix.Tasks.BeTree.TuneTest do
   defp tune(arguments, folder), do: run(arguments ++ ["--out", Path.join(folder, "out")])
   defp refused(arguments, folder), do: String.replace(refusal(arguments), folder <> "/", "")
 
-  @tag timeout: 120_000
   test "--calibrate measures this machine, and says what to configure" do
     run(["--calibrate"])
     output = said()

@@ -3,7 +3,6 @@ defmodule Mix.Tasks.BeTree.DemoTest do
 
   import ExUnit.CaptureIO
 
-  @tag timeout: 120_000
   test "shows matches, their reasons and numbers, and leaves nothing behind" do
     output = capture_io(fn -> Mix.Task.rerun("be_tree.demo", []) end)
 
