@@ -90,7 +90,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     assert Task.await(waiting, :infinity) == {:ok, [1]}
     assert Enum.any?(hostile, fn {tree, _pid} -> busy?(tree) end)
     # Each of them has its turns for about 0.1 seconds.
-    for {tree, _pid} <- hostile, do: eventually(fn -> not busy?(tree) end, 120)
+    for {tree, _pid} <- hostile, do: eventually(fn -> not busy?(tree) end)
   end
 
   defp tree(guest), do: BeTree.new!([s: {:string, optional: true}], guest: guest)

@@ -3,8 +3,17 @@ defmodule BeTree.Test.Eventually do
   Waits for an effect of another process or of a thread of the host.
   """
 
-  @doc "Calls `check` every 10 milliseconds until it returns true. Fails the test after `seconds`."
-  def eventually(check, seconds \\ 30), do: ask(check, seconds, 100 * seconds)
+  alias BeTree.Test.Attack
+
+  # Far longer than a busy machine needs. A failure says where the test hangs.
+  @seconds 300
+  @seconds_of_attack 3_000
+
+  @doc "Calls `check` every 10 milliseconds until it returns true. Fails the test after some minutes."
+  def eventually(check) do
+    seconds = Attack.size(@seconds, @seconds_of_attack)
+    ask(check, seconds, 100 * seconds)
+  end
 
   defp ask(check, seconds, attempts) do
     cond do

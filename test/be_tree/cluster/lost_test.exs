@@ -208,13 +208,13 @@ defmodule BeTree.Cluster.LostTest do
       :net_kernel.set_net_ticktime(4, 1)
       :erpc.call(node, :net_kernel, :set_net_ticktime, [4, 1])
       signal.("STOP")
-      eventually(fn -> match?(%{connected: false}, Server.info!(follower)) end, 120)
+      eventually(fn -> match?(%{connected: false}, Server.info!(follower)) end)
       assert BeTree.search(follower, %{age: 1}) == {:ok, [1]}
       assert {:error, %Error{kind: kind}} = BeTree.search(cluster, %{age: 1}, timeout: 100)
       assert kind in [:timeout, :no_server]
       signal.("CONT")
-      eventually(fn -> match?(%{connected: true}, Server.info!(follower)) end, 120)
-      eventually(fn -> BeTree.search(cluster, %{age: 1}) == {:ok, [1]} end, 120)
+      eventually(fn -> match?(%{connected: true}, Server.info!(follower)) end)
+      eventually(fn -> BeTree.search(cluster, %{age: 1}) == {:ok, [1]} end)
       :ok = :erpc.call(node, Server, :insert, [name, 2, "age >= 1"])
       assert Server.await(follower, 2) == {:ok, 2}
       assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}

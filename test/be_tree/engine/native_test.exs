@@ -54,7 +54,7 @@ defmodule BeTree.Engine.NativeTest do
       modules_now <= modules and instances_now <= instances and suspended_now <= suspended
     end
 
-    eventually(none_left, 10)
+    eventually(none_left)
   end
 
   test "a library that cannot be loaded is told of in the words of the system" do
