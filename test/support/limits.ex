@@ -207,7 +207,7 @@ defmodule BeTree.Test.Limits do
   defp releasing(work) do
     :ok = Native.load()
     result = work |> Task.async() |> Task.await(:infinity)
-    eventually(fn -> released?() end, 120)
+    eventually(fn -> released?() end)
     {:ok, [1]} = BeTree.search(tree(1), %{a: 2})
     result
   end
