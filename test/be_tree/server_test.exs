@@ -406,7 +406,7 @@ defmodule BeTree.ServerTest do
 
     test "frees the base before, also while its process collects no garbage by itself" do
       name = server(memory: 100_000_000)
-      # A base of so many subscriptions is a file in memory, and takes a descriptor.
+      # A base of 8,000 subscriptions is kept as a file in memory, which takes a descriptor.
       Server.insert_all!(name, for(id <- 1..8_000, do: {id, "age = #{id} or country = 'c#{id}'"}))
       {_mappings, descriptors} = Native.taken()
 

@@ -52,10 +52,7 @@ defmodule BeTree.Rules.Keeping do
 
       {:error, %Error{kind: :out_of_fuel} = error} when before != nil ->
         now = progress(call.rules)
-        # A part that did not even begin has the number of the operation before.
-        position =
-          if elem(part, 0) == :assert, do: facts + if(now.operations == before.operations, do: 0, else: now.position)
-
+        position = if elem(part, 0) == :assert, do: facts + inserted(before, now)
         {:error, %{error | position: position}, {:cut, number, now.steps - before.steps}}
 
       {:error, %Error{position: position} = error} ->
@@ -101,6 +98,10 @@ defmodule BeTree.Rules.Keeping do
     {:ok, progress} = Reply.progress(output)
     progress
   end
+
+  # A part that did not even begin has the number and the position of the operation before.
+  defp inserted(%{operations: same}, %{operations: same}), do: 0
+  defp inserted(_before, now), do: now.position
 
   ## Repeats
 

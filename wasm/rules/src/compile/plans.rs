@@ -93,7 +93,6 @@ impl Joins<'_> {
     /// Returns the plan for matches whose newest fact is in `seed`.
     pub fn plan(&mut self, seed: u8) -> Plan {
         let mut bound = 1_u32 << seed;
-        let later = self.later(seed);
         let mut tested = 0_u32;
         let guards = self.testable(bound, &mut tested);
         let mut steps = Vec::new();
@@ -106,16 +105,20 @@ impl Joins<'_> {
             steps.push(step);
         }
         let first = steps.first().map(|step: &Step| step.probe.slot);
-        let later = later.into_iter().filter(|step| Some(step.probe.slot) != first).collect();
+        let later = self.later(seed, first);
         Plan { guards, steps, later }
     }
 
-    /// Returns the look-ups of facts that must be later than the one in `seed`, if that alone leads to them.
-    fn later(&mut self, seed: u8) -> Vec<Step> {
-        let slots = 0..self.slots.len() as u8;
-        let later: Vec<u8> = slots.filter(|slot| *slot != seed && self.is_rare(*slot, seed, 1 << seed)).collect();
-        let step = |slot| Step { is_older: slot < seed, ..self.step(slot, 1 << seed, self.conjuncts) };
-        later.into_iter().map(step).collect()
+    /// Returns the look-ups of facts that must be later than the one in `seed`, if that alone leads to them. The one in the slot
+    /// `first` is left out.
+    fn later(&mut self, seed: u8, first: Option<u8>) -> Vec<Step> {
+        let mut later = Vec::new();
+        for slot in 0..self.slots.len() as u8 {
+            if Some(slot) != first && slot != seed && self.is_rare(slot, seed, 1 << seed) {
+                later.push(Step { is_older: slot < seed, ..self.step(slot, 1 << seed, self.conjuncts) });
+            }
+        }
+        later
     }
 
     /// Returns the plan for the matches that a fact of a guard is about. The fact is in the slot [`OWN`].

@@ -108,14 +108,14 @@ impl Words {
         u64::from(pair[0]) | u64::from(pair[1]) << 32
     }
 
-    /// Returns a few words that follow one another.
+    /// Returns a few consecutive words.
     #[inline(always)]
     pub fn get_part<const N: usize>(&self, address: Address) -> [u32; N] {
         let part = self.part(address, N);
         std::array::from_fn(|word| part[word])
     }
 
-    /// Returns words that follow one another.
+    /// Returns consecutive words.
     #[inline(always)]
     pub fn part(&self, address: Address, length: usize) -> &[u32] {
         &self.words[address as usize..][..length]
@@ -139,7 +139,7 @@ impl Words {
         Ok(())
     }
 
-    /// Stores words that follow one another, all of which committed blocks may contain.
+    /// Stores consecutive words of a block that may be committed already.
     #[inline(always)]
     pub fn set_part<const N: usize>(&mut self, address: Address, values: [u32; N]) -> Result<(), Full> {
         let words = &mut self.words[address as usize..][..N];
@@ -185,14 +185,14 @@ impl Words {
         self.raw_part(address, [value as u32, (value >> 32) as u32]);
     }
 
-    /// Sets words that follow one another to 0, of a block that this step allocated.
+    /// Sets consecutive words of a block that this step allocated to 0.
     pub fn clear(&mut self, address: Address, length: u32) {
         #[cfg(test)]
         count_down(&mut self.cut_after);
         self.words[address as usize..][..length as usize].fill(0);
     }
 
-    /// Stores words that follow one another, of a block that this step allocated.
+    /// Stores consecutive words of a block that this step allocated.
     #[inline(always)]
     pub fn raw_part<const N: usize>(&mut self, address: Address, values: [u32; N]) {
         for (word, value) in self.words[address as usize..][..N].iter_mut().zip(values) {
