@@ -136,8 +136,8 @@ defmodule BeTree do
 
   @new_options Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
 
-  @change_timeout "milliseconds that the call may wait for the tree, or `:infinity`. A change that has begun is completed, " <>
-                    "also after the timeout. Only a change that takes far longer than any honest one is cut off"
+  @change_timeout "milliseconds until the call ends with the error `:timeout`, or `:infinity`. A change that has begun is then " <>
+                    "rolled back, which takes at most as long as the change so far. A deletion that has begun is completed"
   @change_options Common.timeout(@change_timeout)
   @insert_options Common.take([:constants]) ++ @change_options
   @wait_options Common.wait()

@@ -57,12 +57,12 @@ defmodule BeTree.Runtime do
     * `:fuel` - the whole budget;
     * `:slice` - the fuel after which the call is suspended;
     * `:scheduler` - `:normal` runs each slice on the scheduler of the calling process. `:dirty` runs the call to its end on dirty
-      schedulers, for any slice. If its process is killed, the call is cut off only when it takes much longer than a change.
+      schedulers, for any slice. If its process is killed, the call ends before its instance is free again.
       `:whole`, which only the built-in runtime takes, runs slices as `:normal` does, and cuts off a killed process's call no
       sooner than `:dirty` does;
-    * `:timeout` - the milliseconds that the call may wait for its turn, `:infinity` by default. After it, a call on `:dirty`
-      schedulers is cut off too, but only when it has used more fuel than any change needs: about 0.1 seconds, and 2
-      microseconds for each byte of input. A change that is cut off may be half made;
+    * `:timeout` - the milliseconds that the call may wait for its turn, `:infinity` by default. After it, or after its budget, a
+      call on `:dirty` schedulers is asked by the `:stop` word to give up: a change rolls back and is refused as `:timeout` or
+      `:out_of_fuel`. A module that goes on for about 0.1 seconds, and 2 microseconds for each byte of input, is cut off;
     * `:waited` - a function, or `nil`. A runtime that knows how long the call waited for its turn calls it with that time, in native
       time units, if it waited.
   """
@@ -115,7 +115,8 @@ defmodule BeTree.Runtime do
 
   @doc """
   Returns an instance whose memories and tables may take `:memory` bytes. A module that imports anything is refused. With a
-  `:snapshot` the instance begins in that state.
+  `:snapshot` the instance begins in that state. `:stop` names the export with the address of the word by which a change is asked to
+  give up (`docs/abi.md`); a module may lack it, and a runtime that cannot interrupt a call ignores it.
 
   Errors by kind: `:bad_module`, also when the snapshot is not of this module, `:out_of_memory`, and for its start
   function `:out_of_fuel` and `:trap`.
@@ -125,6 +126,7 @@ defmodule BeTree.Runtime do
               | {:snapshot, snapshot | nil}
               | {:inbox, String.t() | nil}
               | {:outbox, String.t() | nil}
+              | {:stop, String.t() | nil}
               | {:resume, String.t() | nil}
             ]) :: {:ok, instance} | {:error, Error.t()}
 

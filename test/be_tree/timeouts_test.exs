@@ -108,10 +108,15 @@ defmodule BeTree.TimeoutsTest do
     outcome
   end
 
-  test "a change that has begun is made, whatever its timeout" do
+  test "a batch that is under way rolls back" do
     tree = filled()
-    many = for id <- 10_000..12_999, do: {id, "a = #{id}"}
-    assert BeTree.insert_all(tree, many, timeout: 0) == {:ok, 3_000}
-    assert BeTree.search(tree, %{a: 12_999}) == {:ok, [12_999]}
+    before = BeTree.info!(tree)
+    many = for id <- 10_000..59_999, do: {id, "a = #{id}"}
+    assert {:error, %Error{kind: :timeout, position: nil} = error} = BeTree.insert_all(tree, many, timeout: 0)
+    assert error.message == "the change passed its timeout and was rolled back"
+    assert Map.delete(BeTree.info!(tree), :memory_bytes) == Map.delete(before, :memory_bytes)
+    assert BeTree.search(tree, %{a: 10_000}) == {:ok, []}
+    assert BeTree.insert_all(tree, many) == {:ok, 50_000}
+    assert BeTree.search(tree, %{a: 59_999}) == {:ok, [59_999]}
   end
 end

@@ -9,9 +9,10 @@ defmodule BeTree.Engine.Instance do
   @abi 1
 
   @conventions [inbox: "be_tree_inbox", outbox: "be_tree_outbox", resume: "be_tree_resume"]
+  @stop "be_tree_stop"
 
-  # Far more fuel than any call except a search takes. It ends a module that loops for ever, after about 2 seconds of wasm and
-  # 20 microseconds for each byte of input.
+  # Far more fuel than any call except a search takes: about 2 seconds of wasm, and 20 microseconds for each byte of input. A
+  # change that uses it rolls back, if its module can do that (`be_tree_stop`), and a module that loops for ever is cut off.
   @patience 10_000_000_000
   @patience_per_byte 100_000
 
@@ -55,7 +56,7 @@ defmodule BeTree.Engine.Instance do
   @spec instantiate(Guest.t(), pos_integer, BeTree.Runtime.snapshot() | nil) ::
           {:ok, BeTree.Runtime.instance()} | {:error, Error.t()}
   def instantiate(%Guest{runtime: runtime, compiled: compiled}, memory, snapshot \\ nil) do
-    options = [memory: memory, snapshot: snapshot] ++ @conventions
+    options = [memory: memory, snapshot: snapshot, stop: @stop] ++ @conventions
 
     with {:ok, instance} <- runtime.instantiate(compiled, options) do
       case runtime.call(instance, "be_tree_abi", [], request(nil, :none)) do
@@ -104,7 +105,7 @@ defmodule BeTree.Engine.Instance do
   #   * `:scheduler` - `:dirty` by default. An operation of some microseconds may run on `:normal`. Any operation may run in
   #     `:slices`, if its runtime can suspend it; killing its process then cuts it off. `:whole` runs in slices an operation that
   #     must not be cut off, or on a dirty scheduler if its runtime cannot do that;
-  #   * `:timeout` - as in `BeTree.Runtime`.
+  #   * `:timeout` - as in `BeTree.Runtime`: on `:dirty` schedulers a change that passes it rolls back.
   @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil,
           scheduler: :dirty | :normal | :slices | :whole,
           timeout: timeout

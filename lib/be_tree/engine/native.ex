@@ -87,7 +87,7 @@ defmodule BeTree.Engine.Native do
   def module_imports(_module), do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns `{:ok, instance}`, which begins as the module or as a snapshot that is not `nil`. Runs on a dirty scheduler."
-  def instantiate(_module, _snapshot, _memory, _inbox, _outbox), do: :erlang.nif_error(:not_loaded)
+  def instantiate(_module, _snapshot, _memory, _inbox, _outbox, _stop), do: :erlang.nif_error(:not_loaded)
 
   @doc """
   Returns `{:ok, snapshot}`, a copy of an instance's state, on a dirty scheduler. For a long memory it returns `{:more, copying}`, and
@@ -148,15 +148,18 @@ defmodule BeTree.Engine.Native do
 
   @doc """
   Returns the results of `call/9`, after a slice of about a millisecond on a dirty scheduler. If its process dies, the call
-  continues for at most as long as any change takes.
+  continues for as long as any change takes, and is then asked to give up.
   """
   def change(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Returns the results of `call/9`."
-  def resume(_suspended), do: :erlang.nif_error(:not_loaded)
+  @doc """
+  Returns the results of `call/9`. With a `stop` other than 0 it first asks a change to give up, and to roll back: 1 because its
+  timeout passed, 2 because it used too much fuel. A module without a stop word is not asked.
+  """
+  def resume(_suspended, _stop), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Continues a call of `change/7`, and returns its results."
-  def resume_change(_suspended), do: :erlang.nif_error(:not_loaded)
+  @doc "Continues a call of `change/7`, and returns its results. `stop` is that of `resume/2`."
+  def resume_change(_suspended, _stop), do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns `:ok`."
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)

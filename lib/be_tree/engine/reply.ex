@@ -15,6 +15,8 @@ defmodule BeTree.Engine.Reply do
     :duplicate_id,
     :not_found,
     :out_of_memory,
+    :out_of_fuel,
+    :timeout,
     :trap
   ]
 

@@ -22,7 +22,7 @@ defmodule BeTree.Runtime.Wasmex do
     * An emptied tree keeps its memory, because `c:BeTree.Runtime.renew/4` is missing: the runtime does not notice that the
       handle of the former store is no longer referred to.
     * A call on the `:dirty` scheduler runs to its end or to the end of its fuel. Its `:timeout` only limits the wait
-      for its turn.
+      for its turn. A change that ends with its fuel is half made, but no change of the built-in module uses that much.
     * All replicas exist from the start, and a used replica has its own copy of the snapshot's memory.
     * The runtime does not notice that a module's code changes its tables or drops its segments, which no snapshot holds.
   """
@@ -59,7 +59,8 @@ defmodule BeTree.Runtime.Wasmex do
 
   @impl Runtime
   def instantiate(%Compiled{} = compiled, options) do
-    options = Keyword.validate!(options, [:memory, snapshot: nil, inbox: nil, outbox: nil, resume: nil])
+    # A call cannot be interrupted, so it is never asked to give up.
+    options = Keyword.validate!(options, [:memory, :stop, snapshot: nil, inbox: nil, outbox: nil, resume: nil])
     Keyword.fetch!(options, :memory)
 
     with {:ok, instance} <- Instance.new(compiled, 1, options[:snapshot], options),

@@ -7,9 +7,10 @@ defmodule BeTree.Runtime.Wasmtime do
   microsecond in addition to its work.
 
   A call that is cancelled, or whose process dies, leaves its instance usable: its memory is as the last instruction left it, and
-  `__stack_pointer` is restored. A call on dirty schedulers runs there in slices of about a millisecond. When its process dies, a
-  thread of the host continues it for at most about 0.1 seconds and 2 microseconds per byte of input. An honest change is
-  complete by then.
+  `__stack_pointer` is restored. A call on dirty schedulers, a change for example, runs there in slices of about a millisecond. When
+  its timeout passes, or its budget of fuel ends, the call is asked to give up between two slices (`be_tree_stop` in `docs/abi.md`):
+  the module rolls the change back and returns an error. When its process dies, a thread of the host continues the call for about
+  0.1 seconds and 2 microseconds per byte of input, and then asks it too. A module that does not give up for as long again is cut off.
 
   A snapshot is a copy of an instance's memory and exported mutable globals. On Linux replicas map that copy and share the pages
   that they do not write; elsewhere each replica has its own copy. A replica is made on a dirty scheduler when it is first
@@ -21,12 +22,17 @@ defmodule BeTree.Runtime.Wasmtime do
   alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Engine.{Absent, Deadline, Describe, Heap, Limits, Native}
 
-  # More fuel than any change needs, and this much more per byte of its input. The host has the same limits for a change that
-  # lost its process.
-  @longest_change 500_000_000
-  @longest_change_per_byte 10_000
+  # The fuel that a call may use after it was asked to give up, and this much more per byte of its input: more than it takes to
+  # roll back any change. The host has the same limits for a change that lost its process.
+  @grace 500_000_000
+  @grace_per_byte 10_000
 
   @most Limits.max_u64()
+
+  # What a call is asked before its next slice.
+  @go_on 0
+  @timeout 1
+  @out_of_fuel 2
 
   # The milliseconds that a caller waits until its module is compiled. A module takes seconds, and those before it too.
   @compile_timeout 60_000
@@ -85,9 +91,9 @@ defmodule BeTree.Runtime.Wasmtime do
   @impl Runtime
   def instantiate(compiled, options) do
     # A call keeps its stack between slices, so the export `:resume` is not needed.
-    options = Keyword.validate!(options, [:memory, :resume, snapshot: nil, inbox: nil, outbox: nil])
-    memory = bounded(Keyword.fetch!(options, :memory))
-    convert(Native.instantiate(compiled, options[:snapshot], memory, options[:inbox], options[:outbox]))
+    options = Keyword.validate!(options, [:memory, :resume, snapshot: nil, inbox: nil, outbox: nil, stop: nil])
+    [snapshot, inbox, outbox, stop] = for key <- [:snapshot, :inbox, :outbox, :stop], do: options[key]
+    convert(Native.instantiate(compiled, snapshot, bounded(Keyword.fetch!(options, :memory)), inbox, outbox, stop))
   end
 
   @impl Runtime
@@ -154,7 +160,7 @@ defmodule BeTree.Runtime.Wasmtime do
   # A slice is a time slice, for which the host has charged.
   defp caught_up(:none), do: {:ok, false}
   defp caught_up({:done, [], nil, _fuel}), do: {:ok, true}
-  defp caught_up({:yield, suspended, _fuel}), do: caught_up(convert(Native.resume(suspended)))
+  defp caught_up({:yield, suspended, _fuel}), do: caught_up(convert(Native.resume(suspended, @go_on)))
   defp caught_up({:error, error}), do: {:error, error}
 
   @impl Runtime
@@ -204,7 +210,7 @@ defmodule BeTree.Runtime.Wasmtime do
           {:done, [integer | float | atom], binary | [non_neg_integer] | nil, non_neg_integer}
           | {:yield, Runtime.suspended(), non_neg_integer}
           | {:error, Error.t()}
-  def continue(suspended), do: convert(Native.resume(suspended))
+  def continue(suspended), do: convert(Native.resume(suspended, @go_on))
 
   @doc "Returns `length` bytes of an instance's memory, on a dirty scheduler. Waits while a call holds the instance."
   @spec read(Runtime.instance(), non_neg_integer, non_neg_integer, timeout) :: {:ok, binary} | {:error, Error.t()}
@@ -219,10 +225,10 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   defp run(instance, ticket, export, arguments, %{scheduler: :dirty} = request, deadline) do
-    %{input: input, output: output, fuel: fuel} = request
-    longest = @longest_change + @longest_change_per_byte * byte_size(input || "")
-    outcome = Native.change(instance, ticket, export, arguments, input, output, bounded(fuel))
-    to_end(outcome, longest, deadline)
+    %{input: input, output: output, fuel: budget} = request
+    # The budget is compared between slices, because a call that runs out of fuel inside of the module would be cut off.
+    outcome = Native.change(instance, ticket, export, arguments, input, output, :infinity)
+    to_end(outcome, budget, deadline, @grace + @grace_per_byte * byte_size(input || ""))
   end
 
   defp run(instance, ticket, export, arguments, request, _deadline) do
@@ -231,18 +237,32 @@ defmodule BeTree.Runtime.Wasmtime do
     Native.call(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice), change?)
   end
 
-  # Between slices other processes use the dirty scheduler, and a killed process ends. A change within the fuel of any change is
-  # not cut off, because it would be half made.
-  defp to_end({:yield, suspended, fuel}, longest, deadline) do
-    if fuel > longest and Deadline.passed?(deadline) do
-      Native.cancel(suspended)
-      {:error, :timeout, "the call passed its timeout, and used #{fuel} fuel, more than any change needs"}
-    else
-      to_end(Native.resume_change(suspended), longest, deadline)
+  # Between slices other processes use the dirty scheduler, and a killed process ends.
+  defp to_end({:yield, suspended, fuel}, budget, deadline, grace) do
+    cond do
+      fuel >= budget -> give_up(Native.resume_change(suspended, @out_of_fuel), @out_of_fuel, fuel + grace)
+      Deadline.passed?(deadline) -> give_up(Native.resume_change(suspended, @timeout), @timeout, fuel + grace)
+      true -> to_end(Native.resume_change(suspended, @go_on), budget, deadline, grace)
     end
   end
 
-  defp to_end(outcome, _longest, _deadline), do: outcome
+  defp to_end(outcome, _budget, _deadline, _grace), do: outcome
+
+  # Continues a call that was asked to give up until it ends, or cuts it off when it has used `last` fuel. It is asked again before
+  # each slice, because a call whose input is still being copied has not been asked.
+  defp give_up({:yield, suspended, fuel}, reason, last) when fuel > last do
+    Native.cancel(suspended)
+
+    case reason do
+      @timeout -> {:error, :timeout, "the call passed its timeout, did not stop when it was asked to, and was cut off"}
+      @out_of_fuel -> {:error, :out_of_fuel, "the call used all of its fuel and was cut off; give it a larger budget"}
+    end
+  end
+
+  defp give_up({:yield, suspended, _fuel}, reason, last),
+    do: give_up(Native.resume_change(suspended, reason), reason, last)
+
+  defp give_up(outcome, _reason, _last), do: outcome
 
   # Returns an amount that the host accepts, a u64 or :infinity.
   defp bounded(amount) when is_integer(amount) and amount > @most, do: @most
@@ -263,7 +283,7 @@ defmodule BeTree.Runtime.Wasmtime do
       receive do
         {^reference, :ready} -> enter(instance, ticket, timeout, work)
       after
-        timeout -> give_up(reference, ticket, timeout)
+        timeout -> leave_queue(reference, ticket, timeout)
       end
     else
       error -> convert(error)
@@ -283,7 +303,7 @@ defmodule BeTree.Runtime.Wasmtime do
     end
   end
 
-  defp give_up(reference, ticket, timeout) do
+  defp leave_queue(reference, ticket, timeout) do
     Native.withdraw(ticket)
 
     receive do

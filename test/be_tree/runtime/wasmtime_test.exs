@@ -174,6 +174,10 @@ defmodule BeTree.Runtime.WasmtimeTest do
       functions = [
         function("takes_nothing", [], [:i32], i32_const(0)),
         function("far", [], [:i32], i32_const(65_529)),
+        function("takes_one", [:i32], [:i32], i32_const(0)),
+        function("at_the_end", [], [:i32], i32_const(65_533)),
+        function("odd", [], [:i32], i32_const(6)),
+        function("negative", [], [:i32], i32_const(-4)),
         function("spins", [], [:i32], [loop(branch(0)), i32_const(0)])
       ]
 
@@ -182,7 +186,11 @@ defmodule BeTree.Runtime.WasmtimeTest do
       for {options, message} <- [
             {[inbox: "absent"], "exports no function absent"},
             {[inbox: "takes_nothing"], "takes_nothing has the type () -> (i32), and must have (i32) -> (i32)"},
-            {[outbox: "far"], "the outbox is 8 bytes at 65529, outside of the memory of 65536 bytes"}
+            {[outbox: "far"], "the outbox is 8 bytes at 65529, outside of the memory of 65536 bytes"},
+            {[stop: "takes_one"], "takes_one has the type (i32) -> (i32), and must have () -> (i32)"},
+            {[stop: "at_the_end"], "the stop word is at 65533, which is no aligned word of the memory of 65536 bytes"},
+            {[stop: "odd"], "the stop word is at 6, which is no aligned word"},
+            {[stop: "negative"], "the stop word is at 4294967292, which is no aligned word"}
           ] do
         assert {:error, %Error{kind: :bad_module} = error} =
                  Wasmtime.instantiate(compiled, [memory: @memory] ++ options)
@@ -483,6 +491,54 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {{:done, 0, nil, ^fuel}, yields} = finish(call(slow, "run", [], input: "x", slice: 1_000), [])
       assert [0, 0 | _] = yields
       assert {:done, 0, nil, ^fuel} = call(slow, "run", [], input: "x")
+    end
+  end
+
+  describe "the stop word" do
+    # `wait` returns the word once it is not 0.
+    setup do
+      functions = [
+        function("stop", [], [:i32], i32_const(64)),
+        function("wait", [], [:i32], [
+          loop([i32_const(64), i32_load(), i32_eqz(), branch_if(0)]),
+          i32_const(64),
+          i32_load(),
+          i32_const(64),
+          i32_const(0),
+          i32_store()
+        ])
+      ]
+
+      {:ok, instance: instance([functions: functions, memory: {1, nil}], stop: "stop")}
+    end
+
+    test "is 1 after a timeout and 2 after the budget, for calls on dirty schedulers", %{instance: instance} do
+      assert {:done, 1, nil, _fuel} = call(instance, "wait", [], timeout: 0, scheduler: :dirty)
+      assert {:done, 2, nil, _fuel} = call(instance, "wait", [], fuel: 1, scheduler: :dirty)
+    end
+
+    test "is set when a killed process's change goes on for long", %{instance: instance} do
+      {pid, monitor} = spawn_monitor(fn -> call(instance, "wait", [], scheduler: :dirty) end)
+      eventually(fn -> Wasmtime.info(instance).state == :running end)
+      Process.exit(pid, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, 60_000
+      eventually(fn -> Wasmtime.info(instance).state == :free end)
+      # The module cleared it, as it does when it returns.
+      assert {:ok, <<0::32>>} = Wasmtime.read(instance, 64, 4)
+    end
+
+    test "stays 0 for a call that is no change", %{instance: instance} do
+      assert {:yield, suspended, _fuel} = call(instance, "wait", [], slice: 1_000)
+      assert {:yield, suspended, _fuel} = BeTree.Engine.Native.resume(suspended, 1)
+      Wasmtime.cancel(suspended)
+      assert {:ok, <<0::32>>} = Wasmtime.read(instance, 64, 4)
+    end
+
+    test "may be missing, and a change that does not end is cut off" do
+      spin = function("spin", [], [], loop(branch(0)))
+      instance = instance([functions: [spin], memory: {1, nil}], stop: "stop")
+      assert {:error, %Error{kind: :timeout}} = call(instance, "spin", [], timeout: 0, scheduler: :dirty)
+      assert {:error, %Error{kind: :out_of_fuel}} = call(instance, "spin", [], fuel: 1, scheduler: :dirty)
     end
   end
 

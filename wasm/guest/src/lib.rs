@@ -5,6 +5,7 @@
 mod reply;
 mod request;
 mod state;
+mod stop;
 
 use state::{Request, State, STATE};
 
@@ -32,6 +33,12 @@ pub extern "C" fn be_tree_put(length: u32) -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_delete(id: u64) -> i32 {
     STATE.with(|state| state.change(|state| state.delete(id)))
+}
+
+/// Returns the address of a `u32` by which the host asks a change to give up.
+#[no_mangle]
+pub extern "C" fn be_tree_stop() -> u32 {
+    STATE.with(|state| state.stop() as usize as u32)
 }
 
 /// Returns 1 if the index is empty and a new instance would take much less memory, and otherwise 0.

@@ -1,5 +1,7 @@
 //! The state of an instance, and its operations.
 
+use std::sync::atomic::AtomicU32;
+
 use be_tree_index::diagnostics::draw::draw;
 use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::{Error, Kind};
@@ -12,6 +14,7 @@ use be_tree_module::outbox::{Outbox, NOTED, NOTHING};
 use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
 
+use crate::stop::{Stop, Stoppable};
 use crate::{reply, request};
 
 /// The phase of a profile whose search is finished.
@@ -36,6 +39,7 @@ pub(crate) struct State {
     profiling: bool,
     /// The phase of the profile's last part, or [`NO_PART`].
     part: [u32; 1],
+    stop: Stop,
     port: Port,
 }
 
@@ -102,6 +106,11 @@ impl State {
         &raw const self.port.outbox
     }
 
+    /// Returns the address of the word by which the host asks a change to give up.
+    pub fn stop(&self) -> *const AtomicU32 {
+        self.stop.address()
+    }
+
     /// Runs an operation that changes the index, and records that it ended. Returns its status.
     pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         if self.port.is_damaged() {
@@ -111,7 +120,10 @@ impl State {
         port.begin_change(|| search.abandon());
         self.unfinished = None;
         self.profiling = false;
+        self.stop.clear();
         let outcome = operation(self);
+        // The word is 0 between changes, so that equal histories leave equal memories.
+        self.stop.clear();
         self.port.end_change(outcome)
     }
 
@@ -137,21 +149,25 @@ impl State {
     }
 
     pub fn insert(&mut self, length: usize) -> Outcome {
-        let State { index, search, batch, port, .. } = self;
+        let State { index, search, batch, stop, port, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
         let insertions = request::insertions(port.message(length)?)?;
-        let inserted = index.insert_all_for(&mut (search, batch), insertions);
-        inserted.map(drop).map_err(|(position, error)| Refusal::of(position, error))
+        let inserted = index.insert_all_for(&mut Stoppable::new(stop, (search, batch)), insertions);
+        inserted.map(drop).map_err(|(position, error)| match error.kind {
+            // No subscription is at fault.
+            Kind::Timeout | Kind::OutOfFuel => error.into(),
+            _ => Refusal::of(position, error),
+        })
     }
 
     pub fn put(&mut self, length: usize) -> Outcome {
-        let State { index, search, batch, port, .. } = self;
+        let State { index, search, batch, stop, port, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
         let mut insertions = request::insertions(port.message(length)?)?;
         let (Some(insertion), None) = (insertions.next(), insertions.next()) else {
             return Err(Error::new(Kind::Type, "one subscription is put at a time").into());
         };
-        Ok(index.put_for(&mut (search, batch), &insertion?)?)
+        Ok(index.put_for(&mut Stoppable::new(stop, (search, batch)), &insertion?)?)
     }
 
     pub fn delete(&mut self, id: u64) -> Outcome {

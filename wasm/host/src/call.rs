@@ -24,10 +24,11 @@ use crate::finisher;
 use crate::instance::{Home, Lent};
 use crate::machine::{Done, Order, OPENING_SLICE};
 use crate::stage::Stage;
+use crate::stop::{Reason, StopWord};
 use crate::terms::Output;
 
-/// The most fuel that a call may use after it lost its caller. Any change takes less: about 0.1 seconds, and 2 microseconds
-/// for each byte of input.
+/// The most fuel that a change may use after it lost its caller, and again after it was asked to give up. Any change takes less:
+/// about 0.1 seconds, and 2 microseconds for each byte of input.
 const GRACE: u64 = 500_000_000;
 const GRACE_PER_BYTE: u64 = 10_000;
 /// The fuel of a turn, for every slice: about a millisecond.
@@ -44,8 +45,13 @@ pub struct Call {
     slice: u64,
     used: u64,
     is_change: bool,
-    /// The fuel that the call may still use after it lost its caller.
+    /// `None` once the call has ended, because its machine may then be gone.
+    stop: Option<StopWord>,
+    /// The fuel that the call may use after it lost its caller, and what is left of it.
+    patience: u64,
     grace: u64,
+    /// Whether the call was asked to give up after it lost its caller.
+    is_stopping: bool,
 }
 
 /// The outcome of one slice.
@@ -60,17 +66,23 @@ impl Call {
     pub fn new(lent: Lent, order: Order, output: Output) -> Self {
         let home = lent.home();
         home.enter(Stage::Opening);
-        let (fuel, slice, is_change) = (order.fuel, order.slice.unwrap_or(0), order.is_change);
-        let grace = GRACE.saturating_add(GRACE_PER_BYTE.saturating_mul(order.length as u64));
-        Self { future: Box::pin(run(lent, order)), home, output, fuel, slice, used: 0, is_change, grace }
+        let Order { fuel, is_change, stop, .. } = order;
+        let slice = order.slice.unwrap_or(0);
+        let patience = GRACE.saturating_add(GRACE_PER_BYTE.saturating_mul(order.length as u64));
+        let (grace, is_stopping) = (patience, false);
+        let future = Box::pin(run(lent, order));
+        Self { future, home, output, fuel, slice, used: 0, is_change, stop, patience, grace, is_stopping }
     }
 
     /// Runs until the fuel of a slice is exhausted or the call ends. A call that ended must not run again.
     pub fn run_slice(&mut self) -> Slice {
         let mut context = Context::from_waker(Waker::noop());
+        // The machine is in the future while that is pending.
+        let stop = self.stop.take();
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(&mut context))) {
             Ok(Poll::Ready(ended)) => Slice::Ended(ended),
             Ok(Poll::Pending) => {
+                self.stop = stop;
                 if self.is_metered() {
                     self.used = self.used.saturating_add(self.slice).min(self.fuel);
                 }
@@ -80,22 +92,44 @@ impl Call {
         }
     }
 
-    /// Returns whether a call that lost its caller must not be cut off here. A change would be half made, and so would an entry
-    /// of the log. While the module
-    /// makes room for input, its allocator may be half done, and the instance is called again. Both end in time.
-    fn needs_more(&self) -> bool {
-        let must_end = self.is_change || matches!(self.home.stage(), Stage::Opening | Stage::Repeating);
-        self.grace > 0 && must_end
+    /// Asks a change between two slices to give up, so that it rolls back and ends as refused. A module without the stop word is
+    /// not asked, and neither is a change that has not begun or whose output is being copied: it would never clear the word.
+    pub fn ask_to_stop(&self, reason: Reason) {
+        if let (Some(word), Stage::Running) = (self.stop, self.home.stage()) {
+            // SAFETY: `run_slice` leaves the word only if the future is pending. The future has the machine, and its code is
+            // suspended.
+            unsafe { word.set(reason) };
+        }
     }
 
-    /// Runs a turn of a call that lost its caller. Returns whether the call needs another turn.
+    /// Returns whether a call that lost its caller must not be cut off here. A change would be half made, and so would an entry
+    /// of the log. While the module makes room for input, its allocator may be half done, and the instance is called again. All
+    /// of them end in time.
+    fn must_end(&self) -> bool {
+        self.is_change || matches!(self.home.stage(), Stage::Opening | Stage::Repeating)
+    }
+
+    /// Runs a turn of a call that lost its caller. Returns whether the call needs another turn. A change that used its grace is
+    /// asked to give up, and is cut off only if it uses as much again.
     pub fn go_on(&mut self) -> bool {
-        let end = self.grace.saturating_sub(TURN);
-        while self.needs_more() {
-            if self.grace <= end {
+        let mut turn = TURN;
+        while self.must_end() {
+            if self.grace == 0 {
+                if self.is_stopping || self.stop.is_none() {
+                    return false;
+                }
+                self.is_stopping = true;
+                self.grace = self.patience;
+            }
+            if turn == 0 {
                 return true;
             }
-            self.grace = self.grace.saturating_sub(if self.is_change { self.slice.max(1) } else { OPENING_SLICE });
+            if self.is_stopping {
+                self.ask_to_stop(Reason::Timeout);
+            }
+            let slice = if self.is_change { self.slice.max(1) } else { OPENING_SLICE };
+            self.grace = self.grace.saturating_sub(slice);
+            turn = turn.saturating_sub(slice);
             if !matches!(self.run_slice(), Slice::Yielded) {
                 return false;
             }

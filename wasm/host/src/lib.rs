@@ -43,6 +43,7 @@ mod reaper;
 mod snapshot;
 mod stacks;
 mod stage;
+mod stop;
 mod terms;
 mod trial;
 

@@ -21,6 +21,10 @@ pub enum Kind {
     NotFound,
     /// The memory limit does not allow the operation.
     OutOfMemory,
+    /// A change used more fuel than its host allows.
+    OutOfFuel,
+    /// A change took longer than its host allows.
+    Timeout,
     /// An earlier change was cut off, so the index may be damaged.
     Trap,
 }
@@ -37,6 +41,8 @@ impl Kind {
             Kind::DuplicateId => "duplicate_id",
             Kind::NotFound => "not_found",
             Kind::OutOfMemory => "out_of_memory",
+            Kind::OutOfFuel => "out_of_fuel",
+            Kind::Timeout => "timeout",
             Kind::Trap => "trap",
         }
     }

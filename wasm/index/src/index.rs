@@ -418,6 +418,7 @@ impl Index {
                 return Err(error);
             }
         }
+        searches.commit();
         self.delete(insertion.id).expect("the old subscription is there");
         // The new subscription takes the slot of the old one, so ids ascend with slots as before. Without memory for that the trial
         // becomes the new subscription, and searches sort more of what they find.

@@ -41,6 +41,9 @@ impl Extent {
 
 /// The searches of an index. They always have room for it.
 ///
+/// An insertion asks for room once its text is read, again when its places in the tree are known, and before each split. It rolls
+/// back if room is refused, for whatever reason. So a refusal here also stops a change that takes too long.
+///
 /// ```
 /// use be_tree_index::event::Format;
 /// use be_tree_index::index::{Index, Insertion};
@@ -64,8 +67,12 @@ pub trait Searches {
     ///
     /// # Errors
     ///
-    /// [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory); the earlier room remains then.
+    /// [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory); the earlier room remains then. An implementation may refuse with
+    /// another kind, which the insertion returns.
     fn make_room(&mut self, extent: &Extent) -> Result<(), Error>;
+
+    /// Tells that the change can no longer roll back. From now on only a lack of memory is a reason to refuse room.
+    fn commit(&mut self) {}
 }
 
 /// No search. A later search makes room for the index when it begins.
@@ -79,5 +86,10 @@ impl<A: Searches, B: Searches> Searches for (&mut A, &mut B) {
     fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
         self.0.make_room(extent)?;
         self.1.make_room(extent)
+    }
+
+    fn commit(&mut self) {
+        self.0.commit();
+        self.1.commit();
     }
 }

@@ -6,6 +6,7 @@ use super::{finish, outside, Machine, Setup};
 use crate::failure::{Failure, Kind};
 use crate::limits::Limits;
 use crate::module::signature;
+use crate::stop::StopWord;
 
 /// The largest inbox in bytes that is kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;
@@ -22,11 +23,13 @@ pub(super) struct Inbox {
 }
 
 impl Machine {
-    /// Finds the outbox, if the module has one.
-    pub(super) fn open_outbox(&mut self, setup: &Setup) -> Result<(), Failure> {
+    /// Finds the outbox and the stop word that `setup` names.
+    pub(super) fn open_convention(&mut self, setup: &Setup) -> Result<(), Failure> {
         let _in_use = self.stack.enter()?;
         let Self { store, instance, memory, .. } = self;
         self.outbox = setup.outbox.as_ref().map(|name| find_outbox(instance, store, *memory, name)).transpose()?;
+        let stop = setup.stop.as_ref().filter(|name| instance.get_func(&mut *store, name).is_some());
+        self.stop = stop.map(|name| find_stop(instance, store, *memory, name)).transpose()?;
         Ok(())
     }
 
@@ -122,6 +125,19 @@ fn find_outbox(
         return Err(outside("the outbox", address, 8, size));
     }
     Ok(address)
+}
+
+fn find_stop(
+    instance: &Instance,
+    store: &mut Store<Limits>,
+    memory: Option<Memory>,
+    name: &str,
+) -> Result<StopWord, Failure> {
+    let address = ask(instance, store, name, CONVENTION_FUEL)? as usize;
+    match memory {
+        Some(memory) => StopWord::new(memory.data_ptr(&*store), memory.data_size(&*store), address),
+        None => Err(outside("the stop word", address, 4, 0)),
+    }
 }
 
 /// Calls an export without parameters, to its end.

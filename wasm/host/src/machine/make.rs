@@ -29,7 +29,7 @@ impl Machine {
             // For the whole reservation: a boundary between advised and other addresses would take one more mapping.
             pages::prefer_large(memory.data_ptr(&machine.store), LONGEST + GUARD);
         }
-        machine.open_outbox(setup)?;
+        machine.open_convention(setup)?;
         Ok(machine)
     }
 
@@ -42,7 +42,7 @@ impl Machine {
         charged: Arc<AtomicUsize>,
     ) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?.begin_with(snapshot)?;
-        machine.open_outbox(setup)?;
+        machine.open_convention(setup)?;
         Ok(machine)
     }
 
@@ -57,7 +57,7 @@ impl Machine {
     ) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?.begin_with(snapshot)?;
         machine.store.data_mut().share();
-        machine.open_outbox(setup)?;
+        machine.open_convention(setup)?;
         machine.applied = applied;
         Ok(machine)
     }
@@ -74,7 +74,7 @@ impl Machine {
         let memory = machine.grow_to_large(snapshot.length())?;
         snapshot.memory().read(0, memory).map_err(|error| host_failure(&error))?;
         machine.set_globals(snapshot.globals())?;
-        machine.open_outbox(setup)?;
+        machine.open_convention(setup)?;
         machine.applied = applied;
         Ok(machine)
     }
@@ -90,7 +90,7 @@ impl Machine {
         let mut copy = Self::instantiate(module, setup, charged)?;
         copy.grow_to_large(self.data().len())?.copy_from_slice(self.data());
         copy.set_globals(&self.carried(globals))?;
-        copy.open_outbox(setup)?;
+        copy.open_convention(setup)?;
         copy.applied = self.applied;
         Ok(copy)
     }
@@ -144,6 +144,7 @@ impl Machine {
             memory,
             inbox,
             outbox: None,
+            stop: None,
             stack_pointer,
             exports: Vec::new(),
             params: Vec::new(),

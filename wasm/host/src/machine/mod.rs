@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::quota::Taken;
 use crate::stacks::Stack;
+use crate::stop::StopWord;
 
 use convention::Inbox;
 pub use make::have_stack;
@@ -35,6 +36,8 @@ pub struct Setup {
     pub memory: usize,
     pub inbox: Option<String>,
     pub outbox: Option<String>,
+    /// The export with the address of the word by which the host asks a change to give up. A module may lack it.
+    pub stop: Option<String>,
 }
 
 pub struct Machine {
@@ -44,6 +47,7 @@ pub struct Machine {
     inbox: Option<Inbox>,
     /// The address of the outbox. It stays inside the memory, which never shrinks.
     outbox: Option<usize>,
+    stop: Option<StopWord>,
     stack_pointer: Option<(Global, Val)>,
     exports: Vec<Export>,
     params: Vec<Val>,

@@ -18,6 +18,7 @@ use crate::memories::{GUARD, LONGEST};
 use crate::pages;
 use crate::quota;
 use crate::stage::Stage;
+use crate::stop::StopWord;
 
 /// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
 pub const OPENING_SLICE: u64 = 300_000;
@@ -42,6 +43,8 @@ pub struct Order {
     pub slice: Option<u64>,
     /// Whether the call must not be cut off.
     pub is_change: bool,
+    /// The word by which the host asks it to give up, if it is a change and the module has the word.
+    pub stop: Option<StopWord>,
 }
 
 impl Order {
@@ -57,6 +60,7 @@ impl Order {
             fuel: u64::MAX,
             slice,
             is_change: false,
+            stop: None,
         }
     }
 }
@@ -91,7 +95,8 @@ impl Machine {
             Some(bytes) => self.offer(bytes)?,
             None => None,
         };
-        Ok(Order { export: Some(export), missing, input, length, has_output, fuel, slice, is_change })
+        let stop = self.stop.filter(|_| is_change);
+        Ok(Order { export: Some(export), missing, input, length, has_output, fuel, slice, is_change, stop })
     }
 
     pub(super) fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::instance::{Instance, Scheduler, Ticket};
 use crate::lists;
 use crate::machine::{Done, Machine, Order, OPENING_SLICE};
+use crate::stop::Reason;
 use crate::terms::{self, atoms, Bytes, Fuel, Output};
 
 #[rustler::nif]
@@ -116,20 +117,24 @@ fn suspend(env: Env, call: &Call) -> u64 {
 }
 
 #[rustler::nif]
-fn resume(env: Env, suspended: ResourceArc<Suspended>) -> Term {
-    go_on(env, suspended)
+fn resume(env: Env, suspended: ResourceArc<Suspended>, stop: u32) -> Term {
+    go_on(env, suspended, Reason::from_code(stop))
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
-fn resume_change(env: Env, suspended: ResourceArc<Suspended>) -> Term {
-    go_on(env, suspended)
+fn resume_change(env: Env, suspended: ResourceArc<Suspended>, stop: u32) -> Term {
+    go_on(env, suspended, Reason::from_code(stop))
 }
 
-fn go_on(env: Env, suspended: ResourceArc<Suspended>) -> Term {
+/// Runs the next slice of a call, after asking it to give up if there is a reason.
+fn go_on(env: Env, suspended: ResourceArc<Suspended>, stop: Option<Reason>) -> Term {
     let mut call = match suspended.take() {
         Ok(call) => call,
         Err(failure) => return terms::error(env, &failure),
     };
+    if let Some(reason) = stop {
+        call.ask_to_stop(reason);
+    }
     call.home().resume();
     let output = call.output();
     match call.run_slice() {

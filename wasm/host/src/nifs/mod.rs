@@ -96,9 +96,10 @@ fn instantiate<'a>(
     memory: usize,
     inbox: Option<String>,
     outbox: Option<String>,
+    stop: Option<String>,
 ) -> Term<'a> {
     let snapshot = snapshot.map(|held| &*held.0);
-    made(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox }))
+    made(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox, stop }))
 }
 
 /// Returns the number of entries of the log that a snapshot contains.
@@ -182,7 +183,7 @@ fn pool<'a>(
     replicas: usize,
     queue: usize,
 ) -> Term<'a> {
-    let setup = Setup { memory, inbox, outbox };
+    let setup = Setup { memory, inbox, outbox, stop: None };
     made(env, Shared::pool(module.0.clone(), snapshot.0.clone(), setup, replicas, queue))
 }
 

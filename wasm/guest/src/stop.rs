@@ -1,0 +1,60 @@
+//! The host's request to give up the change that is under way.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use be_tree_index::error::{Error, Kind};
+use be_tree_index::room::{Extent, Searches};
+
+/// A word that is 0 until the host writes the reason to give up: 1 for a timeout, 2 for too much fuel.
+///
+/// The host writes while the change is suspended between two slices.
+#[derive(Debug, Default)]
+pub(crate) struct Stop(AtomicU32);
+
+impl Stop {
+    /// Returns the address of the word.
+    pub fn address(&self) -> *const AtomicU32 {
+        &raw const self.0
+    }
+
+    /// Forgets a request.
+    pub fn clear(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// # Errors
+    ///
+    /// [`Kind::Timeout`] or [`Kind::OutOfFuel`] once the host asked to give up.
+    fn check(&self) -> Result<(), Error> {
+        match self.0.load(Relaxed) {
+            0 => Ok(()),
+            1 => Err(Error::new(Kind::Timeout, "the change passed its timeout and was rolled back")),
+            _ => Err(Error::new(Kind::OutOfFuel, "the change used more fuel than any change may, and was rolled back")),
+        }
+    }
+}
+
+/// Searches that refuse room once the host asked to give up, so that the insertion rolls back as it does when memory ends.
+pub(crate) struct Stoppable<'a, S> {
+    /// `None` once the change can no longer roll back.
+    stop: Option<&'a Stop>,
+    searches: S,
+}
+
+impl<'a, S> Stoppable<'a, S> {
+    pub fn new(stop: &'a Stop, searches: S) -> Self {
+        Stoppable { stop: Some(stop), searches }
+    }
+}
+
+impl<S: Searches> Searches for Stoppable<'_, S> {
+    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
+        self.stop.map_or(Ok(()), Stop::check)?;
+        self.searches.make_room(extent)
+    }
+
+    fn commit(&mut self) {
+        self.stop = None;
+        self.searches.commit();
+    }
+}
