@@ -29,7 +29,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :queue, :stop]` | a search has waited for a tree, or for a replica, and its turn came | `duration` | |
   | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: the most changes that a free replica lacks | |
   | `[:be_tree, :follower, :change]` | a follower has received changes | `changes`, `version` | `follows` |
-  | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows` |
+  | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower has lost the server that it follows | `version` | `follows`, `error` |
 
   ## Measurements

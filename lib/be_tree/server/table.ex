@@ -13,7 +13,7 @@ defmodule BeTree.Server.Table do
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Describe, Subscription}
   alias BeTree.Engine.Subscription.Id
-  alias BeTree.Server.{Ids, Names}
+  alias BeTree.Server.{Ids, Lineage, Names}
 
   @enforce_keys [:name, :server, :log, :texts, :ids]
   defstruct @enforce_keys
@@ -35,10 +35,10 @@ defmodule BeTree.Server.Table do
   @type row :: {version, [Ids.key()], [Subscription.wire()]}
 
   @typedoc """
-  `complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base. `origin` is
-  the version at which the log of the replicas began.
+  `history` has the lineages to which the versions belong. `complete` says whether the texts of all subscriptions are known. `origin`
+  is the version at which the log of the replicas began.
   """
-  @type base :: %{id: reference, index: Index.t(), version: version, origin: version, complete: boolean}
+  @type base :: %{history: Lineage.t(), index: Index.t(), version: version, origin: version, complete: boolean}
 
   @doc "Returns the tables of a server, owned by the calling process, its supervisor. Ids of terms need tables of their own."
   @spec new(BeTree.Server.name(), Id.kind()) :: t
