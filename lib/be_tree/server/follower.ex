@@ -176,7 +176,7 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  def handle_info({:DOWN, waiter, :process, _pid, _reason}, state) do
+  def handle_info({:gone, waiter, :process, _pid, _reason}, state) do
     Queue.remove(state.waiting, waiter)
     {:noreply, state}
   end

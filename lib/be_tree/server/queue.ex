@@ -26,14 +26,15 @@ defmodule BeTree.Server.Queue do
   def new, do: %__MODULE__{order: :ets.new(:order, [:ordered_set, :private]), callers: :ets.new(:callers, [:private])}
 
   @doc """
-  Adds a caller that waits, or replies to it at once. After `timeout` milliseconds the process receives `{:expired, monitor}`, and
-  a `:DOWN` message when the caller's process ends.
+  Adds a caller that waits, or replies to it at once. The process receives `{:expired, monitor}` after `timeout` milliseconds, and
+  `{:gone, monitor, :process, pid, reason}` when the caller's process ends, also late, after the caller has left the queue.
   """
   @spec add(t, GenServer.from(), wanted, timeout, present) :: t
   def add(queue, {pid, _tag} = from, wanted, timeout, present) do
     case outcome(wanted, present) do
       {:wait, version} ->
-        monitor = Process.monitor(pid)
+        # Without a tag, each removal had to flush a late message, and read all messages that wait.
+        monitor = :erlang.monitor(:process, pid, tag: :gone)
         timer = if timeout != :infinity, do: Process.send_after(self(), {:expired, monitor}, timeout)
         put(queue, version, {monitor, version, from, wanted, timer})
 
@@ -96,32 +97,23 @@ defmodule BeTree.Server.Queue do
   end
 
   defp reply(queue, monitor, reply) do
-    {:ok, {_monitor, _version, from, _wanted, timer}} = take(queue, monitor)
-    if timer, do: Process.cancel_timer(timer)
-    Process.demonitor(monitor, [:flush])
+    [{_monitor, _version, from, _wanted, _timer}] = take(queue, monitor)
     GenServer.reply(from, reply)
   end
 
-  @doc "Removes a caller whose timeout has passed, or whose process has ended. Returns whether there was one."
-  @spec remove(t, reference) :: boolean
+  @doc "Removes a caller whose timeout has passed, or whose process has ended, if it is still there."
+  @spec remove(t, reference) :: :ok
   def remove(queue, monitor) do
-    with {:ok, {_monitor, _version, _from, _wanted, timer}} <- take(queue, monitor) do
-      if timer, do: Process.cancel_timer(timer)
-      Process.demonitor(monitor, [:flush])
-      true
-    else
-      :error -> false
-    end
+    take(queue, monitor)
+    :ok
   end
 
   defp take(%__MODULE__{order: order, callers: callers}, monitor) do
-    case :ets.take(callers, monitor) do
-      [{_monitor, version, _from, _wanted, _timer} = caller] ->
-        :ets.delete(order, {version, monitor})
-        {:ok, caller}
-
-      [] ->
-        :error
+    for {_monitor, version, _from, _wanted, timer} = caller <- :ets.take(callers, monitor) do
+      :ets.delete(order, {version, monitor})
+      if timer, do: Process.cancel_timer(timer, async: true, info: false)
+      Process.demonitor(monitor)
+      caller
     end
   end
 

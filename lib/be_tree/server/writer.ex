@@ -339,8 +339,9 @@ defmodule BeTree.Server.Writer do
     {:noreply, state}
   end
 
-  def handle_info({:DOWN, monitor, :process, _pid, _reason} = message, state) do
-    if Queue.remove(state.waiting, monitor), do: {:noreply, state}, else: handle_other(message, flush(state))
+  def handle_info({:gone, waiter, :process, _pid, _reason}, state) do
+    Queue.remove(state.waiting, waiter)
+    {:noreply, state}
   end
 
   def handle_info(:commit, state), do: {:noreply, flush(state), {:continue, :due}}
@@ -387,9 +388,7 @@ defmodule BeTree.Server.Writer do
   def handle_info({:kept, pid, _outcome}, state) when is_pid(pid), do: {:noreply, state}
   def handle_info(:keep, state), do: {:noreply, keep_if_due(%{state | keeping: nil})}
 
-  def handle_info(message, state), do: handle_other(message, state)
-
-  defp handle_other(message, state) do
+  def handle_info(message, state) do
     with %Journal{} = journal <- state.journal,
          {:ok, journal} <- Journal.info(journal, message) do
       {:noreply, %{state | journal: journal}}
