@@ -52,7 +52,9 @@ defmodule BeTree.Server.Changes do
   @doc "Like `repeat_all/2`, for one change. Returns the row without the ids to delete that were missing."
   @spec repeat(BeTree.t(), Table.row()) :: {:ok, Table.row()} | {:error, Error.t()}
   def repeat(tree, {version, ids, wires}) do
-    with {:ok, deleted} <- delete_all(tree, ids, []), :ok <- insert_all(tree, wires), do: {:ok, {version, deleted, wires}}
+    with {:ok, deleted} <- delete_all(tree, ids, []),
+         :ok <- insert_all(tree, wires),
+         do: {:ok, {version, deleted, wires}}
   end
 
   defp delete_all(_tree, [], deleted), do: {:ok, Enum.reverse(deleted)}

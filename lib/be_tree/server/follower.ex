@@ -105,7 +105,8 @@ defmodule BeTree.Server.Follower do
   end
 
   @impl GenServer
-  def handle_info({:rows, courier, rows}, %{courier: courier, tree: tree} = state) when is_pid(courier) and tree != nil do
+  def handle_info({:rows, courier, rows}, %{courier: courier, tree: tree} = state)
+      when is_pid(courier) and tree != nil do
     {:noreply, add(state, rows)}
   end
 

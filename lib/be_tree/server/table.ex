@@ -272,6 +272,17 @@ defmodule BeTree.Server.Table do
     name |> ids_of() |> Ids.keys(id) |> Enum.find_value(:error, &with(:error <- text(table, &1), do: nil))
   end
 
+  @doc "Returns the version that inserted the subscription `id`, or `nil` if it is not there or its text is unknown."
+  @spec version(t, term) :: version | nil
+  def version(%__MODULE__{name: name, texts: texts}, id) do
+    keys = name |> ids_of() |> Ids.keys(id)
+
+    Enum.find_value(
+      keys,
+      &with([{_key, version, _text, _constants}] <- :ets.lookup(texts, &1), do: version, else: ([] -> nil))
+    )
+  end
+
   @doc "Returns the ids of all texts at one moment, in ascending order."
   @spec ids(t) :: [term]
   def ids(%__MODULE__{texts: texts}) do

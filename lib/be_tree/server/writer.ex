@@ -223,14 +223,22 @@ defmodule BeTree.Server.Writer do
     handle_call(call, from, flush(state))
   end
 
-  def handle_call({:insert, wires}, from, state) when is_list(wires) do
-    state = fit(state)
-    wires = with_keys(wires, state.table)
+  def handle_call({:insert, wires}, from, state) when is_list(wires),
+    do: insert(wires, {:ok, length(wires)}, from, state)
 
-    with :ok <- check_memory(state),
-         {:ok, count} <- Changes.insert(state.tree, wires),
-         do: change_made({:ok, count}, [], wires, from, state),
-         else: ({:error, error} -> refuse(error, from, release(wires, state)))
+  # An insertion that a cluster may revoke.
+  def handle_call({:insert, wires, :version}, from, state) when is_list(wires),
+    do: insert(wires, {:ok, state.version + 1}, from, state)
+
+  # Deletes what the change of a version inserted and no other change has replaced or deleted since.
+  def handle_call({:revoke, version, ids}, from, %{base: base, table: table} = state) do
+    if base.complete or version > base.version do
+      keys = for id <- ids, Table.version(table, id) == version, {:ok, key} <- [present_key(id, table)], do: key
+      change([], keys, from, state)
+    else
+      message = "the index was swapped meanwhile, so the server does not know what the version #{version} inserted"
+      {:reply, {:error, %Error{kind: :not_found, message: message}}, state}
+    end
   end
 
   def handle_call({:delete, id}, from, state) do
@@ -443,6 +451,16 @@ defmodule BeTree.Server.Writer do
     do: %{state | dropping: Ids.drop(ids, texts, most, dropping)}
 
   ## Changes
+
+  defp insert(wires, reply, from, state) do
+    state = fit(state)
+    wires = with_keys(wires, state.table)
+
+    with :ok <- check_memory(state),
+         {:ok, _count} <- Changes.insert(state.tree, wires),
+         do: change_made(reply, [], wires, from, state),
+         else: ({:error, error} -> refuse(error, from, release(wires, state)))
+  end
 
   # Deletes and then inserts, all or nothing.
   defp change(wires, keys, from, state) do
