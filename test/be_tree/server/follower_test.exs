@@ -3,6 +3,7 @@ defmodule BeTree.Server.FollowerTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
+  import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
   alias BeTree.Test.Servers
@@ -10,7 +11,7 @@ defmodule BeTree.Server.FollowerTest do
   @moduletag timeout: :infinity
   @schema [age: :integer]
 
-  setup :quiet
+  setup [:quiet, :folder]
 
   defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
 
@@ -96,6 +97,79 @@ defmodule BeTree.Server.FollowerTest do
       assert {how, Server.ids(follower)} == {how, {:ok, [1, 2, 3]}}
       assert {how, Servers.process(follower)} == {how, process}
     end
+  end
+
+  for {name, options} <- [in_memory: [], in_a_folder: [durability: {:interval, 20}]] do
+    @options options
+    test "followers see each change whole, and no acknowledged one is lost, while the server's process is killed: #{name}",
+         %{folder: folder} do
+      leader = server(if(@options == [], do: [], else: [dir: folder] ++ @options))
+      middle = server(schema: nil, follow: {leader, node()})
+      last = server(schema: nil, follow: {middle, node()})
+      for server <- [middle, last], do: assert({:ok, _} = Server.await(server, 0))
+      stop = :atomics.new(1, [])
+
+      # Every change replaces or deletes a pair of subscriptions, so every search finds both of a pair or neither.
+      searchers =
+        for server <- [leader, middle, last] do
+          Task.async(fn ->
+            Stream.repeatedly(fn ->
+              {:ok, ids} = BeTree.search(server, %{age: 1})
+              assert Enum.all?(Enum.chunk_by(ids, &div(&1, 2)), &match?([_, _], &1)), inspect(ids)
+            end)
+            |> Enum.find_index(fn _ -> :atomics.get(stop, 1) == 1 end)
+          end)
+        end
+
+      model =
+        for round <- 1..400, reduce: %{} do
+          model ->
+            if rem(round, 40) == 20, do: kill_in(leader, Enum.random(0..300))
+            pair = :rand.uniform(40)
+            {present, change} = change(pair, model[pair])
+
+            case Server.change(leader, change) do
+              {:ok, _counts} ->
+                Map.put(model, pair, present)
+
+              {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] ->
+                eventually(fn -> match?({:ok, _}, Server.version(leader)) end)
+                Map.put(model, pair, Server.member?(leader, 2 * pair))
+            end
+        end
+
+      eventually(fn -> match?({:ok, _}, Server.position(leader)) end)
+      expected = for {pair, true} <- Enum.sort(model), id <- [2 * pair, 2 * pair + 1], do: id
+
+      for server <- [leader, middle, last] do
+        assert {:ok, _version} = Server.await(server, Server.position!(leader))
+        assert BeTree.search(server, %{age: 1}) == {:ok, expected}
+        assert Server.ids(server) == {:ok, expected}
+      end
+
+      :atomics.put(stop, 1, 1)
+      for searches <- Task.await_many(searchers, :infinity), do: assert(searches > 0)
+    end
+  end
+
+  defp change(pair, true) do
+    if :rand.uniform(2) == 1,
+      do: {false, delete: [2 * pair, 2 * pair + 1]},
+      else: {true, put: [{2 * pair, "age <= #{pair}"}, {2 * pair + 1, "age >= 0"}]}
+  end
+
+  defp change(pair, _absent), do: {true, put: [{2 * pair, "age >= 1"}, {2 * pair + 1, "age >= 1"}]}
+
+  # Kills the process in the middle of one of the next changes.
+  defp kill_in(server, microseconds) do
+    pid = Servers.process(server)
+
+    spawn(fn ->
+      from = System.monotonic_time(:microsecond)
+      wait = fn wait -> if System.monotonic_time(:microsecond) - from < microseconds, do: wait.(wait) end
+      wait.(wait)
+      if pid, do: Process.exit(pid, :kill)
+    end)
   end
 
   test "a follower whose replicas cannot apply the log makes a base of its tree" do

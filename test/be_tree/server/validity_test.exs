@@ -2,10 +2,12 @@ defmodule BeTree.Server.ValidityTest do
   # A tree decides which expressions are valid. Every way into a server, a follower or a cluster has to agree with it.
   use ExUnit.Case, async: true
 
-  import BeTree.Test.Eventually
+  import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Cluster, Error, Server}
   alias BeTree.Test.{Attack, Random, Servers}
+
+  setup :folder
 
   @schemas Attack.size(30, 300)
   @expressions 25
@@ -87,9 +89,7 @@ defmodule BeTree.Server.ValidityTest do
     for {text, kind} <- @refused, do: assert({text, compare(text, %{}, tree, server)} == {text, kind})
   end
 
-  test "a follower, and a server that recovers its folder, take the same expressions" do
-    dir = Path.join(System.tmp_dir!(), "be_tree_validity_#{System.unique_integer([:positive])}")
-    on_exit(fn -> File.rm_rf!(dir) end)
+  test "a follower, and a server that recovers its folder, take the same expressions", %{folder: dir} do
     name = Servers.new_name()
     start = fn -> start_supervised!({Server, name: name, schema: @schema, dir: dir}, id: name) end
     start.()
@@ -97,7 +97,7 @@ defmodule BeTree.Server.ValidityTest do
     all = Enum.with_index(@taken, &{&2, &1})
     {:ok, _counts} = Server.change(name, put: all)
     for {id, text} <- all, do: :ok = Server.put(name, id, text)
-    eventually(fn -> match?({:ok, _}, Server.await(follower, Server.version!(name))) end)
+    assert {:ok, _version} = Server.await(follower, Server.position!(name))
     assert Server.ids!(follower) == Enum.to_list(0..(length(@taken) - 1))
     assert %{error: nil} = Server.info!(follower)
     stop_supervised!(name)
