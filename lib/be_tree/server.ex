@@ -89,7 +89,12 @@ defmodule BeTree.Server do
   that server as they come, milliseconds later, and searches run on its own replicas. An image of the whole index
   (`BeTree.Image`) travels only at the start, after a swap, and after a long interruption. It is checked before it is used. When
   the other server, its node or the connection ends, searches continue with the last version, and the follower tries to connect
-  every second. `await/3` waits until a follower has a version. Changes of a follower raise an `ArgumentError`: change the
+  every second. So they do when a change or an index arrives that the follower cannot take, for lack of memory for example:
+  `info/2` has the error, and the follower requests the index again, at intervals that grow to 30 seconds, until it fits.
+
+  `await/3` waits until a follower has a version, or a position (`position/2`), which tells the histories of two starts of a server
+  apart. A follower begins anew by itself when the other server has another history: it was started without its data, or restored
+  from a backup. Changes of a follower raise an `ArgumentError`: change the
   server that it follows. `BeTree.Cluster` divides an index among nodes.
 
   ## Memory

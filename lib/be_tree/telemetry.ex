@@ -62,6 +62,9 @@ defmodule BeTree.Telemetry do
   `:run`. `reason` is that by which there is more than a page, `:firings` or `:notices`, or `nil`. Rules have no event of a failed firing:
   its notice has no name.
 
+  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change` or `:swap`, and `:revoke` where a cluster takes the insertion of a
+  list back.
+
   The process that does the work emits the event, and handlers run in that process: those of searches and changes in the process of
   the caller, the others in processes of the server. A search that is cancelled by `BeTree.Search.cancel/1`, or whose process
   ended, emits nothing more: its last event is the start or a yield. Handlers of yields run once per slice, every 30 to 100
