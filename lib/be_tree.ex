@@ -376,7 +376,7 @@ defmodule BeTree do
   def insert_all(tree, subscriptions, options \\ [])
 
   def insert_all(%Shards{} = cluster, subscriptions, options),
-    do: Operation.insert_all(cluster, {__MODULE__, :insert_all}, subscriptions, options)
+    do: Operation.insert_all(cluster, subscriptions, options)
 
   def insert_all(name, subscriptions, options) when is_name(name) do
     timeout = Check.timeout!(options)

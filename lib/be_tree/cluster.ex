@@ -98,8 +98,13 @@ defmodule BeTree.Cluster do
   @doc """
   Inserts many subscriptions, each into its shard, and returns their number.
 
-  Each shard takes all of its subscriptions or none. When one shard refuses, the others delete theirs, so nothing is changed;
-  searches may have seen them meanwhile. When a shard cannot be reached for the deletion, the message of the error says so.
+  All of them or none, in two phases: all shards insert their parts at the same time, and when one of them refuses, or does not
+  reply within the timeout, the others delete theirs. Searches may have seen them meanwhile. A shard that replies later deletes its
+  part then, and so does each shard when the calling process ends, or the connection to its node. So the call can be repeated.
+
+  Only a node that ends during the call can leave a part in its folder, and only a connection that is lost between the two phases can
+  leave a shard without its part. The message of the error then names the shard and the size of its part; `shard/2` says
+  which ids these are.
 
   ## Options
 

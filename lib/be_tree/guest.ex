@@ -44,6 +44,7 @@ defmodule BeTree.Guest do
     {"be_tree_forget", {:function, [], [:i32]}},
     {"be_tree_spent", {:function, [], [:i32]}},
     {"be_tree_check", {:function, [:i32], [:i32]}},
+    {"be_tree_check_as_erl", {:function, [:i32], [:i32]}},
     {"be_tree_put", {:function, [:i32], [:i32]}},
     {"be_tree_keep_reasons", {:function, [], [:i32]}},
     {"be_tree_reasons", {:function, [:i32, :i32, :i32], [:i32]}},

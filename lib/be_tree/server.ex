@@ -89,7 +89,12 @@ defmodule BeTree.Server do
   that server as they come, milliseconds later, and searches run on its own replicas. An image of the whole index
   (`BeTree.Image`) travels only at the start, after a swap, and after a long interruption. It is checked before it is used. When
   the other server, its node or the connection ends, searches continue with the last version, and the follower tries to connect
-  every second. `await/3` waits until a follower has a version. Changes of a follower raise an `ArgumentError`: change the
+  every second. So they do when a change or an index arrives that the follower cannot take, for lack of memory for example:
+  `info/2` has the error, and the follower requests the index again, at intervals that grow to 30 seconds, until it fits.
+
+  `await/3` waits until a follower has a version, or a position (`position/2`), which tells the histories of two starts of a server
+  apart. A follower begins anew by itself when the other server has another history: it was started without its data, or restored
+  from a backup. Changes of a follower raise an `ArgumentError`: change the
   server that it follows. `BeTree.Cluster` divides an index among nodes.
 
   ## Memory
@@ -205,6 +210,9 @@ defmodule BeTree.Server do
 
   @typedoc "The name of a server on this node."
   @type name :: atom | {:via, module, term}
+
+  @typedoc "A version and the lineage to which it belongs (`position/2`)."
+  @type position :: {lineage :: String.t(), version :: non_neg_integer}
 
   @typedoc "An option of `start_link/1`."
   @type option ::
@@ -957,7 +965,8 @@ defmodule BeTree.Server do
   @doc """
   Returns the version of the server: the number of its changes and swaps. One change may concern many subscriptions.
 
-  A follower has the version of the server that it follows, or an earlier one.
+  A follower has the version of the server that it follows, or an earlier one. `position/2` also says to which history the version
+  belongs.
 
   ## Options
 
@@ -978,36 +987,74 @@ defmodule BeTree.Server do
   def version!(name, options \\ []), do: Bang.unwrap!(version(name, options))
 
   @doc """
-  Waits until the server has at least this version. A reader of a follower thus sees the changes that it knows of.
+  Returns the position of the server: its version with the lineage to which the version belongs.
+
+  A lineage is a random name. A server begins one whenever it is started, new or from its folder, and a follower takes over the
+  lineages of the server that it follows. So a position names one state of the index, also if a server begins anew, or is restored
+  from a copy of its folder, and counts the same versions again.
 
   ## Options
 
   #{Options.docs(@wait_options)}
 
-  Returns `{:ok, version}` with the present version, or `{:error, error}` with the kind `:timeout` or `:no_server`.
+  Returns `{:error, error}` with the kind `:timeout`, `:no_server`, or `:not_ready` for a follower without an index.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Positioned, schema: [age: :integer])
+      iex> BeTree.Server.insert!(Positioned, 1, "age >= 21")
+      iex> {:ok, {lineage, 1}} = BeTree.Server.position(Positioned)
+      iex> BeTree.Server.info!(Positioned).lineage == lineage
+      true
+  """
+  @spec position(name, timeout: timeout) :: {:ok, position} | {:error, Error.t()}
+  def position(name, options \\ []), do: Request.call(name, :position, Check.timeout!(options))
+
+  @doc "Like `position/2`, but returns the position and raises on error."
+  @spec position!(name, timeout: timeout) :: position
+  def position!(name, options \\ []), do: Bang.unwrap!(position(name, options))
+
+  @doc """
+  Waits until the server has at least this version, or has reached this position (`position/2`). A reader of a follower thus sees
+  the changes that it knows of.
+
+  A version alone counts in the history that the server has. A follower of a server that began anew has higher versions of the
+  earlier history for a moment, and the call returns one of them. With a position, the call waits until the follower has the
+  history of that position.
+
+  A waiting call costs other changes nothing: 100,000 of them at once are no burden.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:ok, version}` with the present version, or `{:error, error}` with the kind `:timeout` or `:no_server`, or `:not_found` for
+  a position whose change is lost, because the server was restored from an earlier state, or lost its last changes.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Leading, schema: [age: :integer])
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Following, follow: {Leading, node()})
       iex> BeTree.Server.insert!(Leading, 1, "age >= 21")
-      iex> {:ok, 1} = BeTree.Server.await(Following, BeTree.Server.version!(Leading))
+      iex> {:ok, 1} = BeTree.Server.await(Following, BeTree.Server.position!(Leading))
       iex> BeTree.search(Following, %{age: 30})
       {:ok, [1]}
   """
-  @spec await(name, non_neg_integer, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
-  def await(name, version, options \\ []) do
+  @spec await(name, non_neg_integer | position, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def await(name, wanted, options \\ []) do
     timeout = Check.timeout!(options)
-    unless is_u64(version), do: Check.expected!("a version, an integer from 0 on of at most 64 bits", version)
-    Request.call(name, {:await, version, timeout}, timeout)
+    unless awaitable?(wanted), do: Check.expected!("a version from 0 on of at most 64 bits, or a position", wanted)
+    Request.call(name, {:await, wanted, timeout}, timeout)
   end
 
+  defp awaitable?({lineage, version}), do: is_binary(lineage) and is_u64(version)
+  defp awaitable?(version), do: is_u64(version)
+
   @doc "Like `await/3`, but returns the version and raises on error."
-  @spec await!(name, non_neg_integer, timeout: timeout) :: non_neg_integer
-  def await!(name, version, options \\ []), do: Bang.unwrap!(await(name, version, options))
+  @spec await!(name, non_neg_integer | position, timeout: timeout) :: non_neg_integer
+  def await!(name, wanted, options \\ []), do: Bang.unwrap!(await(name, wanted, options))
 
   @doc """
   Returns a map that describes the server: the counts and sizes of `BeTree.info/2`, and
 
     * `:version` - the number of changes (an `insert_all/3` is one); `:base` - the version of the base;
+    * `:lineage` - the lineage of the version (`position/2`), or `nil` before the first version arrives;
     * `:log` - the changes since the base; `:lag` - the most of them that a replica which is not in use has not applied;
     * `:bases` - how many bases were made;
     * `:building` - whether a process builds the next base;
@@ -1017,7 +1064,8 @@ defmodule BeTree.Server do
     * `:ids` - with `ids: :term`, a map of the terms that are kept, `:count`, and the `:bytes` of their tables; otherwise `nil`;
     * `:error` - the error of the last base that could not be built, or `nil`.
 
-  The map of a server that follows has `:follows` and `:connected` too. Its counts are 0 before the first version arrives, and those
+  The map of a server that follows has `:follows` and `:connected` too. Its `:error` is also that of the connection, or of a change
+  or an index that the follower cannot take: `:out_of_memory`, for example. Its counts are 0 before the first version arrives, and those
   of its base while all replicas are in use. `BeTree.info/2` returns the same map.
 
   ## Options

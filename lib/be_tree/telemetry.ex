@@ -29,7 +29,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :queue, :stop]` | a search has waited for a tree, or for a replica, and its turn came | `duration` | |
   | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: the most changes that a free replica lacks | |
   | `[:be_tree, :follower, :change]` | a follower has received changes | `changes`, `version` | `follows` |
-  | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows` |
+  | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower has lost the server that it follows | `version` | `follows`, `error` |
 
   ## Measurements
@@ -61,6 +61,9 @@ defmodule BeTree.Telemetry do
   The metadata of `[:be_tree, :rules]` has `rules`, the handle, in place of `tree`, and `operation`: `:assert`, `:retract`, `:advance` or
   `:run`. `reason` is that by which there is more than a page, `:firings` or `:notices`, or `nil`. Rules have no event of a failed firing:
   its notice has no name.
+
+  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change` or `:swap`, and `:revoke` where a cluster takes the insertion of a
+  list back.
 
   The process that does the work emits the event, and handlers run in that process: those of searches and changes in the process of
   the caller, the others in processes of the server. A search that is cancelled by `BeTree.Search.cancel/1`, or whose process

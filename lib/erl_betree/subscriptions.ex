@@ -18,7 +18,8 @@ defmodule ErlBetree.Subscriptions do
          {:ok, constants} <- encode_constants(constants),
          {:ok, text} <- to_binary(expression),
          input = Subscription.encode([{id, text, constants}]),
-         {:ok, _nothing} <- Instance.call(tree.runtime, tree.instance, "be_tree_check", [byte_size(input)], input) do
+         {:ok, _nothing} <-
+           Instance.call(tree.runtime, tree.instance, "be_tree_check_as_erl", [byte_size(input)], input) do
       {:ok, Reference.new(:subscription, input)}
     else
       {:error, %BeTree.Error{}} -> {:error, :failed}

@@ -218,6 +218,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :fetch, fn -> [terms, 1] end, [:timeout]},
       {Server, :count, fn -> [server] end, [:timeout]},
       {Server, :schema, fn -> [server] end, [:timeout]},
+      {Server, :position, fn -> [server] end, [:timeout]},
       {Server, :version, fn -> [server] end, [:timeout]},
       {Server, :await, fn -> [server, 0] end, [:timeout]},
       {Server, :stop, fn -> [:no_such_server] end, [:timeout]},

@@ -81,6 +81,13 @@ defmodule BeTree.ClusterTest do
       cluster = Cluster.new([{Ads, node}])
       assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
       assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Search.run/3)
+
+      # Nor can such a node be followed.
+      follower = server(schema: nil, follow: {Ads, node})
+      eventually(fn -> match?(%{error: %Error{kind: :no_server}}, Server.info!(follower)) end)
+
+      assert Server.info!(follower).error.message =~
+               "#{node} cannot be followed now: its node runs another version of BeTree"
     end
 
     test "gives up a change whose shard does not reply within the timeout", %{one: node} do

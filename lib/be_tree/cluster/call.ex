@@ -50,16 +50,22 @@ defmodule BeTree.Cluster.Call do
     kind, reason -> {:error, unreachable(kind, reason)}
   end
 
+  @doc "Returns the milliseconds for which a call waits for a shard of this node, or of another one."
+  @spec patience(node, timeout) :: timeout
+  def patience(node, timeout), do: if(node == node(), do: timeout, else: twice(timeout))
+
   defp twice(:infinity), do: :infinity
   defp twice(timeout), do: min(2 * timeout, Limits.max_timeout())
 
-  defp unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not reply in time"}
+  @doc "Returns the error of a shard whose process could not reply."
+  @spec unreachable(:error | :exit | :throw, term) :: Error.t()
+  def unreachable(:error, {:erpc, :timeout}), do: %Error{kind: :timeout, message: "it did not reply in time"}
 
-  defp unreachable(_kind, {:erpc, :noconnection}) do
+  def unreachable(_kind, reason) when reason in [{:erpc, :noconnection}, :noconnection] do
     %Error{kind: :no_server, message: "its node cannot be reached, or was lost before it replied"}
   end
 
-  defp unreachable(kind, reason) do
+  def unreachable(kind, reason) do
     # The reason may have the arguments of a function, and so the event.
     %Error{kind: :no_server, message: "it could not reply: #{kind} #{Describe.reason(reason)}"}
   end
@@ -69,5 +75,9 @@ defmodule BeTree.Cluster.Call do
 
   @doc "Returns the error with the name of the shard in its message."
   @spec named(Error.t(), Shards.shard()) :: Error.t()
-  def named(error, {name, node}), do: %{error | message: "#{Describe.value(name)} of #{node}: #{error.message}"}
+  def named(error, shard), do: %{error | message: "#{text(shard)}: #{error.message}"}
+
+  @doc "Returns the name of a shard for a message."
+  @spec text(Shards.shard()) :: String.t()
+  def text({name, node}), do: "#{Describe.value(name)} of #{node}"
 end

@@ -1,14 +1,14 @@
 defmodule BeTree.Cluster.Operation do
   @moduledoc false
   # What the functions of BeTree do with a cluster. Each runs a function on all shards, or on the shard of an id. The caller gives
-  # that function: its own, which a shard calls with the name of its server in place of the cluster.
+  # that function: its own, which a shard calls with the name of its server in place of the cluster. A list that is inserted takes
+  # two phases (BeTree.Cluster.Insertion).
 
-  alias BeTree.Cluster.{Call, Results, Shards}
+  alias BeTree.Cluster.{Call, Insertion, Results, Shards}
   alias BeTree.Cluster.Options, as: Definitions
   alias BeTree.Engine.{Check, Limits, Options, Subscription}
   alias BeTree.Engine.Subscription.Id
   alias BeTree.{Error, Event, Explanation}
-  alias BeTree.Server.Request
 
   @doc "Inserts one subscription into its shard, or puts it there."
   @spec insert(Shards.t(), Call.function_name(), BeTree.id(), String.t(), keyword) :: :ok | {:error, Error.t()}
@@ -28,12 +28,9 @@ defmodule BeTree.Cluster.Operation do
          do: cluster |> Shards.of(id) |> Call.one(function, [id, options], options[:timeout])
   end
 
-  @doc """
-  Inserts many subscriptions, each into its shard, and returns their number. When one shard refuses, those before it delete theirs.
-  """
-  @spec insert_all(Shards.t(), Call.function_name(), Enumerable.t(), keyword) ::
-          {:ok, non_neg_integer} | {:error, Error.t()}
-  def insert_all(cluster, function, subscriptions, options) do
+  @doc "Inserts many subscriptions, each into its shard, all or none, and returns their number."
+  @spec insert_all(Shards.t(), Enumerable.t(), keyword) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def insert_all(cluster, subscriptions, options) do
     timeout = Options.validate!(options, Definitions.change())[:timeout]
 
     with {:ok, wires} <- Subscription.new_all(subscriptions, cluster.ids) do
@@ -41,38 +38,7 @@ defmodule BeTree.Cluster.Operation do
       |> Enum.with_index()
       |> Enum.group_by(fn {wire, _position} -> Shards.of(cluster, elem(wire, 0)) end)
       |> Enum.to_list()
-      |> insert_into([], function, timeout)
-    end
-  end
-
-  defp insert_into([], done, _function, _timeout),
-    do: {:ok, done |> Enum.map(fn {_shard, wires} -> length(wires) end) |> Enum.sum()}
-
-  defp insert_into([{shard, placed} | rest], done, function, timeout) do
-    subscriptions = for {{id, text, constants}, _position} <- placed, do: {id, text, constants: constants}
-
-    case Call.one(shard, function, [subscriptions, [timeout: timeout]], timeout) do
-      {:ok, _count} -> insert_into(rest, [{shard, subscriptions} | done], function, timeout)
-      {:error, error} -> delete_again(done, %{error | position: position(error, placed)}, timeout)
-    end
-  end
-
-  # The position in the whole list.
-  defp position(%Error{position: nil}, _placed), do: nil
-  defp position(%Error{position: position}, placed), do: placed |> Enum.at(position) |> elem(1)
-
-  defp delete_again([], error, _timeout), do: {:error, error}
-
-  defp delete_again([{shard, subscriptions} | rest], error, timeout) do
-    ids = for {id, _text, _options} <- subscriptions, do: id
-
-    case Call.one(shard, {Request, :change}, [{:change, [], ids}, timeout], timeout) do
-      {:ok, _counts} ->
-        delete_again(rest, error, timeout)
-
-      {:error, left} ->
-        message = "#{error.message}; and the subscriptions that were inserted are still there: #{left.message}"
-        {:error, %{error | message: message}}
+      |> Insertion.run(timeout)
     end
   end
 

@@ -43,24 +43,28 @@ defmodule BeTree.Server.Changes do
   def repeat_all(tree, rows) do
     Enum.reduce_while(rows, :ok, fn row, :ok ->
       case repeat(tree, row) do
-        :ok -> {:cont, :ok}
+        {:ok, _row} -> {:cont, :ok}
         {:error, error} -> {:halt, {:error, error}}
       end
     end)
   end
 
-  defp repeat(tree, {_version, deleted, wires}) do
-    with :ok <- delete_all(tree, deleted), do: insert_all(tree, wires)
+  @doc "Like `repeat_all/2`, for one change. Returns the row without the ids to delete that were missing."
+  @spec repeat(BeTree.t(), Table.row()) :: {:ok, Table.row()} | {:error, Error.t()}
+  def repeat(tree, {version, ids, wires}) do
+    with {:ok, deleted} <- delete_all(tree, ids, []),
+         :ok <- insert_all(tree, wires),
+         do: {:ok, {version, deleted, wires}}
   end
 
-  defp delete_all(tree, ids) do
-    Enum.reduce_while(ids, :ok, fn id, :ok ->
-      case delete(tree, id) do
-        :ok -> {:cont, :ok}
-        {:error, %Error{kind: :not_found}} -> {:cont, :ok}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
+  defp delete_all(_tree, [], deleted), do: {:ok, Enum.reverse(deleted)}
+
+  defp delete_all(tree, [id | rest], deleted) do
+    case delete(tree, id) do
+      :ok -> delete_all(tree, rest, [id | deleted])
+      {:error, %Error{kind: :not_found}} -> delete_all(tree, rest, deleted)
+      {:error, error} -> {:error, error}
+    end
   end
 
   defp insert_all(tree, wires) do

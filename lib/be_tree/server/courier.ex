@@ -3,75 +3,93 @@ defmodule BeTree.Server.Courier do
   # Carries the changes of a server to a follower, usually on another node. It runs beside the followed server, linked to the
   # follower. When either of them or the connection ends, the follower starts another courier.
   #
-  # It sends the rows of the log as they come, at most @most at a time. If the follower has no base, one of another lineage, or
-  # lacks rows that the log no longer has, it sends an image of the present index, and all texts, instead. The follower requests each
-  # message, so at most one is in transit.
+  # It sends the rows of the log as they come, at most @most at a time. If the history of the server does not lead through the
+  # follower's position, or the log lacks the rows after it, it sends an image of the present index, and all texts, instead. The
+  # follower requests each message, so at most one is in transit.
 
   alias BeTree.{Error, Image}
-  alias BeTree.Engine.CrashReport
-  alias BeTree.Server.{Copy, Ids, Table, View}
+  alias BeTree.Engine.{CrashReport, Instance}
+  alias BeTree.Server.{Copy, Ids, Lineage, Table, View}
 
   # The bytes of a piece of an image, the texts of a message, and the changes of one.
   @piece 0x10_0000
   @texts 1_000
   @most 500
 
-  @doc "Starts a courier beside the server `name` of `node`, for the calling process, which has this base and version."
-  @spec send_for({BeTree.Server.name(), node}, reference | nil, Table.version() | -1) :: pid
-  def send_for({name, node}, id, version), do: Node.spawn_link(node, __MODULE__, :serve, [name, self(), id, version])
+  @typedoc "What a follower has, or `nil` if it needs an index."
+  @type position :: Lineage.position() | nil
+
+  @doc "Starts a courier beside the server `name` of `node`, for the calling process, which is at this position."
+  @spec send_for({BeTree.Server.name(), node}, position) :: pid
+  def send_for({name, node}, position), do: Node.spawn_link(node, __MODULE__, :serve, [name, self(), position])
 
   @doc false
-  @spec serve(BeTree.Server.name(), pid, reference | nil, Table.version() | -1) :: no_return
-  def serve(name, follower, id, version) do
+  @spec serve(BeTree.Server.name(), pid, position) :: no_return
+  def serve(name, follower, position) do
     CrashReport.guard(fn ->
-      greet(name, follower, id)
-      deliver(name, follower, id, version)
+      # A follower that lacks nothing gets no row until the next change, and knows by this message that it is connected.
+      history = history(name)
+      if Lineage.includes?(history, position), do: send(follower, {:followed, self(), history})
+      deliver(name, follower, position)
     end)
   end
 
-  # A follower of this lineage that lacks nothing gets no row until the next change.
-  defp greet(name, follower, id) do
-    {:ok, base} = ended_or(View.base(name))
-    if base.id == id, do: send(follower, {:followed, self()})
-  end
+  # Sends the rows after `position`, as soon as there are some, or an index.
+  defp deliver(name, follower, position) do
+    history = history(name)
 
-  defp deliver(name, follower, id, version) do
-    {:ok, base} = ended_or(View.base(name))
+    if Lineage.includes?(history, position) do
+      {_id, version} = position = enter(history, position, follower)
+      await_next(name, position)
+      rows = rows(name, version)
 
-    # The versions of another lineage may be lower, so only a follower of this one waits. A swap has a version of its own.
-    if base.id == id, do: await(name, version + 1)
-    {:ok, base} = ended_or(View.base(name))
-
-    case rows(name, base, id, version) do
-      [] ->
-        {id, version} = carry(name, follower)
-        next(name, follower, id, version)
-
-      rows ->
-        send(follower, {:rows, self(), rows})
-        {version, _deleted, _wires} = List.last(rows)
-        next(name, follower, id, version)
+      cond do
+        # The server has another history since then, so the rows may be others.
+        Lineage.id(history(name)) != Lineage.id(history) -> deliver(name, follower, position)
+        rows == [] -> carry(name, follower)
+        true -> send_rows(name, follower, rows, position)
+      end
+    else
+      carry(name, follower)
     end
   end
 
-  defp next(name, follower, id, version) do
+  # Tells the follower that a lineage began after its own.
+  defp enter(history, {id, version}, follower) do
+    present = Lineage.id(history)
+    if present != id, do: send(follower, {:followed, self(), history})
+    {present, version}
+  end
+
+  defp send_rows(name, follower, rows, {id, _version}) do
+    send(follower, {:rows, self(), rows})
+    {version, _deleted, _wires} = List.last(rows)
+    next(name, follower, {id, version})
+  end
+
+  defp next(name, follower, position) do
     receive do
-      {:next, ^follower} -> deliver(name, follower, id, version)
+      {:next, ^follower} -> deliver(name, follower, position)
     end
   end
 
-  # The end of the server's process ends this process too.
-  defp await(name, version) do
+  defp history(name) do
+    {:ok, %{history: history}} = ended_or(View.base(name))
+    history
+  end
+
+  # Waits for the next change, or for another lineage. The end of the server's process ends this process too.
+  defp await_next(name, position) do
     {:ok, table} = ended_or(Table.fetch(name))
 
     case Table.process(table.name) do
       nil -> exit({:shutdown, %Error{kind: :not_ready, message: "it is not ready yet"}})
-      pid -> {:ok, _version} = GenServer.call(pid, {:await, version, :infinity}, :infinity)
+      pid -> {:ok, _version} = GenServer.call(pid, {:await, {:next, position}, :infinity}, :infinity)
     end
   end
 
   # Returns the rows that follow on `version` without a gap, or none if the follower needs a base.
-  defp rows(name, %{id: id}, id, version) do
+  defp rows(name, version) do
     {:ok, table} = ended_or(Table.fetch(name))
 
     case Table.later(table, version, @most) do
@@ -80,8 +98,6 @@ defmodule BeTree.Server.Courier do
     end
   end
 
-  defp rows(_name, _base, _id, _version), do: []
-
   defp carry(name, follower) do
     {:ok, {index, base, version}} = ended_or(Copy.take(name, :infinity))
 
@@ -89,18 +105,27 @@ defmodule BeTree.Server.Courier do
       {:ok, image} ->
         in_pieces(follower, image)
         send_texts(name, follower, version)
-        description = %{id: base.id, version: version, complete: base.complete, ids: kind(name)}
-        send(follower, {:base, self(), description})
-        {base.id, version}
+        check_texts(name, base.history)
+        send(follower, {:base, self(), description(name, index, base, version)})
+        next(name, follower, {Lineage.id(base.history), version})
 
       {:error, %Error{} = error} ->
         exit({:shutdown, error})
     end
   end
 
-  defp kind(name) do
+  # The schema and the digest of the module are for a follower that has no memory for the image, and inserts the texts.
+  defp description(name, index, base, version) do
     {:ok, table} = ended_or(Table.fetch(name))
-    table.name |> Table.ids_of() |> Ids.kind()
+
+    %{
+      history: base.history,
+      version: version,
+      complete: base.complete,
+      ids: table.name |> Table.ids_of() |> Ids.kind(),
+      schema: index.schema,
+      module: index.guest |> Instance.wasm() |> :erlang.md5()
+    }
   end
 
   # A text that a change replaces or deletes while the table is read may be missing. The row of that change follows.
@@ -115,14 +140,23 @@ defmodule BeTree.Server.Courier do
     await_more(follower)
   end
 
+  # A follower that received another index meanwhile has replaced its texts.
+  defp check_texts(name, history) do
+    {:ok, table} = ended_or(Table.fetch(name))
+    :ok = ended_or(Table.check_texts(table))
+
+    if Lineage.id(history(name)) != Lineage.id(history),
+      do: exit({:shutdown, %Error{kind: :not_ready, message: "it began anew while it sent its index"}})
+  end
+
   defp await_more(follower) do
     receive do
       {:more, ^follower} -> :ok
     end
   end
 
-  defp ended_or({:ok, value}), do: {:ok, value}
   defp ended_or({:error, error}), do: exit({:shutdown, error})
+  defp ended_or(ok), do: ok
 
   defp in_pieces(follower, <<piece::binary-size(@piece), rest::binary>>) do
     send(follower, {:piece, self(), piece})

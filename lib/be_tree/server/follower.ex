@@ -1,8 +1,11 @@
 defmodule BeTree.Server.Follower do
   @moduledoc false
-  # The process of a server that follows another one. It appends the changes of that server to its own log and to that of its
-  # replicas, as they come. It builds bases itself, so a base travels only when the log does not lead to it. Searches continue
-  # with the last version when the other server, its node or the connection is lost.
+  # The process of a server that follows another one. It makes the changes of that server in a tree of its own, as they come, and
+  # appends those that the tree accepts to its log and to that of its replicas. It builds bases itself, so a base travels only when
+  # the log does not lead to it. Searches continue with the last version when the other server, its node or the connection is lost.
+  #
+  # A row that the tree cannot make, because it is malformed or memory is short, is not shown. The follower then requests an index,
+  # at growing intervals, until one fits.
   #
   # A courier beside the other server sends the changes. Each of its messages is answered by a request for the next one, and its
   # end by another courier, after a pause.
@@ -10,12 +13,16 @@ defmodule BeTree.Server.Follower do
   use GenServer
   use BeTree.Engine.CrashReport
 
-  alias BeTree.{Error, Image, Telemetry}
-  alias BeTree.Engine.{Describe, Heap, Instance, Reply, Stray}
-  alias BeTree.Server.{Builder, Courier, Ids, Maintainer, Queue, Table, View}
+  import BeTree.Engine.Limits, only: [is_i64: 1, is_u64: 1]
 
-  # The milliseconds until the follower starts another courier, or builds again after a failure.
+  alias BeTree.{Error, Image, Index, Telemetry}
+  alias BeTree.Engine.{Check, Describe, Heap, Instance, Reply, Stray}
+  alias BeTree.Server.{Builder, Changes, Courier, Ids, Lineage, Maintainer, Queue, Table, View}
+
+  # The milliseconds until the follower starts another courier, or builds again after a failure. The pause doubles while the index of
+  # the other server is refused, because a whole index travels each time.
   @again 1_000
+  @longest 30_000
   # The changes since the base before another one is built.
   @share 16
   @least 512
@@ -30,14 +37,18 @@ defmodule BeTree.Server.Follower do
     :builder,
     :retry,
     :base,
+    # The tree that accepts changes, or nil if it failed to make one. An index is needed then.
+    :tree,
     # The last version, or -1 without a base.
     version: -1,
+    pause: @again,
     # The image that is arriving, with the last piece first, and its texts.
     pieces: [],
     texts: [],
     connected: false,
     error: nil,
-    waiting: Queue.new(),
+    # The callers that wait for a version.
+    waiting: nil,
     # Whether a message is on its way by which rows of deleted ids are dropped.
     dropping: false,
     bases: 0
@@ -50,7 +61,8 @@ defmodule BeTree.Server.Follower do
   def init({table, options}) do
     Process.flag(:trap_exit, true)
     Table.claim(table)
-    state = %__MODULE__{table: table, options: options, maintainer: Maintainer.start_link(table.server)}
+    maintainer = Maintainer.start_link(table.server)
+    state = %__MODULE__{table: table, options: options, maintainer: maintainer, waiting: Queue.new()}
     state = recover(state, Table.recover(table))
     if Table.started?(table), do: Ids.sweep(table.ids, table.texts)
     Table.put_process(table, self())
@@ -60,17 +72,31 @@ defmodule BeTree.Server.Follower do
 
   defp recover(state, nil), do: state
 
-  defp recover(state, {base, rows}) do
-    :ok = Builder.complete_log(base, rows)
-    %{state | base: base, version: base.version + length(rows)}
+  defp recover(%{options: options} = state, {%{index: index} = base, rows}) do
+    if Changes.log?(index.runtime), do: :ok = Builder.complete_log(base, rows)
+    state = %{state | base: base, version: base.version + length(rows)}
+
+    case Changes.tree(index, rows, memory(options)) do
+      {:ok, tree} -> %{state | tree: tree}
+      {:error, error} -> %{state | error: error}
+    end
   end
+
+  # The tree and the replicas have the same limit: the leader's index may have grown to the limit of its replicas too.
+  defp memory(options), do: Builder.limits(options)[:memory]
 
   @impl GenServer
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
   def handle_call(:version, _from, state), do: {:reply, {:ok, max(state.version, 0)}, state}
 
-  def handle_call({:await, version, timeout}, from, state) when is_integer(version) do
-    {:noreply, notify(%{state | waiting: Queue.add(state.waiting, from, version, timeout)})}
+  def handle_call(:position, _from, %{base: nil, table: table} = state) do
+    {:reply, {:error, View.not_ready(table.server)}, state}
+  end
+
+  def handle_call(:position, _from, state), do: {:reply, {:ok, {Lineage.id(state.base.history), state.version}}, state}
+
+  def handle_call({:await, wanted, timeout}, from, state) do
+    {:noreply, %{state | waiting: Queue.add(state.waiting, from, wanted, timeout, present(state))}}
   end
 
   def handle_call(_change, _from, %{options: %{follow: {name, node}}, table: table} = state) do
@@ -79,12 +105,16 @@ defmodule BeTree.Server.Follower do
   end
 
   @impl GenServer
-  def handle_info({:rows, courier, rows}, %{courier: courier} = state) when is_pid(courier) do
-    {:noreply, state |> add(rows) |> request_next()}
+  def handle_info({:rows, courier, rows}, %{courier: courier, tree: tree} = state)
+      when is_pid(courier) and tree != nil do
+    {:noreply, add(state, rows)}
   end
 
-  def handle_info({:followed, courier}, %{courier: courier} = state) when is_pid(courier) do
-    {:noreply, %{state | connected: true, error: nil}}
+  def handle_info({:followed, courier, history}, %{courier: courier, tree: tree} = state)
+      when is_pid(courier) and tree != nil do
+    # The error of an index that did not fit stays until one does.
+    error = if match?(%Error{kind: :no_server}, state.error), do: nil, else: state.error
+    {:noreply, continue(%{state | connected: true, error: error}, history)}
   end
 
   def handle_info({:piece, courier, piece}, %{courier: courier} = state) when is_pid(courier) do
@@ -102,7 +132,7 @@ defmodule BeTree.Server.Follower do
   end
 
   def handle_info({:EXIT, courier, reason}, %{courier: courier} = state) when is_pid(courier),
-    do: {:noreply, lost(state, reason)}
+    do: {:noreply, lost(state, error(reason, state))}
 
   def handle_info({:built, pid, outcome}, %{builder: pid} = state) when is_pid(pid) do
     {:noreply, built(%{state | builder: nil}, outcome)}
@@ -117,10 +147,9 @@ defmodule BeTree.Server.Follower do
     {:noreply, %{state | maintainer: Maintainer.start_link(table.server)}}
   end
 
-  # A replica could not apply the log. The other server sends its index again.
+  # A replica could not apply the log. A base of the tree needs no log.
   def handle_info({:unfit, pid, instance, error}, %{maintainer: pid, base: %{index: %{instance: instance}}} = state) do
-    if state.courier, do: Process.exit(state.courier, :kill)
-    {:noreply, %{state | base: %{state.base | id: nil}, error: error}}
+    {:noreply, whole(%{state | error: error})}
   end
 
   def handle_info(:collect, state) do
@@ -128,12 +157,11 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  def handle_info(:unreachable, state), do: {:noreply, lost(state, :noconnection)}
+  def handle_info(:unreachable, state), do: {:noreply, lost(state, error(:noconnection, state))}
 
   def handle_info(:reachable, %{courier: nil} = state) do
-    id = state.base && state.base.id
-    courier = Courier.send_for(state.options.follow, id, if(id, do: state.version, else: -1))
-    {:noreply, %{state | courier: courier, pieces: []}}
+    position = if state.tree, do: {Lineage.id(state.base.history), state.version}
+    {:noreply, %{state | courier: Courier.send_for(state.options.follow, position)}}
   end
 
   def handle_info(:connect, state) do
@@ -144,16 +172,21 @@ defmodule BeTree.Server.Follower do
   def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.most())}
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
 
-  def handle_info({:expired, _from} = expired, state),
-    do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
+  def handle_info({:expired, waiter}, state) do
+    Queue.remove(state.waiting, waiter)
+    {:noreply, state}
+  end
+
+  def handle_info({:gone, waiter, :process, _pid, _reason}, state) do
+    Queue.remove(state.waiting, waiter)
+    {:noreply, state}
+  end
 
   # Messages of a courier that was abandoned, or of a process that has finished.
   def handle_info({:unfit, pid, _instance, _error}, state) when is_pid(pid), do: {:noreply, state}
 
-  def handle_info({:followed, pid}, state) when is_pid(pid), do: {:noreply, state}
-
   def handle_info({step, pid, _content}, state)
-      when step in [:rows, :piece, :texts, :base, :built, :EXIT] and is_pid(pid),
+      when step in [:followed, :rows, :piece, :texts, :base, :built, :EXIT] and is_pid(pid),
       do: {:noreply, state}
 
   def handle_info(message, state) do
@@ -180,21 +213,35 @@ defmodule BeTree.Server.Follower do
     end)
   end
 
-  defp lost(state, reason) do
-    Process.send_after(self(), :connect, @again)
-    state = %{state | courier: nil, connected: false, pieces: [], texts: [], error: error(reason, state)}
-    event(:lost, %{version: max(state.version, 0)}, %{error: state.error}, state)
+  # Starts another courier after a pause.
+  defp lost(state, error) do
+    Process.send_after(self(), :connect, state.pause)
+    state = %{state | courier: nil, connected: false, pieces: [], texts: [], error: error}
+    event(:lost, %{version: max(state.version, 0)}, %{error: error}, state)
     state
   end
 
-  defp request_next(state) do
-    send(state.courier, {:next, self()})
+  # Ends a courier whose message cannot be used. The next one starts after a pause, also if this one has ended.
+  defp refuse(%{courier: nil} = state, error), do: %{state | error: error}
+
+  defp refuse(%{courier: courier} = state, error) do
+    Process.unlink(courier)
+    Process.exit(courier, :kill)
+    lost(state, error)
+  end
+
+  defp request_next(%{courier: nil} = state), do: state
+
+  defp request_next(%{courier: courier} = state) do
+    send(courier, {:next, self()})
     state
   end
 
-  # A courier that was abandoned here has already left its error.
-  defp error(:killed, state), do: state.error
   defp error({:shutdown, %Error{} = error}, state), do: not_followed(error.message, state)
+
+  defp error({:undef, [{Courier, _function, _arguments, _location} | _]}, state),
+    do: not_followed("its node runs another version of BeTree; run the same version on both", state)
+
   defp error(reason, state), do: not_followed(Describe.reason(reason), state)
 
   defp not_followed(reason, %{options: %{follow: {name, node}}}) do
@@ -203,59 +250,171 @@ defmodule BeTree.Server.Follower do
 
   ## Changes
 
-  defp add(%{base: %{index: %{runtime: runtime, instance: instance}}, table: table} = state, rows) do
-    for {version, deleted, wires} = row <- rows do
+  defp add(state, rows) do
+    case make_each(rows, state, []) do
+      {:ok, made, state} -> state |> show_rows(made) |> request_next()
+      # The rows before it are made. The tree may have a part of this one.
+      {:error, error, made, state} -> refuse(%{show_rows(state, made) | tree: nil}, error)
+    end
+  end
+
+  defp make_each([], state, made), do: {:ok, Enum.reverse(made), state}
+
+  defp make_each([row | rows], %{tree: tree, table: table, version: version} = state, made) do
+    with :ok <- check_row(row, version + 1),
+         {:ok, {version, deleted, wires} = row} <- Changes.repeat(tree, row) do
       Table.append(table, version, deleted, wires)
       Table.put_texts(table, row)
+      make_each(rows, %{state | version: version}, [row | made])
+    else
+      {:error, error} -> {:error, error, Enum.reverse(made), state}
     end
+  end
 
-    :ok = Builder.append(runtime, instance, rows)
-    for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
-    {version, _deleted, _wires} = List.last(rows)
-    event(:change, %{changes: length(rows), version: version}, %{}, state)
-    %{state | version: version, connected: true, error: nil} |> notify() |> build_if_due() |> drop(0)
+  defp make_each(_no_list, state, made), do: {:error, malformed(), Enum.reverse(made), state}
+
+  # The other node may be damaged, or run other code.
+  defp check_row({version, deleted, wires}, version) do
+    if Check.proper_list?(deleted) and Check.proper_list?(wires) and Enum.all?(deleted, &key?/1) and
+         Enum.all?(wires, &wire?/1),
+       do: :ok,
+       else: {:error, malformed()}
+  end
+
+  defp check_row(_other, _version), do: {:error, malformed()}
+
+  defp key?({number, _term}), do: is_u64(number)
+  defp key?(id), do: is_u64(id)
+
+  defp wire?({key, text, constants}) do
+    key?(key) and is_binary(text) and Check.proper_list?(constants) and Enum.all?(constants, &constant?/1)
+  end
+
+  defp wire?(_other), do: false
+
+  defp constant?({name, value}), do: is_binary(name) and is_i64(value)
+  defp constant?(_other), do: false
+
+  defp malformed, do: %Error{kind: :damaged, message: "a change arrived that is malformed, or is not the next one"}
+
+  defp show_rows(state, []), do: state
+
+  defp show_rows(%{base: %{index: %{runtime: runtime, instance: instance}}} = state, rows) do
+    state = %{state | connected: true, error: nil}
+
+    state =
+      if Changes.log?(runtime) do
+        :ok = Builder.append(runtime, instance, rows)
+        for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
+        state
+      else
+        whole(state)
+      end
+
+    event(:change, %{changes: length(rows), version: state.version}, %{}, state)
+    state |> advance() |> build_if_due() |> drop(0)
   end
 
   defp drop(%{table: %{ids: ids, texts: texts}, dropping: dropping} = state, most),
     do: %{state | dropping: Ids.drop(ids, texts, most, dropping)}
 
-  defp notify(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.reply(waiting, version)}
+  defp present(%{base: nil}), do: {[], -1}
+  defp present(%{base: %{history: history}, version: version}), do: {history, version}
+
+  defp advance(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.advance(waiting, version)}
+  defp renew(%{waiting: waiting} = state), do: %{state | waiting: Queue.renew(waiting, present(state))}
+
+  # The other server has started again, and continues the history that this one knows.
+  defp continue(%{base: %{history: history}} = state, history), do: state
+
+  defp continue(%{base: base, table: table} = state, history) do
+    base = %{base | history: history}
+    Table.renew_base(table, base)
+    renew(%{state | base: base})
+  end
 
   ## Bases
 
   # Takes the base that has arrived.
   defp put(%{pieces: pieces, texts: texts, options: options} = state, sent) do
-    %{id: id, version: version, complete: complete, ids: kind} = sent
     state = %{state | pieces: [], texts: []}
     image = pieces |> Enum.reverse() |> IO.iodata_to_binary()
 
-    case Image.read({:binary, image}, read_options(options)) do
-      {:ok, index} ->
-        state = stop_building(state)
-        base = %{id: id, index: index, version: version, origin: version, complete: complete}
-        ids = if kind != :integer, do: state.table.ids
-
-        # The log and the texts may have rows of another lineage.
-        Table.replace_texts(state.table, texts, fn ->
-          Table.put_ids(state.table, ids)
-          Table.put_base(state.table, base, View.new(index, state.table.server, ids), :infinity)
-        end)
-
-        Ids.sweep(state.table.ids, state.table.texts)
-
-        event(:base, %{bytes: byte_size(image), version: version}, %{}, state)
-        Heap.collect_later()
-        state = %{state | base: base, version: version, bases: state.bases + 1, connected: true, error: nil}
-        state |> notify() |> request_next() |> drop(0)
-
+    with {:ok, index} <- read(image, texts, sent, options),
+         {:ok, tree} <- Index.to_tree(index, memory(options)) do
+      state = state |> stop_building() |> replace(index, tree, texts, sent)
+      event(:base, %{bytes: byte_size(image), version: sent.version}, %{lineage: Lineage.id(sent.history)}, state)
+      Heap.collect_later()
+      state |> renew() |> request_next() |> drop(0)
+    else
       # The next courier sends all of it again.
-      {:error, error} ->
-        Process.exit(state.courier, :kill)
-        %{state | error: error}
+      {:error, error} -> refuse(%{state | pause: min(2 * state.pause, @longest)}, error)
     end
   end
 
-  defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
+  defp replace(%{table: table} = state, index, tree, texts, sent) do
+    %{history: history, version: version, complete: complete, ids: kind} = sent
+    base = %{history: history, index: index, version: version, origin: version, complete: complete}
+    ids = if kind != :integer, do: table.ids
+
+    # The log and the texts may have rows of another lineage.
+    Table.replace_texts(table, texts, fn ->
+      Table.put_ids(table, ids)
+      Table.put_base(table, base, View.new(index, table.server, ids), :infinity)
+    end)
+
+    Ids.sweep(table.ids, table.texts)
+    bases = state.bases + 1
+    %{state | base: base, tree: tree, version: version, bases: bases, connected: true, error: nil, pause: @again}
+  end
+
+  # The memory of an index never shrinks. One that had more subscriptions than now may fit if it is made from its texts.
+  defp read(image, texts, sent, options) do
+    case Image.read({:binary, image}, read_options(options)) do
+      {:error, %Error{kind: :out_of_memory} = error} -> insert_texts(texts, sent, error, options)
+      outcome -> outcome
+    end
+  end
+
+  defp insert_texts(texts, sent, error, options) do
+    wires = for rows <- texts, {key, _version, text, constants} <- rows, do: {key, text, constants}
+
+    case empty(sent, options) do
+      {:ok, tree} -> with {:ok, _row} <- Changes.repeat(tree, {0, [], wires}), do: Builder.publish(tree, options)
+      :other_module -> {:error, error}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  # The texts of an index that was swapped in are unknown, and another module may read them in another way.
+  defp empty(%{complete: true, schema: schema, module: digest}, %{read: read} = options) do
+    new = read |> Keyword.take([:fuel_per_reduction, :runtime]) |> Keyword.put(:memory, memory(options))
+
+    with {:ok, tree} <- BeTree.new(schema, new),
+         do: if(:erlang.md5(Instance.wasm(tree.guest)) == digest, do: {:ok, tree}, else: :other_module)
+  end
+
+  defp empty(_incomplete, _options), do: :other_module
+
+  defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, memory(options))
+
+  # Publishes the tree as the base. Without it, the other server has to send its index.
+  defp whole(%{tree: tree, base: base, table: table, options: options, version: version} = state) when tree != nil do
+    state = stop_building(state)
+
+    with {:ok, index} <- Builder.publish(tree, options),
+         {:ok, tree} <- Index.to_tree(index, memory(options)) do
+      oldest = base.version
+      base = %{base | index: index, version: version, origin: version}
+      Table.put_base(table, base, View.new(index, table.server, Table.ids_of(table.name)), oldest)
+      Heap.collect_later()
+      %{state | base: base, tree: tree, bases: state.bases + 1}
+    else
+      {:error, error} -> refuse(%{state | tree: nil}, error)
+    end
+  end
+
+  defp whole(state), do: state
 
   defp build_if_due(%{builder: nil, retry: nil, base: base} = state) when base != nil do
     if state.version - base.version > base.index.info.expressions |> div(@share) |> max(@least) |> min(@most),
@@ -299,6 +458,7 @@ defmodule BeTree.Server.Follower do
       follows: options.follow,
       connected: state.connected,
       version: max(state.version, 0),
+      lineage: if(base, do: Lineage.id(base.history)),
       base: if(base, do: base.version, else: 0),
       log: if(base, do: state.version - base.version, else: 0),
       lag: lag,

@@ -1,38 +1,123 @@
 defmodule BeTree.Server.Queue do
   @moduledoc false
-  # The callers of a server's process that wait for a version. Each waits until the version comes or its timeout passes, so none
-  # is kept longer than it waits.
+  # The callers of a server's process that wait for a version. The queue is ordered by version, so a change costs the callers that
+  # it wakes, and one look-up for all others. It lies in tables, outside the heap that the process collects.
+  #
+  # A caller leaves the queue when its version comes, its timeout passes, or its process ends.
 
-  @type t :: [{GenServer.from(), non_neg_integer, reference | nil}]
+  alias BeTree.Server.Lineage
+
+  @enforce_keys [:order, :callers]
+  defstruct @enforce_keys
+
+  # `:order` has keys `{version, monitor}`, and `:callers` has `{monitor, version, from, wanted, timer}`. The version is :unknown, which
+  # is greater than all numbers, for a position in a lineage that the server does not know.
+  @type t :: %__MODULE__{order: :ets.tid(), callers: :ets.tid()}
+
+  @typedoc """
+  A version; a position, which is a version of a lineage; or, for a courier, the next version after a position, or another lineage.
+  """
+  @type wanted :: Lineage.version() | Lineage.position() | {:next, Lineage.position()}
+
+  @typedoc "The history and the last version of the server, -1 if it has none."
+  @type present :: {Lineage.t(), Lineage.version() | -1}
 
   @spec new() :: t
-  def new, do: []
+  def new, do: %__MODULE__{order: :ets.new(:order, [:ordered_set, :private]), callers: :ets.new(:callers, [:private])}
 
-  @doc "Adds a caller that waits for `version`. After `timeout` milliseconds the process receives `{:expired, from}`."
-  @spec add(t, GenServer.from(), non_neg_integer, timeout) :: t
-  def add(queue, from, version, timeout) do
-    timer = if timeout != :infinity, do: Process.send_after(self(), {:expired, from}, timeout)
-    # A caller without a timeout may be gone.
-    queue = Enum.filter(queue, fn {{pid, _tag}, _version, _timer} -> node(pid) != node() or Process.alive?(pid) end)
-    [{from, version, timer} | queue]
+  @doc """
+  Adds a caller that waits, or replies to it at once. The process receives `{:expired, monitor}` after `timeout` milliseconds, and
+  `{:gone, monitor, :process, pid, reason}` when the caller's process ends, also late, after the caller has left the queue.
+  """
+  @spec add(t, GenServer.from(), wanted, timeout, present) :: t
+  def add(queue, {pid, _tag} = from, wanted, timeout, present) do
+    case outcome(wanted, present) do
+      {:wait, version} ->
+        # Without a tag, each removal had to flush a late message, and read all messages that wait.
+        monitor = :erlang.monitor(:process, pid, tag: :gone)
+        timer = if timeout != :infinity, do: Process.send_after(self(), {:expired, monitor}, timeout)
+        put(queue, version, {monitor, version, from, wanted, timer})
+
+      {:reply, reply} ->
+        GenServer.reply(from, reply)
+        queue
+    end
   end
 
-  @doc "Replies to the callers whose version has come."
-  @spec reply(t, non_neg_integer) :: t
-  def reply([], _version), do: []
+  defp put(%__MODULE__{order: order, callers: callers} = queue, version, {monitor, _, _, _, _} = caller) do
+    :ets.insert(order, {{version, monitor}})
+    :ets.insert(callers, caller)
+    queue
+  end
 
-  def reply(queue, version) do
-    {come, rest} = Enum.split_with(queue, fn {_from, wanted, _timer} -> wanted <= version end)
+  defp outcome({:next, {id, version}}, {history, present}) do
+    if Lineage.id(history) != id or present > version, do: {:reply, {:ok, present}}, else: {:wait, version + 1}
+  end
 
-    for {from, _wanted, timer} <- come do
-      if timer, do: Process.cancel_timer(timer)
-      GenServer.reply(from, {:ok, version})
+  defp outcome({_id, version} = position, {history, present}) do
+    case Lineage.find(history, position) do
+      :included -> outcome(version, {history, present})
+      {:ended, last} -> {:reply, {:error, Lineage.lost(position, last)}}
+      :unknown -> {:wait, :unknown}
+    end
+  end
+
+  defp outcome(version, {_history, present}) do
+    if present >= version, do: {:reply, {:ok, present}}, else: {:wait, version}
+  end
+
+  @doc "Replies to the callers whose version has come in the present lineage."
+  @spec advance(t, Lineage.version() | -1) :: t
+  def advance(%__MODULE__{order: order} = queue, present) do
+    case :ets.first(order) do
+      {version, monitor} when is_integer(version) and version <= present ->
+        reply(queue, monitor, {:ok, present})
+        advance(queue, present)
+
+      _later ->
+        queue
+    end
+  end
+
+  @doc "Decides about all callers again, because the history has changed."
+  @spec renew(t, present) :: t
+  def renew(%__MODULE__{order: order, callers: callers} = queue, present) do
+    for {monitor, version, from, wanted, timer} <- :ets.tab2list(callers) do
+      case outcome(wanted, present) do
+        {:reply, reply} ->
+          reply(queue, monitor, reply)
+
+        {:wait, other} ->
+          :ets.delete(order, {version, monitor})
+          put(queue, other, {monitor, other, from, wanted, timer})
+      end
     end
 
-    rest
+    queue
   end
 
-  @doc "Removes a caller whose timeout has passed. The caller has stopped waiting itself."
-  @spec expire(t, {:expired, GenServer.from()}) :: t
-  def expire(queue, {:expired, from}), do: Enum.reject(queue, fn {other, _version, _timer} -> other == from end)
+  defp reply(queue, monitor, reply) do
+    [{_monitor, _version, from, _wanted, _timer}] = take(queue, monitor)
+    GenServer.reply(from, reply)
+  end
+
+  @doc "Removes a caller whose timeout has passed, or whose process has ended, if it is still there."
+  @spec remove(t, reference) :: :ok
+  def remove(queue, monitor) do
+    take(queue, monitor)
+    :ok
+  end
+
+  defp take(%__MODULE__{order: order, callers: callers}, monitor) do
+    for {_monitor, version, _from, _wanted, timer} = caller <- :ets.take(callers, monitor) do
+      :ets.delete(order, {version, monitor})
+      if timer, do: Process.cancel_timer(timer, async: true, info: false)
+      Process.demonitor(monitor)
+      caller
+    end
+  end
+
+  @doc "Returns the number of callers that wait."
+  @spec count(t) :: non_neg_integer
+  def count(%__MODULE__{callers: callers}), do: :ets.info(callers, :size)
 end

@@ -55,6 +55,8 @@ defmodule BeTree.Server.Request do
 
   defp counts(_request, {:error, _error}), do: %{put: 0, deleted: 0}
   defp counts({:insert, wires}, _reply), do: %{put: length(wires), deleted: 0}
+  defp counts({:insert, wires, :version}, _reply), do: %{put: length(wires), deleted: 0}
+  defp counts({:revoke, _version, _ids}, {:ok, counts}), do: counts
   defp counts({:change, _wires, _ids}, {:ok, counts}), do: counts
   defp counts({:delete, _id}, _reply), do: %{put: 0, deleted: 1}
   defp counts(_swap, _reply), do: %{put: 0, deleted: 0}

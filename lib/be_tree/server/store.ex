@@ -3,9 +3,10 @@ defmodule BeTree.Server.Store do
   # The folder of a server with the option `:dir`: a journal of its changes, and bases, from which it recovers.
   #
   # A change has the same version in the journal and in the log of the table. Its record is the external term
-  # `{deleted, wires}` of its row. The content of a base is a sequence of parts, each with its kind and its length:
+  # `{deleted, wires}` of its row, or `{deleted, wires, lineage}` for the first change of a lineage (BeTree.Server.Lineage). The
+  # content of a base is a sequence of parts, each with its kind and its length:
   #
-  #     1  the term `%{complete: boolean}`
+  #     1  the term `%{complete: boolean, history: history}`
   #     2  an image of the index (BeTree.Image)
   #     3  a list of `{id, version, text, constants}`: some rows of the table's texts
   #
@@ -15,7 +16,7 @@ defmodule BeTree.Server.Store do
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
   alias BeTree.Engine.{CrashReport, Instance, Journal}
   alias BeTree.Engine.Subscription.Id
-  alias BeTree.Server.{Builder, Changes, Copy, Table}
+  alias BeTree.Server.{Builder, Changes, Copy, Lineage, Table}
 
   @meta 1
   @image 2
@@ -84,20 +85,43 @@ defmodule BeTree.Server.Store do
   @spec record(Table.row()) :: binary
   def record({_version, deleted, wires}), do: :erlang.term_to_binary({deleted, wires}, minor_version: 2)
 
+  @doc "Returns the row of the first change of a lineage as the journal keeps it."
+  @spec record(Table.row(), Lineage.id()) :: binary
+  def record({_version, deleted, wires}, lineage),
+    do: :erlang.term_to_binary({deleted, wires, lineage}, minor_version: 2)
+
   @doc "Returns the rows of the journal after `version`, for the table of the server."
   @spec later(Journal.t(), Table.t(), Table.version()) :: {:ok, [Table.row()]} | {:error, Error.t()}
   def later(journal, table, version) do
+    with {:ok, changes} <- changes(journal, table, version), do: {:ok, rows(changes)}
+  end
+
+  # Returns each change as its row, and the lineage that it begins, or nil.
+  defp changes(journal, table, version) do
     with {:ok, parts} <-
            Journal.reduce(journal, [], fn batch, parts ->
-             {:ok, [for({at, _} = change <- batch, at > version, do: row(change, table)) | parts]}
+             {:ok, [for({at, _} = change <- batch, at > version, do: change(change, table)) | parts]}
            end) do
       {:ok, parts |> Enum.reverse() |> Enum.concat()}
     end
   end
 
-  defp row({version, record}, table) do
-    {deleted, wires} = decode(record, table)
-    {version, deleted, wires}
+  defp change({version, record}, table) do
+    case decode(record, table) do
+      {deleted, wires} -> {{version, deleted, wires}, nil}
+      {deleted, wires, lineage} -> {{version, deleted, wires}, lineage}
+    end
+  end
+
+  defp rows(changes), do: for({row, _lineage} <- changes, do: row)
+
+  # A base may have the lineages of changes that are still in the journal.
+  defp history(history, changes) do
+    known = for {id, _since} <- history, do: id
+
+    for {{version, _deleted, _wires}, id} <- changes, id != nil and id not in known, reduce: history do
+      history -> Lineage.append(history, id, version - 1)
+    end
   end
 
   # Ids that are terms may have atoms that this node has not made yet.
@@ -106,25 +130,29 @@ defmodule BeTree.Server.Store do
 
   ## Recovery
 
-  @typedoc "The index with all changes of the folder, its tree, and whether all texts are known."
-  @type recovered :: %{index: Index.t(), version: Table.version(), complete: boolean}
+  @typedoc "The index with all changes of the folder, its version and history, and whether all texts are known."
+  @type recovered :: %{index: Index.t(), version: Table.version(), history: Lineage.t(), complete: boolean}
 
   @doc "Returns the index that the folder holds, or `nil` for a new folder. Fills the texts of the table."
   @spec recover(Journal.t(), Table.t(), map) :: {:ok, recovered | nil} | {:error, Error.t()}
   def recover(journal, table, options) do
     with {:ok, base} <- read_base(journal),
-         {:ok, rows} <- later(journal, table, 0) do
-      if base == nil and rows == [], do: {:ok, nil}, else: recover(base, rows, Journal.last(journal), table, options)
+         {:ok, changes} <- changes(journal, table, 0) do
+      if base == nil and changes == [],
+        do: {:ok, nil},
+        else: recover(base || no_base(), changes, Journal.last(journal), table, options)
     end
   end
 
   defp read_base(journal) do
     case Journal.read_base(journal) do
-      {:ok, _version, bytes} -> {:ok, parts(bytes, %{complete: true, image: nil, texts: []})}
+      {:ok, _version, bytes} -> {:ok, parts(bytes, no_base())}
       :none -> {:ok, nil}
       {:error, error} -> {:error, error}
     end
   end
+
+  defp no_base, do: %{complete: true, history: [], image: nil, texts: []}
 
   defp parts("", base), do: base
 
@@ -136,8 +164,8 @@ defmodule BeTree.Server.Store do
     end
   end
 
-  defp recover(base, rows, version, table, options) do
-    base = base || %{complete: true, image: nil, texts: []}
+  defp recover(base, changes, version, table, options) do
+    rows = rows(changes)
     # Another process fills the table, while this one makes the index.
     filling = Task.async(fn -> fill(table, base.texts, rows) end)
     made = with {:ok, tree} <- tree(base, table, options), do: repeat(tree, rows, options)
@@ -145,7 +173,7 @@ defmodule BeTree.Server.Store do
 
     with {:ok, tree} <- made,
          {:ok, index} <- Builder.publish(tree, options),
-         do: {:ok, %{index: index, version: version, complete: base.complete}}
+         do: {:ok, %{index: index, version: version, history: history(base.history, changes), complete: base.complete}}
   end
 
   defp fill(table, texts, rows) do
@@ -242,7 +270,7 @@ defmodule BeTree.Server.Store do
 
   defp keep_present(write, table, flush) do
     with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
-         :ok <- write_base(write, index, version, base.complete, table, flush),
+         :ok <- write_base(write, index, version, base, table, flush),
          do: {:ok, version}
   end
 
@@ -250,29 +278,29 @@ defmodule BeTree.Server.Store do
   defp measure({:error, _error}), do: %{}
 
   @doc "Writes a base of an index whose texts are unknown, in the calling process."
-  @spec keep_swapped(Journal.t(), Index.t(), Table.version()) :: :ok | {:error, Error.t()}
-  def keep_swapped(journal, index, version) do
+  @spec keep_swapped(Journal.t(), Table.base()) :: :ok | {:error, Error.t()}
+  def keep_swapped(journal, %{index: index, version: version} = base) do
     with {:ok, image} <- Image.to_binary(index) do
-      Journal.base_writer(journal).(version, [
-        part(@meta, :erlang.term_to_binary(%{complete: false})),
-        part(@image, image)
-      ])
+      Journal.base_writer(journal).(version, [meta(base), part(@image, image)])
     end
   end
 
   # A text that a later change replaces, or deletes, while the table is read, may be missing. That change repeats it, so it must be
   # on the disk before the base is.
-  defp write_base(write, index, version, complete, table, flush) do
+  defp write_base(write, index, version, base, table, flush) do
     with {:ok, image} <- Image.to_binary(index) do
       texts =
         table
         |> Table.rows_of_texts(version, @part)
         |> Stream.map(&part(@texts, :erlang.term_to_binary(&1, minor_version: 2)))
 
-      head = [part(@meta, :erlang.term_to_binary(%{complete: complete})), part(@image, image)]
+      head = [meta(base), part(@image, image)]
       write.(version, head |> Stream.concat(texts) |> ending(flush))
     end
   end
+
+  defp meta(%{complete: complete, history: history}),
+    do: part(@meta, :erlang.term_to_binary(%{complete: complete, history: history}))
 
   defp ending(parts, flush) do
     Stream.concat(parts, Stream.map([:flush], fn :flush -> flushed(flush.()) end))

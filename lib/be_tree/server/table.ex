@@ -13,7 +13,7 @@ defmodule BeTree.Server.Table do
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Describe, Subscription}
   alias BeTree.Engine.Subscription.Id
-  alias BeTree.Server.{Ids, Names}
+  alias BeTree.Server.{Ids, Lineage, Names}
 
   @enforce_keys [:name, :server, :log, :texts, :ids]
   defstruct @enforce_keys
@@ -35,10 +35,10 @@ defmodule BeTree.Server.Table do
   @type row :: {version, [Ids.key()], [Subscription.wire()]}
 
   @typedoc """
-  `complete` says whether the texts of all subscriptions are known. `id` is new when the log does not lead to the base. `origin` is
-  the version at which the log of the replicas began.
+  `history` has the lineages to which the versions belong. `complete` says whether the texts of all subscriptions are known. `origin`
+  is the version at which the log of the replicas began.
   """
-  @type base :: %{id: reference, index: Index.t(), version: version, origin: version, complete: boolean}
+  @type base :: %{history: Lineage.t(), index: Index.t(), version: version, origin: version, complete: boolean}
 
   @doc "Returns the tables of a server, owned by the calling process, its supervisor. Ids of terms need tables of their own."
   @spec new(BeTree.Server.name(), Id.kind()) :: t
@@ -270,6 +270,17 @@ defmodule BeTree.Server.Table do
   @spec find(t, term) :: {:ok, {String.t(), Subscription.constants()}} | :error
   def find(%__MODULE__{name: name} = table, id) do
     name |> ids_of() |> Ids.keys(id) |> Enum.find_value(:error, &with(:error <- text(table, &1), do: nil))
+  end
+
+  @doc "Returns the version that inserted the subscription `id`, or `nil` if it is not there or its text is unknown."
+  @spec version(t, term) :: version | nil
+  def version(%__MODULE__{name: name, texts: texts}, id) do
+    keys = name |> ids_of() |> Ids.keys(id)
+
+    Enum.find_value(
+      keys,
+      &with([{_key, version, _text, _constants}] <- :ets.lookup(texts, &1), do: version, else: ([] -> nil))
+    )
   end
 
   @doc "Returns the ids of all texts at one moment, in ascending order."

@@ -74,9 +74,15 @@ defmodule BeTree.Server.View do
 
   defp no_view(table, name) do
     if Table.server?(table) do
-      {:error, %Error{kind: :not_ready, message: "the server #{Describe.value(name)} has no index yet"}}
+      {:error, not_ready(name)}
     else
       Table.missing(name)
     end
+  end
+
+  @doc "Returns the error of a server without an index."
+  @spec not_ready(BeTree.Server.name()) :: Error.t()
+  def not_ready(name) do
+    %Error{kind: :not_ready, message: "the server #{Describe.value(name)} has no index yet"}
   end
 end

@@ -12,7 +12,7 @@ defmodule BeTree.Server.Writer do
   alias BeTree.{Domain, Error, Guest, Image, Index, Telemetry}
   alias BeTree.Engine.{CrashReport, Describe, Heap, Journal, Stray, Subscription}
   alias BeTree.Engine.Subscription.Id
-  alias BeTree.Server.{Builder, Changes, Ids, Maintainer, Queue, Store, Table, View}
+  alias BeTree.Server.{Builder, Changes, Ids, Lineage, Maintainer, Queue, Store, Table, View}
 
   # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
   @share 16
@@ -63,6 +63,8 @@ defmodule BeTree.Server.Writer do
     :journal,
     :keeping,
     group: [],
+    # Whether the folder knows the present lineage. The record of the first change names it.
+    lineage_kept: false,
     # The log is not needed up to this version.
     oldest: 0,
     kept: 0,
@@ -70,7 +72,7 @@ defmodule BeTree.Server.Writer do
     # Whether a message is on its way by which rows of deleted ids are dropped.
     dropping: false,
     # The callers that wait for a version.
-    waiting: Queue.new(),
+    waiting: nil,
     error: nil,
     bases: 0
   ]
@@ -87,7 +89,7 @@ defmodule BeTree.Server.Writer do
     Table.put_ids(table, table.ids)
 
     with {:ok, journal} <- open(options, table),
-         state = %__MODULE__{table: table, options: options, journal: journal},
+         state = %__MODULE__{table: table, options: options, journal: journal, waiting: Queue.new()},
          {:ok, state} <- begin(state, Table.recover(table)) do
       # Changes have priority over any number of searches. Long work runs elsewhere, so that no caller waits for this
       # process.
@@ -110,7 +112,7 @@ defmodule BeTree.Server.Writer do
   defp begin(%{journal: %Journal{} = journal, table: table, options: options} = state, nil) do
     case Store.recover(journal, table, options) do
       {:ok, nil} -> begin_new(state)
-      {:ok, %{index: index, version: version, complete: complete}} -> begin_with(state, index, version, complete)
+      {:ok, recovered} -> begin_with(state, recovered)
       {:error, error} -> {:error, error}
     end
   end
@@ -125,7 +127,7 @@ defmodule BeTree.Server.Writer do
              "the image has another schema than the server; give the server the schema of the image"
            ),
          {:ok, index} <- own(index, state.options),
-         do: begin_with(state, index, 0, false)
+         do: begin_with(state, %{index: index, version: 0, history: [], complete: false})
   end
 
   defp begin(%{options: %{load: {module, function, arguments}}} = state, nil) do
@@ -161,13 +163,15 @@ defmodule BeTree.Server.Writer do
          {:ok, _count} <- Changes.insert(tree, wires),
          {:ok, index} <- Builder.publish(tree, options) do
       Table.put_texts(table, {0, [], wires})
-      begin_with(state, index, 0, true)
+      begin_with(state, %{index: index, version: 0, history: [], complete: true})
     end
   end
 
-  defp begin_with(%{options: options} = state, index, version, complete) do
+  # Followers may have seen changes that the folder lacks, so each start begins a lineage.
+  defp begin_with(%{options: options} = state, %{index: index, version: version, history: history, complete: complete}) do
     with {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
-      base = %{id: make_ref(), index: index, version: version, origin: version, complete: complete}
+      history = Lineage.begin(history, version)
+      base = %{history: history, index: index, version: version, origin: version, complete: complete}
       built = %{index: index, version: version, tree: tree, added: version}
       show(with_runtime(%{with_kept(state) | version: version}, index), base, built)
     end
@@ -185,7 +189,7 @@ defmodule BeTree.Server.Writer do
     with {:ok, tree} <- BeTree.new(options.schema, options.new),
          {:ok, index} <- Builder.publish(tree, options),
          {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
-      base = %{id: make_ref(), index: index, version: 0, origin: 0, complete: true}
+      base = %{history: Lineage.begin([], 0), index: index, version: 0, origin: 0, complete: true}
       built = %{index: index, version: 0, tree: tree, added: 0}
       show(with_runtime(%{state | version: 0}, index), base, built)
     end
@@ -219,14 +223,22 @@ defmodule BeTree.Server.Writer do
     handle_call(call, from, flush(state))
   end
 
-  def handle_call({:insert, wires}, from, state) when is_list(wires) do
-    state = fit(state)
-    wires = with_keys(wires, state.table)
+  def handle_call({:insert, wires}, from, state) when is_list(wires),
+    do: insert(wires, {:ok, length(wires)}, from, state)
 
-    with :ok <- check_memory(state),
-         {:ok, count} <- Changes.insert(state.tree, wires),
-         do: change_made({:ok, count}, [], wires, from, state),
-         else: ({:error, error} -> refuse(error, from, release(wires, state)))
+  # An insertion that a cluster may revoke.
+  def handle_call({:insert, wires, :version}, from, state) when is_list(wires),
+    do: insert(wires, {:ok, state.version + 1}, from, state)
+
+  # Deletes what the change of a version inserted and no other change has replaced or deleted since.
+  def handle_call({:revoke, version, ids}, from, %{base: base, table: table} = state) do
+    if base.complete or version > base.version do
+      keys = for id <- ids, Table.version(table, id) == version, {:ok, key} <- [present_key(id, table)], do: key
+      change([], keys, from, state)
+    else
+      message = "the index was swapped meanwhile, so the server does not know what the version #{version} inserted"
+      {:reply, {:error, %Error{kind: :not_found, message: message}}, state}
+    end
   end
 
   def handle_call({:delete, id}, from, state) do
@@ -272,11 +284,12 @@ defmodule BeTree.Server.Writer do
          {:ok, snapshot_index} <- own(index, state.options),
          {:ok, tree} <- Changes.tree_again(snapshot_index, [], state.options.memory),
          version = state.version + 1,
-         base = %{id: make_ref(), index: snapshot_index, version: version, origin: version, complete: false},
+         base = %{state.base | index: snapshot_index, version: version, origin: version, complete: false},
          built = %{index: snapshot_index, version: version, tree: tree, added: version},
-         {:ok, state} <- keep_swapped(state, snapshot_index, version),
-         {:ok, state} <- show(with_runtime(%{state | version: version}, index), base, built) do
-      {:reply, :ok, notify(state)}
+         {:ok, state} <- keep_swapped(state, base),
+         # The log does not lead to this base, so no row before it is kept.
+         {:ok, state} <- show(with_runtime(%{state | version: version, base: nil}, index), base, built) do
+      {:reply, :ok, advance(state)}
     else
       {:error, error} -> {:reply, {:error, error}, state}
     end
@@ -293,8 +306,8 @@ defmodule BeTree.Server.Writer do
     {:reply, {:error, %Error{kind: :not_found, message: message}}, state}
   end
 
-  def handle_call({:await, version, timeout}, from, state) when is_integer(version) do
-    {:noreply, notify(%{state | waiting: Queue.add(state.waiting, from, version, timeout)})}
+  def handle_call({:await, wanted, timeout}, from, %{base: base} = state) do
+    {:noreply, %{state | waiting: Queue.add(state.waiting, from, wanted, timeout, {base.history, state.version})}}
   end
 
   def handle_call(:flush, _from, %{journal: %Journal{}} = state) do
@@ -305,6 +318,7 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_call(:version, _from, state), do: {:reply, {:ok, state.version}, state}
+  def handle_call(:position, _from, state), do: {:reply, {:ok, {Lineage.id(state.base.history), state.version}}, state}
   def handle_call(:read_options, _from, state), do: {:reply, {:ok, state.options.read}, state}
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
   def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
@@ -318,12 +332,23 @@ defmodule BeTree.Server.Writer do
   # The caller of an acknowledged change does not wait for this.
   @impl GenServer
   def handle_continue(:due, state) do
-    {:noreply, state |> flush() |> notify() |> build_if_due() |> keep_if_due() |> drop(@dropped)}
+    {:noreply, state |> flush() |> advance() |> build_if_due() |> keep_if_due() |> drop(@dropped)}
   end
 
   @impl GenServer
   def handle_info(:collect, state) do
     :erlang.garbage_collect()
+    {:noreply, state}
+  end
+
+  # Before the flush below: callers that stop waiting do not end the sharing of a sync.
+  def handle_info({:expired, waiter}, state) when is_reference(waiter) do
+    Queue.remove(state.waiting, waiter)
+    {:noreply, state}
+  end
+
+  def handle_info({:gone, waiter, :process, _pid, _reason}, state) do
+    Queue.remove(state.waiting, waiter)
     {:noreply, state}
   end
 
@@ -364,9 +389,6 @@ defmodule BeTree.Server.Writer do
 
   def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.most())}
   def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
-
-  def handle_info({:expired, _from} = expired, state),
-    do: {:noreply, %{state | waiting: Queue.expire(state.waiting, expired)}}
 
   # Messages of a builder that was told to stop, or that has finished.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
@@ -429,6 +451,16 @@ defmodule BeTree.Server.Writer do
     do: %{state | dropping: Ids.drop(ids, texts, most, dropping)}
 
   ## Changes
+
+  defp insert(wires, reply, from, state) do
+    state = fit(state)
+    wires = with_keys(wires, state.table)
+
+    with :ok <- check_memory(state),
+         {:ok, _count} <- Changes.insert(state.tree, wires),
+         do: change_made(reply, [], wires, from, state),
+         else: ({:error, error} -> refuse(error, from, release(wires, state)))
+  end
 
   # Deletes and then inserts, all or nothing.
   defp change(wires, keys, from, state) do
@@ -510,12 +542,18 @@ defmodule BeTree.Server.Writer do
   defp flush(%{group: group, journal: journal} = state) do
     group = Enum.reverse(group)
     rows = for {_from, _reply, row} <- group, row != nil, do: row
-    records = Enum.map(rows, &Store.record/1)
+    records = records(rows, state)
 
     case write(journal, records, state) do
       {:ok, journal} ->
         state =
-          make(rows, %{state | journal: journal, group: [], kept_bytes: state.kept_bytes + IO.iodata_length(records)})
+          make(rows, %{
+            state
+            | journal: journal,
+              group: [],
+              kept_bytes: state.kept_bytes + IO.iodata_length(records),
+              lineage_kept: state.lineage_kept or records != []
+          })
 
         for {from, reply, _row} <- group, do: GenServer.reply(from, reply)
         state
@@ -527,6 +565,11 @@ defmodule BeTree.Server.Writer do
         state
     end
   end
+
+  defp records([first | rest], %{lineage_kept: false, base: %{history: history}}),
+    do: [Store.record(first, Lineage.id(history)) | Enum.map(rest, &Store.record/1)]
+
+  defp records(rows, _state), do: Enum.map(rows, &Store.record/1)
 
   defp write(journal, records, %{table: %{server: server}, options: %{durability: durability}}) do
     metadata = %{server: server, durability: durability}
@@ -657,7 +700,7 @@ defmodule BeTree.Server.Writer do
     with {:ok, %{expressions: count}} <- BeTree.info(tree) do
       ^version = state.version
       # Followers may lack the rows since the base before.
-      oldest = if state.base && state.base.id == base.id, do: state.base.version, else: base.version
+      oldest = if state.base, do: state.base.version, else: base.version
       Table.put_base(table, base, View.new(base.index, table.server, table.ids), oldest)
 
       Heap.collect_later()
@@ -711,12 +754,12 @@ defmodule BeTree.Server.Writer do
       else: {:error, %Error{kind: :other_schema, message: message}}
   end
 
-  defp keep_swapped(%{journal: nil} = state, _index, _version), do: {:ok, state}
+  defp keep_swapped(%{journal: nil} = state, _base), do: {:ok, state}
 
-  defp keep_swapped(%{journal: journal} = state, index, version) do
+  defp keep_swapped(%{journal: journal} = state, %{version: version} = base) do
     state = stop_keeping(state)
 
-    with :ok <- Store.keep_swapped(journal, index, version) do
+    with :ok <- Store.keep_swapped(journal, base) do
       case Journal.rebase(journal, version) do
         {:ok, journal} -> {:ok, %{state | journal: journal, kept: version, kept_bytes: 0}}
         # Older files are left over, and the next base removes them.
@@ -811,7 +854,7 @@ defmodule BeTree.Server.Writer do
   defp reply(nil, _reply), do: :ok
   defp reply(from, reply), do: GenServer.reply(from, reply)
 
-  defp notify(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.reply(waiting, version)}
+  defp advance(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.advance(waiting, version)}
 
   defp info(%{base: %{index: %{runtime: runtime} = index} = base} = state) do
     {_length, lag} = if state.log, do: runtime.lag(index.instance), else: {0, 0}
@@ -821,6 +864,7 @@ defmodule BeTree.Server.Writer do
     Map.merge(elem(counts, 1), %{
       expressions: state.count,
       version: state.version,
+      lineage: Lineage.id(base.history),
       base: base.version,
       log: state.version - base.version,
       lag: lag,

@@ -155,10 +155,18 @@ defmodule BeTree.Telemetry.EventsTest do
   test "followers" do
     name = server()
     follower = server(schema: nil, follow: {name, node()})
-    assert {%{bytes: bytes, version: 0}, %{server: ^follower, follows: {^name, _node}}, _} = event([:follower, :base])
+
+    assert {%{bytes: bytes, version: 0}, %{server: ^follower, follows: {^name, _node}, lineage: lineage}, _} =
+             event([:follower, :base])
+
     assert bytes > 100_000
+    assert {lineage, 0} == Server.position!(name)
     Server.insert!(name, 1, "true")
     assert {%{changes: 1, version: 1}, %{server: ^follower}, _} = event([:follower, :change])
+    process = Servers.process(follower)
+    send(process, {:rows, :sys.get_state(process).courier, [:torn]})
+    assert {%{version: 1}, %{server: ^follower, error: %Error{kind: :damaged}}, _} = event([:follower, :lost])
+    assert {%{version: 1}, %{lineage: ^lineage}, _} = event([:follower, :base])
     :ok = stop_supervised(name)
     assert {%{version: 1}, %{server: ^follower, error: %Error{kind: :no_server}}, _} = event([:follower, :lost])
   end

@@ -122,6 +122,12 @@ pub extern "C" fn be_tree_check(length: u32) -> i32 {
     STATE.with(|state| state.change(|state| state.check(length as usize)))
 }
 
+/// Checks the subscriptions in the inbox as erl-be-tree does, without inserting them.
+#[no_mangle]
+pub extern "C" fn be_tree_check_as_erl(length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.check_as_erl(length as usize)))
+}
+
 /// Draws the tree.
 #[no_mangle]
 pub extern "C" fn be_tree_draw() -> i32 {

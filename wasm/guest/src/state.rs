@@ -6,7 +6,7 @@ use be_tree_index::diagnostics::draw::draw;
 use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
-use be_tree_index::index::Index;
+use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::{self, packed, Batch, Counts, Form, Packed, Part, Search};
 use be_tree_module::cell::Cell;
 use be_tree_module::memory;
@@ -358,10 +358,18 @@ impl State {
     }
 
     pub fn check(&mut self, length: usize) -> Outcome {
+        self.check_each(length, Index::check)
+    }
+
+    pub fn check_as_erl(&mut self, length: usize) -> Outcome {
+        self.check_each(length, Index::check_as_erl)
+    }
+
+    fn check_each(&mut self, length: usize, check: fn(&mut Index, &Insertion) -> Result<(), Error>) -> Outcome {
         let State { index, port, .. } = self;
         let index = index.as_mut().ok_or_else(no_schema)?;
         for (position, insertion) in request::insertions(port.message(length)?)?.enumerate() {
-            let checked = insertion.and_then(|insertion| index.check(&insertion));
+            let checked = insertion.and_then(|insertion| check(index, &insertion));
             checked.map_err(|error| Refusal::of(position, error))?;
         }
         Ok(())

@@ -330,13 +330,23 @@ impl Index {
         }
     }
 
-    /// Checks an expression as erl-be-tree does, and inserts nothing. An id that exists is no error.
+    /// Checks an expression as [`Index::insert`] does, and inserts nothing. An id that exists is no error.
     ///
-    /// Errors: those of [`Index::insert`], and [`Kind::Type`] for predicates that only erl-be-tree refuses: whether a
-    /// required attribute is null, whether segments or caps are empty, and membership of an enum.
+    /// Errors: those of [`Index::insert`].
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
         let (postfix, bytes) = self.read(insertion)?;
         ensure(bytes)?;
+        let expression = self.intern(postfix)?;
+        self.release(&expression.predicates);
+        Ok(())
+    }
+
+    /// Checks an expression as erl-be-tree does, and inserts nothing. An id that exists is no error.
+    ///
+    /// Errors: those of [`Index::check`], and [`Kind::Type`] for predicates that only erl-be-tree refuses: whether a
+    /// required attribute is null, whether segments or caps are empty, and membership of an enum.
+    pub fn check_as_erl(&mut self, insertion: &Insertion) -> Result<(), Error> {
+        let (postfix, _bytes) = self.read(insertion)?;
         for predicate in predicates(&postfix) {
             let Attribute { name, ty, optional, .. } = self.schema().attribute(predicate.attribute);
             let refusal = match (&predicate.test, ty) {
@@ -349,9 +359,8 @@ impl Index {
             };
             return Err(Error::new(Kind::Type, format!("`{name}` {refusal}")).about(name));
         }
-        let expression = self.intern(postfix)?;
-        self.release(&expression.predicates);
-        Ok(())
+        drop(postfix);
+        self.check(insertion)
     }
 
     /// Inserts all subscriptions and returns their ids.

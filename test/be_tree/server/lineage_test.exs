@@ -1,0 +1,191 @@
+defmodule BeTree.Server.LineageTest do
+  # Servers that begin anew, or are restored from an older folder, with followers of followers.
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.Quiet
+  import BeTree.Test.Disk, only: [folder: 1]
+
+  alias BeTree.{Error, Server}
+  alias BeTree.Server.Lineage
+  alias BeTree.Test.Servers
+
+  @moduletag timeout: :infinity
+  @schema [age: :integer]
+
+  setup [:quiet, :folder]
+
+  defp start(name, options) do
+    start_supervised!({Server, Keyword.merge([name: name, schema: @schema], options)}, id: name)
+    name
+  end
+
+  # Returns the names of a leader, a follower of it, and a follower of that one.
+  defp chain(options \\ []) do
+    leader = start(Servers.new_name(), options)
+    middle = Servers.start(follow: {leader, node()})
+    last = Servers.start(follow: {middle, node()})
+    {leader, middle, last}
+  end
+
+  defp insert(leader, ids), do: for(id <- ids, do: :ok = Server.insert(leader, id, "age >= 1"))
+
+  # Replaces the folder `to`. The socket of the lock is no file.
+  defp copy(from, to) do
+    File.rm_rf!(to)
+    File.mkdir_p!(to)
+
+    for path <- Path.wildcard(Path.join(from, "*")),
+        File.regular?(path),
+        do: File.cp!(path, Path.join(to, Path.basename(path)))
+  end
+
+  # Waits until the last of the chain has the position of the leader, and checks all of them.
+  defp shows({leader, middle, last}, ids) do
+    {lineage, version} = position = Server.position!(leader)
+
+    for server <- [middle, last] do
+      assert Server.await(server, position) == {:ok, version}
+      assert BeTree.search(server, %{age: 1}) == {:ok, ids}
+      assert Server.ids(server) == {:ok, ids}
+      assert %{lineage: ^lineage, connected: true, error: nil} = Server.info!(server)
+    end
+  end
+
+  describe "followers of a server that begins anew" do
+    test "show its new subscriptions, with fewer versions or more" do
+      {leader, _middle, _last} = chain = chain()
+      insert(leader, 1..20)
+      shows(chain, Enum.to_list(1..20))
+
+      for ids <- [101..105, 201..240, 301..340] do
+        {lineage, _version} = Server.position!(leader)
+        stop_supervised!(leader)
+        start(leader, [])
+        insert(leader, ids)
+        shows(chain, Enum.to_list(ids))
+        assert Server.info!(leader).lineage != lineage
+      end
+    end
+
+    test "wake those that wait for a position of it" do
+      {leader, _middle, last} = chain = chain()
+      insert(leader, 1..20)
+      shows(chain, Enum.to_list(1..20))
+      stop_supervised!(leader)
+      start(leader, [])
+      {lineage, 0} = Server.position!(leader)
+      task = Task.async(fn -> Server.await(last, {lineage, 3}) end)
+      insert(leader, 31..33)
+      assert Task.await(task, :infinity) == {:ok, 3}
+      assert BeTree.search(last, %{age: 1}) == {:ok, [31, 32, 33]}
+    end
+  end
+
+  describe "followers of a server with a folder" do
+    test "continue without an index when it starts again, and know its earlier positions", %{folder: folder} do
+      {leader, middle, last} = chain = chain(dir: folder)
+      insert(leader, 1..10)
+      shows(chain, Enum.to_list(1..10))
+      bases = for server <- [middle, last], do: Server.info!(server).bases
+      positions = [Server.position!(leader)]
+
+      positions =
+        for start <- 1..3, reduce: positions do
+          [{lineage, version} | _] = positions ->
+            stop_supervised!(leader)
+            start(leader, dir: folder)
+            assert {other, ^version} = Server.position!(leader)
+            assert other != lineage
+            insert(leader, [10 + start])
+            shows(chain, Enum.to_list(1..(10 + start)))
+            [Server.position!(leader) | positions]
+        end
+
+      for {_lineage, version} = position <- positions, server <- [leader, middle, last] do
+        assert {:ok, present} = Server.await(server, position)
+        assert present >= version
+      end
+
+      assert bases == for(server <- [middle, last], do: Server.info!(server).bases)
+    end
+
+    test "show its state when it is restored from a backup, and tell which positions are lost", %{folder: folder} do
+      backup = folder <> "_backup"
+      on_exit(fn -> File.rm_rf!(backup) end)
+
+      # The restored server makes fewer changes than were lost, as many, or more.
+      for {more, round} <- Enum.with_index([2, 5, 9]) do
+        dir = Path.join(folder, "#{round}")
+        {leader, middle, last} = chain = chain(dir: dir)
+        insert(leader, 1..10)
+        kept = Server.position!(leader)
+        stop_supervised!(leader)
+        copy(dir, backup)
+        start(leader, dir: dir)
+        insert(leader, 11..15)
+        lost = Server.position!(leader)
+        shows(chain, Enum.to_list(1..15))
+
+        stop_supervised!(leader)
+        copy(backup, dir)
+        start(leader, dir: dir)
+        insert(leader, 101..(100 + more))
+        shows(chain, Enum.to_list(1..10) ++ Enum.to_list(101..(100 + more)))
+
+        for server <- [leader, middle, last] do
+          assert Server.await(server, kept) == {:ok, 10 + more}
+          # The lineage of the lost changes began after the backup.
+          assert {:error, %Error{kind: :timeout}} = Server.await(server, lost, timeout: 1)
+        end
+
+        for server <- [last, middle], do: stop_supervised!(server)
+        stop_supervised!(leader)
+      end
+    end
+
+    test "are told that changes were lost which the server had not kept", %{folder: folder} do
+      {leader, middle, last} = chain = chain(dir: folder)
+      insert(leader, 1..10)
+      backup = folder <> "_backup"
+      on_exit(fn -> File.rm_rf!(backup) end)
+      # Without a new start between them, the lost changes have the lineage of the kept ones.
+      copy(folder, backup)
+      insert(leader, 11..15)
+      shows(chain, Enum.to_list(1..15))
+      lost = Server.position!(leader)
+      stop_supervised!(leader)
+      copy(backup, folder)
+      start(leader, dir: folder)
+      insert(leader, 101..105)
+      shows(chain, Enum.to_list(1..10) ++ Enum.to_list(101..105))
+
+      for server <- [leader, middle, last] do
+        assert {:error, %Error{kind: :not_found, message: message}} = Server.await(server, lost)
+        assert message =~ "version 15" and message =~ "after version 10"
+      end
+    end
+  end
+
+  describe "a history" do
+    test "includes the positions that lead to it, and no others" do
+      history =
+        [] |> Lineage.append("a", 0) |> Lineage.append("b", 10) |> Lineage.append("b", 12) |> Lineage.append("c", 20)
+
+      assert history == [{"c", 20}, {"b", 10}, {"a", 0}]
+
+      for position <- [{"c", 99}, {"c", 3}, {"b", 20}, {"b", 11}, {"a", 10}, {"a", 0}],
+          do: assert(Lineage.includes?(history, position))
+
+      for position <- [{"b", 21}, {"a", 11}, {"d", 0}, nil], do: refute(Lineage.includes?(history, position))
+      assert Lineage.find(history, {"a", 11}) == {:ended, 10}
+      assert Lineage.find(history, {"d", 0}) == :unknown
+      refute Lineage.id(Lineage.begin(history, 1)) == Lineage.id(Lineage.begin(history, 1))
+    end
+
+    test "keeps its last lineages" do
+      history = for start <- 1..1_000, reduce: [], do: (history -> Lineage.begin(history, start))
+      assert length(history) < 100
+      assert [{_id, 1_000} | _] = history
+    end
+  end
+end
