@@ -175,7 +175,7 @@ defmodule BeTree.Rules.Keeping do
     case Journal.open(IO.chardata_to_string(options.dir), identity: options.identity, durability: options.durability) do
       {:ok, journal} ->
         with {:error, error} <- recover(journal, options, new) do
-          _ = Journal.close(journal)
+          :ok = Journal.release(journal)
           {:error, error}
         end
 

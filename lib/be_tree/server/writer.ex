@@ -31,8 +31,8 @@ defmodule BeTree.Server.Writer do
 
   # The most changes that share a sync.
   @group 256
-  # A base is written to the folder when the changes since the last one reach this number and this share of the subscriptions, or
-  # when their records reach this number of bytes.
+  # A base is written to the folder when the changes since the last one reach this number and this share of the subscriptions,
+  # when their records reach this number of bytes, or when many starts have left them in many small segments.
   @kept_changes 10_000
   @kept_share 4
   @kept_bytes 0x100_0000
@@ -737,7 +737,8 @@ defmodule BeTree.Server.Writer do
   defp keep_if_due(%{journal: %Journal{} = journal, keeping: nil, table: table} = state) do
     server = self()
 
-    if state.version - state.kept > max(@kept_changes, div(state.count, @kept_share)) or state.kept_bytes > @kept_bytes do
+    if state.version - state.kept > max(@kept_changes, div(state.count, @kept_share)) or state.kept_bytes > @kept_bytes or
+         Journal.fragmented?(journal) do
       flush = fn -> GenServer.call(server, :flush, :infinity) end
       %{state | keeping: Store.keep(table, journal, flush), kept_bytes: 0}
     else

@@ -178,6 +178,69 @@ defmodule BeTree.Server.DurabilityTest do
     end
   end
 
+  test "an empty path of a folder is refused" do
+    for dir <- ["", []] do
+      assert_raise ArgumentError, ~r/:dir takes the path of a folder, a string that is not empty/, fn ->
+        Server.start_link(name: name(), schema: @schema, dir: dir)
+      end
+    end
+  end
+
+  test "many starts with a change each leave few segments", %{folder: folder} do
+    for id <- 1..40 do
+      name = start!(folder)
+      :ok = Server.insert(name, id, "a = 1")
+      :ok = Server.stop(name)
+    end
+
+    name = start!(folder)
+    eventually(fn -> length(Path.wildcard(Path.join(folder, "*.log"))) < 40 end)
+    assert BeTree.search(name, %{a: 1}) == {:ok, Enum.to_list(1..40)}
+    :ok = Server.stop(name)
+    assert length(Path.wildcard(Path.join(folder, "*.base"))) == 1
+    name = start!(folder)
+    assert BeTree.search(name, %{a: 1}) == {:ok, Enum.to_list(1..40)}
+    :ok = Server.stop(name)
+  end
+
+  test "a folder whose newest segment is missing or cut is refused", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+
+    for id <- 1..3 do
+      name = start!(folder)
+      :ok = Server.insert(name, id, "a = 1")
+      if id == 3, do: kill(name), else: :ok = Server.stop(name)
+    end
+
+    path = Path.join(folder, "*.log") |> Path.wildcard() |> Enum.max()
+    bytes = File.read!(path)
+    start = fn -> Server.start_link(name: name(), schema: @schema, dir: folder) end
+    File.write!(path, binary_part(bytes, 0, byte_size(bytes) - 1))
+    assert {:error, %Error{kind: :damaged, message: message}} = start.()
+    assert message =~ path and message =~ "those up to 3 were on the disk once"
+    File.rm!(path)
+    assert {:error, %Error{kind: :damaged, message: message}} = start.()
+    assert message =~ path
+    File.write!(path, bytes)
+    assert {:ok, _pid} = start.()
+  end
+
+  test "a start that is refused leaves the folder as it is", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+    name = start!(folder)
+    :ok = Server.insert(name, 1, "a = 1")
+    kill(name)
+    File.write!(Path.join(folder, "0000000000000001.base.0000000000000001.new"), "half")
+    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+    before = state.()
+
+    assert {:error, %Error{kind: :other_schema}} = Server.start_link(name: name(), schema: [b: :integer], dir: folder)
+
+    assert {:error, %Error{}} = Server.start_link(name: name(), schema: @schema, dir: folder, guest: "not a module")
+
+    assert state.() == before
+  end
+
   ## Filling
 
   def rules, do: [{1, "a = 1"}, {2, "a = 2"}]
