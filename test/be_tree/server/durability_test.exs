@@ -6,7 +6,7 @@ defmodule BeTree.Server.DurabilityTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
-  alias BeTree.Test.{Servers, Tmpfs}
+  alias BeTree.Test.{Attack, Servers, Tmpfs}
 
   @moduletag timeout: :infinity
   @schema [a: :integer, s: {:string, optional: true}]
@@ -239,6 +239,62 @@ defmodule BeTree.Server.DurabilityTest do
     assert {:error, %Error{}} = Server.start_link(name: name(), schema: @schema, dir: folder, guest: "not a module")
 
     assert state.() == before
+  end
+
+  test "a start with too little memory names the memory that is enough", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+    name = start!(folder)
+    {:ok, 20_000} = Server.insert_all(name, for(id <- 1..20_000, do: {id, "a > #{id}"}))
+    :ok = Server.stop(name)
+    start = fn memory -> Server.start_link(name: name(), schema: @schema, dir: folder, memory: memory) end
+
+    assert {:error, %Error{kind: :out_of_memory, message: message}} = start.(700_000)
+    [_, needed] = Regex.run(~r/start it with memory: (\d+) or more/, message)
+    name = start!(folder, memory: String.to_integer(needed))
+    assert Server.info!(name).expressions == 20_000
+    assert length(BeTree.search!(name, %{a: 20_001})) == 20_000
+    :ok = Server.delete(name, 20_000)
+    :ok = Server.stop(name)
+  end
+
+  test "a server that is full starts again with its memory", %{folder: folder} do
+    :rand.seed(:exsss, {Attack.seed(), 41, 0})
+
+    for number <- 1..Attack.size(2, 30) do
+      options = [memory: 1_200_000 + :rand.uniform(1_500_000), durability: :none]
+      folder = Path.join(folder, "#{number}")
+      name = start!(folder, options)
+      overfill(name, 1_000, 0)
+      before = texts(name)
+      :ok = Server.stop(name)
+      name = start!(folder, options)
+      assert texts(name) == before
+      assert Server.info!(name).expressions == map_size(before)
+      :ok = Server.stop(name)
+    end
+  end
+
+  # Inserts ever smaller lists of subscriptions, with deletions between them, until there is room for none.
+  defp overfill(_name, 0, _id), do: :ok
+
+  defp overfill(name, count, id) do
+    case Server.insert_all(name, for(id <- (id + 1)..(id + count), do: {:erlang.phash2(id), any_text(id)})) do
+      {:ok, _count} ->
+        if :rand.uniform(3) == 1, do: :ok = Server.delete(name, :erlang.phash2(id + 1))
+        overfill(name, count, id + count)
+
+      {:error, %Error{kind: :out_of_memory}} ->
+        overfill(name, div(count, 3), id)
+    end
+  end
+
+  defp any_text(id) do
+    Enum.random([
+      "a > #{id}",
+      "a in (#{id}, #{id + 1}) or s = 'x#{id}'",
+      "a < #{id} and contains(s, 'abc#{id}')",
+      "s = '#{id}' and a > #{id}"
+    ])
   end
 
   ## Filling
