@@ -60,13 +60,17 @@ defmodule BeTree.Server.Courier do
     end
   end
 
-  # The end of the server's process ends this process too.
   defp await(name, version) do
+    {:ok, _version} = call(name, {:await, version, :infinity})
+  end
+
+  # The end of the server's process ends this process too.
+  defp call(name, request) do
     {:ok, table} = ended_or(Table.fetch(name))
 
     case Table.process(table.name) do
       nil -> exit({:shutdown, %Error{kind: :not_ready, message: "it is not ready yet"}})
-      pid -> {:ok, _version} = GenServer.call(pid, {:await, version, :infinity}, :infinity)
+      pid -> GenServer.call(pid, request, :infinity)
     end
   end
 
@@ -84,6 +88,8 @@ defmodule BeTree.Server.Courier do
 
   defp carry(name, follower) do
     {:ok, {index, base, version}} = ended_or(Copy.take(name, :infinity))
+    # Replicas have a change a moment before the table has its texts. The server's process replies when it has put them.
+    {:ok, _version} = call(name, :version)
 
     case Image.to_binary(index) do
       {:ok, image} ->

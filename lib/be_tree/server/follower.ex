@@ -62,6 +62,7 @@ defmodule BeTree.Server.Follower do
 
   defp recover(state, {base, rows}) do
     :ok = Builder.complete_log(base, rows)
+    Table.complete_texts(state.table, base)
     %{state | base: base, version: base.version + length(rows)}
   end
 

@@ -161,7 +161,7 @@ defmodule BeTree.Server.Store do
   # server that ran with a memory starts with it, if need be with that of a replica, which is twice as much. Its tree then takes no
   # insertions until it fits.
   defp make(base, rows, table, %{memory: memory} = options) do
-    attempts = for times <- [1, 2], repeat <- [&repeat_last/2, &Changes.repeat_all/2], do: {times * memory, repeat}
+    attempts = for times <- [1, 2], repeat <- [&repeat_last/2, &repeat_as_made/2], do: {times * memory, repeat}
 
     case first_fit(attempts, base, rows, table, options) do
       {:error, %Error{kind: :out_of_memory} = error} -> {:error, name_memory(error, base, rows, table, options)}
@@ -203,6 +203,18 @@ defmodule BeTree.Server.Store do
       _more_than_any_tree_can_take ->
         error
     end
+  end
+
+  # Makes the changes as the server made them, each list of subscriptions by one call.
+  defp repeat_as_made(tree, rows) do
+    Enum.reduce_while(rows, :ok, fn {_version, deleted, wires}, :ok ->
+      with :ok <- Changes.repeat_all(tree, [{0, deleted, []}]),
+           {:ok, _count} <- Changes.insert(tree, wires) do
+        {:cont, :ok}
+      else
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
   end
 
   defp repeat_last(tree, rows) do
@@ -282,7 +294,9 @@ defmodule BeTree.Server.Store do
   end
 
   defp keep_present(write, table, flush) do
+    # Replicas have a change a moment before the table has its texts. The server's process flushes when it has put them.
     with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
+         :ok <- flush.(),
          :ok <- write_base(write, index, version, base.complete, table, flush),
          do: {:ok, version}
   end
