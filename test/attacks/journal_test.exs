@@ -23,6 +23,22 @@ defmodule BeTree.Attacks.JournalTest do
     end)
   end
 
+  test "a life depends on its number alone", %{folder: folder} do
+    for number <- 1..5 do
+      [first, second] =
+        for time <- 1..2 do
+          :rand.seed(:exsss, {Attack.seed(), number, 0})
+          folder = Disk.watch(Path.join(folder, "#{number}_#{time}"))
+          found = life(folder, {:interval, 1}, 4)
+          # A base that is not finished has a name of its own.
+          names = folder |> File.ls!() |> Enum.reject(&String.ends_with?(&1, ".new")) |> Enum.sort()
+          {found, for(name <- names, do: {name, File.read!(Path.join(folder, name))})}
+        end
+
+      assert first == second
+    end
+  end
+
   # The model: all changes, the last first; how many of them are certain to be there after a loss of power; the groups that may
   # follow: one that was being written, and those that were refused since the last change, whose bytes a failing disk kept.
   defp life(folder, durability, owners) do

@@ -7,9 +7,8 @@ defmodule BeTree.Engine.Journal do
   #     SEQUENCE.log      a segment: changes, one after the other (journal/segment.ex, journal/record.ex)
   #     those, and .new   a file that is being written
   #
-  # An owner removes what the one before left over when it first writes.
-  #
-  # Other files are not touched. One owner has the folder at a time (journal/lock.ex).
+  # An owner removes what the one before left over when it first writes. Files of others are not touched. One owner has the folder
+  # at a time (journal/lock.ex).
   #
   # The owner is a process. It opens the folder, reads the base and the changes after it, and appends. The journal numbers the
   # changes: the version of a change is that of the change before it plus one. A change is any bytes to the journal, and there as

@@ -62,7 +62,7 @@ defmodule BeTree.Server.Follower do
 
   defp recover(state, {base, rows}) do
     :ok = Builder.complete_log(base, rows)
-    Table.complete_texts(state.table, base)
+    Table.complete_texts(state.table, base, :infinity)
     %{state | base: base, version: base.version + length(rows)}
   end
 

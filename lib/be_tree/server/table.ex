@@ -9,8 +9,7 @@ defmodule BeTree.Server.Table do
   #
   # The process may be killed between any two operations here. `append/4` is the one operation that makes a change: before it,
   # the change was not made, and after it, it was. The process puts it into the replicas next, and then puts its texts: so no
-  # reader finds the text of a change that searches do not see. A process that starts again does the same, and knows by
-  # `complete_texts/2` which texts are still to be put.
+  # reader finds the text of a change that searches do not see. A process that starts again does the same (`complete_texts/3`).
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Describe, Subscription}
@@ -259,16 +258,20 @@ defmodule BeTree.Server.Table do
     :ok
   end
 
-  @doc "Puts the texts of the rows of the log that a process before appended, and whose texts it did not put. `base` is that of the server."
-  @spec complete_texts(t, base) :: :ok
-  def complete_texts(%__MODULE__{log: log} = table, base) do
+  @doc """
+  Puts the texts of the rows of the log up to `version` that a process before appended, and whose texts it did not put. Searches must
+  see these rows. `base` is that of the server.
+  """
+  @spec complete_texts(t, base, version | :infinity) :: :ok
+  def complete_texts(%__MODULE__{log: log} = table, base, version) do
     put =
       case :ets.lookup(log, @texts) do
         [{@texts, version}] -> version
         [] -> 0
       end
 
-    for row <- later(table, put), do: put_new_texts(table, row, base)
+    # An atom is greater than each integer.
+    for {at, _deleted, _wires} = row <- later(table, put), at <= version, do: put_new_texts(table, row, base)
     :ok
   end
 
@@ -371,11 +374,13 @@ defmodule BeTree.Server.Table do
 
   ## Recovery
 
-  @doc "Returns the base and the rows since, or `nil` if there is no base yet."
+  @doc "Returns the base and the rows since, or `nil` if there is no base yet. Completes the texts of the base."
   @spec recover(t) :: {base, [row]} | nil
   def recover(%__MODULE__{} = table) do
     with false <- :ets.member(table.name, :partial),
          %{version: version} = base <- base(table) do
+      # Before the log drops the rows that the base has.
+      complete_texts(table, base, version)
       {base, later(table, version)}
     else
       _no_base -> nil

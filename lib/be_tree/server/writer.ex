@@ -199,7 +199,7 @@ defmodule BeTree.Server.Writer do
          built = %{index: index, version: base.version, tree: tree, added: state.version},
          {:ok, state} <- show(state, base, built) do
       with {:ok, state} <- if(state.log, do: complete_log(state, rows), else: whole(state)) do
-        Table.complete_texts(state.table, state.base)
+        Table.complete_texts(state.table, state.base, :infinity)
         {:ok, state}
       end
     end

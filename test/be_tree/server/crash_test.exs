@@ -122,25 +122,27 @@ defmodule BeTree.Server.CrashTest do
       options = if @options[:dir], do: [dir: folder, durability: :none], else: @options
       name = start(options)
       {:ok, table} = Table.fetch(name)
-      {:ok, _count} = Server.insert_all(name, for(id <- 1..10, do: {id, "true"}))
+      {:ok, _count} = Server.insert_all(name, for(id <- 1..20, do: {id, "true"}))
 
-      for round <- 1..2 do
-        ids = Enum.to_list((round * 10_000)..(round * 10_000 + 9_999))
+      for round <- 1..4 do
+        ids = Enum.to_list((round * 10_000)..(round * 10_000 + 2_999))
         version = Server.info!(name).version
         writer = Servers.process(name)
 
         spawn(fn ->
-          Server.change(name, put: for(id <- [round | ids], do: {id, "a < 9 or a = #{id}"}), delete: [round + 3])
+          Server.change(name, put: for(id <- [round | ids], do: {id, "a < 9 or a = #{id}"}), delete: [round + 10])
         end)
 
-        # The change is made, and is not shown yet.
+        # The change is made. Then it is not shown yet, or it is shown and has no texts yet.
         spin(fn -> Table.later(table, version) != [] end)
+        if rem(round, 2) == 0, do: spin(fn -> Table.base(table).version > version end)
         monitor = Process.monitor(writer)
         Process.exit(writer, :kill)
         assert_receive {:DOWN, ^monitor, :process, ^writer, _reason}, 60_000
-        spin(fn -> agree(name, hd(ids), round, round + 3) end)
+        spin(fn -> agree(name, hd(ids), round, round + 10) end)
+        eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
         assert Enum.sort(BeTree.search!(name, %{a: 1})) == Server.ids!(name)
-        assert length(Server.ids!(name)) == 10 - round + 10_000 * round
+        assert length(Server.ids!(name)) == 20 - round + 3_000 * round
       end
     end
   end

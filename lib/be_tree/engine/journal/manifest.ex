@@ -119,13 +119,14 @@ defmodule BeTree.Engine.Journal.Manifest do
     end
   end
 
-  # The present record may be the last note of a killed owner, which need not be on the disk.
+  # The present record may be the last note of a killed owner, which need not be on the disk. A note of that owner may even come to
+  # the file later, so its count is left out.
   def open(files, folder, found) do
     path = Path.join(folder, @file_name)
 
     with {:ok, device} <- files.open_to_write(path),
          :ok <- files.sync(device) do
-      {:ok, new(files, path, device, found)}
+      {:ok, new(files, path, device, %{found | count: found.count + 1})}
     else
       {:error, reason} -> Fault.file("open", path, reason)
     end
