@@ -138,7 +138,7 @@ defmodule BeTree.Server do
                doc: "another server to follow, `{name, node}`, in place of a schema"
              ],
              dir: [
-               type: {:nullable, {:check, "a path, a string", &Check.path?/1}},
+               type: {:nullable, {:check, "the path of a folder, a string that is not empty", &Check.folder?/1}},
                doc:
                  "a folder in which the server keeps its changes, on a disk of this machine. A server that is started with it " <>
                    "again has them all"

@@ -1,14 +1,16 @@
 defmodule BeTree.Test.Disk do
   @moduledoc """
-  The operations on files of a journal, on real files, with faults.
+  The operations on files of a journal, on real files, with faults, and its background, in which time passes when the owner says so.
 
   It knows what was synced, so `lose_power/1` leaves in a folder what a machine without power could: synced contents and names,
   and of the others any blocks and any first part of the changes of names.
   """
 
   @behaviour BeTree.Engine.Journal.Files
+  @behaviour BeTree.Engine.Journal.Background
 
-  alias BeTree.Engine.Journal.Disk
+  alias BeTree.Engine.Journal
+  alias BeTree.Engine.Journal.{Disk, Fault}
 
   @block 16
 
@@ -95,10 +97,15 @@ defmodule BeTree.Test.Disk do
   end
 
   @impl true
-  def open(path) do
+  def open(path), do: open(path, &Disk.open/1)
+
+  @impl true
+  def open_to_write(path), do: open(path, &Disk.open_to_write/1)
+
+  defp open(path, open) do
     folder = Path.dirname(path)
 
-    with :ok <- begin(folder, :open), {:ok, device} <- Disk.open(path) do
+    with :ok <- begin(folder, :open), {:ok, device} <- open.(path) do
       {:ok, {folder, get(folder, :names)[Path.basename(path)], path, device}}
     end
   end
@@ -114,15 +121,18 @@ defmodule BeTree.Test.Disk do
   @impl true
   def pwrite({folder, _id, _path, device}, at, bytes) do
     with :ok <- begin(folder, :pwrite) do
+      {:ok, size} = :file.position(device, :eof)
       length = IO.iodata_length(bytes)
+      # Only bytes that are not there yet need room.
+      growth = (at + length - size) |> max(0) |> min(length)
 
       case get(folder, :room, :infinity) do
-        room when room >= length ->
-          if room != :infinity, do: put(folder, :room, room - length)
+        room when room >= growth ->
+          if room != :infinity, do: put(folder, :room, room - growth)
           Disk.pwrite(device, at, bytes)
 
         room ->
-          :ok = Disk.pwrite(device, at, bytes |> IO.iodata_to_binary() |> binary_part(0, room))
+          :ok = Disk.pwrite(device, at, bytes |> IO.iodata_to_binary() |> binary_part(0, length - growth + room))
           put(folder, :room, 0)
           {:error, :enospc}
       end
@@ -209,6 +219,71 @@ defmodule BeTree.Test.Disk do
   defp changed({:rename, from, to, id}, names), do: names |> Map.delete(from) |> Map.put(to, id)
   defp changed({:delete, name}, names), do: Map.delete(names, name)
 
+  ## Background
+
+  # All of it happens in the owner, in the order of the process's `:rand`, so that a test repeats it exactly.
+  @impl true
+  def send_later(message, _ms), do: wait({:message, message})
+
+  @impl true
+  def start(_files), do: {:syncer, make_ref()}
+
+  @impl true
+  def sync(:syncer, path, tag), do: wait({:sync, path, tag})
+
+  @impl true
+  def stop(:syncer, _monitor), do: :ok
+
+  defp wait(event) do
+    Process.put(__MODULE__, waiting() ++ [event])
+    :ok
+  end
+
+  defp waiting, do: Process.get(__MODULE__, [])
+
+  @doc """
+  Lets time pass for the calling process, which owns the journal: one timer or sync that waits, the first one, comes to its end. A
+  sync may take two such times: in the first the file is synced, and in the second its message comes.
+  """
+  def pass(journal) do
+    case waiting() do
+      [] ->
+        journal
+
+      [event | rest] ->
+        Process.put(__MODULE__, rest)
+        happen(event, journal)
+    end
+  end
+
+  defp happen({:message, message}, journal) do
+    {:ok, journal} = Journal.info(journal, message)
+    journal
+  end
+
+  defp happen({:sync, path, tag}, journal) do
+    message = {tag, sync_path(path)}
+
+    if :rand.uniform(2) == 1 do
+      happen({:message, message}, journal)
+    else
+      wait({:message, message})
+      journal
+    end
+  end
+
+  defp sync_path(path) do
+    with {:ok, device} <- open(path) do
+      synced = sync(device)
+      :ok = close(device)
+      synced
+    end
+    |> case do
+      :ok -> :ok
+      {:error, reason} -> Fault.file("sync", path, reason)
+    end
+  end
+
   ## Power
 
   @doc "Leaves in the folder what a machine that lost its power could, by the process's `:rand`, and forgets all faults."
@@ -224,7 +299,7 @@ defmodule BeTree.Test.Disk do
         {name, id, mixture(get(folder, {:synced, id}, ""), written)}
       end
 
-    for name <- File.ls!(folder), not String.starts_with?(name, "lock."), do: File.rm!(Path.join(folder, name))
+    for name <- File.ls!(folder), do: File.rm!(Path.join(folder, name))
     watch(folder)
 
     for {name, id, bytes} <- files do

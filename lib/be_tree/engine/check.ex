@@ -44,6 +44,10 @@ defmodule BeTree.Engine.Check do
   @spec path?(term) :: boolean
   def path?(path), do: is_binary(path) or (is_list(path) and is_binary(characters(path)))
 
+  @doc "Returns whether `path` is a path that can be a folder's: an empty one would be the current folder."
+  @spec folder?(term) :: boolean
+  def folder?(path), do: path?(path) and IO.chardata_to_string(path) != ""
+
   @doc "Raises an `ArgumentError` unless `path` is a path."
   @spec path!(term) :: :ok
   def path!(path), do: if(path?(path), do: :ok, else: expected!("a path, a string", path))

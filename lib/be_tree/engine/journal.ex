@@ -2,10 +2,13 @@ defmodule BeTree.Engine.Journal do
   @moduledoc false
   # A journal keeps the changes of one owner in a folder, so that they survive the node.
   #
-  #     lock.N          the lock: one owner has the folder at a time (journal/lock.ex)
-  #     VERSION.base    the state of the owner at a version (journal/base.ex)
-  #     SEQUENCE.log    a segment: changes, one after the other (journal/segment.ex, journal/record.ex)
-  #     *.new           a file that is being written; removed by the next owner
+  #     journal.manifest  the newest segment, and the last change that is known to be on the disk (journal/manifest.ex)
+  #     VERSION.base      the state of the owner at a version (journal/base.ex)
+  #     SEQUENCE.log      a segment: changes, one after the other (journal/segment.ex, journal/record.ex)
+  #     those, and .new   a file that is being written
+  #
+  # An owner removes what the one before left over when it first writes. Files of others are not touched. One owner has the folder
+  # at a time (journal/lock.ex).
   #
   # The owner is a process. It opens the folder, reads the base and the changes after it, and appends. The journal numbers the
   # changes: the version of a change is that of the change before it plus one. A change is any bytes to the journal, and there as
@@ -24,19 +27,20 @@ defmodule BeTree.Engine.Journal do
   # A failed write or sync ends a segment, because nobody knows what is on the disk behind the last good place. The refused
   # changes are cut off. The next change begins another segment, which replaces everything that older ones hold from its first
   # version on. Only if the disk fails to cut off too, and the node ends before the next change, the next owner finds a refused
-  # change whose write had reached the file. For the same reason each owner begins a segment of its own: the last write of a killed process may reach its
-  # file after the next owner has read it. Changes that were accepted under `{:interval, ms}`, and are not known to be on the
-  # disk, stay in memory until they are, and are written again to the new segment.
+  # change whose write had reached the file. For the same reason each owner begins a segment of its own: the last write of a
+  # killed process may reach its file after the next owner has read it. Changes that were accepted under `{:interval, ms}`, and
+  # are not known to be on the disk, stay in memory until they are, and are written again to the new segment.
   #
   # An owner passes messages that it does not know to `info/2`.
 
-  alias BeTree.Engine.Journal.{Base, Disk, Fault, Lock, Record, Recovery, Segment, Syncer}
+  alias BeTree.Engine.Journal.{Base, Disk, Fault, Lock, Manifest, Record, Recovery, Segment, Syncer}
   alias BeTree.Error
 
-  @enforce_keys [:files, :folder, :identity, :durability, :segment_bytes, :ref, :lock]
+  @enforce_keys [:files, :background, :folder, :identity, :durability, :segment_bytes, :ref, :lock]
   defstruct @enforce_keys ++
               [
                 :base,
+                :manifest,
                 :segment,
                 :syncer,
                 :monitor,
@@ -45,11 +49,11 @@ defmodule BeTree.Engine.Journal do
                 :cut,
                 segments: [],
                 sources: [],
+                leftovers: [],
                 sequence: 1,
+                kept: 0,
                 last: 0,
                 durable: 0,
-                marked: 0,
-                marking?: false,
                 pending: [],
                 pending_bytes: 0,
                 sync: :idle
@@ -58,10 +62,12 @@ defmodule BeTree.Engine.Journal do
   @type durability :: :sync | {:interval, non_neg_integer} | :none
 
   @typedoc """
-    * `:base` - the version of the newest base, or `nil`;
-    * `:segment` - the segment to which changes are appended, or `nil`; `:segments` - all of them;
+    * `:base` - the newest base when the folder was opened, or `nil`; `:kept` - the version of the newest base now;
+    * `:segment` - the segment to which changes are appended, or `nil`; `:segments` - those after the base, this one as it
+      began;
+    * `:sequence` - the number of the next segment;
+    * `:leftovers` - files that an earlier owner did not finish, or did not remove;
     * `:last`, `:durable` - the version of the last change, and of the last one that is known to be on the disk;
-    * `:marked` - the last version that a record marks as being on the disk;
     * `:pending` - with an interval, the groups of changes after `:durable`: first version, last version and bytes;
     * `:sync` - `:idle`, `:due` when a timer runs, or `:running`;
     * `:unsettled` - without syncs, a segment that must be on the disk before another one begins;
@@ -75,12 +81,14 @@ defmodule BeTree.Engine.Journal do
           | {:durability, durability}
           | {:segment_bytes, pos_integer}
           | {:files, module}
+          | {:background, module}
 
   @segment_bytes 0x100_0000
   # With an interval, more than this is synced before the next change is accepted.
   @most_pending 0x100_0000
-  @mark_after 10
   @retry_after 1_000
+  # So many segments more than their bytes need are in order: each start, and each failed write, begins another one.
+  @spare_segments 32
   @batch 1_000
   @batch_bytes 0x40_0000
 
@@ -99,6 +107,7 @@ defmodule BeTree.Engine.Journal do
          {:ok, lock} <- Lock.acquire(folder) do
       journal = %__MODULE__{
         files: files,
+        background: Keyword.get(options, :background, Syncer),
         folder: folder,
         identity: Keyword.fetch!(options, :identity),
         durability: Keyword.fetch!(options, :durability),
@@ -118,19 +127,14 @@ defmodule BeTree.Engine.Journal do
     end
   end
 
-  # The name of a new folder is in the folder above it.
   defp make(files, folder) do
-    with :ok <- files.make_folder(folder), :ok <- files.sync_folder(Path.dirname(folder)) do
-      :ok
-    else
-      {:error, reason} -> Fault.file("make the folder", folder, reason)
-    end
+    with {:error, reason} <- files.make_folder(folder), do: Fault.file("make the folder", folder, reason)
   end
 
   defp recover(journal) do
     with {:ok, found} <- Recovery.run(journal.files, journal.folder, journal.identity),
-         # What was read may not be on the disk yet.
-         :ok <- sync_last(journal.files, found.segments) do
+         :ok <- sync_found(journal, found.segments),
+         {:ok, manifest} <- Manifest.open(journal.files, journal.folder, found.manifest) do
       if found.cut, do: report(found)
       sequence = Enum.max([0 | for(segment <- found.segments, do: segment.sequence)]) + 1
 
@@ -138,19 +142,25 @@ defmodule BeTree.Engine.Journal do
        %{
          journal
          | base: found.base,
+           kept: if(found.base, do: found.base.version, else: 0),
+           manifest: manifest,
            segments: found.segments,
            sources: found.sources,
+           leftovers: found.leftovers,
            sequence: sequence,
            last: found.last,
            durable: found.last,
-           marked: found.last,
            cut: found.cut
        }}
     end
   end
 
-  defp sync_last(_files, []), do: :ok
-  defp sync_last(files, segments), do: Segment.sync(files, List.last(segments).path)
+  # Neither the last changes nor the names of the files need be on the disk yet if the owner before was killed.
+  defp sync_found(%{files: files, folder: folder}, segments) do
+    with :ok <- if(segments == [], do: :ok, else: Segment.sync(files, List.last(segments).path)) do
+      with {:error, reason} <- files.sync_folder(folder), do: Fault.file("sync", folder, reason)
+    end
+  end
 
   defp report(%{cut: cut, last: last}) do
     fault = "#{cut.path} ends with a write that was interrupted, at byte #{cut.at}"
@@ -158,7 +168,7 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp start_syncer(%{durability: {:interval, _ms}} = journal) do
-    {syncer, monitor} = Syncer.start(journal.files)
+    {syncer, monitor} = journal.background.start(journal.files)
     %{journal | syncer: syncer, monitor: monitor}
   end
 
@@ -166,14 +176,34 @@ defmodule BeTree.Engine.Journal do
 
   ## Reading
 
+  @doc "Returns whether a folder holds changes or a base, of any owner."
+  @spec content?(Path.t()) :: boolean
+  def content?(folder) do
+    case File.ls(folder) do
+      {:ok, names} -> Enum.any?(names, &(Segment.number(&1, ".log") || Segment.number(&1, ".base")))
+      {:error, _reason} -> false
+    end
+  end
+
   @doc "Returns the version of the last change."
   @spec last(t) :: non_neg_integer
   def last(%__MODULE__{last: last}), do: last
 
-  @doc "Returns the bytes of all segments."
+  @doc "Returns the bytes of the segments that hold changes after the newest base."
   @spec bytes(t) :: non_neg_integer
-  def bytes(%__MODULE__{segments: segments, files: files}) do
-    Enum.sum(for segment <- segments, {:ok, size} <- [files.size(segment.path)], do: size)
+  def bytes(%__MODULE__{} = journal), do: journal |> later_segments() |> Enum.map(& &1.size) |> Enum.sum()
+
+  @doc "Returns whether the changes after the newest base lie in many more segments than their bytes need. Then a base is due."
+  @spec fragmented?(t) :: boolean
+  def fragmented?(%__MODULE__{segment_bytes: segment_bytes} = journal) do
+    segments = later_segments(journal)
+    bytes = segments |> Enum.map(& &1.size) |> Enum.sum()
+    length(segments) - div(bytes, segment_bytes) > @spare_segments
+  end
+
+  defp later_segments(%{segment: present} = journal) do
+    for {segment, _last} <- Recovery.needed(journal.segments, journal.kept + 1),
+        do: if(present != nil and present.sequence == segment.sequence, do: present, else: segment)
   end
 
   @doc "Returns the version and the content of the newest base, or `:none`."
@@ -288,18 +318,16 @@ defmodule BeTree.Engine.Journal do
     end
   end
 
-  defp accept(journal, bytes, size, last) do
+  defp accept(%{segment: segment} = journal, bytes, size, last) do
     group = {journal.last + 1, last, bytes}
-    journal = %{grow(journal, size) | last: last, marked: journal.durable}
+    journal = %{journal | segment: %{segment | size: segment.size + size}, last: last}
 
     case journal.durability do
-      :sync -> mark_later(%{journal | durable: last})
+      :sync -> durable(journal, last)
       {:interval, _ms} -> sync_later(%{journal | pending: [group | journal.pending]}, size)
       :none -> journal
     end
   end
-
-  defp grow(%{segment: segment} = journal, size), do: %{journal | segment: %{segment | size: segment.size + size}}
 
   ## Segments
 
@@ -315,25 +343,52 @@ defmodule BeTree.Engine.Journal do
         flush(journal)
 
       true ->
-        {:ok, journal}
+        declare(journal)
     end
   end
 
   # A segment begins when all before it is on the disk, but for the pending changes, with which it begins. It has them before it has
   # its name: from then on it replaces the segment that holds them now.
   defp create(journal) do
-    with {:ok, journal} <- settle(journal) do
+    with {:ok, journal} <- clear(journal),
+         {:ok, journal} <- settle(journal) do
       %{sequence: sequence, identity: identity} = journal
-      journal = %{journal | sequence: sequence + 1}
       {first, pending} = pending(journal)
 
       case Segment.create(journal.files, journal.folder, sequence, first, identity, pending) do
         {:ok, segment} ->
-          {:ok, durable(%{journal | segment: segment, segments: journal.segments ++ [segment]}, journal.last)}
+          segments = Enum.reject(journal.segments, &(&1.sequence == sequence)) ++ [segment]
+          journal = %{journal | segment: segment, segments: segments, sequence: sequence + 1}
+          journal |> durable(journal.last) |> declare()
 
         {:error, error} ->
           {:error, error, journal}
       end
+    end
+  end
+
+  # Lets the manifest name the segment, before any change in it is accepted.
+  defp declare(%{segment: %{sequence: sequence}, manifest: %{segment: sequence}} = journal), do: {:ok, journal}
+  defp declare(%{segment: segment} = journal), do: put_manifest(journal, segment.sequence)
+
+  defp put_manifest(journal, segment) do
+    case Manifest.put(journal.manifest, segment, journal.durable) do
+      {:ok, manifest} -> {:ok, %{journal | manifest: manifest}}
+      {:error, error, manifest} -> {:error, error, %{journal | manifest: manifest}}
+    end
+  end
+
+  # Removes what an earlier owner did not finish, or did not remove.
+  defp clear(%{leftovers: []} = journal), do: {:ok, journal}
+
+  defp clear(%{leftovers: leftovers} = journal) do
+    case delete(journal.files, leftovers) do
+      :ok ->
+        {:ok, %{journal | leftovers: []}}
+
+      {:error, reason} ->
+        {:error, error} = Fault.file("remove files from", journal.folder, reason)
+        {:error, error, journal}
     end
   end
 
@@ -355,21 +410,17 @@ defmodule BeTree.Engine.Journal do
     end
   end
 
-  # Ends a segment after a failure. What cannot be cut off is replaced by the next segment.
+  # Ends a segment after a failure. What cannot be cut off is replaced by the next segment. The next one takes the place of a segment
+  # without changes. It is not deleted, because the manifest may name it. No sync was ever asked for it.
   defp abandon(%{segment: segment, files: files} = journal) do
     _ = files.truncate(segment.device, segment.size)
     _ = files.close(segment.device)
-    journal = %{journal | segment: nil}
+    journal = put_aside(journal)
 
     cond do
-      segment.size == segment.start and files.delete(segment.path) == :ok ->
-        %{journal | segments: Enum.reject(journal.segments, &(&1.sequence == segment.sequence))}
-
-      journal.durability == :none ->
-        %{journal | unsettled: segment.path}
-
-      true ->
-        journal
+      segment.size == segment.start -> %{journal | sequence: segment.sequence}
+      journal.durability == :none -> %{journal | unsettled: segment.path}
+      true -> journal
     end
   end
 
@@ -377,8 +428,13 @@ defmodule BeTree.Engine.Journal do
   defp finish(journal) do
     with {:ok, journal} <- flush(journal) do
       _ = journal.files.close(journal.segment.device)
-      {:ok, %{journal | segment: nil}}
+      {:ok, put_aside(journal)}
     end
+  end
+
+  defp put_aside(%{segment: %{sequence: sequence} = segment} = journal) do
+    segments = for other <- journal.segments, do: if(other.sequence == sequence, do: segment, else: other)
+    %{journal | segment: nil, segments: segments}
   end
 
   ## Syncing
@@ -407,7 +463,9 @@ defmodule BeTree.Engine.Journal do
   defp durable(journal, version) do
     pending = Enum.take_while(journal.pending, fn {_first, last, _bytes} -> last > version end)
     bytes = pending |> Enum.map(fn {_first, _last, bytes} -> IO.iodata_length(bytes) end) |> Enum.sum()
-    %{journal | durable: max(version, journal.durable), pending: pending, pending_bytes: bytes, error: nil}
+    version = max(version, journal.durable)
+    manifest = Manifest.note(journal.manifest, version)
+    %{journal | durable: version, manifest: manifest, pending: pending, pending_bytes: bytes, error: nil}
   end
 
   defp sync_later(%{durability: {:interval, ms}} = journal, size) do
@@ -415,33 +473,11 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp due(%{sync: :idle} = journal, after_ms) do
-    _timer = Process.send_after(self(), {__MODULE__, journal.ref, :due}, after_ms)
+    :ok = journal.background.send_later({__MODULE__, journal.ref, :due}, after_ms)
     %{journal | sync: :due}
   end
 
   defp due(journal, _after), do: journal
-
-  # The mark waits, so that under load the next change says the same.
-  defp mark_later(%{marking?: true} = journal), do: journal
-
-  defp mark_later(journal) do
-    _timer = Process.send_after(self(), {__MODULE__, journal.ref, :mark}, @mark_after)
-    %{journal | marking?: true}
-  end
-
-  defp mark(%{segment: nil} = journal), do: journal
-  defp mark(%{marked: durable, durable: durable} = journal), do: journal
-  defp mark(%{last: last, durable: durable} = journal) when durable < last, do: journal
-
-  defp mark(%{segment: segment} = journal) do
-    {bytes, size} = Record.mark(journal.durable)
-
-    case journal.files.pwrite(segment.device, segment.size, bytes) do
-      :ok -> %{grow(journal, size) | marked: journal.durable}
-      # No change depends on it.
-      {:error, _reason} -> abandon(journal)
-    end
-  end
 
   @doc """
   Takes a message that the owner received. Returns `:unknown` if it is not the journal's.
@@ -462,11 +498,9 @@ defmodule BeTree.Engine.Journal do
 
   def info(%__MODULE__{}, _message), do: :unknown
 
-  defp handle(journal, :mark), do: mark(%{journal | marking?: false})
-
   defp handle(journal, :due) do
     case %{journal | sync: :idle} do
-      %{pending: []} = journal -> mark(journal)
+      %{pending: []} = journal -> %{journal | error: nil}
       %{segment: nil} = journal -> sync_new(journal)
       journal -> sync(journal)
     end
@@ -489,11 +523,13 @@ defmodule BeTree.Engine.Journal do
   end
 
   defp sync(%{segment: segment} = journal) do
-    Syncer.sync(journal.syncer, segment.path, {__MODULE__, journal.ref, {segment.sequence, journal.last}})
+    :ok =
+      journal.background.sync(journal.syncer, segment.path, {__MODULE__, journal.ref, {segment.sequence, journal.last}})
+
     %{journal | sync: :running}
   end
 
-  defp rest(%{pending: []} = journal), do: mark(journal)
+  defp rest(%{pending: []} = journal), do: journal
   defp rest(%{durability: {:interval, ms}} = journal), do: due(journal, ms)
 
   # The changes that wait are in memory still.
@@ -519,25 +555,31 @@ defmodule BeTree.Engine.Journal do
 
   @doc "Removes the files that a base of this version, which was written, makes superfluous."
   @spec trim(t, non_neg_integer) :: {:ok, t} | {:error, Error.t(), t}
-  def trim(%__MODULE__{files: files} = journal, version) do
-    journal = durable(journal, min(version, journal.last))
+  def trim(%__MODULE__{} = journal, version) do
+    journal = durable(%{journal | kept: max(version, journal.kept)}, min(version, journal.last))
     {kept, superfluous} = Enum.split_with(journal.segments, &(&1.sequence in needed(journal, version)))
-    journal = if superfluous != [] and kept == [], do: %{journal | unsettled: nil}, else: journal
 
-    with {:ok, names} <- files.list(journal.folder),
-         bases =
-           for(
-             name <- names,
-             number = Segment.number(name, ".base"),
-             number < version,
-             do: Path.join(journal.folder, name)
-           ),
-         :ok <- delete(files, for(segment <- superfluous, do: segment.path) ++ bases) do
+    with {:ok, journal} <- clear(journal),
+         {:ok, journal} <- if(kept == [], do: forget_segments(journal), else: {:ok, journal}),
+         {:ok, bases} <- older_bases(journal, version),
+         :ok <- delete(journal.files, for(segment <- superfluous, do: segment.path) ++ bases) do
       {:ok, %{journal | segments: kept}}
     else
+      {:error, error, journal} ->
+        {:error, error, journal}
+
       {:error, reason} ->
         {:error, error} = Fault.file("remove files from", journal.folder, reason)
         {:error, error, journal}
+    end
+  end
+
+  # The manifest must not name a segment that is removed.
+  defp forget_segments(journal), do: put_manifest(%{journal | unsettled: nil}, 0)
+
+  defp older_bases(%{files: files, folder: folder}, version) do
+    with {:ok, names} <- files.list(folder) do
+      {:ok, for(name <- names, number = Segment.number(name, ".base"), number < version, do: Path.join(folder, name))}
     end
   end
 
@@ -565,29 +607,40 @@ defmodule BeTree.Engine.Journal do
   def rebase(%__MODULE__{last: last} = journal, version) when version > last do
     if journal.segment, do: journal.files.close(journal.segment.device)
     journal = %{journal | segment: nil, unsettled: nil, pending: [], pending_bytes: 0}
-    trim(%{journal | last: version, durable: version, marked: version}, version)
+    trim(%{journal | last: version, durable: version}, version)
   end
 
   @doc "Brings all changes to the disk, and frees the folder."
   @spec close(t) :: :ok | {:error, Error.t()}
   def close(%__MODULE__{} = journal) do
-    {result, journal} =
-      case flush(journal) do
-        {:ok, journal} -> {:ok, mark(journal)}
-        {:error, error, journal} -> {{:error, error}, journal}
-      end
+    case flush(journal) do
+      {:ok, journal} ->
+        result = settle_manifest(journal)
+        release(journal)
+        result
 
-    if journal.segment, do: journal.files.close(journal.segment.device)
-    :ok = Lock.release(journal.lock)
-    stop_syncer(journal)
-    result
+      {:error, error, journal} ->
+        release(journal)
+        {:error, error}
+    end
   end
 
-  defp stop_syncer(%{syncer: nil}), do: :ok
+  defp settle_manifest(%{manifest: manifest, durable: durable} = journal) do
+    with false <- Manifest.settled?(manifest, durable),
+         {:error, error, _journal} <- put_manifest(journal, manifest.segment) do
+      {:error, error}
+    else
+      _settled -> :ok
+    end
+  end
 
-  defp stop_syncer(%{syncer: syncer, monitor: monitor}) do
-    Process.demonitor(monitor, [:flush])
-    Process.exit(syncer, :kill)
+  @doc "Frees the folder, and leaves it as it is."
+  @spec release(t) :: :ok
+  def release(%__MODULE__{files: files} = journal) do
+    if journal.segment, do: files.close(journal.segment.device)
+    Manifest.close(journal.manifest)
+    :ok = Lock.release(journal.lock)
+    if journal.syncer, do: journal.background.stop(journal.syncer, journal.monitor)
     :ok
   end
 end

@@ -175,7 +175,7 @@ defmodule BeTree.Rules.Keeping do
     case Journal.open(IO.chardata_to_string(options.dir), identity: options.identity, durability: options.durability) do
       {:ok, journal} ->
         with {:error, error} <- recover(journal, options, new) do
-          _ = Journal.close(journal)
+          :ok = Journal.release(journal)
           {:error, error}
         end
 
@@ -303,12 +303,22 @@ defmodule BeTree.Rules.Keeping do
 
   defp restore(%{module: module, text: text, length: length}, parts, new) do
     # The options are checked, and the handle has them, as for new rules.
-    with {:ok, rules} <- Rules.new("fact nothing(field: integer)", new),
+    with :ok <- check_memory(length, Rules.limit(new, :memory)),
+         {:ok, rules} <- Rules.new("fact nothing(field: integer)", new),
          {:ok, guest} <- Module.built_in(rules.runtime),
          :ok <- same_module(digest(guest), module),
          {:ok, snapshot} <- rules.runtime.snapshot_of(length, parts),
          {:ok, instance} <- Instance.instantiate(guest, Rules.limit(new, :memory), snapshot),
          do: {:ok, {%{rules | instance: instance}, text}}
+  end
+
+  defp check_memory(length, memory) when length <= memory, do: :ok
+
+  defp check_memory(length, memory) do
+    message =
+      "the facts in the folder take #{length} bytes of memory, and the server may take #{memory}; start it with memory: #{length} or more"
+
+    {:error, %Error{kind: :out_of_memory, message: message}}
   end
 
   defp same_module(digest, digest), do: :ok

@@ -125,7 +125,7 @@ defmodule BeTree.Rules.Server do
       doc: "processes or their registered names, to which notices are sent"
     ],
     dir: [
-      type: {:nullable, {:check, "a path", &Check.path?/1}},
+      type: {:nullable, {:check, "the path of a folder, a string that is not empty", &Check.folder?/1}},
       default: nil,
       doc: "the folder, or `nil` to keep nothing"
     ],

@@ -78,13 +78,18 @@ defmodule BeTree.Server.Courier do
     history
   end
 
-  # Waits for the next change, or for another lineage. The end of the server's process ends this process too.
+  # Waits for the next change, or for another lineage.
   defp await_next(name, position) do
+    {:ok, _version} = call(name, {:await, {:next, position}, :infinity})
+  end
+
+  # The end of the server's process ends this process too.
+  defp call(name, request) do
     {:ok, table} = ended_or(Table.fetch(name))
 
     case Table.process(table.name) do
       nil -> exit({:shutdown, %Error{kind: :not_ready, message: "it is not ready yet"}})
-      pid -> {:ok, _version} = GenServer.call(pid, {:await, {:next, position}, :infinity}, :infinity)
+      pid -> GenServer.call(pid, request, :infinity)
     end
   end
 
@@ -100,6 +105,8 @@ defmodule BeTree.Server.Courier do
 
   defp carry(name, follower) do
     {:ok, {index, base, version}} = ended_or(Copy.take(name, :infinity))
+    # Replicas have a change a moment before the table has its texts. The server's process replies when it has put them.
+    {:ok, _version} = call(name, :version)
 
     case Image.to_binary(index) do
       {:ok, image} ->

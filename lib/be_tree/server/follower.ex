@@ -74,6 +74,7 @@ defmodule BeTree.Server.Follower do
 
   defp recover(%{options: options} = state, {%{index: index} = base, rows}) do
     if Changes.log?(index.runtime), do: :ok = Builder.complete_log(base, rows)
+    Table.complete_texts(state.table, base, :infinity)
     state = %{state | base: base, version: base.version + length(rows)}
 
     case Changes.tree(index, rows, memory(options)) do

@@ -25,6 +25,9 @@ defmodule BeTree.Server.Store do
   # Changes that are repeated in one go: the last one of an id decides.
   @group 500
 
+  # No memory of WebAssembly with addresses of 32 bits is larger.
+  @most_memory 0x1_0000_0000
+
   # Before the schema in the identity of a folder whose ids are terms.
   @terms "ids: :term\n"
 
@@ -168,7 +171,7 @@ defmodule BeTree.Server.Store do
     rows = rows(changes)
     # Another process fills the table, while this one makes the index.
     filling = Task.async(fn -> fill(table, base.texts, rows) end)
-    made = with {:ok, tree} <- tree(base, table, options), do: repeat(tree, rows, options)
+    made = make(base, rows, table, options)
     _ = Task.await(filling, :infinity)
 
     with {:ok, tree} <- made,
@@ -182,11 +185,64 @@ defmodule BeTree.Server.Store do
     :ok
   end
 
-  # A memory limit that was enough for the changes in their order may be too small for them in another.
-  defp repeat(tree, rows, options) do
-    with {:error, %Error{kind: :out_of_memory}} <- repeat_last(tree, rows),
-         {:ok, index} <- Builder.publish(tree, options),
-         do: Changes.tree_again(index, rows, options.memory)
+  # The same subscriptions take different amounts of memory in another order, and a base may have the memory of searches too. So a
+  # server that ran with a memory starts with it, if need be with that of a replica, which is twice as much. Its tree then takes no
+  # insertions until it fits.
+  defp make(base, rows, table, %{memory: memory} = options) do
+    attempts = for times <- [1, 2], repeat <- [&repeat_last/2, &repeat_as_made/2], do: {times * memory, repeat}
+
+    case first_fit(attempts, base, rows, table, options) do
+      {:error, %Error{kind: :out_of_memory} = error} -> {:error, name_memory(error, base, rows, table, options)}
+      outcome -> outcome
+    end
+  end
+
+  # Each attempt begins with a tree of its own: one that did not fit has a part of the changes.
+  defp first_fit(attempts, base, rows, table, options) do
+    Enum.reduce_while(attempts, nil, fn {memory, repeat}, _outcome ->
+      with {:ok, tree} <- tree(base, table, with_memory(options, memory)),
+           :ok <- repeat.(tree, rows) do
+        {:halt, {:ok, tree}}
+      else
+        {:error, %Error{kind: :out_of_memory}} = error -> {:cont, error}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  defp with_memory(options, memory),
+    do: %{options | memory: memory, new: Keyword.put(options.new, :memory, memory)}
+
+  # Says how much memory is enough: a tree that may take just as much grows in the same way.
+  defp name_memory(error, base, rows, table, %{memory: memory} = options) do
+    larger = memory |> Stream.iterate(&(2 * &1)) |> Stream.drop(2) |> Enum.take_while(&(&1 <= 2 * @most_memory))
+    attempts = for memory <- larger, do: {min(memory, @most_memory), &repeat_last/2}
+
+    case first_fit(attempts, base, rows, table, options) do
+      {:ok, %{runtime: runtime, instance: instance}} ->
+        needed = runtime.info(instance).memory
+
+        message =
+          "the subscriptions in the folder take #{needed} bytes of memory, and the server may take #{memory}; start it with " <>
+            "memory: #{needed} or more"
+
+        %Error{kind: :out_of_memory, message: message}
+
+      _more_than_any_tree_can_take ->
+        error
+    end
+  end
+
+  # Makes the changes as the server made them, each list of subscriptions by one call.
+  defp repeat_as_made(tree, rows) do
+    Enum.reduce_while(rows, :ok, fn {_version, deleted, wires}, :ok ->
+      with :ok <- Changes.repeat_all(tree, [{0, deleted, []}]),
+           {:ok, _count} <- Changes.insert(tree, wires) do
+        {:cont, :ok}
+      else
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
   end
 
   defp repeat_last(tree, rows) do
@@ -204,10 +260,6 @@ defmodule BeTree.Server.Store do
         end
       end)
     end
-    |> case do
-      :ok -> {:ok, tree}
-      {:error, error} -> {:error, error}
-    end
   end
 
   defp last_of(deleted, wires),
@@ -217,8 +269,9 @@ defmodule BeTree.Server.Store do
   defp tree(%{image: nil, texts: texts}, table, options), do: from_texts(texts, table, options)
 
   defp tree(%{image: image, complete: complete, texts: texts}, table, options) do
-    with {:ok, index} <- Image.read({:binary, image}, options.read),
-         {:ok, %Tree{} = tree} <- Changes.tree_again(index, [], options.memory),
+    read = options.read |> Keyword.take([:fuel_per_reduction, :runtime]) |> Keyword.put(:memory, options.memory)
+
+    with {:ok, %Tree{} = tree} <- Image.read_tree({:binary, image}, read),
          true <- not complete or same_module?(tree, options) do
       {:ok, tree}
     else
@@ -269,7 +322,9 @@ defmodule BeTree.Server.Store do
   end
 
   defp keep_present(write, table, flush) do
+    # Replicas have a change a moment before the table has its texts. The server's process flushes when it has put them.
     with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
+         :ok <- flush.(),
          :ok <- write_base(write, index, version, base, table, flush),
          do: {:ok, version}
   end

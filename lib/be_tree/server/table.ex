@@ -8,12 +8,16 @@ defmodule BeTree.Server.Table do
   # texts.
   #
   # The process may be killed between any two operations here. `append/4` is the one operation that makes a change: before it,
-  # the change was not made, and after it, it was. `recover/1` repeats the operations that follow.
+  # the change was not made, and after it, it was. The process puts it into the replicas next, and then puts its texts: so no
+  # reader finds the text of a change that searches do not see. A process that starts again does the same (`complete_texts/3`).
 
   alias BeTree.{Error, Index}
   alias BeTree.Engine.{Describe, Subscription}
   alias BeTree.Engine.Subscription.Id
   alias BeTree.Server.{Ids, Lineage, Names}
+
+  # The row of the log with the version up to which all texts are put. Its key is behind all versions.
+  @texts :texts
 
   @enforce_keys [:name, :server, :log, :texts, :ids]
   defstruct @enforce_keys
@@ -243,14 +247,40 @@ defmodule BeTree.Server.Table do
 
   @doc "Keeps the texts, and the terms of numbers, up to date with a row of the log."
   @spec put_texts(t, row) :: :ok
-  def put_texts(%__MODULE__{texts: texts, ids: ids}, {version, deleted, wires}) do
+  def put_texts(%__MODULE__{log: log, texts: texts, ids: ids}, {version, deleted, wires}) do
     put = MapSet.new(wires, &elem(&1, 0))
     # A subscription that is replaced is there at every moment.
     gone = for key <- deleted, key not in put, do: key
     for key <- gone, do: :ets.delete(texts, key)
     :ets.insert(texts, for({key, text, constants} <- wires, do: {Ids.put(ids, key), version, own(text), constants}))
     Ids.release(ids, gone)
+    :ets.insert(log, {@texts, version})
+    :ok
   end
+
+  @doc """
+  Puts the texts of the rows of the log up to `version` that a process before appended, and whose texts it did not put. Searches must
+  see these rows. `base` is that of the server.
+  """
+  @spec complete_texts(t, base, version | :infinity) :: :ok
+  def complete_texts(%__MODULE__{log: log} = table, base, version) do
+    put =
+      case :ets.lookup(log, @texts) do
+        [{@texts, version}] -> version
+        [] -> 0
+      end
+
+    # An atom is greater than each integer.
+    for {at, _deleted, _wires} = row <- later(table, put), at <= version, do: put_new_texts(table, row, base)
+    :ok
+  end
+
+  @doc "Like `put_texts/2`, but leaves out a row that `base` has, if the texts of that are unknown."
+  @spec put_new_texts(t, row, base) :: :ok
+  def put_new_texts(_table, {version, _deleted, _wires}, %{complete: false, version: of_base}) when version <= of_base,
+    do: :ok
+
+  def put_new_texts(table, row, _base), do: put_texts(table, row)
 
   # A text that is part of a file would keep the whole file in memory.
   defp own(text) do
@@ -355,15 +385,14 @@ defmodule BeTree.Server.Table do
 
   ## Recovery
 
-  @doc "Returns the base and the rows since, or `nil` if there is no base yet. Completes an interrupted operation."
+  @doc "Returns the base and the rows since, or `nil` if there is no base yet. Completes the texts of the base."
   @spec recover(t) :: {base, [row]} | nil
   def recover(%__MODULE__{} = table) do
     with false <- :ets.member(table.name, :partial),
          %{version: version} = base <- base(table) do
-      rows = later(table, version)
-      # The process can have been killed after it appended the last row. The texts have all others.
-      for row <- Enum.take(rows, -1), do: put_texts(table, row)
-      {base, rows}
+      # Before the log drops the rows that the base has.
+      complete_texts(table, base, version)
+      {base, later(table, version)}
     else
       _no_base -> nil
     end

@@ -31,8 +31,8 @@ defmodule BeTree.Server.Writer do
 
   # The most changes that share a sync.
   @group 256
-  # A base is written to the folder when the changes since the last one reach this number and this share of the subscriptions, or
-  # when their records reach this number of bytes.
+  # A base is written to the folder when the changes since the last one reach this number and this share of the subscriptions,
+  # when their records reach this number of bytes, or when many starts have left them in many small segments.
   @kept_changes 10_000
   @kept_share 4
   @kept_bytes 0x100_0000
@@ -144,7 +144,7 @@ defmodule BeTree.Server.Writer do
     # The process can have been killed between the journal and the log.
     with {:ok, more} <- Store.later(journal, table, base.version + length(rows)) do
       if base.version + length(rows ++ more) == Journal.last(journal) do
-        for row <- more, do: record(row, state)
+        for row <- more, do: restore(row, table)
         begin_again(with_kept(state), {base, rows ++ more})
       else
         # It was killed in the middle of a swap, which the folder has.
@@ -202,8 +202,17 @@ defmodule BeTree.Server.Writer do
     with {:ok, tree} <- Changes.tree_again(index, rows, options.memory),
          built = %{index: index, version: base.version, tree: tree, added: state.version},
          {:ok, state} <- show(state, base, built) do
-      if state.log, do: complete_log(state, rows), else: whole(state)
+      with {:ok, state} <- if(state.log, do: complete_log(state, rows), else: whole(state)) do
+        Table.complete_texts(state.table, state.base, :infinity)
+        {:ok, state}
+      end
     end
+  end
+
+  # The tables have the terms of a change before a replica has their numbers.
+  defp restore({version, deleted, wires}, %{ids: ids} = table) do
+    for {key, _text, _constants} <- wires, do: Ids.put(ids, key)
+    Table.append(table, version, deleted, wires)
   end
 
   defp complete_log(%{base: base} = state, rows) do
@@ -586,16 +595,13 @@ defmodule BeTree.Server.Writer do
   end
 
   defp make(rows, state) do
-    for row <- rows, do: :ok = record(row, state)
+    # The one place that each change passes, with its version, before it is acknowledged and before a search sees it.
+    for {version, deleted, wires} <- rows, do: Table.append(state.table, version, deleted, wires)
     Table.forget(state.table, state.oldest, @dropped)
     bytes = for {_version, _deleted, wires} <- rows, reduce: 0, do: (bytes -> bytes + Changes.bytes(wires))
-    put_into_replicas(%{state | bytes: state.bytes + bytes}, rows)
-  end
-
-  # The one place that each change passes, with its version, before it is acknowledged and before a search sees it.
-  defp record({version, deleted, wires} = row, %{table: table}) do
-    Table.append(table, version, deleted, wires)
-    Table.put_texts(table, row)
+    state = put_into_replicas(%{state | bytes: state.bytes + bytes}, rows)
+    for row <- rows, do: :ok = Table.put_new_texts(state.table, row, state.base)
+    state
   end
 
   defp put_into_replicas(state, rows) do
@@ -780,7 +786,8 @@ defmodule BeTree.Server.Writer do
   defp keep_if_due(%{journal: %Journal{} = journal, keeping: nil, table: table} = state) do
     server = self()
 
-    if state.version - state.kept > max(@kept_changes, div(state.count, @kept_share)) or state.kept_bytes > @kept_bytes do
+    if state.version - state.kept > max(@kept_changes, div(state.count, @kept_share)) or state.kept_bytes > @kept_bytes or
+         Journal.fragmented?(journal) do
       flush = fn -> GenServer.call(server, :flush, :infinity) end
       %{state | keeping: Store.keep(table, journal, flush), kept_bytes: 0}
     else

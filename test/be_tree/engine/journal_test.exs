@@ -4,6 +4,7 @@ defmodule BeTree.Engine.JournalTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.Engine.Journal
+  alias BeTree.Engine.Journal.Lock.SocketFile
   alias BeTree.Test.{Attack, Disk, OsNode, Tmpfs}
 
   setup :folder
@@ -112,20 +113,108 @@ defmodule BeTree.Engine.JournalTest do
     assert content(folder) == {{201, "all"}, [{202, "change 202"}], 202}
   end
 
-  test "a base that was not finished leaves the older one, and what is left over goes", %{folder: folder} do
+  test "a base that was not finished leaves the older one, and goes with the next change", %{folder: folder} do
     journal = folder |> open!() |> append!(["a", "b"])
     :ok = Journal.base_writer(journal).(1, ["one"])
     :ok = Journal.close(journal)
     File.write!(Path.join(folder, "0000000000000002.base.77.new"), "half")
-    File.write!(Path.join(folder, "0000000000000009.log.new"), "half")
+    File.write!(Path.join(folder, "0000000000000002.log.new"), "half")
     assert content(folder) == {{1, "one"}, [{2, "b"}], 2}
+    assert length(Path.wildcard(Path.join(folder, "*.new"))) == 2
+    :ok = folder |> open!() |> append!(["c"]) |> Journal.close()
     assert Path.wildcard(Path.join(folder, "*.new")) == []
+    assert content(folder) == {{1, "one"}, [{2, "b"}, {3, "c"}], 3}
+  end
+
+  test "what a base replaces goes with the next change, if its owner was killed before", %{folder: folder} do
+    in_other_process(fn ->
+      journal = Enum.reduce(1..5, open!(folder, segment_bytes: 1), &append!(&2, ["#{&1}"]))
+      for version <- 3..4, do: :ok = Journal.base_writer(journal).(version, ["base"])
+    end)
+
+    assert {length(segments(folder)), length(bases(folder))} == {5, 2}
+    :ok = folder |> open!() |> append!(["6"]) |> Journal.close()
+    assert {length(segments(folder)), length(bases(folder))} == {2, 1}
+    assert content(folder) == {{4, "base"}, [{5, "5"}, {6, "6"}], 6}
+  end
+
+  test "files of others stay, and a refused start removes none", %{folder: folder} do
+    folder |> open!() |> append!(["a"]) |> Journal.close()
+    others = ~w(notes.new 12.log 0000000000000001.log.bak lost+found/x +000000000000003.base partitions)
+
+    for name <- others do
+      File.mkdir_p!(Path.dirname(Path.join(folder, name)))
+      File.write!(Path.join(folder, name), "of others")
+    end
+
+    unfinished = Path.join(folder, "0000000000000002.base.0000000000000077.new")
+    File.write!(unfinished, "half")
+    before = folder |> File.ls!() |> Enum.sort()
+    assert {:error, {:identity, @identity}} = open(folder, identity: "age: float")
+    assert folder |> File.ls!() |> Enum.sort() == before
+
+    journal = folder |> open!() |> append!(["b"])
+    :ok = Journal.base_writer(journal).(2, ["two"])
+    {:ok, journal} = Journal.trim(journal, 2)
+    :ok = Journal.close(journal)
+    refute File.exists?(unfinished)
+    for name <- others, do: assert(File.read!(Path.join(folder, name)) == "of others")
+    assert content(folder) == {{2, "two"}, [], 2}
+  end
+
+  test "its files and folders are for their owner alone, and a folder that exists keeps its mode", %{folder: folder} do
+    File.chmod!(folder, 0o755)
+    new = Path.join(folder, "above/journal")
+
+    for folder <- [folder, new] do
+      journal = folder |> open!() |> append!(["a"])
+      :ok = Journal.base_writer(journal).(1, ["one"])
+      :ok = Journal.close(journal)
+
+      for path <- [Path.join(folder, "journal.manifest") | bases(folder) ++ segments(folder)],
+          do: assert(mode(path) == 0o600)
+    end
+
+    assert {mode(folder), mode(Path.dirname(new)), mode(new)} == {0o755, 0o700, 0o700}
+  end
+
+  defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)
+
+  test "a folder can be copied, also while it is open, and after a kill", %{folder: folder} do
+    original = Path.join(folder, "original")
+    in_other_process(fn -> original |> open!() |> append!(["a"]) end)
+    File.cp_r!(original, Path.join(folder, "killed"))
+    journal = open!(original)
+    File.cp_r!(original, Path.join(folder, "open"))
+    :ok = Journal.close(journal)
+    for name <- ~w(killed open), do: assert(content(Path.join(folder, name)) == {:none, [{1, "a"}], 1})
+  end
+
+  test "many starts make a base due, which leaves few segments", %{folder: folder} do
+    count = 40
+    for number <- 1..count, do: in_other_process(fn -> folder |> open!() |> append!(["#{number}"]) end)
+    assert length(segments(folder)) == count
+    journal = open!(folder)
+    assert Journal.fragmented?(journal)
+    :ok = Journal.base_writer(journal).(count, ["all"])
+    {:ok, journal} = Journal.trim(journal, count)
+    refute Journal.fragmented?(journal)
+    :ok = Journal.close(journal)
+    assert segments(folder) == []
+    assert content(folder) == {{count, "all"}, [], count}
+    # Full segments are no reason.
+    journal = Enum.reduce(1..100, open!(folder, segment_bytes: 40), &append!(&2, ["change #{&1}"]))
+    assert length(segments(folder)) >= 50
+    refute Journal.fragmented?(journal)
+    :ok = Journal.close(journal)
   end
 
   test "a base that is ahead of the changes is the state", %{folder: folder} do
-    journal = folder |> open!(durability: :none) |> append!(["a", "b", "c"])
-    :ok = Journal.base_writer(journal).(3, ["three"])
-    :ok = Journal.close(journal)
+    in_other_process(fn ->
+      journal = folder |> open!(durability: :none) |> append!(["a", "b", "c"])
+      :ok = Journal.base_writer(journal).(3, ["three"])
+    end)
+
     [segment] = segments(folder)
     # The system did not write the last change before the power was lost.
     File.write!(segment, binary_part(File.read!(segment), 0, File.stat!(segment).size - 60))
@@ -208,7 +297,61 @@ defmodule BeTree.Engine.JournalTest do
     results = tasks |> Task.await_many(600_000) |> List.flatten()
     assert 1 in results
     assert Enum.all?(results, &(&1 in [1, :locked]))
-    assert Enum.count(File.ls!(folder), &String.starts_with?(&1, "lock.")) <= 1
+  end
+
+  # The lock of systems without names for sockets, which this one may have too.
+  test "many that lock a folder by a file at once never have it together, and leave none", %{folder: folder} do
+    counter = :counters.new(1, [])
+
+    tasks =
+      for _ <- 1..12 do
+        Task.async(fn ->
+          for _ <- 1..20 do
+            with {:ok, lock} <- SocketFile.acquire(folder) do
+              :counters.add(counter, 1, 1)
+              alone = :counters.get(counter, 1)
+              :counters.sub(counter, 1, 1)
+              :ok = SocketFile.release(lock)
+              alone
+            end
+          end
+        end)
+      end
+
+    results = tasks |> Task.await_many(600_000) |> List.flatten()
+    assert 1 in results
+    assert Enum.all?(results, &(&1 in [1, :locked]))
+    assert File.ls!(folder) == []
+  end
+
+  test "a lock by a file ends with its process, also in a folder with a long path", %{folder: folder} do
+    folder = Path.join(folder, String.duplicate("long", 40))
+    File.mkdir_p!(folder)
+    in_other_process(fn -> assert {:ok, _lock} = SocketFile.acquire(folder) end)
+    assert File.ls!(folder) == ["lock.1"]
+    assert {:ok, lock} = eventually_free(folder)
+    assert in_other_process(fn -> SocketFile.acquire(folder) end) == :locked
+    :ok = SocketFile.release(lock)
+    assert File.ls!(folder) == []
+  end
+
+  # The socket of a process is closed a moment after its end.
+  defp eventually_free(folder) do
+    with :locked <- SocketFile.acquire(folder), do: eventually_free(folder)
+  end
+
+  test "a folder that is moved, or found by a link, is locked as before", %{folder: folder} do
+    {old, moved, link} = {Path.join(folder, "old"), Path.join(folder, "moved"), Path.join(folder, "link")}
+    journal = open!(old)
+    File.rename!(old, moved)
+    File.ln_s!(moved, link)
+
+    for path <- [moved, link],
+        do: assert({:error, %{kind: :locked}} = in_other_process(fn -> open(path, []) end))
+
+    in_other_process(fn -> open!(old) end)
+    :ok = Journal.close(journal)
+    :ok = Journal.close(open!(link))
   end
 
   test "one of two nodes has the folder, until it is killed", %{folder: folder} do
@@ -246,15 +389,23 @@ defmodule BeTree.Engine.JournalTest do
 
   test "every cut of the last segment leaves the changes before it", %{folder: folder} do
     payloads = ["a", "", "a longer change", "d"]
-    folder |> open!() |> append!(Enum.take(payloads, 2)) |> append!(Enum.drop(payloads, 2)) |> Journal.close()
+
+    # None of them is known to be on the disk.
+    in_other_process(fn ->
+      folder |> open!(durability: :none) |> append!(Enum.take(payloads, 2)) |> append!(Enum.drop(payloads, 2))
+    end)
+
     [path] = segments(folder)
     bytes = File.read!(path)
+    manifest = Path.join(folder, "journal.manifest")
+    manifest_bytes = File.read!(manifest)
     head = 24 + byte_size(@identity) + 4
-    ends = payloads |> Enum.scan(head, fn payload, at -> at + 25 + byte_size(payload) end)
-    assert byte_size(bytes) == List.last(ends) + 25
+    ends = payloads |> Enum.scan(head, fn payload, at -> at + 24 + byte_size(payload) end)
+    assert byte_size(bytes) == List.last(ends)
 
     for size <- head..byte_size(bytes) do
       File.write!(path, binary_part(bytes, 0, size))
+      File.write!(manifest, manifest_bytes)
       count = Enum.count(ends, &(&1 <= size))
 
       expected =
@@ -262,7 +413,7 @@ defmodule BeTree.Engine.JournalTest do
 
       journal = open!(folder)
       assert read(journal) == {:none, expected, count}
-      assert journal.cut == nil == size in [head, byte_size(bytes) | ends]
+      assert journal.cut == nil == size in [head | ends]
       # What follows the cut is not read again.
       :ok = journal |> append!(["after"]) |> Journal.close()
       assert content(folder) == {:none, expected ++ [{count + 1, "after"}], count + 1}
@@ -276,9 +427,9 @@ defmodule BeTree.Engine.JournalTest do
   end
 
   test "a cut is logged", %{folder: folder} do
-    folder |> open!() |> append!(["a", "b"]) |> Journal.close()
+    in_other_process(fn -> folder |> open!(durability: :none) |> append!(["a", "b"]) end)
     [path] = segments(folder)
-    File.write!(path, binary_part(File.read!(path), 0, File.stat!(path).size - 30))
+    File.write!(path, binary_part(File.read!(path), 0, File.stat!(path).size - 10))
     assert content(folder) == {:none, [{1, "a"}], 1}
     assert_receive {:log, text}
     assert text =~ "#{path} ends with a write that was interrupted" and text =~ "the last whole change is 1"
@@ -292,7 +443,12 @@ defmodule BeTree.Engine.JournalTest do
     assert {{1, "base"}, [_, _, _, _], 5} = whole
     assert length(segments(folder)) == 3
 
-    for path <- bases(folder) ++ segments(folder), bytes = File.read!(path), at <- 0..(byte_size(bytes) - 1) do
+    manifest = Path.join(folder, "journal.manifest")
+    records = Enum.concat([0..27, 0x1000..(0x1000 + 27), 0x2000..(0x2000 + 27)])
+
+    for path <- [manifest | bases(folder) ++ segments(folder)],
+        bytes = File.read!(path),
+        at <- if(path == manifest, do: records, else: 0..(byte_size(bytes) - 1)) do
       {before, <<byte, rest::binary>>} = :erlang.split_binary(bytes, at)
       File.write!(path, <<before::binary, Bitwise.bxor(byte, Bitwise.bsl(1, :rand.uniform(8) - 1)), rest::binary>>)
 
@@ -342,13 +498,79 @@ defmodule BeTree.Engine.JournalTest do
     assert {:error, %{kind: :damaged}} = open(folder, [])
   end
 
+  for {durability, ending} <- [sync: :kill, sync: :close, none: :close, interval: :close] do
+    @durability if durability == :interval, do: {:interval, 60_000}, else: durability
+    @ending ending
+    test "a cut of the newest segment is found after a #{ending}, with #{durability}", %{folder: folder} do
+      in_other_process(fn ->
+        journal = folder |> open!(durability: @durability) |> append!(["a"]) |> append!(["b", "c"])
+        if @ending == :close, do: :ok = Journal.close(journal)
+      end)
+
+      [path] = segments(folder)
+      bytes = File.read!(path)
+      head = 24 + byte_size(@identity) + 4
+
+      for size <- head..(byte_size(bytes) - 1) do
+        File.write!(path, binary_part(bytes, 0, size))
+        assert {:error, %{kind: :damaged, message: message}} = open(folder, [])
+        assert message =~ path and message =~ "those up to 3 were on the disk once"
+      end
+
+      File.write!(path, bytes)
+      assert {:none, [_, _, _], 3} = content(folder)
+    end
+  end
+
+  for durability <- [:sync, {:interval, 60_000}, :none] do
+    @durability durability
+    test "a missing newest segment is found after a kill, with #{inspect(durability)}", %{folder: folder} do
+      in_other_process(fn ->
+        Enum.reduce(1..3, open!(folder, durability: @durability, segment_bytes: 1), &append!(&2, ["#{&1}"]))
+      end)
+
+      for path <- segments(folder), bytes = File.read!(path) do
+        File.rm!(path)
+        assert {:error, %{kind: :damaged}} = open(folder, [])
+        File.write!(path, bytes)
+      end
+
+      paths = segments(folder)
+      contents = for path <- paths, do: {path, File.read!(path)}
+      for path <- paths, do: File.rm!(path)
+      assert {:error, %{kind: :damaged, message: message}} = open(folder, [])
+      assert message =~ "#{List.last(paths)} is damaged: it is missing"
+      for {path, bytes} <- contents, do: File.write!(path, bytes)
+      assert {:none, [{1, "1"}, {2, "2"}, {3, "3"}], 3} = content(folder)
+    end
+  end
+
+  test "a missing manifest is found", %{folder: folder} do
+    folder |> open!() |> append!(["a"]) |> Journal.close()
+    path = Path.join(folder, "journal.manifest")
+    bytes = File.read!(path)
+    File.rm!(path)
+    assert {:error, %{kind: :damaged, message: message}} = open(folder, [])
+    assert message =~ "#{path} is damaged: it is missing"
+    File.write!(path, bytes)
+    assert content(folder) == {:none, [{1, "a"}], 1}
+  end
+
+  test "a start that is given up leaves the folder as it is", %{folder: folder} do
+    in_other_process(fn -> folder |> open!(durability: :none) |> append!(["a"]) end)
+    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+    before = state.()
+    :ok = Journal.release(open!(folder))
+    assert state.() == before
+  end
+
   test "files of another format are refused", %{folder: folder} do
     folder |> open!() |> append!(["a"]) |> Journal.close()
     [path] = segments(folder)
     <<magic::binary-size(8), _format::little-32, rest::binary>> = File.read!(path)
-    File.write!(path, <<magic::binary, 2::little-32, rest::binary>>)
+    File.write!(path, <<magic::binary, 1::little-32, rest::binary>>)
     assert {:error, %{kind: :damaged, message: message}} = open(folder, [])
-    assert message =~ "its format is 2; expected 1"
+    assert message =~ "its format is 1; expected 2"
   end
 
   ## Faults
@@ -418,10 +640,10 @@ defmodule BeTree.Engine.JournalTest do
     journal = faulty(folder, [])
     before = Disk.count(folder, :sync)
     journal = append!(journal, for(number <- 1..100, do: "#{number}"))
-    # One for the head of the segment, one for the changes.
-    assert Disk.count(folder, :sync) == before + 2
-    journal = append!(journal, ["one more"])
+    # One for the head of the segment, one for its number in the manifest, one for the changes.
     assert Disk.count(folder, :sync) == before + 3
+    journal = append!(journal, ["one more"])
+    assert Disk.count(folder, :sync) == before + 4
     :ok = Journal.close(journal)
   end
 
@@ -446,6 +668,23 @@ defmodule BeTree.Engine.JournalTest do
     assert Journal.info(journal, :something_else) == :unknown
     :ok = Journal.close(journal)
     refute Process.alive?(journal.syncer)
+  end
+
+  test "with an interval, a sync of a segment that a base has removed meanwhile leaves no file", %{folder: folder} do
+    journal = folder |> open!(durability: {:interval, 1}, segment_bytes: 1) |> append!(["a"])
+    # The syncer gets to it when the segment is gone.
+    true = :erlang.suspend_process(journal.syncer)
+    assert_receive {Journal, _ref, :due} = message
+    {:ok, journal} = Journal.info(journal, message)
+    journal = append!(journal, ["b"])
+    :ok = Journal.base_writer(journal).(1, ["one"])
+    {:ok, journal} = Journal.trim(journal, 1)
+    assert length(segments(folder)) == 1
+    true = :erlang.resume_process(journal.syncer)
+    journal = take(journal, &(&1.durable == 2))
+    :ok = Journal.close(journal)
+    assert length(segments(folder)) == 1
+    assert content(folder) == {{1, "one"}, [{2, "b"}], 2}
   end
 
   test "with an interval, a sync that failed is made good", %{folder: folder} do
@@ -507,7 +746,7 @@ defmodule BeTree.Engine.JournalTest do
 
   test "a base that cannot be written leaves nothing", %{folder: folder} do
     journal = folder |> faulty([]) |> append!(["a"])
-    Disk.room(folder, 20)
+    Disk.room(folder, 6)
     assert {:error, %{kind: :file, message: message}} = Journal.base_writer(journal).(1, ["base"])
     assert message =~ "no space left"
     Disk.room(folder, :infinity)

@@ -434,6 +434,33 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:error, %Error{kind: :other_schema}} = Server.start_link(Keyword.put(options, :dir, single))
   end
 
+  test "a first start that failed can be made again, and files of others do not hinder it", %{tmp_dir: folder} do
+    Process.flag(:trap_exit, true)
+    folder = Path.join(folder, "rules")
+    File.mkdir_p!(Path.join(folder, "lost+found"))
+    # The file of the partitions cannot be written.
+    File.mkdir_p!(Path.join(folder, "partitions.new/in the way"))
+    options = [name: :partitions_again, rules: @text, dir: folder, partitions: 4, partition_by: @by]
+    assert {:error, %Error{kind: :file, message: message}} = Server.start_link(options)
+    assert message =~ "partitions.new" or message =~ "#{folder}/partitions"
+    File.rm_rf!(Path.join(folder, "partitions.new"))
+    # As a process that was killed within the writing left it.
+    File.write!(Path.join(folder, "partitions.new"), "half")
+    assert {:ok, pid} = Server.start_link(options)
+    {:ok, _page} = Server.assert(:partitions_again, {:order, id: 1, who: "x"})
+    GenServer.stop(pid)
+    assert {:ok, pid} = Server.start_link(options)
+    assert {:ok, %{facts: 1}} = Server.info(:partitions_again)
+    GenServer.stop(pid)
+    modes = for path <- [folder | Path.wildcard(Path.join(folder, "partition*"))], do: {Path.basename(path), mode(path)}
+    assert {"partitions", 0o600} in modes and {"partition-3", 0o700} in modes
+    # The other files of a partition name no partitions.
+    File.rm!(Path.join(folder, "partitions"))
+    assert {:error, %Error{kind: :other_schema}} = Server.start_link(options)
+  end
+
+  defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)
+
   test "a call that waits longer than its timeout is not made" do
     {name, _id} = start!([])
     owners = for number <- 0..3, do: Shared.owner(name, number)

@@ -164,6 +164,38 @@ defmodule BeTree.Rules.ServerTest do
     assert Enum.sort(notices(name)) == for(n <- 596..600, do: {"unpaid", n})
   end
 
+  test "many starts with a call each leave few segments", %{tmp_dir: folder} do
+    for n <- 1..40 do
+      {name, id} = start!(dir: folder)
+      {:ok, _page} = Server.assert(name, {:order, id: n, at: 0})
+      kill(name, id)
+    end
+
+    # A base may be there already, of a start that was killed before it removed what that replaces.
+    {name, _id} = start!(dir: folder)
+    {:ok, _page} = Server.assert(name, {:order, id: 41, at: 0})
+    eventually(fn -> length(Path.wildcard(Path.join(folder, "*.log"))) < 40 end)
+    assert {:ok, facts} = Server.facts(name, :order)
+    assert length(facts) == 41
+  end
+
+  test "a start that failed writes nothing to the folder", %{tmp_dir: folder} do
+    Process.flag(:trap_exit, true)
+    {name, id} = start!(dir: folder, durability: :none)
+    {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
+    kill(name, id)
+    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+    before = state.()
+    assert {:error, %Error{kind: :syntax}} = Server.start_link(name: :rules_failed, rules: "fact", dir: folder)
+    assert state.() == before
+  end
+
+  test "an empty path of a folder is refused" do
+    assert_raise ArgumentError, ~r/:dir takes the path of a folder, a string that is not empty/, fn ->
+      Server.start_link(name: :rules_empty, rules: @orders, dir: "")
+    end
+  end
+
   test "a start with other rules swaps them", %{tmp_dir: folder} do
     {name, id} = start!(dir: folder)
     {:ok, _page} = Server.assert_all(name, [{:order, id: 1, at: 0}])

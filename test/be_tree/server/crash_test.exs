@@ -4,6 +4,7 @@ defmodule BeTree.Server.CrashTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Error, Server}
+  alias BeTree.Server.Table
   alias BeTree.Test.{Servers, WasmGuest}
 
   setup :quiet
@@ -110,6 +111,61 @@ defmodule BeTree.Server.CrashTest do
     {:ok, _ids} = BeTree.search(name, %{a: 1})
     :counters.add(searched, 1, 1)
     if :atomics.get(stop, 1) == 1, do: :ok, else: search(name, stop, searched)
+  end
+
+  # A writer needs longest for its base.
+  for {title, options} <- [{"without a folder", []}, {"with a folder", [dir: true]}, {"with terms", [ids: :term]}] do
+    @options options
+    test "a text of a large change is there only when searches see the change, #{title}" do
+      folder = Path.join(System.tmp_dir!(), "be_tree_crash_#{System.unique_integer([:positive])}_#{System.pid()}")
+      on_exit(fn -> File.rm_rf!(folder) end)
+      options = if @options[:dir], do: [dir: folder, durability: :none], else: @options
+      name = start(options)
+      {:ok, table} = Table.fetch(name)
+      {:ok, _count} = Server.insert_all(name, for(id <- 1..20, do: {id, "true"}))
+
+      for round <- 1..4 do
+        ids = Enum.to_list((round * 10_000)..(round * 10_000 + 2_999))
+        version = Server.info!(name).version
+        writer = Servers.process(name)
+
+        spawn(fn ->
+          Server.change(name, put: for(id <- [round | ids], do: {id, "a < 9 or a = #{id}"}), delete: [round + 10])
+        end)
+
+        # The change is made. Then it is not shown yet, or it is shown and has no texts yet.
+        spin(fn -> Table.later(table, version) != [] end)
+        if rem(round, 2) == 0, do: spin(fn -> Table.base(table).version > version end)
+        monitor = Process.monitor(writer)
+        Process.exit(writer, :kill)
+        assert_receive {:DOWN, ^monitor, :process, ^writer, _reason}, 60_000
+        spin(fn -> agree(name, hd(ids), round, round + 10) end)
+        eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
+        assert Enum.sort(BeTree.search!(name, %{a: 1})) == Server.ids!(name)
+        assert length(Server.ids!(name)) == 20 - round + 3_000 * round
+      end
+    end
+  end
+
+  defp spin(function), do: function.() || spin(function)
+
+  # Returns whether the change is there. What texts show of it, a later search sees.
+  defp agree(name, put, replaced, deleted) do
+    texts = {Server.fetch(name, put), Server.fetch(name, replaced), Server.member?(name, deleted)}
+    found = BeTree.search!(name, %{a: 1})
+
+    case texts do
+      {{:ok, _text}, {:ok, "a < 9" <> _}, false} ->
+        assert put in found and deleted not in found
+        true
+
+      {fetched, replacing, member} ->
+        # Any of these shows the change.
+        if match?({:ok, _}, fetched) or match?({:ok, "a < 9" <> _}, replacing) or not member,
+          do: assert(put in found and deleted not in found)
+
+        false
+    end
   end
 
   test "a swapped index and what was changed since come back too" do

@@ -6,7 +6,7 @@ defmodule BeTree.Server.DurabilityTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
-  alias BeTree.Test.{Servers, Tmpfs}
+  alias BeTree.Test.{Attack, Servers, Tmpfs}
 
   @moduletag timeout: :infinity
   @schema [a: :integer, s: {:string, optional: true}]
@@ -17,7 +17,7 @@ defmodule BeTree.Server.DurabilityTest do
 
   defp start!(folder, options \\ []) do
     name = name()
-    {:ok, _pid} = Server.start_link([name: name, schema: @schema, dir: folder] ++ options)
+    {:ok, _pid} = Server.start_link(Keyword.merge([name: name, schema: @schema, dir: folder], options))
     name
   end
 
@@ -176,6 +176,129 @@ defmodule BeTree.Server.DurabilityTest do
       :ok -> fill(name, id + 1)
       {:error, error} -> error
     end
+  end
+
+  test "an empty path of a folder is refused" do
+    for dir <- ["", []] do
+      assert_raise ArgumentError, ~r/:dir takes the path of a folder, a string that is not empty/, fn ->
+        Server.start_link(name: name(), schema: @schema, dir: dir)
+      end
+    end
+  end
+
+  test "many starts with a change each leave few segments", %{folder: folder} do
+    for id <- 1..40 do
+      name = start!(folder)
+      :ok = Server.insert(name, id, "a = 1")
+      :ok = Server.stop(name)
+    end
+
+    name = start!(folder)
+    eventually(fn -> length(Path.wildcard(Path.join(folder, "*.log"))) < 40 end)
+    assert BeTree.search(name, %{a: 1}) == {:ok, Enum.to_list(1..40)}
+    :ok = Server.stop(name)
+    assert length(Path.wildcard(Path.join(folder, "*.base"))) == 1
+    name = start!(folder)
+    assert BeTree.search(name, %{a: 1}) == {:ok, Enum.to_list(1..40)}
+    :ok = Server.stop(name)
+  end
+
+  test "a folder whose newest segment is missing or cut is refused", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+
+    for id <- 1..3 do
+      name = start!(folder)
+      :ok = Server.insert(name, id, "a = 1")
+      if id == 3, do: kill(name), else: :ok = Server.stop(name)
+    end
+
+    path = Path.join(folder, "*.log") |> Path.wildcard() |> Enum.max()
+    bytes = File.read!(path)
+    start = fn -> Server.start_link(name: name(), schema: @schema, dir: folder) end
+    File.write!(path, binary_part(bytes, 0, byte_size(bytes) - 1))
+    assert {:error, %Error{kind: :damaged, message: message}} = start.()
+    assert message =~ path and message =~ "those up to 3 were on the disk once"
+    File.rm!(path)
+    assert {:error, %Error{kind: :damaged, message: message}} = start.()
+    assert message =~ path
+    File.write!(path, bytes)
+    assert {:ok, _pid} = start.()
+  end
+
+  test "a start that is refused leaves the folder as it is", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+    name = start!(folder)
+    :ok = Server.insert(name, 1, "a = 1")
+    kill(name)
+    File.write!(Path.join(folder, "0000000000000001.base.0000000000000001.new"), "half")
+    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+    before = state.()
+
+    assert {:error, %Error{kind: :other_schema}} = Server.start_link(name: name(), schema: [b: :integer], dir: folder)
+
+    assert {:error, %Error{}} = Server.start_link(name: name(), schema: @schema, dir: folder, guest: "not a module")
+
+    assert state.() == before
+  end
+
+  test "a start with too little memory names the memory that is enough", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+    name = start!(folder)
+    {:ok, 20_000} = Server.insert_all(name, for(id <- 1..20_000, do: {id, "a > #{id}"}))
+    :ok = Server.stop(name)
+    start = fn memory -> Server.start_link(name: name(), schema: @schema, dir: folder, memory: memory) end
+
+    assert {:error, %Error{kind: :out_of_memory, message: message}} = start.(700_000)
+    [_, needed] = Regex.run(~r/start it with memory: (\d+) or more/, message)
+    name = start!(folder, memory: String.to_integer(needed))
+    assert Server.info!(name).expressions == 20_000
+    assert length(BeTree.search!(name, %{a: 20_001})) == 20_000
+    :ok = Server.delete(name, 20_000)
+    :ok = Server.stop(name)
+  end
+
+  # The same subscriptions in another order take other memory: some of these servers are too small for them.
+  for seed <- Attack.size([102, 125], Enum.to_list(100..150)) do
+    @seed seed
+    test "a server that is full starts again with its memory, seed #{seed}", %{folder: folder} do
+      :rand.seed(:exsss, {@seed, 1, 1})
+      options = [schema: @schema ++ [b: :integer, l: {:integer_list, optional: true}]]
+      options = [memory: 900_000 + :rand.uniform(1_800_000), durability: :none] ++ options
+      name = start!(folder, options)
+      overfill(name, 0)
+      before = texts(name)
+      :ok = Server.stop(name)
+      name = start!(folder, options)
+      assert texts(name) == before
+      assert Server.info!(name).expressions == map_size(before)
+      for id <- Map.keys(before), do: :ok = Server.delete(name, id)
+      :ok = Server.insert(name, 1, "a = 1")
+      :ok = Server.stop(name)
+    end
+  end
+
+  # Inserts ever smaller lists until thirteen were refused.
+  defp overfill(_name, 13), do: :ok
+
+  defp overfill(name, refused) do
+    count = 100 + :rand.uniform(900)
+    ids = for number <- 1..div(count, refused + 1), do: {:rand.uniform(10_000_000), any_text(number)}
+
+    case Server.change(name, put: Enum.uniq_by(ids, &elem(&1, 0))) do
+      {:ok, _count} -> overfill(name, refused)
+      {:error, %Error{kind: :out_of_memory}} -> overfill(name, refused + 1)
+    end
+  end
+
+  defp any_text(id) do
+    Enum.random([
+      "a > #{id}",
+      "b = #{id} and a < #{id}",
+      "s = 'x#{id}' or a in (#{Enum.map_join(1..:rand.uniform(60), ",", fn _ -> "#{:rand.uniform(1_000_000)}" end)})",
+      "contains(s, 'abc#{id}')",
+      "l one of (#{id}, #{id + 3}, #{:rand.uniform(10)})",
+      "not (a = #{id} and b > 3 or s = 'y#{rem(id, 10)}')"
+    ])
   end
 
   ## Filling

@@ -35,9 +35,12 @@ defmodule BeTree.Engine.Journal.Base do
   @spec write(module, Path.t(), non_neg_integer, binary, Enumerable.t()) :: :ok | {:error, BeTree.Error.t()}
   def write(files, folder, version, identity, payload) do
     path = Path.join(folder, Segment.digits(version) <> ".base")
-    unfinished = "#{path}.#{System.unique_integer([:positive])}.new"
+    # A process that was told to stop may still write one of the same version.
+    unfinished = "#{path}.#{Segment.digits(System.unique_integer([:positive, :monotonic]))}.new"
 
-    with :ok <- create(files, unfinished, version, identity, payload),
+    # A node that was killed may have left one of that name.
+    with gone when gone in [:ok, {:error, :enoent}] <- files.delete(unfinished),
+         :ok <- create(files, unfinished, version, identity, payload),
          :ok <- files.rename(unfinished, path),
          :ok <- files.sync_folder(folder) do
       :ok

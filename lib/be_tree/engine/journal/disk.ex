@@ -4,12 +4,38 @@ defmodule BeTree.Engine.Journal.Disk do
 
   @behaviour BeTree.Engine.Journal.Files
 
-  @impl true
-  def create(path), do: :file.open(path, [:raw, :binary, :read, :write, :exclusive])
+  # The modes of files and folders: for their owner alone. Some file systems have none.
+  @file_mode 0o600
+  @folder_mode 0o700
+  @no_modes [:eperm, :enotsup, :enosys]
 
-  # Some systems sync a file only through a descriptor that may write.
   @impl true
-  def open(path), do: :file.open(path, [:raw, :binary, :read, :write])
+  def create(path) do
+    with {:ok, device} <- :file.open(path, [:raw, :binary, :read, :write, :exclusive]) do
+      case change_mode(path, @file_mode) do
+        :ok ->
+          {:ok, device}
+
+        {:error, reason} ->
+          _ = :file.close(device)
+          {:error, reason}
+      end
+    end
+  end
+
+  defp change_mode(path, mode) do
+    with {:error, reason} when reason in @no_modes <- :file.change_mode(path, mode), do: :ok
+  end
+
+  # Opening a file for writing would create it: the syncer may be asked for a segment that a base has removed meanwhile. POSIX syncs
+  # a file through any descriptor.
+  @impl true
+  def open(path), do: :file.open(path, [:raw, :binary, :read])
+
+  @impl true
+  def open_to_write(path) do
+    with {:ok, _stat} <- File.stat(path), do: :file.open(path, [:raw, :binary, :read, :write])
+  end
 
   @impl true
   def close(device), do: :file.close(device)
@@ -59,8 +85,22 @@ defmodule BeTree.Engine.Journal.Disk do
   @impl true
   def list(path), do: File.ls(path)
 
+  # The name of a folder is in the folder above it. The process that made it may have been killed before it synced that one.
   @impl true
-  def make_folder(path), do: File.mkdir_p(path)
+  def make_folder(path) do
+    above = Path.dirname(path)
+
+    with :ok <- if(File.dir?(above), do: :ok, else: make_folder(above)),
+         :ok <- make_one(path),
+         do: sync_folder(above)
+  end
+
+  defp make_one(path) do
+    case :file.make_dir(path) do
+      :ok -> change_mode(path, @folder_mode)
+      {:error, reason} -> if File.dir?(path), do: :ok, else: {:error, reason}
+    end
+  end
 
   @impl true
   def rename(from, to), do: :file.rename(from, to)

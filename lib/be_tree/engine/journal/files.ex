@@ -8,11 +8,14 @@ defmodule BeTree.Engine.Journal.Files do
   @type device :: term
   @type posix :: :file.posix() | :badarg | :terminated | :system_limit
 
-  @doc "Creates a file that does not exist, and opens it for reading and writing."
+  @doc "Creates a file that does not exist, which its owner alone may read, and opens it for reading and writing."
   @callback create(Path.t()) :: {:ok, device} | {:error, posix}
 
-  @doc "Opens a file for reading and syncing."
+  @doc "Opens a file that exists for reading and syncing."
   @callback open(Path.t()) :: {:ok, device} | {:error, posix}
+
+  @doc "Opens a file that exists for writing too. No other process may remove it meanwhile."
+  @callback open_to_write(Path.t()) :: {:ok, device} | {:error, posix}
 
   @callback close(device) :: :ok | {:error, posix}
   @callback pread(device, non_neg_integer, non_neg_integer) :: {:ok, binary} | :eof | {:error, posix}
@@ -27,7 +30,10 @@ defmodule BeTree.Engine.Journal.Files do
 
   @callback size(Path.t()) :: {:ok, non_neg_integer} | {:error, posix}
   @callback list(Path.t()) :: {:ok, [String.t()]} | {:error, posix}
+
+  @doc "Makes a folder, which its owner alone may enter, and those above it. One that exists stays as it is."
   @callback make_folder(Path.t()) :: :ok | {:error, posix}
+
   @callback rename(Path.t(), Path.t()) :: :ok | {:error, posix}
   @callback delete(Path.t()) :: :ok | {:error, posix}
 

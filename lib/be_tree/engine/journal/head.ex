@@ -11,7 +11,7 @@ defmodule BeTree.Engine.Journal.Head do
 
   alias BeTree.Engine.Journal.Fault
 
-  @format 1
+  @format 2
   @fixed 24
   @crc 4
 

@@ -1,29 +1,32 @@
 defmodule BeTree.Engine.Journal.Recovery do
   @moduledoc false
-  # Finds what a folder holds: the newest base, and the changes after it in an unbroken sequence.
+  # Finds what a folder holds: the newest base, and the changes after it in an unbroken sequence. It changes nothing.
   #
   # Only the last segment can end with a write that was cut off. Its first record that is not as it was written ends the journal,
-  # unless a later record proves that the change there was on the disk once. Then, and wherever else something is missing, it is
-  # a damage: the folder is refused, and nothing in it is changed.
+  # unless a later record, or the manifest, proves that the change there was on the disk once. Then, and wherever else something
+  # is missing, it is a damage: the folder is refused.
 
-  alias BeTree.Engine.Journal.{Base, Fault, Segment}
+  alias BeTree.Engine.Journal.{Base, Fault, Manifest, Segment}
   alias BeTree.Error
 
-  @enforce_keys [:base, :bases, :segments, :sources, :last, :cut]
-  defstruct [:base, :bases, :segments, :sources, :last, :cut]
+  @enforce_keys [:base, :manifest, :segments, :sources, :leftovers, :last, :cut]
+  defstruct @enforce_keys
 
   @typedoc """
-    * `:base` - the newest base, or `nil`; `:bases` - the versions and files of all;
-    * `:segments` - all segments, in order;
+    * `:base` - the newest base, or `nil`;
+    * `:manifest` - what the manifest says, or `nil` for a new folder;
+    * `:segments` - the segments that may hold changes after the base, in order;
     * `:sources` - the segments that hold the changes after the base, each with the last version to be read from it;
+    * `:leftovers` - files that an earlier owner did not finish, and those that the base replaces;
     * `:last` - the version of the last change;
     * `:cut` - the place at which the last segment is cut off, or `nil`.
   """
   @type t :: %__MODULE__{
           base: Base.t() | nil,
-          bases: [{non_neg_integer, Path.t()}],
+          manifest: Manifest.found() | nil,
           segments: [Segment.t()],
           sources: [{Segment.t(), pos_integer}],
+          leftovers: [Path.t()],
           last: non_neg_integer,
           cut: %{path: Path.t(), at: non_neg_integer} | nil
         }
@@ -38,30 +41,62 @@ defmodule BeTree.Engine.Journal.Recovery do
          {:ok, base} <- newest(files, bases),
          :ok <- check_identity(base, identity),
          {:ok, segments} <- open(files, numbered(folder, names, ".log")),
-         recovery = start(base, bases, segments),
-         {:ok, recovery} <- walk(files, needed(segments, recovery.last + 1), recovery),
-         :ok <- check_sources(recovery.sources, identity) do
-      {:ok, %{recovery | sources: Enum.reverse(recovery.sources)}}
+         recovery = start(base, segments),
+         needed = needed(segments, recovery.last + 1),
+         {:ok, recovery} <- walk(files, needed, recovery),
+         :ok <- check_sources(recovery.sources, identity),
+         {:ok, manifest} <- manifest(files, folder, Manifest.file_name() in names, recovery),
+         :ok <- check_manifest(manifest, folder, recovery) do
+      kept = for {segment, _last} <- needed, do: segment
+      leftovers = unfinished(folder, names) ++ replaced(bases, segments -- kept)
+
+      {:ok,
+       %{
+         recovery
+         | manifest: manifest,
+           segments: kept,
+           sources: Enum.reverse(recovery.sources),
+           leftovers: leftovers
+       }}
     end
   end
 
-  # What an interrupted process began to write. It is removed first: then nothing that is named later can be one of these.
   defp list(files, folder) do
-    with {:ok, names} <- list_names(files, folder),
-         :ok <- delete(files, for(name <- names, Path.extname(name) == ".new", do: Path.join(folder, name))),
-         do: list_names(files, folder)
-  end
-
-  defp list_names(files, folder) do
     with {:error, reason} <- files.list(folder), do: Fault.file("read", folder, reason)
   end
 
-  defp delete(_files, []), do: :ok
+  # What the newest base replaces, and an owner that was killed did not remove.
+  defp replaced(bases, segments) do
+    older = for {_version, path} <- Enum.drop(bases, -1), do: path
+    older ++ for(segment <- segments, do: segment.path)
+  end
 
-  defp delete(files, [path | paths]) do
-    case files.delete(path) do
-      gone when gone in [:ok, {:error, :enoent}] -> delete(files, paths)
-      {:error, reason} -> Fault.file("delete", path, reason)
+  defp unfinished(folder, names) do
+    for name <- names, name =~ ~r/\A\d{16,}\.(log|base\.\d+)\.new\z/, do: Path.join(folder, name)
+  end
+
+  # A folder has a manifest before it has any other file.
+  defp manifest(files, folder, true, _recovery), do: Manifest.read(files, folder)
+  defp manifest(_files, _folder, false, %{base: nil, segments: []}), do: {:ok, nil}
+
+  defp manifest(_files, folder, false, _recovery),
+    do: Fault.damaged(Path.join(folder, Manifest.file_name()), "it is missing")
+
+  defp check_manifest(nil, _folder, _recovery), do: :ok
+
+  defp check_manifest(%{segment: segment, durable: durable}, folder, %{segments: segments, last: last}) do
+    newest = List.last(segments)
+
+    cond do
+      segment > 0 and (newest == nil or newest.sequence < segment) ->
+        Fault.damaged(Segment.path(folder, segment), "it is missing")
+
+      last < durable ->
+        path = if newest, do: newest.path, else: folder
+        Fault.damaged(path, "its changes end with #{last}, and those up to #{durable} were on the disk once")
+
+      true ->
+        :ok
     end
   end
 
@@ -86,9 +121,18 @@ defmodule BeTree.Engine.Journal.Recovery do
     end
   end
 
-  defp start(base, bases, segments) do
+  defp start(base, segments) do
     last = if base, do: base.version, else: 0
-    %__MODULE__{base: base, bases: bases, segments: segments, sources: [], last: last, cut: nil}
+
+    %__MODULE__{
+      base: base,
+      manifest: nil,
+      segments: segments,
+      sources: [],
+      leftovers: [],
+      last: last,
+      cut: nil
+    }
   end
 
   @doc """

@@ -35,13 +35,15 @@ defmodule BeTree.Engine.Journal.Segment do
   @spec digits(non_neg_integer) :: String.t()
   def digits(number), do: number |> Integer.to_string() |> String.pad_leading(@digits, "0")
 
-  @doc "Returns the number in the name of a file with this extension, or `nil`."
+  @doc "Returns the path of the segment `sequence`."
+  @spec path(Path.t(), pos_integer) :: Path.t()
+  def path(folder, sequence), do: Path.join(folder, digits(sequence) <> ".log")
+
+  @doc "Returns the number in the name of a file with this extension, or `nil` for any other name."
   @spec number(String.t(), String.t()) :: non_neg_integer | nil
   def number(name, extension) do
-    with ^extension <- Path.extname(name),
-         root = Path.basename(name, extension),
-         true <- byte_size(root) >= @digits,
-         {number, ""} when number >= 0 <- Integer.parse(root) do
+    with {number, ^extension} <- Integer.parse(name),
+         true <- name == digits(number) <> extension do
       number
     else
       _other -> nil
@@ -52,17 +54,19 @@ defmodule BeTree.Engine.Journal.Segment do
 
   @doc """
   Makes the segment file `sequence`, whose changes begin with the version `first`. `records` are those that it begins with. They are
-  on the disk when this returns.
+  on the disk when this returns. The file takes the place of one of that number.
   """
   @spec create(module, Path.t(), pos_integer, pos_integer, binary, iodata) :: {:ok, t} | {:error, BeTree.Error.t()}
   def create(files, folder, sequence, first, identity, records) do
-    path = Path.join(folder, digits(sequence) <> ".log")
+    path = path(folder, sequence)
     unfinished = path <> ".new"
     head = Head.encode(@magic, first, identity)
     start = IO.iodata_length(head)
     size = start + IO.iodata_length(records)
 
-    with {:ok, device} <- files.create(unfinished) do
+    # A failed attempt may have left it.
+    with gone when gone in [:ok, {:error, :enoent}] <- files.delete(unfinished),
+         {:ok, device} <- files.create(unfinished) do
       with :ok <- files.pwrite(device, 0, [head | records]),
            :ok <- files.sync(device),
            :ok <- files.rename(unfinished, path),
@@ -71,7 +75,7 @@ defmodule BeTree.Engine.Journal.Segment do
       else
         {:error, reason} ->
           _ = files.close(device)
-          for leftover <- [unfinished, path], do: files.delete(leftover)
+          _ = files.delete(unfinished)
           Fault.file("write", path, reason)
       end
     else
@@ -88,7 +92,16 @@ defmodule BeTree.Engine.Journal.Segment do
       with {:ok, size} <- files.size(path),
            {:ok, head} <- Head.read(files, path, device, size, @magic, 0) do
         sequence = path |> Path.basename() |> number(".log")
-        {:ok, %__MODULE__{sequence: sequence, path: path, first: head.number, identity: head.identity, start: head.at}}
+
+        {:ok,
+         %__MODULE__{
+           sequence: sequence,
+           path: path,
+           first: head.number,
+           identity: head.identity,
+           start: head.at,
+           size: size
+         }}
       else
         {:error, %Error{} = error} -> {:error, error}
         {:error, reason} -> Fault.file("read", path, reason)
@@ -122,11 +135,6 @@ defmodule BeTree.Engine.Journal.Segment do
   # `at` is the place in the file at which `buffer` begins.
   defp read(reader, buffer, at, next, value) do
     case Record.decode(buffer) do
-      {:ok, %{kind: :mark} = mark, rest} ->
-        if mark.version == next - 1,
-          do: read(reader, rest, at + mark.size, next, value),
-          else: {:ok, {:fault, at, next}, value}
-
       {:ok, %{version: ^next} = change, rest} ->
         case reader.function.(change, value) do
           {:cont, value} -> read(reader, rest, at + change.size, next + 1, value)

@@ -3,19 +3,32 @@ defmodule BeTree.Engine.Journal.Syncer do
   # A process that brings a segment to the disk while the journal's owner writes on. It ends with the owner, which starts
   # another one if this one ends.
 
+  @behaviour BeTree.Engine.Journal.Background
+
   alias BeTree.Engine.Journal.Fault
 
-  @doc "Starts a syncer of the calling process. Returns it and a monitor of it."
-  @spec start(module) :: {pid, reference}
+  @impl true
+  def send_later(message, ms) do
+    _timer = Process.send_after(self(), message, ms)
+    :ok
+  end
+
+  @impl true
   def start(files) do
     owner = self()
     spawn_monitor(fn -> loop(files, Process.monitor(owner), nil, nil) end)
   end
 
-  @doc "Syncs the file at `path`, and then sends the caller `{tag, :ok}` or `{tag, {:error, error}}`."
-  @spec sync(pid, Path.t(), term) :: :ok
+  @impl true
   def sync(syncer, path, tag) do
     send(syncer, {:sync, self(), path, tag})
+    :ok
+  end
+
+  @impl true
+  def stop(syncer, monitor) do
+    Process.demonitor(monitor, [:flush])
+    Process.exit(syncer, :kill)
     :ok
   end
 

@@ -2,6 +2,7 @@ defmodule BeTree.Rules.Server.Layout do
   @moduledoc false
   # The file in a server's folder that names its partitions and their keys, because a fact is found in the partition of its key only.
 
+  alias BeTree.Engine.Journal
   alias BeTree.Engine.Journal.Disk
   alias BeTree.Error
   alias BeTree.Rules.Server.Routes
@@ -30,7 +31,7 @@ defmodule BeTree.Rules.Server.Layout do
         other("has #{partitions(count)}, not #{routes.partitions}", dir)
 
       :none ->
-        if empty?(dir), do: write(dir, new), else: other("has rules without partitions, or something else", dir)
+        if content?(dir), do: other("has rules without partitions, or something else", dir), else: write(dir, new)
 
       {:error, error} ->
         {:error, error}
@@ -77,7 +78,12 @@ defmodule BeTree.Rules.Server.Layout do
     {:error, %Error{kind: :other_schema, message: "the folder #{dir} #{fault}, or give the server another folder"}}
   end
 
-  defp empty?(dir), do: match?({:ok, []}, File.ls(dir)) or not File.exists?(dir)
+  # Other files, such as those of a file system, and what a failed start left, are no content.
+  defp content?(dir) do
+    names = with {:error, _reason} <- File.ls(dir), do: {:ok, []}
+    partitions = for "partition-" <> _number = name <- elem(names, 1), do: Path.join(dir, name)
+    Enum.any?([dir | partitions], &Journal.content?/1)
+  end
 
   defp read(dir) do
     path = Path.join(dir, @file_name)
@@ -106,13 +112,23 @@ defmodule BeTree.Rules.Server.Layout do
     path = Path.join(dir, @file_name)
     new = path <> ".new"
 
-    with :ok <- File.mkdir_p(dir),
-         :ok <- File.write(new, :erlang.term_to_binary(layout), [:sync]),
-         :ok <- File.rename(new, path),
+    with :ok <- Disk.make_folder(dir),
+         :ok <- fill(new, :erlang.term_to_binary(layout)),
+         :ok <- Disk.rename(new, path),
          :ok <- Disk.sync_folder(dir) do
       :ok
     else
       {:error, reason} -> file_error("write", path, reason)
+    end
+  end
+
+  # A start that failed may have left the file.
+  defp fill(path, bytes) do
+    with gone when gone in [:ok, {:error, :enoent}] <- Disk.delete(path),
+         {:ok, device} <- Disk.create(path) do
+      filled = with :ok <- Disk.pwrite(device, 0, bytes), do: Disk.sync(device)
+      closed = Disk.close(device)
+      with :ok <- filled, do: closed
     end
   end
 

@@ -49,7 +49,7 @@ defmodule BeTree.Rules.Server.Owner do
           keeper: nil
         }
 
-        begin(state)
+        with {:ok, state} <- begin(state), do: {:ok, state, {:continue, :keep}}
 
       {:error, error} ->
         {:stop, error}
@@ -65,7 +65,7 @@ defmodule BeTree.Rules.Server.Owner do
         if state.number, do: join(state), else: {:ok, state}
 
       {:error, error} ->
-        if state.journal, do: Journal.close(state.journal)
+        if state.journal, do: Journal.release(state.journal)
         {:stop, error}
     end
   end
@@ -102,6 +102,10 @@ defmodule BeTree.Rules.Server.Owner do
     {:ok, info} = Rules.info(state.rules)
     info.now
   end
+
+  # A base may be due from before the start.
+  @impl GenServer
+  def handle_continue(:keep, state), do: {:noreply, keep_if_long(state)}
 
   @impl GenServer
   def handle_call({:operate, operation, options, deadline}, _from, state) do
@@ -395,7 +399,7 @@ defmodule BeTree.Rules.Server.Owner do
   ## Bases
 
   defp keep_if_long(%{journal: journal, keeper: nil, options: options} = state) when journal != nil do
-    if Journal.bytes(journal) > options.base_bytes, do: keep(state), else: state
+    if Journal.bytes(journal) > options.base_bytes or Journal.fragmented?(journal), do: keep(state), else: state
   end
 
   defp keep_if_long(state), do: state
