@@ -32,6 +32,7 @@ defmodule :erl_betree_bench do
   """
 
   alias BeTree.ErlBench.{Comparison, Data, Output, Report, Run, Stats, Tree}
+  alias Mix.BeTree.Command
 
   @typedoc "The name of a file or a folder."
   @type file :: charlist | binary
@@ -132,9 +133,11 @@ defmodule :erl_betree_bench do
         :io.format("~ts: ~p, ~p microseconds/event~n", [title, count, microseconds])
       end
 
+      inputs = [text(expressions), text(events)]
+      for path <- [output, stats], path != nil, do: Command.check_output!(text(path), inputs)
       tree = expressions |> text() |> Tree.load!()
       measured = Run.one!(tree, text(events), way, output && text(output), progress)
-      if stats, do: Stats.write!(measured, text(stats)), else: :ok
+      if stats, do: Stats.write!(measured, text(stats), inputs), else: :ok
     end)
   end
 
@@ -145,7 +148,7 @@ defmodule :erl_betree_bench do
       missing -> {:error, {:file_does_not_exist, missing |> text() |> String.to_charlist()}}
     end
   rescue
-    error in [BeTree.Files.Error, File.Error, File.RenameError] -> {:error, {:bad_file, Exception.message(error)}}
+    error in [BeTree.Files.Error, File.Error, Mix.Error] -> {:error, {:bad_file, Exception.message(error)}}
   end
 
   defp text(file), do: IO.chardata_to_string(file)

@@ -220,12 +220,12 @@ defmodule BeTree.Domain do
 
   defp parse_fields(fields, path, kind, _parsed) when fields in [[], %{}] do
     name = Path.join(path)
-    refuse(:type, name, "`#{Describe.name(name)}` is #{kind} without fields; declare one, or leave it out")
+    refuse(:type, name, "#{Describe.quoted(name)} is #{kind} without fields; declare one, or leave it out")
   end
 
   defp parse_fields(other, path, _kind, _parsed) do
     name = Path.join(path)
-    refuse(:type, name, "the fields of `#{Describe.name(name)}` are a list or a map, got: #{Describe.value(other)}")
+    refuse(:type, name, "the fields of #{Describe.quoted(name)} are a list or a map, got: #{Describe.value(other)}")
   end
 
   # Atoms and strings are in one order. What is neither is refused later.
@@ -256,7 +256,7 @@ defmodule BeTree.Domain do
       refuse(
         :type,
         name,
-        "no expression can spell the name `#{Describe.name(name)}`: #{reason}; " <>
+        "no expression can spell the name #{Describe.quoted(name)}: #{reason}; " <>
           "a field of this name is written between backticks: \"#{Describe.name(quoted)}\""
       )
     end
@@ -270,7 +270,7 @@ defmodule BeTree.Domain do
     refuse(
       :type,
       name,
-      "`#{Describe.name(name)}` has the type #{Describe.value(type)}; the types are #{types}"
+      "#{Describe.quoted(name)} has the type #{Describe.value(type)}; the types are #{types}"
     )
   end
 
@@ -282,7 +282,7 @@ defmodule BeTree.Domain do
         refuse(
           :type,
           name,
-          "the options of `#{Describe.name(name)}` are a keyword list, got: #{Describe.value(options)}"
+          "the options of #{Describe.quoted(name)} are a keyword list, got: #{Describe.value(options)}"
         )
 
       unknown = Enum.find(Keyword.keys(options), &(&1 not in allowed)) ->
@@ -291,7 +291,7 @@ defmodule BeTree.Domain do
         refuse(
           :type,
           name,
-          "`#{Describe.name(name)}` of type #{type} takes #{options}, but not #{Describe.value(unknown)}"
+          "#{Describe.quoted(name)} of type #{type} takes #{options}, but not #{Describe.value(unknown)}"
         )
 
       true ->
@@ -312,7 +312,7 @@ defmodule BeTree.Domain do
     refuse(
       :type,
       name,
-      "#{key}: of `#{Describe.name(name)}` is true or false, got: #{Describe.value(value)}"
+      "#{key}: of #{Describe.quoted(name)} is true or false, got: #{Describe.value(value)}"
     )
   end
 
@@ -322,7 +322,7 @@ defmodule BeTree.Domain do
         refuse(
           :type,
           name,
-          "count: of `#{Describe.name(name)}` is an integer, got: #{Describe.value(value)}"
+          "count: of #{Describe.quoted(name)} is an integer, got: #{Describe.value(value)}"
         )
 
       value not in @counts ->
@@ -352,12 +352,12 @@ defmodule BeTree.Domain do
     refuse(
       :type,
       name,
-      "#{bound}: of `#{Describe.name(name)}` is #{number}, got: #{Describe.value(value)}"
+      "#{bound}: of #{Describe.quoted(name)} is #{number}, got: #{Describe.value(value)}"
     )
   end
 
   defp check_range(%{min: min, max: max, name: name}) when min != nil and max != nil and min > max do
-    refuse(:type, name, "min: of `#{Describe.name(name)}` is #{min}, above its max: #{max}")
+    refuse(:type, name, "min: of #{Describe.quoted(name)} is #{min}, above its max: #{max}")
   end
 
   defp check_range(_domain), do: :ok
@@ -404,7 +404,7 @@ defmodule BeTree.Domain do
     refuse(
       :out_of_bounds,
       name,
-      "#{option}: of `#{Describe.name(name)}` is #{Describe.value(value)}, not from #{range.first} to #{range.last}"
+      "#{option}: of #{Describe.quoted(name)} is #{Describe.value(value)}, not from #{range.first} to #{range.last}"
     )
   end
 

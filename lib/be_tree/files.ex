@@ -46,6 +46,10 @@ defmodule BeTree.Files do
 
       {"age": 30, "country": "CA"}
 
+  A frequency cap may be flat, `["flight", 10, "ns", 2, 1700000000000000]`, as in be-tree: the type, the id, the namespace, the value
+  and the time in microseconds. `events/1` returns it with its key in an array, `[["flight", 10, "ns"], 2, 1700000000000000]`, which
+  is the form of `BeTree.Event`. The columns of errors count in that text.
+
   ## Patterns of EventBridge
 
   A file of expressions whose first character is `{` has a pattern of `BeTree.Pattern` on each line, a JSON object. Ids and constants
@@ -54,11 +58,12 @@ defmodule BeTree.Files do
 
       {"source": ["aws.ec2"], "detail": {"state": ["running", {"prefix": "stop"}]}}
 
-  Empty lines are skipped. Files are UTF-8 and are read line by line; atoms in them become strings.
+  Empty lines are skipped. Files are UTF-8 and are read line by line; atoms in them become strings. A byte order mark at the beginning
+  of a file is skipped. Pipes and `/dev/stdin` are files too: each file is opened once and read once.
   """
 
   alias BeTree.Engine.{Check, Limits, Options}
-  alias BeTree.Files.{Constants, Error, Patterns, Reader, Schema, Terms}
+  alias BeTree.Files.{Caps, Error, Loaded, Reader, Terms}
 
   require Limits
 
@@ -99,8 +104,8 @@ defmodule BeTree.Files do
           {:ok, [BeTree.Domain.t()], [subscription]} | {:error, Error.t()}
   def load(path, options \\ []) do
     options = check(path, options)
-    {schema, texts} = load_expressions(path, options[:schema])
-    {:ok, schema, subscriptions(texts, options[:constants], path)}
+    loaded = Loaded.read!(path, options)
+    {:ok, loaded.schema, loaded.subscriptions}
   rescue
     error in Error -> {:error, error}
   end
@@ -123,35 +128,38 @@ defmodule BeTree.Files do
   def events(path) do
     Check.path!(path)
 
-    case format!(path) do
-      :terms -> path |> Terms.stream() |> Stream.map(&record(&1, path))
-      :lines -> path |> Reader.lines() |> Stream.map(fn {text, number} -> {{:json, text}, number} end)
-    end
+    # The consumer of the stream opens the file, but a missing one is reported at once.
+    with {:error, reason} <- File.stat(path), do: raise(Error.posix(path, reason))
+    Reader.stream(path, &take_event/1)
+  end
+
+  defp take_event({_rest, %{format: :terms}} = cursor) do
+    with {term, {_rest, reader} = cursor} <- Terms.take(cursor), do: {record(term, reader.path), cursor}
+  end
+
+  defp take_event(cursor) do
+    with {{text, number}, cursor} <- Reader.take(cursor), do: {{{:json, Caps.nested(text)}, number}, cursor}
+  end
+
+  defp record({values, _text, number, _offset}, _path) when is_list(values), do: {{:record, values}, number}
+
+  defp record({_other, text, number, offset}, path) do
+    raise Reader.error(path, text, number, offset, "an event is a list of values in the order of the attributes")
   end
 
   @doc """
   Returns the place of an error of `BeTree.new/2` or `BeTree.insert_all/3`, for files that `load/2` read.
 
-  `path` and `options` are those of `load/2`, and `error` is a `BeTree.Error`. The function reads the file again to find the line
-  of the error's position. An error without a position concerns the attributes.
+  `path` and `options` are those of `load/2`, and `error` is a `BeTree.Error`. The function reads the files again to find the line
+  of the error's position, so they are no pipes. An error without a position concerns the attributes.
   """
   @spec locate(BeTree.Error.t(), Path.t(), schema: Path.t(), constants: Path.t()) :: Error.t()
   def locate(error, path, options \\ []) do
     check_error(error)
     options = check(path, options)
-    constants = options[:constants]
-
-    cond do
-      error.position == nil ->
-        %Error{path: options[:schema] || path, reason: error.message}
-
-      error.kind == :duplicate_id and constants != nil ->
-        [{text, number}] = constants |> Reader.lines() |> Enum.slice(error.position, 1)
-        Reader.error(constants, text, number, 0, error.message)
-
-      true ->
-        locate_expression(error, path, format!(path))
-    end
+    path |> Loaded.read!(options) |> Loaded.locate(error)
+  rescue
+    error in Error -> error
   end
 
   @doc """
@@ -175,133 +183,4 @@ defmodule BeTree.Files do
 
   defp check_error(%BeTree.Error{}), do: :ok
   defp check_error(other), do: Check.expected!("a BeTree.Error", other)
-
-  # No expression begins with a brace.
-  defp patterns?(path) do
-    case path |> Reader.lines() |> Enum.take(1) do
-      [{text, _number}] -> String.starts_with?(String.trim_leading(text), "{")
-      [] -> false
-    end
-  end
-
-  # A file of terms begins with a list, a binary or a comment. No expression, attribute or JSON object begins like that.
-  defp format!(path) do
-    case path |> Reader.lines() |> Enum.take(1) do
-      [{text, _number}] -> if String.trim_leading(text) =~ ~r/^(\[|<<|%)/, do: :terms, else: :lines
-      [] -> :lines
-    end
-  end
-
-  defp load_expressions(path, schema_path) do
-    case {format!(path), schema_path} do
-      {:terms, _path} -> load_terms(path, schema_path)
-      {:lines, _path} -> load_lines(path, schema_path, patterns?(path))
-    end
-  end
-
-  defp load_lines(path, schema_path, true = _patterns?),
-    do: Patterns.read(path, if(schema_path, do: read_schema(schema_path)))
-
-  defp load_lines(path, nil, false),
-    do: raise(%Error{path: path, reason: "has no attributes; name their file with the option schema"})
-
-  defp load_lines(path, schema_path, false),
-    do: {read_schema(schema_path), for({text, _number} <- Reader.lines(path), do: text)}
-
-  defp load_terms(path, schema_path) do
-    terms = path |> Terms.stream() |> Enum.to_list()
-
-    case {terms, schema_path} do
-      {[{first, _, _, _} = located | rest], nil} when is_list(first) ->
-        {Schema.from_term(located, path), expressions(rest, path)}
-
-      {[{first, text, number, offset} | _rest], _path} when is_list(first) ->
-        raise Reader.error(path, text, number, offset, "the attributes stand here; leave the option schema away")
-
-      {_terms, nil} ->
-        raise %Error{path: path, reason: "does not begin with its attributes; name their file with the option schema"}
-
-      {_terms, _path} ->
-        {read_schema(schema_path), expressions(terms, path)}
-    end
-  end
-
-  defp read_schema(path) do
-    case format!(path) do
-      :terms -> Schema.read_terms(path)
-      :lines -> Schema.read_lines(path)
-    end
-  end
-
-  defp expressions(terms, path) do
-    for {expression, text, number, offset} <- terms do
-      unless is_binary(expression) do
-        raise Reader.error(path, text, number, offset, ~s(an expression is a binary, <<"a and b">>))
-      end
-
-      expression
-    end
-  end
-
-  defp subscriptions(texts, nil, _path), do: Enum.zip(Stream.iterate(1, &(&1 + 1)), texts)
-
-  defp subscriptions(texts, constants_path, path) do
-    constants = Constants.read(constants_path)
-
-    if length(constants) != length(texts) do
-      reason =
-        "has #{length(constants)} lines for the #{length(texts)} expressions of #{path}; there must be one for each"
-
-      raise %Error{path: constants_path, reason: reason}
-    end
-
-    Enum.zip_with(constants, texts, fn {id, constants}, text -> {id, text, constants: constants} end)
-  end
-
-  defp record({values, _text, number, _offset}, _path) when is_list(values), do: {{:record, values}, number}
-
-  defp record({_other, text, number, offset}, path) do
-    raise Reader.error(path, text, number, offset, "an event is a list of values in the order of the attributes")
-  end
-
-  defp locate_expression(error, path, :lines) do
-    [{text, number}] = path |> Reader.lines() |> Enum.slice(error.position, 1)
-
-    # The column of an error about a pattern counts in the expression that it means.
-    if patterns?(path),
-      do: %Error{path: path, line: number, reason: error.message, text: text},
-      else: %Error{
-        path: path,
-        line: number,
-        column: error.column,
-        reason: error.message,
-        text: text,
-        caret: error.column
-      }
-  end
-
-  defp locate_expression(error, path, :terms) do
-    [{expression, text, number, offset}] =
-      path
-      |> Terms.stream()
-      |> Stream.filter(fn {term, _, _, _} -> is_binary(term) end)
-      |> Enum.slice(error.position, 1)
-
-    column = error.column && column_in_file(text, offset, error.column)
-    %Error{path: path, line: number, column: column, reason: error.message, text: expression, caret: error.column}
-  end
-
-  # An expression begins after `<<"`, and some of its characters are escaped with a backslash.
-  defp column_in_file(text, offset, column) do
-    {before, literal} = :erlang.split_binary(text, offset)
-    length(String.codepoints(before)) + column_in_literal(literal, column)
-  end
-
-  defp column_in_literal("<<\"" <> characters, column), do: 4 + escaped_length(characters, column - 1)
-  defp column_in_literal(_bytes, _column), do: 1
-
-  defp escaped_length(_characters, 0), do: 0
-  defp escaped_length(<<?\\, _::utf8, rest::binary>>, count), do: 2 + escaped_length(rest, count - 1)
-  defp escaped_length(<<_::utf8, rest::binary>>, count), do: 1 + escaped_length(rest, count - 1)
-  defp escaped_length(_end, _count), do: 0
 end

@@ -38,7 +38,7 @@ defmodule BeTree.Image do
   import BeTree.Engine.Limits, only: [is_name: 1]
 
   alias BeTree.{Domain, Error, Guest, Index, Tree}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Options, Reply, Target}
+  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Input, Instance, Options, Output, Reply, Target}
   alias BeTree.Engine.Options.Common
   alias BeTree.Image.Layout
   alias BeTree.Server.Copy
@@ -78,7 +78,8 @@ defmodule BeTree.Image do
   @any_memory 0x100_0000_0000
 
   @doc """
-  Writes an image of a tree, an index or a server to the file at `path`. The file is replaced as a whole or not at all.
+  Writes an image of a tree, an index or a server to the file at `path`. The file is replaced as a whole or not at all, and keeps its
+  mode. A symbolic link is followed. A device or a pipe is written to.
 
   The call takes about 300 milliseconds for 100 MB, and meanwhile three times the memory of the index. It holds a tree only
   while it copies the tree's memory. Copying runs on dirty schedulers; the digest runs on the scheduler of the calling process,
@@ -302,25 +303,8 @@ defmodule BeTree.Image do
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
   defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
-  # Writes to a file beside `path`, under a name that no other writer has, and renames it.
   defp write_file(path, bytes) do
-    unfinished = "#{path}.#{System.pid()}-#{System.unique_integer([:positive])}"
-
-    with :ok <- create(unfinished, bytes), :ok <- :file.rename(unfinished, path) do
-      :ok
-    else
-      {:error, reason} ->
-        _ = :file.delete(unfinished)
-        unreadable("write", path, reason)
-    end
-  end
-
-  defp create(path, bytes) do
-    with {:ok, device} <- :file.open(path, [:write, :raw, :exclusive]) do
-      written = with :ok <- :file.write(device, bytes), do: :file.sync(device)
-      closed = :file.close(device)
-      with :ok <- written, do: closed
-    end
+    with {:error, text} <- Output.write_file(path, bytes), do: file_error("cannot write #{path}: #{text}")
   end
 
   ## Reading
@@ -347,8 +331,16 @@ defmodule BeTree.Image do
 
   # The header is read first, so that a file with too much memory is not read.
   defp bytes(path, memory) do
-    with {:ok, header} <- header(path), :ok <- check_memory(header.memory, memory) do
-      with {:error, reason} <- File.read(path), do: unreadable("read", path, reason)
+    Check.path!(path)
+
+    with {:ok, stat} <- stat(path) do
+      if stat.type == :regular do
+        with {:ok, header} <- header(path, stat.size), :ok <- check_memory(header.memory, memory) do
+          with {:error, reason} <- File.read(path), do: unreadable("read", path, reason)
+        end
+      else
+        piped(path, memory)
+      end
     end
   end
 
@@ -359,14 +351,54 @@ defmodule BeTree.Image do
   defp header(path) do
     Check.path!(path)
 
-    with {:ok, %{type: :regular, size: size}} <- File.stat(path),
-         {:ok, device} <- :file.open(path, [:read, :raw, :binary]) do
+    with {:ok, stat} <- stat(path) do
+      if stat.type == :regular do
+        header(path, stat.size)
+      else
+        with {:ok, bytes} <- piped(path, @any_memory), do: Layout.header(bytes, byte_size(bytes))
+      end
+    end
+  end
+
+  defp stat(path) do
+    case File.stat(path) do
+      {:ok, %{type: :directory}} -> file_error("cannot read #{path}: it is a directory; expected a file")
+      {:ok, stat} -> {:ok, stat}
+      {:error, reason} -> unreadable("read", path, reason)
+    end
+  end
+
+  # Returns the header of a regular file of this size.
+  defp header(path, size) do
+    with {:ok, device} <- :file.open(path, [:read, :raw, :binary]) do
       header = read_header(device, size)
       _ = :file.close(device)
       with {:error, reason} when is_atom(reason) <- header, do: unreadable("read", path, reason)
     else
-      {:ok, %{type: type}} -> file_error("cannot read #{path}: it is a #{type}; expected a regular file")
       {:error, reason} -> unreadable("read", path, reason)
+    end
+  end
+
+  # Returns what a pipe or a device has, which can be read only once, up to the byte behind the image.
+  defp piped(path, memory) do
+    with {:ok, input} <- Input.open(path) do
+      bytes = read_piped(input, memory)
+      Input.close(input)
+      with {:error, reason} when is_atom(reason) <- bytes, do: unreadable("read", path, reason)
+    else
+      {:error, reason} -> unreadable("read", path, reason)
+    end
+  end
+
+  defp read_piped(input, memory) do
+    with {:ok, prefix} <- Input.read(input, Layout.prefix()),
+         {:ok, needed} <- Layout.section_size(prefix),
+         {:ok, more} <- Input.read(input, max(needed - byte_size(prefix), 0)),
+         start = prefix <> more,
+         {:ok, header} <- Layout.header(start, nil),
+         :ok <- check_memory(header.memory, memory),
+         {:ok, rest} <- Input.read(input, max(header.length - byte_size(start), 0) + 1) do
+      {:ok, start <> rest}
     end
   end
 

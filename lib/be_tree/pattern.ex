@@ -12,7 +12,7 @@ defmodule BeTree.Pattern do
       iex> {:ok, schema} = BeTree.Pattern.schema(patterns)
       iex> {:ok, tree} = BeTree.new(schema)
       iex> for {pattern, id} <- Enum.with_index(patterns, 1) do
-      ...>   BeTree.insert!(tree, id, BeTree.Pattern.to_expression!(pattern))
+      ...>   BeTree.insert!(tree, id, BeTree.Pattern.to_expression!(pattern, schema: schema))
       ...> end
       iex> BeTree.search(tree, {:json, ~s({"source": "aws.ec2", "detail": {"state": "running", "count": 3}, "id": "x"})})
       {:ok, [1, 2]}
@@ -34,7 +34,7 @@ defmodule BeTree.Pattern do
   | `{"wildcard": "a*b"}` | strings of this form; `\*` and `\\` stand for themselves | `x like 'a*b'` |
   | `{"numeric": [">", 0, "<=", 5]}` | numbers in this interval, or `=`, `<`, `<=`, `>`, `>=` one number | `x > 0 and x <= 5` |
   | `{"cidr": "10.0.0.0/8"}` | addresses in this network | `x in ('10.0.0.0/8')` |
-  | `{"exists": true}`, `{"exists": false}` | any value, no value | `x is not null`, `x is null` |
+  | `{"exists": true}`, `{"exists": false}` | any value, no value. An empty array is none | `x is not null`, `x is null` |
   | `{"anything-but": ["a", "b"]}` | any other value: of one string, one number, or a list of either | `x not in ('a', 'b')` |
   | `{"anything-but": {"prefix": ["a"]}}` | strings that pass no such test: `prefix`, `suffix`, `equals-ignore-case`, `wildcard` with a string or a list | `x is not null and not starts_with(x, 'a')` |
 
@@ -82,6 +82,15 @@ defmodule BeTree.Pattern do
     ]
   ]
 
+  @expression_options @options ++
+                        [
+                          schema: [
+                            type: {:nullable, {:check, "a list of BeTree.Domain", &__MODULE__.domains?/1}},
+                            doc:
+                              "the attributes, such as those of `schema/2`: the fields that are lists in it may have an array too"
+                          ]
+                        ]
+
   @typedoc "A pattern: JSON text, or a decoded JSON object with strings as keys."
   @type t :: String.t() | %{optional(String.t()) => term}
 
@@ -90,25 +99,33 @@ defmodule BeTree.Pattern do
 
   ## Options
 
-  #{Options.docs(@options)}
+  #{Options.docs(@expression_options)}
+
+  Give the schema, because a field that is only tested for a value is a list in it, and `exists` is false of an empty list.
 
   The time is linear in the pattern, on the scheduler of the calling process.
 
-  Returns `{:error, error}` with the kind `:syntax` for text that is no JSON, with the column, and for a wildcard that event-ruler
-  refuses; and with the kind `:type` for what is no pattern, or no test of a field with arrays. The error names the field.
+  Returns `{:error, error}` with the kind `:syntax` for text that is no JSON or has a name twice in an object, with the column, and for a
+  wildcard that event-ruler refuses; and with the kind `:type` for what is no pattern, or no test of a field with arrays. The error names the field.
 
       iex> BeTree.Pattern.to_expression(%{"detail" => %{"first name" => [%{"prefix" => "A"}, "Bo"]}})
       {:ok, "starts_with(detail.`first name`, 'A') or detail.`first name` = 'Bo'"}
+
+      iex> pattern = ~s({"a": [{"exists": true}]})
+      iex> {:ok, schema} = BeTree.Pattern.schema([pattern])
+      iex> BeTree.Pattern.to_expression(pattern, schema: schema)
+      {:ok, "a is not null and not a is empty"}
 
       iex> {:error, error} = BeTree.Pattern.to_expression(~s({"a": "b"}))
       iex> {error.kind, error.attribute}
       {:type, "a"}
   """
-  @spec to_expression(t, arrays: [String.t()]) :: {:ok, String.t()} | {:error, Error.t()}
+  @spec to_expression(t, arrays: [String.t()], schema: [Domain.t()]) :: {:ok, String.t()} | {:error, Error.t()}
   def to_expression(pattern, options \\ []) do
-    options = Options.validate!(options, @options)
+    options = Options.validate!(options, @expression_options)
+    lists = for %{name: name, type: type} <- options[:schema] || [], type in [:string_list, :integer_list], do: name
 
-    with {:ok, arrays} <- arrays(options[:arrays]),
+    with {:ok, arrays} <- arrays(options[:arrays] ++ lists),
          {:ok, pattern} <- Reader.read(pattern),
          do: Expression.text(pattern, arrays)
   end
@@ -119,7 +136,7 @@ defmodule BeTree.Pattern do
       iex> BeTree.Pattern.to_expression!(~s({"a": [1, {"numeric": [">=", 10]}]}))
       "a = 1 or a >= 10"
   """
-  @spec to_expression!(t, arrays: [String.t()]) :: String.t()
+  @spec to_expression!(t, arrays: [String.t()], schema: [Domain.t()]) :: String.t()
   def to_expression!(pattern, options \\ []), do: Bang.unwrap!(to_expression(pattern, options))
 
   @doc """
@@ -168,6 +185,10 @@ defmodule BeTree.Pattern do
 
   defp no_name(name, reason),
     do: %Error{kind: :type, attribute: name, message: "the option arrays names a field that is no path: #{reason}"}
+
+  @doc false
+  @spec domains?(term) :: boolean
+  def domains?(domains), do: Check.proper_list?(domains) and Enum.all?(domains, &is_struct(&1, Domain))
 
   @doc false
   @spec names?(term) :: boolean

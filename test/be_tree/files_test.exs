@@ -282,6 +282,55 @@ defmodule BeTree.FilesTest do
     end
   end
 
+  describe "be-tree's frequency caps" do
+    @defs "now|integer|true\nfrequency_caps|frequency|true\na|integer|true\n"
+
+    defp capped(folder, line) do
+      domains = write(folder, "defs", @defs)
+
+      exprs =
+        write(
+          folder,
+          "exprs",
+          ~s|within_frequency_cap("flight", "ns", 2, 100)\nwithin_frequency_cap("flight:ip", "ns", 2, 100)\n|
+        )
+
+      constants = write(folder, "constants", "1,40,30,20,10\n2,40,30,20,10\n")
+      {:ok, schema, subscriptions} = Files.load(exprs, schema: domains, constants: constants)
+      tree = BeTree.new!(schema)
+      BeTree.insert_all!(tree, subscriptions)
+      [{event, 1}] = folder |> write("events", line <> "\n") |> Files.events() |> Enum.to_list()
+      BeTree.search(tree, event)
+    end
+
+    test "are flat or have their keys in arrays", %{tmp_dir: folder} do
+      for {caps, expected} <- [
+            {~s([["flight", 10, "ns", 2, 0]]), [2]},
+            {~s([ [ "flight" , 10,"ns" ,1,0],["flight:ip",10,"ns",2,0] ]), [1]},
+            {~s([["flight:ip", 10, "ns", 2, 0], [["flight", 10, "ns"], 2, 0]]), []},
+            {~s([["flight", 10, "ns", 2, null]]), [1, 2]},
+            {~s([["flight", 10, "n\\"s", 2, 0]]), [1, 2]},
+            {~s([["flight", -10, "ns", 2, 0]]), [1, 2]},
+            {"[]", [1, 2]}
+          ] do
+        assert {caps, capped(folder, ~s({"now": 30, "frequency_caps": #{caps}}))} == {caps, {:ok, expected}}
+      end
+    end
+
+    test "are no strings that look alike", %{tmp_dir: folder} do
+      text = ~S({"frequency_caps": [], "x": "[\"flight\", 10, \"ns\", 2, 0]", "y": ["[", "flight", 10, "ns", 2]})
+      [{event, 1}] = folder |> write("events", text) |> Files.events() |> Enum.to_list()
+      assert event == {:json, text}
+    end
+
+    test "that are wrong are refused at their place", %{tmp_dir: folder} do
+      assert {:error, error} = capped(folder, ~s({"now": 30, "frequency_caps": [["flight", 10, "ns", "2", 0]]}))
+      assert error.message =~ "an integer as a frequency cap's value"
+      assert {:error, error} = capped(folder, ~s({"now": 30, "frequency_caps": [["fly", 10, "ns", 2, 0]]}))
+      assert error.message =~ "frequency cap"
+    end
+  end
+
   describe "any file" do
     test "is read as it is asked for", %{tmp_dir: folder} do
       path = write(folder, "events", "[1].\n[0].\n[oops")

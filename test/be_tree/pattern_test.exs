@@ -104,6 +104,48 @@ defmodule BeTree.PatternTest do
     end
   end
 
+  test "a name that an object has twice is refused at its second place" do
+    for {pattern, column} <- [
+          {~s({"a": ["x"], "b": [1], "a": ["y"]}), 24},
+          {~s({"é": {"a": ["x"], "a": ["y"]}}), 20},
+          {~s({"a": [{"prefix": "x", "prefix": "y"}]}), 24},
+          {~s({"$or": [{"a": [1]}, {"b": [1], "b": [1]}]}), 33}
+        ] do
+      assert {:error, %Error{kind: :syntax, column: ^column} = error} = BeTree.Pattern.to_expression(pattern)
+      assert Exception.message(error) =~ ~r/an object has the name "\w+" twice; give all tests of a field in one array/
+      assert {:error, %Error{kind: :syntax, column: ^column, position: 0}} = BeTree.Pattern.schema([pattern])
+    end
+  end
+
+  test "a byte order mark is named" do
+    assert {:error, %Error{kind: :syntax, column: 1} = error} =
+             BeTree.Pattern.to_expression("\uFEFF" <> ~s({"a": ["x"]}))
+
+    assert error.message =~ "a byte order mark (U+FEFF) is here"
+  end
+
+  test "exists is false of an empty array" do
+    patterns = [~s({"a": [{"exists": true}]}), ~s({"a": [{"exists": false}]}), ~s({"b": ["x", {"exists": false}]})]
+    {:ok, schema} = BeTree.Pattern.schema(patterns, arrays: ["b"])
+    tree = BeTree.new!(schema)
+
+    for {pattern, id} <- Enum.with_index(patterns, 1) do
+      BeTree.insert!(tree, id, BeTree.Pattern.to_expression!(pattern, schema: schema))
+    end
+
+    for {event, expected} <- [
+          {~s({"a": []}), [2, 3]},
+          {~s({"a": ["x"], "b": []}), [1, 3]},
+          {~s({"a": "x", "b": ["x"]}), [1, 3]},
+          {~s({"a": 5, "b": ["y"]}), [1]},
+          {~s({}), [2, 3]}
+        ] do
+      assert {event, BeTree.search!(tree, {:json, event})} == {event, expected}
+    end
+
+    assert_raise ArgumentError, ~r/schema/, fn -> BeTree.Pattern.to_expression(hd(patterns), schema: [:a]) end
+  end
+
   test "a schema has the types that the patterns need" do
     patterns = [
       ~s({"s": ["x"], "n": [1], "b": [true], "e": [{"exists": true}], "ip": [{"cidr": "10.0.0.0/8"}]}),

@@ -13,7 +13,7 @@ defmodule BeTree.Test.Pattern do
     end)
   end
 
-  defp passes?(%{"exists" => exists}, value), do: exists == (value != nil)
+  defp passes?(%{"exists" => exists}, value), do: exists == value not in [nil, []]
   defp passes?(nil, value), do: value == nil
   defp passes?(_test, nil), do: false
   defp passes?(test, list) when is_list(list), do: Enum.any?(list, &passes?(test, &1))

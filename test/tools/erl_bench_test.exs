@@ -83,7 +83,7 @@ defmodule BeTree.ErlBenchTest do
     test "are sums of full thousands, in a file that Erlang reads", %{tmp_dir: folder} do
       stats = Enum.reduce(1..2_500, Stats.new("some way"), &Stats.add(&2, &1)) |> Stats.finish()
       path = Path.join(folder, "stats.txt")
-      Stats.write!(stats, path)
+      Stats.write!(stats, path, [])
 
       assert Stats.read!(path) == {[500_500, 1_500_500], 1_000}
       assert {:ok, terms} = :file.consult(path)

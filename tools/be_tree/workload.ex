@@ -20,6 +20,8 @@ defmodule BeTree.Workload do
       files = BeTree.Workload.write(BeTree.Workload.W1, %{BeTree.Workload.W1.defaults() | events: 10}, "tmp/w1")
   """
 
+  alias Mix.BeTree.Command
+
   @typedoc """
   The parameters of a workload: a `:seed`, the numbers of `:expressions` and `:events`, and the other keys of its
   `defaults/0`.
@@ -98,7 +100,8 @@ defmodule BeTree.Workload do
   @doc """
   Writes the files of `workload` into the folder `folder`, and returns their paths.
 
-  The function makes a missing folder and overwrites existing files. Raises a `File.Error` if a file cannot be written.
+  The function makes a missing folder and replaces existing files, each when it is complete. Raises a `Mix.Error` if a file cannot be
+  written, and a `File.Error` if the folder cannot be made.
 
       iex> folder = Path.join(System.tmp_dir!(), "be_tree_workload_doctest")
       iex> parameters = %{BeTree.Workload.W1.defaults() | expressions: 2, events: 1}
@@ -117,9 +120,15 @@ defmodule BeTree.Workload do
 
     for {role, name, lines} <- workload.files(parameters), into: %{} do
       path = Path.join(folder, name)
-      lines |> Stream.chunk_every(500) |> Stream.into(File.stream!(path)) |> Stream.run()
+      write_lines(path, lines)
       {role, path}
     end
+  end
+
+  @doc false
+  @spec write_lines(Path.t(), Enumerable.t()) :: :ok
+  def write_lines(path, lines) do
+    Command.with_output!(path, [], fn write -> lines |> Stream.chunk_every(500) |> Enum.each(write) end)
   end
 
   defp check_workload(workload) do

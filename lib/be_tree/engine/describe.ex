@@ -24,6 +24,13 @@ defmodule BeTree.Engine.Describe do
     if byte_size(name) <= 4 * @bytes and String.valid?(name), do: name, else: kind(name)
   end
 
+  @doc "Returns a name in backticks for a message, or the name itself if it has some already."
+  @spec quoted(String.t()) :: String.t()
+  def quoted(name) do
+    name = name(name)
+    if String.contains?(name, "`"), do: name, else: "`#{name}`"
+  end
+
   @doc """
   Returns the exit reason of a process: an atom, or the name of an exception, with the function that raised it. The text has
   no argument of the function and no other value.

@@ -42,15 +42,18 @@ defmodule BeTree.Engine.Json do
   defp escaped(control), do: ["\\u", control |> Integer.to_string(16) |> String.pad_leading(4, "0")]
 
   @doc """
-  Returns the term of a JSON text, with strings as keys, or the offset in bytes of the first fault. Of two values of one name the
-  last counts. A number of more than #{@longest} characters, and one that no float holds, is a fault.
+  Returns the term of a JSON text, with strings as keys, or the offset in bytes of the first fault. A name that an object has twice is
+  a fault with that name, because either value may be meant. A number of more than #{@longest} characters, and one that no float
+  holds, is a fault.
   """
-  @spec decode(binary) :: {:ok, term} | {:error, offset :: non_neg_integer}
+  @spec decode(binary) ::
+          {:ok, term} | {:error, offset :: non_neg_integer} | {:error, {:twice, String.t(), offset :: non_neg_integer}}
   def decode(text) when is_binary(text) do
     {term, rest} = text |> skip() |> parse()
     if skip(rest) == "", do: {:ok, term}, else: {:error, byte_size(text) - byte_size(skip(rest))}
   catch
     {:fault, rest} -> {:error, byte_size(text) - byte_size(rest)}
+    {:twice, name, rest} -> {:error, {:twice, name, byte_size(text) - byte_size(rest)}}
   end
 
   @doc "Like `decode/1`, but returns the term and raises an `ArgumentError` for a fault."
@@ -58,6 +61,7 @@ defmodule BeTree.Engine.Json do
   def decode!(text) do
     case decode(text) do
       {:ok, term} -> term
+      {:error, {:twice, name, offset}} -> raise ArgumentError, "the name #{inspect(name)} again at byte #{offset}"
       {:error, offset} -> raise ArgumentError, "no JSON at byte #{offset}"
     end
   end
@@ -72,7 +76,7 @@ defmodule BeTree.Engine.Json do
 
   defp parse("{" <> rest) do
     {pairs, rest} = rest |> skip() |> elements("}", &pair/1, [])
-    {Map.new(pairs), rest}
+    {Enum.reduce(pairs, %{}, &put_once/2), rest}
   end
 
   defp parse("[" <> rest), do: rest |> skip() |> elements("]", &parse/1, [])
@@ -86,6 +90,9 @@ defmodule BeTree.Engine.Json do
       _no_number -> throw({:fault, text})
     end
   end
+
+  defp put_once({name, _value, rest}, map) when is_map_key(map, name), do: throw({:twice, name, rest})
+  defp put_once({name, value, _rest}, map), do: Map.put(map, name, value)
 
   defp number(integer, []), do: {:ok, String.to_integer(integer)}
 
@@ -108,11 +115,12 @@ defmodule BeTree.Engine.Json do
     end
   end
 
-  defp pair("\"" <> rest) do
+  # Returns a name and its value, with the text from the name on.
+  defp pair("\"" <> rest = all) do
     {name, rest} = text(rest, rest, 0, [])
 
     case skip(rest) do
-      ":" <> rest -> rest |> skip() |> parse() |> then(fn {value, rest} -> {{name, value}, rest} end)
+      ":" <> rest -> rest |> skip() |> parse() |> then(fn {value, rest} -> {{name, value, all}, rest} end)
       other -> throw({:fault, other})
     end
   end

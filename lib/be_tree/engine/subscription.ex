@@ -106,7 +106,7 @@ defmodule BeTree.Engine.Subscription do
   defp check_constant({name, value}) when is_binary(name) and is_integer(value) do
     refuse(
       :out_of_bounds,
-      "the constant `#{Describe.name(name)}` is a signed 64-bit integer, got: #{Describe.value(value)}",
+      "the constant #{Describe.quoted(name)} is a signed 64-bit integer, got: #{Describe.value(value)}",
       name
     )
   end
@@ -114,7 +114,7 @@ defmodule BeTree.Engine.Subscription do
   defp check_constant({name, value}) when is_binary(name) do
     refuse(
       :type,
-      "the constant `#{Describe.name(name)}` is an integer, got: #{Describe.value(value)}",
+      "the constant #{Describe.quoted(name)} is an integer, got: #{Describe.value(value)}",
       name
     )
   end

@@ -6,8 +6,8 @@ defmodule BeTree.Files.Constants do
 
   @names [:campaign_group_id, :campaign_id, :advertiser_id, :flight_id]
 
-  # Returns the id and the constants of each expression, in order.
-  @spec read(Path.t()) :: [{non_neg_integer, keyword(integer)}]
+  # Returns each line, with the id and the constants of its expression.
+  @spec read(Path.t()) :: [{Reader.line(), {non_neg_integer, keyword(integer)}}]
   def read(path) do
     for {text, number} <- Reader.lines(path) do
       fields = String.split(text, ",")
@@ -18,7 +18,7 @@ defmodule BeTree.Files.Constants do
       end
 
       [id | values] = integers(fields, 0, &Reader.error(path, text, number, &1, "expected an integer"))
-      {id, Enum.zip(@names, values)}
+      {{text, number}, {id, Enum.zip(@names, values)}}
     end
   end
 

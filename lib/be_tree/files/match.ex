@@ -3,7 +3,7 @@ defmodule BeTree.Files.Match do
   # Matches a file of events against a file of expressions, and sums up the cost.
 
   alias BeTree.{Files, Image}
-  alias BeTree.Files.Latencies
+  alias BeTree.Files.{Latencies, Loaded}
 
   import Mix.BeTree.Command, only: [grouped: 1]
 
@@ -46,15 +46,24 @@ defmodule BeTree.Files.Match do
   # `BeTree.Files.load/2`.
   @spec build(Path.t(), schema: Path.t(), constants: Path.t()) :: {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
   def build(path, options) do
-    with {:ok, schema, subscriptions} <- Files.load(path, options),
-         {:ok, tree} <- BeTree.new(schema),
-         {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, subscriptions) end) do
-      {:ok, tree, %__MODULE__{expressions: count, build: elapsed}}
+    with {:ok, tree, summary, _subscriptions} <- build_with_subscriptions(path, options), do: {:ok, tree, summary}
+  end
+
+  # Like `build/2`, with the subscriptions too.
+  @spec build_with_subscriptions(Path.t(), schema: Path.t(), constants: Path.t()) ::
+          {:ok, BeTree.t(), t, [Files.subscription()]} | {:error, Files.Error.t()}
+  def build_with_subscriptions(path, options) do
+    loaded = Loaded.read!(path, options)
+
+    with {:ok, tree} <- BeTree.new(loaded.schema),
+         {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, loaded.subscriptions) end) do
+      {:ok, tree, %__MODULE__{expressions: count, build: elapsed}, loaded.subscriptions}
     else
-      {:error, %BeTree.Error{} = error} -> {:error, Files.locate(error, path, options)}
-      {_elapsed, {:error, error}} -> {:error, Files.locate(error, path, options)}
-      {:error, %Files.Error{} = error} -> {:error, error}
+      {:error, error} -> {:error, Loaded.locate(loaded, error)}
+      {_elapsed, {:error, error}} -> {:error, Loaded.locate(loaded, error)}
     end
+  rescue
+    error in Files.Error -> {:error, error}
   end
 
   # Returns the index in the image at `path`, and the time of reading it.

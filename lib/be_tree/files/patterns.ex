@@ -1,21 +1,19 @@
 defmodule BeTree.Files.Patterns do
   @moduledoc false
-  # Reads a file of patterns of EventBridge, one a line.
+  # Translates the lines of a file of patterns of EventBridge.
 
   alias BeTree.{Domain, Pattern}
   alias BeTree.Files.{Error, Reader}
 
   # Returns the attributes and the expressions. `schema` is nil if the patterns tell the attributes.
-  @spec read(Path.t(), [Domain.t()] | nil) :: {[Domain.t()], [String.t()]}
-  def read(path, schema) do
-    lines = path |> Reader.lines() |> Enum.to_list()
-    arrays = for %{name: name, type: type} <- schema || [], type in [:string_list, :integer_list], do: name
-    texts = for {pattern, _number} = line <- lines, do: expression(pattern, arrays, line, path)
-    {schema || derive(lines, path), texts}
+  @spec read([Reader.line()], Path.t(), [Domain.t()] | nil) :: {[Domain.t()], [String.t()]}
+  def read(lines, path, schema) do
+    schema = schema || derive(lines, path)
+    {schema, for({pattern, _number} = line <- lines, do: expression(pattern, schema, line, path))}
   end
 
-  defp expression(pattern, arrays, line, path) do
-    case Pattern.to_expression(pattern, arrays: arrays) do
+  defp expression(pattern, schema, line, path) do
+    case Pattern.to_expression(pattern, schema: schema) do
       {:ok, text} -> text
       {:error, error} -> refuse(error, line, path)
     end

@@ -1,42 +1,113 @@
 defmodule BeTree.Files.Reader do
   @moduledoc false
-  # Reads a text file line by line and counts the lines. It holds one line and a read-ahead buffer.
+  # Reads a text file line by line, once, and counts the lines. It holds one line and a read-ahead buffer. A UTF-8 byte order mark
+  # before the first line is skipped, because it belongs to the file and not to its text.
 
+  alias BeTree.Engine.Input
   alias BeTree.Files.Error
 
-  @enforce_keys [:path, :device]
-  defstruct [:path, :device, text: "", number: 0]
+  @enforce_keys [:path, :input]
+  defstruct [:path, :input, :format, text: "", number: 0]
 
-  @type t :: %__MODULE__{path: Path.t(), device: :file.io_device(), text: binary, number: non_neg_integer}
+  @typedoc "The format that the first character of the file tells."
+  @type format :: :terms | :objects | :lines
 
-  @read_ahead 0x10000
+  @type t :: %__MODULE__{path: Path.t(), input: Input.t(), format: format, text: binary, number: non_neg_integer}
 
-  # Opens `path`, or raises a `BeTree.Files.Error`.
-  @spec open!(Path.t()) :: t
+  @typedoc "A line without its line end, and its number."
+  @type line :: {binary, pos_integer}
+
+  @mark "\uFEFF"
+
+  @typedoc "The text of the reader's line that was not taken yet, and the reader."
+  @type cursor :: {binary, t}
+
+  # Opens `path`, or raises a `BeTree.Files.Error`. The cursor is at the first line that holds more than white space.
+  @spec open!(Path.t()) :: cursor
   def open!(path) do
-    case :file.open(path, [:read, :raw, :binary, read_ahead: @read_ahead]) do
-      {:ok, device} -> %__MODULE__{path: path, device: device}
+    case Input.open(path) do
+      {:ok, input} -> first!(%__MODULE__{path: path, input: input})
       {:error, reason} -> raise Error.posix(path, reason)
     end
   end
 
-  @spec close(t) :: :ok
-  def close(%__MODULE__{device: device}), do: :file.close(device)
+  defp first!(reader) do
+    case next_full(reader) do
+      {:ok, reader} -> {reader.text, %{reader | format: reader.text |> String.trim_leading() |> format()}}
+      :eof -> {"", %{reader | format: :lines}}
+    end
+  rescue
+    error ->
+      Input.close(reader.input)
+      reraise error, __STACKTRACE__
+  end
+
+  # A file of terms begins with a list, a binary or a comment. No expression, attribute or JSON object begins like that, and only a
+  # JSON object begins with a brace.
+  defp format(<<first, _rest::binary>>) when first in ~c"[%", do: :terms
+  defp format("<<" <> _rest), do: :terms
+  defp format("{" <> _rest), do: :objects
+  defp format(_other), do: :lines
+
+  @spec close(cursor) :: :ok
+  def close({_rest, reader}), do: Input.close(reader.input)
+
+  # Calls `fun` with the cursor of an open file.
+  @spec with_open!(Path.t(), (cursor -> result)) :: result when result: term
+  def with_open!(path, fun) do
+    cursor = open!(path)
+
+    try do
+      fun.(cursor)
+    after
+      close(cursor)
+    end
+  end
+
+  # Returns a stream of the elements that `take` returns with the cursor behind each, until it returns nil. The stream opens the
+  # file when it is consumed, and then closes it.
+  @spec stream(Path.t(), (cursor -> {element, cursor} | nil)) :: Enumerable.t() when element: term
+  def stream(path, take) do
+    Stream.resource(
+      fn -> open!(path) end,
+      fn cursor ->
+        case take.(cursor) do
+          nil -> {:halt, cursor}
+          {element, cursor} -> {[element], cursor}
+        end
+      end,
+      &close/1
+    )
+  end
+
+  # Returns a stream of the lines that hold more than white space.
+  @spec lines(Path.t()) :: Enumerable.t()
+  def lines(path), do: stream(path, &take/1)
+
+  # Returns the next line that holds more than white space.
+  @spec take(cursor) :: {line, cursor} | nil
+  def take({"", reader}) do
+    case next_full(reader) do
+      {:ok, reader} -> {{reader.text, reader.number}, {"", reader}}
+      :eof -> nil
+    end
+  end
+
+  def take({text, reader}), do: {{text, reader.number}, {"", reader}}
 
   # Returns the reader at its next line, whose `text` is without its line end.
   @spec next_line(t) :: {:ok, t} | :eof
   def next_line(%__MODULE__{} = reader) do
-    case :file.read_line(reader.device) do
-      {:ok, line} -> {:ok, %{reader | text: trim_line_end(line), number: reader.number + 1}}
-      :eof -> :eof
-      {:error, reason} -> raise Error.posix(reader.path, reason)
-    end
-  end
+    case Input.read_line(reader.input) do
+      {:ok, line} ->
+        {:ok, %{reader | text: line |> unmarked(reader.number) |> trim_line_end(), number: reader.number + 1}}
 
-  # Returns a stream of the lines that hold more than white space, each with its number.
-  @spec lines(Path.t()) :: Enumerable.t()
-  def lines(path) do
-    path |> all_lines() |> Stream.reject(fn {text, _number} -> blank?(text) end)
+      :eof ->
+        :eof
+
+      {:error, reason} ->
+        raise Error.posix(reader.path, reason)
+    end
   end
 
   # Returns an error at the byte `offset` of `text`, the line `number` of `path`.
@@ -46,18 +117,14 @@ defmodule BeTree.Files.Reader do
     %Error{path: path, line: number, column: column, reason: reason, text: text, caret: column}
   end
 
-  defp all_lines(path) do
-    Stream.resource(
-      fn -> open!(path) end,
-      fn reader ->
-        case next_line(reader) do
-          {:ok, reader} -> {[{reader.text, reader.number}], reader}
-          :eof -> {:halt, reader}
-        end
-      end,
-      &close/1
-    )
+  defp next_full(reader) do
+    with {:ok, reader} <- next_line(reader) do
+      if blank?(reader.text), do: next_full(reader), else: {:ok, reader}
+    end
   end
+
+  defp unmarked(@mark <> line, 0), do: line
+  defp unmarked(line, _number), do: line
 
   defp trim_line_end(line), do: line |> trim_last(?\n) |> trim_last(?\r)
 

@@ -37,14 +37,16 @@ defmodule BeTree.Files.Schema do
   @ordered [:integer, :float, :integer_list]
   @counted [:string, :integer_enum, :string_list]
 
-  # Returns the domains in the first term of `path`.
-  @spec read_terms(Path.t()) :: [Domain.t()]
-  def read_terms(path) do
-    case path |> Terms.stream() |> Enum.take(1) do
-      [located] -> from_term(located, path)
-      [] -> raise %Error{path: path, reason: "expected a list of attributes, but the file is empty"}
+  # Returns the domains in the first term of a file, or in its lines.
+  @spec read(Reader.cursor()) :: [Domain.t()]
+  def read({_rest, %{format: :terms, path: path}} = cursor) do
+    case Terms.take(cursor) do
+      {located, _cursor} -> from_term(located, path)
+      nil -> raise %Error{path: path, reason: "expected a list of attributes, but the file is empty"}
     end
   end
+
+  def read({_rest, %{path: path}} = cursor), do: cursor |> Stream.unfold(&Reader.take/1) |> read_lines(path)
 
   # Returns the domains in a term, a list of tuples.
   @spec from_term(Terms.located(), Path.t()) :: [Domain.t()]
@@ -62,10 +64,8 @@ defmodule BeTree.Files.Schema do
     end
   end
 
-  # Returns the domains in be-tree's lines.
-  @spec read_lines(Path.t()) :: [Domain.t()]
-  def read_lines(path) do
-    for {text, number} <- Reader.lines(path) do
+  defp read_lines(lines, path) do
+    for {text, number} <- lines do
       with {:ok, name, type, optional, bounds} <- split_line(text),
            {:ok, domain} <- declare(name, @line_types[type], optional, bounds) do
         domain

@@ -29,17 +29,15 @@ defmodule BeTree.Files.Terms do
 
   # Returns a stream of the terms of `path`. Raises a `BeTree.Files.Error` at the first fault.
   @spec stream(Path.t()) :: Enumerable.t()
-  def stream(path) do
-    Stream.resource(
-      fn -> {"", Reader.open!(path)} end,
-      fn {rest, reader} ->
-        case skip(rest, reader) do
-          {:eof, reader} -> {:halt, {"", reader}}
-          {rest, reader} -> full_term(rest, reader)
-        end
-      end,
-      fn {_rest, reader} -> Reader.close(reader) end
-    )
+  def stream(path), do: Reader.stream(path, &take/1)
+
+  # Returns the next term.
+  @spec take(Reader.cursor()) :: {located, Reader.cursor()} | nil
+  def take({rest, reader}) do
+    case skip(rest, reader) do
+      {:eof, _reader} -> nil
+      {rest, reader} -> full_term(rest, reader)
+    end
   end
 
   defp full_term(rest, start) do
@@ -47,7 +45,7 @@ defmodule BeTree.Files.Terms do
     {term, rest, reader} = value(rest, start, 0)
 
     case skip(rest, reader) do
-      {"." <> rest, reader} -> {[{term, start.text, start.number, offset}], {rest, reader}}
+      {"." <> rest, reader} -> {{term, start.text, start.number, offset}, {rest, reader}}
       {rest, reader} -> fail(rest, reader, "expected the full stop that ends a term")
     end
   end

@@ -82,8 +82,11 @@ defmodule BeTree.Image.Layout do
     with {:ok, size, _rest} <- section_start(start), do: {:ok, size}
   end
 
-  @doc "Returns the header of an image of `length` bytes. `start` is its first `section_size/1` bytes or more."
-  @spec header(binary, non_neg_integer) :: {:ok, header} | {:error, Error.t()}
+  @doc """
+  Returns the header of an image of `length` bytes, or of the length that the header says if that is `nil`. `start` is its first
+  `section_size/1` bytes or more.
+  """
+  @spec header(binary, non_neg_integer | nil) :: {:ok, header} | {:error, Error.t()}
   def header(start, length) do
     with {:ok, header, _pieces, _rest} <- read_header(start, length), do: {:ok, header}
   end
@@ -316,14 +319,14 @@ defmodule BeTree.Image.Layout do
 
   defp check_sizes(%{length: expected, memory: memory}, length) do
     cond do
-      length != expected ->
+      length not in [nil, expected] ->
         bad("it has #{length} bytes; expected #{expected}")
 
       rem(memory, @page) != 0 or memory > @most_memory ->
         bad("its memory has #{memory} bytes; expected pages of #{@page}, #{@most_memory} at most")
 
-      length > memory + @most_beside ->
-        bad("it has #{length} bytes for a memory of #{memory}; expected #{@most_beside} more at most")
+      expected > memory + @most_beside ->
+        bad("it has #{expected} bytes for a memory of #{memory}; expected #{@most_beside} more at most")
 
       true ->
         :ok

@@ -78,7 +78,7 @@ defmodule BeTree.Pattern.Attributes do
     described = "#{describe(first)} and as #{describe(elem(second, 0))}"
 
     message =
-      "`#{Describe.name(name)}` is tested as #{described}, but an attribute has one type; leave one of these tests out"
+      "#{Describe.quoted(name)} is tested as #{described}, but an attribute has one type; leave one of these tests out"
 
     throw({:refused, %Error{kind: :type, attribute: name, position: position, message: message}})
   end

@@ -104,10 +104,14 @@ defmodule BeTree.Pattern.Expression do
     do: single([name, " one of ", list([value])])
 
   defp in_array({:among, values}, name), do: single([name, " one of ", list(values)])
-  defp in_array({:exists, exists}, name), do: test({:exists, exists}, name)
+  # An empty array has no value.
+  defp in_array({:exists, true}, name),
+    do: join([single([name, " is not null"]), single(["not ", name, " is empty"])], @both)
+
+  defp in_array({:exists, false}, name), do: join([single([name, " is null"]), single([name, " is empty"])], @either)
 
   defp in_array(_other, name) do
-    message = "`#{Describe.name(name)}` may have arrays, so its tests are exact strings, exact integers and exists"
+    message = "#{Describe.quoted(name)} may have arrays, so its tests are exact strings, exact integers and exists"
     throw({:refused, %Error{kind: :type, attribute: name, message: message}})
   end
 

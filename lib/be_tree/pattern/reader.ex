@@ -33,13 +33,26 @@ defmodule BeTree.Pattern.Reader do
         # A column would be that of the JSON, whose fields are not located.
         read_object(decoded)
 
+      {:error, {:twice, name, offset}} ->
+        message = "an object has the name #{Describe.value(name)} twice; give all tests of a field in one array"
+        {:error, syntax(message, text, offset)}
+
       {:error, offset} ->
-        column = text |> binary_part(0, offset) |> characters()
-        {:error, %Error{kind: :syntax, message: "the pattern is no JSON here", text: text, column: column + 1}}
+        {:error, syntax(fault(binary_part(text, offset, byte_size(text) - offset)), text, offset)}
     end
   end
 
   def read(decoded), do: read_object(decoded)
+
+  defp fault("\uFEFF" <> _rest),
+    do: "a byte order mark (U+FEFF) is here, which belongs to a file and not to its text; leave it out"
+
+  defp fault(_text), do: "the pattern is no JSON here"
+
+  defp syntax(message, text, offset) do
+    column = text |> binary_part(0, offset) |> characters()
+    %Error{kind: :syntax, message: message, text: text, column: column + 1}
+  end
 
   defp characters(text), do: text |> String.codepoints() |> length()
 
@@ -224,6 +237,6 @@ defmodule BeTree.Pattern.Reader do
 
   defp refuse(path, message, kind) do
     name = Path.join(path)
-    throw({:refused, %Error{kind: kind, attribute: name, message: "`#{Describe.name(name)}`: #{message}"}})
+    throw({:refused, %Error{kind: kind, attribute: name, message: "#{Describe.quoted(name)}: #{message}"}})
   end
 end

@@ -2,7 +2,7 @@ defmodule BeTree.Profile.Advice do
   @moduledoc false
   # Says in words where the fuel of a profile goes, and what a user can do about it.
 
-  import BeTree.Engine.Describe, only: [grouped: 1]
+  import BeTree.Engine.Describe, only: [grouped: 1, quoted: 1]
 
   # Shares below these percentages are not worth a sentence.
   @much 25
@@ -29,9 +29,9 @@ defmodule BeTree.Profile.Advice do
         share(candidates, all) >= @much and share(failed, candidates) >= @most do
       [{by, times} | _] = row.failed_by
 
-      "`#{name}` leads to #{share(candidates, all)} % of candidates; #{share(times, candidates)} % of them fail on " <>
-        "`#{by}`. Running candidates takes #{share(fuel(profile, :verify), profile.fuel)} % of the fuel: a more selective " <>
-        "test of `#{by}`, such as `=` or `in`, would lead to fewer"
+      "#{quoted(name)} leads to #{share(candidates, all)} % of candidates; #{share(times, candidates)} % of them fail on " <>
+        "#{named(by)}. Running candidates takes #{share(fuel(profile, :verify), profile.fuel)} % of the fuel: a more selective " <>
+        "test of #{named(by)}, such as `=` or `in`, would lead to fewer"
     end
   end
 
@@ -50,7 +50,10 @@ defmodule BeTree.Profile.Advice do
   end
 
   defp below(nil), do: "where every search looks, as no test of theirs is selective"
-  defp below(name), do: "below `#{name}`"
+  defp below(name), do: "below #{quoted(name)}"
+
+  defp named(nil), do: "no attribute"
+  defp named(name), do: quoted(name)
 
   defp unindexed(profile) do
     if share(fuel(profile, :unindexed), profile.fuel) >= @much do

@@ -14,7 +14,7 @@ defmodule BeTree.Server.Store do
   # is made from the texts.
 
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
-  alias BeTree.Engine.{CrashReport, Instance, Journal}
+  alias BeTree.Engine.{CrashReport, Describe, Instance, Journal}
   alias BeTree.Engine.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Copy, Lineage, Table}
 
@@ -75,10 +75,17 @@ defmodule BeTree.Server.Store do
     names = fn domains -> MapSet.new(domains, & &1.name) end
 
     cond do
-      name = Enum.find(names.(other), &(&1 not in names.(schema))) -> "with the attribute `#{name}`"
-      name = Enum.find(names.(schema), &(&1 not in names.(other))) -> "without the attribute `#{name}`"
-      domain = Enum.find(other, &(&1 not in schema)) -> "in which `#{domain.name}` has another type or other bounds"
-      true -> "with its attributes in another order"
+      name = Enum.find(names.(other), &(&1 not in names.(schema))) ->
+        "with the attribute #{Describe.quoted(name)}"
+
+      name = Enum.find(names.(schema), &(&1 not in names.(other))) ->
+        "without the attribute #{Describe.quoted(name)}"
+
+      domain = Enum.find(other, &(&1 not in schema)) ->
+        "in which #{Describe.quoted(domain.name)} has another type or other bounds"
+
+      true ->
+        "with its attributes in another order"
     end
   end
 

@@ -3,7 +3,7 @@ defmodule BeTree.Tune.Document do
   # The JSON of a run, for the report and for later comparisons. `docs/tuning.md` describes it.
 
   alias BeTree.{Error, Profile}
-  alias BeTree.Engine.Json
+  alias BeTree.Engine.{Describe, Json}
   alias BeTree.Tune.Histogram
 
   @format "be_tree tune 1"
@@ -45,6 +45,10 @@ defmodule BeTree.Tune.Document do
       {:ok, _other} ->
         {:error,
          %Error{kind: :syntax, message: "this is no run of mix be_tree.tune: its format is not #{inspect(@format)}"}}
+
+      {:error, {:twice, name, offset}} ->
+        {:error,
+         %Error{kind: :syntax, message: "an object has the name #{Describe.value(name)} twice, at byte #{offset}"}}
 
       {:error, offset} ->
         {:error, %Error{kind: :syntax, message: "this is no JSON: byte #{offset} is wrong"}}

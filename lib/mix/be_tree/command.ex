@@ -1,6 +1,8 @@
 defmodule Mix.BeTree.Command do
   @moduledoc false
-  # Functions that the Mix tasks share: arguments, terminals, numbers.
+  # Functions that the Mix tasks share: arguments, files, terminals, numbers.
+
+  alias BeTree.Engine.{Input, Output}
 
   # Runs a task: prints the task's documentation if `arguments` ask for help, and otherwise calls `fun` with the options and the
   # other arguments. `switches` are those of `OptionParser`.
@@ -63,6 +65,54 @@ defmodule Mix.BeTree.Command do
     if options[name] != nil and options[name] < 0, do: Mix.raise("--#{name} is 0 or more, got: #{options[name]}")
     :ok
   end
+
+  # Raises unless `path` can be written and is none of `inputs`. Changes nothing.
+  @spec check_output!(Path.t(), [Path.t()]) :: :ok
+  def check_output!(path, inputs), do: written!(Output.check(path, inputs), path)
+
+  # Writes a file as a whole.
+  @spec write_output!(Path.t(), iodata, [Path.t()]) :: :ok
+  def write_output!(path, bytes, inputs), do: written!(Output.write_file(path, bytes, inputs), path)
+
+  # Calls `fun` with a function that writes to `path`. The file has its name and its content when `fun` returns. If it raises, an
+  # existing file stays as it is.
+  @spec with_output!(Path.t(), [Path.t()], ((iodata -> :ok) -> result)) :: result when result: term
+  def with_output!(path, inputs, fun) do
+    output = written!(Output.open(path, inputs), path)
+
+    result =
+      try do
+        fun.(&written!(Output.write(output, &1), path))
+      catch
+        kind, reason ->
+          Output.discard(output)
+          :erlang.raise(kind, reason, __STACKTRACE__)
+      end
+
+    written!(Output.commit(output), path)
+    result
+  end
+
+  defp written!(:ok, _path), do: :ok
+  defp written!({:ok, output}, _path), do: output
+  defp written!({:error, text}, path), do: Mix.raise("#{path}: #{text}")
+
+  # Returns the text of a file that is an input, without a byte order mark.
+  @spec read_text!(Path.t()) :: binary
+  def read_text!(path), do: path |> read_input!() |> String.replace_prefix("\uFEFF", "")
+
+  # Returns the bytes of a file that is an input.
+  @spec read_input!(Path.t()) :: binary
+  def read_input!(path) do
+    case Input.read_file(path) do
+      {:ok, bytes} -> bytes
+      {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
+    end
+  end
+
+  # Returns the values of the options `names` that are given, such as the paths of inputs.
+  @spec given(keyword, [atom]) :: [term]
+  def given(options, names), do: for({name, value} <- options, name in names, do: value)
 
   # Returns whether the output is a terminal. Elixir checks that when it starts; without a shell, Erlang cannot.
   @spec terminal?() :: boolean

@@ -51,9 +51,12 @@ defmodule Mix.Tasks.BeTree.Image do
 
   defp build(options) do
     Command.require!(options, [:expressions, :out], @usage)
+    inputs = Command.given(options, [:expressions, :schema, :constants])
+    Command.check_output!(options[:out], inputs)
     {:ok, tree, summary} = ok!(Match.build(options[:expressions], Keyword.take(options, [:schema, :constants])))
-    ok!(Image.write(tree, options[:out]))
-    {:ok, info} = ok!(Image.info(options[:out]))
+    {:ok, bytes} = ok!(Image.to_binary(tree))
+    {:ok, info} = ok!(Image.info({:binary, bytes}))
+    Command.write_output!(options[:out], bytes, inputs)
     Mix.shell().info("#{grouped(summary.expressions)} expressions in #{grouped(info.length)} bytes, #{info.sha256}")
   end
 
@@ -74,8 +77,9 @@ defmodule Mix.Tasks.BeTree.Image do
   end
 
   defp verify(path) do
-    ok!(Image.verify(path))
-    {:ok, info} = ok!(Image.info(path))
+    bytes = Command.read_input!(path)
+    ok!(Image.verify({:binary, bytes}))
+    {:ok, info} = ok!(Image.info({:binary, bytes}))
     Mix.shell().info("#{path} is sound: #{grouped(info.counts.expressions)} expressions, #{info.sha256}")
   end
 

@@ -26,8 +26,12 @@ defmodule Mix.Tasks.BeTree.Match do
     * `--schema` - the attributes, unless the file of expressions begins with them or has patterns;
     * `--constants` - the ids and constants of the expressions;
     * `--out` - a file for the results: for each event a line with a JSON array of ascending ids. With `-` the results go to
-      the standard output, and the other output to the standard error;
+      the standard output, and the other output to the standard error. An existing file is replaced when all events are matched,
+      and stays as it is if one cannot be;
     * `--stats` - also print the work of the index and its size.
+
+  Each input may be a pipe or `/dev/stdin`: it is opened and read once. An output may be a pipe or a device. It must not be one of
+  the inputs.
 
   On an error in a file the task prints the file, the line and the column, and ends with status 1.
   Expressions are held in memory; events are read one by one.
@@ -65,12 +69,14 @@ defmodule Mix.Tasks.BeTree.Match do
     Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
     Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)
 
-    with_output(options[:out], fn write ->
-      {target, summary} = index(options)
-      summary = match(target, summary, options, write)
-      say(options, Match.report(summary))
-      if options[:stats], do: say(options, Match.report_index(summary, target))
-    end)
+    {target, summary} =
+      with_output(options, fn write ->
+        {target, summary} = index(options)
+        {target, match(target, summary, options, write)}
+      end)
+
+    say(options, Match.report(summary))
+    if options[:stats], do: say(options, Match.report_index(summary, target))
   end
 
   defp index(options) do
@@ -98,27 +104,19 @@ defmodule Mix.Tasks.BeTree.Match do
   end
 
   # Calls `fun` with a function that writes the ids of one event.
-  defp with_output(nil, fun), do: fun.(fn _ids -> :ok end)
-  defp with_output("-", fun), do: fun.(&IO.binwrite(Results.line(&1)))
+  defp with_output(options, fun) do
+    case options[:out] do
+      nil ->
+        fun.(fn _ids -> :ok end)
 
-  defp with_output(path, fun) do
-    case :file.open(path, [:write, :raw, :delayed_write]) do
-      {:ok, device} ->
-        fun.(&write!(device, path, Results.line(&1)))
-        finish!(:file.close(device), path)
+      "-" ->
+        fun.(&IO.binwrite(Results.line(&1)))
 
-      {:error, reason} ->
-        fail!(reason, path)
+      path ->
+        inputs = Command.given(options, [:expressions, :image, :events, :schema, :constants])
+        Command.with_output!(path, inputs, fn write -> fun.(&write.(Results.line(&1))) end)
     end
   end
-
-  defp write!(device, path, line), do: finish!(:file.write(device, line), path)
-
-  defp finish!(:ok, _path), do: :ok
-  defp finish!({:error, reason}, path), do: fail!(reason, path)
-
-  @spec fail!(atom, Path.t()) :: no_return
-  defp fail!(reason, path), do: Mix.raise("#{path}: #{:file.format_error(reason)}")
 
   defp say(options, text) do
     if options[:out] == "-", do: IO.write(:stderr, text), else: Mix.shell().info(String.trim_trailing(to_string(text)))

@@ -60,8 +60,10 @@ defmodule Mix.Tasks.BeTree.Profile do
     Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)
     Command.check_count!(options, :top)
 
+    inputs = Command.given(options, [:expressions, :image, :events, :schema, :constants])
+    if options[:folded], do: Command.check_output!(options[:folded], inputs)
     profile = options |> index!() |> profile!(options[:events])
-    if options[:folded], do: write!(options[:folded], Profile.folded(profile))
+    if options[:folded], do: Command.write_output!(options[:folded], Profile.folded(profile), inputs)
 
     profile
     |> report(Keyword.get(options, :top, 10))
@@ -82,10 +84,6 @@ defmodule Mix.Tasks.BeTree.Profile do
       {:ok, profile} -> profile
       {:error, error} -> Mix.raise(Exception.message(error))
     end
-  end
-
-  defp write!(path, folded) do
-    with {:error, reason} <- File.write(path, folded), do: Mix.raise("#{path}: #{:file.format_error(reason)}")
   end
 
   defp report(%{searches: 0}, _top), do: "There are no events.\n"

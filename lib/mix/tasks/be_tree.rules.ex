@@ -30,7 +30,8 @@ defmodule Mix.Tasks.BeTree.Rules do
   use Mix.Task
 
   alias BeTree.Engine.Json
-  alias BeTree.{Error, Rules}
+  alias BeTree.{Error, Files, Rules}
+  alias BeTree.Files.Reader
   alias BeTree.Rules.Operation
   alias Mix.BeTree.Command
 
@@ -49,7 +50,7 @@ defmodule Mix.Tasks.BeTree.Rules do
     rules = open!(rules_file, options)
     sum = %{facts: 0, firings: 0, notices: 0, fuel: 0, rules: %{}}
     started = System.monotonic_time()
-    sum = facts_file |> lines!() |> Enum.reduce(sum, &insert(&1, &2, rules, facts_file, options))
+    sum = insert_all(facts_file, sum, rules, options)
     sum = if until = options[:until], do: until(rules, until, sum, options), else: sum
     elapsed = System.convert_time_unit(System.monotonic_time() - started, :native, :millisecond)
     Mix.shell().info(summary(sum, Rules.info!(rules), elapsed, Keyword.get(options, :top, 10)))
@@ -67,28 +68,16 @@ defmodule Mix.Tasks.BeTree.Rules do
   end
 
   defp open!(path, options) do
-    case Rules.new(read!(path), Keyword.take(options, [:memory])) do
+    case Rules.new(Command.read_text!(path), Keyword.take(options, [:memory])) do
       {:ok, rules} -> rules
       {:error, error} -> Mix.raise("#{path}: #{Exception.message(error)}")
     end
   end
 
-  defp read!(path) do
-    case File.read(path) do
-      {:ok, bytes} -> bytes
-      {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
-    end
-  end
-
-  defp lines!(path) do
-    with {:error, reason} <- File.open(path, [:read], fn _device -> :ok end),
-         do: Mix.raise("#{path}: #{:file.format_error(reason)}")
-
-    path
-    |> File.stream!()
-    |> Stream.map(&String.trim/1)
-    |> Stream.with_index(1)
-    |> Stream.reject(&match?({"", _line}, &1))
+  defp insert_all(path, sum, rules, options) do
+    path |> Reader.lines() |> Enum.reduce(sum, &insert(&1, &2, rules, path, options))
+  rescue
+    error in Files.Error -> Mix.raise(Exception.message(error))
   end
 
   defp insert({fact, line}, sum, rules, path, options) do

@@ -97,19 +97,21 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   defp tune(options) do
     check!(options)
-    # An earlier run may stand where this one is written.
+    paths = for name <- ["tune.json", "tune.html"], do: Path.join(folder!(options), name)
+    inputs = Command.given(options, [:expressions, :schema, :constants, :image, :events, :compare])
+    for path <- paths, do: Command.check_output!(path, inputs)
     old = options[:compare] && earlier!(options[:compare])
     {target, events, others} = input(options)
 
     run =
       target
       |> Tune.run(events, [seconds: seconds(options), progress: progress()] ++ others)
-      |> ok!(&located(&1, others[:lines], options))
+      |> ok!(&located(&1, events, others[:lines], options[:events]))
 
     run = if old, do: Tune.compare(run, old, (options[:threshold] || 5.0) / 100), else: run
 
     Mix.shell().info(TuneText.of(run))
-    write!(run, folder(options))
+    write!(run, paths, inputs)
     if run.comparison && run.comparison.worse, do: Mix.raise(TuneText.worse(run.comparison))
   end
 
@@ -142,13 +144,19 @@ defmodule Mix.Tasks.BeTree.Tune do
     if options[:threshold] && options[:threshold] < 0,
       do: refuse("--threshold is 0 or more, got: #{options[:threshold]}")
 
-    if options[:compare] && Path.expand(options[:compare]) == Path.expand("tune.json", folder(options)),
-      do: refuse("--compare names the file that this run writes; name another folder with --out")
-
     if options[:threshold] && !options[:compare], do: refuse("--threshold belongs to --compare")
   end
 
   defp folder(options), do: options[:out] || if(options[:compare], do: "be_tree_tune/compared", else: "be_tree_tune")
+
+  # Makes the folder if it is missing.
+  defp folder!(options) do
+    folder = folder(options)
+    File.mkdir_p!(folder)
+    folder
+  rescue
+    error in File.Error -> Mix.raise(Exception.message(error))
+  end
 
   defp seconds(options) do
     cond do
@@ -170,9 +178,8 @@ defmodule Mix.Tasks.BeTree.Tune do
   defp files(options) do
     others = Keyword.take(options, [:schema, :constants])
 
-    case Match.build(options[:expressions], others) do
-      {:ok, tree, _summary} ->
-        {:ok, _schema, subscriptions} = Files.load(options[:expressions], others)
+    case Match.build_with_subscriptions(options[:expressions], others) do
+      {:ok, tree, _summary, subscriptions} ->
         with_events(tree, options, subscriptions: subscriptions)
 
       {:error, error} ->
@@ -203,37 +210,29 @@ defmodule Mix.Tasks.BeTree.Tune do
   end
 
   # An error of an event has the event's line.
-  defp located(%BeTree.Error{position: position} = error, lines, options)
+  defp located(%BeTree.Error{position: position} = error, events, lines, path)
        when is_list(lines) and is_integer(position) do
-    {event, line} = options[:events] |> Files.events() |> Enum.at(position)
-    error |> Files.locate_event(event, options[:events], line) |> Exception.message()
+    [event, line] = for list <- [events, lines], do: Enum.at(list, position)
+    error |> Files.locate_event(event, path, line) |> Exception.message()
   end
 
-  defp located(error, _lines, _options), do: Exception.message(error)
+  defp located(error, _events, _lines, _path), do: Exception.message(error)
 
-  defp write!(run, folder) do
-    File.mkdir_p!(folder)
-    json = Path.join(folder, "tune.json")
-    File.write!(json, Tune.to_json(run))
+  defp write!(run, [json, html], inputs) do
+    Command.write_output!(json, Tune.to_json(run), inputs)
 
     case Tune.to_html(run) do
       {:ok, page} ->
-        html = Path.join(folder, "tune.html")
-        File.write!(html, page)
+        Command.write_output!(html, page, inputs)
         Mix.shell().info("\nThe report: #{html}\nFor a later --compare: #{json}")
 
       {:error, error} ->
         Mix.shell().info("\nNo report: #{Exception.message(error)}\nFor a later --compare: #{json}")
     end
-  rescue
-    error in File.Error -> Mix.raise(Exception.message(error))
   end
 
   defp earlier!(path) do
-    case File.read(path) do
-      {:ok, text} -> text |> Tune.read() |> ok!(&"#{path}: #{Exception.message(&1)}")
-      {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
-    end
+    path |> Command.read_text!() |> Tune.read() |> ok!(&"#{path}: #{Exception.message(&1)}")
   end
 
   # A line that the next one overwrites, on a terminal.

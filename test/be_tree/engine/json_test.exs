@@ -53,6 +53,17 @@ defmodule BeTree.Engine.JsonTest do
     end
 
     assert {:error, _offset} = Json.decode(~S("abc))
+
+    for {text, name, offset} <- [
+          {~s({"a": 1, "b": 2, "a": 1}), "a", 17},
+          {~S([{"é": {"x": 1, "\u0078": 2}}]), "x", 17},
+          {~s({"": 1,"":2}), "", 7}
+        ] do
+      assert {text, Json.decode(text)} == {text, {:error, {:twice, name, offset}}}
+    end
+
+    assert Json.decode(~s([{"a": 1}, {"a": 2, "b": {"a": 3}}])) == {:ok, [%{"a" => 1}, %{"a" => 2, "b" => %{"a" => 3}}]}
+    assert_raise ArgumentError, "the name \"a\" again at byte 7", fn -> Json.decode!(~s({"a":1,"a":2})) end
     assert_raise ArgumentError, "no JSON at byte 1", fn -> Json.decode!("[") end
   end
 end

@@ -46,11 +46,11 @@ defmodule Mix.Tasks.BeTree.ImageTest do
     good = write(folder, "good", "age > 3\n")
     nowhere = Path.join([folder, "none", "index.wasm"])
     message = refusal(["build", "--schema", domains, "--expressions", good, "--out", nowhere])
-    assert message == "cannot write #{nowhere}: no such file or directory"
+    assert message == "#{nowhere}: no such file or directory"
 
     for command <- ["info", "verify"] do
       assert refusal([command, good]) =~ "this is no image: expected a WebAssembly module"
-      assert refusal([command, nowhere]) == "cannot read #{nowhere}: no such file or directory"
+      assert refusal([command, nowhere]) =~ "#{nowhere}: no such file or directory"
     end
 
     run(["build", "--schema", domains, "--expressions", good, "--out", out])

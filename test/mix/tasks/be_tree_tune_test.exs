@@ -98,7 +98,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     assert File.read!(old) == before
 
     assert refused(files(folder) ++ ["--budget", "--compare", old, "--out", Path.join(folder, "old")], folder) =~
-             "--compare names the file that this run writes; name another folder with --out"
+             "old/tune.json: the command reads this file too, as old/tune.json; name another file for the output"
 
     assert refused(files(folder) ++ ["--compare", Path.join(folder, "none")], folder) ==
              "none: no such file or directory"

@@ -18,9 +18,9 @@ defmodule BeTree.ErlBench.Data do
   @spec generate!(pos_integer, non_neg_integer, non_neg_integer, Path.t()) :: Workload.files()
   def generate!(parameters, expressions, events, folder) when parameters in @parameters do
     numbers = %{W1.defaults() | attributes: parameters, expressions: expressions, events: events}
-    files = Workload.write(W1, numbers, folder)
     named = %{expressions: expressions(folder, parameters, expressions), events: events(folder, parameters, events)}
-    for {role, path} <- named, do: File.rename!(files[role], path)
+    File.mkdir_p!(folder)
+    for {role, _name, lines} <- W1.files(numbers), do: Workload.write_lines(named[role], lines)
     named
   end
 

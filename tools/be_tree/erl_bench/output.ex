@@ -2,24 +2,17 @@ defmodule BeTree.ErlBench.Output do
   @moduledoc false
   # Files of results, with a list of ids per event as an Erlang term, and the differences of two files.
 
-  alias BeTree.Files.{Error, Reader, Terms}
+  alias BeTree.Files.{Reader, Terms}
+  alias Mix.BeTree.Command
 
   @type ids :: [BeTree.id()]
 
   # Calls `fun` with a function that writes the ids of one event to the file at `path`, or nowhere if that is `nil`.
-  @spec with_file!(Path.t() | nil, ((ids -> :ok) -> result)) :: result when result: term
-  def with_file!(nil, fun), do: fun.(fn _ids -> :ok end)
+  @spec with_file!(Path.t() | nil, [Path.t()], ((ids -> :ok) -> result)) :: result when result: term
+  def with_file!(nil, _inputs, fun), do: fun.(fn _ids -> :ok end)
 
-  def with_file!(path, fun) do
-    case :file.open(path, [:write, :raw, :delayed_write]) do
-      {:ok, device} ->
-        result = fun.(&done!(:file.write(device, line(&1)), path))
-        done!(:file.close(device), path)
-        result
-
-      {:error, reason} ->
-        raise Error.posix(path, reason)
-    end
+  def with_file!(path, inputs, fun) do
+    Command.with_output!(path, inputs, fn write -> fun.(&write.(line(&1))) end)
   end
 
   # Returns the number of compared events, and for each difference the number of the event and the ids in both files, or
@@ -54,7 +47,4 @@ defmodule BeTree.ErlBench.Output do
   end
 
   defp line(ids), do: [?[, Enum.map_intersperse(ids, ?,, &Integer.to_string/1), "].\n"]
-
-  defp done!(:ok, _path), do: :ok
-  defp done!({:error, reason}, path), do: raise(Error.posix(path, reason))
 end

@@ -14,7 +14,7 @@ defmodule BeTree.ErlBench.Run do
   # Evaluates all events in one way. The ids of each go to the file `output`, if there is one.
   @spec one!(Tree.t(), Path.t(), Way.t(), Path.t() | nil, progress) :: Stats.t()
   def one!(tree, path, way, output, progress) do
-    Output.with_file!(output, fn write ->
+    Output.with_file!(output, [path], fn write ->
       tree
       |> Tree.events(path)
       |> Enum.reduce(Stats.new(Way.title(way)), fn event, stats ->

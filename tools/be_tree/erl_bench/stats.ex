@@ -4,6 +4,7 @@ defmodule BeTree.ErlBench.Stats do
   # runner, so that either program reads the files of the other.
 
   alias BeTree.Files.Error
+  alias Mix.BeTree.Command
 
   @events_a_sum 1_000
 
@@ -55,9 +56,9 @@ defmodule BeTree.ErlBench.Stats do
     ]
   end
 
-  @spec write!(t, Path.t()) :: :ok
-  def write!(%__MODULE__{} = stats, path) do
-    File.write!(path, for(term <- to_terms(stats), do: :io_lib.format("~tp.~n", [term])))
+  @spec write!(t, Path.t(), [Path.t()]) :: :ok
+  def write!(%__MODULE__{} = stats, path, inputs) do
+    Command.write_output!(path, for(term <- to_terms(stats), do: :io_lib.format("~tp.~n", [term])), inputs)
   end
 
   # Returns the sums in nanoseconds, and the number of events of each sum.

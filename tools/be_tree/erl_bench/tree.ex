@@ -3,7 +3,18 @@ defmodule BeTree.ErlBench.Tree do
   # Inserts a file of expressions through erl_betree one by one, and reads the events of a file in its form.
 
   alias BeTree.Files
-  alias BeTree.Files.Terms
+
+  @types %{
+    boolean: :bool,
+    integer: :int,
+    integer_enum: :int_enum,
+    float: :float,
+    string: :bin,
+    integer_list: :int_list,
+    string_list: :bin_list,
+    segments: :segments,
+    frequency_caps: :frequency_caps
+  }
 
   @enforce_keys [:betree, :types, :expressions, :build]
   defstruct @enforce_keys
@@ -19,7 +30,7 @@ defmodule BeTree.ErlBench.Tree do
   @spec load!(Path.t()) :: t
   def load!(path) do
     {schema, subscriptions} = read!(path)
-    {:ok, betree} = :erl_betree.betree_make([declarations(path)])
+    {:ok, betree} = :erl_betree.betree_make([Enum.map(schema, &declaration/1)])
     {build, :ok} = :timer.tc(fn -> Enum.each(subscriptions, &insert!(betree, &1, path)) end)
 
     %__MODULE__{
@@ -43,14 +54,11 @@ defmodule BeTree.ErlBench.Tree do
     end
   end
 
-  # Returns the first term again, in the form of erl_betree. It has been checked, so it has no more atoms than attributes.
-  defp declarations(path) do
-    [{declarations, _text, _number, _offset}] = path |> Terms.stream() |> Enum.take(1)
-
-    for declaration <- declarations do
-      {[name, type, undefined], bounds} = declaration |> Tuple.to_list() |> Enum.split(3)
-      List.to_tuple([String.to_atom(name), String.to_atom(type), String.to_atom(undefined) | bounds])
-    end
+  # Returns an attribute in the form of erl_betree. There are no more atoms than attributes.
+  defp declaration(domain) do
+    undefined = if domain.optional, do: :allow_undefined, else: :disallow_undefined
+    bounds = Enum.reject([domain.min, domain.max, domain.count], &is_nil/1)
+    List.to_tuple([String.to_atom(domain.name), @types[domain.type], undefined | bounds])
   end
 
   defp insert!(betree, {id, text}, path) do

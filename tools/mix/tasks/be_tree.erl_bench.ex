@@ -87,7 +87,7 @@ defmodule Mix.Tasks.BeTree.ErlBench do
       output: options[:output] || false
     })
   rescue
-    error in [Files.Error, File.Error, File.RenameError] -> Mix.raise(Exception.message(error))
+    error in [Files.Error, File.Error] -> Mix.raise(Exception.message(error))
   end
 
   defp command(["generate"], options) do
@@ -177,7 +177,13 @@ defmodule Mix.Tasks.BeTree.ErlBench do
 
   defp keep(stats, parameters, way, options) do
     path = Data.stats(options.folder, parameters, way)
-    Stats.write!(stats, path)
+
+    inputs = [
+      Data.expressions(options.folder, parameters, options.expressions),
+      Data.events(options.folder, parameters, options.events)
+    ]
+
+    Stats.write!(stats, path, inputs)
     path
   end
 

@@ -1,6 +1,6 @@
 //! Requests as external terms: a schema, and subscriptions to insert.
 
-use be_tree_index::error::{Error, Kind};
+use be_tree_index::error::{quoted, Error, Kind};
 use be_tree_index::index::Insertion;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::term::{Kind as TermKind, Reader};
@@ -39,7 +39,7 @@ fn attribute(reader: &mut Reader) -> Result<(Attribute, bool), Error> {
     let Some(&(_, ty)) = ty else {
         let known: Vec<&str> = Type::NAMES.iter().map(|(known, _)| *known).collect();
         let given = String::from_utf8_lossy(&type_name);
-        let message = format!("`{given}` is not a type; the types are {}", known.join(", "));
+        let message = format!("{} is not a type; the types are {}", quoted(&given), known.join(", "));
         return Err(Error::new(Kind::Type, message).about(name));
     };
     let optional = reader.boolean()?;

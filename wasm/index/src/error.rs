@@ -1,5 +1,6 @@
 //! Errors of expressions, events and operations.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// The kind of an [`Error`]. The set is closed, so that a caller can handle each kind.
@@ -103,6 +104,30 @@ impl Error {
         let characters = before.iter().filter(|&&b| b & 0xc0 != 0x80).count();
         self.column = Some(characters + 1);
         self
+    }
+}
+
+/// The message for a byte order mark in a text.
+pub const MARKED: &str =
+    "a byte order mark (U+FEFF) is here, which belongs to a file and not to its text; leave it out";
+
+/// Returns whether a byte order mark is at the start of `text`.
+pub fn is_marked(text: &[u8]) -> bool {
+    text.starts_with("\u{feff}".as_bytes())
+}
+
+/// Returns a name in backticks for a message, or the name itself if it has some already.
+///
+/// ```
+/// use be_tree_index::error::quoted;
+///
+/// assert_eq!(quoted("user.city"), "`user.city`");
+/// assert_eq!(quoted("user.`first name`"), "user.`first name`");
+/// ```
+pub fn quoted(name: &str) -> Cow<'_, str> {
+    match name.contains('`') {
+        true => name.into(),
+        false => format!("`{name}`").into(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::compile::order::{order, Estimate};
 use crate::compile::program::{self, Program};
 use crate::compile::{booleans, Expression, Literal};
 use crate::cost;
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::handles::{NodeId, Slot};
 use crate::language;
 use crate::model::predicate::{self, Borrowed, Predicate, Step};
@@ -357,7 +357,7 @@ impl Index {
                 (predicate::Test::Empty, Type::Segments | Type::FrequencyCaps) => "is no list of integers or strings",
                 _ => continue,
             };
-            return Err(Error::new(Kind::Type, format!("`{name}` {refusal}")).about(name));
+            return Err(Error::new(Kind::Type, format!("{} {refusal}", quoted(name))).about(name));
         }
         drop(postfix);
         self.check(insertion)

@@ -6,7 +6,7 @@ use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
 use crate::compile::program::{Domain, FactType, Program};
 use crate::compile::switch::FEW;
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::facts::Removal;
 use crate::language::{nearest, parse};
 use crate::memory::{Address, Full, Room, StringTable, Words};
@@ -416,7 +416,7 @@ impl Engine {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "declare it by `fact`".to_owned(),
             };
-            Error::new(Kind::UnknownAttribute, format!("there is no fact type `{name}`; {hint}")).about(name)
+            Error::new(Kind::UnknownAttribute, format!("there is no fact type {}; {hint}", quoted(name))).about(name)
         })
     }
 
@@ -430,7 +430,7 @@ impl Engine {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "declare it, or leave it out".to_owned(),
             };
-            let message = format!("`{}` has no field `{name}`; {hint}", ty.name);
+            let message = format!("`{}` has no field {}; {hint}", ty.name, quoted(name));
             Error::new(Kind::UnknownAttribute, message).about(name)
         })
     }

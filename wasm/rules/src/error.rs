@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use be_tree_index::error::Kind;
+pub(crate) use be_tree_index::error::{is_marked, quoted, MARKED};
 
 /// A place in the text of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]

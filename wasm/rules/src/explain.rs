@@ -3,7 +3,7 @@
 use crate::compile::code::{Bound, OWN, SLOTS};
 use crate::compile::program::{Aggregate, Plan, Rule};
 use crate::engine::{Engine, Fact};
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::language::nearest;
 use crate::memory::Address;
 use crate::step::Step;
@@ -65,7 +65,7 @@ impl Engine {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "give the name of a rule in the text".to_owned(),
             };
-            return Err(Error::new(Kind::NotFound, format!("there is no rule `{name}`; {hint}")).about(name));
+            return Err(Error::new(Kind::NotFound, format!("there is no rule {}; {hint}", quoted(name))).about(name));
         }
         numbers.into_iter().map(|number| self.explain_one(number)).collect()
     }

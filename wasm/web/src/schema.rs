@@ -1,6 +1,6 @@
 //! Reads the attributes of a schema.
 
-use be_tree_index::error::{Error, Kind};
+use be_tree_index::error::{quoted, Error, Kind};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use js_sys::Array;
 use wasm_bindgen::JsValue;
@@ -27,7 +27,7 @@ fn attribute(given: &Array) -> Result<Attribute, Error> {
     let type_name = given.get(1).as_string().unwrap_or_default();
     let Some(&(_, ty)) = Type::NAMES.iter().find(|(known, _)| *known == type_name) else {
         let known: Vec<&str> = Type::NAMES.iter().map(|(known, _)| *known).collect();
-        let message = format!("`{type_name}` is not a type; the types are {}", known.join(", "));
+        let message = format!("{} is not a type; the types are {}", quoted(&type_name), known.join(", "));
         return Err(Error::new(Kind::Type, message).about(name));
     };
     let optional = given.get(2).is_truthy();

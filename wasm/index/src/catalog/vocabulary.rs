@@ -5,7 +5,7 @@ use std::hash::Hash;
 use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::model::predicate::{Constants, Predicate, Test};
 use crate::model::schema::{AttributeId, Bounds, Schema};
 use crate::model::strings::StringId;
@@ -170,7 +170,8 @@ impl Vocabulary {
         }
         let name = &schema.attribute(attribute).name;
         let message = format!(
-            "`{name}` may be compared with {limit} distinct values and this would make {}; raise its count",
+            "{} may be compared with {limit} distinct values and this would make {}; raise its count",
+            quoted(name),
             known.len()
         );
         Err(Error::new(Kind::OutOfBounds, message).about(name))

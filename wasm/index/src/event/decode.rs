@@ -1,6 +1,6 @@
 //! Fills an [`Event`] from bytes: each value by the type of its attribute, in any format.
 
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::event::formats::json::Json;
 use crate::event::formats::prepared;
 #[cfg(feature = "terms")]
@@ -159,7 +159,7 @@ pub(super) fn check_required(schema: &Schema, values: &[Value], subject: &str) -
         None => Ok(()),
         Some(&id) => {
             let name = &schema.attribute(id).name;
-            let message = format!("{subject} lacks attribute `{name}`; give it a value or declare it optional");
+            let message = format!("{subject} lacks attribute {}; give it a value or declare it optional", quoted(name));
             Err(Error::new(Kind::MissingAttribute, message).about(name))
         }
     }
@@ -636,7 +636,7 @@ pub(super) fn about(attribute: &Attribute, error: Error) -> Error {
         // An attribute of an object in a list is named already.
         Kind::Type | Kind::OutOfBounds if error.attribute.is_none() => {
             let Attribute { name, ty, .. } = attribute;
-            let message = format!("attribute `{name}` of type {}: {}", ty.name(), error.message);
+            let message = format!("attribute {} of type {}: {}", quoted(name), ty.name(), error.message);
             Error { message, ..error }.about(name)
         }
         _ => error,

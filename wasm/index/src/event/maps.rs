@@ -1,6 +1,6 @@
 //! Reads the maps of an event, in which attributes with paths are fields.
 
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::event::decode::Filler;
 use crate::event::formats::source::{Read, Source};
 use crate::event::Value;
@@ -111,7 +111,7 @@ impl<S: Source> Filler<'_, S> {
         let mut error = self.mismatch(S::MAP);
         if error.kind == Kind::Type {
             let name = path::canonical(&self.schema.fields().path(map));
-            let message = format!("`{name}` has fields that are attributes: {}", error.message);
+            let message = format!("{} has fields that are attributes: {}", quoted(&name), error.message);
             error = Error { message, ..*error }.about(&name).into();
         }
         error

@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::event::decode::{check_required, push, since, sort_and_dedup, Filler};
 use crate::event::formats::source::{Read, Source};
 use crate::event::{Event, Span, Value};
@@ -150,7 +150,7 @@ pub(super) fn within(list: &str, number: usize, error: Error) -> Box<Error> {
     if !matches!(error.kind, Kind::Type | Kind::OutOfBounds | Kind::MissingAttribute | Kind::UnknownAttribute) {
         return error.into();
     }
-    let message = format!("object {number} of `{list}`: {}", error.message);
+    let message = format!("object {number} of {}: {}", quoted(list), error.message);
     let name = match &error.attribute {
         Some(attribute) => format!("{list}.{attribute}"),
         None => list.to_owned(),

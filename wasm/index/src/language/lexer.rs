@@ -1,6 +1,6 @@
 //! Splits the text of an expression into tokens.
 
-use crate::error::{Error, Kind};
+use crate::error::{is_marked, quoted, Error, Kind, MARKED};
 use crate::model::arithmetic::Operator;
 use crate::model::path;
 use crate::model::predicate::{Borrowed, Relation};
@@ -66,12 +66,12 @@ impl Token {
     }
 }
 
-/// Returns the text in backticks, shortened if it is too long for a message.
+/// Returns the text in backticks unless it has some already, shortened if it is too long for a message.
 pub(super) fn quote(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {
-        Some((cut, _)) => format!("`{}…`", &text[..cut]),
-        None => format!("`{text}`"),
+        Some((cut, _)) => quoted(&format!("{}…", &text[..cut])).into(),
+        None => quoted(text).into(),
     }
 }
 
@@ -224,6 +224,9 @@ impl<'t> Lexer<'t> {
 
     /// Returns the error for a character that starts no token.
     fn stray(&self, start: usize) -> Error {
+        if is_marked(&self.text.as_bytes()[start..]) {
+            return self.fault(start, MARKED);
+        }
         let character = self.text[start..].chars().next().map_or(String::new(), |c| format!("`{}`", c.escape_debug()));
         let mend = match self.text.as_bytes()[start] {
             b'[' | b']' | b'{' | b'}' => "; lists are in parentheses: `(1, 2)`",

@@ -136,13 +136,18 @@ impl<'a> Checker<'a, '_> {
     pub(super) fn time(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
         match token.kind {
             TokenKind::Integer => self.integer(taker, token),
-            TokenKind::String { .. } => time::parse(&self.string(taker, token)?).ok_or_else(|| {
-                let message = format!(
-                    "{} is no time; write one like '2026-01-31T12:30:00Z' or '2026-01-31'",
-                    quote(token.of(self.text))
-                );
-                taker.named(self.error(Kind::Type, token, message))
-            }),
+            TokenKind::String { .. } => {
+                let text = self.string(taker, token)?;
+                time::parse(&text).ok_or_else(|| {
+                    let remedy = if time::is_misplaced_leap_second(&text) {
+                        "only a leap second is the second 60: at 23:59:60 in UTC, on 30 June or 31 December"
+                    } else {
+                        "write one like '2026-01-31T12:30:00Z' or '2026-01-31'"
+                    };
+                    let message = format!("{} is no time; {remedy}", quote(token.of(self.text)));
+                    taker.named(self.error(Kind::Type, token, message))
+                })
+            }
             _ => Err(self.mismatch(taker, "a time as a string, or an integer of microseconds", token)),
         }
     }

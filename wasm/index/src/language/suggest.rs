@@ -30,10 +30,7 @@ fn by_way(fields: &[Cow<'_, str>], schema: &Schema) -> Option<String> {
 
 /// Returns the path in backticks, unless it has some already.
 pub(crate) fn quote_path(path: &str) -> String {
-    match path.contains('`') {
-        true => path.into(),
-        false => quote(path),
-    }
+    quote(path)
 }
 
 /// Returns the nearest of `names`: equal except for case, or else at most two letters away.

@@ -1,6 +1,6 @@
 //! Binds tests of strings by patterns and in lower case, and tests of addresses.
 
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::language::check::{each, find, Checker, Meaning, Taker};
 use crate::language::lexer::{quote, Token, TokenKind};
 use crate::model::address::{disjoint, Network, Refusal};
@@ -40,11 +40,14 @@ impl<'a> Checker<'a, '_> {
             let network = self.network(name, constant)?;
             if network.bits() < network.first().width() {
                 let message = format!(
-                    "{} is a network, and an address is compared with one address; write `{} {} ({})`",
+                    "{} is a network, and an address is compared with one address; write {}",
                     quote(constant.of(self.text)),
-                    name.of(self.text),
-                    if negated { "not in" } else { "in" },
-                    constant.of(self.text)
+                    quoted(&format!(
+                        "{} {} ({})",
+                        name.of(self.text),
+                        if negated { "not in" } else { "in" },
+                        constant.of(self.text)
+                    ))
                 );
                 return Err(self.error(Kind::Type, constant, message).about(&named.attribute.name));
             }

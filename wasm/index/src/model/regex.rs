@@ -387,11 +387,23 @@ impl Parser<'_> {
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternatives(branches) })
     }
 
+    /// Reads an alternative. A `^` at its start and a `$` at its end are characters by RFC 9485, but nearly always meant as
+    /// anchors, with which the pattern would match nothing.
     fn branch(&mut self) -> Result<Node, Fault> {
+        if self.peek() == Some('^') {
+            let message = "there are no anchors, because a match is the whole string: leave the `^` out, and write `.*` at the \
+                           end of the pattern if more may follow; write `\\^` for the character";
+            return Err(self.fault(self.at, message));
+        }
         let mut pieces = Vec::new();
         while let Some(next) = self.peek() {
             if matches!(next, '|' | ')') {
                 break;
+            }
+            if next == '$' && matches!(self.text[self.at + 1..].chars().next(), None | Some('|' | ')')) {
+                let message = "there are no anchors, because a match is the whole string: leave the `$` out, and write `.*` at \
+                               the start of the pattern if more may come before; write `[$]` for the character";
+                return Err(self.fault(self.at, message));
             }
             let atom = self.atom()?;
             pieces.push(self.quantified(atom)?);
@@ -490,7 +502,8 @@ impl Parser<'_> {
             Some('n') => one('\n'),
             Some('r') => one('\r'),
             Some('t') => one('\t'),
-            Some(character @ ('('..='+' | '-' | '.' | '?' | '['..='^' | '{'..='}')) => one(character),
+            // RFC 9485 has no `\$`, which other dialects need for the character.
+            Some(character @ ('$' | '('..='+' | '-' | '.' | '?' | '['..='^' | '{'..='}')) => one(character),
             Some(kind @ ('p' | 'P')) => {
                 let rest = &self.text[self.at..];
                 let name = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(name, _)| name);
@@ -503,7 +516,7 @@ impl Parser<'_> {
             }
             _ => Err(self.fault(
                 at,
-                "a `\\` comes before one of `( ) * + - . ? [ \\ ] ^ { | }`, `n`, `r`, `t` or `p{..}`; for digits write `[0-9]`",
+                "a `\\` comes before one of `$ ( ) * + - . ? [ \\ ] ^ { | }`, `n`, `r`, `t` or `p{..}`; for digits write `[0-9]`",
             )),
         }
     }
@@ -1029,16 +1042,47 @@ mod tests {
             (r"\d", 0, "write `[0-9]`"),
             (r"\p{Xx}", 0, "general category"),
             ("a]", 1, r"write `\]`"),
-            ("^a]", 2, r"write `\]`"),
+            ("a^]", 2, r"write `\]`"),
         ] {
             let fault = Regex::parse(text).expect_err(text);
             assert!(fault.at == at && fault.message.contains(saying), "{text}: {fault:?}");
+        }
+        for (text, at, character) in [
+            ("^hello$", 0, "`^` out"),
+            ("hello$", 5, "`$` out"),
+            ("a|^b", 2, "`^` out"),
+            ("é$|b", 2, "`$` out"),
+            ("(^a)b", 1, "`^` out"),
+            ("a(b$)", 3, "`$` out"),
+            ("a(b|$)", 4, "`$` out"),
+            ("^", 0, "`^` out"),
+            ("$", 0, "`$` out"),
+            ("^*a", 0, "`^` out"),
+            ("", 0, ""),
+        ] {
+            if let Err(fault) = Regex::parse(text) {
+                assert!(fault.at == at && fault.message.contains(character) && !fault.is_limit, "{text}: {fault:?}");
+            } else {
+                assert_eq!(text, "");
+            }
+        }
+        for (text, string) in [
+            (r"\^a", "^a"),
+            (r"a\$", "a$"),
+            ("a[$]", "a$"),
+            ("[$^]+", "^$"),
+            (r"a\$|b", "a$"),
+            ("a^b$c", "a^b$c"),
+            ("[^^]", "a"),
+            (r"[\$]", "$"),
+        ] {
+            assert!(Regex::parse(text).unwrap().matches(string.as_bytes()), "{text}");
         }
         for text in ["((a{100}){100}){100}", "(\\p{L}\\P{L}){900}", "(a|b){999}"] {
             assert!(Regex::parse(text).is_err_and(|fault| fault.is_limit), "{text}");
         }
         assert!(Regex::parse(&format!("{}a{}", "(".repeat(60), ")".repeat(60))).is_err_and(|fault| fault.is_limit));
-        for text in ["(((){1000}){1000}){1000}a", "^$", r"[\-\]\[\\^]", "[-a-]", "((a*)*)*b", ""] {
+        for text in ["(((){1000}){1000}){1000}a", r"[\-\]\[\\^]", "[-a-]", "((a*)*)*b", ""] {
             Regex::parse(text).unwrap();
         }
     }

@@ -1,6 +1,6 @@
 //! The attributes that events have and expressions read.
 
-use crate::error::{Error, Kind};
+use crate::error::{quoted, Error, Kind};
 use crate::handles::handle;
 use crate::model::fields::Fields;
 use crate::model::objects::MOST_ATTRIBUTES;
@@ -163,7 +163,7 @@ impl Schema {
             let name = canonical_name(&attributes[id].name)?;
             let hash = hash_bytes(name.as_bytes());
             if by_name.find(hash, |known| attributes[known as usize].name == name).is_some() {
-                let message = format!("attribute `{name}` is declared twice; keep one declaration");
+                let message = format!("attribute {} is declared twice; keep one declaration", quoted(&name));
                 return Err(Error::new(Kind::Type, message).about(&name));
             }
             by_name.insert(hash, AttributeId::from_index(id).word());
@@ -205,7 +205,7 @@ impl Schema {
             let column = column.map(|position| self.len + position);
             let list = self.lists.iter_mut().rfind(|list| column.is_some_and(|column| list.columns.index() <= column));
             let Some((list, column)) = list.zip(column).filter(|_| name != PATTERNS) else {
-                let message = format!("the schema has no attribute `{name}` whose values it can convert");
+                let message = format!("the schema has no attribute {} whose values it can convert", quoted(&name));
                 return Err(Error::new(Kind::UnknownAttribute, message).about(&name));
             };
             let id = AttributeId::from_index(column - list.columns.index());
@@ -218,7 +218,7 @@ impl Schema {
     fn convert_attribute(&mut self, id: AttributeId, name: &str) -> Result<(), Error> {
         let ty = self.attribute(id).ty;
         if matches!(ty, Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime | Type::ObjectList) {
-            let message = format!("`{name}` is of type {}, whose values are not converted", ty.name());
+            let message = format!("{} is of type {}, whose values are not converted", quoted(name), ty.name());
             return Err(Error::new(Kind::Type, message).about(name));
         }
         self.fields.convert(id);
@@ -366,13 +366,14 @@ fn with_lists(attributes: Vec<Attribute>) -> Result<(Vec<Attribute>, Vec<List>),
         if matches!(attribute.ty, Type::ObjectList | Type::Segments | Type::FrequencyCaps) {
             let Attribute { name, ty, .. } = attribute;
             let message =
-                format!("`{name}` is an attribute of objects in a list, which cannot be of type {}", ty.name());
+                format!("{} is an attribute of objects in a list, which cannot be of type {}", quoted(&name), ty.name());
             return Err(Error::new(Kind::Type, message).about(&name));
         }
         let inner = &mut objects[position].1;
         if inner.len() == MOST_ATTRIBUTES {
             let name = attribute.name;
-            let message = format!("an object in a list has at most {MOST_ATTRIBUTES} attributes; leave `{name}` out");
+            let message =
+                format!("an object in a list has at most {MOST_ATTRIBUTES} attributes; leave {} out", quoted(&name));
             return Err(Error::new(Kind::Type, message).about(&name));
         }
         let rest: Vec<_> = path[len..].iter().map(|field| field.as_str().into()).collect();
@@ -393,7 +394,7 @@ fn canonical_name(name: &str) -> Result<String, Error> {
     match path::fields(name) {
         Ok(fields) => Ok(path::canonical(&fields)),
         Err(fault) => {
-            let message = format!("no expression can spell the name `{name}`: {}", fault.message);
+            let message = format!("no expression can spell the name {}: {}", quoted(name), fault.message);
             Err(Error::new(Kind::Type, message).about(name))
         }
     }
@@ -406,8 +407,12 @@ fn fields(attributes: &[Attribute]) -> Result<Fields, Error> {
     Fields::new(&paths).map_err(|(attribute, below)| {
         let Attribute { name, ty, .. } = &attributes[attribute.index()];
         let below = &attributes[below.index()].name;
-        let message =
-            format!("attribute `{name}` is of type {}, so `{below}` cannot be a field of it; leave one out", ty.name());
+        let message = format!(
+            "attribute {} is of type {}, so {} cannot be a field of it; leave one out",
+            quoted(name),
+            ty.name(),
+            quoted(below)
+        );
         Error::new(Kind::Type, message).about(below)
     })
 }
@@ -424,16 +429,16 @@ fn fingerprint(attributes: &[Attribute]) -> u64 {
 
 fn check_bounds(attribute: &Attribute) -> Result<(), Error> {
     let refuse = |message: String| Err(Error::new(Kind::Type, message).about(&attribute.name));
-    let name = &attribute.name;
+    let name = quoted(&attribute.name);
     match (attribute.bounds, attribute.ty) {
         (Bounds::Unbounded, _) => Ok(()),
         (Bounds::Integer { min, max }, Type::Integer | Type::IntegerList) if min <= max => Ok(()),
         (Bounds::Float { min, max }, Type::Float) if min <= max && min.is_finite() && max.is_finite() => Ok(()),
         (Bounds::Count(count), Type::String | Type::IntegerEnum | Type::StringList) if count > 0 => Ok(()),
         (Bounds::Integer { .. } | Bounds::Float { .. }, Type::Integer | Type::IntegerList | Type::Float) => {
-            refuse(format!("the bounds of `{name}` are empty; give a min that is not above the max"))
+            refuse(format!("the bounds of {name} are empty; give a min that is not above the max"))
         }
-        (Bounds::Count(0), _) => refuse(format!("the count of `{name}` must be 1 or more")),
-        (_, ty) => refuse(format!("`{name}` is of type {}, which takes no such bounds", ty.name())),
+        (Bounds::Count(0), _) => refuse(format!("the count of {name} must be 1 or more")),
+        (_, ty) => refuse(format!("{name} is of type {}, which takes no such bounds", ty.name())),
     }
 }

@@ -7,24 +7,69 @@ const DAY: i64 = 86_400_000_000;
 /// optional offset. Without an offset it is UTC, and a date alone is its start. Digits behind the sixth of a fraction do not
 /// count. Returns `None` if the text is no such time.
 ///
+/// A second 60 is a leap second, which RFC 3339 (5.7) allows at the end of the months in which there are any: 23:59:60 in UTC on 30
+/// June or 31 December, of any year. It is the time of the second behind it, as in POSIX.
+///
 /// ```
 /// use be_tree_index::model::time::{parse, text};
 ///
 /// assert_eq!(parse(b"1970-01-02"), Some(86_400_000_000));
 /// assert_eq!(parse(b"2026-01-01T01:30:00.25+01:30"), parse(b"2026-01-01 00:00:00.250Z"));
 /// assert_eq!(parse(b"2026-02-29"), None);
+/// assert_eq!(parse(b"2017-01-01T08:59:60+09:00"), parse(b"2017-01-01"));
+/// assert_eq!(parse(b"2016-12-31T12:00:60Z"), None);
 /// assert_eq!(text(-1), "1969-12-31T23:59:59.999999Z");
 /// ```
 pub fn parse(text: &[u8]) -> Option<i64> {
+    read(text)?.micros()
+}
+
+/// Returns whether `text` would be a time if there could be a leap second at this place.
+pub fn is_misplaced_leap_second(text: &[u8]) -> bool {
+    let as_59 = |time: Time| Time { second: 59, ..time }.micros();
+    read(text).is_some_and(|time| time.second == 60 && time.micros().is_none() && as_59(time).is_some())
+}
+
+/// The parts of a time, whose ranges are not checked, except for the date and the offset.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    /// The days from 1970.
+    days: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    micros: i64,
+    /// The seconds ahead of UTC.
+    offset: i64,
+}
+
+impl Time {
+    /// Returns the microseconds since 1970, or `None` if the parts are no time.
+    fn micros(self) -> Option<i64> {
+        let Time { days, hour, minute, second, micros, offset } = self;
+        let is_time = hour < 24 && minute < 60 && second <= 60 && (0..1_000_000).contains(&micros);
+        let seconds = days * (DAY / 1_000_000) + (hour * 60 + minute) * 60 + second - offset;
+        // A leap second is the first of the next minute.
+        (is_time && (second < 60 || begins_half_year(seconds))).then(|| seconds * 1_000_000 + micros)
+    }
+}
+
+/// Returns whether a time in seconds is the beginning of 1 January or 1 July.
+fn begins_half_year(seconds: i64) -> bool {
+    let day = DAY / 1_000_000;
+    seconds.rem_euclid(day) == 0 && matches!(date(seconds.div_euclid(day)), [_, 1 | 7, 1])
+}
+
+fn read(text: &[u8]) -> Option<Time> {
     let mut rest = text;
     let year = digits(&mut rest, 4)?;
     literal(&mut rest, b'-')?;
     let month = digits(&mut rest, 2)?;
     literal(&mut rest, b'-')?;
     let day = digits(&mut rest, 2)?;
-    let date = from_date(year, month, day)?;
+    let days = from_date(year, month, day)?;
     if rest.is_empty() {
-        return Some(date * DAY);
+        return Some(Time { days, hour: 0, minute: 0, second: 0, micros: 0, offset: 0 });
     }
     let (b'T' | b't' | b' ') = *rest.split_off_first()? else { return None };
     let hour = digits(&mut rest, 2)?;
@@ -39,16 +84,8 @@ pub fn parse(text: &[u8]) -> Option<i64> {
             micros = fraction(&mut rest)?;
         }
     }
-    let offset = offset(rest)?;
-    from_parts(date, [hour, minute, second], micros, 60 * offset)
-}
-
-/// Returns the time of a date in days and a time of day, `offset` seconds ahead of UTC. Returns `None` if the parts are no time.
-fn from_parts(days: i64, [hour, minute, second]: [i64; 3], micros: i64, offset: i64) -> Option<i64> {
-    // A leap second is the first of the next minute.
-    let is_time = hour < 24 && minute < 60 && second <= 60 && (0..1_000_000).contains(&micros);
-    let seconds = (hour * 60 + minute) * 60 + second - offset;
-    is_time.then(|| days * DAY + seconds * 1_000_000 + micros)
+    let offset = 60 * offset(rest)?;
+    Some(Time { days, hour, minute, second, micros, offset })
 }
 
 /// Returns the time of calendar parts: a date, a time of day with microseconds, and the offset from UTC in seconds. Returns
@@ -57,7 +94,8 @@ pub fn of_parts(date: [i64; 3], time: [i64; 3], micros: i64, offset: i64) -> Opt
     let [year, month, day] = date;
     let is_small = (0..=9999).contains(&year) && time.iter().all(|part| (0..=60).contains(part));
     let offset = Some(offset).filter(|offset| is_small && offset.abs() <= 86_400)?;
-    from_parts(from_date(year, month, day)?, time, micros, offset)
+    let [hour, minute, second] = time;
+    Time { days: from_date(year, month, day)?, hour, minute, second, micros, offset }.micros()
 }
 
 /// Returns the minutes of an offset, which is all of `text`.
@@ -181,6 +219,38 @@ mod tests {
     }
 
     #[test]
+    fn a_second_60_is_a_leap_second() {
+        for (text, same) in [
+            ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00Z"),
+            ("2016-12-31 23:59:60", "2017-01-01"),
+            ("2015-06-30T23:59:60.25Z", "2015-07-01T00:00:00.25Z"),
+            ("1990-12-31T15:59:60-08:00", "1991-01-01"),
+            ("2017-01-01T05:29:60+05:30", "2017-01-01"),
+            ("9999-12-31T23:59:60Z", "9999-12-31T23:59:60Z"),
+        ] {
+            assert!(parse(text.as_bytes()).is_some(), "{text}");
+            assert_eq!(parse(text.as_bytes()), parse(same.as_bytes()), "{text}");
+            assert!(!is_misplaced_leap_second(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "2026-04-30T10:00:60Z",
+            "2016-12-31T23:58:60Z",
+            "2016-12-30T23:59:60Z",
+            "2016-03-31T23:59:60Z",
+            "2016-12-31T23:59:60+01:00",
+            "2016-12-31T00:00:60Z",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+            assert!(is_misplaced_leap_second(text.as_bytes()), "{text}");
+        }
+        for text in ["2016-12-31T23:59:61Z", "2016-12-31T24:59:60Z", "2016-12-31", "60", "2016-12-31T23:59:59Z"] {
+            assert!(!is_misplaced_leap_second(text.as_bytes()), "{text}");
+        }
+        assert_eq!(of_parts([2016, 12, 31], [23, 59, 60], 0, 0), parse(b"2017-01-01"));
+        assert_eq!(of_parts([2016, 12, 31], [23, 58, 60], 0, 0), None);
+    }
+
+    #[test]
     fn other_texts_are_no_times() {
         for text in [
             "",
@@ -202,7 +272,6 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(parse(b"2016-12-31T23:59:60Z"), parse(b"2017-01-01"));
         assert_eq!(parse(b"2026-01-01T00:00:00.1234567Z"), parse(b"2026-01-01T00:00:00.123456"));
         assert_eq!(of_parts([2026, 1, 1], [1, 0, 0], 5, 3600), parse(b"2026-01-01T00:00:00.000005"));
         assert_eq!(of_parts([10_000, 1, 1], [0; 3], 0, 0), None);

@@ -52,12 +52,14 @@ pub(super) struct Parts {
 struct Note {
     /// The position of its gram.
     offset: u32,
+    /// The position in [`LENGTHS`] of its gram, which takes a look at the whole part to find again.
+    class: u8,
     /// A bit of [`Marks`] that a string with the part has, or none.
     second: Option<Mark>,
 }
 
 /// The position of a bit in [`Marks`], plus one.
-type Mark = std::num::NonZeroU32;
+type Mark = std::num::NonZeroU16;
 
 /// The hashes of all grams of a string that have [`SECOND`] bytes.
 struct Marks([u64; Marks::WORDS]);
@@ -86,7 +88,7 @@ impl Marks {
 
     #[inline(always)]
     fn has(&self, mark: Mark) -> bool {
-        let bit = mark.get() - 1;
+        let bit = u32::from(mark.get() - 1);
         self.0[(bit / u64::BITS) as usize % Marks::WORDS] >> (bit % u64::BITS) & 1 == 1
     }
 }
@@ -162,7 +164,7 @@ impl<'a> Part<'a> {
         let mut others =
             literals(self.text).filter(|&(start, literal)| literal.len() >= SECOND && !around(start, literal));
         let (_, literal) = others.next().filter(|_| self.is_wild)?;
-        Mark::new(1 + Marks::bit(&literal[literal.len() - SECOND..]))
+        Mark::new(1 + Marks::bit(&literal[literal.len() - SECOND..]) as u16)
     }
 
     /// Returns the bytes around `offset` that stand for themselves, and the position of `offset` among them.
@@ -202,7 +204,7 @@ impl Parts {
         let Some((offset, first, _)) = best else { unreachable!("a part has a gram") };
         let second = part.second(offset);
         self.seconds += u32::from(second.is_some());
-        let note = Note { offset: offset as u32, second };
+        let note = Note { offset: offset as u32, class: class as u8, second };
         self.by_gram.insert(id, Gram::of(&part.text[offset..], len).hash(), first, note);
     }
 
@@ -213,9 +215,9 @@ impl Parts {
             trim(&mut self.empty);
             return;
         }
-        let class = part.class();
+        let Note { offset, class, second } = *self.by_gram.note(id);
+        let class = usize::from(class);
         self.counts[class] -= 1;
-        let Note { offset, second } = *self.by_gram.note(id);
         self.seconds -= u32::from(second.is_some());
         let gram = Gram::of(&part.text[offset as usize..], LENGTHS[class]);
         self.by_gram.remove(id, gram.hash(), |by_gram| first(by_gram, gram, &part_of));
@@ -253,7 +255,8 @@ impl Parts {
                     let whole = part_of(id);
                     let (part, offset) = whole.around(note.offset as usize);
                     let here = at.checked_sub(offset).and_then(|start| bytes[start..].get(..part.len()));
-                    work = work.saturating_sub(1);
+                    // The bytes around the gram were looked for, one by one.
+                    work = work.saturating_sub(1 + if whole.is_wild { part.len() / size_of::<u64>() } else { 0 });
                     if here.is_some_and(|here| same_end(here, part)) {
                         work = work.saturating_sub(part.len() / size_of::<u64>());
                         if here == Some(part) {
@@ -290,7 +293,6 @@ fn same_end(one: &[u8], other: &[u8]) -> bool {
 #[inline(always)]
 fn first<'a>(by_gram: &Chains<Note>, sought: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
     by_gram.first(sought.hash(), |id, note| {
-        let part = part_of(id);
-        Gram::of(&part.text[note.offset as usize..], LENGTHS[part.class()]) == sought
+        Gram::of(&part_of(id).text[note.offset as usize..], LENGTHS[usize::from(note.class)]) == sought
     })
 }

@@ -7,7 +7,7 @@
 use crate::compile::code::{Code, Kind, Relation, FIELDS, OWN};
 use crate::compile::plans::RawGuard;
 use crate::compile::program::{Action, FactType, Slot};
-use crate::error::{self, Error};
+use crate::error::{self, quoted, Error};
 use crate::language::{self, nearest, Offset};
 use crate::partitions::By;
 
@@ -47,9 +47,10 @@ pub(super) fn keys(by: &By, facts: &[language::FactType], types: &[FactType], te
         let Some(number) = ty.fields.iter().position(|field| field.name == *name) else {
             if let By::Field(_) = by {
                 let message = format!(
-                    "`{}` has no field `{name}`, the key of the partitions; give a map with the key of each fact type, or :all for \
+                    "`{}` has no field {}, the key of the partitions; give a map with the key of each fact type, or :all for \
                      a type whose facts are in every partition",
-                    ty.name
+                    ty.name,
+                    quoted(name)
                 );
                 return Err(place(Error::new(error::Kind::MissingAttribute, message)));
             }
@@ -74,7 +75,7 @@ fn unknown<'n>(name: &str, of: &str, known: impl Iterator<Item = &'n str> + Clon
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("known: {}", known.take(8).collect::<Vec<_>>().join(", ")),
     };
-    Error::new(error::Kind::UnknownAttribute, format!("`{name}` is no {of}; {hint}")).about(name)
+    Error::new(error::Kind::UnknownAttribute, format!("{} is no {of}; {hint}", quoted(name))).about(name)
 }
 
 /// A rule whose conditions are compiled.

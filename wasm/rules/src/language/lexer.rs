@@ -1,6 +1,6 @@
 //! Splits the text of rules into tokens.
 
-use crate::error::{Error, Kind};
+use crate::error::{is_marked, quoted, Error, Kind, MARKED};
 use crate::language::{Constant, Offset};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +50,13 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Offset)>, Error> {
                     tokens.push((Token::Symbol(symbol), start));
                 }
                 None => {
-                    let character = text[at..].chars().next().unwrap_or('?');
-                    let message = format!("`{character}` has no meaning here; quote it if it belongs to a string");
+                    let character = text[at..].chars().next().unwrap_or('?').to_string();
+                    let message = match is_marked(&bytes[at..]) {
+                        true => MARKED.into(),
+                        false => {
+                            format!("{} has no meaning here; quote it if it belongs to a string", quoted(&character))
+                        }
+                    };
                     return Err(Error::new(Kind::Syntax, message).at(text, start));
                 }
             },

@@ -2,7 +2,7 @@
 
 use std::str;
 
-use crate::error::{Error, Kind};
+use crate::error::{is_marked, Error, Kind, MARKED};
 use crate::event::formats::source::{Read, Source, Str};
 use crate::support::bytes::{marked, zeros, HIGH_BITS, ONES};
 use crate::support::hash::{out_of_memory, Words};
@@ -327,6 +327,7 @@ impl<'a> Json<'a> {
 
     #[cold]
     fn syntax(&self, at: usize, message: impl Into<String>) -> Box<Error> {
+        let message = if is_marked(&self.text[at..]) { MARKED.into() } else { message.into() };
         Error::new(Kind::Syntax, message).at(self.text, at).into()
     }
 
