@@ -21,6 +21,7 @@ pub(crate) mod level;
 mod node;
 mod places;
 mod plan;
+mod readings;
 pub(crate) mod scan;
 mod split;
 mod validate;
@@ -29,6 +30,7 @@ mod value_map;
 use level::{Level, Place};
 pub(crate) use node::{Branch, Node, Position};
 use plan::Plan;
+use readings::Readings;
 
 use crate::catalog::subscriptions::{Placement, Subscriptions};
 use crate::catalog::Catalog;
@@ -310,10 +312,11 @@ impl Tree {
         catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) {
+        let mut readings = Readings::new(catalog, subscriptions);
         match analysis.and_then(|analysis| self.nodes_of(slot, program, analysis).ok()) {
             Some(nodes) => {
                 nodes.iter().for_each(|&node| self.drop_entries(node, slot, program));
-                nodes.iter().for_each(|&node| self.prune(node, catalog, subscriptions));
+                nodes.iter().for_each(|&node| self.prune(node, &mut readings));
             }
             None => {
                 let all = (0..self.nodes.len()).map(NodeId::from_index);
@@ -321,7 +324,7 @@ impl Tree {
                 // Only the removal above can have emptied a node.
                 for node in all {
                     if self.node(node).is_empty() {
-                        self.prune(node, catalog, subscriptions);
+                        self.prune(node, &mut readings);
                     }
                 }
             }

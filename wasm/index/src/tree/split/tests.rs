@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::analysis::Analysis;
 use crate::catalog::subscriptions::{Length, Placement, Subscription};
 use crate::compile::normal::{normalise, Normalised};
 use crate::compile::order::{order, Estimate};
@@ -352,10 +353,12 @@ fn a_cut_shortens_both_lists_and_leaves_each_interval_on_its_sides() {
         let random = &mut Random::new(seed);
         let (mut grove, node) = bucket(random, &[0, 10, 100]);
         let count = grove.list(node).len();
-        let read = grove.tree.read(node, &vec![true; count], &grove.catalog, &grove.subscriptions).unwrap();
+        let mut readings = Readings::new(&grove.catalog, &grove.subscriptions);
+        let read = grove.tree.read(node, &vec![true; count], &mut readings).unwrap();
         let cut = grove.tree.worthwhile_cut(node, &read).expect("most of these intervals are narrow");
         let intervals: Vec<(i64, i64)> = read.iter().map(|entry| entry.interval.unwrap()).collect();
-        grove.tree.cut_bucket(node, cut, &read, &grove.catalog, &grove.subscriptions, &mut |_| Ok(())).unwrap();
+        let room = &mut |_| Ok(());
+        grove.tree.cut_bucket(node, cut, &read, &mut Splitting { long: Vec::new(), readings, room }).unwrap();
         let sides = grove.children(NodeId::ROOT).into_iter().map(|side| grove.list(side));
         let sides: Vec<BTreeSet<Slot>> = sides.map(|side| side.into_iter().map(|(slot, _)| slot).collect()).collect();
         let [left, right] = &sides[..] else { panic!("a cut makes two buckets of one") };
@@ -373,7 +376,8 @@ fn a_bucket_of_wide_intervals_is_not_cut() {
     for seed in 0..10 {
         let (mut grove, node) = bucket(&mut Random::new(seed), &[MOST as usize]);
         let count = grove.list(node).len();
-        let read = grove.tree.read(node, &vec![true; count], &grove.catalog, &grove.subscriptions).unwrap();
+        let mut readings = Readings::new(&grove.catalog, &grove.subscriptions);
+        let read = grove.tree.read(node, &vec![true; count], &mut readings).unwrap();
         // All of them reach to the greatest value, so a cut has all on its right side.
         assert!(grove.tree.worthwhile_cut(node, &read).is_none());
         grove.long = vec![node];
