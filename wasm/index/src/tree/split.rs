@@ -11,7 +11,7 @@ use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, Slot};
 use crate::model::schema::AttributeId;
-use crate::plan::access_predicate::{AccessPredicate, ValueSet};
+use crate::plan::access_predicate::ValueSet;
 use crate::plan::demands::Demands;
 use crate::plan::filter::Filter;
 use crate::support::hash::out_of_memory;
@@ -223,10 +223,7 @@ impl Tree {
             let reading = readings.read(slot, literal)?;
             let (best, interval) = readings.with(slot, literal, &reading, |analysis| {
                 let demands = Demands::of(literal, analysis);
-                let is_new = |access_predicate: &AccessPredicate| {
-                    self.path(node).all(|attribute| attribute != access_predicate.attribute)
-                };
-                let best = demands.iter().find(|demanded| is_new(demanded.access_predicate));
+                let best = demands.iter().find(|demanded| self.may_lead(node, &demands, demanded));
                 let best = best.map(|demanded| (demanded.access_predicate.attribute, demanded.share));
                 Ok((best, above.map(|attribute| interval(&demands, attribute))))
             })?;

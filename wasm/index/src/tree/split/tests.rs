@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::plan::access_predicate::AccessPredicate;
 use crate::plan::analysis::Analysis;
 use crate::catalog::subscriptions::{Length, Placement, Subscription};
 use crate::compile::normal::{normalise, Normalised};
