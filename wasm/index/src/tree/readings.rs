@@ -96,7 +96,7 @@ impl<'a> Readings<'a> {
             return Ok(Reading::Kept(position));
         }
         let subscription = self.subscriptions.get(slot);
-        let bytes = self.catalog.analysis_bytes(subscription);
+        let bytes = self.catalog.extent(subscription).analysis_bytes();
         match known {
             Some(_) if self.kept_bytes + bytes <= MOST_KEPT => {
                 ensure(bytes + growth(&self.kept, 1))?;
