@@ -198,12 +198,7 @@ impl Tree {
     }
 
     /// Returns the facts about the expressions in the leaf list of `node` that are `to_read`. Errors: out of memory.
-    fn read(
-        &self,
-        node: NodeId,
-        to_read: &[bool],
-        readings: &mut Readings,
-    ) -> Result<Vec<Read>, Error> {
+    fn read(&self, node: NodeId, to_read: &[bool], readings: &mut Readings) -> Result<Vec<Read>, Error> {
         let (catalog, subscriptions) = readings.sources();
         let each = of_each(self.nodes[node.index()].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
         let entries = each.filter_map(|(held, _)| held.last());

@@ -3,8 +3,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::access_predicate::AccessPredicate;
-use crate::plan::analysis::Analysis;
 use crate::catalog::subscriptions::{Length, Placement, Subscription};
 use crate::compile::normal::{normalise, Normalised};
 use crate::compile::order::{order, Estimate};
@@ -15,7 +13,9 @@ use crate::language::read_borrowed;
 use crate::model::schema::{Attribute, Bounds, Schema, Type};
 use crate::model::strings::Interner;
 use crate::oracle::random::Random;
+use crate::plan::access_predicate::AccessPredicate;
 use crate::plan::analysis::Access;
+use crate::plan::analysis::Analysis;
 
 /// The number of attributes with single values; one with intervals follows them.
 const POINTS: usize = 4;
