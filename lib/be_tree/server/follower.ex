@@ -265,7 +265,6 @@ defmodule BeTree.Server.Follower do
     with :ok <- check_row(row, version + 1),
          {:ok, {version, deleted, wires} = row} <- Changes.repeat(tree, row) do
       Table.append(table, version, deleted, wires)
-      Table.put_texts(table, row)
       make_each(rows, %{state | version: version}, [row | made])
     else
       {:error, error} -> {:error, error, Enum.reverse(made), state}
@@ -312,6 +311,8 @@ defmodule BeTree.Server.Follower do
         whole(state)
       end
 
+    # Searches see the rows by now.
+    for row <- rows, do: Table.put_texts(state.table, row)
     event(:change, %{changes: length(rows), version: state.version}, %{}, state)
     state |> advance() |> build_if_due() |> drop(0)
   end

@@ -56,6 +56,9 @@ pub(crate) const MAX_PROVEN_CONJUNCTION: usize = 8;
 /// A number of literals: the most that are considered in a context. It bounds the time to insert a conjunction of thousands of
 /// literals. Measured: at half of it an insertion takes 0.97 to 1.0 of the fuel.
 pub(crate) const MAX_CONTEXT: usize = 64;
+/// A number of keys: the most of a list that is compared with another list, or gives a mask its bits, for each entry. A
+/// mask of so many keys has 99 % of its bits.
+pub(crate) const MAX_COMPARED_KEYS: usize = 160;
 
 // Levels and leaf lists of the tree.
 
@@ -71,6 +74,9 @@ pub(crate) const LEAF_CAPACITY: usize = VALUE_LOOKUP as usize;
 /// A number of buckets: the most of a level. It bounds the time to find a node among the buckets of its level, which is
 /// linear. No level of a measured workload reaches it.
 pub(crate) const MAX_BUCKETS: usize = 4096;
+/// A number of entries: the most that the lists of several demands, multiplied out by levels below one another, make of one
+/// entry. A list alone makes one for each of its values.
+pub(crate) const MAX_COPIES: usize = 64;
 /// A number of entries: the most that a cut makes of one, on average. At 2.0 every entry is on both sides and nothing is
 /// gained. Measured: at 1.25 ad targeting takes 1.05 of the fuel to search; at 1.75 0.98, and 1.05 to build.
 pub(crate) const MAX_CUT_COPIES: f32 = 1.5;

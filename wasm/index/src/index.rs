@@ -4,7 +4,7 @@ use crate::boolean::windows::Dense;
 use crate::catalog::sizes::Sizes;
 use crate::catalog::subscriptions::{Length, Placement, Subscription, Subscriptions};
 use crate::catalog::vocabulary::Vocabulary;
-use crate::catalog::{analysis_bytes, asked, Catalog};
+use crate::catalog::{self, asked, Catalog};
 use crate::compile::normal::{normalise, NodeIndex, Normal, Normalised};
 use crate::compile::order::{order, Estimate};
 use crate::compile::program::{self, Program};
@@ -34,6 +34,9 @@ const HEADROOM: usize = 64 * 1024;
 const HEADROOM_PER_BYTE: usize = 16;
 /// Free memory that an insertion requires for each step and each constant, once its text is read.
 const HEADROOM_PER_STEP: usize = 200;
+
+/// The bytes of a reserve for a deletion from which it is made shorter once the program is known.
+const LONG_DELETION: usize = 16 * 1024;
 
 /// A subscription to insert.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +111,7 @@ pub struct Index {
     code_bytes: usize,
     /// Memory for the deletion of any one subscription.
     reserve: Reserve,
-    /// The memory that the deletion of each subscription takes.
+    /// The memory that the deletion of each subscription takes at least: that of reading back its expression.
     deletions: Sizes,
 }
 
@@ -236,7 +239,8 @@ impl Index {
         }
         let (postfix, bytes) = self.read(insertion)?;
         let (steps, constants) = (postfix.len(), constants(&postfix));
-        let deletion = analysis_bytes(steps, constants + program::most_words(steps, constants));
+        let deletion = catalog::Extent { steps, constants, code: program::most_words(steps, constants) };
+        let deletion = deletion.reading_bytes();
         self.reserve.hold(self.deletions.most().max(deletion))?;
         let mut extent = self.extent_with(insertion.id, predicates(&postfix).count(), patterns(&postfix).count());
         extent.has_lowered |= predicates(&postfix).any(|predicate| is_lowered(&predicate.test));
@@ -254,10 +258,14 @@ impl Index {
         };
         self.predicates += expression.predicates.len();
         drop(expression);
-        self.deletions.add(self.catalog.analysis_bytes(self.subscriptions.get(slot)));
+        self.deletions.add(self.catalog.extent(self.subscriptions.get(slot)).reading_bytes());
         self.complete(slot);
         // This comes last, because a split may be refused memory. It is then postponed.
         self.tree.split_all(long, &self.catalog, &self.subscriptions, &mut room);
+        if deletion > LONG_DELETION {
+            // Its program is shorter than it could have been. The block that is held now is longer, so this is not refused.
+            let _ = self.reserve.hold_about(self.deletions.most());
+        }
         Ok(bytes)
     }
 
@@ -455,9 +463,9 @@ impl Index {
         };
         let subscription = self.subscriptions.get(slot);
         let words = self.catalog.words(subscription);
-        let bytes = self.catalog.analysis_bytes(subscription);
-        self.deletions.remove(bytes);
-        let is_short = ensure(2 * bytes).is_err();
+        let extent = self.catalog.extent(subscription);
+        self.deletions.remove(extent.reading_bytes());
+        let is_short = ensure(2 * extent.analysis_bytes()).is_err();
         if is_short {
             self.reserve.release();
         }

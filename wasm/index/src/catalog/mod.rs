@@ -83,12 +83,11 @@ impl Catalog {
         self.written(subscription).expression(&self.schema, &self.predicates)
     }
 
-    /// Returns an upper bound of the bytes that reading back and analysing a subscription's expression requests.
-    pub fn analysis_bytes(&self, subscription: &Subscription) -> usize {
+    /// Returns the length of a subscription's expression.
+    pub fn extent(&self, subscription: &Subscription) -> Extent {
         let (words, code) = subscription.length.of(self.programs.get(subscription.program));
         let shared = program::shared(&words[..code]).map(|id| self.predicates.get(id).test.constants());
-        let constants = code + shared.sum::<usize>();
-        analysis_bytes(program::steps(words, code), constants)
+        Extent { steps: program::steps(words, code), constants: shared.sum(), code }
     }
 
     /// Returns the number of words that a subscription's program occupies.
@@ -112,14 +111,35 @@ pub(crate) fn asked<'a>(
     predicates.iter().map(|predicate| predicate.attribute).chain(columns).chain(own)
 }
 
+/// The length of an expression, on which the memory to read it back depends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub steps: usize,
+    /// The constants of predicates in the table.
+    pub constants: usize,
+    /// The words of its program's operations, with the constants there.
+    pub code: usize,
+}
+
 /// Bytes that reading back and analysing an expression requests for each step.
 const PER_STEP: usize = 40 * size_of::<usize>();
-/// Bytes for each constant or word of code.
+/// Bytes that only reading it back requests for each step. Two steps have at most one predicate.
+const READ_PER_STEP: usize = 12 * size_of::<usize>();
+/// Bytes for each constant. A text counts as several.
 const PER_CONSTANT: usize = 6 * size_of::<u64>();
+/// Bytes that only reading back requests for each word of code, which may be a constant of a list.
+const READ_PER_WORD: usize = 2 * size_of::<u64>();
 /// Bytes that reading back and analysing the shortest expression requests.
 const LEAST: usize = 2048;
 
-/// Returns the bytes that reading back and analysing an expression requests. Words of code count as constants.
-pub(crate) fn analysis_bytes(steps: usize, constants: usize) -> usize {
-    LEAST + PER_STEP * steps + PER_CONSTANT * constants
+impl Extent {
+    /// Returns an upper bound of the bytes that reading back and analysing the expression requests.
+    pub fn analysis_bytes(self) -> usize {
+        LEAST + PER_STEP * self.steps + PER_CONSTANT * (self.constants + self.code)
+    }
+
+    /// Returns an upper bound of the bytes that reading back the expression requests.
+    pub fn reading_bytes(self) -> usize {
+        LEAST + READ_PER_STEP * self.steps + PER_CONSTANT * self.constants + READ_PER_WORD * self.code
+    }
 }

@@ -8,6 +8,7 @@
 pub(crate) mod tests;
 
 use crate::compile::{Literal, Step};
+use crate::cost;
 
 /// The position of a node in its [`Normal`].
 pub(crate) type NodeIndex = u32;
@@ -46,6 +47,8 @@ struct Linked {
     node: NormalNode,
     parent: NodeIndex,
     first: NodeIndex,
+    /// The last child. Once all parents are known, the first literal among the children of an `And`, and the next literal
+    /// under the same `And` for a literal.
     last: NodeIndex,
     next: NodeIndex,
 }
@@ -96,9 +99,30 @@ impl Normal {
     }
 
     /// Returns the context of the literal at `index`: the literal itself, and then the literals that conjunctions above it
-    /// join to it. They are all true whenever this literal makes the expression true.
+    /// join to it. They are all true whenever this literal makes the expression true. The [`cost::MAX_CONTEXT`] nearest
+    /// conjunctions count. Each literal takes the same time, however many other operands its conjunction has.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
-        let literals = self.joined(index).filter(|joined| self.literal(*joined).is_some());
+        let (mut above, mut next, mut conjunctions) = (index, NONE, 0);
+        let literals = std::iter::from_fn(move || loop {
+            match some(next) {
+                Some(literal) => {
+                    next = self.nodes[literal as usize].last;
+                    if literal != index {
+                        return Some(literal);
+                    }
+                }
+                None => {
+                    above = self.parent(above)?;
+                    if self.node(above) == NormalNode::And {
+                        conjunctions += 1;
+                        if conjunctions > cost::MAX_CONTEXT {
+                            return None;
+                        }
+                        next = self.nodes[above as usize].last;
+                    }
+                }
+            }
+        });
         std::iter::once(index).chain(literals)
     }
 
@@ -239,10 +263,20 @@ impl Builder {
         while let Some(index) = some(next) {
             preorder.push(index);
             let first = self.nodes[index as usize].first;
+            let is_and = self.nodes[index as usize].node == NormalNode::And;
+            // The node whose `last` names the next literal.
+            let mut before = index;
             let mut child = first;
             while let Some(below) = some(child) {
                 self.nodes[below as usize].parent = index;
                 child = self.nodes[below as usize].next;
+                if is_and && matches!(self.nodes[below as usize].node, NormalNode::Literal(_)) {
+                    self.nodes[before as usize].last = below;
+                    before = below;
+                }
+            }
+            if is_and {
+                self.nodes[before as usize].last = NONE;
             }
             next = if first == NONE { self.behind(index) } else { first };
         }

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use crate::handles::PredicateId;
 use crate::model::predicate::Predicate;
 use crate::model::strings::StringId;
-use crate::patterns::{places, Patterns};
+use crate::patterns::Patterns;
 use crate::support::chunks::Chunks;
 use crate::support::hash::hash_of;
 use crate::support::headroom::table_growth;
@@ -124,10 +124,9 @@ impl Predicates {
     /// Returns the bytes by which the insertion of `predicates` may grow the tables.
     pub(crate) fn growth<'a, S: 'a>(&self, predicates: impl Iterator<Item = &'a Predicate<S>> + Clone) -> usize {
         let more = predicates.clone().count();
-        let patterns = predicates.map(|predicate| places(&predicate.test)).sum();
         self.entries.growth(more)
             + table_growth(&self.by_value, more)
-            + self.patterns.growth(patterns, self.entries.len() + more)
+            + self.patterns.growth(predicates, self.entries.len() + more)
     }
 
     /// Checks that the counts, the table and the free list agree with `expected` references to each predicate.

@@ -60,7 +60,7 @@ pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut V
     decode(format, bytes, index.schema(), index.strings(), &mut event)?;
     event.lower(index.catalog().predicates.patterns().lowered())?;
     let subscription = index.subscriptions().get(slot);
-    ensure(index.catalog().analysis_bytes(subscription))?;
+    ensure(index.catalog().extent(subscription).analysis_bytes())?;
     let expression = index.catalog().expression(subscription);
     let parts = evaluated_parts(&expression, &event)?;
     make_room(&expression, index, out)?;

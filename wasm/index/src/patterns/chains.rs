@@ -6,14 +6,20 @@ use crate::handles::PredicateId;
 use crate::support::chunks::Chunks;
 use crate::support::id_table::IdTable;
 
-/// Patterns, each under one key and with a note. The caller knows the keys and compares them.
-#[derive(Clone, Debug)]
-pub(super) struct Chains<T> {
+/// Patterns, each under one key and with a note. The caller knows the keys and compares them. The links of all chains are in
+/// one table ([`Links`]), because each pattern is in one chain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chains {
     /// The first pattern under each key, by the key's hash.
     firsts: IdTable,
-    /// By number of a pattern.
+}
+
+/// The links of all patterns in chains, by the pattern's number.
+#[derive(Clone, Debug)]
+pub(super) struct Links<T> {
     links: Chunks<Link<T>>,
-    len: usize,
+    /// The number of patterns in chains.
+    used: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +32,13 @@ struct Link<T> {
     note: T,
 }
 
-impl<T> Default for Chains<T> {
+impl<T> Default for Links<T> {
     fn default() -> Self {
-        Chains { firsts: IdTable::default(), links: Chunks::default(), len: 0 }
+        Links { links: Chunks::default(), used: 0 }
     }
 }
 
-impl<T: Copy + Default> Chains<T> {
-    /// Returns the first pattern under the key with this hash. `is` returns whether a pattern is under that key.
-    #[inline(always)]
-    pub fn first(&self, hash: u64, is: impl Fn(PredicateId, &T) -> bool) -> Option<PredicateId> {
-        let is = |id| is(PredicateId::from_word(id), self.note(PredicateId::from_word(id)));
-        self.firsts.find(hash, is).map(PredicateId::from_word)
-    }
-
+impl<T: Copy + Default> Links<T> {
     /// Returns the number of patterns in the list that begins with `first`.
     pub fn count(&self, first: Option<PredicateId>) -> u32 {
         first.map_or(0, |first| self.links[first.index()].count)
@@ -57,63 +56,99 @@ impl<T: Copy + Default> Chains<T> {
         Some(self.links[id.index()].after).filter(|after| *after != PredicateId::NONE)
     }
 
-    /// Returns all patterns.
-    pub fn all(&self) -> impl Iterator<Item = PredicateId> + '_ {
-        self.firsts
-            .numbers()
-            .flat_map(|first| std::iter::successors(Some(PredicateId::from_word(first)), |id| self.after(*id)))
-    }
-
-    /// Adds the pattern `id` in front of `first`, the list of its key, whose hash is `hash`.
-    pub fn insert(&mut self, id: PredicateId, hash: u64, first: Option<PredicateId>, note: T) {
-        let link = Link {
-            before: PredicateId::NONE,
-            after: first.unwrap_or(PredicateId::NONE),
-            count: self.count(first) + 1,
-            note,
-        };
+    fn put(&mut self, id: PredicateId, link: Link<T>) {
         while self.links.len() <= id.index() {
             self.links.push(Link { before: PredicateId::NONE, after: PredicateId::NONE, count: 0, note: T::default() });
         }
         self.links[id.index()] = link;
-        match first {
-            Some(first) => {
-                self.links[first.index()].before = id;
-                self.firsts.renumber(hash, first.word(), id.word());
-            }
-            None => self.firsts.insert(hash, id.word()),
-        }
-        self.len += 1;
+        self.used += 1;
     }
 
-    /// Removes the pattern `id` from the list of its key, whose hash is `hash`. `first` returns the beginning of the list. Takes
-    /// no memory.
-    pub fn remove(&mut self, id: PredicateId, hash: u64, first: impl FnOnce(&Self) -> Option<PredicateId>) {
-        let Link { before, after, count, .. } = self.links[id.index()];
-        if before != PredicateId::NONE {
-            let Some(first) = first(self) else { unreachable!("the list of pattern {id} has a beginning") };
-            self.links[first.index()].count -= 1;
-            self.links[before.index()].after = after;
-        }
-        if after != PredicateId::NONE {
-            self.links[after.index()].before = before;
-        }
-        match (before, after) {
-            (PredicateId::NONE, PredicateId::NONE) => self.firsts.remove(hash, id.word()),
-            (PredicateId::NONE, after) => {
-                self.links[after.index()].count = count - 1;
-                self.firsts.renumber(hash, id.word(), after.word());
-            }
-            _ => {}
-        }
-        self.len -= 1;
-        if self.len == 0 {
+    /// Counts one pattern less. Takes no memory.
+    fn drop_one(&mut self) {
+        self.used -= 1;
+        if self.used == 0 {
             self.links.clear();
         }
     }
 
-    /// Returns the bytes by which `more` patterns, with numbers below `ids`, may grow the tables.
-    pub fn growth(&self, more: usize, ids: usize) -> usize {
-        self.firsts.growth(more) + self.links.growth(ids.saturating_sub(self.links.len()))
+    /// Returns the bytes by which patterns with numbers below `ids` may grow the table.
+    pub fn growth(&self, ids: usize) -> usize {
+        self.links.growth(ids.saturating_sub(self.links.len()))
+    }
+}
+
+impl Chains {
+    /// Returns the first pattern under the key with this hash. `is` returns whether a pattern is under that key.
+    #[inline(always)]
+    pub fn first<T: Copy + Default>(
+        &self,
+        links: &Links<T>,
+        hash: u64,
+        is: impl Fn(PredicateId, &T) -> bool,
+    ) -> Option<PredicateId> {
+        let is = |id| is(PredicateId::from_word(id), links.note(PredicateId::from_word(id)));
+        self.firsts.find(hash, is).map(PredicateId::from_word)
+    }
+
+    /// Returns all patterns.
+    pub fn all<'a, T: Copy + Default>(&'a self, links: &'a Links<T>) -> impl Iterator<Item = PredicateId> + 'a {
+        self.firsts
+            .numbers()
+            .flat_map(|first| std::iter::successors(Some(PredicateId::from_word(first)), |id| links.after(*id)))
+    }
+
+    /// Adds the pattern `id` in front of `first`, the list of its key, whose hash is `hash`.
+    pub fn insert<T: Copy + Default>(
+        &mut self,
+        links: &mut Links<T>,
+        id: PredicateId,
+        hash: u64,
+        first: Option<PredicateId>,
+        note: T,
+    ) {
+        let (before, after) = (PredicateId::NONE, first.unwrap_or(PredicateId::NONE));
+        links.put(id, Link { before, after, count: links.count(first) + 1, note });
+        match first {
+            Some(first) => {
+                links.links[first.index()].before = id;
+                self.firsts.renumber(hash, first.word(), id.word());
+            }
+            None => self.firsts.insert(hash, id.word()),
+        }
+    }
+
+    /// Removes the pattern `id` from the list of its key, whose hash is `hash`. `first` returns the beginning of the list. Takes
+    /// no memory.
+    pub fn remove<T: Copy + Default>(
+        &mut self,
+        links: &mut Links<T>,
+        id: PredicateId,
+        hash: u64,
+        first: impl FnOnce(&Self, &Links<T>) -> Option<PredicateId>,
+    ) {
+        let Link { before, after, count, .. } = links.links[id.index()];
+        if before != PredicateId::NONE {
+            let Some(first) = first(self, links) else { unreachable!("the list of pattern {id} has a beginning") };
+            links.links[first.index()].count -= 1;
+            links.links[before.index()].after = after;
+        }
+        if after != PredicateId::NONE {
+            links.links[after.index()].before = before;
+        }
+        match (before, after) {
+            (PredicateId::NONE, PredicateId::NONE) => self.firsts.remove(hash, id.word()),
+            (PredicateId::NONE, after) => {
+                links.links[after.index()].count = count - 1;
+                self.firsts.renumber(hash, id.word(), after.word());
+            }
+            _ => {}
+        }
+        links.drop_one();
+    }
+
+    /// Returns the bytes by which `more` patterns may grow the table of keys.
+    pub fn growth(&self, more: usize) -> usize {
+        self.firsts.growth(more)
     }
 }

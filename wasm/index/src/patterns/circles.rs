@@ -40,12 +40,48 @@ pub(super) struct Circles {
     blocks: Chunks<Block>,
     /// The first free block. Each free block has the next one as `next`.
     free: u32,
-    /// The lane of each circle by its number, counted through all blocks, or [`NONE`].
-    lanes: Chunks<u32>,
     grids: [Grid; GRIDS],
     /// Circles whose centers are no places on the earth. The formula has a result for them too.
     elsewhere: Vec<PredicateId>,
     len: usize,
+}
+
+/// The places of the circles of all attributes, by the circle's number. Each number is that of one circle.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    /// The lane of a circle, counted through all blocks, the position [`ELSEWHERE`], or [`NONE`].
+    lanes: Chunks<u32>,
+    used: usize,
+}
+
+/// The mark of a position among the circles whose centers are no places on the earth.
+const ELSEWHERE: u32 = 1 << 31;
+
+impl Places {
+    fn of(&self, id: PredicateId) -> u32 {
+        self.lanes[id.index()]
+    }
+
+    fn set(&mut self, id: PredicateId, lane: u32) {
+        while self.lanes.len() <= id.index() {
+            self.lanes.push(NONE);
+        }
+        self.lanes[id.index()] = lane;
+    }
+
+    /// Counts one circle less. Takes no memory.
+    fn drop_one(&mut self, id: PredicateId) {
+        self.lanes[id.index()] = NONE;
+        self.used -= 1;
+        if self.used == 0 {
+            self.lanes.clear();
+        }
+    }
+
+    /// Returns the bytes by which circles with numbers below `ids` may grow the table.
+    pub fn growth(&self, ids: usize) -> usize {
+        self.lanes.growth(ids.saturating_sub(self.lanes.len()))
+    }
 }
 
 /// The circles of a grid.
@@ -87,7 +123,6 @@ impl Default for Circles {
             by_cell: IdTable::default(),
             blocks: Chunks::default(),
             free: NONE,
-            lanes: Chunks::default(),
             grids: [Grid::default(); GRIDS],
             elsewhere: Vec::new(),
             len: 0,
@@ -114,9 +149,13 @@ fn is_on_earth(latitude: f64, longitude: f64) -> bool {
 }
 
 impl Circles {
-    pub fn insert(&mut self, circle: Circle, id: PredicateId) {
+    pub fn insert(&mut self, places: &mut Places, circle: Circle, id: PredicateId) {
         self.len += 1;
-        let Some((cell, ball, reach)) = ball_of(circle, id) else { return self.elsewhere.push(id) };
+        places.used += 1;
+        let Some((cell, ball, reach)) = ball_of(circle, id) else {
+            places.set(id, ELSEWHERE | self.elsewhere.len() as u32);
+            return self.elsewhere.push(id);
+        };
         let grid = &mut self.grids[cell.grid()];
         *grid = Grid { len: grid.len + 1, reach: grid.reach.max(reach) };
         let first = self.first(cell);
@@ -125,18 +164,32 @@ impl Circles {
             _ => self.add_block(cell, first),
         };
         let lane = self.blocks[block as usize].len();
-        self.put(ball, block, lane);
+        self.put(places, ball, block, lane);
     }
 
     /// Removes the circle `id`. Takes no memory.
-    pub fn remove(&mut self, id: PredicateId) {
+    pub fn remove(&mut self, places: &mut Places, id: PredicateId) {
         self.len -= 1;
-        let lane = self.lanes.get(id.index()).copied().filter(|&lane| lane != NONE);
-        let Some(lane) = lane.map(|lane| lane as usize) else {
-            self.elsewhere.retain(|&other| other != id);
-            return trim(&mut self.elsewhere);
-        };
-        self.lanes[id.index()] = NONE;
+        let lane = places.of(id);
+        debug_assert_ne!(lane, NONE, "circle {id} was inserted");
+        if lane & ELSEWHERE != 0 {
+            self.remove_elsewhere(places, (lane & !ELSEWHERE) as usize);
+        } else {
+            self.remove_lane(places, id, lane as usize);
+        }
+        places.drop_one(id);
+    }
+
+    /// Removes the circle at a position of those elsewhere. The last one takes its place.
+    fn remove_elsewhere(&mut self, places: &mut Places, position: usize) {
+        self.elsewhere.swap_remove(position);
+        if let Some(&moved) = self.elsewhere.get(position) {
+            places.set(moved, ELSEWHERE | position as u32);
+        }
+        trim(&mut self.elsewhere);
+    }
+
+    fn remove_lane(&mut self, places: &mut Places, id: PredicateId, lane: usize) {
         let cell = self.blocks[lane / LANES].cell;
         let grid = &mut self.grids[cell.grid()];
         grid.len -= 1;
@@ -147,7 +200,7 @@ impl Circles {
         // The last circle of the first block takes the place.
         let moved = self.blocks[first as usize].take_last();
         if moved.id != id {
-            self.put(moved, (lane / LANES) as u32, lane % LANES);
+            self.put(places, moved, (lane / LANES) as u32, lane % LANES);
         }
         if self.blocks[first as usize].len() == 0 {
             self.free_block(first);
@@ -166,12 +219,9 @@ impl Circles {
     }
 
     /// Puts a ball into a lane of a block of its cell.
-    fn put(&mut self, ball: Ball, block: u32, lane: usize) {
+    fn put(&mut self, places: &mut Places, ball: Ball, block: u32, lane: usize) {
         self.blocks[block as usize].put(lane, ball);
-        while self.lanes.len() <= ball.id.index() {
-            self.lanes.push(NONE);
-        }
-        self.lanes[ball.id.index()] = block * LANES as u32 + lane as u32;
+        places.set(ball.id, block * LANES as u32 + lane as u32);
     }
 
     /// Adds an empty block in front of `first`, the present first one of its cell.
@@ -205,7 +255,6 @@ impl Circles {
         self.blocks[block as usize] = Block::empty(std::mem::replace(&mut self.free, block));
         if self.by_cell.len() == 0 {
             self.blocks.clear();
-            self.lanes.clear();
             self.free = NONE;
         }
     }
@@ -251,10 +300,9 @@ impl Circles {
         }
     }
 
-    /// Returns the bytes by which `more` circles, with numbers below `ids`, may grow the tables.
-    pub fn growth(&self, more: usize, ids: usize) -> usize {
-        let lanes = self.lanes.growth(ids.saturating_sub(self.lanes.len()));
-        self.by_cell.growth(more) + self.blocks.growth(more) + lanes + growth(&self.elsewhere, more)
+    /// Returns the bytes by which `more` circles may grow the tables, without their places.
+    pub fn growth(&self, more: usize) -> usize {
+        self.by_cell.growth(more) + self.blocks.growth(more) + growth(&self.elsewhere, more)
     }
 }
 

@@ -19,11 +19,12 @@ mod tests;
 
 use affixes::Affixes;
 use beginnings::Beginnings;
-use circles::{Circle, Circles};
+use chains::Links;
+use circles::{Circle, Circles, Places};
 use lengths::Side;
 use members::{Members, Seat};
 use networks::Networks;
-use parts::{Part, Parts};
+use parts::{Note, Part, Parts};
 
 use crate::handles::PredicateId;
 use crate::model::address::{Address, Network};
@@ -33,12 +34,16 @@ use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 use crate::model::wildcard;
 use crate::support::hash::hash_bytes;
+use crate::support::headroom::{growth, AROUND};
 
 /// The patterns of all attributes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patterns {
-    /// The patterns of each attribute that has some, by attribute.
-    attributes: Vec<OfAttribute>,
+    /// The patterns of each attribute that has some, by attribute. They are boxed because a new attribute moves others.
+    attributes: Vec<Box<OfAttribute>>,
+    /// The tables by number are common to all attributes.
+    links: Links<Note>,
+    places: Places,
     len: usize,
 }
 
@@ -121,20 +126,44 @@ impl<'a> Pattern<'a> {
     }
 }
 
+/// The form of a pattern, which has a table of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    Start,
+    End,
+    Part,
+    Begins,
+    Whole,
+    Networks,
+    Around,
+}
+
+impl Pattern<'_> {
+    fn form(&self) -> Form {
+        match self {
+            Pattern::Start(_) => Form::Start,
+            Pattern::End(_) => Form::End,
+            Pattern::Part(_) => Form::Part,
+            Pattern::Begins(_) => Form::Begins,
+            Pattern::Whole(_) => Form::Whole,
+            Pattern::Networks(_) => Form::Networks,
+            Pattern::Around(..) => Form::Around,
+        }
+    }
+
+    /// Returns the number of places that the pattern takes in its table: one for each member of a list.
+    fn places(&self) -> usize {
+        match self {
+            Pattern::Whole(texts) | Pattern::Begins(texts) => texts.len(),
+            Pattern::Networks(networks) => networks.len(),
+            _ => 1,
+        }
+    }
+}
+
 /// Returns whether a test is a pattern.
 pub(crate) fn is_pattern<S>(test: &Test<S>) -> bool {
     Pattern::of(test).is_some()
-}
-
-/// Returns the number of places that a test takes among the patterns: one for each member of a list, or none if it is no
-/// pattern.
-pub(crate) fn places<S>(test: &Test<S>) -> usize {
-    match Pattern::of(test) {
-        None => 0,
-        Some(Pattern::Whole(texts) | Pattern::Begins(texts)) => texts.len(),
-        Some(Pattern::Networks(networks)) => networks.len(),
-        Some(_) => 1,
-    }
 }
 
 /// Returns whether a pattern is found only if it is true.
@@ -211,18 +240,20 @@ impl Patterns {
     ) {
         let Some(pattern) = Pattern::of(&predicate.test) else { return };
         let is_lowered = is_lowered(&predicate.test);
-        let of_attribute = match self.position(predicate.attribute, is_lowered) {
-            Ok(position) => &mut self.attributes[position],
+        let found = self.position(predicate.attribute, is_lowered);
+        let Patterns { attributes, links, places, .. } = self;
+        let of_attribute = match found {
+            Ok(position) => &mut attributes[position],
             Err(position) => {
                 let new = OfAttribute { attribute: predicate.attribute, is_lowered, ..OfAttribute::default() };
-                self.attributes.insert(position, new);
-                &mut self.attributes[position]
+                attributes.insert(position, Box::new(new));
+                &mut attributes[position]
             }
         };
         match pattern {
             Pattern::Start(text) => of_attribute.starts.insert(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.insert(Side::End, text, id),
-            Pattern::Part(part) => of_attribute.parts.insert(part, id, |id| part_of(get(id))),
+            Pattern::Part(part) => of_attribute.parts.insert(links, part, id, |id| part_of(get(id))),
             Pattern::Begins(texts) => of_attribute.beginnings.insert(texts, id, |id| beginnings_of(get(id))),
             Pattern::Whole(texts) => {
                 for (position, text) in texts.iter().enumerate() {
@@ -237,7 +268,7 @@ impl Patterns {
                     "places have one form"
                 );
                 of_attribute.longitude = longitude;
-                of_attribute.circles.insert(circle, id);
+                of_attribute.circles.insert(places, circle, id);
             }
         }
         of_attribute.len += 1;
@@ -256,11 +287,12 @@ impl Patterns {
         let Ok(position) = self.position(predicate.attribute, is_lowered(&predicate.test)) else {
             unreachable!("the pattern {id} was inserted")
         };
-        let of_attribute = &mut self.attributes[position];
+        let Patterns { attributes, links, places, .. } = self;
+        let of_attribute = &mut attributes[position];
         match pattern {
             Pattern::Start(text) => of_attribute.starts.remove(Side::Start, text, id),
             Pattern::End(text) => of_attribute.ends.remove(Side::End, text, id),
-            Pattern::Part(part) => of_attribute.parts.remove(part, id, |id| part_of(get(id))),
+            Pattern::Part(part) => of_attribute.parts.remove(links, part, id, |id| part_of(get(id))),
             Pattern::Begins(texts) => of_attribute.beginnings.remove(texts, id),
             Pattern::Whole(texts) => {
                 for (position, text) in texts.iter().enumerate() {
@@ -268,7 +300,7 @@ impl Patterns {
                 }
             }
             Pattern::Networks(networks) => of_attribute.networks.remove(networks, id),
-            Pattern::Around(..) => of_attribute.circles.remove(id),
+            Pattern::Around(..) => of_attribute.circles.remove(places, id),
         }
         of_attribute.len -= 1;
         self.len -= 1;
@@ -286,7 +318,7 @@ impl Patterns {
         for of_attribute in &self.attributes {
             let OfAttribute {
                 attribute, starts, ends, parts, beginnings, circles, longitude, wholes, networks, ..
-            } = of_attribute;
+            } = &**of_attribute;
             let string = match of_attribute.is_lowered {
                 false => source.string(*attribute),
                 true => source.lowered(*attribute),
@@ -295,7 +327,7 @@ impl Patterns {
                 let text = |id| text_of(source.predicate(id));
                 starts.each(Side::Start, bytes, text, &mut |id| found(id, Found::True));
                 ends.each(Side::End, bytes, text, &mut |id| found(id, Found::True));
-                parts.each(bytes, |id| part_of(source.predicate(id)), &mut found);
+                parts.each(&self.links, bytes, |id| part_of(source.predicate(id)), &mut found);
                 let texts = |id| beginnings_of(source.predicate(id));
                 beginnings.each(bytes, texts, &mut |id| found(id, Found::Perhaps));
                 if !wholes.is_empty() {
@@ -323,15 +355,36 @@ impl Patterns {
         self.attributes.iter().filter(|of| of.is_lowered).map(|of| of.attribute)
     }
 
-    /// Returns the bytes by which inserting patterns with `more` [places], with numbers below `ids`, may grow the tables.
-    pub fn growth(&self, more: usize, ids: usize) -> usize {
-        if more == 0 {
-            return 0;
+    /// Returns the bytes by which inserting those of `predicates` that are patterns, with numbers below `ids`, may grow the
+    /// tables.
+    pub fn growth<'a, S: 'a>(&self, predicates: impl Iterator<Item = &'a Predicate<S>>, ids: usize) -> usize {
+        let added = |predicate: &'a Predicate<S>| {
+            let pattern = Pattern::of(&predicate.test)?;
+            Some((predicate.attribute, is_lowered(&predicate.test), pattern.form(), pattern.places()))
+        };
+        let mut added: Vec<_> = predicates.filter_map(added).collect();
+        added.sort_unstable();
+        let mut new = 0;
+        let mut bytes = 0;
+        for of in added.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let unknown;
+            let known = match self.position(of[0].0, of[0].1) {
+                Ok(position) => &*self.attributes[position],
+                Err(_) => {
+                    new += 1;
+                    unknown = OfAttribute::default();
+                    &unknown
+                }
+            };
+            for alike in of.chunk_by(|a, b| a.2 == b.2) {
+                bytes += known.growth(alike[0].2, alike.iter().map(|added| added.3).sum());
+            }
         }
-        // Each pattern may be the first of its attribute, and of any form.
-        let lists = (self.attributes.len() + more).max(2 * self.attributes.capacity()) * size_of::<OfAttribute>();
-        let known = self.attributes.iter().map(|of| of.growth(more, ids)).max().unwrap_or(0);
-        lists + known + more * OfAttribute::default().growth(1, ids)
+        let has = |form: Form| added.iter().any(|added| added.2 == form);
+        let links = if has(Form::Part) { self.links.growth(ids) } else { 0 };
+        let places = if has(Form::Around) { self.places.growth(ids) } else { 0 };
+        let boxes = new * (size_of::<OfAttribute>() + AROUND);
+        bytes + links + places + boxes + growth(&self.attributes, new)
     }
 
     /// Checks that the patterns are those among the numbered `predicates`.
@@ -361,11 +414,17 @@ impl Patterns {
 }
 
 impl OfAttribute {
-    /// Returns the bytes by which `more` patterns of one form may grow the tables, whichever it is.
-    fn growth(&self, more: usize, ids: usize) -> usize {
-        let affixes = self.starts.growth(more).max(self.ends.growth(more));
-        let lists = self.wholes.growth(more).max(self.networks.growth(more)).max(self.beginnings.growth(more));
-        affixes.max(self.parts.growth(more, ids)).max(self.circles.growth(more, ids)).max(lists)
+    /// Returns the bytes by which patterns of one form, which take `more` places, may grow the tables of the attribute.
+    fn growth(&self, form: Form, more: usize) -> usize {
+        match form {
+            Form::Start => self.starts.growth(more),
+            Form::End => self.ends.growth(more),
+            Form::Part => self.parts.growth(more),
+            Form::Begins => self.beginnings.growth(more),
+            Form::Whole => self.wholes.growth(more),
+            Form::Networks => self.networks.growth(more),
+            Form::Around => self.circles.growth(more),
+        }
     }
 }
 

@@ -19,7 +19,7 @@
 
 use std::hash::Hasher;
 
-use super::chains::Chains;
+use super::chains::{Chains, Links};
 use super::Found;
 use crate::handles::PredicateId;
 use crate::model::wildcard::{is_wild, literals};
@@ -38,7 +38,7 @@ const WORK_PER_BYTE: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
     /// The parts by gram.
-    by_gram: Chains<Note>,
+    by_gram: Chains,
     /// The number of parts that note a second gram.
     seconds: u32,
     /// The number of parts with grams of each of the [`LENGTHS`].
@@ -49,7 +49,7 @@ pub(super) struct Parts {
 
 /// The note of a part.
 #[derive(Clone, Copy, Debug, Default)]
-struct Note {
+pub(super) struct Note {
     /// The position of its gram.
     offset: u32,
     /// The position in [`LENGTHS`] of its gram, which takes a look at the whole part to find again.
@@ -181,7 +181,13 @@ impl<'a> Part<'a> {
 
 impl Parts {
     /// Adds a part. `part_of` returns the other parts by number.
-    pub fn insert<'a>(&mut self, part: Part, id: PredicateId, part_of: impl Fn(PredicateId) -> Part<'a>) {
+    pub fn insert<'a>(
+        &mut self,
+        links: &mut Links<Note>,
+        part: Part,
+        id: PredicateId,
+        part_of: impl Fn(PredicateId) -> Part<'a>,
+    ) {
         if part.longest() == 0 {
             // A pattern of `like` without text is led to by any string.
             self.empty.push(id);
@@ -192,8 +198,8 @@ impl Parts {
         self.counts[class] += 1;
         let mut best = None;
         for offset in part.positions(len) {
-            let first = self.first(Gram::of(&part.text[offset..], len), &part_of);
-            let count = self.by_gram.count(first);
+            let first = first(&self.by_gram, links, Gram::of(&part.text[offset..], len), &part_of);
+            let count = links.count(first);
             if best.is_none_or(|(_, _, least)| count < least) {
                 best = Some((offset, first, count));
             }
@@ -205,28 +211,35 @@ impl Parts {
         let second = part.second(offset);
         self.seconds += u32::from(second.is_some());
         let note = Note { offset: offset as u32, class: class as u8, second };
-        self.by_gram.insert(id, Gram::of(&part.text[offset..], len).hash(), first, note);
+        self.by_gram.insert(links, id, Gram::of(&part.text[offset..], len).hash(), first, note);
     }
 
     /// Removes a part. `part_of` returns the other parts by number.
-    pub fn remove<'a>(&mut self, part: Part, id: PredicateId, part_of: impl Fn(PredicateId) -> Part<'a>) {
+    pub fn remove<'a>(
+        &mut self,
+        links: &mut Links<Note>,
+        part: Part,
+        id: PredicateId,
+        part_of: impl Fn(PredicateId) -> Part<'a>,
+    ) {
         if part.longest() == 0 {
             self.empty.retain(|&empty| empty != id);
             trim(&mut self.empty);
             return;
         }
-        let Note { offset, class, second } = *self.by_gram.note(id);
+        let Note { offset, class, second } = *links.note(id);
         let class = usize::from(class);
         self.counts[class] -= 1;
         self.seconds -= u32::from(second.is_some());
         let gram = Gram::of(&part.text[offset as usize..], LENGTHS[class]);
-        self.by_gram.remove(id, gram.hash(), |by_gram| first(by_gram, gram, &part_of));
+        self.by_gram.remove(links, id, gram.hash(), |by_gram, links| first(by_gram, links, gram, &part_of));
     }
 
     /// Calls `found` with each part that `bytes` contain, at each of its places, and perhaps with others. `part_of` returns the
     /// part with a number.
     pub fn each<'a>(
         &self,
+        links: &Links<Note>,
         bytes: &[u8],
         part_of: impl Fn(PredicateId) -> Part<'a>,
         found: &mut impl FnMut(PredicateId, Found),
@@ -239,16 +252,16 @@ impl Parts {
         let mut work = WORK_PER_BYTE * bytes.len() + WORK;
         for (len, _) in LENGTHS.into_iter().zip(self.counts).filter(|(_, parts)| *parts > 0) {
             for at in 0..(bytes.len() + 1).saturating_sub(len) {
-                let mut next = self.first(Gram::of(&bytes[at..], len), &part_of);
+                let mut next = first(&self.by_gram, links, Gram::of(&bytes[at..], len), &part_of);
                 while let Some(id) = next {
                     if work == 0 {
-                        return self.by_gram.all().for_each(|id| found(id, Found::Perhaps));
+                        return self.by_gram.all(links).for_each(|id| found(id, Found::Perhaps));
                     }
-                    let note = *self.by_gram.note(id);
+                    let note = *links.note(id);
                     if let (Some(second), Some(marks)) = (note.second, &marks) {
                         if !marks.has(second) {
                             work = work.saturating_sub(1);
-                            next = self.by_gram.after(id);
+                            next = links.after(id);
                             continue;
                         }
                     }
@@ -263,20 +276,15 @@ impl Parts {
                             found(id, if whole.is_wild { Found::Perhaps } else { Found::True });
                         }
                     }
-                    next = self.by_gram.after(id);
+                    next = links.after(id);
                 }
             }
         }
     }
 
-    /// Returns the bytes by which `more` parts, with numbers below `ids`, may grow the tables.
-    pub fn growth(&self, more: usize, ids: usize) -> usize {
-        self.by_gram.growth(more, ids) + growth(&self.empty, more)
-    }
-
-    #[inline(always)]
-    fn first<'a>(&self, gram: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
-        first(&self.by_gram, gram, part_of)
+    /// Returns the bytes by which `more` parts may grow the tables, without the links.
+    pub fn growth(&self, more: usize) -> usize {
+        self.by_gram.growth(more) + growth(&self.empty, more)
     }
 }
 
@@ -291,8 +299,13 @@ fn same_end(one: &[u8], other: &[u8]) -> bool {
 
 /// Returns the first part under a gram.
 #[inline(always)]
-fn first<'a>(by_gram: &Chains<Note>, sought: Gram, part_of: &impl Fn(PredicateId) -> Part<'a>) -> Option<PredicateId> {
-    by_gram.first(sought.hash(), |id, note| {
+fn first<'a>(
+    by_gram: &Chains,
+    links: &Links<Note>,
+    sought: Gram,
+    part_of: &impl Fn(PredicateId) -> Part<'a>,
+) -> Option<PredicateId> {
+    by_gram.first(links, sought.hash(), |id, note| {
         Gram::of(&part_of(id).text[note.offset as usize..], LENGTHS[usize::from(note.class)]) == sought
     })
 }

@@ -159,7 +159,7 @@ fn patterns_are_found_as_in_a_plain_list() {
                     let new = pattern(&mut random, letters, longest);
                     // Each predicate has one number.
                     if grows && known.values().all(|held| *held != new) {
-                        let growth = patterns.growth(1, 300);
+                        let growth = patterns.growth(std::iter::once(&new), 300);
                         assert!(growth > 0 || patterns.len() > 0);
                         patterns.insert(id, &new, |id| &known[&id]);
                         known.insert(id, new);
@@ -209,14 +209,15 @@ fn the_formula_decides_for_places_at_the_rim() {
             radii.into_iter().chain(scaled).map(|radius| Circle { latitude, longitude, radius }).collect();
         let mut held = Circles::default();
         let numbered = || circles.iter().enumerate().map(|(number, &circle)| (PredicateId::from_index(number), circle));
-        numbered().for_each(|(id, circle)| held.insert(circle, id));
+        let mut lanes = Places::default();
+        numbered().for_each(|(id, circle)| held.insert(&mut lanes, circle, id));
         let mut found = Vec::new();
         held.each(lat, lon, |id| circles[id.index()], &mut |id| found.push(id));
         found.sort_unstable();
         let expected: Vec<_> = numbered().filter(|(_, circle)| distance <= circle.radius).map(|(id, _)| id).collect();
         assert_eq!(found, expected, "{lat} {lon} {:?}", circles[0]);
         within += found.len();
-        numbered().for_each(|(id, _)| held.remove(id));
+        numbered().for_each(|(id, _)| held.remove(&mut lanes, id));
         held.each(lat, lon, |id| circles[id.index()], &mut |id| unreachable!("{id} was removed"));
         assert_eq!(held.len(), 0);
     }
@@ -227,6 +228,7 @@ fn the_formula_decides_for_places_at_the_rim() {
 struct Compared {
     known: Known,
     parts: Parts,
+    links: Links<Note>,
     comparisons: std::cell::Cell<usize>,
 }
 
@@ -238,11 +240,11 @@ impl Compared {
                 (PredicateId::from_index(number), Predicate { attribute: AttributeId::default(), test })
             })
             .collect();
-        let mut parts = Parts::default();
+        let (mut parts, mut links) = (Parts::default(), Links::default());
         for (&id, predicate) in &known {
-            parts.insert(part_of(predicate), id, |id| part_of(&known[&id]));
+            parts.insert(&mut links, part_of(predicate), id, |id| part_of(&known[&id]));
         }
-        Compared { known, parts, comparisons: std::cell::Cell::default() }
+        Compared { known, parts, links, comparisons: std::cell::Cell::default() }
     }
 
     fn find(&self, string: &[u8]) -> Vec<PredicateId> {
@@ -251,7 +253,7 @@ impl Compared {
             part_of(&self.known[&id])
         };
         let mut found = Vec::new();
-        self.parts.each(string, compare, &mut |id, _| found.push(id));
+        self.parts.each(&self.links, string, compare, &mut |id, _| found.push(id));
         found
     }
 }
@@ -282,9 +284,9 @@ fn the_work_for_a_string_that_repeats_itself_is_bounded() {
             (PredicateId::from_index(number), Predicate { attribute: AttributeId::default(), test })
         })
         .collect();
-    let mut parts = Parts::default();
+    let (mut parts, mut links) = (Parts::default(), Links::default());
     for (&id, predicate) in &known {
-        parts.insert(part_of(predicate), id, |id| part_of(&known[&id]));
+        parts.insert(&mut links, part_of(predicate), id, |id| part_of(&known[&id]));
     }
     let compared = std::cell::Cell::new(0);
     let compare = |id: PredicateId| {
@@ -293,7 +295,7 @@ fn the_work_for_a_string_that_repeats_itself_is_bounded() {
     };
     let value = "a".repeat(100_000);
     let mut found = BTreeSet::new();
-    parts.each(value.as_bytes(), compare, &mut |id, certainty| {
+    parts.each(&links, value.as_bytes(), compare, &mut |id, certainty| {
         assert_eq!(certainty, Found::Perhaps);
         found.insert(id);
     });

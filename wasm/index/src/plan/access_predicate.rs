@@ -7,6 +7,7 @@ use std::ops::Deref;
 use crate::catalog::statistics::Statistics;
 use crate::catalog::{columns, Catalog};
 use crate::compile::Literal;
+use crate::cost;
 use crate::event::key;
 use crate::model::predicate::{Constants, Predicate, Relation, Test};
 use crate::model::schema::{AttributeId, Type};
@@ -139,17 +140,22 @@ impl AccessPredicate {
         }
     }
 
-    /// Returns whether every event that meets this demand also meets `other`.
+    /// Returns whether every event that meets this demand also meets `other`. Of two different demands with long lists of
+    /// keys it returns false, because each entry of an expression may compare them.
     pub fn implies(&self, other: &AccessPredicate) -> bool {
+        let is_short = |keys: &Keys| keys.len() <= cost::MAX_COMPARED_KEYS;
         self.attribute == other.attribute
             && (!self.is_lax || other.is_lax)
             && match (&self.values, &other.values) {
+                _ if std::ptr::eq(self, other) => true,
                 (_, ValueSet::Defined) => true,
-                (ValueSet::Points(keys), _) => keys.iter().all(|&key| other.admits(key)),
+                (ValueSet::Points(keys), _) => is_short(keys) && keys.iter().all(|&key| other.admits(key)),
                 (ValueSet::Interval(low, high), ValueSet::Interval(other_low, other_high)) => {
                     other_low <= low && high <= other_high
                 }
-                (ValueSet::Except(keys), ValueSet::Except(others)) => others.iter().all(|key| keys.contains(key)),
+                (ValueSet::Except(keys), ValueSet::Except(others)) => {
+                    is_short(others) && others.iter().all(|key| keys.binary_search(key).is_ok())
+                }
                 _ => false,
             }
     }

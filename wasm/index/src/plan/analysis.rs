@@ -154,8 +154,14 @@ impl Analysis {
         let is_open = |index: &NodeIndex| !access_predicate(*index).is_some_and(&is_known);
         let mut open = Some(index).filter(is_open);
         let mut below = index;
+        let mut conjunctions = 0;
         while let Some(above) = self.normal.parent(below) {
             if self.normal.node(above) == NormalNode::And {
+                conjunctions += 1;
+                // The context has no literal of a further conjunction.
+                if conjunctions > cost::MAX_CONTEXT {
+                    return Residual::More;
+                }
                 // A path and two filters do not prove a long conjunction, so it is not worth inspecting.
                 if self.normal.children(above).nth(cost::MAX_PROVEN_CONJUNCTION).is_some() {
                     return Residual::More;

@@ -345,7 +345,11 @@ fn neither(digest: u32, keys: [i64; 2]) -> Filter {
     Filter { digest: digest | NEITHER | EXCEPT, low, span: last.wrapping_sub(low) }
 }
 
+/// Returns the bits of all keys, or every bit for a long list.
 fn bits(keys: &[i64]) -> u64 {
+    if keys.len() > cost::MAX_COMPARED_KEYS {
+        return u64::MAX;
+    }
     keys.iter().fold(0, |mask, &key| mask | digest::bits(key))
 }
 

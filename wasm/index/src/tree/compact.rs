@@ -49,18 +49,21 @@ impl Tree {
         Ok(())
     }
 
-    /// Shrinks the table of levels. Allocates nothing.
+    /// Shrinks the table of levels. Each level moves at most once, because it may lead to many nodes. Allocates nothing.
     fn compact_levels(&mut self) {
         let Tree { nodes, levels, free_levels, .. } = self;
-        // The greatest free number comes first, so the last level is always a used one or the free one itself.
+        let used = levels.len() - free_levels.len();
         free_levels.sort_unstable();
-        while let Some(free) = free_levels.pop() {
-            levels.swap_remove(free.index());
-            if let Some(moved) = levels.get(free.index()) {
-                nodes[moved.owner.index()].renumber_branch(LevelId::from_index(levels.len()), free);
-                moved.nodes().for_each(|node| nodes[node.index()].set_level_above(free));
-            }
+        let (holes, behind) = free_levels.split_at(free_levels.partition_point(|free| free.index() < used));
+        let is_used = |from: &usize| behind.binary_search(&LevelId::from_index(*from)).is_err();
+        for (from, &hole) in (used..levels.len()).filter(is_used).zip(holes) {
+            levels.swap(from, hole.index());
+            let moved = &levels[hole.index()];
+            nodes[moved.owner.index()].renumber_branch(LevelId::from_index(from), hole);
+            moved.nodes().for_each(|node| nodes[node.index()].set_level_above(hole));
         }
+        levels.truncate(used);
+        free_levels.clear();
         trim(levels);
         free_levels.shrink_to(levels.capacity());
     }

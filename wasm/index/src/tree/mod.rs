@@ -21,6 +21,7 @@ pub(crate) mod level;
 mod node;
 mod places;
 mod plan;
+mod readings;
 pub(crate) mod scan;
 mod split;
 mod validate;
@@ -29,16 +30,18 @@ mod value_map;
 use level::{Level, Place};
 pub(crate) use node::{Branch, Node, Position};
 use plan::Plan;
+use readings::Readings;
 
 use crate::catalog::subscriptions::{Placement, Subscriptions};
 use crate::catalog::Catalog;
 use crate::compile::normal::NodeIndex;
+use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, ProgramId, Slot};
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::{Analysis, Residual};
-use crate::plan::demands::{self, Demands};
+use crate::plan::demands::{self, Demanded, Demands};
 use crate::plan::filter::{self, Coverage, Filter};
 use crate::support::chunks::Chunks;
 use crate::support::headroom::growth;
@@ -310,10 +313,11 @@ impl Tree {
         catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) {
+        let mut readings = Readings::new(catalog, subscriptions);
         match analysis.and_then(|analysis| self.nodes_of(slot, program, analysis).ok()) {
             Some(nodes) => {
                 nodes.iter().for_each(|&node| self.drop_entries(node, slot, program));
-                nodes.iter().for_each(|&node| self.prune(node, catalog, subscriptions));
+                nodes.iter().for_each(|&node| self.prune(node, &mut readings));
             }
             None => {
                 let all = (0..self.nodes.len()).map(NodeId::from_index);
@@ -321,7 +325,7 @@ impl Tree {
                 // Only the removal above can have emptied a node.
                 for node in all {
                     if self.node(node).is_empty() {
-                        self.prune(node, catalog, subscriptions);
+                        self.prune(node, &mut readings);
                     }
                 }
             }
@@ -349,13 +353,28 @@ impl Tree {
         if held.branches().is_empty() {
             return None;
         }
-        let is_new = |access_predicate: &AccessPredicate| {
-            self.path(node).all(|attribute| attribute != access_predicate.attribute)
-        };
-        let mut new = demands.iter().filter(|demanded| is_new(demanded.access_predicate)).peekable();
+        let mut new = demands.iter().filter(|demanded| self.may_lead(node, demands, demanded)).peekable();
         let least = if waits { new.peek()?.share } else { 1.0 };
         new.take_while(|demanded| demanded.share <= least && demanded.share < 1.0)
             .find_map(|demanded| Some((held.level_of(demanded.access_predicate.attribute)?, demanded.access_predicate)))
+    }
+
+    /// Returns whether an entry with these `demands` may go from `node` to a level by the one that is `demanded`. No level
+    /// above is for its attribute, and the values of the levels above and of this one, multiplied out, are not too many.
+    fn may_lead(&self, node: NodeId, demands: &Demands, demanded: &Demanded) -> bool {
+        let AccessPredicate { attribute, .. } = *demanded.access_predicate;
+        if self.path(node).any(|above| above == attribute) {
+            return false;
+        }
+        let places = demanded.access_predicate.places();
+        if places == 1 {
+            return true;
+        }
+        let copies = self.path(node).fold(1_usize, |copies, above| {
+            let of_level = demands.iter().filter(|demanded| demanded.access_predicate.attribute == above);
+            copies.saturating_mul(of_level.map(|demanded| demanded.access_predicate.places()).max().unwrap_or(1))
+        });
+        copies == 1 || copies.saturating_mul(places) <= cost::MAX_COPIES
     }
 
     /// Returns the attributes of the levels above `node`, the nearest first.

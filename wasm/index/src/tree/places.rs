@@ -7,10 +7,12 @@ use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, ProgramId, Slot};
-use crate::plan::access_predicate::AccessPredicate;
+use crate::model::schema::AttributeId;
+use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::Analysis;
 use crate::support::hash::{out_of_memory, State};
 use crate::support::headroom::push;
+use crate::tree::level::Level;
 
 /// An expression that is found by one literal of a conjunction.
 struct Sought<'a> {
@@ -126,6 +128,7 @@ impl Tree {
     /// Returns the nodes that have entries of an expression. An entry goes down only by demands of its own expression, so
     /// the levels of these demands lead to all of them. Errors: out of memory.
     fn all_nodes_of(&self, slot: Slot, program: ProgramId, analysis: &Analysis) -> Result<Vec<NodeId>, Error> {
+        let values = Values::of(analysis)?;
         let mut holding = Vec::new();
         let mut reached = HashSet::with_hasher(State::default());
         let mut pending = Vec::new();
@@ -139,17 +142,12 @@ impl Tree {
             if self.literal_in(node, slot, program).is_some() {
                 push(&mut holding, node)?;
             }
-            for level in held.branches().iter().map(|branch| self.level(branch.level)) {
+            for branch in held.branches() {
                 let mut refused = Ok(());
-                let access_predicates = analysis
-                    .access_predicates()
-                    .filter(|access_predicate| access_predicate.attribute == level.attribute);
-                access_predicates.for_each(|access_predicate| {
-                    level.children(&access_predicate.values, |child| {
-                        if refused.is_ok() {
-                            refused = push(&mut pending, child);
-                        }
-                    });
+                values.children(self.level(branch.level), |child| {
+                    if refused.is_ok() {
+                        refused = push(&mut pending, child);
+                    }
                 });
                 refused?;
             }
@@ -164,6 +162,81 @@ impl Tree {
             all == nodes
         })
     }
+}
+
+/// The values of all demands of an expression, by attribute.
+#[derive(Default)]
+struct Values {
+    points: Vec<(AttributeId, i64)>,
+    /// Disjoint intervals, ascending.
+    intervals: Vec<(AttributeId, i64, i64)>,
+    defined: Vec<AttributeId>,
+}
+
+impl Values {
+    /// Returns the values of the demands of an expression. Errors: out of memory.
+    fn of(analysis: &Analysis) -> Result<Values, Error> {
+        let mut values = Values::default();
+        for AccessPredicate { attribute, values: demanded, .. } in analysis.access_predicates() {
+            match demanded {
+                ValueSet::Points(keys) => {
+                    values.points.try_reserve(keys.len()).map_err(out_of_memory)?;
+                    values.points.extend(keys.iter().map(|&key| (*attribute, key)));
+                }
+                ValueSet::Interval(low, high) if low <= high => {
+                    push(&mut values.intervals, (*attribute, *low, *high))?;
+                }
+                ValueSet::Interval(..) => {}
+                ValueSet::Defined | ValueSet::Except(_) => push(&mut values.defined, *attribute)?,
+            }
+        }
+        values.points.sort_unstable();
+        values.points.dedup();
+        values.intervals.sort_unstable();
+        values.intervals.dedup_by(|(attribute, low, high), (before, _, end)| {
+            let overlaps = attribute == before && *low <= *end;
+            if overlaps {
+                *end = (*end).max(*high);
+            }
+            overlaps
+        });
+        values.defined.sort_unstable();
+        Ok(values)
+    }
+
+    /// Calls `each` with the nodes below `level` to which the values lead, perhaps more than once. The time is that of the
+    /// fewer: the values of the level's attribute, or the values that lead to nodes.
+    fn children(&self, level: &Level, mut each: impl FnMut(NodeId)) {
+        let points = of_attribute(&self.points, level.attribute, |(attribute, _)| *attribute);
+        if points.len() <= level.points.len() {
+            points.iter().filter_map(|&(_, key)| level.point(key)).for_each(&mut each);
+        } else {
+            let is_demanded = |key: i64| points.binary_search_by_key(&key, |&(_, demanded)| demanded).is_ok();
+            level.points.iter().filter(|(key, _)| is_demanded(*key)).for_each(|(_, node)| each(node));
+        }
+        let intervals = of_attribute(&self.intervals, level.attribute, |(attribute, ..)| *attribute);
+        if intervals.len() <= level.buckets.len() {
+            intervals.iter().for_each(|&(_, low, high)| level.buckets.overlapping(low, high).for_each(&mut each));
+        } else {
+            for position in 0..level.buckets.len() {
+                let (least, greatest) = level.buckets.range(position);
+                let first = intervals.partition_point(|&(_, _, high)| high < least);
+                if intervals.get(first).is_some_and(|&(_, low, _)| low <= greatest) {
+                    level.buckets.node(position).into_iter().for_each(&mut each);
+                }
+            }
+        }
+        if self.defined.binary_search(&level.attribute).is_ok() {
+            level.defined.into_iter().for_each(each);
+        }
+    }
+}
+
+/// Returns the elements of a list, sorted by attribute, that are of one attribute.
+fn of_attribute<T>(sorted: &[T], attribute: AttributeId, of: impl Fn(&T) -> AttributeId) -> &[T] {
+    let from = sorted.partition_point(|element| of(element) < attribute);
+    let len = sorted[from..].partition_point(|element| of(element) == attribute);
+    &sorted[from..from + len]
 }
 
 /// Returns whether an expression with an entry under `literal` has entries under no other one: no disjunction is above it.

@@ -159,17 +159,19 @@ impl Tree {
                     };
                     let wide = group.iter().filter(|(target, _)| is_wide(target)).count();
                     bytes += self.level(level).points.growth(group.len() - wide, wide);
+                    for alike in group.chunk_by(|(a, _), (b, _)| a == b) {
+                        bytes += list_growth(0, 0, 2 * alike.len());
+                    }
                     new += group.len();
                 }
                 Target::Defined(_) | Target::Bucket(..) => {
                     // The first bucket of a level makes two tables.
-                    bytes += 2 * (4 * size_of::<i64>() + AROUND);
+                    bytes += 2 * (4 * size_of::<i64>() + AROUND) + NEW;
                     new += 1;
                 }
             }
         }
         Ok(bytes
-            + new * NEW
             + targets.len() * 4 * size_of::<NodeId>()
             + self.nodes.growth(new.saturating_sub(self.free_nodes))
             + AROUND)

@@ -11,28 +11,22 @@ use crate::cost;
 use crate::error::Error;
 use crate::handles::{LevelId, NodeId, Slot};
 use crate::model::schema::AttributeId;
-use crate::plan::access_predicate::{AccessPredicate, ValueSet};
-use crate::plan::analysis::Analysis;
+use crate::plan::access_predicate::ValueSet;
 use crate::plan::demands::Demands;
 use crate::plan::filter::Filter;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::{ensure, push};
 use crate::tree::level::{Level, Place};
 use crate::tree::plan::{list_bytes, Plan};
+use crate::tree::readings::{Reading, Readings};
 use crate::tree::{Branch, Entry, Position, Tree, DEMANDS};
-
-/// An upper bound of the bytes of analyses that are kept while a list is split. Other expressions are analyzed twice.
-const KEPT: usize = 256 * 1024;
 
 /// The facts about one entry's expression that a split needs.
 struct Read {
     slot: Slot,
     /// The access predicate of the entry.
     literal: NodeIndex,
-    /// An upper bound of the bytes of the analysis.
-    bytes: usize,
-    /// The analysis of the expression around the literal. `None` if keeping it takes too much memory.
-    analysis: Option<Analysis>,
+    reading: Reading,
     /// The most selective attribute without a level above, and the share of events that meet its demand.
     best: Option<(AttributeId, f32)>,
     /// The interval of the bucket's attribute, for an entry in a bucket.
@@ -43,6 +37,7 @@ struct Read {
 struct Splitting<'a, R> {
     /// The nodes whose lists are long.
     long: Vec<NodeId>,
+    readings: Readings<'a>,
     /// Enlarges the tables of searches for a given number of nodes.
     room: &'a mut R,
 }
@@ -65,11 +60,11 @@ impl Tree {
         subscriptions: &Subscriptions,
         room: &mut impl FnMut(usize) -> Result<(), Error>,
     ) {
-        let mut splitting = Splitting { long, room };
+        let mut splitting = Splitting { long, readings: Readings::new(catalog, subscriptions), room };
         while let Some(node) = splitting.long.pop() {
             if self.nodes[node.index()].is_split_due() {
                 // After a refusal the list is long but valid.
-                let _ = self.split(node, &mut splitting, catalog, subscriptions);
+                let _ = self.split(node, &mut splitting);
             }
         }
     }
@@ -80,22 +75,32 @@ impl Tree {
         &mut self,
         node: NodeId,
         splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
-        catalog: &Catalog,
-        subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
+        let (catalog, _) = splitting.readings.sources();
         let bytes = list_bytes(self.nodes[node.index()].entries().len(), catalog.schema.all_attributes().len());
         ensure(bytes)?;
+        if splitting.readings.is_exhausted() {
+            self.nodes[node.index()].split_later();
+            return Ok(());
+        }
         let to_read = self.promising(node, catalog);
         if !to_read.contains(&true) {
             self.nodes[node.index()].split_later();
             return Ok(());
         }
-        let entries = self.read(node, &to_read, catalog, subscriptions)?;
+        let entries = self.read(node, &to_read, &mut splitting.readings)?;
         ensure(bytes)?;
-        match self.worthwhile_cut(node, &entries) {
-            Some(cut) => self.cut_bucket(node, cut, &entries, catalog, subscriptions, splitting.room),
-            None => self.partition(node, &to_read, &entries, splitting, catalog, subscriptions),
+        let Some(cut) = self.worthwhile_cut(node, &entries) else {
+            return self.partition(node, &to_read, &entries, splitting);
+        };
+        let new = self.cut_bucket(node, cut, &entries, splitting)?;
+        // An expression of many intervals makes a list so long that each side is worth another cut.
+        for side in [node, new] {
+            if self.nodes[side.index()].entries().len() > 2 * cost::LEAF_CAPACITY {
+                push(&mut splitting.long, side)?;
+            }
         }
+        Ok(())
     }
 
     /// Returns for each expression in the leaf list of `node` whether to read it. Only expressions whose filter is of an
@@ -134,9 +139,8 @@ impl Tree {
         to_read: &[bool],
         entries: &[Read],
         splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
-        catalog: &Catalog,
-        subscriptions: &Subscriptions,
     ) -> Result<(), Error> {
+        let (catalog, _) = splitting.readings.sources();
         let attributes = self.worthwhile(node, entries, catalog);
         let branches = self.nodes[node.index()].branches().len() + attributes.len();
         let list = self.nodes[node.index()].entries().len();
@@ -152,7 +156,7 @@ impl Tree {
         unread.into_iter().flat_map(|(held, _)| held).for_each(|&entry| self.keep(node, entry));
         let mut plan = Plan::default();
         for ((held, _), entry) in read.into_iter().zip(entries) {
-            match self.move_down(node, entry, &mut plan, catalog, subscriptions, splitting.room) {
+            match self.move_down(node, entry, &mut plan, splitting) {
                 Ok(true) => plan.long().for_each(|node| {
                     // After a refusal the list is split when its next entry comes.
                     let _ = push(&mut splitting.long, node);
@@ -174,39 +178,28 @@ impl Tree {
         node: NodeId,
         entry: &Read,
         plan: &mut Plan,
-        catalog: &Catalog,
-        subscriptions: &Subscriptions,
-        room: &mut impl FnMut(usize) -> Result<(), Error>,
+        splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
     ) -> Result<bool, Error> {
         plan.clear();
-        let read_again;
-        let analysis = match &entry.analysis {
-            Some(analysis) => analysis,
-            None => {
-                read_again = again(entry, catalog, subscriptions)?;
-                &read_again
-            }
-        };
-        ensure(DEMANDS)?;
-        let demands = Demands::of(entry.literal, analysis);
-        let Some((level, access_predicate)) = self.choose(node, &demands, false) else {
-            return Ok(false);
-        };
-        self.plan_below(level, &access_predicate.values, &demands, plan)?;
-        room(self.capacity_after(plan))?;
-        ensure(self.bytes(plan)? + DEMANDS)?;
-        self.follow(plan, entry.slot, analysis, catalog, subscriptions);
-        Ok(true)
+        let Splitting { readings, room, .. } = splitting;
+        let (catalog, subscriptions) = readings.sources();
+        readings.with(entry.slot, entry.literal, &entry.reading, |analysis| {
+            ensure(DEMANDS)?;
+            let demands = Demands::of(entry.literal, analysis);
+            let Some((level, access_predicate)) = self.choose(node, &demands, false) else {
+                return Ok(false);
+            };
+            self.plan_below(level, &access_predicate.values, &demands, plan)?;
+            room(self.capacity_after(plan))?;
+            ensure(self.bytes(plan)? + DEMANDS)?;
+            self.follow(plan, entry.slot, analysis, catalog, subscriptions);
+            Ok(true)
+        })
     }
 
     /// Returns the facts about the expressions in the leaf list of `node` that are `to_read`. Errors: out of memory.
-    fn read(
-        &self,
-        node: NodeId,
-        to_read: &[bool],
-        catalog: &Catalog,
-        subscriptions: &Subscriptions,
-    ) -> Result<Vec<Read>, Error> {
+    fn read(&self, node: NodeId, to_read: &[bool], readings: &mut Readings) -> Result<Vec<Read>, Error> {
+        let (catalog, subscriptions) = readings.sources();
         let each = of_each(self.nodes[node.index()].entries()).zip(to_read).filter(|(_, is_read)| **is_read);
         let entries = each.filter_map(|(held, _)| held.last());
         // These two passes prefetch. The slots stand at the start of each program; reading them all first overlaps the cache
@@ -222,21 +215,14 @@ impl Tree {
             _ => None,
         };
         for (slot, literal) in held {
-            let subscription = subscriptions.get(slot);
-            let bytes = catalog.analysis_bytes(subscription);
-            ensure(bytes)?;
-            let analysis = Analysis::of_entry(literal, subscription, catalog);
-            let demands = Demands::of(literal, &analysis);
-            let is_new = |access_predicate: &AccessPredicate| {
-                self.path(node).all(|attribute| attribute != access_predicate.attribute)
-            };
-            let best = demands.iter().find(|demanded| is_new(demanded.access_predicate));
-            let best = best.map(|demanded| (demanded.access_predicate.attribute, demanded.share));
-            let interval = above.map(|attribute| interval(&demands, attribute));
-            drop(demands);
-            kept += bytes;
-            let analysis = (kept <= KEPT).then_some(analysis);
-            read.push(Read { slot, literal, bytes, analysis, best, interval });
+            let reading = readings.read(slot, literal)?;
+            let (best, interval) = readings.with(slot, literal, &reading, |analysis| {
+                let demands = Demands::of(literal, analysis);
+                let best = demands.iter().find(|demanded| self.may_lead(node, &demands, demanded));
+                let best = best.map(|demanded| (demanded.access_predicate.attribute, demanded.share));
+                Ok((best, above.map(|attribute| interval(&demands, attribute))))
+            })?;
+            read.push(Read { slot, literal, reading: reading.within(&mut kept), best, interval });
         }
         Ok(read)
     }
@@ -275,17 +261,15 @@ impl Tree {
         is_worthwhile.then_some(Cut { level, position, at })
     }
 
-    /// Cuts the bucket of `node` in two. Errors: out of memory; the bucket is unchanged.
+    /// Cuts the bucket of `node` in two. Returns the node of the new one. Errors: out of memory; the bucket is unchanged.
     fn cut_bucket(
         &mut self,
         node: NodeId,
         cut: Cut,
         entries: &[Read],
-        catalog: &Catalog,
-        subscriptions: &Subscriptions,
-        room: &mut impl FnMut(usize) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        room(self.capacity() + 1)?;
+        splitting: &mut Splitting<impl FnMut(usize) -> Result<(), Error>>,
+    ) -> Result<NodeId, Error> {
+        (splitting.room)(self.capacity() + 1)?;
         let tables = self.nodes.growth(1) + self.levels[cut.level.index()].buckets.growth();
         ensure(tables + list_bytes(entries.len(), 0))?;
         let new = self.new_bucket(cut.level);
@@ -296,7 +280,8 @@ impl Tree {
             let Some((from, to)) = entry.interval else { unreachable!("entries of a bucket demand an interval") };
             let sides = [(from < cut.at, node, &mut left), (to >= cut.at, new, &mut right)];
             let sides = sides.into_iter().filter(|(is_there, ..)| *is_there);
-            if let Err(error) = self.remake(entry, sides.map(|(_, node, list)| (node, list)), catalog, subscriptions) {
+            let lists = sides.map(|(_, node, list)| (node, list));
+            if let Err(error) = self.remake(entry, lists, &mut splitting.readings) {
                 self.levels[cut.level.index()].buckets.join(cut.position, node);
                 self.free(new);
                 return Err(error);
@@ -304,7 +289,7 @@ impl Tree {
         }
         self.put_list(node, left);
         self.put_list(new, right);
-        Ok(())
+        Ok(new)
     }
 
     /// Appends the new entries of an expression to the list of each given node. Errors: out of memory.
@@ -312,23 +297,17 @@ impl Tree {
         &self,
         entry: &Read,
         lists: impl Iterator<Item = (NodeId, &'l mut Vec<Entry>)>,
-        catalog: &Catalog,
-        subscriptions: &Subscriptions,
+        readings: &mut Readings,
     ) -> Result<(), Error> {
-        let read_again;
-        let analysis = match &entry.analysis {
-            Some(analysis) => analysis,
-            None => {
-                read_again = again(entry, catalog, subscriptions)?;
-                &read_again
+        let (catalog, subscriptions) = readings.sources();
+        readings.with(entry.slot, entry.literal, &entry.reading, |analysis| {
+            ensure(DEMANDS)?;
+            let demands = Demands::of(entry.literal, analysis);
+            for (node, list) in lists {
+                list.extend(self.entries_of(node, entry.slot, &demands, catalog, subscriptions));
             }
-        };
-        ensure(DEMANDS)?;
-        let demands = Demands::of(entry.literal, analysis);
-        for (node, list) in lists {
-            list.extend(self.entries_of(node, entry.slot, &demands, catalog, subscriptions));
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Replaces the leaf list of `node`.
@@ -358,7 +337,7 @@ impl Tree {
     }
 
     /// Frees empty nodes and levels from `node` upwards, and merges its bucket with a neighbor if that saves memory.
-    pub(super) fn prune(&mut self, node: NodeId, catalog: &Catalog, subscriptions: &Subscriptions) {
+    pub(super) fn prune(&mut self, node: NodeId, readings: &mut Readings) {
         let mut node = node;
         loop {
             let Position::Under(level, place) = self.position(node) else {
@@ -366,7 +345,7 @@ impl Tree {
             };
             if !self.nodes[node.index()].is_empty() {
                 if place == Place::Bucket {
-                    self.merge_bucket(node, catalog, subscriptions);
+                    self.merge_bucket(node, readings);
                 }
                 return;
             }
@@ -407,7 +386,7 @@ impl Tree {
 
     /// Merges a bucket with its neighbor if that is worthwhile: both are short, share most entries, or the neighbor has no
     /// node. The caller has removed an expression from the list of `node`.
-    fn merge_bucket(&mut self, node: NodeId, catalog: &Catalog, subscriptions: &Subscriptions) {
+    fn merge_bucket(&mut self, node: NodeId, readings: &mut Readings) {
         let Position::Under(level, _) = self.position(node) else {
             return;
         };
@@ -431,9 +410,10 @@ impl Tree {
             return;
         }
         let length: usize = merged.iter().map(|node| self.nodes[node.index()].entries().len()).sum();
+        let (catalog, _) = readings.sources();
         if length <= cost::LEAF_CAPACITY / 2 || is_comparison_due && self.is_cut_in_vain(merged, catalog) {
             // After a refusal the buckets are valid as they are.
-            let _ = self.join_buckets(level, first, merged, catalog, subscriptions);
+            let _ = self.join_buckets(level, first, merged, readings);
         }
     }
 
@@ -460,10 +440,9 @@ impl Tree {
         level: LevelId,
         first: usize,
         merged: &[NodeId],
-        catalog: &Catalog,
-        subscriptions: &Subscriptions,
+        readings: &mut Readings,
     ) -> Result<(), Error> {
-        let mut entries = self.read_all(merged, catalog, subscriptions)?;
+        let mut entries = self.read_all(merged, readings)?;
         // An expression with entries in both buckets gets one.
         entries.sort_unstable_by_key(|entry| (entry.slot, entry.literal));
         entries.dedup_by_key(|entry| (entry.slot, entry.literal));
@@ -473,7 +452,7 @@ impl Tree {
         // The proofs of entries depend on the bounds of their bucket, so all entries are made anew.
         let mut list = Vec::with_capacity(2 * entries.len());
         for entry in &entries {
-            if let Err(error) = self.remake(entry, [(into, &mut list)].into_iter(), catalog, subscriptions) {
+            if let Err(error) = self.remake(entry, [(into, &mut list)].into_iter(), readings) {
                 self.levels[level.index()].buckets.part(first, joined);
                 return Err(error);
             }
@@ -490,22 +469,16 @@ impl Tree {
     }
 
     /// Returns the facts about all entries of several nodes. Errors: out of memory.
-    fn read_all(&self, nodes: &[NodeId], catalog: &Catalog, subscriptions: &Subscriptions) -> Result<Vec<Read>, Error> {
+    fn read_all(&self, nodes: &[NodeId], readings: &mut Readings) -> Result<Vec<Read>, Error> {
         let mut all: Vec<Read> = Vec::new();
         for &node in nodes {
             let list = self.nodes[node.index()].entries().len();
             all.try_reserve_exact(list).map_err(out_of_memory)?;
             ensure(list_bytes(list, 0))?;
-            all.extend(self.read(node, &vec![true; list], catalog, subscriptions)?);
+            all.extend(self.read(node, &vec![true; list], readings)?);
         }
         Ok(all)
     }
-}
-
-/// Analyzes an expression again whose analysis was too large to keep. Errors: out of memory.
-fn again(entry: &Read, catalog: &Catalog, subscriptions: &Subscriptions) -> Result<Analysis, Error> {
-    ensure(entry.bytes)?;
-    Ok(Analysis::of_entry(entry.literal, subscriptions.get(entry.slot), catalog))
 }
 
 /// Returns the expected cost of a value level for `attribute` to an event that reaches it, in entries passed.

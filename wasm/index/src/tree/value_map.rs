@@ -50,7 +50,12 @@ struct Line {
 
 impl ValueMap {
     pub fn is_empty(&self) -> bool {
-        self.narrow.len == 0 && self.wide().is_none_or(|wide| wide.nodes.is_empty())
+        self.len() == 0
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.narrow.len + self.wide().map_or(0, |wide| wide.nodes.len())
     }
 
     /// Returns the node of `key`. It is inlined because a call saves, restores and checks the fuel, and a search looks up

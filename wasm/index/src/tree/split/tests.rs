@@ -13,7 +13,9 @@ use crate::language::read_borrowed;
 use crate::model::schema::{Attribute, Bounds, Schema, Type};
 use crate::model::strings::Interner;
 use crate::oracle::random::Random;
+use crate::plan::access_predicate::AccessPredicate;
 use crate::plan::analysis::Access;
+use crate::plan::analysis::Analysis;
 
 /// The number of attributes with single values; one with intervals follows them.
 const POINTS: usize = 4;
@@ -352,10 +354,12 @@ fn a_cut_shortens_both_lists_and_leaves_each_interval_on_its_sides() {
         let random = &mut Random::new(seed);
         let (mut grove, node) = bucket(random, &[0, 10, 100]);
         let count = grove.list(node).len();
-        let read = grove.tree.read(node, &vec![true; count], &grove.catalog, &grove.subscriptions).unwrap();
+        let mut readings = Readings::new(&grove.catalog, &grove.subscriptions);
+        let read = grove.tree.read(node, &vec![true; count], &mut readings).unwrap();
         let cut = grove.tree.worthwhile_cut(node, &read).expect("most of these intervals are narrow");
         let intervals: Vec<(i64, i64)> = read.iter().map(|entry| entry.interval.unwrap()).collect();
-        grove.tree.cut_bucket(node, cut, &read, &grove.catalog, &grove.subscriptions, &mut |_| Ok(())).unwrap();
+        let room = &mut |_| Ok(());
+        grove.tree.cut_bucket(node, cut, &read, &mut Splitting { long: Vec::new(), readings, room }).unwrap();
         let sides = grove.children(NodeId::ROOT).into_iter().map(|side| grove.list(side));
         let sides: Vec<BTreeSet<Slot>> = sides.map(|side| side.into_iter().map(|(slot, _)| slot).collect()).collect();
         let [left, right] = &sides[..] else { panic!("a cut makes two buckets of one") };
@@ -373,7 +377,8 @@ fn a_bucket_of_wide_intervals_is_not_cut() {
     for seed in 0..10 {
         let (mut grove, node) = bucket(&mut Random::new(seed), &[MOST as usize]);
         let count = grove.list(node).len();
-        let read = grove.tree.read(node, &vec![true; count], &grove.catalog, &grove.subscriptions).unwrap();
+        let mut readings = Readings::new(&grove.catalog, &grove.subscriptions);
+        let read = grove.tree.read(node, &vec![true; count], &mut readings).unwrap();
         // All of them reach to the greatest value, so a cut has all on its right side.
         assert!(grove.tree.worthwhile_cut(node, &read).is_none());
         grove.long = vec![node];

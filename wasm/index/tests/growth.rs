@@ -1,0 +1,20 @@
+//! Changes by random expressions whose length doubles: the bytes that they request and hold about double too.
+
+// Left out in the sandbox, where the requests are the same.
+#![cfg(not(target_arch = "wasm32"))]
+
+#[path = "support/counted.rs"]
+mod counted;
+#[path = "support/recipe.rs"]
+mod recipe;
+mod support;
+
+use recipe::Growth;
+use support::random::Random;
+
+#[test]
+fn the_cost_of_changes_grows_with_their_text() {
+    for seed in 0..300 {
+        Growth::new(&mut Random::new(seed)).check(20);
+    }
+}
