@@ -83,8 +83,9 @@ defmodule BeTree.Server.Follower do
     end
   end
 
-  # The tree and the replicas have the same limit: the leader's index may have grown to the limit of its replicas too.
-  defp memory(options), do: Builder.limits(options)[:memory]
+  # The leader's index may have grown to the limit of its replicas. So the tree may take more than `:memory`, and less than a replica, whose
+  # searches need some: what the tree takes fits each replica.
+  defp memory(options), do: div(3 * Builder.limits(options)[:memory], 4)
 
   @impl GenServer
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}

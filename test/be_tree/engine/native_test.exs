@@ -35,7 +35,7 @@ defmodule BeTree.Engine.NativeTest do
   end
 
   defp instance(module) do
-    {:ok, instance} = Native.instantiate(module, nil, 1_000_000, nil, nil)
+    {:ok, instance} = Native.instantiate(module, nil, 1_000_000, nil, nil, nil)
     instance
   end
 
@@ -138,9 +138,9 @@ defmodule BeTree.Engine.NativeTest do
     instance = instance(module)
     assert_raise ArgumentError, fn -> call(module, nil, "three") end
     assert_raise ArgumentError, fn -> call(instance, instance, "three") end
-    assert_raise ArgumentError, fn -> Native.resume(instance) end
+    assert_raise ArgumentError, fn -> Native.resume(instance, 0) end
     assert_raise ArgumentError, fn -> Native.module_exports(make_ref()) end
-    assert_raise ArgumentError, fn -> Native.instantiate(module, nil, -1, nil, nil) end
+    assert_raise ArgumentError, fn -> Native.instantiate(module, nil, -1, nil, nil, nil) end
   end
 
   describe "nothing is left" do
@@ -166,7 +166,7 @@ defmodule BeTree.Engine.NativeTest do
           case fate do
             :forget -> :ok
             :cancel -> Native.cancel(suspended)
-            :finish -> finish(Native.resume(suspended))
+            :finish -> finish(Native.resume(suspended, 0))
             :trap -> call(instance(module), nil, "trap")
           end
         end
@@ -199,7 +199,7 @@ defmodule BeTree.Engine.NativeTest do
       end)
     end
 
-    defp finish({:yield, suspended, _fuel}), do: finish(Native.resume(suspended))
+    defp finish({:yield, suspended, _fuel}), do: finish(Native.resume(suspended, 0))
     defp finish(outcome), do: assert({:error, :out_of_fuel, _message} = outcome)
 
     defp trap(instance), do: assert({:error, :trap, _message} = waited(instance, "trap"))
