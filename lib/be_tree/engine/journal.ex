@@ -5,7 +5,7 @@ defmodule BeTree.Engine.Journal do
   #     journal.manifest  the newest segment, and the last change that is known to be on the disk (journal/manifest.ex)
   #     VERSION.base      the state of the owner at a version (journal/base.ex)
   #     SEQUENCE.log      a segment: changes, one after the other (journal/segment.ex, journal/record.ex)
-  #     those, and .new   a file that is being written
+  #     *.new             one of these files that is being written
   #
   # An owner removes what the one before left over when it first writes. Files of others are not touched. One owner has the folder
   # at a time (journal/lock.ex).

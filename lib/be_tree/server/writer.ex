@@ -142,7 +142,7 @@ defmodule BeTree.Server.Writer do
     # The process can have been killed between the journal and the log.
     with {:ok, more} <- Store.later(journal, table, base.version + length(rows)) do
       if base.version + length(rows ++ more) == Journal.last(journal) do
-        for row <- more, do: restore(row, table)
+        for row <- more, do: append_again(row, table)
         begin_again(with_kept(state), {base, rows ++ more})
       else
         # It was killed in the middle of a swap, which the folder has.
@@ -206,7 +206,7 @@ defmodule BeTree.Server.Writer do
   end
 
   # The tables have the terms of a change before a replica has their numbers.
-  defp restore({version, deleted, wires}, %{ids: ids} = table) do
+  defp append_again({version, deleted, wires}, %{ids: ids} = table) do
     for {key, _text, _constants} <- wires, do: Ids.put(ids, key)
     Table.append(table, version, deleted, wires)
   end
