@@ -629,13 +629,22 @@ defmodule BeTree.Server.Writer do
   defp unfit(tree, %{options: options, count: count}), do: if(tree.memory > options.memory, do: count)
 
   defp fit(%{unfit: unfit, count: count} = state) when is_integer(unfit) and count < unfit do
+    state = flush(state)
+
+    # A tree that was emptied is small again, and the base may not be.
+    if state.tree.runtime.info(state.tree.instance).memory <= state.options.memory,
+      do: unless_failed(whole(state), state),
+      else: fit_again(state)
+  end
+
+  defp fit(state), do: state
+
+  defp fit_again(%{count: count} = state) do
     case Changes.tree(state.base.index, since(state), state.options.memory) do
       {:ok, tree} -> %{state | tree: tree, unfit: nil}
       {:error, _error} -> %{state | unfit: count}
     end
   end
-
-  defp fit(state), do: state
 
   defp check_memory(%{unfit: nil}), do: :ok
 

@@ -258,7 +258,7 @@ defmodule BeTree.Server.DurabilityTest do
   end
 
   # The same subscriptions in another order take other memory: some of these servers are too small for them.
-  for seed <- Attack.size([102, 125], Enum.to_list(100..150)) do
+  for seed <- Attack.size([102, 125, 140], Enum.to_list(100..150)) do
     @seed seed
     test "a server that is full starts again with its memory, seed #{seed}", %{folder: folder} do
       :rand.seed(:exsss, {@seed, 1, 1})
@@ -272,7 +272,8 @@ defmodule BeTree.Server.DurabilityTest do
       assert texts(name) == before
       assert Server.info!(name).expressions == map_size(before)
       for id <- Map.keys(before), do: :ok = Server.delete(name, id)
-      :ok = Server.insert(name, 1, "a = 1")
+      # Some have room for no subscription at all.
+      if before != %{}, do: :ok = Server.insert(name, 1, "a = 1")
       :ok = Server.stop(name)
     end
   end
