@@ -202,7 +202,11 @@ defmodule BeTree.Rules.ServerTest do
     {name, id} = start!(dir: folder, durability: :none)
     {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
     kill(name, id)
-    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+
+    state = fn ->
+      for path <- Path.wildcard(Path.join(folder, "*")), File.regular?(path), do: {path, File.read!(path)}
+    end
+
     before = state.()
     assert {:error, %Error{kind: :syntax}} = Server.start_link(name: :rules_failed, rules: "fact", dir: folder)
     assert state.() == before

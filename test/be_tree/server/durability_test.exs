@@ -231,7 +231,11 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.insert(name, 1, "a = 1")
     kill(name)
     File.write!(Path.join(folder, "0000000000000001.base.0000000000000001.new"), "half")
-    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+
+    state = fn ->
+      for path <- Path.wildcard(Path.join(folder, "*")), File.regular?(path), do: {path, File.read!(path)}
+    end
+
     before = state.()
 
     assert {:error, %Error{kind: :other_schema}} = Server.start_link(name: name(), schema: [b: :integer], dir: folder)
