@@ -23,6 +23,45 @@ defmodule BeTree.Attacks.JournalTest do
     end)
   end
 
+  # A life ends with a close, so all that is there then was on the disk.
+  test "a folder that has lost a file, or the end of one, is refused, or lacks nothing", %{folder: folder} do
+    Attack.each(Attack.size(20, 2_000), fn number ->
+      folder = Disk.watch(Path.join(folder, "#{number}"))
+      {found, _count} = life(folder, Enum.random([:sync, {:interval, 1}, :none]), Enum.random(1..3))
+
+      for name <- folder |> File.ls!() |> Enum.sort() do
+        copy = folder <> "_copy"
+        File.cp_r!(folder, copy)
+        lose(Path.join(copy, name))
+        assert without_damage(copy) in [:damaged, Enum.reverse(found)]
+        File.rm_rf!(copy)
+      end
+
+      File.rm_rf!(folder)
+    end)
+  end
+
+  defp lose(path) do
+    if :rand.uniform(2) == 1,
+      do: File.rm!(path),
+      else: File.write!(path, binary_part(File.read!(path), 0, :rand.uniform(File.stat!(path).size + 1) - 1))
+  end
+
+  defp without_damage(folder) do
+    case Journal.open(folder, identity: "", durability: :sync) do
+      {:ok, journal} ->
+        # The content of a base is checked when it is read.
+        found =
+          if match?({:error, %{kind: :damaged}}, Journal.read_base(journal)), do: :damaged, else: contents(journal)
+
+        :ok = Journal.close(journal)
+        found
+
+      {:error, %{kind: :damaged}} ->
+        :damaged
+    end
+  end
+
   test "a life depends on its number alone", %{folder: folder} do
     for number <- 1..5 do
       [first, second] =

@@ -221,7 +221,8 @@ defmodule BeTree.Test.Disk do
 
   ## Background
 
-  # All of it happens in the owner, in the order of the process's `:rand`, so that a test repeats it exactly.
+  # All of it happens in the owner, in the order of the process's `:rand`, so that a test repeats it exactly. A test that loses power
+  # needs it: of two syncs of a file at once, one would forget what the other has synced.
   @impl true
   def send_later(message, _ms), do: wait({:message, message})
 

@@ -5,7 +5,7 @@ defmodule BeTree.Engine.Journal do
   #     journal.manifest  the newest segment, and the last change that is known to be on the disk (journal/manifest.ex)
   #     VERSION.base      the state of the owner at a version (journal/base.ex)
   #     SEQUENCE.log      a segment: changes, one after the other (journal/segment.ex, journal/record.ex)
-  #     those, and .new   a file that is being written
+  #     *.new             one of these files that is being written
   #
   # An owner removes what the one before left over when it first writes. Files of others are not touched. One owner has the folder
   # at a time (journal/lock.ex).
@@ -52,6 +52,7 @@ defmodule BeTree.Engine.Journal do
                 leftovers: [],
                 sequence: 1,
                 kept: 0,
+                written: 0,
                 last: 0,
                 durable: 0,
                 pending: [],
@@ -66,6 +67,7 @@ defmodule BeTree.Engine.Journal do
     * `:segment` - the segment to which changes are appended, or `nil`; `:segments` - those after the base, this one as it
       began;
     * `:sequence` - the number of the next segment;
+    * `:written` - the bytes of these segments when the folder was opened, and of the changes since;
     * `:leftovers` - files that an earlier owner did not finish, or did not remove;
     * `:last`, `:durable` - the version of the last change, and of the last one that is known to be on the disk;
     * `:pending` - with an interval, the groups of changes after `:durable`: first version, last version and bytes;
@@ -145,6 +147,7 @@ defmodule BeTree.Engine.Journal do
            kept: if(found.base, do: found.base.version, else: 0),
            manifest: manifest,
            segments: found.segments,
+           written: found.segments |> Enum.map(& &1.size) |> Enum.sum(),
            sources: found.sources,
            leftovers: found.leftovers,
            sequence: sequence,
@@ -192,6 +195,10 @@ defmodule BeTree.Engine.Journal do
   @doc "Returns the bytes of the segments that hold changes after the newest base."
   @spec bytes(t) :: non_neg_integer
   def bytes(%__MODULE__{} = journal), do: journal |> later_segments() |> Enum.map(& &1.size) |> Enum.sum()
+
+  @doc "Returns the bytes that `bytes/1` returned when the folder was opened, and of all changes since. A base takes none away."
+  @spec written(t) :: non_neg_integer
+  def written(%__MODULE__{written: written}), do: written
 
   @doc "Returns whether the changes after the newest base lie in many more segments than their bytes need. Then a base is due."
   @spec fragmented?(t) :: boolean
@@ -320,7 +327,8 @@ defmodule BeTree.Engine.Journal do
 
   defp accept(%{segment: segment} = journal, bytes, size, last) do
     group = {journal.last + 1, last, bytes}
-    journal = %{journal | segment: %{segment | size: segment.size + size}, last: last}
+    segment = %{segment | size: segment.size + size}
+    journal = %{journal | segment: segment, written: journal.written + size, last: last}
 
     case journal.durability do
       :sync -> durable(journal, last)

@@ -192,11 +192,12 @@ defmodule BeTree.Server.Store do
     :ok
   end
 
-  # The same subscriptions take different amounts of memory in another order, and a base may have the memory of searches too. So a
-  # server that ran with a memory starts with it, if need be with that of a replica, which is twice as much. Its tree then takes no
-  # insertions until it fits.
+  # The same subscriptions take different amounts of memory in another order, changes that were refused between them have made room
+  # of their own, and a base may have the memory of searches too. So a server that ran with a memory starts with it: its changes are
+  # repeated each id once, then as they were made, and at last with the memory of a replica, which is twice as much. Then the tree
+  # takes no insertions until it fits (BeTree.Server.Writer).
   defp make(base, rows, table, %{memory: memory} = options) do
-    attempts = for times <- [1, 2], repeat <- [&repeat_last/2, &repeat_as_made/2], do: {times * memory, repeat}
+    attempts = [{memory, &repeat_last/2}, {memory, &repeat_as_made/2}, {2 * memory, &repeat_last/2}]
 
     case first_fit(attempts, base, rows, table, options) do
       {:error, %Error{kind: :out_of_memory} = error} -> {:error, name_memory(error, base, rows, table, options)}

@@ -144,7 +144,7 @@ defmodule BeTree.Server.Writer do
     # The process can have been killed between the journal and the log.
     with {:ok, more} <- Store.later(journal, table, base.version + length(rows)) do
       if base.version + length(rows ++ more) == Journal.last(journal) do
-        for row <- more, do: restore(row, table)
+        for row <- more, do: append_again(row, table)
         begin_again(with_kept(state), {base, rows ++ more})
       else
         # It was killed in the middle of a swap, which the folder has.
@@ -210,7 +210,7 @@ defmodule BeTree.Server.Writer do
   end
 
   # The tables have the terms of a change before a replica has their numbers.
-  defp restore({version, deleted, wires}, %{ids: ids} = table) do
+  defp append_again({version, deleted, wires}, %{ids: ids} = table) do
     for {key, _text, _constants} <- wires, do: Ids.put(ids, key)
     Table.append(table, version, deleted, wires)
   end
@@ -672,13 +672,22 @@ defmodule BeTree.Server.Writer do
   defp unfit(tree, %{options: options, count: count}), do: if(tree.memory > options.memory, do: count)
 
   defp fit(%{unfit: unfit, count: count} = state) when is_integer(unfit) and count < unfit do
+    state = flush(state)
+
+    # A tree that was emptied is small again, and the base may not be.
+    if state.tree.runtime.info(state.tree.instance).memory <= state.options.memory,
+      do: unless_failed(whole(state), state),
+      else: fit_again(state)
+  end
+
+  defp fit(state), do: state
+
+  defp fit_again(%{count: count} = state) do
     case Changes.tree(state.base.index, since(state), state.options.memory) do
       {:ok, tree} -> %{state | tree: tree, unfit: nil}
       {:error, _error} -> %{state | unfit: count}
     end
   end
-
-  defp fit(state), do: state
 
   defp check_memory(%{unfit: nil}), do: :ok
 

@@ -180,6 +180,9 @@ defmodule BeTree.Engine.JournalTest do
 
   defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)
 
+  # Other systems than Linux have a socket in the folder then.
+  if :os.type() != {:unix, :linux}, do: @tag(skip: "a socket cannot be copied")
+
   test "a folder can be copied, also while it is open, and after a kill", %{folder: folder} do
     original = Path.join(folder, "original")
     in_other_process(fn -> original |> open!() |> append!(["a"]) end)
@@ -558,7 +561,11 @@ defmodule BeTree.Engine.JournalTest do
 
   test "a start that is given up leaves the folder as it is", %{folder: folder} do
     in_other_process(fn -> folder |> open!(durability: :none) |> append!(["a"]) end)
-    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+
+    state = fn ->
+      for path <- Path.wildcard(Path.join(folder, "*")), File.regular?(path), do: {path, File.read!(path)}
+    end
+
     before = state.()
     :ok = Journal.release(open!(folder))
     assert state.() == before

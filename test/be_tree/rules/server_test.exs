@@ -164,6 +164,24 @@ defmodule BeTree.Rules.ServerTest do
     assert Enum.sort(notices(name)) == for(n <- 596..600, do: {"unpaid", n})
   end
 
+  test "a base is due only after as many bytes again", %{tmp_dir: folder} do
+    {name, _id} = start!(dir: folder, durability: :none, base_bytes: 20_000)
+    call = fn n -> {:ok, _page} = Server.assert(name, {:order, id: n, at: 0}) end
+    keeping? = fn -> :sys.get_state(name).keeper != nil end
+    due = Enum.find(1..10_000, fn n -> call.(n) && keeping?.() end)
+    eventually(fn -> not keeping?.() end)
+    [_one] = bases = Path.wildcard(Path.join(folder, "*.base"))
+
+    for n <- 1..20 do
+      call.(due + n)
+      refute keeping?.()
+    end
+
+    assert Path.wildcard(Path.join(folder, "*.base")) == bases
+    for n <- 21..(2 * due), do: call.(due + n)
+    eventually(fn -> Path.wildcard(Path.join(folder, "*.base")) not in [bases, []] end)
+  end
+
   test "many starts with a call each leave few segments", %{tmp_dir: folder} do
     for n <- 1..40 do
       {name, id} = start!(dir: folder)
@@ -184,7 +202,11 @@ defmodule BeTree.Rules.ServerTest do
     {name, id} = start!(dir: folder, durability: :none)
     {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
     kill(name, id)
-    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+
+    state = fn ->
+      for path <- Path.wildcard(Path.join(folder, "*")), File.regular?(path), do: {path, File.read!(path)}
+    end
+
     before = state.()
     assert {:error, %Error{kind: :syntax}} = Server.start_link(name: :rules_failed, rules: "fact", dir: folder)
     assert state.() == before

@@ -231,7 +231,11 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.insert(name, 1, "a = 1")
     kill(name)
     File.write!(Path.join(folder, "0000000000000001.base.0000000000000001.new"), "half")
-    state = fn -> for name <- folder |> File.ls!() |> Enum.sort(), do: {name, File.read!(Path.join(folder, name))} end
+
+    state = fn ->
+      for path <- Path.wildcard(Path.join(folder, "*")), File.regular?(path), do: {path, File.read!(path)}
+    end
+
     before = state.()
 
     assert {:error, %Error{kind: :other_schema}} = Server.start_link(name: name(), schema: [b: :integer], dir: folder)
@@ -258,7 +262,7 @@ defmodule BeTree.Server.DurabilityTest do
   end
 
   # The same subscriptions in another order take other memory: some of these servers are too small for them.
-  for seed <- Attack.size([102, 125], Enum.to_list(100..150)) do
+  for seed <- Attack.size([102, 125, 140], Enum.to_list(100..150)) do
     @seed seed
     test "a server that is full starts again with its memory, seed #{seed}", %{folder: folder} do
       :rand.seed(:exsss, {@seed, 1, 1})
@@ -272,7 +276,8 @@ defmodule BeTree.Server.DurabilityTest do
       assert texts(name) == before
       assert Server.info!(name).expressions == map_size(before)
       for id <- Map.keys(before), do: :ok = Server.delete(name, id)
-      :ok = Server.insert(name, 1, "a = 1")
+      # Some have room for no subscription at all.
+      if before != %{}, do: :ok = Server.insert(name, 1, "a = 1")
       :ok = Server.stop(name)
     end
   end

@@ -46,7 +46,9 @@ defmodule BeTree.Rules.Server.Owner do
           timer: nil,
           next_due: nil,
           moved_to: nil,
-          keeper: nil
+          keeper: nil,
+          # The bytes that the journal had written when the last base began.
+          kept_at: 0
         }
 
         with {:ok, state} <- begin(state), do: {:ok, state, {:continue, :keep}}
@@ -229,18 +231,15 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_info({:timeout, _earlier, :due}, state), do: {:noreply, state}
 
   def handle_info({:kept, keeper, outcome}, %{keeper: keeper} = state) do
-    journal =
-      with {:ok, version} <- outcome, {:ok, journal} <- Journal.trim(state.journal, version) do
-        journal
-      else
-        {:error, error} -> report(error, state.journal)
-        {:error, error, journal} -> report(error, journal)
-      end
-
-    {:noreply, %{state | keeper: nil, journal: journal}}
+    with {:ok, version} <- outcome, {:ok, journal} <- Journal.trim(state.journal, version) do
+      {:noreply, %{state | keeper: nil, journal: journal}}
+    else
+      {:error, error} -> {:noreply, keep_again(%{state | journal: report(error, state.journal)})}
+      {:error, error, journal} -> {:noreply, keep_again(%{state | journal: report(error, journal)})}
+    end
   end
 
-  def handle_info({:EXIT, keeper, _reason}, %{keeper: keeper} = state), do: {:noreply, %{state | keeper: nil}}
+  def handle_info({:EXIT, keeper, _reason}, %{keeper: keeper} = state), do: {:noreply, keep_again(state)}
   def handle_info({:EXIT, _other, :normal}, state), do: {:noreply, state}
   def handle_info({:EXIT, _parent, reason}, state), do: {:stop, reason, state}
 
@@ -399,15 +398,20 @@ defmodule BeTree.Rules.Server.Owner do
   ## Bases
 
   defp keep_if_long(%{journal: journal, keeper: nil, options: options} = state) when journal != nil do
-    if Journal.bytes(journal) > options.base_bytes or Journal.fragmented?(journal), do: keep(state), else: state
+    if Journal.written(journal) - state.kept_at > options.base_bytes or Journal.fragmented?(journal),
+      do: keep(state),
+      else: state
   end
 
   defp keep_if_long(state), do: state
 
+  # The next call makes the base that failed.
+  defp keep_again(state), do: %{state | keeper: nil, kept_at: 0}
+
   defp keep(state) do
     with {:ok, journal} <- Journal.flush(state.journal),
          {:ok, keeper} <- Keeping.keep(state.rules, state.text, journal) do
-      %{state | journal: journal, keeper: keeper}
+      %{state | journal: journal, keeper: keeper, kept_at: Journal.written(journal)}
     else
       {:error, error} -> %{state | journal: report(error, state.journal)}
       {:error, error, journal} -> %{state | journal: report(error, journal)}
