@@ -34,7 +34,8 @@ defmodule BeTree.Server.AwaitTest do
       alone = work(server)
       tasks = for n <- 1..@many, do: wait(server, 1_000_000 + n, timeout: :infinity)
       eventually(fn -> waiting(server) == @many end)
-      assert work(server) < 2 * alone
+      # A look at each caller would take several times as much.
+      assert work(server) < 4 * alone
       for task <- tasks, do: Task.shutdown(task, :brutal_kill)
       eventually(fn -> waiting(server) == 0 end)
     end
