@@ -13,6 +13,12 @@ defmodule BeTree.Server.FollowerTest do
 
   setup [:quiet, :folder]
 
+  # The built-in runtime without a log of replicas, as other runtimes are.
+  defmodule Plain do
+    use BeTree.Test.Delegating,
+      except: [append: 2, lag: 1, catch_up: 3, snapshot_applied: 1, rebase: 2, settle: 1, renew: 4]
+  end
+
   defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
 
   describe "a follower with less memory than the server that it follows" do
@@ -97,6 +103,29 @@ defmodule BeTree.Server.FollowerTest do
       assert {how, Server.ids(follower)} == {how, {:ok, [1, 2, 3]}}
       assert {how, Servers.process(follower)} == {how, process}
     end
+  end
+
+  test "a follower whose runtime has no log of replicas shows each change, and can be followed" do
+    leader = server()
+    middle = server(schema: nil, follow: {leader, node()}, runtime: Plain)
+    last = server(schema: nil, follow: {middle, node()})
+    for server <- [middle, last], do: assert({:ok, _} = Server.await(server, 0))
+    process = Servers.process(middle)
+    for id <- 1..30, do: :ok = Server.insert(leader, id, "age >= 1")
+    {:ok, _counts} = Server.change(leader, put: [{2, "age >= 9"}], delete: [1])
+
+    for server <- [middle, last] do
+      assert Server.await(server, Server.position!(leader)) == {:ok, 31}
+      assert BeTree.search(server, %{age: 1}) == {:ok, Enum.to_list(3..30)}
+      assert %{connected: true, error: nil, lag: 0, expressions: 29} = Server.info!(server)
+    end
+
+    assert Servers.process(middle) == process
+    Process.exit(process, :kill)
+    eventually(fn -> match?({:ok, %{connected: true}}, Server.info(middle)) end)
+    :ok = Server.insert(leader, 31, "age >= 1")
+    assert Server.await(last, Server.position!(leader)) == {:ok, 32}
+    assert BeTree.search(last, %{age: 1}) == {:ok, Enum.to_list(3..31)}
   end
 
   for {name, options} <- [in_memory: [], in_a_folder: [durability: {:interval, 20}]] do
