@@ -148,8 +148,8 @@ defmodule BeTree.Server.Follower do
   end
 
   # A replica could not apply the log. A base of the tree needs no log.
-  def handle_info({:unfit, pid, instance, error}, %{maintainer: pid, base: %{index: %{instance: instance}}} = state) do
-    {:noreply, whole(%{state | error: error})}
+  def handle_info({:unfit, pid, instance, _error}, %{maintainer: pid, base: %{index: %{instance: instance}}} = state) do
+    {:noreply, whole(state)}
   end
 
   def handle_info(:collect, state) do

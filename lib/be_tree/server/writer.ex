@@ -549,10 +549,7 @@ defmodule BeTree.Server.Writer do
     case write(journal, records, state) do
       {:ok, journal} ->
         kept_bytes = state.kept_bytes + IO.iodata_length(records)
-        state = %{state | journal: journal, group: [], kept_bytes: kept_bytes}
-        # The history comes before the rows, so that no courier sends them as changes of the lineage before.
-        state = make(rows, if(rows == [], do: state, else: put_history(history, state)))
-
+        state = make_in(history, rows, %{state | journal: journal, group: [], kept_bytes: kept_bytes})
         for {from, reply, _row} <- group, do: GenServer.reply(from, reply)
         state
 
@@ -565,18 +562,20 @@ defmodule BeTree.Server.Writer do
   end
 
   # Returns the history of the next change, after the last version. Followers may have seen changes that the folder has lost, so the
-  # first change after a start begins a lineage. One of a server that was only started again is the same as before.
+  # first change of a process begins a lineage, unless the process began one at its start.
   defp next_history(%{journal: %Journal{}, lineage: :former, base: base}, last),
     do: Lineage.begin(base.history, last)
 
   defp next_history(%{base: base}, _last), do: base.history
 
-  defp put_history(_history, %{lineage: :kept} = state), do: state
+  # Makes changes that the folder has, the first of them perhaps the first of a lineage. The history comes before the rows, so that no
+  # courier sends them as changes of the lineage before.
+  defp make_in(_history, rows, %{lineage: lineage} = state) when rows == [] or lineage == :kept, do: make(rows, state)
 
-  defp put_history(history, state) do
-    base = %{state.base | history: history}
-    Table.renew_base(state.table, base)
-    renew(%{state | base: base, lineage: :kept})
+  defp make_in(history, rows, %{base: base, table: table} = state) do
+    base = %{base | history: history}
+    Table.renew_base(table, base)
+    renew(make(rows, %{state | base: base, lineage: :kept}))
   end
 
   defp records([first | rest], history, %{lineage: lineage}) when lineage != :kept,

@@ -209,7 +209,7 @@ defmodule BeTree.Server.FollowerTest do
     process = Servers.process(follower)
     %{maintainer: maintainer, base: %{index: %{instance: instance}}} = :sys.get_state(process)
     send(process, {:unfit, maintainer, instance, %Error{kind: :out_of_memory, message: "too little"}})
-    eventually(fn -> match?(%{base: 2, connected: true}, Server.info!(follower)) end)
+    eventually(fn -> match?(%{base: 2, connected: true, error: nil}, Server.info!(follower)) end)
     assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}
     :ok = Server.insert(leader, 3, "age >= 1")
     assert Server.await(follower, 3) == {:ok, 3}
