@@ -40,6 +40,7 @@ defmodule BeTree.Cluster do
   ]
 
   @insert_options Definitions.insert()
+  @insert_all_options Definitions.insert_all()
   @change_options Definitions.change()
   @search_options Definitions.search_with_stats()
   @many_options Definitions.search()
@@ -108,7 +109,7 @@ defmodule BeTree.Cluster do
 
   ## Options
 
-  #{Options.docs(@change_options)}
+  #{Options.docs(@insert_all_options)}
   """
   @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(cluster, subscriptions, options \\ []),

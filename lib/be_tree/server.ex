@@ -989,8 +989,8 @@ defmodule BeTree.Server do
   @doc """
   Returns the position of the server: its version with the lineage to which the version belongs.
 
-  A lineage is a random name. A server begins one whenever it is started, new or from its folder, and a follower takes over the
-  lineages of the server that it follows. So a position names one state of the index, also if a server begins anew, or is restored
+  A lineage is a random name. A server begins one when it is started anew, and with the first change after it was started from its
+  folder. A follower takes over the lineages of the server that it follows. So a position names one state of the index, also if a server begins anew, or is restored
   from a copy of its folder, and counts the same versions again.
 
   ## Options

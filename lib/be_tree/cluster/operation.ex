@@ -31,7 +31,7 @@ defmodule BeTree.Cluster.Operation do
   @doc "Inserts many subscriptions, each into its shard, all or none, and returns their number."
   @spec insert_all(Shards.t(), Enumerable.t(), keyword) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(cluster, subscriptions, options) do
-    timeout = Options.validate!(options, Definitions.change())[:timeout]
+    timeout = Options.validate!(options, Definitions.insert_all())[:timeout]
 
     with {:ok, wires} <- Subscription.new_all(subscriptions, cluster.ids) do
       wires

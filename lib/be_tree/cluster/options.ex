@@ -18,6 +18,15 @@ defmodule BeTree.Cluster.Options do
     ]
   ]
   @insert Common.take([:constants]) ++ @change
+  @insert_all [
+    timeout:
+      Keyword.put(
+        @change[:timeout],
+        :doc,
+        "milliseconds that each shard may take. The call waits twice as long for shards of other nodes, and up to as long again for " <>
+          "the confirmation of all shards. A part that is inserted later is deleted again"
+      )
+  ]
 
   # The ids of all shards are merged into one list, so each shard returns a list.
   @search Common.take([:fuel, :slice, :ids, :strict]) ++
@@ -43,6 +52,7 @@ defmodule BeTree.Cluster.Options do
   def read, do: @read
   def change, do: @change
   def insert, do: @insert
+  def insert_all, do: @insert_all
   def search, do: @search
   def search_with_stats, do: @search_with_stats
   def wait, do: @wait

@@ -150,8 +150,8 @@ defmodule BeTree.Server.Follower do
   end
 
   # A replica could not apply the log. A base of the tree needs no log.
-  def handle_info({:unfit, pid, instance, error}, %{maintainer: pid, base: %{index: %{instance: instance}}} = state) do
-    {:noreply, whole(%{state | error: error})}
+  def handle_info({:unfit, pid, instance, _error}, %{maintainer: pid, base: %{index: %{instance: instance}}} = state) do
+    {:noreply, whole(state)}
   end
 
   def handle_info(:collect, state) do
@@ -455,7 +455,7 @@ defmodule BeTree.Server.Follower do
   end
 
   defp info(%{base: base, options: options} = state) do
-    {_length, lag} = if base, do: base.index.runtime.lag(base.index.instance), else: {0, 0}
+    lag = if base, do: lag(base.index), else: 0
 
     Map.merge(counts(state), %{
       follows: options.follow,
@@ -471,6 +471,11 @@ defmodule BeTree.Server.Follower do
       ids: state.table.name |> Table.ids_of() |> Ids.info(),
       error: state.error
     })
+  end
+
+  # The replicas of a runtime without a log lack nothing.
+  defp lag(%{runtime: runtime, instance: instance}) do
+    if Changes.log?(runtime), do: instance |> runtime.lag() |> elem(1), else: 0
   end
 
   defp counts(%{base: nil}), do: Map.new(Reply.counts(), &{&1, 0})

@@ -2,11 +2,11 @@ defmodule BeTree.Server.Lineage do
   @moduledoc false
   # The history of a server, to which its versions belong.
   #
-  # A server that starts, new or from its folder, begins a *lineage*: a random name for the changes that it makes from then on. Its
-  # history is the list of its lineages, the present one first, each with the version at which it began. Two servers whose
+  # A server that starts anew, and the first change after a start from a folder, begins a *lineage*: a random name for the changes from
+  # then on. The history is the list of its lineages, the present one first, each with the version at which it began. Two servers whose
   # histories share a lineage have the same changes up to the version at which the next lineage of either began. So a server that
-  # is restored from an older folder has another history than a follower that has seen later changes, and both notice it, also after
-  # the server has made as many changes again.
+  # is restored from an older folder has another history than a follower that has seen later changes, also after it has made as many
+  # changes again. Before its first change, its version is lower.
 
   alias BeTree.Error
 

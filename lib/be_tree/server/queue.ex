@@ -15,7 +15,7 @@ defmodule BeTree.Server.Queue do
   @type t :: %__MODULE__{order: :ets.tid(), callers: :ets.tid()}
 
   @typedoc """
-  A version; a position, which is a version of a lineage; or, for a courier, the next version after a position, or another lineage.
+  A version; a position, which is a version of a lineage; or, for a courier, any other position than this one.
   """
   @type wanted :: Lineage.version() | Lineage.position() | {:next, Lineage.position()}
 
@@ -50,8 +50,9 @@ defmodule BeTree.Server.Queue do
     queue
   end
 
+  # A follower can be ahead of a server that was restored.
   defp outcome({:next, {id, version}}, {history, present}) do
-    if Lineage.id(history) != id or present > version, do: {:reply, {:ok, present}}, else: {:wait, version + 1}
+    if Lineage.id(history) != id or present != version, do: {:reply, {:ok, present}}, else: {:wait, version + 1}
   end
 
   defp outcome({_id, version} = position, {history, present}) do

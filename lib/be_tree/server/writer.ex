@@ -63,8 +63,9 @@ defmodule BeTree.Server.Writer do
     :journal,
     :keeping,
     group: [],
-    # Whether the folder knows the present lineage. The record of the first change names it.
-    lineage_kept: false,
+    # With a folder: whether the present lineage is that of an earlier process, was begun by this one, or is in the folder too. The
+    # first change begins one, if this process has not, and its record names it.
+    lineage: :former,
     # The log is not needed up to this version.
     oldest: 0,
     kept: 0,
@@ -167,13 +168,12 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # Followers may have seen changes that the folder lacks, so each start begins a lineage.
   defp begin_with(%{options: options} = state, %{index: index, version: version, history: history, complete: complete}) do
     with {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
-      history = Lineage.begin(history, version)
+      {history, lineage} = if history == [], do: {Lineage.begin([], version), :begun}, else: {history, :former}
       base = %{history: history, index: index, version: version, origin: version, complete: complete}
       built = %{index: index, version: version, tree: tree, added: version}
-      show(with_runtime(%{with_kept(state) | version: version}, index), base, built)
+      show(with_runtime(%{with_kept(state) | version: version, lineage: lineage}, index), base, built)
     end
   end
 
@@ -191,7 +191,7 @@ defmodule BeTree.Server.Writer do
          {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
       base = %{history: Lineage.begin([], 0), index: index, version: 0, origin: 0, complete: true}
       built = %{index: index, version: 0, tree: tree, added: 0}
-      show(with_runtime(%{state | version: 0}, index), base, built)
+      show(with_runtime(%{state | version: 0, lineage: :begun}, index), base, built)
     end
   end
 
@@ -294,11 +294,12 @@ defmodule BeTree.Server.Writer do
          {:ok, tree} <- Changes.tree_again(snapshot_index, [], state.options.memory),
          version = state.version + 1,
          base = %{state.base | index: snapshot_index, version: version, origin: version, complete: false},
+         base = %{base | history: next_history(state, state.version)},
          built = %{index: snapshot_index, version: version, tree: tree, added: version},
          {:ok, state} <- keep_swapped(state, base),
          # The log does not lead to this base, so no row before it is kept.
          {:ok, state} <- show(with_runtime(%{state | version: version, base: nil}, index), base, built) do
-      {:reply, :ok, advance(state)}
+      {:reply, :ok, renew(%{state | lineage: :kept})}
     else
       {:error, error} -> {:reply, {:error, error}, state}
     end
@@ -551,19 +552,13 @@ defmodule BeTree.Server.Writer do
   defp flush(%{group: group, journal: journal} = state) do
     group = Enum.reverse(group)
     rows = for {_from, _reply, row} <- group, row != nil, do: row
-    records = records(rows, state)
+    history = next_history(state, state.version - length(rows))
+    records = records(rows, history, state)
 
     case write(journal, records, state) do
       {:ok, journal} ->
-        state =
-          make(rows, %{
-            state
-            | journal: journal,
-              group: [],
-              kept_bytes: state.kept_bytes + IO.iodata_length(records),
-              lineage_kept: state.lineage_kept or records != []
-          })
-
+        kept_bytes = state.kept_bytes + IO.iodata_length(records)
+        state = make_in(history, rows, %{state | journal: journal, group: [], kept_bytes: kept_bytes})
         for {from, reply, _row} <- group, do: GenServer.reply(from, reply)
         state
 
@@ -575,10 +570,27 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  defp records([first | rest], %{lineage_kept: false, base: %{history: history}}),
+  # Returns the history of the next change, after the last version. Followers may have seen changes that the folder has lost, so the
+  # first change of a process begins a lineage, unless the process began one at its start.
+  defp next_history(%{journal: %Journal{}, lineage: :former, base: base}, last),
+    do: Lineage.begin(base.history, last)
+
+  defp next_history(%{base: base}, _last), do: base.history
+
+  # Makes changes that the folder has, the first of them perhaps the first of a lineage. The history comes before the rows, so that no
+  # courier sends them as changes of the lineage before.
+  defp make_in(_history, rows, %{lineage: lineage} = state) when rows == [] or lineage == :kept, do: make(rows, state)
+
+  defp make_in(history, rows, %{base: base, table: table} = state) do
+    base = %{base | history: history}
+    Table.renew_base(table, base)
+    renew(make(rows, %{state | base: base, lineage: :kept}))
+  end
+
+  defp records([first | rest], history, %{lineage: lineage}) when lineage != :kept,
     do: [Store.record(first, Lineage.id(history)) | Enum.map(rest, &Store.record/1)]
 
-  defp records(rows, _state), do: Enum.map(rows, &Store.record/1)
+  defp records(rows, _history, _state), do: Enum.map(rows, &Store.record/1)
 
   defp write(journal, records, %{table: %{server: server}, options: %{durability: durability}}) do
     metadata = %{server: server, durability: durability}
@@ -871,6 +883,9 @@ defmodule BeTree.Server.Writer do
   defp reply(from, reply), do: GenServer.reply(from, reply)
 
   defp advance(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.advance(waiting, version)}
+
+  defp renew(%{waiting: waiting, base: %{history: history}, version: version} = state),
+    do: %{state | waiting: Queue.renew(waiting, {history, version})}
 
   defp info(%{base: %{index: %{runtime: runtime} = index} = base} = state) do
     {_length, lag} = if state.log, do: runtime.lag(index.instance), else: {0, 0}

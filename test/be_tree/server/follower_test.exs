@@ -13,6 +13,12 @@ defmodule BeTree.Server.FollowerTest do
 
   setup [:quiet, :folder]
 
+  # The built-in runtime without a log of replicas, as other runtimes are.
+  defmodule Plain do
+    use BeTree.Test.Delegating,
+      except: [append: 2, lag: 1, catch_up: 3, snapshot_applied: 1, rebase: 2, settle: 1, renew: 4]
+  end
+
   defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
 
   describe "a follower with less memory than the server that it follows" do
@@ -99,6 +105,29 @@ defmodule BeTree.Server.FollowerTest do
     end
   end
 
+  test "a follower whose runtime has no log of replicas shows each change, and can be followed" do
+    leader = server()
+    middle = server(schema: nil, follow: {leader, node()}, runtime: Plain)
+    last = server(schema: nil, follow: {middle, node()})
+    for server <- [middle, last], do: assert({:ok, _} = Server.await(server, 0))
+    process = Servers.process(middle)
+    for id <- 1..30, do: :ok = Server.insert(leader, id, "age >= 1")
+    {:ok, _counts} = Server.change(leader, put: [{2, "age >= 9"}], delete: [1])
+
+    for server <- [middle, last] do
+      assert Server.await(server, Server.position!(leader)) == {:ok, 31}
+      assert BeTree.search(server, %{age: 1}) == {:ok, Enum.to_list(3..30)}
+      assert %{connected: true, error: nil, lag: 0, expressions: 29} = Server.info!(server)
+    end
+
+    assert Servers.process(middle) == process
+    Process.exit(process, :kill)
+    eventually(fn -> match?({:ok, %{connected: true}}, Server.info(middle)) end)
+    :ok = Server.insert(leader, 31, "age >= 1")
+    assert Server.await(last, Server.position!(leader)) == {:ok, 32}
+    assert BeTree.search(last, %{age: 1}) == {:ok, Enum.to_list(3..31)}
+  end
+
   for {name, options} <- [in_memory: [], in_a_folder: [durability: {:interval, 20}]] do
     @options options
     test "followers see each change whole, and no acknowledged one is lost, while the server's process is killed: #{name}",
@@ -180,7 +209,7 @@ defmodule BeTree.Server.FollowerTest do
     process = Servers.process(follower)
     %{maintainer: maintainer, base: %{index: %{instance: instance}}} = :sys.get_state(process)
     send(process, {:unfit, maintainer, instance, %Error{kind: :out_of_memory, message: "too little"}})
-    eventually(fn -> match?(%{base: 2, connected: true}, Server.info!(follower)) end)
+    eventually(fn -> match?(%{base: 2, connected: true, error: nil}, Server.info!(follower)) end)
     assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}
     :ok = Server.insert(leader, 3, "age >= 1")
     assert Server.await(follower, 3) == {:ok, 3}

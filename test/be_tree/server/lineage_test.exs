@@ -2,14 +2,15 @@ defmodule BeTree.Server.LineageTest do
   # Servers that begin anew, or are restored from an older folder, with followers of followers.
   use ExUnit.Case, async: true
 
-  import BeTree.Test.Quiet
+  import BeTree.Test.{Eventually, Quiet}
   import BeTree.Test.Disk, only: [folder: 1]
 
-  alias BeTree.{Error, Server}
-  alias BeTree.Server.Lineage
+  alias BeTree.{Domain, Error, Server}
+  alias BeTree.Engine.Journal
+  alias BeTree.Server.{Lineage, Store}
   alias BeTree.Test.Servers
 
-  @moduletag timeout: :infinity
+  @moduletag timeout: 300_000
   @schema [age: :integer]
 
   setup [:quiet, :folder]
@@ -47,7 +48,7 @@ defmodule BeTree.Server.LineageTest do
       assert Server.await(server, position) == {:ok, version}
       assert BeTree.search(server, %{age: 1}) == {:ok, ids}
       assert Server.ids(server) == {:ok, ids}
-      assert %{lineage: ^lineage, connected: true, error: nil} = Server.info!(server)
+      eventually(fn -> match?(%{lineage: ^lineage, connected: true, error: nil}, Server.info!(server)) end)
     end
   end
 
@@ -92,11 +93,16 @@ defmodule BeTree.Server.LineageTest do
       positions =
         for start <- 1..3, reduce: positions do
           [{lineage, version} | _] = positions ->
-            stop_supervised!(leader)
-            start(leader, dir: folder)
-            assert {other, ^version} = Server.position!(leader)
-            assert other != lineage
+            # It is started again without changes meanwhile, too.
+            for _ <- 1..2 do
+              stop_supervised!(leader)
+              start(leader, dir: folder)
+              assert Server.position!(leader) == {lineage, version}
+              shows(chain, Enum.to_list(1..(9 + start)))
+            end
+
             insert(leader, [10 + start])
+            assert Server.info!(leader).lineage != lineage
             shows(chain, Enum.to_list(1..(10 + start)))
             [Server.position!(leader) | positions]
         end
@@ -164,6 +170,45 @@ defmodule BeTree.Server.LineageTest do
         assert message =~ "version 15" and message =~ "after version 10"
       end
     end
+  end
+
+  test "a folder that names no lineages is recovered, and begins one", %{folder: folder} do
+    {:ok, schema} = Domain.parse(@schema)
+    {:ok, journal} = Store.open(folder, schema, :integer, :sync)
+    records = for version <- 1..3, do: Store.record({version, [], [{version, "age >= 1", []}]})
+    {:ok, journal} = Journal.append(journal, records)
+    :ok = Journal.close(journal)
+    server = start(Servers.new_name(), dir: folder)
+    assert BeTree.search(server, %{age: 1}) == {:ok, [1, 2, 3]}
+    assert {_lineage, 3} = position = Server.position!(server)
+    :ok = Server.insert(server, 4, "age >= 1")
+    stop_supervised!(server)
+    start(server, dir: folder)
+    assert Server.await(server, position) == {:ok, 4}
+  end
+
+  test "followers of a restored server show its state, also before it makes a change", %{folder: folder} do
+    {leader, middle, last} = chain = chain(dir: folder)
+    insert(leader, 1..10)
+    backup = folder <> "_backup"
+    on_exit(fn -> File.rm_rf!(backup) end)
+    copy(folder, backup)
+    insert(leader, 11..15)
+    shows(chain, Enum.to_list(1..15))
+    stop_supervised!(leader)
+    copy(backup, folder)
+    start(leader, dir: folder)
+
+    for server <- [middle, last] do
+      eventually(fn -> BeTree.search(server, %{age: 1}) == {:ok, Enum.to_list(1..10)} end)
+      eventually(fn -> match?(%{connected: true, error: nil, version: 10}, Server.info!(server)) end)
+    end
+
+    :ok = Server.swap(leader, BeTree.publish!(BeTree.new!(@schema)))
+    for server <- [middle, last], do: assert(Server.await(server, Server.position!(leader)) == {:ok, 11})
+    insert(leader, 21..30)
+    for server <- [middle, last], do: assert(Server.await(server, Server.position!(leader)) == {:ok, 21})
+    for server <- [middle, last], do: assert(BeTree.search(server, %{age: 1}) == {:ok, Enum.to_list(21..30)})
   end
 
   describe "a history" do
