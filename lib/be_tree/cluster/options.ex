@@ -20,7 +20,7 @@ defmodule BeTree.Cluster.Options do
   @insert Common.take([:constants]) ++ @change
 
   # The ids of all shards are merged into one list, so each shard returns a list.
-  @search Common.take([:fuel, :slice, :ids, :strict]) ++
+  @search Common.take([:fuel, :slice, :ids, :strict, :on_mismatch]) ++
             [
               timeout: [
                 type: :timeout,
@@ -38,12 +38,15 @@ defmodule BeTree.Cluster.Options do
           "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
         )
 
+  @explain @wait ++ Common.take([:on_mismatch])
+
   @read [timeout: Keyword.put(@wait[:timeout], :default, @search_timeout)]
 
   def read, do: @read
   def change, do: @change
   def insert, do: @insert
   def search, do: @search
+  def explain, do: @explain
   def search_with_stats, do: @search_with_stats
   def wait, do: @wait
 end

@@ -3,18 +3,20 @@
 use crate::error::{Error, Kind};
 use crate::event::decode::Filler;
 use crate::event::formats::source::{Read, Source};
+use crate::event::unfit::is_of_value;
 use crate::event::Value;
-use crate::model::fields::FieldId;
+use crate::model::fields::{FieldId, Fields};
 use crate::model::path;
-use crate::model::schema::AttributeId;
 use crate::support::hash::out_of_memory;
 
 /// The maps that were read.
 pub(super) struct Maps {
-    /// The attributes that were read in maps, in order.
-    log: Vec<AttributeId>,
+    /// The attributes that were read in maps, in order, and the maps behind what is in them.
+    log: Vec<FieldId>,
     /// For each map of the schema the part of the log from its last reading, if there was one.
     parts: Vec<Option<(usize, usize)>>,
+    /// For each map of the schema the place of the last value in its stead, if that was no map and is not decided yet.
+    unfit: Vec<Option<u32>>,
 }
 
 /// A map whose end is not read yet.
@@ -23,28 +25,41 @@ struct Open<N> {
     names: N,
     /// The start of its part of the log.
     start: usize,
+    /// The values so far that counted as undefined.
+    mismatches: u32,
 }
 
 impl Maps {
     /// Returns the maps of a schema with `count` of them.
     fn new(count: usize) -> Result<Box<Self>, Error> {
-        let mut parts = Vec::new();
-        parts.try_reserve_exact(count).map_err(out_of_memory)?;
-        parts.resize(count, None);
-        Ok(Box::new(Maps { log: Vec::new(), parts }))
+        Ok(Box::new(Maps { log: Vec::new(), parts: nones(count)?, unfit: nones(count)? }))
     }
 
     /// Forgets what was read, for the next object of a list.
     pub fn forget(&mut self) {
         self.log.clear();
         self.parts.fill(None);
+        self.unfit.fill(None);
     }
 
-    fn log(&mut self, attribute: AttributeId) -> Result<(), Error> {
+    /// Returns the maps in whose stead another value was read, each with the place of that value.
+    pub fn unfit<'a>(&'a self, fields: &'a Fields) -> impl Iterator<Item = (FieldId, u32)> + 'a {
+        let of_map = |(position, place): (usize, &Option<u32>)| place.map(|place| (fields.map_at(position), place));
+        self.unfit.iter().enumerate().filter_map(of_map)
+    }
+
+    fn log(&mut self, field: FieldId) -> Result<(), Error> {
         self.log.try_reserve(1).map_err(out_of_memory)?;
-        self.log.push(attribute);
+        self.log.push(field);
         Ok(())
     }
+}
+
+fn nones<T: Clone>(count: usize) -> Result<Vec<Option<T>>, Error> {
+    let mut nones = Vec::new();
+    nones.try_reserve_exact(count).map_err(out_of_memory)?;
+    nones.resize(count, None);
+    Ok(nones)
 }
 
 impl<S: Source> Filler<'_, S> {
@@ -57,20 +72,29 @@ impl<S: Source> Filler<'_, S> {
         };
         let mut open = Vec::new();
         self.open(field, &mut maps, &mut open)?;
-        while let Some(Open { map, names, start }) = open.last_mut() {
-            let (map, start) = (*map, *start);
-            match self.source.name(names, |name| fields.inner(map, name.hash, name.bytes))? {
+        while let Some(last) = open.last_mut() {
+            let map = last.map;
+            let known = match self.source.name(&mut last.names, |name| fields.inner(map, name.hash, name.bytes)) {
+                Ok(known) => known,
+                Err(error) => {
+                    self.malformed(last, &mut maps, *error)?;
+                    open.pop();
+                    continue;
+                }
+            };
+            match known {
                 Some(Some(id)) => match fields.attribute(id) {
                     None => self.open(id, &mut maps, &mut open)?,
-                    Some(attribute) if S::LAST_COUNTS || self.is_missing(id) => {
+                    Some(_) if S::LAST_COUNTS || self.is_missing(id) => {
                         self.read_field(id)?;
-                        maps.log(attribute)?;
+                        maps.log(id)?;
                     }
                     Some(_) => self.source.skip()?,
                 },
                 Some(None) => self.source.skip()?,
                 None => {
-                    maps.parts[fields.map_position(map)] = Some((start, maps.log.len()));
+                    maps.parts[fields.map_position(map)] = Some((last.start, maps.log.len()));
+                    maps.log(map)?;
                     open.pop();
                 }
             }
@@ -79,8 +103,8 @@ impl<S: Source> Filler<'_, S> {
         Ok(())
     }
 
-    /// Reads the head of the value of `map`, and adds it to those that are open. Reads all of an undefined value, and of one
-    /// that does not count.
+    /// Reads the head of the value of `map`, and adds it to those that are open. Reads all of a value that is no map, or that
+    /// does not count.
     fn open(&mut self, map: FieldId, maps: &mut Maps, open: &mut Vec<Open<S::Names>>) -> Read<()> {
         let position = self.schema.fields().map_position(map);
         if let Some((start, end)) = maps.parts[position] {
@@ -89,25 +113,60 @@ impl<S: Source> Filler<'_, S> {
             }
             // The fields of an earlier map of this name do not count. Each of them is emptied once, and once more for each
             // map around it that comes again.
-            for attribute in &maps.log[start..end] {
-                self.set(*attribute, Value::Undefined);
-            }
+            self.empty(start, end, maps);
             maps.parts[position] = None;
         }
+        maps.unfit[position] = None;
+        let place = self.source.place();
         match self.source.names()? {
             Some(names) => {
                 open.try_reserve(1).map_err(out_of_memory)?;
-                open.push(Open { map, names, start: maps.log.len() });
+                open.push(Open { map, names, start: maps.log.len(), mismatches: self.event.mismatches });
                 Ok(())
             }
             None if self.source.undefined()? => Ok(()),
+            None if S::LAST_COUNTS => {
+                self.source.skip()?;
+                maps.unfit[position] = Some(place as u32);
+                self.any_unfit = true;
+                Ok(maps.log(map)?)
+            }
+            None if self.forgives(map) => {
+                self.event.mismatches += 1;
+                self.source.skip()
+            }
             None => Err(self.no_map(map)),
         }
     }
 
+    /// Empties the fields in a part of the log.
+    fn empty(&mut self, start: usize, end: usize, maps: &mut Maps) {
+        let fields = self.schema.fields();
+        for &field in &maps.log[start..end] {
+            match fields.attribute(field) {
+                Some(attribute) => self.set(attribute, Value::Undefined),
+                None => {
+                    let position = fields.map_position(field);
+                    (maps.parts[position], maps.unfit[position]) = (None, None);
+                }
+            }
+        }
+    }
+
+    /// Skips the rest of a map in which a name cannot be read, and counts the map as undefined. Returns `error` if it is refused.
+    #[cold]
+    fn malformed(&mut self, map: &mut Open<S::Names>, maps: &mut Maps, error: Error) -> Read<()> {
+        if !is_of_value(&error) || !self.forgives(map.map) {
+            return Err(error.into());
+        }
+        self.empty(map.start, maps.log.len(), maps);
+        self.event.mismatches = map.mismatches + 1;
+        self.source.skip_names(&mut map.names)
+    }
+
     /// Returns the error for the next value, which is to be `map`.
     #[cold]
-    fn no_map(&mut self, map: FieldId) -> Box<Error> {
+    pub fn no_map(&mut self, map: FieldId) -> Box<Error> {
         let mut error = self.mismatch(S::MAP);
         if error.kind == Kind::Type {
             let name = path::canonical(&self.schema.fields().path(map));

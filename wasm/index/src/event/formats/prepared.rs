@@ -3,7 +3,8 @@
 //! First comes the schema's fingerprint, because a prepared event belongs to one schema. The defined attributes follow in
 //! order. Each has a head of 32 bits, its number above the code of its value, and then its value. All numbers are
 //! little-endian. Integers and floats have 64 bits, lengths 32. Strings are bytes, because their ids differ between indexes. An
-//! object of a list is the number of its defined attributes, and then these like those of the event.
+//! object of a list is the number of its defined attributes, and then these like those of the event. If values of the event counted
+//! as undefined because they did not fit, their number follows like an integer of the attribute behind the last one.
 
 use crate::error::{Error, Kind};
 use crate::event::decode::check_required;
@@ -41,6 +42,10 @@ pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result
             writer.value(value, event)?;
         }
     }
+    if event.mismatches > 0 {
+        writer.number(head(AttributeId::from_index(schema.len()), INTEGER))?;
+        writer.integer(event.mismatches.into())?;
+    }
     Ok(())
 }
 
@@ -65,10 +70,14 @@ pub(in crate::event) fn read(
     while !reader.rest.is_empty() {
         let (attribute, code) = split(reader.number().ok_or_else(damaged)?);
         // Each attribute comes once, in the order of the schema.
-        if attribute.index() < next || attribute.index() >= schema.len() {
+        if attribute.index() < next || attribute.index() > schema.len() {
             return Err(damaged());
         }
         next = attribute.index() + 1;
+        if attribute.index() == schema.len() {
+            event.mismatches = reader.mismatches(code).ok_or_else(damaged)?;
+            continue;
+        }
         if !fits(code, schema.attribute(attribute).ty) {
             return Err(damaged());
         }
@@ -119,7 +128,7 @@ fn finite(bytes: [u8; 8]) -> Option<f64> {
 fn code(value: Value) -> Option<u32> {
     Some(match value {
         // The patterns of the next search may be others.
-        Value::Undefined | Value::Patterns => return None,
+        Value::Undefined | Value::Patterns | Value::Unfit(_) => return None,
         Value::Boolean(false) => FALSE,
         Value::Boolean(true) => TRUE,
         Value::Integer(_) => INTEGER,
@@ -169,7 +178,7 @@ impl Writer<'_> {
 
     fn value(&mut self, value: Value, event: &Event) -> Result<(), Error> {
         match value {
-            Value::Undefined | Value::Patterns | Value::Boolean(_) => Ok(()),
+            Value::Undefined | Value::Patterns | Value::Unfit(_) | Value::Boolean(_) => Ok(()),
             Value::Integer(integer) => self.integer(integer),
             Value::Float(float) => self.put(float.to_le_bytes()),
             Value::String(text) => self.text(text, event),
@@ -242,6 +251,12 @@ impl<'a> Reader<'a> {
 
     fn integer(&mut self) -> Option<i64> {
         self.take().map(i64::from_le_bytes)
+    }
+
+    /// Reads the number of values that counted as undefined, behind a head with this code.
+    fn mismatches(&mut self, code: u32) -> Option<u32> {
+        let count = if code == INTEGER { self.integer()? } else { return None };
+        u32::try_from(count).ok().filter(|&count| count > 0)
     }
 
     /// Reads the number of elements that follow, each of at least `bytes` bytes.
