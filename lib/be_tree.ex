@@ -57,14 +57,16 @@ defmodule BeTree do
     * `lower(s) = "x"`, also with `in`, `like`, `contains(lower(s), "x")` and the like: the lower case of each character by
       Unicode. Constants beside it are lowered as well;
     * `ip = "10.0.0.1"`, `ip in ("10.0.0.0/8", "2001:db8::/32")` for addresses;
-    * `at >= "2026-01-31T12:30:00Z"` for times, in ISO 8601, without an offset in UTC, or in microseconds;
+    * `at >= "2026-01-31T12:30:00Z"` for times, in ISO 8601, without an offset in UTC, or as an integer of microseconds, or of the
+      attribute's `unit:`;
     * `geo_within_radius(latitude, longitude, kilometres)`, reads the attributes `latitude` and `longitude`;
     * `segment_within(list, id, seconds)`, `segment_before(list, id, seconds)`, read `now`; without the name of the list
       they read `segments_with_timestamp`;
     * `within_frequency_cap("flight", "namespace", value, seconds)`, reads `frequency_caps`, `now` and the constant
       `flight_id` of the subscription.
 
-  A predicate that reads an undefined attribute is false; `<>`, `not in` and `none of` are no exceptions. Only `is null` is
+  A value of an event that does not fit its attribute is an error, or counts as undefined with `on_mismatch: :undefined`
+  (`BeTree.Domain`). A predicate that reads an undefined attribute is false; `<>`, `not in` and `none of` are no exceptions. Only `is null` is
   true. `not` turns that false into true: with `age` undefined, `not (age > 3)` is true and `age <= 3` is false.
 
   Computed numbers are exact integers of 64 bits, or floats if one operand is a float or the operator is `/`. A number is

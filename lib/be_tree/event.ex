@@ -89,7 +89,8 @@ defmodule BeTree.Event do
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
-  With `on_mismatch: :undefined` the searches for the event count its values that did not fit.
+  A search for the event with `on_mismatch: :undefined`, or under a schema that has it, also counts the values that did not fit when it
+  was prepared.
 
   With `strict: true` it also refuses names that the schema lacks, with the kind `:unknown_attribute`:
 

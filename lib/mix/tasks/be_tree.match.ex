@@ -3,8 +3,8 @@ defmodule Mix.Tasks.BeTree.Match do
   @moduledoc """
   Matches a file of events against a file of expressions.
 
-      mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--stats]
-      mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]
+      mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--on-mismatch undefined] [--stats]
+      mix be_tree.match --image FILE --events FILE [--out FILE] [--on-mismatch undefined] [--stats]
 
   The files are in the formats of `BeTree.Files`, told apart by their content. A file of expressions may have patterns of EventBridge,
   one JSON object a line (`BeTree.Pattern`); their attributes need no file.
@@ -27,6 +27,8 @@ defmodule Mix.Tasks.BeTree.Match do
     * `--constants` - the ids and constants of the expressions;
     * `--out` - a file for the results: for each event a line with a JSON array of ascending ids. With `-` the results go to
       the standard output, and the other output to the standard error;
+    * `--on-mismatch` - with `undefined` a value of an event that does not fit its attribute counts as undefined, unless the attribute is
+      required (`BeTree.Domain`). Defaults to `error`;
     * `--stats` - also print the work of the index and its size.
 
   On an error in a file the task prints the file, the line and the column, and ends with status 1.
@@ -47,12 +49,13 @@ defmodule Mix.Tasks.BeTree.Match do
     schema: :string,
     constants: :string,
     out: :string,
+    on_mismatch: :string,
     stats: :boolean
   ]
 
   @usage "mix be_tree.match --expressions FILE --events FILE " <>
-           "[--schema FILE] [--constants FILE] [--out FILE] [--stats]\n" <>
-           "       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]"
+           "[--schema FILE] [--constants FILE] [--out FILE] [--on-mismatch undefined] [--stats]\n" <>
+           "       mix be_tree.match --image FILE --events FILE [--out FILE] [--on-mismatch undefined] [--stats]"
 
   # The interval between two lines of progress on a terminal.
   @progress_milliseconds 200
@@ -77,7 +80,7 @@ defmodule Mix.Tasks.BeTree.Match do
     show(options, if(options[:image], do: "reading the image", else: "building the index"))
 
     case Match.open(Keyword.take(options, [:image, :expressions, :schema, :constants])) do
-      {:ok, target, summary} -> {target, summary}
+      {:ok, target, summary} -> {target, %{summary | on_mismatch: Command.on_mismatch!(options)}}
       {:error, error} -> Mix.raise(Exception.message(error))
     end
   end

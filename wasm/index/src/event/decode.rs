@@ -129,6 +129,7 @@ impl From<Format> for Encoding {
 /// `syntax` if the bytes are not of the format, `type` if a value does not fit its attribute, `out_of_bounds` for numbers
 /// beyond 64 bits and for input of 2 GiB or more, `missing_attribute` if a required attribute is undefined, and
 /// `out_of_memory`. The content of the event is unspecified after an error.
+#[inline]
 pub fn decode(
     encoding: impl Into<Encoding>,
     bytes: &[u8],
@@ -136,7 +137,16 @@ pub fn decode(
     strings: &Interner,
     event: &mut Event,
 ) -> Result<(), Error> {
-    let Encoding { format, forgiving } = encoding.into();
+    decode_as(encoding.into(), bytes, schema, strings, event)
+}
+
+fn decode_as(
+    Encoding { format, forgiving }: Encoding,
+    bytes: &[u8],
+    schema: &Schema,
+    strings: &Interner,
+    event: &mut Event,
+) -> Result<(), Error> {
     // Spans have 32 bits, and Latin-1 atoms take twice the bytes in UTF-8.
     if bytes.len() > i32::MAX as usize {
         return Err(Error::new(Kind::OutOfBounds, "the event has 2 GiB or more; leave out what no expression reads"));
@@ -152,7 +162,7 @@ pub fn decode(
         Format::Term => Filler::new(Reader::new(bytes)?, schema, strings, event, forgiving).named(),
         Format::Json => Filler::new(Json::new(bytes), schema, strings, event, forgiving)
             .named()
-            .map_err(|error| in_characters(*error, bytes).into()),
+            .map_err(|error| in_characters(error, bytes)),
         #[cfg(feature = "terms")]
         Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event, forgiving).record(),
         Format::Prepared => {
@@ -181,7 +191,7 @@ fn check_names_of(format: Format, bytes: &[u8], schema: &Schema) -> Result<Forma
             Ok(Format::Term)
         }
         Format::StrictJson => {
-            check_names(Json::new(bytes), schema).map_err(|error| in_characters(*error, bytes))?;
+            check_names(Json::new(bytes), schema).map_err(|error| *in_characters(error, bytes))?;
             Ok(Format::Json)
         }
         other => Ok(other),
@@ -336,7 +346,7 @@ impl<S: Source> Filler<'_, S> {
                 let start = self.source.place();
                 match self.value(id, ty) {
                     Ok(()) => Ok(()),
-                    Err(error) => self.unfit(id, start, *error),
+                    Err(error) => self.unfit(id, start, error),
                 }
             }
             None => self.unusual_field(id),
@@ -348,7 +358,7 @@ impl<S: Source> Filler<'_, S> {
     fn unusual_field(&mut self, id: FieldId) -> Read<()> {
         let Some(id) = self.schema.fields().attribute(id) else { return self.map(id) };
         let start = self.source.place();
-        self.converted(id).or_else(|error| self.unfit(id, start, *error))
+        self.converted(id).or_else(|error| self.unfit(id, start, error))
     }
 
     /// Reads the value of attribute `id`, whose type is `ty`.

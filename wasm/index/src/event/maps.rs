@@ -11,12 +11,21 @@ use crate::support::hash::out_of_memory;
 
 /// The maps that were read.
 pub(super) struct Maps {
-    /// The attributes that were read in maps, in order, and the maps behind what is in them.
+    /// The attributes that were read in maps, in order. Also the maps in maps whose reading may have to be undone.
     log: Vec<FieldId>,
-    /// For each map of the schema the part of the log from its last reading, if there was one.
-    parts: Vec<Option<(usize, usize)>>,
-    /// For each map of the schema the place of the last value in its stead, if that was no map and is not decided yet.
-    unfit: Vec<Option<u32>>,
+    /// For each map of the schema its last reading.
+    read: Vec<Reading>,
+}
+
+/// The last reading of a map.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// It was not read, or was undefined.
+    None,
+    /// Its part of the log, from a start to an end.
+    Part(u32, u32),
+    /// The place of another value in its stead, which is not decided yet.
+    Unfit(u32),
 }
 
 /// A map whose end is not read yet.
@@ -24,7 +33,7 @@ struct Open<N> {
     map: FieldId,
     names: N,
     /// The start of its part of the log.
-    start: usize,
+    start: u32,
     /// The values so far that counted as undefined.
     mismatches: u32,
 }
@@ -32,20 +41,24 @@ struct Open<N> {
 impl Maps {
     /// Returns the maps of a schema with `count` of them.
     fn new(count: usize) -> Result<Box<Self>, Error> {
-        Ok(Box::new(Maps { log: Vec::new(), parts: nones(count)?, unfit: nones(count)? }))
+        let mut read = Vec::new();
+        read.try_reserve_exact(count).map_err(out_of_memory)?;
+        read.resize(count, Reading::None);
+        Ok(Box::new(Maps { log: Vec::new(), read }))
     }
 
     /// Forgets what was read, for the next object of a list.
     pub fn forget(&mut self) {
         self.log.clear();
-        self.parts.fill(None);
-        self.unfit.fill(None);
+        self.read.fill(Reading::None);
     }
 
     /// Returns the maps in whose stead another value was read, each with the place of that value.
     pub fn unfit<'a>(&'a self, fields: &'a Fields) -> impl Iterator<Item = (FieldId, u32)> + 'a {
-        let of_map = |(position, place): (usize, &Option<u32>)| place.map(|place| (fields.map_at(position), place));
-        self.unfit.iter().enumerate().filter_map(of_map)
+        self.read.iter().enumerate().filter_map(|(position, reading)| match *reading {
+            Reading::Unfit(place) => Some((fields.map_at(position), place)),
+            _ => None,
+        })
     }
 
     fn log(&mut self, field: FieldId) -> Result<(), Error> {
@@ -53,13 +66,6 @@ impl Maps {
         self.log.push(field);
         Ok(())
     }
-}
-
-fn nones<T: Clone>(count: usize) -> Result<Vec<Option<T>>, Error> {
-    let mut nones = Vec::new();
-    nones.try_reserve_exact(count).map_err(out_of_memory)?;
-    nones.resize(count, None);
-    Ok(nones)
 }
 
 impl<S: Source> Filler<'_, S> {
@@ -93,9 +99,12 @@ impl<S: Source> Filler<'_, S> {
                 },
                 Some(None) => self.source.skip()?,
                 None => {
-                    maps.parts[fields.map_position(map)] = Some((last.start, maps.log.len()));
-                    maps.log(map)?;
+                    maps.read[fields.map_position(map)] = Reading::Part(last.start, maps.log.len() as u32);
                     open.pop();
+                    if !S::LAST_COUNTS && !open.is_empty() {
+                        // The map around it may turn out to be none.
+                        maps.log(map)?;
+                    }
                 }
             }
         }
@@ -107,27 +116,26 @@ impl<S: Source> Filler<'_, S> {
     /// does not count.
     fn open(&mut self, map: FieldId, maps: &mut Maps, open: &mut Vec<Open<S::Names>>) -> Read<()> {
         let position = self.schema.fields().map_position(map);
-        if let Some((start, end)) = maps.parts[position] {
+        if let Reading::Part(start, end) = maps.read[position] {
             if !S::LAST_COUNTS {
                 return self.source.skip();
             }
             // The fields of an earlier map of this name do not count. Each of them is emptied once, and once more for each
             // map around it that comes again.
             self.empty(start, end, maps);
-            maps.parts[position] = None;
         }
-        maps.unfit[position] = None;
+        maps.read[position] = Reading::None;
         let place = self.source.place();
         match self.source.names()? {
             Some(names) => {
                 open.try_reserve(1).map_err(out_of_memory)?;
-                open.push(Open { map, names, start: maps.log.len(), mismatches: self.event.mismatches });
+                open.push(Open { map, names, start: maps.log.len() as u32, mismatches: self.event.mismatches });
                 Ok(())
             }
             None if self.source.undefined()? => Ok(()),
             None if S::LAST_COUNTS => {
                 self.source.skip()?;
-                maps.unfit[position] = Some(place as u32);
+                maps.read[position] = Reading::Unfit(place as u32);
                 self.any_unfit = true;
                 Ok(maps.log(map)?)
             }
@@ -140,15 +148,12 @@ impl<S: Source> Filler<'_, S> {
     }
 
     /// Empties the fields in a part of the log.
-    fn empty(&mut self, start: usize, end: usize, maps: &mut Maps) {
+    fn empty(&mut self, start: u32, end: u32, maps: &mut Maps) {
         let fields = self.schema.fields();
-        for &field in &maps.log[start..end] {
+        for &field in &maps.log[start as usize..end as usize] {
             match fields.attribute(field) {
                 Some(attribute) => self.set(attribute, Value::Undefined),
-                None => {
-                    let position = fields.map_position(field);
-                    (maps.parts[position], maps.unfit[position]) = (None, None);
-                }
+                None => maps.read[fields.map_position(field)] = Reading::None,
             }
         }
     }
@@ -157,9 +162,9 @@ impl<S: Source> Filler<'_, S> {
     #[cold]
     fn malformed(&mut self, map: &mut Open<S::Names>, maps: &mut Maps, error: Error) -> Read<()> {
         if !is_of_value(&error) || !self.forgives(map.map) {
-            return Err(error.into());
+            return Err(self.about_map(map.map, error));
         }
-        self.empty(map.start, maps.log.len(), maps);
+        self.empty(map.start, maps.log.len() as u32, maps);
         self.event.mismatches = map.mismatches + 1;
         self.source.skip_names(&mut map.names)
     }
@@ -167,12 +172,17 @@ impl<S: Source> Filler<'_, S> {
     /// Returns the error for the next value, which is to be `map`.
     #[cold]
     pub fn no_map(&mut self, map: FieldId) -> Box<Error> {
-        let mut error = self.mismatch(S::MAP);
-        if error.kind == Kind::Type {
-            let name = path::canonical(&self.schema.fields().path(map));
-            let message = format!("`{name}` has fields that are attributes: {}", error.message);
-            error = Error { message, ..*error }.about(&name).into();
+        let error = self.mismatch(S::MAP);
+        self.about_map(map, *error)
+    }
+
+    /// Returns the error with the map whose value is wrong.
+    fn about_map(&self, map: FieldId, error: Error) -> Box<Error> {
+        if error.kind != Kind::Type {
+            return error.into();
         }
-        error
+        let name = path::canonical(&self.schema.fields().path(map));
+        let message = format!("`{name}` has fields that are attributes: {}", error.message);
+        Error { message, ..error }.about(&name).into()
     }
 }

@@ -97,6 +97,12 @@ impl<'a> Scalars<'a> {
         }
     }
 
+    /// Skips the value that comes next, of any kind.
+    pub fn skip(&mut self) -> Result<(), Error> {
+        let skipped = self.json.skip();
+        self.counted(skipped)
+    }
+
     /// Checks that nothing follows.
     pub fn finish(&mut self) -> Result<(), Error> {
         let finished = self.json.finish();
@@ -114,7 +120,7 @@ impl<'a> Scalars<'a> {
 
     /// Returns a result with the column of its error in characters.
     fn counted<T>(&self, read: Read<T>) -> Result<T, Error> {
-        read.map_err(|error| in_characters(*error, self.text))
+        read.map_err(|error| *in_characters(error, self.text))
     }
 }
 

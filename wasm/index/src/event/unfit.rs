@@ -22,10 +22,10 @@ impl<S: Source> Filler<'_, S> {
     /// already.
     #[cold]
     #[inline(never)]
-    pub fn unfit(&mut self, id: AttributeId, start: usize, error: Error) -> Read<()> {
+    pub fn unfit(&mut self, id: AttributeId, start: usize, error: Box<Error>) -> Read<()> {
         let field = FieldId::from_index(id.index());
         if !is_of_value(&error) || !(S::LAST_COUNTS || self.forgives(field)) {
-            return Err(about(self.schema.attribute(id), error).into());
+            return Err(about(self.schema.attribute(id), *error).into());
         }
         self.source.back_to(start);
         self.source.skip()?;
@@ -52,7 +52,7 @@ impl<S: Source> Filler<'_, S> {
     /// Decides what is marked at the end of the event, or of an object.
     #[inline]
     pub fn settle_unfit(&mut self) -> Read<()> {
-        if self.any_unfit {
+        if S::LAST_COUNTS && self.any_unfit {
             self.settle_marks()?;
         }
         Ok(())

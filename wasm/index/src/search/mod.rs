@@ -180,18 +180,15 @@ impl Form {
     ///
     /// Errors: [`Kind::Type`].
     pub fn from_code(code: i32) -> Result<Form, Error> {
-        match code {
-            0 => Ok(Form::Ids),
-            1 => Ok(Form::Bitmap),
-            2 => Ok(Form::CountedIds),
-            3 => Ok(Form::CountedBitmap),
-            _ => Err(Error::new(Kind::Type, "a result's form is 0 (ids) or 1 (a bitmap), each also plus 2 (counted)")),
-        }
+        const FORMS: [Form; 4] = [Form::Ids, Form::Bitmap, Form::CountedIds, Form::CountedBitmap];
+        FORMS.get(code as usize).copied().ok_or_else(|| {
+            Error::new(Kind::Type, "a result's form is 0 (ids) or 1 (a bitmap), each also plus 2 (counted)")
+        })
     }
 
     /// Returns the number of words in front of the ids or the bitmap.
     fn counts(self) -> u32 {
-        u32::from(matches!(self, Form::CountedIds | Form::CountedBitmap))
+        self as u32 >> 1
     }
 }
 

@@ -484,9 +484,11 @@ impl Source for Json<'_> {
 }
 
 /// Returns an error of a cursor over `text` with its column in characters.
-pub(in crate::event) fn in_characters(error: Error, text: &[u8]) -> Error {
+#[cold]
+#[inline(never)]
+pub(in crate::event) fn in_characters(error: Box<Error>, text: &[u8]) -> Box<Error> {
     match error.column {
-        Some(column) => error.at(text, column - 1),
+        Some(column) => error.at(text, column - 1).into(),
         None => error,
     }
 }
@@ -646,7 +648,7 @@ mod tests {
         let whole = json.skip().and_then(|()| json.finish());
         whole.map_err(|error| {
             assert_eq!(error.kind, Kind::Syntax, "{error}");
-            in_characters(*error, text).column
+            in_characters(error, text).column
         })
     }
 
@@ -657,7 +659,7 @@ mod tests {
             assert!(string.end.is_none_or(|end| text.as_bytes()[..end].ends_with(string.bytes)));
             string.bytes.to_vec()
         });
-        let read = read.map(Option::unwrap).map_err(|error| in_characters(*error, text.as_bytes()).column);
+        let read = read.map(Option::unwrap).map_err(|error| in_characters(error, text.as_bytes()).column);
         // A text can be skipped if and only if it can be read.
         assert_eq!(skip(text.as_bytes()), read.as_ref().map(|_| ()).map_err(|column| *column));
         read

@@ -70,14 +70,11 @@ pub(in crate::event) fn read(
     while !reader.rest.is_empty() {
         let (attribute, code) = split(reader.number().ok_or_else(damaged)?);
         // Each attribute comes once, in the order of the schema.
-        if attribute.index() < next || attribute.index() > schema.len() {
-            return Err(damaged());
+        if attribute.index() < next || attribute.index() >= schema.len() {
+            event.mismatches = reader.mismatches(attribute, code, schema).ok_or_else(damaged)?;
+            return Ok(());
         }
         next = attribute.index() + 1;
-        if attribute.index() == schema.len() {
-            event.mismatches = reader.mismatches(code).ok_or_else(damaged)?;
-            continue;
-        }
         if !fits(code, schema.attribute(attribute).ty) {
             return Err(damaged());
         }
@@ -253,10 +250,13 @@ impl<'a> Reader<'a> {
         self.take().map(i64::from_le_bytes)
     }
 
-    /// Reads the number of values that counted as undefined, behind a head with this code.
-    fn mismatches(&mut self, code: u32) -> Option<u32> {
-        let count = if code == INTEGER { self.integer()? } else { return None };
-        u32::try_from(count).ok().filter(|&count| count > 0)
+    /// Reads the number of values that counted as undefined, behind its head. Nothing may follow.
+    #[cold]
+    #[inline(never)]
+    fn mismatches(&mut self, attribute: AttributeId, code: u32, schema: &Schema) -> Option<u32> {
+        let is_head = attribute.index() == schema.len() && code == INTEGER;
+        let count = u32::try_from(self.integer()?).ok()?;
+        (is_head && count > 0 && self.rest.is_empty()).then_some(count)
     }
 
     /// Reads the number of elements that follow, each of at least `bytes` bytes.
