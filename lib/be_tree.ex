@@ -57,14 +57,16 @@ defmodule BeTree do
     * `lower(s) = "x"`, also with `in`, `like`, `contains(lower(s), "x")` and the like: the lower case of each character by
       Unicode. Constants beside it are lowered as well;
     * `ip = "10.0.0.1"`, `ip in ("10.0.0.0/8", "2001:db8::/32")` for addresses;
-    * `at >= "2026-01-31T12:30:00Z"` for times, in ISO 8601, without an offset in UTC, or in microseconds;
+    * `at >= "2026-01-31T12:30:00Z"` for times, in ISO 8601, without an offset in UTC, or as an integer of microseconds, or of the
+      attribute's `unit:`;
     * `geo_within_radius(latitude, longitude, kilometres)`, reads the attributes `latitude` and `longitude`;
     * `segment_within(list, id, seconds)`, `segment_before(list, id, seconds)`, read `now`; without the name of the list
       they read `segments_with_timestamp`;
     * `within_frequency_cap("flight", "namespace", value, seconds)`, reads `frequency_caps`, `now` and the constant
       `flight_id` of the subscription.
 
-  A predicate that reads an undefined attribute is false; `<>`, `not in` and `none of` are no exceptions. Only `is null` is
+  A value of an event that does not fit its attribute is an error, or counts as undefined with `on_mismatch: :undefined`
+  (`BeTree.Domain`). A predicate that reads an undefined attribute is false; `<>`, `not in` and `none of` are no exceptions. Only `is null` is
   true. `not` turns that false into true: with `age` undefined, `not (age > 3)` is true and `age <= 3` is false.
 
   Computed numbers are exact integers of 64 bits, or floats if one operand is a float or the operator is `/`. A number is
@@ -126,15 +128,19 @@ defmodule BeTree do
   @typedoc "The attributes of an index, in order, as `BeTree.Domain` describes them."
   @type schema :: [{atom | String.t(), Domain.fields()} | Domain.t()]
 
+  @typedoc "An option of `explain/4` and of `profile/3`."
+  @type explain_option :: {:timeout, timeout} | {:on_mismatch, Domain.on_mismatch()}
+
   @type subscription :: {id, String.t()} | {id, String.t(), constants: constants}
 
   @type new_option ::
-          {:memory, pos_integer}
+          {:on_mismatch, Domain.on_mismatch()}
+          | {:memory, pos_integer}
           | {:fuel_per_reduction, pos_integer}
           | {:runtime, module}
           | {:guest, binary | Guest.t()}
 
-  @new_options Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
+  @new_options Common.on_mismatch_of_schema() ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
 
   @change_timeout "milliseconds until the call ends with the error `:timeout`, or `:infinity`. A change that has begun is then " <>
                     "rolled back, which takes at most as long as the change so far. A deletion that has begun is completed"
@@ -144,13 +150,17 @@ defmodule BeTree do
 
   @publish_options Common.take([:replicas, :queue]) ++ @wait_options
 
-  @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :stats])
+  @search_options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch, :stats])
   @stream_defaults Map.put(Search.check([]), :max_concurrency, nil)
   @search_defaults Map.put(Search.check([]), :stats, false)
 
-  @profile_options Common.timeout("milliseconds until the call ends with the error `:timeout`, or `:infinity`")
+  @explain_options Common.wait() ++ Common.take([:on_mismatch])
+  @explain_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
 
-  @many_options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict])
+  @profile_options Common.timeout("milliseconds until the call ends with the error `:timeout`, or `:infinity`") ++
+                     Common.take([:on_mismatch])
+
+  @many_options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch])
 
   @stream_options [
                     max_concurrency: [
@@ -160,7 +170,7 @@ defmodule BeTree do
                         "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
                           "runs one search at a time, and the shards of a cluster search at the same time"
                     ]
-                  ] ++ Common.take([:fuel, :slice, :timeout, :ids, :as, :strict])
+                  ] ++ Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch])
 
   @doc """
   Returns an empty tree over `schema`, a list of attributes (`BeTree.Domain`).
@@ -175,6 +185,12 @@ defmodule BeTree do
   Returns `{:error, error}` with the kind `:type` or `:out_of_bounds` for the schema, `:bad_module` for the guest, or
   `:out_of_memory`.
 
+      iex> {:ok, tree} = BeTree.new([ip: {:ip, optional: true}, name: :string], on_mismatch: :undefined)
+      iex> BeTree.insert!(tree, 1, "name = 'DeleteTrail'")
+      iex> {:ok, [1], stats} = BeTree.search(tree, %{ip: "sts.amazonaws.com", name: "DeleteTrail"}, stats: true)
+      iex> stats.mismatches
+      1
+
       iex> {:ok, tree} = BeTree.new([{"age", :integer}, {"tags", {:string_list, optional: true}}])
       iex> BeTree.search(tree, %{"age" => 3})
       {:ok, []}
@@ -187,7 +203,7 @@ defmodule BeTree do
   def new(schema, options \\ []) do
     options = Options.validate!(options, @new_options)
 
-    with {:ok, schema} <- Domain.parse(schema),
+    with {:ok, schema} <- Domain.parse(schema, options[:on_mismatch]),
          {:ok, guest} <- load(options[:guest], options[:runtime]),
          {:ok, instance} <- Instance.begin(guest, schema, options[:memory]) do
       {:ok,
@@ -197,6 +213,7 @@ defmodule BeTree do
          fuel_per_reduction: options[:fuel_per_reduction],
          guest: guest,
          schema: schema,
+         forgiving: Domain.forgiving?(schema),
          memory: options[:memory]
        }}
     end
@@ -565,8 +582,10 @@ defmodule BeTree do
     end
   end
 
-  defp measure({:done, ids, stats}), do: %{matches: length(ids), fuel: stats.fuel, slices: stats.slices}
-  defp measure({:error, _error}), do: %{matches: 0}
+  defp measure({:done, ids, stats}),
+    do: %{matches: length(ids), fuel: stats.fuel, slices: stats.slices, mismatches: stats.mismatches}
+
+  defp measure({:error, _error}), do: %{matches: 0, mismatches: 0}
 
   @doc """
   Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error.
@@ -610,9 +629,10 @@ defmodule BeTree do
   def search_many(%Shards{} = cluster, events, options) do
     search = fn -> Operation.search_many(cluster, {__MODULE__, :search_many}, events, options) end
 
+    # The shards count the values that do not fit.
     Telemetry.span(:search_many, Telemetry.target(cluster), search, fn
-      {:ok, lists} -> %{events: length(lists)}
-      {:error, _error} -> %{events: 0}
+      {:ok, lists} -> %{events: length(lists), mismatches: 0}
+      {:error, _error} -> %{events: 0, mismatches: 0}
     end)
   end
 
@@ -668,6 +688,7 @@ defmodule BeTree do
           | {:ids, [id]}
           | {:as, Search.form()}
           | {:strict, boolean}
+          | {:on_mismatch, Domain.on_mismatch()}
         ]) :: Enumerable.t()
   def stream(target, events, options \\ []) do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
@@ -698,7 +719,7 @@ defmodule BeTree do
 
   ## Options
 
-  #{Options.docs(@wait_options)}
+  #{Options.docs(@explain_options)}
 
   Returns `{:error, error}` with the kinds of `search/3` for the event, `:not_found` for the id, or `:timeout`.
 
@@ -713,19 +734,19 @@ defmodule BeTree do
          ├─ age >= 21: true (age is 30)
          └─ country in ('CA', 'US'): false (country is undefined)>
   """
-  @spec explain(target, Event.t(), id, timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
+  @spec explain(target, Event.t(), id, [explain_option]) :: {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(target, event, id, options \\ [])
 
   def explain(%Shards{} = cluster, event, id, options),
     do: Operation.explain(cluster, {__MODULE__, :explain}, event, id, options)
 
   def explain(target, event, id, options) do
-    timeout = Check.timeout!(options)
-    deadline = Deadline.new(timeout)
+    options = Options.put!(@explain_defaults, options, @explain_options)
+    deadline = Deadline.new(options.timeout)
 
     with %_handle{runtime: runtime, instance: instance} = handle <- Target.resolve(target),
          {:ok, number} <- number(handle, id),
-         {:ok, format, bytes} <- Event.encode(event) do
+         {:ok, format, bytes} <- Event.encode(event, options) do
       arguments = [format, byte_size(bytes), signed(number)]
 
       case Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline)) do
@@ -749,7 +770,7 @@ defmodule BeTree do
       iex> to_string(BeTree.explain!(tree, %{age: 30}, 3))
       "match\\n└─ age >= 21: true (age is 30)"
   """
-  @spec explain!(target, Event.t(), id, timeout: timeout) :: Explanation.t()
+  @spec explain!(target, Event.t(), id, [explain_option]) :: Explanation.t()
   def explain!(target, event, id, options \\ []), do: Bang.unwrap!(explain(target, event, id, options))
 
   @doc """
@@ -773,14 +794,14 @@ defmodule BeTree do
       iex> Enum.find(profile.events, &(&1.position == 0)).fuel == stats.fuel
       true
   """
-  @spec profile(target, Enumerable.t(), timeout: timeout) :: {:ok, Profile.t()} | {:error, Error.t()}
+  @spec profile(target, Enumerable.t(), [explain_option]) :: {:ok, Profile.t()} | {:error, Error.t()}
   def profile(target, events, options \\ []) do
-    timeout = options |> Options.validate!(@profile_options) |> Keyword.fetch!(:timeout)
-    deadline = Deadline.new(timeout)
+    options = Options.validate!(options, @profile_options)
+    deadline = Deadline.new(options[:timeout])
 
     with :ok <- Check.enumerable(events, "events"),
          {:ok, index} <- index(Target.resolve(target), deadline),
-         do: Recorder.profile(index, events, deadline)
+         do: Recorder.profile(index, events, deadline, options[:on_mismatch])
   end
 
   defp index({:error, error}, _deadline), do: {:error, error}
@@ -795,7 +816,7 @@ defmodule BeTree do
       iex> BeTree.profile!(tree, [%{age: 30}]).searches
       1
   """
-  @spec profile!(target, Enumerable.t(), timeout: timeout) :: Profile.t()
+  @spec profile!(target, Enumerable.t(), [explain_option]) :: Profile.t()
   def profile!(target, events, options \\ []), do: Bang.unwrap!(profile(target, events, options))
 
   @doc """

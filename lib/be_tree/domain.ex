@@ -55,7 +55,7 @@ defmodule BeTree.Domain do
   | `:segments` | list of `{id, timestamp in microseconds}` | |
   | `:frequency_caps` | list of `{{type, id, namespace}, value, timestamp in microseconds or nil}` | |
   | `:ip` | address as a string, IPv4 or IPv6, or as a tuple of 4 or 8 integers like those of `:inet` | |
-  | `:datetime` | `DateTime`, `NaiveDateTime` (as UTC), a string in ISO 8601, or an integer of microseconds since 1970 | |
+  | `:datetime` | `DateTime`, `NaiveDateTime` (as UTC), a string in ISO 8601, or a number of `:unit` since 1970 | `:unit` |
   | `:object_list` | list of maps or of lists of pairs, which `{:list, fields}` declares | |
 
   ## Options
@@ -64,8 +64,41 @@ defmodule BeTree.Domain do
       `:missing_attribute`;
     * `:min`, `:max` - inclusive bounds. An expression with a constant outside of them is an error of kind `:out_of_bounds`;
     * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295;
-    * `:coerce` - with `true` values of other types in events are converted, as the next table says. Otherwise they are an error of
-      kind `:type`. All types except segments, frequency caps, addresses, times and lists of objects take it.
+    * `:coerce` - with `true` values of other types in events are converted, as [a table below](#module-conversions) says. Otherwise they are an error of
+      kind `:type`. All types except segments, frequency caps, addresses, times and lists of objects take it;
+    * `:on_mismatch` - with `:undefined` a value of an event that does not fit the attribute counts as undefined. Otherwise, with
+      `:error`, it is an error that names the attribute. The option `:on_mismatch` of `BeTree.new/2` and of `BeTree.Server` is the default
+      of all optional attributes, and that of a search holds for all optional attributes in its events;
+    * `:unit` - the unit of numbers for a time: `:second`, `:millisecond` or `:microsecond`, the default. It holds for the values of
+      events, and for numbers with which an expression compares the attribute. Seconds and milliseconds in events may be floats.
+
+  ## Values that do not fit
+
+  A value does not fit if it is of another type, also after the conversion of `:coerce`; if it is a number beyond 64 bits or a float
+  that is not finite; if it is a string that is no address or no time; or if it is a list with an element that does not fit, such as
+  `nil`. In a list of objects, each value of an object is judged by the option of its own attribute; a list with an element that is no
+  object, or that lacks a required attribute, does not fit as a whole. A value in place of a map of attributes counts as undefined if
+  that holds for all of these attributes.
+
+      iex> schema = [sourceIPAddress: {:ip, optional: true, on_mismatch: :undefined}, eventName: :string]
+      iex> tree = BeTree.new!(schema)
+      iex> BeTree.insert!(tree, 1, "eventName = 'DeleteTrail'")
+      iex> BeTree.search(tree, {:json, ~s({"sourceIPAddress": "cloudformation.amazonaws.com", "eventName": "DeleteTrail"})})
+      {:ok, [1]}
+
+  A required attribute always refuses such a value, because it would then lack one. So `on_mismatch: :undefined` needs
+  `optional: true`:
+
+      iex> {:error, error} = BeTree.new(at: {:datetime, on_mismatch: :undefined})
+      iex> error.message
+      "on_mismatch: of `at` is :undefined, but an event must define `at`; make it optional"
+
+  The number of values that counted as undefined is in `BeTree.Stats` and in the measurements of `BeTree.Telemetry`. Text that is
+  no JSON remains an error, and so does a record with another number of values.
+
+  ## Conversions
+
+  With `coerce: true`:
 
   | attribute | converts |
   | --- | --- |
@@ -91,7 +124,17 @@ defmodule BeTree.Domain do
   alias BeTree.Engine.{Describe, Limits, Reply}
 
   @enforce_keys [:name, :type]
-  defstruct [:name, :type, optional: false, min: nil, max: nil, count: nil, coerce: false]
+  defstruct [
+    :name,
+    :type,
+    optional: false,
+    min: nil,
+    max: nil,
+    count: nil,
+    coerce: false,
+    on_mismatch: :error,
+    unit: :microsecond
+  ]
 
   @type type ::
           :boolean
@@ -106,6 +149,12 @@ defmodule BeTree.Domain do
           | :ip
           | :datetime
           | :object_list
+
+  @typedoc "The treatment of a value that does not fit: it is an error, or counts as undefined."
+  @type on_mismatch :: :error | :undefined
+
+  @typedoc "The unit of numbers that are times."
+  @type unit :: :second | :millisecond | :microsecond
 
   @typedoc "A type, or a type with options. A list of objects has their attributes."
   @type spec :: type | {type, keyword} | {:list, members} | {:list, members, keyword}
@@ -124,7 +173,9 @@ defmodule BeTree.Domain do
           min: number | nil,
           max: number | nil,
           count: pos_integer | nil,
-          coerce: boolean
+          coerce: boolean,
+          on_mismatch: on_mismatch,
+          unit: unit
         }
 
   @bounds %{
@@ -138,9 +189,11 @@ defmodule BeTree.Domain do
     segments: [],
     frequency_caps: [],
     ip: [],
-    datetime: [],
+    datetime: [:unit],
     object_list: []
   }
+
+  @units [:second, :millisecond, :microsecond]
 
   # The types whose values are not converted.
   @strict [:segments, :frequency_caps, :ip, :datetime, :object_list]
@@ -149,7 +202,8 @@ defmodule BeTree.Domain do
   @counts Limits.counts()
 
   @doc """
-  Returns the attributes of `schema` as structs, in order. `schema` is a list of `{name, domain}` and such structs.
+  Returns the attributes of `schema` as structs, in order. `schema` is a list of `{name, domain}` and such structs. `on_mismatch` is
+  the option of the optional attributes that do not have it.
 
   Returns `{:error, error}` with the kind `:type` for an attribute that is no valid one, and `:out_of_bounds` for a bound that
   the type cannot hold. The error names the attribute.
@@ -161,13 +215,30 @@ defmodule BeTree.Domain do
       iex> {:error, error} = BeTree.Domain.parse(age: :int)
       iex> {error.kind, error.attribute}
       {:type, "age"}
+
+      iex> {:ok, [age, country]} = BeTree.Domain.parse([age: :integer, country: {:string, optional: true}], :undefined)
+      iex> {age.on_mismatch, country.on_mismatch}
+      {:error, :undefined}
   """
-  @spec parse([{atom | String.t(), fields} | t]) :: {:ok, [t]} | {:error, Error.t()}
-  def parse(schema) when is_list(schema) do
-    with {:ok, parsed} <- parse(schema, [], []), do: {:ok, Enum.reverse(parsed)}
+  @spec parse([{atom | String.t(), fields} | t], on_mismatch) :: {:ok, [t]} | {:error, Error.t()}
+  def parse(schema, on_mismatch \\ :error)
+
+  def parse(schema, on_mismatch) when is_list(schema) and on_mismatch in [:error, :undefined] do
+    with {:ok, parsed} <- parse(schema, [], []), do: {:ok, in_order(parsed, on_mismatch, [])}
   end
 
-  def parse(other), do: refuse(:type, nil, "a schema is a list of {name, domain}, got: #{Describe.value(other)}")
+  def parse(other, _on_mismatch),
+    do: refuse(:type, nil, "a schema is a list of {name, domain}, got: #{Describe.value(other)}")
+
+  # Returns the attributes in order, with the default of those without the option.
+  defp in_order([], _default, schema), do: schema
+
+  defp in_order([%{on_mismatch: nil, optional: optional} = domain | rest], default, schema) do
+    domain = %{domain | on_mismatch: if(optional, do: default, else: :error)}
+    in_order(rest, default, [domain | schema])
+  end
+
+  defp in_order([domain | rest], default, schema), do: in_order(rest, default, [domain | schema])
 
   # Adds the attributes of a list, which are in the maps on the path `around`, to those that were parsed, the last one first.
   defp parse([], _around, parsed), do: {:ok, parsed}
@@ -180,9 +251,11 @@ defmodule BeTree.Domain do
     do: refuse(:type, nil, "a schema is a proper list, but this one ends in #{Describe.value(tail)}")
 
   defp parse_one(%__MODULE__{} = domain, around, parsed) do
-    bounds = for key <- [:min, :max, :count], bound <- [Map.fetch!(domain, key)], bound != nil, do: {key, bound}
-    coerce = if domain.coerce == false, do: [], else: [coerce: domain.coerce]
-    parse_one({domain.name, {domain.type, [optional: domain.optional] ++ coerce ++ bounds}}, around, parsed)
+    defaults = %__MODULE__{name: nil, type: nil}
+    keys = [:min, :max, :count, :coerce, :unit]
+    given = for key <- keys, value <- [Map.fetch!(domain, key)], value != Map.fetch!(defaults, key), do: {key, value}
+    options = [optional: domain.optional, on_mismatch: domain.on_mismatch] ++ given
+    parse_one({domain.name, {domain.type, options}}, around, parsed)
   end
 
   defp parse_one({name, {:list, fields}}, around, parsed), do: parse_one({name, {:list, fields, []}}, around, parsed)
@@ -198,8 +271,9 @@ defmodule BeTree.Domain do
          name = Path.join(around ++ path),
          {:ok, type} <- parse_type(name, type),
          :ok <- check_keys(name, type, options),
-         {:ok, domain} <- put_options(%__MODULE__{name: name, type: type}, options),
+         {:ok, domain} <- put_options(%__MODULE__{name: name, type: type, on_mismatch: nil}, options),
          :ok <- check_range(domain),
+         :ok <- check_on_mismatch(domain),
          do: {:ok, [domain | parsed]}
   end
 
@@ -275,7 +349,7 @@ defmodule BeTree.Domain do
   end
 
   defp check_keys(name, type, options) do
-    allowed = [:optional | @bounds[type]] ++ if(type in @strict, do: [], else: [:coerce])
+    allowed = [:optional, :on_mismatch | @bounds[type]] ++ if(type in @strict, do: [], else: [:coerce])
 
     cond do
       not Keyword.keyword?(options) ->
@@ -314,6 +388,20 @@ defmodule BeTree.Domain do
       name,
       "#{key}: of #{Describe.quoted(name)} is true or false, got: #{Describe.value(value)}"
     )
+  end
+
+  defp parse_option(_domain, :on_mismatch, value) when value in [:error, :undefined], do: {:ok, value}
+
+  defp parse_option(%{name: name}, :on_mismatch, value) do
+    message = "on_mismatch: of `#{Describe.name(name)}` is :error or :undefined, got: #{Describe.value(value)}"
+    refuse(:type, name, message)
+  end
+
+  defp parse_option(_domain, :unit, value) when value in @units, do: {:ok, value}
+
+  defp parse_option(%{name: name}, :unit, value) do
+    units = "one of #{Enum.map_join(@units, ", ", &inspect/1)}"
+    refuse(:type, name, "unit: of `#{Describe.name(name)}` is #{units}, got: #{Describe.value(value)}")
   end
 
   defp parse_option(%{name: name}, :count, value) do
@@ -362,6 +450,18 @@ defmodule BeTree.Domain do
 
   defp check_range(_domain), do: :ok
 
+  defp check_on_mismatch(%{on_mismatch: :undefined, optional: false, name: name}) do
+    name = Describe.name(name)
+    refuse(:type, name, "on_mismatch: of `#{name}` is :undefined, but an event must define `#{name}`; make it optional")
+  end
+
+  defp check_on_mismatch(_domain), do: :ok
+
+  @doc false
+  # Returns whether a value that does not fit may count as undefined.
+  @spec forgiving?([t]) :: boolean
+  def forgiving?(schema), do: Enum.any?(schema, &(&1.on_mismatch == :undefined))
+
   @doc false
   # Returns the schema in the format of docs/abi.md.
   @spec encode([t]) :: binary
@@ -369,8 +469,19 @@ defmodule BeTree.Domain do
     :erlang.term_to_binary(Enum.map(schema, &declaration/1), minor_version: 2)
   end
 
-  defp declaration(%{coerce: false} = domain), do: {domain.name, domain.type, domain.optional, bounds(domain)}
-  defp declaration(domain), do: {domain.name, domain.type, domain.optional, bounds(domain), domain.coerce}
+  # The shortest form, which modules of earlier versions read too.
+  defp declaration(%{coerce: coerce} = domain) do
+    case {coerce, encoded_options(domain)} do
+      {false, []} -> {domain.name, domain.type, domain.optional, bounds(domain)}
+      {true, []} -> {domain.name, domain.type, domain.optional, bounds(domain), coerce}
+      {_either, options} -> {domain.name, domain.type, domain.optional, bounds(domain), coerce, options}
+    end
+  end
+
+  defp encoded_options(%{on_mismatch: on_mismatch, unit: unit}) do
+    if(on_mismatch == :error, do: [], else: [on_mismatch: on_mismatch]) ++
+      if(unit == :microsecond, do: [], else: [unit: unit])
+  end
 
   @doc false
   # Returns the attributes in a schema of that format. It may come from another program.
@@ -386,8 +497,13 @@ defmodule BeTree.Domain do
   end
 
   defp declarations([{name, type, optional, bounds, coerce} | rest], schema) when is_binary(name) do
-    options = [optional: optional, coerce: coerce] ++ options(bounds)
-    declarations(rest, [{name, {type, options}} | schema])
+    declarations([{name, type, optional, bounds, coerce, []} | rest], schema)
+  end
+
+  defp declarations([{name, type, optional, bounds, coerce, options} | rest], schema)
+       when is_binary(name) and is_list(options) do
+    coerce = if coerce == false, do: [], else: [coerce: coerce]
+    declarations(rest, [{name, {type, [optional: optional] ++ coerce ++ options(bounds) ++ options}} | schema])
   end
 
   defp declarations(other, _schema), do: refuse(:type, nil, "this is no schema: #{Describe.value(other)}")

@@ -14,13 +14,17 @@ defmodule BeTree.Event do
 
   The attribute `user.address.city` is a field of the map in a field of the map in the field `user`. A map in an event is a map, a
   keyword list, a list of pairs, a struct or a JSON object. If it is missing or undefined, all of its fields are; any other value
-  in its place is an error of kind `:type`. A field whose own name has a point is written in backticks in a schema:
+  in its place does not fit. A field whose own name has a point is written in backticks in a schema:
   `` `a.b` ``. Records have one value for each attribute, without maps. If a name comes twice, JSON's last value counts, with all of
   its fields, and in lists of pairs the first one that is defined.
 
   `BeTree.Domain` lists the values of each type, and what `coerce: true` converts. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
   attribute. Names that the schema lacks are ignored, with any values; the option
   `strict: true` of searches and of `prepare/3` refuses them.
+
+  A value that does not fit its attribute is an error of kind `:type` or `:out_of_bounds`, which names the attribute, or counts as
+  undefined where the attribute, the schema or the call has `on_mismatch: :undefined` (`BeTree.Domain`). If JSON has a name twice, only
+  the last value must fit.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
 
@@ -44,7 +48,11 @@ defmodule BeTree.Event do
           | Prepared.t()
 
   @typedoc false
-  @type format :: 0..6
+  @type format :: 0..6 | 16..22
+
+  @typedoc false
+  # The options by which an event is read. A map of options with others is one too.
+  @type reading :: %{:strict => boolean, :on_mismatch => BeTree.Domain.on_mismatch(), optional(atom) => term}
 
   @pairs 0
   @json 1
@@ -53,11 +61,17 @@ defmodule BeTree.Event do
   @records 4
   # The strict formats of pairs and of JSON are these, more than the others.
   @strict 5
+  # A format in which values that do not fit count as undefined is this, more than the other.
+  @forgiving 16
 
-  @prepare_options Common.wait() ++ Common.take([:strict])
+  @prepare_options Common.wait() ++ Common.take([:strict, :on_mismatch])
+  @prepare_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
 
   # An event of this many bytes is decoded in less time than a slice of a search takes.
   @small 16 * 1024
+
+  @typedoc "An option of `prepare/3`."
+  @type prepare_option :: {:timeout, timeout} | {:strict, boolean} | {:on_mismatch, BeTree.Domain.on_mismatch()}
 
   @doc """
   Decodes `event` once, for several searches. Returns `{:ok, event}`.
@@ -75,6 +89,9 @@ defmodule BeTree.Event do
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
+  A search for the event with `on_mismatch: :undefined`, or under a schema that has it, also counts the values that did not fit when it
+  was prepared.
+
   With `strict: true` it also refuses names that the schema lacks, with the kind `:unknown_attribute`:
 
       iex> tree = BeTree.new!(age: :integer)
@@ -90,16 +107,16 @@ defmodule BeTree.Event do
       iex> {BeTree.search!(adults, event), BeTree.search!(canadians, event)}
       {[1], [2]}
   """
-  @spec prepare(BeTree.target(), t, timeout: timeout, strict: boolean) :: {:ok, Prepared.t()} | {:error, Error.t()}
+  @spec prepare(BeTree.target(), t, [prepare_option]) :: {:ok, Prepared.t()} | {:error, Error.t()}
   def prepare(target, event, options \\ [])
 
   def prepare(%Shards{} = cluster, event, options),
     do: Operation.prepare(cluster, {__MODULE__, :prepare}, event, options)
 
   def prepare(target, event, options) do
-    %{timeout: timeout, strict: strict} = Options.put!(%{timeout: :infinity, strict: false}, options, @prepare_options)
+    %{timeout: timeout} = options = Options.put!(@prepare_defaults, options, @prepare_options)
 
-    with {:ok, format, bytes} <- encode(event, strict),
+    with {:ok, format, bytes} <- encode(event, options),
          {:ok, handle} <- Target.handle(target) do
       arguments = [format, byte_size(bytes)]
       options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
@@ -118,22 +135,25 @@ defmodule BeTree.Event do
       iex> BeTree.search!(tree, BeTree.Event.prepare!(tree, %{age: 30}))
       [1]
   """
-  @spec prepare!(BeTree.target(), t, timeout: timeout, strict: boolean) :: Prepared.t()
+  @spec prepare!(BeTree.target(), t, [prepare_option]) :: Prepared.t()
   def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
   # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names that the schema
-  # does not have. Records have no names, and those of a prepared event were resolved.
-  @spec encode(t, boolean) :: {:ok, format, binary} | {:error, Error.t()}
-  def encode(event, strict) do
-    case encode(event) do
-      {:ok, format, bytes} when strict and format in [@pairs, @json] -> {:ok, format + @strict, bytes}
-      encoded -> encoded
-    end
+  # does not have. Records have no names, and a prepared event was read before.
+  @spec encode(t, reading) :: {:ok, format, binary} | {:error, Error.t()}
+  def encode(event, reading) do
+    with {:ok, format, bytes} <- encode(event), do: {:ok, format |> strict(reading) |> forgiving(reading), bytes}
   end
 
+  defp strict(format, %{strict: true}) when format in [@pairs, @json], do: format + @strict
+  defp strict(format, _reading), do: format
+
+  defp forgiving(format, %{on_mismatch: :undefined}) when format != @prepared, do: format + @forgiving
+  defp forgiving(format, _reading), do: format
+
   @doc false
-  # Returns the same in a format that is not strict.
+  # Returns the same in a format that is neither strict nor forgiving.
   @spec encode(t) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(%Prepared{bytes: bytes}), do: {:ok, @prepared, bytes}
   def encode(%_struct{} = event), do: {:ok, @pairs, to_term(Map.from_struct(event))}

@@ -192,6 +192,7 @@ defmodule BeTree.Image do
          fuel_per_reduction: options[:fuel_per_reduction],
          guest: image.guest,
          schema: image.schema,
+         forgiving: Domain.forgiving?(image.schema),
          memory: options[:memory]
        }}
     end

@@ -38,7 +38,7 @@ defmodule BeTree.Index do
   alias BeTree.{Domain, Error, Guest, Tree}
   alias BeTree.Engine.{Check, Describe, Instance}
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :snapshot, :info]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :forgiving, :snapshot, :info]
   defstruct @enforce_keys
 
   @typedoc "A handle. Its fields are private."
@@ -48,6 +48,7 @@ defmodule BeTree.Index do
           fuel_per_reduction: pos_integer,
           guest: Guest.t(),
           schema: [Domain.t()],
+          forgiving: boolean,
           snapshot: BeTree.Runtime.snapshot(),
           info: %{atom => non_neg_integer}
         }
@@ -69,6 +70,7 @@ defmodule BeTree.Index do
          fuel_per_reduction: fuel_per_reduction,
          guest: guest,
          schema: schema,
+         forgiving: Domain.forgiving?(schema),
          snapshot: snapshot,
          info: info
        }}
@@ -103,6 +105,7 @@ defmodule BeTree.Index do
          fuel_per_reduction: index.fuel_per_reduction,
          guest: guest,
          schema: index.schema,
+         forgiving: index.forgiving,
          memory: memory
        }}
     end

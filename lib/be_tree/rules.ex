@@ -31,6 +31,10 @@ defmodule BeTree.Rules do
   string with a JSON object of them. Or it is a string with a JSON object of one name, the type, whose value is the object of
   fields. A field is a number, a string, a boolean or undefined (`nil`, in JSON `null`). An atom stands for the string of its name.
 
+  As in events, fields that the type does not have are skipped, with any values. A type that ends in `strict` refuses them:
+  `fact login(user: string) strict`. A value that does not fit its field is refused, or counts as undefined if the field is declared
+  so: `ip: string optional on_mismatch undefined`. It does not fit if it is of another type, or outside the field's domain.
+
   The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A fact without it has the time of
   the rules, the latest time that they have seen.
 
@@ -209,7 +213,7 @@ defmodule BeTree.Rules do
 
   #{Options.docs(@options)}
 
-  Returns `{:error, error}` with the kind `:unknown_attribute` for an unknown type or field, `:type`, `:out_of_bounds` or
+  Returns `{:error, error}` with the kind `:unknown_attribute` for an unknown type, or an unknown field of a strict type, `:type`, `:out_of_bounds` or
   `:missing_attribute` for a value that the field does not take, `:syntax` for wrong JSON, `:out_of_memory`, `:out_of_fuel`, or
   `:timeout`. Raises an `ArgumentError` for an unknown or wrong option.
 
@@ -243,7 +247,7 @@ defmodule BeTree.Rules do
       {[1, 2], 1}
       iex> {:error, error} = BeTree.Rules.assert_all(rules, [{:order, id: 1}, {:order, idd: 2}])
       iex> {error.position, error.message}
-      {1, "`order` has no field `idd`; did you mean `id`?"}
+      {1, "`order` lacks `id`; give it a value or declare it optional"}
   """
   @spec assert_all(t, Enumerable.t(), [option]) :: outcome
   def assert_all(rules, facts, options \\ []) do

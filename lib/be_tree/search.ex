@@ -24,7 +24,7 @@ defmodule BeTree.Search do
 
   ## Options
 
-  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as, :strict]))}
+  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch]))}
 
   ## Forms of the ids
 
@@ -59,7 +59,7 @@ defmodule BeTree.Search do
   alias BeTree.Engine.Subscription.Id
   alias BeTree.Server.{Ids, View}
 
-  @enforce_keys [:slices, :span, :as]
+  @enforce_keys [:slices, :span, :as, :counted]
   # `terms` is for a server whose ids are terms: what the search needs to begin again.
   defstruct @enforce_keys ++ [:terms]
 
@@ -74,6 +74,7 @@ defmodule BeTree.Search do
           | {:ids, [BeTree.id()]}
           | {:as, form}
           | {:strict, boolean}
+          | {:on_mismatch, BeTree.Domain.on_mismatch()}
 
   @type form :: :list | :binary | :bitmap
 
@@ -83,8 +84,8 @@ defmodule BeTree.Search do
   @typedoc "The outcome of a slice: the search yielded, is done, or failed and is gone."
   @type outcome :: {:yield, t} | {:done, found, Stats.t()} | {:error, Error.t()}
 
-  @options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict])
-  @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list, strict: false})
+  @options Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch])
+  @defaults Map.merge(Slices.defaults(), %{ids: nil, as: :list, strict: false, on_mismatch: :error})
 
   @doc """
   Starts a search and runs its first slice.
@@ -113,6 +114,7 @@ defmodule BeTree.Search do
       slices: Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options),
       span: Telemetry.start(handle),
       as: options.as,
+      counted: counted?(handle, options),
       terms: terms(handle, event, options)
     }
 
@@ -123,9 +125,9 @@ defmodule BeTree.Search do
   defp terms(_handle, _event, _options), do: nil
 
   defp first_slice(search, %{runtime: runtime} = handle, event, options) do
-    with {:ok, format, bytes} <- Event.encode(event, options.strict),
+    with {:ok, format, bytes} <- Event.encode(event, options),
          {:ok, packed, ids_length} <- pack_ids(handle, options) do
-      arguments = [format, byte_size(bytes), ids_length, number(options.as)]
+      arguments = [format, byte_size(bytes), ids_length, number(options.as, search.counted)]
 
       request = %{
         input: input(bytes, packed),
@@ -217,10 +219,10 @@ defmodule BeTree.Search do
   defp outcome({:yield, slices}, search), do: {:yield, %{search | slices: slices}}
   defp outcome({:error, error}, _search), do: {:error, error}
 
-  defp outcome({:done, _status, _output, _slices} = ended, %{terms: nil}), do: finished(ended)
+  defp outcome({:done, _status, _output, _slices} = ended, %{terms: nil} = search), do: finished(ended, search.counted)
 
   defp outcome({:done, _status, _output, slices} = ended, %{terms: %{view: view} = terms} = search) do
-    with {:done, numbers, stats} <- finished(ended) do
+    with {:done, numbers, stats} <- finished(ended, search.counted) do
       case named(view.ids, numbers, terms.packed, terms.options) do
         {:ok, ids} -> {:done, ids, stats}
         :gone -> again(search, slices)
@@ -256,21 +258,37 @@ defmodule BeTree.Search do
   end
 
   @doc false
+  # Returns whether the results of a search have the number of values that do not fit. A module counts them if it knows that they can
+  # count as undefined.
+  @spec counted?(%{:forgiving => boolean, optional(atom) => term}, Slices.options()) :: boolean
+  def counted?(%{forgiving: forgiving}, %{on_mismatch: on_mismatch}), do: forgiving or on_mismatch == :undefined
+
+  @doc false
   # Decodes the output of a call of be_tree_search that has ended.
-  @spec finished({:done, status :: integer, output :: term, Slices.t()}) ::
+  @spec finished({:done, status :: integer, output :: term, Slices.t()}, counted :: boolean) ::
           {:done, found, Stats.t()} | {:error, Error.t()}
-  def finished({:done, 0, [visited, evaluated | ids], slices}), do: done(ids, visited, evaluated, slices)
+  def finished({:done, 0, [visited, evaluated, mismatches | ids], slices}, true),
+    do: done(ids, visited, evaluated, mismatches, slices)
 
-  def finished({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}),
-    do: done(found, visited, evaluated, slices)
+  def finished({:done, 0, [visited, evaluated | ids], slices}, false), do: done(ids, visited, evaluated, 0, slices)
 
-  def finished({:done, 1, refusal, _slices}) when is_binary(refusal), do: {:error, Reply.refusal(refusal)}
+  def finished(
+        {:done, 0, <<visited::little-64, evaluated::little-64, mismatches::little-64, found::binary>>, slices},
+        true
+      ),
+      do: done(found, visited, evaluated, mismatches, slices)
 
-  def finished({:done, status, _output, _slices}),
+  def finished({:done, 0, <<visited::little-64, evaluated::little-64, found::binary>>, slices}, false),
+    do: done(found, visited, evaluated, 0, slices)
+
+  def finished({:done, 1, refusal, _slices}, _counted) when is_binary(refusal), do: {:error, Reply.refusal(refusal)}
+
+  def finished({:done, status, _output, _slices}, _counted),
     do: {:error, Reply.bad("a search with status #{status} and no list of ids")}
 
-  defp done(found, visited, evaluated, %{fuel: fuel, count: count}) do
-    {:done, found, %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated}}
+  defp done(found, visited, evaluated, mismatches, %{fuel: fuel, count: count}) do
+    stats = %Stats{fuel: fuel, slices: count, visited: visited, evaluated: evaluated, mismatches: mismatches}
+    {:done, found, stats}
   end
 
   @doc false
@@ -286,10 +304,11 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # Returns the number of a form in docs/abi.md.
-  @spec number(form) :: 0 | 1
-  def number(:bitmap), do: 1
-  def number(_ids), do: 0
+  # Returns the number of a form in docs/abi.md, with or without the number of values that do not fit.
+  @spec number(form, boolean) :: 0..3
+  def number(form, true), do: 2 + number(form, false)
+  def number(:bitmap, false), do: 1
+  def number(_ids, false), do: 0
 
   @doc false
   # Returns the packed numbers of the option `:ids`, and their length; -1 stands for all.

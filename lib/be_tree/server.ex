@@ -125,39 +125,42 @@ defmodule BeTree.Server do
                  "an atom, or `{:via, module, term}`, such as `{:via, Registry, {MyApp.Registry, id}}`. Searches and changes take " <>
                    "it. The supervisor is registered under it, and an atom is also the name of an ETS table"
              ],
-             schema: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"],
-             ids: [
-               type: {:one_of, [:integer, :term]},
-               default: :integer,
-               doc:
-                 "`:integer` for ids that are unsigned integers of 64 bits, or `:term` for any term. A server that follows has the " <>
-                   "ids of the other one"
-             ],
-             follow: [
-               type: {:check, "{name, node}", &__MODULE__.follow?/1},
-               doc: "another server to follow, `{name, node}`, in place of a schema"
-             ],
-             dir: [
-               type: {:nullable, {:check, "the path of a folder, a string that is not empty", &Check.folder?/1}},
-               doc:
-                 "a folder in which the server keeps its changes, on a disk of this machine. A server that is started with it " <>
-                   "again has them all"
-             ],
-             durability: [
-               type: {:check, ":sync, {:interval, milliseconds} or :none", &__MODULE__.durability?/1},
-               default: :sync,
-               doc:
-                 "with `:dir`, the promise of an acknowledged change. `:sync`: it is on the disk. `{:interval, ms}`: it survives " <>
-                   "the end of the node, and is on the disk about `ms` milliseconds later. `:none`: it survives the end of the node"
-             ],
-             load: [
-               type: {:check, "{module, function, arguments}", &__MODULE__.load?/1},
-               doc:
-                 "`{module, function, arguments}`, called at the start. It returns subscriptions, as `insert_all/3` takes them, " <>
-                   "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
-             ],
-             image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
+             schema: [type: :any, doc: "the schema, as `BeTree.new/2` takes it"]
            ] ++
+             Common.on_mismatch_of_schema() ++
+             [
+               ids: [
+                 type: {:one_of, [:integer, :term]},
+                 default: :integer,
+                 doc:
+                   "`:integer` for ids that are unsigned integers of 64 bits, or `:term` for any term. A server that follows has the " <>
+                     "ids of the other one"
+               ],
+               follow: [
+                 type: {:check, "{name, node}", &__MODULE__.follow?/1},
+                 doc: "another server to follow, `{name, node}`, in place of a schema"
+               ],
+               dir: [
+                 type: {:nullable, {:check, "the path of a folder, a string that is not empty", &Check.folder?/1}},
+                 doc:
+                   "a folder in which the server keeps its changes, on a disk of this machine. A server that is started with it " <>
+                     "again has them all"
+               ],
+               durability: [
+                 type: {:check, ":sync, {:interval, milliseconds} or :none", &__MODULE__.durability?/1},
+                 default: :sync,
+                 doc:
+                   "with `:dir`, the promise of an acknowledged change. `:sync`: it is on the disk. `{:interval, ms}`: it survives " <>
+                     "the end of the node, and is on the disk about `ms` milliseconds later. `:none`: it survives the end of the node"
+               ],
+               load: [
+                 type: {:check, "{module, function, arguments}", &__MODULE__.load?/1},
+                 doc:
+                   "`{module, function, arguments}`, called at the start. It returns subscriptions, as `insert_all/3` takes them, " <>
+                     "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
+               ],
+               image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
+             ] ++
              Common.take([:memory, :fuel_per_reduction, :guest, :runtime]) ++
              [
                replicas: [
@@ -250,8 +253,16 @@ defmodule BeTree.Server do
   @spec start_link([option]) :: Supervisor.on_start() | {:error, Error.t()}
   def start_link(options) do
     {name, options} = check(options)
-    with {:ok, _parsed} <- Domain.parse(options[:schema] || []), do: start(name, options)
+    with {:ok, options} <- parse_schema(options), do: start(name, options)
   end
+
+  # From here on the attributes have the default.
+  defp parse_schema(%{schema: schema} = options) do
+    {on_mismatch, options} = Map.pop!(options, :on_mismatch)
+    with {:ok, schema} <- Domain.parse(schema, on_mismatch), do: {:ok, %{options | schema: schema}}
+  end
+
+  defp parse_schema(following), do: {:ok, following}
 
   defp start(name, options) do
     Names.check!(name)
@@ -378,6 +389,7 @@ defmodule BeTree.Server do
       load: options[:load],
       image: options[:image],
       schema: schema,
+      on_mismatch: options[:on_mismatch],
       memory: options[:memory],
       new: Keyword.take(options, [:guest, :memory, :fuel_per_reduction, :runtime]),
       publish: publish,

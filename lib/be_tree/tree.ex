@@ -14,7 +14,7 @@ defmodule BeTree.Tree do
 
   alias BeTree.{Domain, Guest}
 
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :memory]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :forgiving, :memory]
   defstruct @enforce_keys
 
   @typedoc "A handle. Its fields are private."
@@ -24,6 +24,7 @@ defmodule BeTree.Tree do
           fuel_per_reduction: pos_integer,
           guest: Guest.t(),
           schema: [Domain.t()],
+          forgiving: boolean,
           memory: pos_integer
         }
 

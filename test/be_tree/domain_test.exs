@@ -114,8 +114,8 @@ defmodule BeTree.DomainTest do
 
   @refused [
     {[a: :int], :type, "a", ~r/`a` has the type :int; the types are :boolean, /},
-    {[a: {:boolean, min: 1}], :type, "a", ~r/takes :optional, :coerce, but not :min/},
-    {[a: {:integer, count: 1}], :type, "a", ~r/takes :optional, :min, :max, :coerce, but not :count/},
+    {[a: {:boolean, min: 1}], :type, "a", ~r/takes :optional, :on_mismatch, :coerce, but not :min/},
+    {[a: {:integer, count: 1}], :type, "a", ~r/takes :optional, :on_mismatch, :min, :max, :coerce, but not :count/},
     {[a: {:integer, :optional}], :type, "a", ~r/options of `a` are a keyword list/},
     {[a: {:integer, optional: 1}], :type, "a", ~r/is true or false, got: 1/},
     {[a: {:integer, min: 1.5}], :type, "a", ~r/min: of `a` is an integer, got: 1.5/},

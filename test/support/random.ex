@@ -343,6 +343,58 @@ defmodule BeTree.Test.Random do
   defp any(value), do: for(_ <- 1..Enum.random(0..5)//1, do: value.())
 
   @doc """
+  Replaces values of optional attributes, also of objects in lists, by others that do not fit. Returns the event without these values,
+  the event with them, and their number.
+  """
+  def spoil(event, domains) do
+    attributes = Enum.map(domains, &spoil_attribute(&1, List.keyfind(event, elem(&1, 0), 0)))
+    plain = for {plain, _spoilt, _count} when plain != nil <- attributes, do: plain
+    spoilt = for {_plain, spoilt, _count} when spoilt != nil <- attributes, do: spoilt
+    {plain, spoilt, attributes |> Enum.map(&elem(&1, 2)) |> Enum.sum()}
+  end
+
+  defp spoil_attribute({name, spec}, attribute) do
+    options = elem(spec, tuple_size(spec) - 1)
+
+    case {spec, attribute} do
+      {{:list, objects, _options}, {_name, list}} ->
+        if options[:optional] and chance(0.2),
+          do: {nil, {name, unfit(:list)}, 1},
+          else: spoil_objects(name, list, objects)
+
+      _other ->
+        if options[:optional] and chance(0.3),
+          do: {nil, {name, unfit(elem(spec, 0))}, 1},
+          else: {attribute, attribute, 0}
+    end
+  end
+
+  defp spoil_objects(name, list, objects) do
+    spoilt = Enum.map(list, &spoil(&1, objects))
+    [plain, others, counts] = for position <- 0..2, do: Enum.map(spoilt, &elem(&1, position))
+    {{name, plain}, {name, others}, Enum.sum(counts)}
+  end
+
+  defp unfit(type) do
+    common = [%{"x" => 1}, %{"x" => [nil]}]
+
+    others =
+      case type do
+        :boolean -> [7, "true", 0.5, [true]]
+        integer when integer in [:integer, :integer_enum] -> ["7", 1.5, 2 ** 70, true, [1]]
+        :float -> ["x", "", true, [1.5]]
+        :string -> [7, 1.5, true, ["a"]]
+        :integer_list -> ["a", 7, [1, nil], ["a"], [1, 1.5]]
+        :string_list -> ["a", 7, [1], ["a", nil], ["a", true]]
+        :ip -> ["sts.amazonaws.com", "", "10.0.0.256", 7, [1]]
+        :datetime -> ["yesterday", "", "2026-13-01", 1.5, true, [1]]
+        list when list in [:segments, :frequency_caps, :list] -> ["x", 7, [7], [[1]], [nil]]
+      end
+
+    Enum.random(common ++ others)
+  end
+
+  @doc """
   The same event as a caller might write it: paths as maps, in any order, undefined attributes left out or said to be, strings as
   atoms here and there, whole floats as integers, attributes that nobody knows.
   """

@@ -84,10 +84,10 @@ defmodule BeTree.Cluster.Operation do
   @spec explain(Shards.t(), Call.function_name(), Event.t(), BeTree.id(), keyword) ::
           {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(cluster, function, event, id, options) do
-    timeout = Check.timeout!(options)
+    options = Options.validate!(options, Definitions.explain())
 
     with :ok <- Id.check(id, cluster.ids),
-         do: cluster |> Shards.of(id) |> Call.one(function, [event, id, [timeout: timeout]], timeout)
+         do: cluster |> Shards.of(id) |> Call.one(function, [event, id, options], options[:timeout])
   end
 
   @doc "Prepares an event in the first shard."

@@ -29,7 +29,7 @@ defmodule BeTree.Cluster.Options do
   ]
 
   # The ids of all shards are merged into one list, so each shard returns a list.
-  @search Common.take([:fuel, :slice, :ids, :strict]) ++
+  @search Common.take([:fuel, :slice, :ids, :strict, :on_mismatch]) ++
             [
               timeout: [
                 type: :timeout,
@@ -47,6 +47,8 @@ defmodule BeTree.Cluster.Options do
           "milliseconds that each shard may take. The call then waits as long again for the reply of another node"
         )
 
+  @explain @wait ++ Common.take([:on_mismatch])
+
   @read [timeout: Keyword.put(@wait[:timeout], :default, @search_timeout)]
 
   def read, do: @read
@@ -54,6 +56,7 @@ defmodule BeTree.Cluster.Options do
   def insert, do: @insert
   def insert_all, do: @insert_all
   def search, do: @search
+  def explain, do: @explain
   def search_with_stats, do: @search_with_stats
   def wait, do: @wait
 end

@@ -16,7 +16,10 @@ defmodule BeTree.Cluster.Results do
   defp add({:error, error}, _found), do: {:error, error}
   defp add({:ok, ids}, {:ok, found}), do: {:ok, merge(found, ids)}
 
-  @doc "Merges the ids of each shard's search, and adds up their statistics."
+  @doc """
+  Merges the ids of each shard's search, and adds up their statistics. All shards read the same event, so they count the same values
+  that do not fit.
+  """
   @spec searches([search, ...]) :: search
   def searches(results), do: Enum.reduce(results, &add_search/2)
 
@@ -24,8 +27,11 @@ defmodule BeTree.Cluster.Results do
   defp add_search({:error, error}, _found), do: {:error, error}
 
   defp add_search({:done, ids, stats}, {:done, found, sum}) do
-    {:done, merge(found, ids), Map.merge(stats, Map.from_struct(sum), fn _key, one, other -> one + other end)}
+    {:done, merge(found, ids), Map.merge(stats, Map.from_struct(sum), &add_stat/3)}
   end
+
+  defp add_stat(:mismatches, one, other), do: max(one, other)
+  defp add_stat(_key, one, other), do: one + other
 
   @doc "Merges the lists of ids that each shard has for the same events."
   @spec lists([{:ok, [[BeTree.id()]]} | {:error, Error.t()}, ...]) :: {:ok, [[BeTree.id()]]} | {:error, Error.t()}

@@ -39,16 +39,22 @@ defmodule BeTree.Engine.Batch do
           limit: pos_integer
         }
 
+  @typedoc """
+  The result for an event as a list or a binary. If the results of the run are counted, it begins with the number of values that do not
+  fit, a number or 8 bytes.
+  """
+  @type result :: Search.found()
+
   @typedoc "An error, with the results of the events before it, in order."
-  @type failure :: {:error, Error.t(), [Search.found()]}
+  @type failure :: {:error, Error.t(), [result]}
 
   @doc """
   Returns a stream of the events in chunks. The first chunk has at most `first` events, and each of the next at most twice as many
   as the one before, up to #{@events}.
   """
-  @spec chunks(Enumerable.t(), boolean, pos_integer) :: Enumerable.t()
-  def chunks(events, strict, first \\ @events),
-    do: Stream.chunk_while(events, empty(first), &add(&1, &2, strict), &finish/1)
+  @spec chunks(Enumerable.t(), Event.reading(), pos_integer) :: Enumerable.t()
+  def chunks(events, reading, first \\ @events),
+    do: Stream.chunk_while(events, empty(first), &add(&1, &2, reading), &finish/1)
 
   # The same for events that are searched one by one. Each is encoded before its own search.
   defp plain_chunks(events, first \\ 1) do
@@ -77,8 +83,8 @@ defmodule BeTree.Engine.Batch do
 
   defp empty(limit), do: {0, 0, [], [], min(limit, @events)}
 
-  defp add(event, {count, bytes, frames, events, limit}, strict) do
-    case Event.encode(event, strict) do
+  defp add(event, {count, bytes, frames, events, limit}, reading) do
+    case Event.encode(event, reading) do
       {:ok, format, encoded} ->
         length = byte_size(encoded)
         frames = [frames, <<format::little-32, length::little-32>> | encoded]
@@ -103,17 +109,38 @@ defmodule BeTree.Engine.Batch do
   @spec search(BeTree.t() | BeTree.Index.t() | View.t(), Enumerable.t(), Slices.options()) ::
           {:ok, [Search.found()]} | {:error, Error.t()}
   def search(tree, events, options) do
+    search = fn ->
+      with {:ok, results} <- search_all(tree, events, options), do: {:ok, results, Search.counted?(tree, options)}
+    end
+
     # The length of a stream is unknown before the search.
-    Telemetry.span(:search_many, Telemetry.target(tree), fn -> search_all(tree, events, options) end, fn
-      {:ok, found} -> %{events: length(found)}
-      {:error, _error} -> %{events: 0}
+    :search_many
+    |> Telemetry.span(Telemetry.target(tree), search, fn
+      {:ok, results, counted} -> %{events: length(results), mismatches: mismatches(results, counted)}
+      {:error, _error} -> %{events: 0, mismatches: 0}
     end)
+    |> case do
+      {:ok, results, counted} -> {:ok, without_counts(results, counted)}
+      {:error, error} -> {:error, error}
+    end
   end
+
+  defp mismatches(_results, false), do: 0
+  defp mismatches(results, true), do: Enum.reduce(results, 0, &(mismatches(&1) + &2))
+
+  defp mismatches([mismatches | _ids]), do: mismatches
+  defp mismatches(<<mismatches::little-64, _found::binary>>), do: mismatches
+
+  defp without_counts(results, false), do: results
+  defp without_counts(results, true), do: Enum.map(results, &without_count/1)
+
+  defp without_count([_mismatches | ids]), do: ids
+  defp without_count(<<_mismatches::little-64, found::binary>>), do: found
 
   # One event is searched without the work of a batch.
   defp search_all(tree, [event], options) do
     with {:ok, run} <- run(tree, options, 0) do
-      case Event.encode(event, options.strict) do
+      case Event.encode(event, options) do
         {:ok, format, bytes} -> search_one(format, bytes, run)
         {:error, error} -> {:error, %{error | position: 0}}
       end
@@ -126,7 +153,7 @@ defmodule BeTree.Engine.Batch do
          ahead = if(is_list(events), do: length(events), else: 0),
          {:ok, run} <- run(tree, options, ahead) do
       events
-      |> chunks(options.strict)
+      |> chunks(options)
       |> Enum.reduce_while({[], 0, run}, &search_next/2)
       |> case do
         {:error, error} -> {:error, error}
@@ -136,12 +163,12 @@ defmodule BeTree.Engine.Batch do
   end
 
   defp search_one(format, bytes, %{options: options} = run) do
-    arguments = [format, byte_size(bytes), run.ids_length, Search.number(options.as)]
+    arguments = [format, byte_size(bytes), run.ids_length, Search.number(options.as, run.counted)]
     output = if options.as == :list, do: :u64s, else: :binary
 
     run
     |> call("be_tree_search", arguments, Search.input(bytes, run.ids), output)
-    |> found_by_one()
+    |> found_by_one(run.counted)
     |> with_terms(run, &search_one(format, bytes, &1))
   end
 
@@ -162,20 +189,29 @@ defmodule BeTree.Engine.Batch do
 
   defp named([], _ids, _run, lists), do: {:ok, Enum.reverse(lists)}
 
+  defp named([[mismatches | numbers] | rest], ids, %{counted: true} = run, lists) do
+    with {:ok, list} <- Search.named(ids, numbers, run.ids, run.options),
+         do: named(rest, ids, run, [[mismatches | list] | lists])
+  end
+
   defp named([numbers | rest], ids, run, lists) do
     with {:ok, list} <- Search.named(ids, numbers, run.ids, run.options), do: named(rest, ids, run, [list | lists])
   end
 
-  defp found_by_one({:error, error}), do: {:error, error}
+  defp found_by_one({:error, error}, _counted), do: {:error, error}
 
-  defp found_by_one(ended) do
-    case Search.finished(ended) do
+  defp found_by_one(ended, counted) do
+    case Search.finished(ended, counted) do
+      {:done, found, %{mismatches: mismatches}} when counted -> {:ok, [with_count(found, mismatches)]}
       {:done, found, _stats} -> {:ok, [found]}
       # A damaged tree and a faulty module are no fault of the event.
       {:error, %{kind: kind} = error} when kind in [:trap, :bad_module] -> {:error, error}
       {:error, error} -> {:error, %{error | position: 0}}
     end
   end
+
+  defp with_count(ids, mismatches) when is_list(ids), do: [mismatches | ids]
+  defp with_count(found, mismatches), do: <<mismatches::little-64, found::binary>>
 
   defp search_next(chunk, {results, count, run}) do
     case search_chunk(chunk, run) do
@@ -223,7 +259,7 @@ defmodule BeTree.Engine.Batch do
 
   # The first chunk has `first` events.
   defp in_chunks(target, events, first, options, concurrency) do
-    chunks = if alone?(options), do: plain_chunks(events, first), else: chunks(events, options.strict, first)
+    chunks = if alone?(options), do: plain_chunks(events, first), else: chunks(events, options, first)
 
     if concurrency == 1,
       do: Stream.flat_map(chunks, &pairs(&1, results(&1, target, options))),
@@ -280,35 +316,49 @@ defmodule BeTree.Engine.Batch do
   # Returns a result for each event of a chunk.
   @spec results(t, BeTree.target(), Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
   defp results(chunk, target, options) do
-    Telemetry.span(:stream, Telemetry.target(target), fn -> search_each(chunk, target, options) end, fn results ->
-      %{events: length(results), errors: Enum.count(results, &(elem(&1, 0) == :error))}
-    end)
+    {results, counted} =
+      Telemetry.span(:stream, Telemetry.target(target), fn -> search_each(chunk, target, options) end, fn
+        {results, counted} ->
+          found = for {:ok, found} <- results, do: found
+          errors = length(results) - length(found)
+          %{events: length(results), errors: errors, mismatches: mismatches(found, counted)}
+      end)
+
+    if counted, do: Enum.map(results, &without_count_if_found/1), else: results
   end
 
+  defp without_count_if_found({:ok, found}), do: {:ok, without_count(found)}
+  defp without_count_if_found(error), do: error
+
+  # Returns the results of a chunk, and whether they are counted. The shards of a cluster count for themselves.
+
   defp search_each(chunk, %Shards{} = cluster, options),
-    do: Operation.search_each(cluster, {__MODULE__, :each}, chunk.events, options)
+    do: {Operation.search_each(cluster, {__MODULE__, :each}, chunk.events, options), false}
 
   defp search_each(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
 
     with {:ok, tree} <- resolve(target),
          {:ok, run} <- run(tree, options, 0) do
-      if chunk.input, do: each_result(chunk, run, refused), else: Enum.map(chunk.events, &search_alone(&1, run))
+      results =
+        if chunk.input, do: each_result(chunk, run, refused), else: Enum.map(chunk.events, &search_alone(&1, run))
+
+      {results, run.counted}
     else
-      {:error, error} -> List.duplicate({:error, error}, chunk.count) ++ refused
+      {:error, error} -> {List.duplicate({:error, error}, chunk.count) ++ refused, false}
     end
   end
 
   @doc "Returns the results of `events` in a list, as `stream/4` does."
   @spec each(BeTree.target(), [Event.t()], Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
   def each(target, events, options) do
-    chunks = if alone?(options), do: plain_chunks(events), else: chunks(events, options.strict)
+    chunks = if alone?(options), do: plain_chunks(events), else: chunks(events, options)
     Enum.flat_map(chunks, &results(&1, target, options))
   end
 
   # Searches for an event in a call of its own, with the whole budget and the whole timeout.
   defp search_alone(event, run) do
-    with {:ok, format, bytes} <- Event.encode(event, run.options.strict),
+    with {:ok, format, bytes} <- Event.encode(event, run.options),
          {:ok, [found]} <- search_one(format, bytes, %{run | deadline: Deadline.new(run.options.timeout)}) do
       {:ok, found}
     else
@@ -329,7 +379,8 @@ defmodule BeTree.Engine.Batch do
       fuel: options.fuel,
       deadline: Deadline.new(options.timeout),
       ahead: ahead,
-      room: room
+      room: room,
+      counted: Search.counted?(tree, options)
     }
 
     enter(run)
@@ -366,7 +417,7 @@ defmodule BeTree.Engine.Batch do
   defp prepend(found, rest), do: List.foldr(found, rest, &[{:ok, &1} | &2])
 
   # Returns the results of a chunk, and the state with the rest of the budget.
-  @spec search_chunk(t, map) :: {:ok, [Search.found()], map} | failure
+  @spec search_chunk(t, map) :: {:ok, [result], map} | failure
   defp search_chunk(chunk, %{tree: %View{ids: %Ids{} = ids}} = run) do
     {outcome, numbers, rest} =
       case submit(chunk, [], run) do
@@ -392,7 +443,7 @@ defmodule BeTree.Engine.Batch do
   defp submit(%{count: count, input: input} = chunk, found, run) do
     # The module knows by this number which batch be_tree_more continues.
     number = System.os_time() + System.unique_integer([:positive])
-    arguments = [number, count, byte_size(input), run.ids_length, Search.number(run.options.as)]
+    arguments = [number, count, byte_size(input), run.ids_length, Search.number(run.options.as, run.counted)]
     outcome = call(run, "be_tree_search_many", arguments, IO.iodata_to_binary([input | run.ids]))
     take_part(outcome, %{chunk: chunk, number: number, done: 0}, found, run)
   end
@@ -403,6 +454,9 @@ defmodule BeTree.Engine.Batch do
     done = batch.done + count
 
     cond do
+      run.counted and not Enum.all?(results, &has_count?/1) ->
+        {:error, Reply.bad("a result without the number of values that do not fit"), in_order(found)}
+
       done == batch.chunk.count ->
         {:ok, in_order([results | found]), run}
 
@@ -427,6 +481,9 @@ defmodule BeTree.Engine.Batch do
   end
 
   defp take_part({:error, error}, _batch, found, _run), do: {:error, error, in_order(found)}
+
+  defp has_count?(result),
+    do: match?([_mismatches | _ids], result) or match?(<<_mismatches::64, _found::binary>>, result)
 
   # Estimates the words of `count` results as lists, from the first part, and adds a quarter. An estimate that is too low costs
   # a garbage collection of all results. Room that is not used is never touched.

@@ -11,6 +11,8 @@ defmodule BeTree.Files.Match do
   defstruct @enforce_keys ++
               [
                 origin: "built",
+                on_mismatch: :error,
+                mismatches: 0,
                 events: 0,
                 matches: 0,
                 fuel: 0,
@@ -21,7 +23,10 @@ defmodule BeTree.Files.Match do
                 latencies: %Latencies{}
               ]
 
-  @typedoc "Counts and sums over all events: `build` in microseconds for the index's `origin`, `nanoseconds` for searches."
+  @typedoc """
+  Counts and sums over all events: `build` in microseconds for the index's `origin`, `nanoseconds` for searches. `on_mismatch` is the
+  option of the searches.
+  """
   @type t :: %__MODULE__{}
 
   # Returns the index in an image, or one with the expressions in files, by the options `:image`, or `:expressions` and those of
@@ -43,19 +48,21 @@ defmodule BeTree.Files.Match do
   end
 
   # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of
-  # `BeTree.Files.load/2`.
-  @spec build(Path.t(), schema: Path.t(), constants: Path.t()) :: {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
-  def build(path, options) do
-    with {:ok, tree, summary, _subscriptions} <- build_with_subscriptions(path, options), do: {:ok, tree, summary}
+  # `BeTree.Files.load/2`. `on_mismatch` is the option of the tree.
+  @spec build(Path.t(), [schema: Path.t(), constants: Path.t()], BeTree.Domain.on_mismatch()) ::
+          {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
+  def build(path, options, on_mismatch \\ :error) do
+    with {:ok, tree, summary, _subscriptions} <- build_with_subscriptions(path, options, on_mismatch),
+         do: {:ok, tree, summary}
   end
 
-  # Like `build/2`, with the subscriptions too.
-  @spec build_with_subscriptions(Path.t(), schema: Path.t(), constants: Path.t()) ::
+  # Like `build/3`, with the subscriptions too.
+  @spec build_with_subscriptions(Path.t(), [schema: Path.t(), constants: Path.t()], BeTree.Domain.on_mismatch()) ::
           {:ok, BeTree.t(), t, [Files.subscription()]} | {:error, Files.Error.t()}
-  def build_with_subscriptions(path, options) do
+  def build_with_subscriptions(path, options, on_mismatch) do
     loaded = Loaded.read!(path, options)
 
-    with {:ok, tree} <- BeTree.new(loaded.schema),
+    with {:ok, tree} <- BeTree.new(loaded.schema, on_mismatch: on_mismatch),
          {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, loaded.subscriptions) end) do
       {:ok, tree, %__MODULE__{expressions: count, build: elapsed}, loaded.subscriptions}
     else
@@ -85,7 +92,7 @@ defmodule BeTree.Files.Match do
     |> Files.events()
     |> Enum.reduce_while({:ok, summary}, fn {event, line}, {:ok, summary} ->
       started = System.monotonic_time()
-      result = BeTree.search(tree, event, stats: true)
+      result = BeTree.search(tree, event, stats: true, on_mismatch: summary.on_mismatch)
       elapsed = System.convert_time_unit(System.monotonic_time() - started, :native, :nanosecond)
 
       case result do
@@ -102,13 +109,14 @@ defmodule BeTree.Files.Match do
     error in Files.Error -> {:error, error}
   end
 
-  # Returns the profile of the searches for the events in the file at `path`.
-  @spec profile(BeTree.target(), Path.t()) :: {:ok, BeTree.Profile.t()} | {:error, BeTree.Error.t() | Files.Error.t()}
-  def profile(target, path) do
+  # Returns the profile of the searches for the events in the file at `path`, with their option `on_mismatch`.
+  @spec profile(BeTree.target(), Path.t(), BeTree.Domain.on_mismatch()) ::
+          {:ok, BeTree.Profile.t()} | {:error, BeTree.Error.t() | Files.Error.t()}
+  def profile(target, path, on_mismatch) do
     events = path |> Files.events() |> Enum.to_list()
 
     with {:error, %BeTree.Error{position: position} = error} when position != nil <-
-           BeTree.profile(target, Enum.map(events, fn {event, _line} -> event end)) do
+           BeTree.profile(target, Enum.map(events, fn {event, _line} -> event end), on_mismatch: on_mismatch) do
       {event, line} = Enum.at(events, position)
       {:error, Files.locate_event(%{error | position: nil}, event, path, line)}
     end
@@ -125,6 +133,7 @@ defmodule BeTree.Files.Match do
         slices: summary.slices + stats.slices,
         visited: summary.visited + stats.visited,
         evaluated: summary.evaluated + stats.evaluated,
+        mismatches: summary.mismatches + stats.mismatches,
         nanoseconds: summary.nanoseconds + elapsed,
         latencies: Latencies.add(summary.latencies, elapsed)
     }
@@ -140,8 +149,12 @@ defmodule BeTree.Files.Match do
       {"microseconds an event", "p50 #{percentile(summary, 0.5)}, p99 #{percentile(summary, 0.99)}"},
       {"fuel", "#{grouped(summary.fuel)}, #{per_event(summary, summary.fuel)} an event"},
       {"slices", "#{grouped(summary.slices)}, #{per_event(summary, summary.slices)} an event"}
+      | mismatches(summary)
     ])
   end
+
+  defp mismatches(%{mismatches: 0}), do: []
+  defp mismatches(summary), do: [{"values that do not fit", grouped(summary.mismatches)}]
 
   # Returns counts of the index's work, and its size, in the same form.
   @spec report_index(t, BeTree.target()) :: iodata

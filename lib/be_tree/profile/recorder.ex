@@ -22,14 +22,17 @@ defmodule BeTree.Profile.Recorder do
   @typedoc "What one search did: its statistics, its number of matches, and its parts, of which `:call` may be negative."
   @type recorded :: %{stats: BeTree.Stats.t(), matches: non_neg_integer, parts: [part]}
 
-  @doc "Returns the profile of the searches for `events` in an index."
-  @spec profile(Index.t(), Enumerable.t(), Deadline.t()) :: {:ok, BeTree.Profile.t()} | {:error, Error.t()}
-  def profile(index, events, deadline) do
+  @doc "Returns the profile of the searches for `events` in an index, with their option `:on_mismatch`."
+  @spec profile(Index.t(), Enumerable.t(), Deadline.t(), BeTree.Domain.on_mismatch()) ::
+          {:ok, BeTree.Profile.t()} | {:error, Error.t()}
+  def profile(index, events, deadline, on_mismatch) do
+    reading = %{strict: false, on_mismatch: on_mismatch}
+
     with {:ok, tree} <- copy(index) do
       events
       |> Stream.with_index()
       |> Enum.reduce_while({:ok, Tally.new(tree.schema)}, fn {event, position}, {:ok, tally} ->
-        case record_in_time(tree, event, deadline) do
+        case record_in_time(tree, event, reading, deadline) do
           {:ok, recorded} -> {:cont, {:ok, Tally.add(tally, recorded)}}
           {:error, error} -> {:halt, {:error, %{error | position: position}}}
         end
@@ -41,10 +44,10 @@ defmodule BeTree.Profile.Recorder do
     end
   end
 
-  defp record_in_time(tree, event, deadline) do
+  defp record_in_time(tree, event, reading, deadline) do
     if Deadline.passed?(deadline),
       do: {:error, %Error{kind: :timeout, message: "the profile passed its timeout"}},
-      else: record(tree, event, deadline)
+      else: record(tree, event, reading, deadline)
   end
 
   # A profile takes several calls for an event. In a private copy no other call comes in between, and the index is not held up.
@@ -58,10 +61,11 @@ defmodule BeTree.Profile.Recorder do
   end
 
   # Returns what the search of `event` in `tree` does.
-  defp record(tree, event, deadline) do
-    with {:done, ids, stats} <-
-           Search.run(tree, event, slice: slice(tree), timeout: Deadline.left(deadline), as: :binary),
-         {:ok, format, bytes} <- Event.encode(event),
+  defp record(tree, event, reading, deadline) do
+    options = [slice: slice(tree), timeout: Deadline.left(deadline), as: :binary, on_mismatch: reading.on_mismatch]
+
+    with {:done, ids, stats} <- Search.run(tree, event, options),
+         {:ok, format, bytes} <- Event.encode(event, reading),
          {:ok, _nothing, decode} <- call(tree, "be_tree_profile", [format, byte_size(bytes)], bytes, deadline),
          {:ok, parts, price} <- parts(tree, deadline, []) do
       parts = for {phase, fuel, counts} <- [{:decode, decode, []} | parts], do: {phase, fuel - price, counts}

@@ -84,7 +84,7 @@ defmodule BeTree.Rules.Operation do
   end
 
   defp calls(operation, most, budget, deadline) do
-    with {:ok, {reason, position, firings, last_rule, next_due, ids, notices}, fuel, slices} <-
+    with {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches}, fuel, slices} <-
            call(operation, most, budget, deadline) do
       page = %Page{
         operation: next_operation(reason, operation, position),
@@ -92,6 +92,7 @@ defmodule BeTree.Rules.Operation do
         notices: notices,
         ids: ids,
         firings: firings,
+        mismatches: mismatches,
         last_rule: last_rule,
         next_due: next_due,
         fuel: fuel,

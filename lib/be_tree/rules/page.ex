@@ -5,6 +5,8 @@ defmodule BeTree.Rules.Page do
     * `:notices` - the notices, in the order of the firings: `BeTree.Rules.Notice`;
     * `:ids` - the numbers of the facts that were inserted, in the order of the list;
     * `:firings` - the number of firings;
+    * `:mismatches` - the values of the inserted facts that do not fit their fields and count as undefined, because the field has
+      `on_mismatch undefined`;
     * `:last_rule` - the name of the rule that fired last, or `nil`;
     * `:next_due` - the time at which a window closes next, in milliseconds, or `nil`;
     * `:fuel`, `:slices` - the fuel of the page (`BeTree.Fuel`), and its number of slices;
@@ -16,12 +18,24 @@ defmodule BeTree.Rules.Page do
 
   @derive {Inspect, except: [:operation]}
   @enforce_keys [:operation]
-  defstruct [:operation, :last_rule, :next_due, :reason, notices: [], ids: [], firings: 0, fuel: 0, slices: 0]
+  defstruct [
+    :operation,
+    :last_rule,
+    :next_due,
+    :reason,
+    notices: [],
+    ids: [],
+    firings: 0,
+    mismatches: 0,
+    fuel: 0,
+    slices: 0
+  ]
 
   @type t :: %__MODULE__{
           notices: [Notice.t()],
           ids: [BeTree.Rules.id()],
           firings: non_neg_integer,
+          mismatches: non_neg_integer,
           last_rule: String.t() | nil,
           next_due: integer | nil,
           fuel: BeTree.Fuel.t(),
@@ -39,6 +53,7 @@ defmodule BeTree.Rules.Page do
       | notices: page.notices ++ next.notices,
         ids: page.ids ++ next.ids,
         firings: page.firings + next.firings,
+        mismatches: page.mismatches + next.mismatches,
         last_rule: next.last_rule || page.last_rule,
         fuel: page.fuel + next.fuel,
         slices: page.slices + next.slices,

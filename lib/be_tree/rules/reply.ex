@@ -11,7 +11,7 @@ defmodule BeTree.Rules.Reply do
   @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
   @type outcome ::
           {reason :: :done | :firings | :notices | :room | :stopped, non_neg_integer, non_neg_integer, String.t() | nil,
-           integer | nil, [pos_integer], [Notice.t()]}
+           integer | nil, [pos_integer], [Notice.t()], non_neg_integer}
 
   # The reasons by their numbers.
   @reasons {:done, :firings, :notices, :room, :stopped}
@@ -19,12 +19,11 @@ defmodule BeTree.Rules.Reply do
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
   def outcome(binary) do
     case Reply.term(binary) do
-      {:ok, {reason, position, firings, last_rule, next_due, ids, notices}}
+      {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches}}
       when reason in 0..4 and is_binary(ids) and is_list(notices) ->
-        outcome =
-          {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices)}
-
-        {:ok, outcome}
+        {:ok,
+         {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices),
+          mismatches}}
 
       other ->
         wrong(other)

@@ -10,21 +10,29 @@ defmodule BeTree.Server.View do
   alias BeTree.Server.{Ids, Names, Table}
 
   @derive {Inspect, only: [:name]}
-  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :name, :ids]
+  @enforce_keys [:runtime, :instance, :fuel_per_reduction, :forgiving, :name, :ids]
   defstruct @enforce_keys
 
   @type t :: %__MODULE__{
           runtime: module,
           instance: BeTree.Runtime.instance(),
           fuel_per_reduction: pos_integer,
+          forgiving: boolean,
           name: BeTree.Server.name(),
           ids: Ids.t() | nil
         }
 
   @doc "Returns the view of an index that the server `name` shows. `ids` has the terms of its numbers, if its ids are terms."
   @spec new(Index.t(), BeTree.Server.name(), Ids.t() | nil) :: t
-  def new(%Index{runtime: runtime, instance: instance, fuel_per_reduction: ratio}, name, ids) do
-    %__MODULE__{runtime: runtime, instance: instance, fuel_per_reduction: ratio, name: name, ids: ids}
+  def new(%Index{fuel_per_reduction: ratio} = index, name, ids) do
+    %__MODULE__{
+      runtime: index.runtime,
+      instance: index.instance,
+      fuel_per_reduction: ratio,
+      forgiving: index.forgiving,
+      name: name,
+      ids: ids
+    }
   end
 
   @doc "Returns the number under which the guest has the subscription `id`, or an error if it has none."

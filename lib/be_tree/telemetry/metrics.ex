@@ -18,12 +18,15 @@ defmodule BeTree.Telemetry.Metrics do
       module.summary("be_tree.search.stop.duration", tags([], unit: @milliseconds)),
       module.summary("be_tree.search.stop.fuel", tags([], [])),
       module.summary("be_tree.search.stop.matches", tags([], [])),
+      module.sum("be_tree.search.stop.mismatches", tags([], description: "values that do not fit")),
       module.counter("be_tree.search.exception.duration", tags([], description: "searches that raised")),
       module.summary("be_tree.queue.stop.duration", tags([], unit: @milliseconds, description: "waits for a replica")),
       module.sum("be_tree.search_many.stop.events", tags([:result], [])),
       module.summary("be_tree.search_many.stop.duration", tags([], unit: @milliseconds)),
       module.sum("be_tree.stream.stop.events", tags([], [])),
-      module.sum("be_tree.stream.stop.errors", tags([], []))
+      module.sum("be_tree.search_many.stop.mismatches", tags([], description: "values that do not fit")),
+      module.sum("be_tree.stream.stop.errors", tags([], [])),
+      module.sum("be_tree.stream.stop.mismatches", tags([], description: "values that do not fit"))
     ]
   end
 

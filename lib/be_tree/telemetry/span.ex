@@ -57,8 +57,9 @@ defmodule BeTree.Telemetry.Span do
     outcome
   end
 
-  def observe({:done, found, %Stats{fuel: fuel, slices: count}} = outcome, %{span: span, as: form}) do
-    emit(span, :stop, %{fuel: fuel, slices: count, matches: matches(form, found)}, outcome(:ok))
+  def observe({:done, found, %Stats{} = stats} = outcome, %{span: span, as: form}) do
+    measurements = Map.take(stats, [:fuel, :slices, :mismatches])
+    emit(span, :stop, Map.put(measurements, :matches, matches(form, found)), outcome(:ok))
     outcome
   end
 
@@ -69,7 +70,7 @@ defmodule BeTree.Telemetry.Span do
       do: outcome
 
   def observe({:error, _error} = outcome, %{span: span, slices: %{fuel: fuel, count: count}}) do
-    emit(span, :stop, %{fuel: fuel, slices: count, matches: 0}, outcome(outcome))
+    emit(span, :stop, %{fuel: fuel, slices: count, matches: 0, mismatches: 0}, outcome(outcome))
     outcome
   end
 

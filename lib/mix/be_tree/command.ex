@@ -59,6 +59,17 @@ defmodule Mix.BeTree.Command do
     end
   end
 
+  # Returns the option `on_mismatch` as the functions of BeTree take it.
+  @spec on_mismatch!(keyword) :: BeTree.Domain.on_mismatch()
+  def on_mismatch!(options) do
+    case options[:on_mismatch] do
+      nil -> :error
+      "error" -> :error
+      "undefined" -> :undefined
+      other -> Mix.raise("--on-mismatch is error or undefined, got: #{other}")
+    end
+  end
+
   # Raises unless the option is absent or not negative.
   @spec check_count!(keyword, atom) :: :ok
   def check_count!(options, name) do

@@ -15,6 +15,8 @@ defmodule Mix.Tasks.BeTree.Image do
     * `--expressions` - the expressions;
     * `--schema` - the attributes, unless the file of expressions begins with them;
     * `--constants` - the ids and constants of the expressions;
+    * `--on-mismatch` - with `undefined` a value of an event that does not fit an optional attribute counts as undefined
+      (`BeTree.Domain`). Defaults to `error`, and belongs to `--expressions`;
     * `--out` - the image.
 
   ## Example
@@ -35,7 +37,7 @@ defmodule Mix.Tasks.BeTree.Image do
 
   @requirements ["app.start"]
 
-  @switches [expressions: :string, schema: :string, constants: :string, out: :string]
+  @switches [expressions: :string, schema: :string, constants: :string, on_mismatch: :string, out: :string]
 
   @usage "mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] --out FILE\n" <>
            "       mix be_tree.image info FILE\n" <>
@@ -53,7 +55,8 @@ defmodule Mix.Tasks.BeTree.Image do
     Command.require!(options, [:expressions, :out], @usage)
     inputs = Command.given(options, [:expressions, :schema, :constants])
     Command.check_output!(options[:out], inputs)
-    {:ok, tree, summary} = ok!(Match.build(options[:expressions], Keyword.take(options, [:schema, :constants])))
+    files = Keyword.take(options, [:schema, :constants])
+    {:ok, tree, summary} = ok!(Match.build(options[:expressions], files, Command.on_mismatch!(options)))
     {:ok, bytes} = ok!(Image.to_binary(tree))
     {:ok, info} = ok!(Image.info({:binary, bytes}))
     Command.write_output!(options[:out], bytes, inputs)

@@ -3,8 +3,8 @@ defmodule Mix.Tasks.BeTree.Match do
   @moduledoc """
   Matches a file of events against a file of expressions.
 
-      mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--stats]
-      mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]
+      mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--on-mismatch undefined] [--stats]
+      mix be_tree.match --image FILE --events FILE [--out FILE] [--on-mismatch undefined] [--stats]
 
   The files are in the formats of `BeTree.Files`, told apart by their content. A file of expressions may have patterns of EventBridge,
   one JSON object a line (`BeTree.Pattern`); their attributes need no file.
@@ -28,6 +28,8 @@ defmodule Mix.Tasks.BeTree.Match do
     * `--out` - a file for the results: for each event a line with a JSON array of ascending ids. With `-` the results go to
       the standard output, and the other output to the standard error. An existing file is replaced when all events are matched,
       and stays as it is if one cannot be;
+    * `--on-mismatch` - with `undefined` a value of an event that does not fit its attribute counts as undefined, unless the attribute is
+      required (`BeTree.Domain`). Defaults to `error`;
     * `--stats` - also print the work of the index and its size.
 
   Each input may be a pipe or `/dev/stdin`: it is opened and read once. An output may be a pipe or a device. It must not be one of
@@ -51,12 +53,13 @@ defmodule Mix.Tasks.BeTree.Match do
     schema: :string,
     constants: :string,
     out: :string,
+    on_mismatch: :string,
     stats: :boolean
   ]
 
   @usage "mix be_tree.match --expressions FILE --events FILE " <>
-           "[--schema FILE] [--constants FILE] [--out FILE] [--stats]\n" <>
-           "       mix be_tree.match --image FILE --events FILE [--out FILE] [--stats]"
+           "[--schema FILE] [--constants FILE] [--out FILE] [--on-mismatch undefined] [--stats]\n" <>
+           "       mix be_tree.match --image FILE --events FILE [--out FILE] [--on-mismatch undefined] [--stats]"
 
   # The interval between two lines of progress on a terminal.
   @progress_milliseconds 200
@@ -83,7 +86,7 @@ defmodule Mix.Tasks.BeTree.Match do
     show(options, if(options[:image], do: "reading the image", else: "building the index"))
 
     case Match.open(Keyword.take(options, [:image, :expressions, :schema, :constants])) do
-      {:ok, target, summary} -> {target, summary}
+      {:ok, target, summary} -> {target, %{summary | on_mismatch: Command.on_mismatch!(options)}}
       {:error, error} -> Mix.raise(Exception.message(error))
     end
   end

@@ -19,6 +19,8 @@ defmodule Mix.Tasks.BeTree.Profile do
     * `--events` - the events;
     * `--schema` - the attributes, unless the file of expressions begins with them;
     * `--constants` - the ids and constants of the expressions;
+    * `--on-mismatch` - with `undefined` a value of an event that does not fit its attribute counts as undefined, unless the attribute is
+      required (`BeTree.Domain`). Defaults to `error`;
     * `--top` - the number of attributes, expressions and events to show, 10 by default;
     * `--folded` - a file for the stacks in the folded format, from which tools such as `flamegraph.pl`, inferno and speedscope
       draw a flame graph.
@@ -44,6 +46,7 @@ defmodule Mix.Tasks.BeTree.Profile do
     events: :string,
     schema: :string,
     constants: :string,
+    on_mismatch: :string,
     top: :integer,
     folded: :string
   ]
@@ -62,7 +65,7 @@ defmodule Mix.Tasks.BeTree.Profile do
 
     inputs = Command.given(options, [:expressions, :image, :events, :schema, :constants])
     if options[:folded], do: Command.check_output!(options[:folded], inputs)
-    profile = options |> index!() |> profile!(options[:events])
+    profile = options |> index!() |> profile!(options[:events], Command.on_mismatch!(options))
     if options[:folded], do: Command.write_output!(options[:folded], Profile.folded(profile), inputs)
 
     profile
@@ -79,8 +82,8 @@ defmodule Mix.Tasks.BeTree.Profile do
     end
   end
 
-  defp profile!(target, path) do
-    case Match.profile(target, path) do
+  defp profile!(target, path, on_mismatch) do
+    case Match.profile(target, path, on_mismatch) do
       {:ok, profile} -> profile
       {:error, error} -> Mix.raise(Exception.message(error))
     end

@@ -25,6 +25,8 @@ defmodule Mix.Tasks.BeTree.Tune do
     * `--expressions` - the expressions;
     * `--schema` - the attributes, unless the file of expressions begins with them;
     * `--constants` - the ids and constants of the expressions;
+    * `--on-mismatch` - with `undefined` a value of an event that does not fit an optional attribute counts as undefined
+      (`BeTree.Domain`). Defaults to `error`, and belongs to `--expressions`;
     * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
     * `--events` - the events;
     * `--workload` - generated expressions and events in place of files: `W1`, dense boolean expressions, or `W3`, ad targeting;
@@ -62,6 +64,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     expressions: :string,
     schema: :string,
     constants: :string,
+    on_mismatch: :string,
     image: :string,
     events: :string,
     workload: :string,
@@ -127,10 +130,10 @@ defmodule Mix.Tasks.BeTree.Tune do
         options[one] && options[other],
         do: refuse("--#{one} and --#{other} exclude each other")
 
-    for name <- [:schema, :constants],
+    for name <- [:schema, :constants, :on_mismatch],
         options[name],
         not Keyword.has_key?(options, :expressions),
-        do: refuse("--#{name} belongs to --expressions")
+        do: refuse("--#{String.replace(to_string(name), "_", "-")} belongs to --expressions")
 
     cond do
       options[:workload] && options[:events] -> refuse("--workload and --events exclude each other")
@@ -178,7 +181,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   defp files(options) do
     others = Keyword.take(options, [:schema, :constants])
 
-    case Match.build_with_subscriptions(options[:expressions], others) do
+    case Match.build_with_subscriptions(options[:expressions], others, Command.on_mismatch!(options)) do
       {:ok, tree, _summary, subscriptions} ->
         with_events(tree, options, subscriptions: subscriptions)
 

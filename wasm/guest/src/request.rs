@@ -3,33 +3,52 @@
 use be_tree_index::error::{quoted, Error, Kind};
 use be_tree_index::index::Insertion;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::time::Unit;
 use be_tree_index::term::{Kind as TermKind, Reader};
 
-/// Reads a list of `{Name, Type, Optional, Bounds}` and `{Name, Type, Optional, Bounds, Converts}`.
+/// Reads a list of `{Name, Type, Optional, Bounds}`, to each of which `Converts` and `Options` may be added.
 pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
     let mut reader = Reader::new(bytes)?;
     let mut attributes = Vec::new();
-    let mut converted = Vec::new();
+    let mut treatments = Vec::new();
     let mut list = reader.list()?;
     while reader.next(&mut list)? {
-        let (attribute, converts) = attribute(&mut reader)?;
-        if converts {
-            converted.push(attribute.name.clone());
+        let (attribute, treatment) = attribute(&mut reader)?;
+        if treatment != Treatment::default() {
+            treatments.push((attribute.name.clone(), treatment));
         }
         attributes.push(attribute);
     }
     reader.finish()?;
     let mut schema = Schema::new(attributes)?;
-    for name in converted {
-        schema.convert(&name)?;
+    for (name, Treatment { converts, forgives, unit }) in treatments {
+        if converts {
+            schema.convert(&name)?;
+        }
+        if forgives {
+            schema.forgive(&name)?;
+        }
+        if let Some(unit) = unit {
+            schema.set_unit(&name, unit)?;
+        }
     }
     Ok(schema)
 }
 
-/// Reads an attribute, and whether its values are converted.
-fn attribute(reader: &mut Reader) -> Result<(Attribute, bool), Error> {
+/// The way in which values of an attribute are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Treatment {
+    /// Values of other types are converted.
+    converts: bool,
+    /// A value that does not fit counts as undefined.
+    forgives: bool,
+    /// The unit of numbers that are times.
+    unit: Option<Unit>,
+}
+
+fn attribute(reader: &mut Reader) -> Result<(Attribute, Treatment), Error> {
     let arity = reader.tuple()?;
-    if !matches!(arity, 4 | 5) {
+    if !matches!(arity, 4..=6) {
         let message = format!("an attribute is {{Name, Type, Optional, Bounds}}, but this tuple has {arity} elements");
         return Err(Error::new(Kind::Type, message));
     }
@@ -44,8 +63,34 @@ fn attribute(reader: &mut Reader) -> Result<(Attribute, bool), Error> {
     };
     let optional = reader.boolean()?;
     let bounds = bounds(reader, ty)?;
-    let converts = arity == 5 && reader.boolean()?;
-    Ok((Attribute { name, ty, optional, bounds }, converts))
+    let converts = arity > 4 && reader.boolean()?;
+    let mut treatment = Treatment { converts, ..Treatment::default() };
+    if arity > 5 {
+        options(reader, &name, &mut treatment)?;
+    }
+    Ok((Attribute { name, ty, optional, bounds }, treatment))
+}
+
+/// Reads a list of `{on_mismatch, undefined}` and `{unit, Unit}`.
+fn options(reader: &mut Reader, name: &str, treatment: &mut Treatment) -> Result<(), Error> {
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        tuple_of(reader, 2, "an option is {Key, Value}")?;
+        let (key, value) = (reader.atom()?, reader.atom()?);
+        match (&*key, &*value) {
+            (b"on_mismatch", b"undefined") => treatment.forgives = true,
+            (b"unit", unit) if Unit::named(unit).is_some() => treatment.unit = Unit::named(unit),
+            _ => {
+                let [key, value] = [key, value].map(|atom| String::from_utf8_lossy(&atom).into_owned());
+                let message = format!(
+                    "`{name}` has the option {{{key}, {value}}}; the options are {{on_mismatch, undefined}} and {{unit, Unit}} \
+                     with second, millisecond or microsecond"
+                );
+                return Err(Error::new(Kind::Type, message).about(name));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn bounds(reader: &mut Reader, ty: Type) -> Result<Bounds, Error> {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use be_tree_index::diagnostics::draw::draw;
 use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::event::Format;
+use be_tree_index::event::Encoding;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::{self, packed, Batch, Counts, Form, Packed, Part, Search};
 use be_tree_module::cell::Cell;
@@ -255,12 +255,12 @@ impl State {
             Request::Nothing => Ok(()),
             Request::Search { format, event, only, form } => {
                 self.advance_search(event, only, |search, index, event, ids| {
-                    search.open_for(index, Format::from_code(format)?, event, ids, Form::from_code(form)?)
+                    search.open_for(index, Encoding::from_code(format)?, event, ids, Form::from_code(form)?)
                 })
             }
             Request::Reasons { format, event, only } => {
                 self.advance_search(event, only, |search, index, event, ids| {
-                    search.open_reasons(index, Format::from_code(format)?, event, ids)
+                    search.open_reasons(index, Encoding::from_code(format)?, event, ids)
                 })
             }
             Request::Batch { number, events, bytes, only, form } => {
@@ -324,8 +324,8 @@ impl State {
     fn prepare(&mut self, format: i32, event: usize) -> Outcome {
         let State { index, search, port, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        let format = Format::from_code(format)?;
-        Ok(port.reply_to(event, |event, out| search.prepare(index, format, event, out))?)
+        let encoding = Encoding::from_code(format)?;
+        Ok(port.reply_to(event, |event, out| search.prepare(index, encoding, event, out))?)
     }
 
     /// Decodes the event in the inbox, and opens its search.
@@ -333,7 +333,7 @@ impl State {
         let State { index, search, port, profiling, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
         let event = port.message(event)?;
-        search.open(index, Format::from_code(format)?, event, None::<std::iter::Empty<u64>>)?;
+        search.open(index, Encoding::from_code(format)?, event, None::<std::iter::Empty<u64>>)?;
         *profiling = true;
         Ok(())
     }
@@ -353,8 +353,8 @@ impl State {
 
     pub fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
         let index = self.index.as_ref().ok_or_else(no_schema)?;
-        let format = Format::from_code(format)?;
-        Ok(self.port.reply_to(event, |event, out| explain(index, format, event, id, out))?)
+        let encoding = Encoding::from_code(format)?;
+        Ok(self.port.reply_to(event, |event, out| explain(index, encoding, event, id, out))?)
     }
 
     pub fn check(&mut self, length: usize) -> Outcome {

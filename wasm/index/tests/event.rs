@@ -258,7 +258,7 @@ fn json(attributes: &Attributes, escape_all: bool) -> Vec<u8> {
 fn read_back(event: &Event) -> Vec<Model> {
     let text = |text: &Text| String::from_utf8_lossy(event.text(*text)).into_owned();
     let read = |value: &Value| match value {
-        Value::Undefined | Value::Patterns => Model::Undefined,
+        Value::Undefined | Value::Patterns | Value::Unfit(_) => Model::Undefined,
         Value::Boolean(boolean) => Model::Boolean(*boolean),
         Value::Integer(integer) => Model::Integer(*integer),
         Value::Float(float) => Model::Float(*float),

@@ -4,7 +4,7 @@ use crate::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
 use crate::announce::{Announced, GROUP};
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
-use crate::compile::program::{Domain, FactType, Program};
+use crate::compile::program::{Domain, FactType, Field, Program};
 use crate::compile::switch::FEW;
 use crate::error::{quoted, Error, Kind};
 use crate::facts::Removal;
@@ -464,32 +464,14 @@ impl Engine {
             return Err(Error::new(Kind::Type, message));
         }
         for (field, value) in declared.fields.iter().zip(values) {
-            let Some(value) = value else {
-                if field.optional {
-                    continue;
+            match value {
+                Some(value) => self.check_value(declared, field, *value)?,
+                None if field.optional => {}
+                None => {
+                    let message =
+                        format!("`{}` lacks `{}`; give it a value or declare it optional", declared.name, field.name);
+                    return Err(Error::new(Kind::MissingAttribute, message).about(&field.name));
                 }
-                let message =
-                    format!("`{}` lacks `{}`; give it a value or declare it optional", declared.name, field.name);
-                return Err(Error::new(Kind::MissingAttribute, message).about(&field.name));
-            };
-            let is_any = field.domain == Domain::Any;
-            let word = match (field.kind, *value) {
-                (FieldKind::Integer, Value::Integer(integer)) => integer as u64,
-                (FieldKind::Float, Value::Integer(integer)) => (integer as f64).to_bits(),
-                (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
-                (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
-                (FieldKind::String, Value::String(_)) if is_any => continue,
-                // Every string of a domain is a constant, so it exists.
-                (FieldKind::String, Value::String(bytes)) => STRINGS.find(&self.words, bytes).map_or(0, u64::from),
-                _ => {
-                    let wanted = crate::compile::kind_name(field.kind);
-                    let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
-                    return Err(Error::new(Kind::Type, message).about(&field.name));
-                }
-            };
-            if !is_any && !field.domain.contains(word) {
-                let message = format!("`{}` of `{}` is outside its domain", field.name, declared.name);
-                return Err(Error::new(Kind::OutOfBounds, message).about(&field.name));
             }
         }
         if time.is_some_and(|time| time.unsigned_abs() > LATEST) {
@@ -497,6 +479,45 @@ impl Engine {
             return Err(Error::new(Kind::OutOfBounds, message));
         }
         Ok(())
+    }
+
+    fn check_value(&self, declared: &FactType, field: &Field, value: Value) -> Result<(), Error> {
+        let is_any = field.domain == Domain::Any;
+        let word = match (field.kind, value) {
+            (FieldKind::Integer, Value::Integer(integer)) => integer as u64,
+            (FieldKind::Float, Value::Integer(integer)) => (integer as f64).to_bits(),
+            (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
+            (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
+            (FieldKind::String, Value::String(_)) if is_any => return Ok(()),
+            // Every string of a domain is a constant, so it exists.
+            (FieldKind::String, Value::String(bytes)) => STRINGS.find(&self.words, bytes).map_or(0, u64::from),
+            _ => {
+                let wanted = crate::compile::kind_name(field.kind);
+                let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
+                return Err(Error::new(Kind::Type, message).about(&field.name));
+            }
+        };
+        if !is_any && !field.domain.contains(word) {
+            let message = format!("`{}` of `{}` is outside its domain", field.name, declared.name);
+            return Err(Error::new(Kind::OutOfBounds, message).about(&field.name));
+        }
+        Ok(())
+    }
+
+    /// Returns whether facts of a type with a field that it does not have are refused.
+    pub fn is_strict(&self, ty: usize) -> bool {
+        self.program.types[ty].strict
+    }
+
+    /// Returns whether a value of a field that does not fit counts as undefined.
+    pub fn forgives(&self, ty: usize, field: usize) -> bool {
+        self.program.types[ty].fields[field].forgiving
+    }
+
+    /// Returns whether a field can have a value.
+    pub fn takes(&self, ty: usize, field: usize, value: Value) -> bool {
+        let declared = &self.program.types[ty];
+        self.check_value(declared, &declared.fields[field], value).is_ok()
     }
 
     /// Begins a call: the limit on firings counts from here.

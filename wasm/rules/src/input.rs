@@ -2,7 +2,7 @@
 //!
 //! The input is the term of a list. A fact is `{Type, Fields}`: `Type` an atom or a binary, `Fields` a map, a list of pairs, or a
 //! binary with a JSON object. Or it is a binary with a JSON object of one name, the type, whose value is the object of fields.
-//! The field `at` is the fact's time, an integer of milliseconds.
+//! The field `at` is the fact's time, an integer of milliseconds. Fields that the type does not have are skipped, unless it is strict.
 
 use be_tree_index::event::{Scalar, Scalars};
 use be_tree_index::term::{Kind as TermKind, Reader};
@@ -22,6 +22,8 @@ pub struct Facts {
     facts: Vec<Checked>,
     cells: Vec<Cell>,
     text: Vec<u8>,
+    /// Whether fields that their types do not have are refused.
+    strict: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,19 @@ struct Checked {
     time: Option<i64>,
     /// The position of its first value.
     first: u32,
+    /// The number of its values that do not fit and count as undefined.
+    mismatches: u32,
+}
+
+/// A field of a fact that is read.
+#[derive(Clone, Copy)]
+enum Named {
+    /// A field of the type.
+    Field(usize),
+    /// The time of the fact.
+    Time,
+    /// No field of the type.
+    Unknown,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +72,14 @@ pub struct Next<'v> {
 }
 
 impl Facts {
-    /// Reads the facts of `input` from the one at position `from` on.
+    /// Reads the facts of `input` from the one at position `from` on. With `strict` every field must be one of its type, also if
+    /// the type is not strict.
     ///
     /// # Errors
     ///
     /// Those of [`Engine::fact`], and `syntax` and `type` for input of another form, with the position of the fact.
-    pub fn read(engine: &Engine, input: &[u8], from: usize) -> Result<Facts, (Option<usize>, Error)> {
-        let mut facts = Facts::default();
+    pub fn read(engine: &Engine, input: &[u8], from: usize, strict: bool) -> Result<Facts, (Option<usize>, Error)> {
+        let mut facts = Facts { strict, ..Facts::default() };
         let whole = |error: be_tree_index::error::Error| (None, Error::from(error));
         let mut reader = Reader::new(input).map_err(whole)?;
         let mut list = reader.list().map_err(whole)?;
@@ -101,6 +117,11 @@ impl Facts {
         self.facts.len()
     }
 
+    /// Returns the number of values, of the first `count` facts, that do not fit and count as undefined.
+    pub fn mismatches(&self, count: usize) -> u64 {
+        self.facts[..count].iter().map(|fact| u64::from(fact.mismatches)).sum()
+    }
+
     /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
@@ -108,14 +129,14 @@ impl Facts {
 
     /// Returns the fact at a position from the first that was read. `input` is the input that it was read from.
     pub fn get<'v>(&'v self, engine: &Engine, position: usize, input: &'v [u8]) -> Next<'v> {
-        let Checked { ty, time, first } = self.facts[position];
+        let Checked { ty, time, first, .. } = self.facts[position];
         let count = engine.field_count(ty as usize);
         Next { ty: ty as usize, time, count, values: self.values(first as usize, count, input) }
     }
 
     /// Announces the facts from a position on to the engine that is to insert them, see [`Engine::announce`].
     pub fn announce(&self, engine: &mut Engine, position: usize) {
-        engine.announce(self.facts[position..].iter().map(|Checked { ty, time, first }| {
+        engine.announce(self.facts[position..].iter().map(|Checked { ty, time, first, .. }| {
             let value = move |field| match self.cells[*first as usize + field] {
                 Cell::Integer(integer) => Some(Value::Integer(integer)),
                 Cell::Float(float) => Some(Value::Float(float)),
@@ -194,34 +215,48 @@ impl Facts {
         input: &[u8],
     ) -> Result<(), Error> {
         let first = self.open(engine, ty)?;
-        let mut time = None;
+        let (mut time, mut mismatches) = (None, 0);
         let mut names = json.object()?;
-        let field_at = |name: &[u8], place| field_of(engine, ty, name).map_err(|error| at(error, whole, place));
+        let strict = self.strict;
+        let field_at = |name: &[u8], place| named(engine, ty, name, strict).map_err(|error| at(error, whole, place));
         while let Some(field) = json.name(&mut names, field_at)? {
             let field = field?;
+            if let Named::Unknown = field {
+                json.skip()?;
+                continue;
+            }
             let text = &mut self.text;
-            let cell = json.value(|value| match value {
+            let read = json.value(|value| match value {
                 Scalar::Undefined => Ok(Cell::Undefined),
                 Scalar::Boolean(boolean) => Ok(Cell::Boolean(boolean)),
                 Scalar::Integer(integer) => Ok(Cell::Integer(integer)),
                 Scalar::Float(float) => Ok(Cell::Float(float)),
                 Scalar::String(bytes, Some(place)) => Ok(Cell::Input((start + place) as u32, bytes.len() as u32)),
                 Scalar::String(bytes, None) => kept(text, bytes),
-            })??;
+            });
+            let cell = match read {
+                Ok(cell) => cell?,
+                Err(error) if is_forgiven(engine, ty, field, &error) => {
+                    json.skip()?;
+                    mismatches += 1;
+                    Cell::Undefined
+                }
+                Err(error) => return Err(error.into()),
+            };
             match field {
-                Some(field) => self.cells[first + field] = cell,
-                None => time = time_of(cell)?,
+                Named::Field(field) => self.cells[first + field] = cell,
+                _ => time = time_of(cell)?,
             }
         }
-        self.close(engine, ty, time, first, input)
+        self.close(engine, ty, (time, mismatches), first, input)
     }
 
     fn add_term(&mut self, engine: &Engine, ty: usize, reader: &mut Reader, input: &[u8]) -> Result<(), Error> {
         let first = self.open(engine, ty)?;
-        let mut time = None;
+        let mut read = (None, 0);
         if reader.peek()? == TermKind::Map {
             for _ in 0..reader.map()? {
-                self.field(engine, ty, first, &mut time, reader, input)?;
+                self.field(engine, ty, first, &mut read, reader, input)?;
             }
         } else {
             let mut list = reader.list()?;
@@ -231,26 +266,48 @@ impl Facts {
                     let message = format!("a field is {{name, value}}, but this tuple has {arity} elements");
                     return Err(Error::new(Kind::Type, message));
                 }
-                self.field(engine, ty, first, &mut time, reader, input)?;
+                self.field(engine, ty, first, &mut read, reader, input)?;
             }
         }
-        self.close(engine, ty, time, first, input)
+        self.close(engine, ty, read, first, input)
     }
 
+    /// Reads a field. `read` has the time of the fact, and the number of its values that do not fit.
     fn field(
         &mut self,
         engine: &Engine,
         ty: usize,
         first: usize,
-        time: &mut Option<i64>,
+        read: &mut (Option<i64>, u32),
         reader: &mut Reader,
         input: &[u8],
     ) -> Result<(), Error> {
         let field = match reader.peek()? {
-            TermKind::Atom => field_of(engine, ty, &reader.atom()?)?,
-            _ => field_of(engine, ty, reader.binary()?)?,
+            TermKind::Atom => named(engine, ty, &reader.atom()?, self.strict)?,
+            _ => named(engine, ty, reader.binary()?, self.strict)?,
         };
-        let cell = match reader.peek()? {
+        if let Named::Unknown = field {
+            return Ok(reader.skip()?);
+        }
+        let start = reader.clone();
+        let cell = match self.cell(reader, input) {
+            Err(error) if is_forgiven(engine, ty, field, &error) => {
+                *reader = start;
+                reader.skip()?;
+                read.1 += 1;
+                Cell::Undefined
+            }
+            cell => cell?,
+        };
+        match field {
+            Named::Field(field) => self.cells[first + field] = cell,
+            _ => read.0 = time_of(cell)?,
+        }
+        Ok(())
+    }
+
+    fn cell(&mut self, reader: &mut Reader, input: &[u8]) -> Result<Cell, be_tree_index::error::Error> {
+        Ok(match reader.peek()? {
             TermKind::Integer => Cell::Integer(reader.integer()?),
             TermKind::Float => Cell::Float(reader.float()?),
             TermKind::Binary => {
@@ -266,14 +323,9 @@ impl Facts {
             _ => {
                 let given = reader.describe()?;
                 let message = format!("a field is a number, a string or a boolean, but here is {given}");
-                return Err(Error::new(Kind::Type, message));
+                return Err(be_tree_index::error::Error::new(Kind::Type, message));
             }
-        };
-        match field {
-            Some(field) => self.cells[first + field] = cell,
-            None => *time = time_of(cell)?,
-        }
-        Ok(())
+        })
     }
 
     /// Makes room for the values of a fact, and returns the position of the first.
@@ -284,27 +336,38 @@ impl Facts {
         Ok(first)
     }
 
-    /// Checks the values of a fact, and adds it.
+    /// Checks the values of a fact, and adds it. `read` is as in [`Facts::field`].
     fn close(
         &mut self,
         engine: &Engine,
         ty: usize,
-        time: Option<i64>,
+        (time, mut mismatches): (Option<i64>, u32),
         first: usize,
         input: &[u8],
     ) -> Result<(), Error> {
         let count = self.cells.len() - first;
-        let values = self.values(first, count, input);
+        let mut values = self.values(first, count, input);
+        let mut refused = 0_u32;
+        for (field, value) in values[..count].iter_mut().enumerate() {
+            if engine.forgives(ty, field) && value.is_some_and(|value| !engine.takes(ty, field, value)) {
+                *value = None;
+                refused |= 1 << field;
+            }
+        }
         engine.check(ty, time, &values[..count])?;
-        self.facts.push(Checked { ty: ty as u32, time, first: first as u32 });
+        for field in (0..count).filter(|field| refused & 1 << field != 0) {
+            self.cells[first + field] = Cell::Undefined;
+            mismatches += 1;
+        }
+        self.facts.push(Checked { ty: ty as u32, time, first: first as u32, mismatches });
         Ok(())
     }
 }
 
 /// Keeps bytes that the input does not contain unchanged.
-fn kept(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, Error> {
+fn kept(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, be_tree_index::error::Error> {
     let start = text.len();
-    text.try_reserve(bytes.len()).map_err(|_| no_memory())?;
+    text.try_reserve(bytes.len()).map_err(|_| be_tree_index::error::Error::new(Kind::OutOfMemory, NO_MEMORY))?;
     text.extend_from_slice(bytes);
     Ok(Cell::Text(start as u32, bytes.len() as u32))
 }
@@ -318,12 +381,24 @@ fn type_of(engine: &Engine, name: &[u8]) -> Result<usize, Error> {
     engine.fact_type(&String::from_utf8_lossy(name))
 }
 
-/// Returns the number of a field, or `None` for the time.
-fn field_of(engine: &Engine, ty: usize, name: &[u8]) -> Result<Option<usize>, Error> {
+/// Returns the field called `name`.
+///
+/// Errors: there is none, and the type is strict, or `strict` is true.
+fn named(engine: &Engine, ty: usize, name: &[u8], strict: bool) -> Result<Named, Error> {
     if name == b"at" {
-        return Ok(None);
+        return Ok(Named::Time);
     }
-    engine.field(ty, &String::from_utf8_lossy(name)).map(Some)
+    match engine.field(ty, &String::from_utf8_lossy(name)) {
+        Ok(field) => Ok(Named::Field(field)),
+        Err(error) if strict || engine.is_strict(ty) => Err(error),
+        Err(_) => Ok(Named::Unknown),
+    }
+}
+
+/// Returns whether `error` is that of a value of `field`, which then counts as undefined.
+fn is_forgiven(engine: &Engine, ty: usize, field: Named, error: &be_tree_index::error::Error) -> bool {
+    let is_of_value = matches!(error.kind, Kind::Type | Kind::OutOfBounds);
+    is_of_value && matches!(field, Named::Field(field) if engine.forgives(ty, field))
 }
 
 fn time_of(cell: Cell) -> Result<Option<i64>, Error> {
@@ -344,6 +419,8 @@ fn not_one_type() -> Error {
     Error::new(Kind::Type, "a fact as JSON is an object of one name, the type: {\"login\": {\"user\": \"ann\"}}")
 }
 
+const NO_MEMORY: &str = "the facts do not fit in memory; give fewer at a time, or allow more memory";
+
 fn no_memory() -> Error {
-    Error::new(Kind::OutOfMemory, "the facts do not fit in memory; give fewer at a time, or allow more memory")
+    Error::new(Kind::OutOfMemory, NO_MEMORY)
 }

@@ -37,13 +37,21 @@ pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
     Refusal { error, position: None, line }
 }
 
-/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices}`: the number of the reason, the position of the next fact, the rule
-/// that fired last, a binary or `[]`, the time at which a window closes next or `[]`, the packed numbers of the inserted facts, and the
-/// notices. Those of an operation that lacks room or was stopped wait. The outcome has no atoms, because the VM looks each up when it
+/// The facts that an operation inserted.
+pub(crate) struct Inserted<'a> {
+    /// Their numbers.
+    pub ids: &'a [u64],
+    /// The number of their values that do not fit and count as undefined.
+    pub mismatches: u64,
+}
+
+/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices, Mismatches}`: the number of the reason, the position of the next
+/// fact, the rule that fired last, a binary or `[]`, the time at which a window closes next or `[]`, the packed numbers of the inserted
+/// facts, the notices, and the number of values that count as undefined because they do not fit. Notices of an operation that lacks room or was stopped wait. The outcome has no atoms, because the VM looks each up when it
 /// reads them.
-pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64], out: &mut Vec<u8>) {
+pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, inserted: Inserted, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
-    writer.tuple(7);
+    writer.tuple(8);
     writer.unsigned(match reason {
         Reason::Done => 0,
         Reason::Firings => 1,
@@ -61,12 +69,13 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, ids: &[u64
         Some(time) => writer.integer(time),
         None => writer.end_list(),
     }
-    let packed: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    let packed: Vec<u8> = inserted.ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     writer.binary(&packed);
     let notices = if reason.keeps_notices() { Vec::new() } else { engine.notices() };
     writer.list(notices.len());
     notices.iter().for_each(|each| notice(each, &mut writer));
     writer.end_list();
+    writer.unsigned(inserted.mismatches);
 }
 
 /// Writes `{Rule, Name, Values}`: the name a binary, or `nil` if the firing failed, and the values a map.

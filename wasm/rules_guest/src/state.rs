@@ -235,7 +235,7 @@ impl State {
             self.open()?;
         }
         let Some(reason) = self.run()? else { return Ok(()) };
-        let State { engine, ids, port, request, .. } = self;
+        let State { engine, ids, facts, port, request, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
         // To empty the list of notices is a step, too.
         let is_last = reason != Reason::Room && engine.is_at_last_step();
@@ -249,6 +249,7 @@ impl State {
             Request::Assert { from, .. } => &ids[..(position - *from) as usize],
             _ => &[],
         };
+        let inserted = reply::Inserted { ids: inserted, mismatches: facts.mismatches(inserted.len()) };
         port.reply(|out| reply::outcome(engine, reason, position, inserted, out));
         Ok(())
     }
@@ -267,7 +268,8 @@ impl State {
         engine.begin().map_err(reply::refusal)?;
         if let Request::Assert { length, from, .. } = *request {
             let input = port.message(length)?;
-            *facts = Facts::read(engine, input, from as usize)
+            // Facts that are loaded had all of their fields before.
+            *facts = Facts::read(engine, input, from as usize, matches!(most, Most::Quiet))
                 .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
             ids.try_reserve_exact(facts.len())
                 .map_err(|_| Error::new(Kind::OutOfMemory, "the facts do not fit in memory; give fewer at a time"))?;
@@ -349,8 +351,8 @@ impl State {
         let engine = engine.as_ref().ok_or_else(no_rules)?;
         let partitions = partitions.as_ref().ok_or_else(no_partitions)?;
         let input = port.message(length)?;
-        let facts =
-            Facts::read(engine, input, 0).map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
+        let facts = Facts::read(engine, input, 0, false)
+            .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
         let spans = Facts::spans(input).map_err(reply::refusal)?;
         let routes = spans.into_iter().enumerate().map(|(position, (start, length))| {
             let fact = facts.get(engine, position, input);

@@ -30,7 +30,15 @@ export interface Domain {
   count?: number;
   /** Convert values of other types, such as the string "42" for an integer. Defaults to `false`. */
   coerce?: boolean;
+  /** The treatment of a value that does not fit. Defaults to that of the schema for an optional attribute, and to `"error"`. A required
+   * attribute takes `"error"` only. */
+  onMismatch?: OnMismatch;
+  /** The unit of numbers, of `datetime`, in events and in expressions. Defaults to `"microsecond"`. */
+  unit?: "second" | "millisecond" | "microsecond";
 }
+
+/** A value that does not fit its attribute is an error, or counts as undefined. */
+export type OnMismatch = "error" | "undefined";
 
 /** Domains by name, a path as expressions spell it: `"user.city"`. Names below one of type `"object_list"` are those of the
  * attributes of its objects: `{items: "object_list", "items.sku": "string"}`. */
@@ -59,9 +67,16 @@ export interface Subscription {
   constants?: Constants;
 }
 
-export interface SearchOptions {
+export interface SearchOptions extends EventOptions {
   /** Search only these subscriptions. Ids that do not exist are skipped. */
   ids?: Iterable<Id>;
+}
+
+/** Options of the functions that read an event. */
+export interface EventOptions {
+  /** With `"undefined"`, values of the event that do not fit count as undefined, unless their attribute is required. Defaults to
+   * `"error"`, with which that depends on the attribute. */
+  onMismatch?: OnMismatch;
 }
 
 export type Kind =
@@ -219,8 +234,8 @@ export interface Info {
  * nothing; they throw a `TypeError` for an argument of a wrong type.
  */
 export class BeTree {
-  /** Makes an empty index. */
-  constructor(schema: Fields);
+  /** Makes an empty index. `onMismatch` is that of the optional attributes that have none. */
+  constructor(schema: Fields, options?: { onMismatch?: OnMismatch });
 
   /**
    * Reads an image, as `mix be_tree.image` and `BeTree.Image` write them. The image's own module runs, in a memory of its own.
@@ -250,13 +265,13 @@ export class BeTree {
   searchMany(events: readonly Event[], options?: SearchOptions): Id[][];
 
   /** Explains why a subscription matches the event, or does not. Every part is evaluated. */
-  explain(event: Event, id: Id): Explanation;
+  explain(event: Event, id: Id, options?: EventOptions): Explanation;
 
   /** Searches for the events, and returns which attributes and expressions take the work. */
-  profile(events: readonly Event[]): Profile;
+  profile(events: readonly Event[], options?: EventOptions): Profile;
 
   /** Searches, and returns the search's path through the tree. Not for an image. */
-  trace(event: Event): Trace;
+  trace(event: Event, options?: EventOptions): Trace;
 
   /** Returns a drawing of the tree in Graphviz's language. */
   draw(): string;

@@ -39,12 +39,12 @@ export class BeTree {
   // The error of a call that trapped, after which the index may be damaged.
   #trap = null;
 
-  constructor(schema) {
+  constructor(schema, options) {
     if (schema instanceof Instance) {
       this.#attributes = schema.attributes;
       this.#engine = this.#attempt(() => new Image(schema.exports));
     } else {
-      this.#attributes = toAttributes(schema);
+      this.#attributes = withDefault(toAttributes(schema), options?.onMismatch);
       this.#engine = this.#attempt(() => new Engine(this.#attributes));
     }
   }
@@ -122,16 +122,18 @@ export class BeTree {
   }
 
   search(event, options) {
-    const json = toJson(event);
+    const forgiving = isForgiving(options);
+    const json = this.#toJson(event, forgiving);
     const ids = toIds(options);
-    return fromIds(this.#attempt(() => this.#engine.search(json, ids), ...ofEvent(event)));
+    return fromIds(this.#attempt(() => this.#engine.search(json, ids, forgiving), ...ofEvent(event)));
   }
 
   searchMany(events, options) {
     if (!Array.isArray(events)) throw new TypeError(`searchMany expects an array, but got ${describe(events)}`);
-    const texts = events.map(toJson);
+    const forgiving = isForgiving(options);
+    const texts = events.map((event) => this.#toJson(event, forgiving));
     const ids = toIds(options);
-    const find = () => this.#engine.searchMany(texts, ids);
+    const find = () => this.#engine.searchMany(texts, ids, forgiving);
     const found = this.#attempt(
       find,
       (refusal) => withoutColumn(refusal, events[refusal.position]),
@@ -140,22 +142,24 @@ export class BeTree {
     return found.map(fromIds);
   }
 
-  explain(event, id) {
-    const json = toJson(event);
+  explain(event, id, options) {
+    const forgiving = isForgiving(options);
+    const json = this.#toJson(event, forgiving);
     const wide = toId(id);
-    return this.#attempt(() => this.#engine.explain(json, wide), ...ofEvent(event));
+    return this.#attempt(() => this.#engine.explain(json, wide, forgiving), ...ofEvent(event));
   }
 
-  profile(events) {
+  profile(events, options) {
+    const forgiving = isForgiving(options);
     if (!Array.isArray(events)) throw new TypeError(`profile expects an array, but got ${describe(events)}`);
     const searches = events.map((event, position) => {
-      const json = toJson(event);
+      const json = this.#toJson(event, forgiving);
       const adapt = (refusal) => ({
         ...withoutColumn(refusal, event),
         position,
       });
       return this.#attempt(
-        () => this.#engine.profile(json),
+        () => this.#engine.profile(json, forgiving),
         adapt,
         () => textOf(event),
       );
@@ -165,15 +169,16 @@ export class BeTree {
     return summarize(searches, names);
   }
 
-  trace(event) {
-    const json = toJson(event);
+  trace(event, options) {
+    const forgiving = isForgiving(options);
+    const json = this.#toJson(event, forgiving);
     if (this.#engine instanceof Image) {
       throw new BeTreeError({
         kind: "not_found",
         message: "the module of an image does not trace; insert into a new BeTree",
       });
     }
-    const trace = this.#attempt(() => this.#engine.trace(json), ...ofEvent(event));
+    const trace = this.#attempt(() => this.#engine.trace(json, forgiving), ...ofEvent(event));
     return { ...trace, ids: fromIds(trace.ids) };
   }
 
@@ -187,6 +192,11 @@ export class BeTree {
 
   free() {
     this.#engine.free();
+  }
+
+  /** Where values may count as undefined, the module decides about a number that JSON does not have. */
+  #toJson(event, forgiving) {
+    return toJson(event, forgiving || this.#attributes.some((attribute) => attribute[ON_MISMATCH] === "undefined"));
   }
 
   /** Calls the module. After a trap no call reaches it again. */
@@ -240,7 +250,9 @@ function textOf(event) {
   return typeof event === "string" ? event : null;
 }
 
-const DOMAIN = ["type", "optional", "min", "max", "count", "coerce"];
+// The place of `onMismatch` in an attribute.
+const ON_MISMATCH = 7;
+const DOMAIN = ["type", "optional", "min", "max", "count", "coerce", "onMismatch", "unit"];
 
 function toAttributes(schema) {
   if (!isPlain(schema)) {
@@ -264,8 +276,35 @@ function toFields(schema, around) {
     const unknown = Object.keys(given).find((key) => !DOMAIN.includes(key));
     if (unknown !== undefined)
       throw new TypeError(`the domain of ${name} has no ${unknown}; it has ${DOMAIN.join(", ")}`);
-    return [[name, given.type, given.optional === true, given.min, given.max, given.count, given.coerce || undefined]];
+    const [optional, coerce] = [given.optional === true, given.coerce || undefined];
+    const { type, min, max, count, onMismatch, unit } = given;
+    checkOnMismatch(onMismatch, `onMismatch of ${name}`);
+    if (unit !== undefined && !UNITS.includes(unit))
+      throw new TypeError(`unit of ${name} is one of ${UNITS.join(", ")}, but this is ${describe(unit)}`);
+    return [[name, type, optional, min, max, count, coerce, onMismatch, unit]];
   });
+}
+
+const UNITS = ["second", "millisecond", "microsecond"];
+
+function checkOnMismatch(value, name) {
+  if (value === undefined || value === "error" || value === "undefined") return;
+  throw new TypeError(`${name} is "error" or "undefined", but this is ${describe(value)}`);
+}
+
+/** Gives the optional attributes that have no `onMismatch` that of the schema. */
+function withDefault(attributes, onMismatch) {
+  checkOnMismatch(onMismatch, "the option onMismatch");
+  if (onMismatch !== "undefined") return attributes;
+  return attributes.map((attribute) => {
+    const [name, type, optional, min, max, count, coerce, own, unit] = attribute;
+    return optional ? [name, type, optional, min, max, count, coerce, own ?? onMismatch, unit] : attribute;
+  });
+}
+
+function isForgiving(options) {
+  checkOnMismatch(options?.onMismatch, "the option onMismatch");
+  return options?.onMismatch === "undefined";
 }
 
 function toDomain(values) {
@@ -306,13 +345,14 @@ function toConstants(constants) {
   });
 }
 
-function toJson(event) {
+/** Returns an event as JSON. A number that JSON does not have is refused, or, if `lenient`, written as one that no float has. */
+function toJson(event, lenient) {
   if (typeof event === "string") return event;
   if (!isPlain(event)) throw new TypeError(`an event is an object or a string of JSON, but this is ${describe(event)}`);
-  return `{${Object.entries(event).map(([name, value]) => `${JSON.stringify(name)}:${valueToJson(value, name)}`)}}`;
+  return `{${Object.entries(event).map(([name, value]) => `${JSON.stringify(name)}:${valueToJson(value, name, lenient)}`)}}`;
 }
 
-function valueToJson(value, name) {
+function valueToJson(value, name, lenient) {
   switch (typeof value) {
     case "boolean":
     case "bigint":
@@ -323,6 +363,7 @@ function valueToJson(value, name) {
       return "null";
     case "number":
       if (Number.isFinite(value)) return `${value}`;
+      if (lenient) return "1e999";
       throw new BeTreeError({
         kind: "out_of_bounds",
         message: `${name} is ${value}; give a finite number`,
@@ -330,10 +371,10 @@ function valueToJson(value, name) {
       });
   }
   if (value === null) return "null";
-  if (Array.isArray(value)) return `[${value.map((element) => valueToJson(element, name))}]`;
+  if (Array.isArray(value)) return `[${value.map((element) => valueToJson(element, name, lenient))}]`;
   if (isPlain(value)) {
     const fields = Object.entries(value);
-    return `{${fields.map(([field, inner]) => `${JSON.stringify(field)}:${valueToJson(inner, `${name}.${field}`)}`)}}`;
+    return `{${fields.map(([field, inner]) => `${JSON.stringify(field)}:${valueToJson(inner, `${name}.${field}`, lenient)}`)}}`;
   }
   throw new TypeError(
     `${name} of an event is a boolean, a number, a string, an array or an object, but this is ${describe(value)}`,

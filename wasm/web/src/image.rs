@@ -7,13 +7,11 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::JsValue;
 
 use crate::refusal::{self, refusal};
-use crate::values::{framed, ids_to_js, object, push_results, set, string, value, Subscriptions};
+use crate::values::{framed, ids_to_js, json_code, object, push_results, set, string, value, Subscriptions};
 use crate::{explanation, malformed};
 
 /// The version of the interface.
 const VERSION: i32 = 1;
-/// The code of JSON among the formats of events.
-const JSON: i32 = 1;
 /// The code of lists among the forms of results.
 const IDS: i32 = 0;
 /// The words before the ids of a search.
@@ -114,16 +112,16 @@ impl Image {
     }
 
     /// Returns the ids of the subscriptions that the event makes true, among all or only among those with the given ids.
-    pub fn search(&self, event: &str, only: Option<Vec<u64>>) -> Result<JsValue, JsValue> {
+    pub fn search(&self, event: &str, only: Option<Vec<u64>>, forgiving: bool) -> Result<JsValue, JsValue> {
         let (event, ids) = self.send_with_ids(event.as_bytes().to_vec(), only)?;
-        let found = words(&self.result(self.exports.be_tree_search(JSON, event, ids, IDS)?)?);
+        let found = words(&self.result(self.exports.be_tree_search(json_code(forgiving), event, ids, IDS)?)?);
         Ok(ids_to_js(found.get(HEADER..).unwrap_or_default()))
     }
 
     /// Returns the ids for each of the events.
     #[wasm_bindgen(js_name = searchMany)]
-    pub fn search_many(&self, events: &Array, only: Option<Vec<u64>>) -> Result<Array, JsValue> {
-        let (bytes, ids) = self.send_with_ids(framed(events), only)?;
+    pub fn search_many(&self, events: &Array, only: Option<Vec<u64>>, forgiving: bool) -> Result<Array, JsValue> {
+        let (bytes, ids) = self.send_with_ids(framed(events, forgiving), only)?;
         let found = Array::new();
         let mut status = self.exports.be_tree_search_many(BATCH, events.length(), bytes, ids, IDS)?;
         loop {
@@ -136,16 +134,16 @@ impl Image {
     }
 
     /// Returns the explanation of a subscription for the event.
-    pub fn explain(&self, event: &str, id: u64) -> Result<Object, JsValue> {
+    pub fn explain(&self, event: &str, id: u64, forgiving: bool) -> Result<Object, JsValue> {
         let event = self.send(event.as_bytes())?;
-        let term = self.result(self.exports.be_tree_explain(JSON, event, id)?)?;
+        let term = self.result(self.exports.be_tree_explain(json_code(forgiving), event, id)?)?;
         explanation::read(&term).map_err(refusal)
     }
 
     /// Returns the parts of the search for the event, each `[phase, counts]`.
-    pub fn profile(&self, event: &str) -> Result<Array, JsValue> {
+    pub fn profile(&self, event: &str, forgiving: bool) -> Result<Array, JsValue> {
         let event = self.send(event.as_bytes())?;
-        self.result(self.exports.be_tree_profile(JSON, event)?)?;
+        self.result(self.exports.be_tree_profile(json_code(forgiving), event)?)?;
         let parts = Array::new();
         loop {
             let part = self.result(self.exports.be_tree_profile_part()?)?;
@@ -239,7 +237,7 @@ fn camel_case(name: &str) -> String {
 /// The bytes of an image's section before its schema: magic, versions, digest, length, memory, and the module's digest.
 const BEFORE_SCHEMA: usize = 8 + 4 + 4 + 32 + 8 + 8 + 32;
 
-/// Returns the attributes of an image's section, each `[name, type, optional, min, max, count, coerce]`.
+/// Returns the attributes of an image's section, each `[name, type, optional, min, max, count, coerce, onMismatch, unit]`.
 #[wasm_bindgen]
 pub fn attributes(section: &[u8]) -> Result<Array, JsValue> {
     let schema = section.get(BEFORE_SCHEMA..).and_then(|rest| {
@@ -250,14 +248,14 @@ pub fn attributes(section: &[u8]) -> Result<Array, JsValue> {
     read_attributes(schema).map_err(refusal)
 }
 
-/// Reads a schema: a list of `{Name, Type, Optional, Bounds}`.
+/// Reads a schema: a list of `{Name, Type, Optional, Bounds}`, with `Converts` and `Options` where they are given.
 fn read_attributes(schema: &[u8]) -> Result<Array, Error> {
     let mut reader = Reader::new(schema)?;
     let attributes = Array::new();
     let mut list = reader.list()?;
     while reader.next(&mut list)? {
         let arity = if reader.peek()? == Kind::Tuple { reader.tuple()? } else { 0 };
-        if !matches!(arity, 4 | 5) {
+        if !matches!(arity, 4..=6) {
             return Err(malformed("an attribute is {Name, Type, Optional, Bounds}"));
         }
         let name = string(reader.binary()?);
@@ -268,12 +266,34 @@ fn read_attributes(schema: &[u8]) -> Result<Array, Error> {
         let [min, max, count] = match reader.peek()? {
             Kind::Tuple => {
                 reader.tuple()?;
-                [value(&mut reader)?, value(&mut reader)?, none]
+                [value(&mut reader)?, value(&mut reader)?, none.clone()]
             }
-            _ => [none.clone(), none, value(&mut reader)?],
+            _ => [none.clone(), none.clone(), value(&mut reader)?],
         };
-        let coerce = if arity == 5 { value(&mut reader)? } else { JsValue::UNDEFINED };
-        attributes.push(&Array::of(&[name, ty, optional, min, max, count, coerce]));
+        let coerce = match arity > 4 && value(&mut reader)?.is_truthy() {
+            true => JsValue::TRUE,
+            false => JsValue::UNDEFINED,
+        };
+        let [on_mismatch, unit] = if arity > 5 { options(&mut reader)? } else { [none.clone(), none] };
+        attributes.push(&Array::of(&[name, ty, optional, min, max, count, coerce, on_mismatch, unit]));
     }
     Ok(attributes)
+}
+
+/// Reads the options of an attribute, a list of `{on_mismatch, undefined}` and `{unit, Unit}`. Returns the two values.
+fn options(reader: &mut Reader) -> Result<[JsValue; 2], Error> {
+    let mut options = [JsValue::UNDEFINED, JsValue::UNDEFINED];
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        if reader.peek()? != Kind::Tuple || reader.tuple()? != 2 {
+            return Err(malformed("an option is {Key, Value}"));
+        }
+        let position = match reader.atom()?.as_ref() {
+            b"on_mismatch" => 0,
+            b"unit" => 1,
+            _ => return Err(malformed("the options of an attribute are on_mismatch and unit")),
+        };
+        options[position] = string(&reader.atom()?);
+    }
+    Ok(options)
 }

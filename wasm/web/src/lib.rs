@@ -16,7 +16,6 @@ use be_tree_index::diagnostics::draw::draw;
 use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::diagnostics::trace::trace;
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::event::Format;
 use be_tree_index::index::Index;
 use be_tree_index::search::{Batch, Form, Request, Search};
 use js_sys::{Array, Object};
@@ -24,7 +23,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::JsValue;
 
 use refusal::{refusal, refusal_at};
-use values::{ids_to_js, object, Subscription, Subscriptions};
+use values::{ids_to_js, json, object, Subscription, Subscriptions};
 
 /// An index and its searches.
 #[wasm_bindgen]
@@ -36,7 +35,7 @@ pub struct Engine {
 
 #[wasm_bindgen]
 impl Engine {
-    /// Returns an empty index over attributes, each `[name, type, optional, min, max, count]`.
+    /// Returns an empty index over attributes, as [`schema::schema`] reads them.
     #[wasm_bindgen(constructor)]
     pub fn new(attributes: &Array) -> Result<Engine, JsValue> {
         let index = Index::new(schema::schema(attributes).map_err(refusal)?);
@@ -60,19 +59,20 @@ impl Engine {
         self.index.delete(id).map_err(refusal)
     }
 
-    /// Returns the ids of the subscriptions that the event makes true, among all or only among those with the given ids.
-    pub fn search(&mut self, event: &str, only: Option<Vec<u64>>) -> Result<JsValue, JsValue> {
+    /// Returns the ids of the subscriptions that the event makes true, among all or only among those with the given ids. If `forgiving`,
+    /// values that do not fit count as undefined, here and below.
+    pub fn search(&mut self, event: &str, only: Option<Vec<u64>>, forgiving: bool) -> Result<JsValue, JsValue> {
         let Engine { index, search, .. } = self;
         let only = only.map(Vec::into_iter);
-        search.open(index, Format::Json, event.as_bytes(), only).map_err(refusal)?;
+        search.open(index, json(forgiving), event.as_bytes(), only).map_err(refusal)?;
         Ok(ids_to_js(search.run(index).ids()))
     }
 
     /// Returns the ids for each of the events.
     #[wasm_bindgen(js_name = searchMany)]
-    pub fn search_many(&mut self, events: &Array, only: Option<Vec<u64>>) -> Result<Array, JsValue> {
+    pub fn search_many(&mut self, events: &Array, only: Option<Vec<u64>>, forgiving: bool) -> Result<Array, JsValue> {
         let Engine { index, search, batch } = self;
-        let mut message = values::framed(events);
+        let mut message = values::framed(events, forgiving);
         let bytes = message.len();
         message.extend(only.iter().flatten().flat_map(|id| id.to_le_bytes()));
         let only = only.map(|ids| size_of::<u64>() * ids.len());
@@ -87,22 +87,22 @@ impl Engine {
     }
 
     /// Returns the explanation of a subscription for the event.
-    pub fn explain(&self, event: &str, id: u64) -> Result<Object, JsValue> {
+    pub fn explain(&self, event: &str, id: u64, forgiving: bool) -> Result<Object, JsValue> {
         let mut term = Vec::new();
-        explain(&self.index, Format::Json, event.as_bytes(), id, &mut term).map_err(refusal)?;
+        explain(&self.index, json(forgiving), event.as_bytes(), id, &mut term).map_err(refusal)?;
         explanation::read(&term).map_err(refusal)
     }
 
     /// Returns the path of a search through the tree.
-    pub fn trace(&mut self, event: &str) -> Result<Object, JsValue> {
+    pub fn trace(&mut self, event: &str, forgiving: bool) -> Result<Object, JsValue> {
         let Engine { index, search, .. } = self;
-        Ok(trace::to_js(&trace(index, search, Format::Json, event.as_bytes()).map_err(refusal)?))
+        Ok(trace::to_js(&trace(index, search, json(forgiving), event.as_bytes()).map_err(refusal)?))
     }
 
     /// Returns the parts of the search for the event, each `[phase, counts]`.
-    pub fn profile(&mut self, event: &str) -> Result<Array, JsValue> {
+    pub fn profile(&mut self, event: &str, forgiving: bool) -> Result<Array, JsValue> {
         let Engine { index, search, .. } = self;
-        profile::parts(index, search, event).map_err(refusal)
+        profile::parts(index, search, json(forgiving), event).map_err(refusal)
     }
 
     /// Returns a drawing of the tree in Graphviz's language.

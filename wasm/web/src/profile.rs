@@ -1,7 +1,7 @@
 //! Profiles: the parts of a search and their counts, in the shapes of `docs/abi.md`. `js/profile.js` sums them up.
 
 use be_tree_index::error::Error;
-use be_tree_index::event::Format;
+use be_tree_index::event::Encoding;
 use be_tree_index::index::Index;
 use be_tree_index::model::schema::AttributeId;
 use be_tree_index::search::{Counts, Search};
@@ -11,8 +11,8 @@ use wasm_bindgen::JsValue;
 use crate::values::id_to_js;
 
 /// Returns the parts of the search for an event, each `[phase, counts]`.
-pub(crate) fn parts(index: &Index, search: &mut Search, event: &str) -> Result<Array, Error> {
-    search.open(index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>)?;
+pub(crate) fn parts(index: &Index, search: &mut Search, encoding: Encoding, event: &str) -> Result<Array, Error> {
+    search.open(index, encoding, event.as_bytes(), None::<std::iter::Empty<u64>>)?;
     let parts = Array::new();
     while let Some(part) = search.next_part(index) {
         let counts = counts(&search.counts(index));

@@ -2,21 +2,33 @@
 
 use be_tree_index::error::{quoted, Error, Kind};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::time::Unit;
 use js_sys::Array;
 use wasm_bindgen::JsValue;
 
 use crate::malformed;
 use crate::values::integer;
 
-/// Reads attributes, each `[name, type, optional, min, max, count, coerce]`, the bounds `undefined` where there are none.
+/// Reads attributes, each `[name, type, optional, min, max, count, coerce, onMismatch, unit]`, `undefined` where there is none.
 pub(crate) fn schema(attributes: &Array) -> Result<Schema, Error> {
     let given: Vec<_> = attributes.iter().map(|given| Array::from(&given)).collect();
     let attributes: Result<Vec<_>, _> = given.iter().map(attribute).collect();
     let mut schema = Schema::new(attributes?)?;
     for given in &given {
+        let name = given.get(0).as_string().unwrap_or_default();
         if given.get(6).is_truthy() {
-            let name = given.get(0).as_string().unwrap_or_default();
             schema.convert(&name)?;
+        }
+        match given.get(7).as_string().as_deref() {
+            Some("undefined") => schema.forgive(&name)?,
+            Some("error") | None => {}
+            Some(_) => return Err(malformed("onMismatch is \"error\" or \"undefined\"").about(name)),
+        }
+        if let Some(unit) = given.get(8).as_string() {
+            let Some(unit) = Unit::named(unit.as_bytes()) else {
+                return Err(malformed("a unit is \"second\", \"millisecond\" or \"microsecond\"").about(name));
+            };
+            schema.set_unit(&name, unit)?;
         }
     }
     Ok(schema)

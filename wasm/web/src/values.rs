@@ -1,6 +1,7 @@
 //! Values of JavaScript: what goes in, and what comes out.
 
 use be_tree_index::error::Error;
+use be_tree_index::event::{Encoding, Format};
 use be_tree_index::index::Insertion;
 use be_tree_index::term::{Kind, Reader};
 use js_sys::{Array, BigInt, BigUint64Array, Float64Array, Object, Reflect, Uint8Array, WebAssembly};
@@ -9,8 +10,19 @@ use wasm_bindgen::{JsCast, JsValue};
 /// The greatest integer that a number holds exactly, as all below it.
 const MAX_SAFE: u64 = (1 << 53) - 1;
 
-/// The code of JSON among the formats of events.
-const JSON: u32 = 1;
+/// Returns JSON as the encoding of an event: one in which values that do not fit count as undefined, or another.
+pub(crate) fn json(forgiving: bool) -> Encoding {
+    Encoding { format: Format::Json, forgiving }
+}
+
+/// Returns the code of that encoding.
+pub(crate) fn json_code(forgiving: bool) -> i32 {
+    if forgiving {
+        17
+    } else {
+        1
+    }
+}
 
 /// A subscription to insert.
 pub(crate) struct Subscription {
@@ -74,11 +86,11 @@ pub(crate) fn integer(value: &JsValue) -> Option<i64> {
     i64::try_from(value.dyn_ref::<BigInt>()?.clone()).ok()
 }
 
-/// Returns events one behind the other, each after its format and its length.
-pub(crate) fn framed(events: &Array) -> Vec<u8> {
+/// Returns events one behind the other, each after its encoding and its length.
+pub(crate) fn framed(events: &Array, forgiving: bool) -> Vec<u8> {
     let mut message = Vec::new();
     for event in events.iter().filter_map(|event| event.as_string()) {
-        message.extend(JSON.to_le_bytes());
+        message.extend(json_code(forgiving).to_le_bytes());
         message.extend((event.len() as u32).to_le_bytes());
         message.extend(event.as_bytes());
     }

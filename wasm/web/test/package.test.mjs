@@ -43,6 +43,37 @@ test("the example of the README", () => {
   results.forEach(([actual, expected]) => assert.deepEqual(actual, expected));
 });
 
+test("values that do not fit count as undefined where that is asked for", () => {
+  const schema = { ip: { type: "ip", optional: true }, n: { type: "float", optional: true }, name: "string" };
+  const event = { ip: "sts.amazonaws.com", n: NaN, name: "x" };
+  const strict = new BeTree(schema);
+  const lenient = new BeTree(schema, { onMismatch: "undefined" });
+  for (const tree of [strict, lenient]) tree.insertAll([{ id: 1, expression: "name = 'x'" }, { id: 2, expression: "n > 0" }]);
+  assert.throws(() => strict.search(event), { kind: "out_of_bounds", attribute: "n" });
+  assert.throws(() => strict.search({ ...event, n: 1 }), { kind: "type", attribute: "ip" });
+  assert.deepEqual(strict.search(event, { onMismatch: "undefined" }), [1]);
+  assert.deepEqual(strict.searchMany([event, event], { onMismatch: "undefined" }), [[1], [1]]);
+  assert.equal(strict.explain(event, 2, { onMismatch: "undefined" }).match, false);
+  assert.equal(strict.profile([event], { onMismatch: "undefined" }).searches, 1);
+  assert.deepEqual(strict.trace(event, { onMismatch: "undefined" }).ids, [1]);
+  assert.deepEqual(lenient.search(JSON.stringify(event)), [1]);
+  assert.deepEqual(lenient.search(event), [1]);
+  assert.equal(lenient.schema.ip.onMismatch, "undefined");
+  assert.equal(lenient.schema.name.onMismatch, undefined);
+  assert.throws(() => lenient.search({ name: 1 }), { kind: "type", attribute: "name" });
+  assert.throws(() => new BeTree({ a: { type: "ip", onMismatch: "undefined" } }), { kind: "type", attribute: "a" });
+  assert.throws(() => strict.search(event, { onMismatch: "ignore" }), TypeError);
+});
+
+test("numbers are times in the unit of their attribute", () => {
+  const tree = new BeTree({ at: { type: "datetime", unit: "second" } });
+  tree.insertAll([{ id: 1, expression: "at > '2019-01-01T00:00:00Z'" }, { id: 2, expression: "at > 1557933565" }]);
+  assert.deepEqual(tree.search({ at: 1557933565 }), [1]);
+  assert.deepEqual(tree.search({ at: 1557933565.5 }), [1, 2]);
+  assert.equal(tree.schema.at.unit, "second");
+  assert.throws(() => new BeTree({ at: { type: "datetime", unit: "minute" } }), TypeError);
+});
+
 test("the package has at most 330 KB, and no file that is not named", () => {
   const folder = mkdtempSync(join(tmpdir(), "be-tree-"));
   try {

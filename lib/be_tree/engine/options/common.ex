@@ -13,6 +13,16 @@ defmodule BeTree.Engine.Options.Common do
   @spec wait() :: BeTree.Engine.Options.definitions()
   def wait, do: timeout("milliseconds that the call may wait for the tree or a replica, or `:infinity`")
 
+  @doc "Returns the definition of the option `:on_mismatch` of functions that take a schema."
+  @spec on_mismatch_of_schema() :: BeTree.Engine.Options.definitions()
+  def on_mismatch_of_schema do
+    doc =
+      "the option of the optional attributes that do not have it (`BeTree.Domain`). With `:undefined`, a value of an event that " <>
+        "does not fit such an attribute counts as undefined. With `:error` it is an error that names the attribute"
+
+    [on_mismatch: Keyword.put(definition(:on_mismatch), :doc, doc)]
+  end
+
   @doc "Returns the definition of the option `:timeout` with this text."
   @spec timeout(String.t()) :: BeTree.Engine.Options.definitions()
   def timeout(doc), do: [timeout: Keyword.put(definition(:timeout), :doc, doc)]
@@ -131,6 +141,16 @@ defmodule BeTree.Engine.Options.Common do
       doc:
         "with `true`, an event with a name that the schema does not have is an error of kind `:unknown_attribute`, whose message " <>
           "suggests the attribute that may be meant. The names are checked in a pass of their own over the event"
+    ]
+  end
+
+  defp definition(:on_mismatch) do
+    [
+      type: {:one_of, [:error, :undefined]},
+      default: :error,
+      doc:
+        "with `:undefined`, a value of an event that does not fit its attribute counts as undefined, unless the attribute is " <>
+          "required (`BeTree.Domain`). With `:error` that depends on the attribute"
     ]
   end
 

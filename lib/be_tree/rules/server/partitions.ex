@@ -162,6 +162,7 @@ defmodule BeTree.Rules.Server.Partitions do
       operation: nil,
       ids: ids(numbers),
       firings: pages |> Enum.map(& &1.firings) |> Enum.sum(),
+      mismatches: pages |> Enum.map(& &1.mismatches) |> Enum.sum(),
       last_rule: last_rule(for(%{last_rule: rule} when rule != nil <- pages, do: rule)),
       next_due: next_due(name, partitions),
       fuel: pages |> Enum.map(& &1.fuel) |> Enum.sum(),

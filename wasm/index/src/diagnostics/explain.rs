@@ -3,7 +3,7 @@
 use crate::compile::{Expression, Step};
 use crate::error::{Error, Kind};
 use crate::eval::predicate;
-use crate::event::{decode, Event, Format, Span, Value};
+use crate::event::{decode, Encoding, Event, Span, Value};
 use crate::index::Index;
 use crate::language::predicate_text;
 use crate::model::arithmetic::Term;
@@ -52,12 +52,18 @@ const DETAIL: usize = 4096;
 ///
 /// [`Kind::NotFound`], [`Kind::OutOfMemory`], and the errors of decoding the event. In the sandbox the end of memory may trap
 /// instead.
-pub fn explain(index: &Index, format: Format, bytes: &[u8], id: u64, out: &mut Vec<u8>) -> Result<(), Error> {
+pub fn explain(
+    index: &Index,
+    encoding: impl Into<Encoding>,
+    bytes: &[u8],
+    id: u64,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
     let Some(slot) = index.subscriptions().find(id) else {
         return Err(Error::new(Kind::NotFound, format!("no subscription has the id {id}")));
     };
     let mut event = Event::default();
-    decode(format, bytes, index.schema(), index.strings(), &mut event)?;
+    decode(encoding, bytes, index.schema(), index.strings(), &mut event)?;
     event.lower(index.catalog().predicates.patterns().lowered())?;
     let subscription = index.subscriptions().get(slot);
     ensure(index.catalog().extent(subscription).analysis_bytes())?;
@@ -313,7 +319,12 @@ fn shortened(mut text: String) -> String {
 fn length(value: Value, event: &Event) -> usize {
     let list = |span: Span, bytes: usize| span.len as usize * bytes;
     match value {
-        Value::Undefined | Value::Patterns | Value::Boolean(_) | Value::Integer(_) | Value::Float(_) => 0,
+        Value::Undefined
+        | Value::Patterns
+        | Value::Unfit(_)
+        | Value::Boolean(_)
+        | Value::Integer(_)
+        | Value::Float(_) => 0,
         Value::Address(_) => 48,
         Value::String(text) => text.bytes.len as usize,
         Value::Integers(span) => list(span, 8),
@@ -347,7 +358,7 @@ fn count(value: Value) -> usize {
 fn write_value(value: Value, event: &Event, writer: &mut Writer) {
     match value {
         // No expression names the index's own attribute, and no object has a list of objects.
-        Value::Undefined | Value::Patterns | Value::Objects(_) => writer.atom("undefined"),
+        Value::Undefined | Value::Patterns | Value::Unfit(_) | Value::Objects(_) => writer.atom("undefined"),
         Value::Boolean(value) => writer.boolean(value),
         Value::Integer(value) => writer.integer(value),
         Value::Float(value) => writer.float(value),

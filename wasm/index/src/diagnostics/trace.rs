@@ -2,7 +2,7 @@
 
 use super::label;
 use crate::error::Error;
-use crate::event::Format;
+use crate::event::Encoding;
 use crate::handles::NodeId;
 use crate::index::Index;
 use crate::search::observe::{List, Visit};
@@ -93,8 +93,8 @@ pub struct Edge {
 /// # Errors
 ///
 /// Those of decoding the event.
-pub fn trace(index: &Index, search: &mut Search, format: Format, bytes: &[u8]) -> Result<Trace, Error> {
-    search.open(index, format, bytes, None::<std::iter::Empty<u64>>)?;
+pub fn trace(index: &Index, search: &mut Search, encoding: impl Into<Encoding>, bytes: &[u8]) -> Result<Trace, Error> {
+    search.open(index, encoding, bytes, None::<std::iter::Empty<u64>>)?;
     let mut steps = Vec::new();
     search.observe(index, |visit| steps.push(step(index, visit)));
     let found = search.found();

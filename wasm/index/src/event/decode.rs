@@ -1,7 +1,7 @@
 //! Fills an [`Event`] from bytes: each value by the type of its attribute, in any format.
 
 use crate::error::{quoted, Error, Kind};
-use crate::event::formats::json::Json;
+use crate::event::formats::json::{in_characters, Json};
 use crate::event::formats::prepared;
 #[cfg(feature = "terms")]
 use crate::event::formats::records::Records;
@@ -14,7 +14,7 @@ use crate::model::fields::FieldId;
 use crate::model::predicate::{CapType, Entity, Float};
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::model::strings::{Interner, StringId};
-use crate::model::time;
+use crate::model::time::{self, Unit};
 use crate::support::hash::out_of_memory;
 #[cfg(feature = "terms")]
 use crate::term::{self, Elements, Reader};
@@ -58,20 +58,52 @@ impl Format {
             _ => {
                 let message =
                     "an event's format is 0 (term), 1 (JSON), 2 (record), 3 (prepared), 4 (records), 5 (strict \
-                               term) or 6 (strict JSON)";
+                               term) or 6 (strict JSON), each also plus 16";
                 Err(Error::new(Kind::Type, message))
             }
         }
     }
 }
 
+/// The encoding of an event, and what is done with a value in it that does not fit its attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoding {
+    /// The format of the bytes.
+    pub format: Format,
+    /// Whether values that do not fit count as undefined, unless their attribute is required. Otherwise that holds for the
+    /// attributes of [`Schema::forgive`].
+    pub forgiving: bool,
+}
+
+impl Encoding {
+    /// The bit of a code that makes an encoding forgiving.
+    const FORGIVING: i32 = 16;
+
+    /// Returns the encoding with the number `code`: that of a format, plus 16 if it is forgiving.
+    ///
+    /// Errors: [`Kind::Type`].
+    #[inline]
+    pub fn from_code(code: i32) -> Result<Encoding, Error> {
+        let format = Format::from_code(code & !Self::FORGIVING)?;
+        Ok(Encoding { format, forgiving: code & Self::FORGIVING != 0 })
+    }
+}
+
+impl From<Format> for Encoding {
+    fn from(format: Format) -> Self {
+        Encoding { format, forgiving: false }
+    }
+}
+
 /// Reads `bytes` into `event`, which is emptied first. Known strings get their ids in `strings`.
 ///
+/// - A value that does not fit its attribute is an error, or counts as undefined (see [`Encoding`]). In a list of objects that
+///   goes for the values of each object; a list with an element that is no such object does not fit itself.
 /// - Names that the schema does not have are skipped with their values, or refused in a strict format. If a name is given more than
 ///   once, JSON's last value counts, and in terms the first value that is not undefined.
 /// - Only an integer token is an integer: `1.0` is none, in JSON and in terms. An integer may stand for a float.
 /// - The bounds of an attribute apply to the constants of expressions. A value of an event may lie outside of them.
-/// - Undefined stands for a whole value, or for the time of a frequency cap. It is an error inside a list.
+/// - Undefined stands for a whole value, or for the time of a frequency cap. A list with an undefined element does not fit.
 /// - An atom stands for the string that is its name, but `true`, `false`, `nil` and `undefined` are no strings.
 /// - The attribute `user.city` is the field `city` of the map, or JSON object, in field `user`. If the map is missing or
 ///   undefined, so are its fields. Of several maps of one name JSON's last counts, and in terms the first.
@@ -97,8 +129,19 @@ impl Format {
 /// `syntax` if the bytes are not of the format, `type` if a value does not fit its attribute, `out_of_bounds` for numbers
 /// beyond 64 bits and for input of 2 GiB or more, `missing_attribute` if a required attribute is undefined, and
 /// `out_of_memory`. The content of the event is unspecified after an error.
+#[inline]
 pub fn decode(
-    format: Format,
+    encoding: impl Into<Encoding>,
+    bytes: &[u8],
+    schema: &Schema,
+    strings: &Interner,
+    event: &mut Event,
+) -> Result<(), Error> {
+    decode_as(encoding.into(), bytes, schema, strings, event)
+}
+
+fn decode_as(
+    Encoding { format, forgiving }: Encoding,
     bytes: &[u8],
     schema: &Schema,
     strings: &Interner,
@@ -116,16 +159,18 @@ pub fn decode(
     }
     match format {
         #[cfg(feature = "terms")]
-        Format::Term => Filler::new(Reader::new(bytes)?, schema, strings, event).named(),
-        Format::Json => Filler::new(Json::new(bytes), schema, strings, event).named(),
+        Format::Term => Filler::new(Reader::new(bytes)?, schema, strings, event, forgiving).named(),
+        Format::Json => Filler::new(Json::new(bytes), schema, strings, event, forgiving)
+            .named()
+            .map_err(|error| in_characters(error, bytes)),
         #[cfg(feature = "terms")]
-        Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event).record(),
+        Format::Record => Filler::new(Reader::new(bytes)?, schema, strings, event, forgiving).record(),
         Format::Prepared => {
             prepared::read(bytes, schema, strings, event)?;
             return check_required(schema, &event.values, "the event");
         }
         #[cfg(feature = "terms")]
-        Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event).records(),
+        Format::Records => Filler::new(Records(Reader::new(bytes)?), schema, strings, event, forgiving).records(),
         Format::StrictTerm | Format::StrictJson => unreachable!("their names were checked"),
         #[cfg(not(feature = "terms"))]
         Format::Term | Format::Record | Format::Records => {
@@ -146,7 +191,7 @@ fn check_names_of(format: Format, bytes: &[u8], schema: &Schema) -> Result<Forma
             Ok(Format::Term)
         }
         Format::StrictJson => {
-            check_names(Json::new(bytes), schema).map_err(|error| *error)?;
+            check_names(Json::new(bytes), schema).map_err(|error| *in_characters(error, bytes))?;
             Ok(Format::Json)
         }
         other => Ok(other),
@@ -175,13 +220,18 @@ pub(super) struct Filler<'a, S> {
     pub is_far: bool,
     /// The maps that were read, once there is one.
     pub maps: Option<Box<Maps>>,
+    /// Whether all optional attributes are forgiven a value that does not fit.
+    pub forgiving: bool,
+    /// Whether a value of the event, or of the object that is read, is [`Value::Unfit`], or a map may be unfit.
+    pub any_unfit: bool,
     /// The position of the first value in the event's values: that of an object's values behind them, and otherwise 0.
     pub base: usize,
 }
 
 impl<'a, S> Filler<'a, S> {
-    fn new(source: S, schema: &'a Schema, strings: &'a Interner, event: &'a mut Event) -> Self {
-        Filler { source, schema, strings, event, is_far: strings.is_far(), maps: None, base: 0 }
+    fn new(source: S, schema: &'a Schema, strings: &'a Interner, event: &'a mut Event, forgiving: bool) -> Self {
+        let is_far = strings.is_far();
+        Filler { source, schema, strings, event, is_far, maps: None, forgiving, any_unfit: false, base: 0 }
     }
 }
 
@@ -255,7 +305,8 @@ impl<S: Source> Filler<'_, S> {
         let names = self.source.names()?;
         let names = self.expect(names, S::EVENT)?;
         self.members(names)?;
-        self.source.finish()
+        self.source.finish()?;
+        self.settle_unfit()
     }
 
     /// Reads the values under the names of the event itself, or of an object in a list. It is inlined into the loop over objects
@@ -292,7 +343,11 @@ impl<S: Source> Filler<'_, S> {
         match self.schema.fields().plain(id) {
             Some(ty) => {
                 let id = AttributeId::from_index(id.index());
-                self.value(id, ty).map_err(|error| about(self.schema.attribute(id), *error).into())
+                let start = self.source.place();
+                match self.value(id, ty) {
+                    Ok(()) => Ok(()),
+                    Err(error) => self.unfit(id, start, error),
+                }
             }
             None => self.unusual_field(id),
         }
@@ -301,15 +356,14 @@ impl<S: Source> Filler<'_, S> {
     /// Reads a map, or a value that is converted.
     #[inline(never)]
     fn unusual_field(&mut self, id: FieldId) -> Read<()> {
-        match self.schema.fields().attribute(id) {
-            Some(id) => self.converted(id).map_err(|error| about(self.schema.attribute(id), *error).into()),
-            None => self.map(id),
-        }
+        let Some(id) = self.schema.fields().attribute(id) else { return self.map(id) };
+        let start = self.source.place();
+        self.converted(id).or_else(|error| self.unfit(id, start, error))
     }
 
     /// Reads the value of attribute `id`, whose type is `ty`.
     #[inline(always)]
-    fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
+    pub fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
         // Each arm stores its value, because returning the value takes longer than reading it.
         let is_found = match ty {
             Type::Boolean => self.source.boolean()?.map(|boolean| self.set(id, Value::Boolean(boolean))),
@@ -346,7 +400,7 @@ impl<S: Source> Filler<'_, S> {
                 None => None,
             },
             Type::Ip => self.address(id)?,
-            Type::DateTime => self.time()?.map(|micros| self.set(id, Value::Integer(micros))),
+            Type::DateTime => self.time(self.schema.unit(id))?.map(|micros| self.set(id, Value::Integer(micros))),
         };
         // Undefined comes last, because most values are defined.
         if is_found.is_some() {
@@ -461,11 +515,22 @@ impl<S: Source> Filler<'_, S> {
         Ok(())
     }
 
-    /// Reads a time as an integer of microseconds, as a string by ISO 8601, or as the format has times.
-    fn time(&mut self) -> Read<Option<i64>> {
+    /// Reads a time as a number of `unit`, as a string by ISO 8601, or as the format has times.
+    fn time(&mut self, unit: Unit) -> Read<Option<i64>> {
         let start = self.source.place();
-        if let Some(micros) = self.source.integer()? {
-            return Ok(Some(micros));
+        if let Some(integer) = self.source.integer()? {
+            return match unit.of_integer(integer) {
+                Some(micros) => Ok(Some(micros)),
+                None => Err(self.late(start)),
+            };
+        }
+        if unit != Unit::Microsecond {
+            if let Some(float) = self.source.float()? {
+                return match unit.of_float(float) {
+                    Some(micros) => Ok(Some(micros)),
+                    None => Err(self.late(start)),
+                };
+            }
         }
         let read = match self.source.string(|text| time::parse(text.bytes))? {
             Some(read) => read,
@@ -475,6 +540,14 @@ impl<S: Source> Filler<'_, S> {
             self.source.back_to(start);
         }
         Ok(read)
+    }
+
+    /// Returns the error for the time at `start`.
+    #[cold]
+    fn late(&mut self, start: usize) -> Box<Error> {
+        self.source.back_to(start);
+        let message = "the time does not fit 64 bits of microseconds; is its unit another one?";
+        self.source.locate(Error::new(Kind::OutOfBounds, message)).into()
     }
 
     /// Reads an address as a string, or as a tuple of 4 or 8 integers. Returns `None` if no address comes next.

@@ -3,18 +3,29 @@
 use crate::error::{quoted, Error, Kind};
 use crate::event::decode::Filler;
 use crate::event::formats::source::{Read, Source};
+use crate::event::unfit::is_of_value;
 use crate::event::Value;
-use crate::model::fields::FieldId;
+use crate::model::fields::{FieldId, Fields};
 use crate::model::path;
-use crate::model::schema::AttributeId;
 use crate::support::hash::out_of_memory;
 
 /// The maps that were read.
 pub(super) struct Maps {
-    /// The attributes that were read in maps, in order.
-    log: Vec<AttributeId>,
-    /// For each map of the schema the part of the log from its last reading, if there was one.
-    parts: Vec<Option<(usize, usize)>>,
+    /// The attributes that were read in maps, in order. Also the maps in maps whose reading may have to be undone.
+    log: Vec<FieldId>,
+    /// For each map of the schema its last reading.
+    read: Vec<Reading>,
+}
+
+/// The last reading of a map.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// It was not read, or was undefined.
+    None,
+    /// Its part of the log, from a start to an end.
+    Part(u32, u32),
+    /// The place of another value in its stead, which is not decided yet.
+    Unfit(u32),
 }
 
 /// A map whose end is not read yet.
@@ -22,27 +33,37 @@ struct Open<N> {
     map: FieldId,
     names: N,
     /// The start of its part of the log.
-    start: usize,
+    start: u32,
+    /// The values so far that counted as undefined.
+    mismatches: u32,
 }
 
 impl Maps {
     /// Returns the maps of a schema with `count` of them.
     fn new(count: usize) -> Result<Box<Self>, Error> {
-        let mut parts = Vec::new();
-        parts.try_reserve_exact(count).map_err(out_of_memory)?;
-        parts.resize(count, None);
-        Ok(Box::new(Maps { log: Vec::new(), parts }))
+        let mut read = Vec::new();
+        read.try_reserve_exact(count).map_err(out_of_memory)?;
+        read.resize(count, Reading::None);
+        Ok(Box::new(Maps { log: Vec::new(), read }))
     }
 
     /// Forgets what was read, for the next object of a list.
     pub fn forget(&mut self) {
         self.log.clear();
-        self.parts.fill(None);
+        self.read.fill(Reading::None);
     }
 
-    fn log(&mut self, attribute: AttributeId) -> Result<(), Error> {
+    /// Returns the maps in whose stead another value was read, each with the place of that value.
+    pub fn unfit<'a>(&'a self, fields: &'a Fields) -> impl Iterator<Item = (FieldId, u32)> + 'a {
+        self.read.iter().enumerate().filter_map(|(position, reading)| match *reading {
+            Reading::Unfit(place) => Some((fields.map_at(position), place)),
+            _ => None,
+        })
+    }
+
+    fn log(&mut self, field: FieldId) -> Result<(), Error> {
         self.log.try_reserve(1).map_err(out_of_memory)?;
-        self.log.push(attribute);
+        self.log.push(field);
         Ok(())
     }
 }
@@ -57,21 +78,33 @@ impl<S: Source> Filler<'_, S> {
         };
         let mut open = Vec::new();
         self.open(field, &mut maps, &mut open)?;
-        while let Some(Open { map, names, start }) = open.last_mut() {
-            let (map, start) = (*map, *start);
-            match self.source.name(names, |name| fields.inner(map, name.hash, name.bytes))? {
+        while let Some(last) = open.last_mut() {
+            let map = last.map;
+            let known = match self.source.name(&mut last.names, |name| fields.inner(map, name.hash, name.bytes)) {
+                Ok(known) => known,
+                Err(error) => {
+                    self.malformed(last, &mut maps, *error)?;
+                    open.pop();
+                    continue;
+                }
+            };
+            match known {
                 Some(Some(id)) => match fields.attribute(id) {
                     None => self.open(id, &mut maps, &mut open)?,
-                    Some(attribute) if S::LAST_COUNTS || self.is_missing(id) => {
+                    Some(_) if S::LAST_COUNTS || self.is_missing(id) => {
                         self.read_field(id)?;
-                        maps.log(attribute)?;
+                        maps.log(id)?;
                     }
                     Some(_) => self.source.skip()?,
                 },
                 Some(None) => self.source.skip()?,
                 None => {
-                    maps.parts[fields.map_position(map)] = Some((start, maps.log.len()));
+                    maps.read[fields.map_position(map)] = Reading::Part(last.start, maps.log.len() as u32);
                     open.pop();
+                    if !S::LAST_COUNTS && !open.is_empty() {
+                        // The map around it may turn out to be none.
+                        maps.log(map)?;
+                    }
                 }
             }
         }
@@ -79,41 +112,77 @@ impl<S: Source> Filler<'_, S> {
         Ok(())
     }
 
-    /// Reads the head of the value of `map`, and adds it to those that are open. Reads all of an undefined value, and of one
-    /// that does not count.
+    /// Reads the head of the value of `map`, and adds it to those that are open. Reads all of a value that is no map, or that
+    /// does not count.
     fn open(&mut self, map: FieldId, maps: &mut Maps, open: &mut Vec<Open<S::Names>>) -> Read<()> {
         let position = self.schema.fields().map_position(map);
-        if let Some((start, end)) = maps.parts[position] {
+        if let Reading::Part(start, end) = maps.read[position] {
             if !S::LAST_COUNTS {
                 return self.source.skip();
             }
             // The fields of an earlier map of this name do not count. Each of them is emptied once, and once more for each
             // map around it that comes again.
-            for attribute in &maps.log[start..end] {
-                self.set(*attribute, Value::Undefined);
-            }
-            maps.parts[position] = None;
+            self.empty(start, end, maps);
         }
+        maps.read[position] = Reading::None;
+        let place = self.source.place();
         match self.source.names()? {
             Some(names) => {
                 open.try_reserve(1).map_err(out_of_memory)?;
-                open.push(Open { map, names, start: maps.log.len() });
+                open.push(Open { map, names, start: maps.log.len() as u32, mismatches: self.event.mismatches });
                 Ok(())
             }
             None if self.source.undefined()? => Ok(()),
+            None if S::LAST_COUNTS => {
+                self.source.skip()?;
+                maps.read[position] = Reading::Unfit(place as u32);
+                self.any_unfit = true;
+                Ok(maps.log(map)?)
+            }
+            None if self.forgives(map) => {
+                self.event.mismatches += 1;
+                self.source.skip()
+            }
             None => Err(self.no_map(map)),
         }
     }
 
+    /// Empties the fields in a part of the log.
+    fn empty(&mut self, start: u32, end: u32, maps: &mut Maps) {
+        let fields = self.schema.fields();
+        for &field in &maps.log[start as usize..end as usize] {
+            match fields.attribute(field) {
+                Some(attribute) => self.set(attribute, Value::Undefined),
+                None => maps.read[fields.map_position(field)] = Reading::None,
+            }
+        }
+    }
+
+    /// Skips the rest of a map in which a name cannot be read, and counts the map as undefined. Returns `error` if it is refused.
+    #[cold]
+    fn malformed(&mut self, map: &mut Open<S::Names>, maps: &mut Maps, error: Error) -> Read<()> {
+        if !is_of_value(&error) || !self.forgives(map.map) {
+            return Err(self.about_map(map.map, error));
+        }
+        self.empty(map.start, maps.log.len() as u32, maps);
+        self.event.mismatches = map.mismatches + 1;
+        self.source.skip_names(&mut map.names)
+    }
+
     /// Returns the error for the next value, which is to be `map`.
     #[cold]
-    fn no_map(&mut self, map: FieldId) -> Box<Error> {
-        let mut error = self.mismatch(S::MAP);
-        if error.kind == Kind::Type {
-            let name = path::canonical(&self.schema.fields().path(map));
-            let message = format!("{} has fields that are attributes: {}", quoted(&name), error.message);
-            error = Error { message, ..*error }.about(&name).into();
+    pub fn no_map(&mut self, map: FieldId) -> Box<Error> {
+        let error = self.mismatch(S::MAP);
+        self.about_map(map, *error)
+    }
+
+    /// Returns the error with the map whose value is wrong.
+    fn about_map(&self, map: FieldId, error: Error) -> Box<Error> {
+        if error.kind != Kind::Type {
+            return error.into();
         }
-        error
+        let name = path::canonical(&self.schema.fields().path(map));
+        let message = format!("{} has fields that are attributes: {}", quoted(&name), error.message);
+        Error { message, ..error }.about(&name).into()
     }
 }

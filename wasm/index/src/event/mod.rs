@@ -12,8 +12,9 @@ mod scalars;
 mod strict;
 #[cfg(test)]
 mod tests;
+mod unfit;
 
-pub use decode::{decode, Format};
+pub use decode::{decode, Encoding, Format};
 pub use lowered::LoweredStrings;
 pub use objects::Object;
 pub use scalars::{Names, Scalar, Scalars};
@@ -101,6 +102,8 @@ pub enum Value {
     Address(u32),
     /// All of [`Event::patterns`]: the value of the index's own attribute.
     Patterns,
+    /// Only while an event is decoded: the value at this place of its bytes does not fit the attribute.
+    Unfit(u32),
 }
 
 /// A decoded event. A search decodes every event into the same value, so it allocates nothing.
@@ -130,6 +133,8 @@ pub struct Event {
     pub lowered: LoweredStrings,
     /// The numbers of the patterns that are true of the event, once a search found them.
     pub patterns: Vec<i64>,
+    /// The number of values that do not fit their attributes and count as undefined.
+    pub mismatches: u32,
     /// Strings whose ids are not looked up yet.
     sought: Vec<Sought>,
 }
@@ -183,6 +188,7 @@ impl Event {
         self.addresses.clear();
         self.lowered.clear();
         self.patterns.clear();
+        self.mismatches = 0;
         self.sought.clear();
         Ok(())
     }

@@ -112,6 +112,8 @@ impl<S: Source> Filler<'_, S> {
         self.event.find_sought(self.strings);
         let is_far = mem::take(&mut self.is_far);
         let maps = self.maps.take();
+        let any_unfit = mem::take(&mut self.any_unfit);
+        let mismatches = self.event.mismatches;
         self.schema = outer.objects(id);
         self.base = outer.len();
         let read = self.each_object(&mut list);
@@ -120,7 +122,10 @@ impl<S: Source> Filler<'_, S> {
         self.schema = outer;
         self.maps = maps;
         self.is_far = is_far;
+        self.any_unfit = any_unfit;
         read.map_err(|error| {
+            // The list counts, and not what is in it.
+            self.event.mismatches = mismatches;
             let number = self.event.objects.len() - start + 1;
             within(&outer.attribute(id).name, number, *error)
         })?;
@@ -137,6 +142,7 @@ impl<S: Source> Filler<'_, S> {
             let names = self.source.names()?;
             let names = self.expect(names, S::MAP)?;
             self.members(names)?;
+            self.settle_unfit()?;
             check_required(self.schema, &self.event.values[self.base..], "it")?;
             self.event.end_object(self.base)?;
         }

@@ -1,8 +1,8 @@
 //! A cursor over JSON objects of scalars, for callers that have names of their own.
 
 use crate::error::{Error, Kind};
-use crate::event::formats::json::{Items, Json};
-use crate::event::formats::source::Source;
+use crate::event::formats::json::{in_characters, Items, Json};
+use crate::event::formats::source::{Read, Source};
 
 /// A value that is neither an object nor an array.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,20 +37,24 @@ pub struct Names(Items);
 /// ```
 ///
 /// Errors of all methods: `syntax`, `type` and `out_of_bounds`, with the column in the text.
-pub struct Scalars<'a>(Json<'a>);
+pub struct Scalars<'a> {
+    json: Json<'a>,
+    text: &'a [u8],
+}
 
 impl<'a> Scalars<'a> {
     /// Returns a cursor at the start of a text.
     pub fn new(text: &'a [u8]) -> Self {
-        Scalars(Json::new(text))
+        Scalars { json: Json::new(text), text }
     }
 
     /// Reads the head of an object.
     pub fn object(&mut self) -> Result<Names, Error> {
-        match self.0.names().map_err(|error| *error)? {
+        let names = self.json.names().and_then(|names| match names {
             Some(names) => Ok(Names(names)),
             None => Err(self.mismatch("a JSON object")),
-        }
+        });
+        self.counted(names)
     }
 
     /// Returns the result of `take` for the next name and the place of its first character in the text, or `None` after the last
@@ -60,48 +64,63 @@ impl<'a> Scalars<'a> {
         names: &mut Names,
         take: impl FnOnce(&[u8], Option<usize>) -> T,
     ) -> Result<Option<T>, Error> {
-        let taken = self.0.name(&mut names.0, |name| take(name.bytes, name.end.map(|end| end - name.bytes.len())));
-        taken.map_err(|error| *error)
+        let taken = self.json.name(&mut names.0, |name| take(name.bytes, name.end.map(|end| end - name.bytes.len())));
+        self.counted(taken)
     }
 
     /// Returns the result of `take` for the value that comes next.
     pub fn value<T>(&mut self, take: impl FnOnce(Scalar) -> T) -> Result<T, Error> {
-        self.scalar(take).map_err(|error| *error)
+        let taken = self.scalar(take);
+        self.counted(taken)
     }
 
-    fn scalar<T>(&mut self, take: impl FnOnce(Scalar) -> T) -> Result<T, Box<Error>> {
+    fn scalar<T>(&mut self, take: impl FnOnce(Scalar) -> T) -> Read<T> {
         let mut take = Some(take);
-        let string = self.0.bytes(|bytes, start| take.take().map(|take| take(Scalar::String(bytes, start))))?;
+        let string = self.json.bytes(|bytes, start| take.take().map(|take| take(Scalar::String(bytes, start))))?;
         if let Some(Some(taken)) = string {
             return Ok(taken);
         }
-        let scalar = if let Some(integer) = self.0.integer()? {
+        let scalar = if let Some(integer) = self.json.integer()? {
             Scalar::Integer(integer)
-        } else if let Some(float) = self.0.float()? {
+        } else if let Some(float) = self.json.float()? {
             Scalar::Float(float)
-        } else if let Some(boolean) = self.0.boolean()? {
+        } else if let Some(boolean) = self.json.boolean()? {
             Scalar::Boolean(boolean)
-        } else if self.0.undefined()? {
+        } else if self.json.undefined()? {
             Scalar::Undefined
         } else {
-            return Err(self.mismatch("a string, a number, a boolean or null").into());
+            return Err(self.mismatch("a string, a number, a boolean or null"));
         };
         match take {
             Some(take) => Ok(take(scalar)),
-            None => Err(self.mismatch("a value").into()),
+            None => Err(self.mismatch("a value")),
         }
+    }
+
+    /// Skips the value that comes next, of any kind.
+    pub fn skip(&mut self) -> Result<(), Error> {
+        let skipped = self.json.skip();
+        self.counted(skipped)
     }
 
     /// Checks that nothing follows.
     pub fn finish(&mut self) -> Result<(), Error> {
-        self.0.finish().map_err(|error| *error)
+        let finished = self.json.finish();
+        self.counted(finished)
     }
 
-    fn mismatch(&mut self, expected: &str) -> Error {
-        match self.0.given() {
-            Ok(given) => self.0.locate(Error::new(Kind::Type, format!("expected {expected}, but here is {given}"))),
-            Err(error) => *error,
+    fn mismatch(&mut self, expected: &str) -> Box<Error> {
+        match self.json.given() {
+            Ok(given) => {
+                self.json.locate(Error::new(Kind::Type, format!("expected {expected}, but here is {given}"))).into()
+            }
+            Err(error) => error,
         }
+    }
+
+    /// Returns a result with the column of its error in characters.
+    fn counted<T>(&self, read: Read<T>) -> Result<T, Error> {
+        read.map_err(|error| *in_characters(error, self.text))
     }
 }
 

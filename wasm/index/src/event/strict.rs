@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::error::{Error, Kind};
 use crate::event::formats::source::{Read, Source};
 use crate::event::objects::within;
+use crate::event::unfit::is_of_value;
 use crate::language::{quote_path, suggestion};
 use crate::model::fields::FieldId;
 use crate::model::path;
@@ -33,13 +34,21 @@ fn check_members<S: Source>(source: &mut S, names: S::Names, schema: &Schema) ->
     open.push((None, names));
     while let Some((map, names)) = open.last_mut() {
         let map = *map;
-        let known = source.name(names, |name| {
+        let read = source.name(names, |name| {
             let found = match map {
                 None => fields.outer(name.hash, name.bytes),
                 Some(map) => fields.inner(map, name.hash, name.bytes),
             };
             found.ok_or_else(|| String::from_utf8_lossy(&name.bytes[..name.bytes.len().min(LONGEST)]).into_owned())
-        })?;
+        });
+        let known = match read {
+            Err(error) if is_of_value(&error) => {
+                // The decoder refuses this map, or not.
+                source.skip_names(names)?;
+                None
+            }
+            read => read?,
+        };
         match known {
             None => drop(open.pop()),
             Some(Err(name)) => return Err(source.locate(unknown(map, name, schema)).into()),
@@ -61,9 +70,20 @@ fn check_members<S: Source>(source: &mut S, names: S::Names, schema: &Schema) ->
 
 /// Reads the names of the objects in a list.
 fn check_objects<S: Source>(source: &mut S, list: AttributeId, schema: &Schema) -> Read<()> {
+    let start = source.place();
     let Some(mut elements) = source.list()? else { return source.skip() };
     let mut number = 0;
-    while source.next(&mut elements)? {
+    loop {
+        match source.next(&mut elements) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) if is_of_value(&error) => {
+                // The decoder refuses a list without an end, or not.
+                source.back_to(start);
+                return source.skip();
+            }
+            Err(error) => return Err(error),
+        }
         number += 1;
         let checked = match source.names()? {
             Some(names) => check_members(source, names, schema.objects(list)),
@@ -71,7 +91,6 @@ fn check_objects<S: Source>(source: &mut S, list: AttributeId, schema: &Schema) 
         };
         checked.map_err(|error| within(&schema.attribute(list).name, number, *error))?;
     }
-    Ok(())
 }
 
 fn unknown(map: Option<FieldId>, name: String, schema: &Schema) -> Error {

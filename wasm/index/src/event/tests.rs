@@ -72,7 +72,7 @@ fn list(elements: &[Vec<u8>]) -> Vec<u8> {
 fn shown(event: &Event, name: &str) -> String {
     let text = |text: &Text| String::from_utf8_lossy(event.text(*text)).into_owned();
     match event.values[(schema().find(name.as_bytes()).unwrap()).index()] {
-        Value::Undefined | Value::Patterns => "undefined".into(),
+        Value::Undefined | Value::Patterns | Value::Unfit(_) => "undefined".into(),
         Value::Boolean(boolean) => format!("{boolean}"),
         Value::Integer(integer) => format!("{integer}"),
         Value::Float(float) => format!("{float:?}"),

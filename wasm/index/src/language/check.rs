@@ -240,7 +240,7 @@ impl<'a, 's> Checker<'a, 's> {
             (Type::Integer, _) | (Type::IntegerEnum, Relation::Equal | Relation::NotEqual) => {
                 Test::Integer(relation, self.integer_within(&named, constant)?)
             }
-            (Type::DateTime, _) => Test::Integer(relation, self.time(&taker, constant)?),
+            (Type::DateTime, _) => Test::Integer(relation, self.time(&taker, self.schema.unit(named.id), constant)?),
             (Type::Float, _) => {
                 let float = self.float(&taker, constant)?;
                 self.within_float_bounds(&named, constant, float)?;

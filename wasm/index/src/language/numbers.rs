@@ -7,7 +7,7 @@ use crate::language::parser::{Item, Sums};
 use crate::model::arithmetic::{depth, Comparison, Term, DEEPEST, MOST};
 use crate::model::predicate::{Borrowed, Predicate, Relation, Test};
 use crate::model::schema::{AttributeId, Type};
-use crate::model::time;
+use crate::model::time::{self, Unit};
 
 impl<'a> Checker<'a, '_> {
     /// Returns the predicate of a comparison of computed numbers, or of two strings.
@@ -132,10 +132,13 @@ impl<'a> Checker<'a, '_> {
         Err(self.error(Kind::Type, name, message).about(&named.attribute.name))
     }
 
-    /// Returns the time that a constant is: a string by ISO 8601, or an integer of microseconds.
-    pub(super) fn time(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
+    /// Returns the time that a constant is: a string by ISO 8601, or an integer of `unit`.
+    pub(super) fn time(&self, taker: &Taker, unit: Unit, token: Token) -> Result<i64, Error> {
         match token.kind {
-            TokenKind::Integer => self.integer(taker, token),
+            TokenKind::Integer => unit.of_integer(self.integer(taker, token)?).ok_or_else(|| {
+                let message = format!("the time {} does not fit 64 bits of microseconds", quote(token.of(self.text)));
+                taker.named(self.error(Kind::OutOfBounds, token, message))
+            }),
             TokenKind::String { .. } => {
                 let text = self.string(taker, token)?;
                 time::parse(&text).ok_or_else(|| {
@@ -148,7 +151,7 @@ impl<'a> Checker<'a, '_> {
                     taker.named(self.error(Kind::Type, token, message))
                 })
             }
-            _ => Err(self.mismatch(taker, "a time as a string, or an integer of microseconds", token)),
+            _ => Err(self.mismatch(taker, &format!("a time as a string, or an integer of {}s", unit.name()), token)),
         }
     }
 }

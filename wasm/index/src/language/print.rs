@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::model::arithmetic::Term;
 use crate::model::predicate::{Constants, Lowered, Predicate, Relation, Step, Test};
 use crate::model::schema::{Schema, Type};
-use crate::model::time;
+use crate::model::time::{self, Unit};
 use crate::model::wildcard;
 use crate::support::heap_sort::sort;
 
@@ -126,7 +126,7 @@ impl<'a, F> Printer<'a, F> {
             Test::True => self.write(format_args!("{name}")),
             Test::Integer(relation, constant) if attribute.ty == Type::DateTime => {
                 self.write(format_args!("{name} {} ", symbol(*relation)));
-                self.time(*constant);
+                self.time(*constant, self.schema.unit(predicate.attribute));
             }
             Test::Integer(relation, constant) => self.write(format_args!("{name} {} {constant}", symbol(*relation))),
             // The debug form of a float has its shortest digits and always a point or an exponent.
@@ -226,11 +226,12 @@ impl<'a, F> Printer<'a, F> {
         stack.into_iter().for_each(|(text, _)| self.out.push_str(&text));
     }
 
-    fn time(&mut self, micros: i64) {
+    fn time(&mut self, micros: i64, unit: Unit) {
         let text = time::text(micros);
         match time::parse(text.as_bytes()) {
             Some(_) => self.write(format_args!("'{text}'")),
-            None => self.write(format_args!("{text}")),
+            // It was written as an integer of the unit.
+            None => self.write(format_args!("{}", micros / unit.micros())),
         }
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::handles::handle;
 use crate::model::schema::{AttributeId, Type};
+use crate::model::time::Unit;
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
@@ -24,6 +25,18 @@ struct Field {
     plain: Option<Type>,
     /// The map around it.
     parent: FieldId,
+    /// The attributes, this one or those below it, that refuse a value that does not fit.
+    strict: u32,
+    /// The attributes, this one or those below it, that every event must define.
+    required: u32,
+    /// The unit of numbers, if the values are times.
+    unit: Unit,
+}
+
+impl Field {
+    fn new(name: &str, plain: Option<Type>) -> Self {
+        Field { name: name.into(), plain, parent: EVENT, strict: 0, required: 0, unit: Unit::default() }
+    }
 }
 
 /// A trie of the paths of a schema's attributes.
@@ -41,11 +54,7 @@ impl Fields {
     /// Returns the fields of attributes with these paths and types, all of them distinct. Errors: the positions of an attribute
     /// and of another one that lies below it.
     pub fn new(attributes: &[(Vec<Cow<'_, str>>, Type)]) -> Result<Self, (AttributeId, AttributeId)> {
-        let leaf = |(path, ty): &(Vec<Cow<'_, str>>, Type)| Field {
-            name: path.last().map_or("", |name| name).into(),
-            plain: Some(*ty),
-            parent: EVENT,
-        };
+        let leaf = |(path, ty): &(Vec<Cow<'_, str>>, Type)| Field::new(path.last().map_or("", |name| name), Some(*ty));
         let fields = attributes.iter().map(leaf).collect();
         let mut table = Fields { fields, attributes: attributes.len(), ..Fields::default() };
         // Maps first, so that an attribute on the path of another one is found whatever their order is.
@@ -55,6 +64,7 @@ impl Fields {
                 parent = table.find(parent, name.as_bytes()).unwrap_or_else(|| table.add_map(parent, name));
             }
             table.fields[position].parent = parent;
+            table.count(FieldId::from_index(position), |field| field.strict += 1);
         }
         for (position, (path, _)) in attributes.iter().enumerate() {
             let id = FieldId::from_index(position);
@@ -73,6 +83,43 @@ impl Fields {
     /// Makes values of attribute `id` be converted.
     pub fn convert(&mut self, id: AttributeId) {
         self.fields[id.index()].plain = None;
+    }
+
+    /// Makes attribute `id` one that every event must define.
+    pub fn require(&mut self, id: AttributeId) {
+        self.count(FieldId::from_index(id.index()), |field| field.required += 1);
+    }
+
+    /// Makes a value of attribute `id` that does not fit count as undefined. Call it once for an attribute.
+    pub fn forgive(&mut self, id: AttributeId) {
+        self.count(FieldId::from_index(id.index()), |field| field.strict -= 1);
+    }
+
+    /// Returns whether a value of `id` that does not fit counts as undefined. It does in any event if the attribute, or each
+    /// attribute below a map, was [forgiven](Fields::forgive), and with `all` if none of these is required.
+    pub fn forgives(&self, id: FieldId, all: bool) -> bool {
+        let field = &self.fields[id.index()];
+        field.strict == 0 || all && field.required == 0
+    }
+
+    /// Makes `unit` that of the numbers of attribute `id`, whose values are times.
+    pub fn set_unit(&mut self, id: AttributeId, unit: Unit) {
+        self.fields[id.index()].unit = unit;
+    }
+
+    /// Returns the unit of the numbers of attribute `id`.
+    pub fn unit(&self, id: AttributeId) -> Unit {
+        self.fields[id.index()].unit
+    }
+
+    /// Changes a field, and each map around it.
+    fn count(&mut self, id: FieldId, change: impl Fn(&mut Field)) {
+        let mut at = id;
+        while at != EVENT {
+            let field = &mut self.fields[at.index()];
+            change(field);
+            at = field.parent;
+        }
     }
 
     /// Returns the field called `name`, which has this hash, of the event itself.
@@ -113,6 +160,11 @@ impl Fields {
         id.index() - self.attributes
     }
 
+    /// Returns the map at this position among the maps.
+    pub fn map_at(&self, position: usize) -> FieldId {
+        FieldId::from_index(self.attributes + position)
+    }
+
     /// Returns the names of the fields on the way to `id`, from the outermost one.
     pub fn path(&self, id: FieldId) -> Vec<Cow<'_, str>> {
         let mut path = Vec::new();
@@ -140,7 +192,7 @@ impl Fields {
 
     fn add_map(&mut self, parent: FieldId, name: &str) -> FieldId {
         let id = FieldId::from_index(self.fields.len());
-        self.fields.push(Field { name: name.into(), plain: None, parent });
+        self.fields.push(Field { parent, ..Field::new(name, None) });
         self.enter(parent, name, id);
         id
     }

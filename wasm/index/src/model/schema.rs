@@ -2,9 +2,10 @@
 
 use crate::error::{quoted, Error, Kind};
 use crate::handles::handle;
-use crate::model::fields::Fields;
+use crate::model::fields::{FieldId, Fields};
 use crate::model::objects::MOST_ATTRIBUTES;
 use crate::model::path;
+use crate::model::time::Unit;
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;
 use crate::support::heap_sort::sort;
@@ -181,9 +182,10 @@ impl Schema {
             }
         }
         let len = attributes.len();
-        let fields = fields(&attributes)?;
+        let mut fields = fields(&attributes)?;
         let ids = (0..len).map(AttributeId::from_index);
-        let required = ids.filter(|&id| !attributes[id.index()].optional).collect();
+        let required: Vec<_> = ids.filter(|&id| !attributes[id.index()].optional).collect();
+        required.iter().for_each(|&id| fields.require(id));
         for list in &mut lists {
             list.columns = AttributeId::from_index(attributes.len());
             let around = attributes[list.attribute.index()].name.clone();
@@ -198,32 +200,65 @@ impl Schema {
     /// [`crate::event::decode`]. Errors: there is no such attribute; segments, frequency caps, addresses, times and lists of
     /// objects are not converted.
     pub fn convert(&mut self, name: &str) -> Result<(), Error> {
-        let name = canonical_name(name)?;
-        let Some(id) = self.find(name.as_bytes()) else {
-            // The columns of a list have the names of its objects' attributes.
-            let column = self.attributes[self.len..].iter().position(|attribute| attribute.name == name);
-            let column = column.map(|position| self.len + position);
-            let list = self.lists.iter_mut().rfind(|list| column.is_some_and(|column| list.columns.index() <= column));
-            let Some((list, column)) = list.zip(column).filter(|_| name != PATTERNS) else {
-                let message = format!("the schema has no attribute {} whose values it can convert", quoted(&name));
-                return Err(Error::new(Kind::UnknownAttribute, message).about(&name));
-            };
-            let id = AttributeId::from_index(column - list.columns.index());
-            return list.objects.convert_attribute(id, &name);
-        };
-        self.convert_attribute(id, &name)
-    }
-
-    /// Converts values of attribute `id`, which messages call `name`.
-    fn convert_attribute(&mut self, id: AttributeId, name: &str) -> Result<(), Error> {
-        let ty = self.attribute(id).ty;
+        let (schema, id) = self.own_or_of_objects(name)?;
+        let ty = schema.attribute(id).ty;
         if matches!(ty, Type::Segments | Type::FrequencyCaps | Type::Ip | Type::DateTime | Type::ObjectList) {
             let message = format!("{} is of type {}, whose values are not converted", quoted(name), ty.name());
             return Err(Error::new(Kind::Type, message).about(name));
         }
-        self.fields.convert(id);
-        self.converted.push(id);
+        schema.fields.convert(id);
+        schema.converted.push(id);
         Ok(())
+    }
+
+    /// Makes a value of the attribute called `name` that does not fit count as undefined, instead of being refused.
+    ///
+    /// Errors: there is no such attribute, or it is required, so that the event would be refused all the same.
+    pub fn forgive(&mut self, name: &str) -> Result<(), Error> {
+        let (schema, id) = self.own_or_of_objects(name)?;
+        if !schema.attribute(id).optional {
+            let message = format!(
+                "`{name}` is required, so a value that does not fit cannot count as undefined; make it optional"
+            );
+            return Err(Error::new(Kind::Type, message).about(name));
+        }
+        if !schema.fields.forgives(FieldId::from_index(id.index()), false) {
+            schema.fields.forgive(id);
+        }
+        Ok(())
+    }
+
+    /// Makes `unit` that of the numbers of the attribute called `name`, in events and in the constants that it is compared with.
+    ///
+    /// Errors: there is no such attribute, or its values are no times.
+    pub fn set_unit(&mut self, name: &str, unit: Unit) -> Result<(), Error> {
+        let (schema, id) = self.own_or_of_objects(name)?;
+        let ty = schema.attribute(id).ty;
+        if ty != Type::DateTime {
+            let message = format!("`{name}` is of type {}, which has no unit; leave the unit out", ty.name());
+            return Err(Error::new(Kind::Type, message).about(name));
+        }
+        schema.fields.set_unit(id, unit);
+        Ok(())
+    }
+
+    /// Returns the attribute called `name`, of events or of the objects in a list, and the schema that it is in.
+    fn own_or_of_objects(&mut self, name: &str) -> Result<(&mut Schema, AttributeId), Error> {
+        let name = canonical_name(name)?;
+        if let Some(id) = self.find(name.as_bytes()) {
+            return Ok((self, id));
+        }
+        // The columns of a list have the names of its objects' attributes.
+        let column = self.attributes[self.len..].iter().position(|attribute| attribute.name == name);
+        let column = column.map(|position| self.len + position);
+        let list = self.lists.iter_mut().rfind(|list| column.is_some_and(|column| list.columns.index() <= column));
+        match list.zip(column).filter(|_| name != PATTERNS) {
+            Some((list, column)) => Ok((&mut list.objects, AttributeId::from_index(column - list.columns.index()))),
+            None => {
+                let message = format!("the schema has no attribute `{name}` that could have this option");
+                Err(Error::new(Kind::UnknownAttribute, message).about(&name))
+            }
+        }
     }
 
     /// Returns the attributes of each object of `list`, which is a list of objects.
@@ -252,6 +287,11 @@ impl Schema {
     /// Returns whether values of attribute `id` are converted.
     pub fn converts(&self, id: AttributeId) -> bool {
         self.converted.contains(&id)
+    }
+
+    /// Returns the unit of the numbers of attribute `id`, whose values are times.
+    pub fn unit(&self, id: AttributeId) -> Unit {
+        self.fields.unit(id)
     }
 
     /// Returns the fields of events that the attributes are.

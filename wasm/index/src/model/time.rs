@@ -3,6 +3,64 @@
 /// The microseconds of a day.
 const DAY: i64 = 86_400_000_000;
 
+/// The unit in which numbers count a time since the start of 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds. A float may have a fraction of one.
+    Second,
+    /// Milliseconds. A float may have a fraction of one.
+    Millisecond,
+    /// Microseconds, in integers only.
+    #[default]
+    Microsecond,
+}
+
+impl Unit {
+    /// Every unit with its name in schemas.
+    pub const NAMES: [(&'static str, Unit); 3] =
+        [("second", Unit::Second), ("millisecond", Unit::Millisecond), ("microsecond", Unit::Microsecond)];
+
+    /// Returns the unit with this name.
+    pub fn named(name: &[u8]) -> Option<Unit> {
+        Self::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, unit)| *unit)
+    }
+
+    /// Returns the name of this unit in schemas.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, unit)| *unit == self).map_or("", |(name, _)| name)
+    }
+
+    /// Returns the microseconds of one of this unit.
+    pub fn micros(self) -> i64 {
+        match self {
+            Unit::Second => 1_000_000,
+            Unit::Millisecond => 1_000,
+            Unit::Microsecond => 1,
+        }
+    }
+
+    /// Returns the microseconds of an integer of this unit, if they have 64 bits.
+    pub fn of_integer(self, integer: i64) -> Option<i64> {
+        integer.checked_mul(self.micros())
+    }
+
+    /// Returns the microseconds that are nearest to a float of this unit, if they have 64 bits. A float of microseconds is no
+    /// time.
+    ///
+    /// ```
+    /// use be_tree_index::model::time::{parse, Unit};
+    ///
+    /// assert_eq!(Unit::Second.of_float(1300475167.096535), parse(b"2011-03-18T19:06:07.096535Z"));
+    /// assert_eq!(Unit::Second.of_float(1e300), None);
+    /// ```
+    pub fn of_float(self, float: f64) -> Option<i64> {
+        let micros = (float * self.micros() as f64).round();
+        // 2^63 is a float, and the greatest integer is not.
+        let fits = micros >= i64::MIN as f64 && micros < -(i64::MIN as f64);
+        (fits && self != Unit::Microsecond).then_some(micros as i64)
+    }
+}
+
 /// Returns the time with this text: a date, or a date, `T` or a space, and a time of day with an optional fraction and an
 /// optional offset. Without an offset it is UTC, and a date alone is its start. Digits behind the sixth of a fraction do not
 /// count. Returns `None` if the text is no such time.

@@ -15,13 +15,14 @@ use crate::boolean::bit_sliced::bits::EVENTS;
 use crate::boolean::bit_sliced::Sliced;
 use crate::cost;
 use crate::error::{Error, Kind};
-use crate::event::Format;
+use crate::event::Encoding;
 use crate::handles::Slot;
 use crate::index::Index;
 use crate::room::{Extent, Searches};
 use crate::search::pick::ROOM;
 use crate::search::{Dense, Form, Search};
 use crate::support::checkpoint::Checkpoint;
+use crate::support::hash::out_of_memory;
 
 /// The words of a result list beyond those of one event. A bitmap may have as many.
 const SPARE: usize = 16 * 1024;
@@ -38,7 +39,7 @@ fn is_sliceable(dense: usize, slots: usize) -> bool {
 
 /// Returns the number of words that a result list needs.
 pub(super) fn most_words(extent: &Extent) -> usize {
-    SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 2
+    SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 3
 }
 
 /// Returns the maximal number of words of a bitmap. It is that of a list of all ids, or less if the greatest id needs less.
@@ -90,6 +91,8 @@ pub struct Batch {
     /// The current group. The step that begins a group sets it, and sets it again if it is repeated.
     group: Group,
     sliced: Sliced,
+    /// For each event of a bit-sliced group, the number of values that counted as undefined. The step that decodes the event sets it.
+    mismatches: Vec<u32>,
     checkpoint: Checkpoint<Progress>,
 }
 
@@ -113,7 +116,7 @@ pub struct Request {
     pub bytes: usize,
     /// The bytes of packed ids behind the events, to search only these subscriptions. `None` searches all.
     pub only: Option<usize>,
-    /// The form of each result.
+    /// The form of each result. A counted one has its count as the first of its words.
     pub form: Form,
 }
 
@@ -271,10 +274,11 @@ impl Batch {
         message: &[u8],
         progress: &mut Progress,
     ) -> Result<(), Error> {
-        let (format, event, next) = self.frame(message, progress.next)?;
-        search.decode(index, format, event)?;
+        let (encoding, event, next) = self.frame(message, progress.next)?;
+        search.decode(index, encoding, event)?;
         let number = progress.next.event - self.group.first.event;
         self.sliced.add(number as usize, &search.event.values);
+        self.mismatches[number as usize] = search.event.mismatches;
         progress.next = next;
         if number + 1 == self.group.len {
             progress.next = self.group.first;
@@ -302,14 +306,15 @@ impl Batch {
             progress.phase = Phase::Full;
             return Ok(());
         }
-        let start = progress.words + 1;
         let form = self.request.form;
-        let (format, event, behind) = self.frame(message, progress.next)?;
+        let start = progress.words + 1 + form.counts();
+        let (encoding, event, behind) = self.frame(message, progress.next)?;
         progress.behind = behind;
         if self.group.is_sliced && index.is_dense() {
-            search.begin_dense(start, form);
+            let number = progress.next.event - self.group.first.event;
+            search.begin_dense(self.mismatches[number as usize], start, form);
         } else {
-            search.decode(index, format, event)?;
+            search.decode(index, encoding, event)?;
             let only = self.request.only.map(|bytes| packed(&message[self.request.bytes..][..bytes]));
             search.begin(index, only, start, form)?;
         }
@@ -333,9 +338,9 @@ impl Batch {
         if let Some(error) = search.refusal(index) {
             return Err(error);
         }
-        let ids = search.checkpoint.current().ids;
-        search.ids[progress.words as usize] = u64::from(ids);
-        progress.words += 1 + ids;
+        let words = self.request.form.counts() + search.checkpoint.current().ids;
+        search.ids[progress.words as usize] = u64::from(words);
+        progress.words += 1 + words;
         progress.next = progress.behind;
         let is_last_of_group = progress.next.event - self.group.first.event == self.group.len;
         progress.phase = match progress.next.event == self.request.events {
@@ -347,16 +352,16 @@ impl Batch {
     }
 
     /// Returns the event at `cursor`, and the place of the next.
-    fn frame<'a>(&self, message: &'a [u8], cursor: Cursor) -> Result<(Format, &'a [u8], Cursor), Error> {
+    fn frame<'a>(&self, message: &'a [u8], cursor: Cursor) -> Result<(Encoding, &'a [u8], Cursor), Error> {
         let cut_short = || Error::new(Kind::OutOfBounds, "the events end within an event; give all of their bytes");
         let frames = message.get(cursor.byte as usize..self.request.bytes).ok_or_else(cut_short)?;
         let (head, rest) = frames.split_first_chunk::<FRAME>().ok_or_else(cut_short)?;
         let [a, b, c, d, e, f, g, h] = *head;
         let length = u32::from_le_bytes([e, f, g, h]);
         let event = rest.get(..length as usize).ok_or_else(cut_short)?;
-        let format = Format::from_code(i32::from_le_bytes([a, b, c, d]))?;
+        let encoding = Encoding::from_code(i32::from_le_bytes([a, b, c, d]))?;
         let next = Cursor { event: cursor.event + 1, byte: cursor.byte + FRAME as u32 + length };
-        Ok((format, event, next))
+        Ok((encoding, event, next))
     }
 }
 
@@ -380,6 +385,8 @@ impl Searches for Batch {
     fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
         if is_sliceable(extent.dense, extent.slots) && !self.sliced.has_room(extent.slots) {
             self.sliced.reserve(extent.attributes, extent.slots)?;
+            self.mismatches.try_reserve_exact(EVENTS.saturating_sub(self.mismatches.len())).map_err(out_of_memory)?;
+            self.mismatches.resize(EVENTS, 0);
         }
         Ok(())
     }

@@ -12,9 +12,11 @@ use crate::index::Index;
 impl Search {
     pub(super) fn collect(&mut self, index: &Index, progress: &mut Progress) {
         match progress.form {
-            Form::Ids if index.subscriptions().order().is_ascending() => self.collect_ids(index, progress),
-            Form::Ids => self.collect_ids_and_tail(index, progress),
-            Form::Bitmap => self.collect_bitmap(index, progress),
+            Form::Ids | Form::CountedIds if index.subscriptions().order().is_ascending() => {
+                self.collect_ids(index, progress)
+            }
+            Form::Ids | Form::CountedIds => self.collect_ids_and_tail(index, progress),
+            Form::Bitmap | Form::CountedBitmap => self.collect_bitmap(index, progress),
         }
     }
 

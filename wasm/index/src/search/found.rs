@@ -7,19 +7,21 @@ pub(super) const HEADER: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a> {
     pub(super) packed: &'a [u64],
+    /// The position of the first id.
+    pub(super) start: usize,
     pub(super) ids: usize,
 }
 
 impl<'a> Found<'a> {
     /// Returns the ids of all matches, ascending.
     pub fn ids(self) -> &'a [u64] {
-        &self.packed[HEADER..][..self.ids]
+        &self.packed[self.start..][..self.ids]
     }
 
     /// Returns the words behind the ids of a search for reasons. These are the ids that do not match, grouped by reason; a
     /// count for each reason; whether the ids of each group ascend; and whether the event lacks a required attribute.
     pub fn reasons(self) -> &'a [u64] {
-        &self.packed[HEADER + self.ids..]
+        &self.packed[self.start + self.ids..]
     }
 
     /// Returns the number of entries and unindexed expressions that the search visited.
@@ -32,7 +34,8 @@ impl<'a> Found<'a> {
         self.packed[1]
     }
 
-    /// Returns all words: the number visited, the number evaluated, the ids, the reasons.
+    /// Returns all words: the number visited, the number evaluated, in a counted form the number of values that counted as
+    /// undefined, the ids, the reasons.
     pub fn packed(self) -> &'a [u64] {
         self.packed
     }

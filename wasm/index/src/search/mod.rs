@@ -59,7 +59,7 @@ use crate::catalog::subscriptions::Placement;
 use crate::error::{Error, Kind};
 use crate::event::digest::{self, ValueDigest};
 use crate::event::formats::prepared;
-use crate::event::{decode, Event, Format};
+use crate::event::{decode, Encoding, Event};
 use crate::index::Index;
 use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
@@ -169,6 +169,10 @@ pub enum Form {
     /// A bit for each id from 0 on, the first in the lowest bit of the first word. The last word is that of the greatest id
     /// that matches.
     Bitmap,
+    /// The number of values of the event that counted as undefined because they do not fit, and then [`Form::Ids`].
+    CountedIds,
+    /// The same number, and then [`Form::Bitmap`].
+    CountedBitmap,
 }
 
 impl Form {
@@ -176,11 +180,15 @@ impl Form {
     ///
     /// Errors: [`Kind::Type`].
     pub fn from_code(code: i32) -> Result<Form, Error> {
-        match code {
-            0 => Ok(Form::Ids),
-            1 => Ok(Form::Bitmap),
-            _ => Err(Error::new(Kind::Type, "a result's form is 0 (ids) or 1 (a bitmap)")),
-        }
+        const FORMS: [Form; 4] = [Form::Ids, Form::Bitmap, Form::CountedIds, Form::CountedBitmap];
+        FORMS.get(code as usize).copied().ok_or_else(|| {
+            Error::new(Kind::Type, "a result's form is 0 (ids) or 1 (a bitmap), each also plus 2 (counted)")
+        })
+    }
+
+    /// Returns the number of words in front of the ids or the bitmap.
+    fn counts(self) -> u32 {
+        self as u32 >> 1
     }
 }
 
@@ -199,24 +207,24 @@ impl Search {
     pub fn open(
         &mut self,
         index: &Index,
-        format: Format,
+        encoding: impl Into<Encoding>,
         bytes: &[u8],
         only: Option<impl ExactSizeIterator<Item = u64>>,
     ) -> Result<(), Error> {
-        self.open_for(index, format, bytes, only, Form::Ids)
+        self.open_for(index, encoding, bytes, only, Form::Ids)
     }
 
     /// Like [`Search::open`], for a result of the given form.
     pub fn open_for(
         &mut self,
         index: &Index,
-        format: Format,
+        encoding: impl Into<Encoding>,
         bytes: &[u8],
         only: Option<impl ExactSizeIterator<Item = u64>>,
         form: Form,
     ) -> Result<(), Error> {
-        self.decode(index, format, bytes)?;
-        self.begin(index, only, HEADER as u32, form)
+        self.decode(index, encoding.into(), bytes)?;
+        self.begin(index, only, HEADER as u32 + form.counts(), form)
     }
 
     /// Appends the decoded event to `out`, in the format [`Format::Prepared`].
@@ -241,14 +249,20 @@ impl Search {
     /// ```
     ///
     /// Errors: those of decoding the event.
-    pub fn prepare(&mut self, index: &Index, format: Format, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        self.decode(index, format, bytes)?;
+    pub fn prepare(
+        &mut self,
+        index: &Index,
+        encoding: impl Into<Encoding>,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        self.decode(index, encoding.into(), bytes)?;
         prepared::write(&self.event, index.schema(), out)
     }
 
-    fn decode(&mut self, index: &Index, format: Format, bytes: &[u8]) -> Result<(), Error> {
+    fn decode(&mut self, index: &Index, encoding: Encoding, bytes: &[u8]) -> Result<(), Error> {
         let event = self.event.choose(bytes.len() > EVENT);
-        decode(format, bytes, index.schema(), index.strings(), event)?;
+        decode(encoding, bytes, index.schema(), index.strings(), event)?;
         event.lower(index.catalog().predicates.patterns().lowered())
     }
 
@@ -271,6 +285,7 @@ impl Search {
         if index.dense().len() > 0 {
             self.bits.set(index.dense().columns(), &self.event.values);
         }
+        self.count_mismatches(self.event.mismatches, start, form);
         let mut progress = Progress { start, form, ..Progress::default() };
         match only {
             None => {
@@ -290,10 +305,19 @@ impl Search {
         Ok(())
     }
 
-    /// Starts a search in an index that has only dense expressions, already evaluated.
-    fn begin_dense(&mut self, start: u32, form: Form) {
+    /// Starts a search in an index that has only dense expressions, already evaluated. `mismatches` values of the event counted as
+    /// undefined.
+    fn begin_dense(&mut self, mismatches: u32, start: u32, form: Form) {
         self.matches.begin();
+        self.count_mismatches(mismatches, start, form);
         self.checkpoint.commit(Progress { start, form, phase: Phase::Dense, ..Progress::default() });
+    }
+
+    /// Writes the number of values that counted as undefined in front of a result that starts at `start`, if its form has it.
+    fn count_mismatches(&mut self, mismatches: u32, start: u32, form: Form) {
+        if form.counts() > 0 {
+            self.ids[start as usize - 1] = mismatches.into();
+        }
     }
 
     /// Makes the subscriptions with these ids candidates. Windows decide dense ones at once, as far as they can.
@@ -333,11 +357,11 @@ impl Search {
     /// Returns the result of a finished search.
     pub fn found(&mut self) -> Found<'_> {
         let progress = self.checkpoint.load();
-        let ids = progress.ids as usize;
-        let packed = &mut self.ids[..HEADER + ids + progress.reasons.behind as usize];
+        let (start, ids) = (progress.start as usize, progress.ids as usize);
+        let packed = &mut self.ids[..start + ids + progress.reasons.behind as usize];
         packed[0] = progress.visited;
         packed[1] = progress.evaluated;
-        Found { packed, ids }
+        Found { packed, start, ids }
     }
 
     /// Returns the error of a search whose result does not fit the requested form, if it has one.

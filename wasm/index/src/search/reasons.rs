@@ -8,7 +8,7 @@ use crate::compile::program;
 use crate::error::{Error, Kind};
 use crate::eval::memo::Memo;
 use crate::eval::run::{self, Asked};
-use crate::event::Format;
+use crate::event::Encoding;
 use crate::handles::{ProgramId, Slot};
 use crate::index::Index;
 use crate::reasons::{self, reason, Form, Jumping, Jumps, Place, Reasons, RUNS, TESTS};
@@ -81,7 +81,7 @@ impl Search {
     pub fn open_reasons(
         &mut self,
         index: &Index,
-        format: Format,
+        encoding: impl Into<Encoding>,
         bytes: &[u8],
         only: Option<impl ExactSizeIterator<Item = u64> + Clone>,
     ) -> Result<(), Error> {
@@ -95,7 +95,7 @@ impl Search {
             }
         }
         let among_all = only.is_none();
-        let mut progress = match self.open(index, format, bytes, only) {
+        let mut progress = match self.open(index, encoding, bytes, only) {
             Ok(()) => {
                 self.reasons.jumps.set(&self.event.values);
                 self.checkpoint.load()
@@ -104,7 +104,7 @@ impl Search {
                 self.matches.begin();
                 {
                     let reasons = Progress { does_not_fit: true, ..Progress::default() };
-                    search::Progress { phase: Phase::Gather, reasons, ..search::Progress::default() }
+                    search::Progress { phase: Phase::Gather, start: HEADER as u32, reasons, ..Default::default() }
                 }
             }
             Err(error) => return Err(error),
@@ -374,6 +374,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Format;
     use crate::index::Insertion;
     use crate::model::schema::{Attribute, Bounds, Schema, Type};
     use crate::search::tests::found_though_commits_are_lost;

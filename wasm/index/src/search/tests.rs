@@ -1,6 +1,7 @@
 //! Searches whose steps lose their commits, and the tables that a search must not enlarge.
 
 use super::*;
+use crate::event::Format;
 use crate::index::Insertion;
 use crate::model::schema::{Attribute, Bounds, Schema, Type};
 

@@ -82,14 +82,15 @@ impl Elements {
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// The end of the elements of a string term. Each is a byte, an integer without a tag.
+    /// The start and the end of the elements of a string term. Each is a byte, an integer without a tag.
+    string_start: usize,
     string_end: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Returns a reader of `bytes`, which must start with the version byte 131 and contain an uncompressed term.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
-        let reader = Reader { bytes, at: 1, string_end: 0 };
+        let reader = Reader { bytes, at: 1, string_start: 0, string_end: 0 };
         match bytes {
             [tag::VERSION, tag::COMPRESSED, ..] => {
                 Err(reader.syntax("the term is compressed; encode it without the option `compressed`"))
@@ -260,6 +261,7 @@ impl<'a> Reader<'a> {
                 if left > self.left() {
                     return Err(self.cut_short());
                 }
+                self.string_start = self.at;
                 self.string_end = self.at + left;
                 Ok(Elements { left, has_tail: false })
             }
@@ -282,6 +284,14 @@ impl<'a> Reader<'a> {
             elements.has_tail = false;
         }
         Ok(false)
+    }
+
+    /// Skips the elements that are not read yet, and the end of the list, which may be an improper one.
+    #[cfg(feature = "terms")]
+    pub(crate) fn skip_elements(&mut self, elements: &mut Elements) -> Result<(), Error> {
+        let terms = elements.left + usize::from(elements.has_tail);
+        *elements = Elements::of_tuple(0);
+        (0..terms).try_for_each(|_| self.skip())
     }
 
     /// Reads the head of a tuple. Returns the number of elements that follow.
@@ -503,6 +513,9 @@ impl<'a> Reader<'a> {
     /// Moves back to the start of a term.
     pub(crate) fn back_to(&mut self, start: usize) -> &mut Self {
         self.at = start;
+        if start < self.string_start {
+            self.string_end = 0;
+        }
         self
     }
 

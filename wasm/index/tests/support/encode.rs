@@ -1,7 +1,7 @@
 //! Encoders of events, the other side of the decoders: in every form that the ABI allows, chosen at random.
 
 use be_tree_index::model::path::fields;
-use be_tree_index::model::schema::{Attribute, Schema};
+use be_tree_index::model::schema::{Attribute, Schema, Type};
 
 use super::generate;
 use super::naive::{NaiveCap, NaiveEvent, NaiveValue};
@@ -42,16 +42,131 @@ pub fn term_by_name(random: &mut Random, schema: &Schema, event: &NaiveEvent) ->
 fn named_term(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Vec<u8> {
     let mut members = Vec::new();
     for (attribute, value) in schema.attributes().iter().zip(event) {
-        if value.is_some() || random.chance(50) {
+        let path = fields(&attribute.name).expect("a name is a path");
+        if let Some(NaiveValue::Unfit(Some(len))) = value {
+            let value = random.pick(&unfit_maps_in_terms());
+            add_once(&mut members, &path[..*len], value);
+        } else if value.is_some() || random.chance(50) {
             let value = attribute_term(random, schema, attribute, value.as_ref());
-            add(&mut members, &fields(&attribute.name).expect("a name is a path"), value);
+            add(&mut members, &path, value);
         }
     }
     members_term(random, members)
 }
 
+/// Adds a value in place of the map at the end of `path`, unless it is there.
+fn add_once(members: &mut Members, path: &[std::borrow::Cow<str>], value: Vec<u8>) {
+    let known = members.iter_mut().find(|(name, _)| *name == path[0]);
+    match (known, path) {
+        (Some((_, Member::Map(inner))), [_, rest @ ..]) => add_once(inner, rest, value),
+        (Some((_, Member::Value(_))), [_]) => {}
+        (None, _) => add(members, path, value),
+        (Some(_), _) => panic!("a value has no fields"),
+    }
+}
+
+/// Terms that are neither maps nor undefined.
+fn unfit_maps_in_terms() -> Vec<Vec<u8>> {
+    let pair = |value| tuple_term(vec![atom_term(b"x"), value]);
+    let improper = [&[108, 0, 0, 0, 1][..], &pair(integer_term(1)), &integer_term(2)].concat();
+    let number_as_name = tuple_term(vec![integer_term(1), list_of(vec![])]);
+    let in_front = pair(list_of(vec![pair(integer_term(3))]));
+    vec![
+        integer_term(5),
+        binary_term(b"text"),
+        atom_term(b"atom"),
+        tuple_term(vec![]),
+        list_of(vec![in_front.clone(), integer_term(1), in_front.clone()]),
+        list_of(vec![in_front, number_as_name]),
+        improper,
+        map_term(vec![(atom_term(b"x"), integer_term(1)), (integer_term(1), integer_term(2))]),
+        // A string term.
+        [&[107, 0, 2][..], b"ab"].concat(),
+    ]
+}
+
+/// The types that a value fits, and the value.
+type Candidate = (Vec<u8>, &'static [Type]);
+
+/// Returns a term that does not fit attributes of type `ty`.
+fn unfit_term(random: &mut Random, ty: Type) -> Vec<u8> {
+    use Type::*;
+    const LISTS: &[Type] = &[IntegerList, StringList, Segments, FrequencyCaps, ObjectList];
+    let improper = [&[108, 0, 0, 0, 1][..], &integer_term(1), &integer_term(2)].concat();
+    let candidates: Vec<Candidate> = vec![
+        (integer_term(5), &[Integer, IntegerEnum, DateTime, Float]),
+        // 2^70
+        ([&[110, 9, 0][..], &[0; 8], &[64]].concat(), &[]),
+        (float_term(0.5), &[Float]),
+        (float_term(f64::NAN), &[]),
+        (atom_term(b"true"), &[Boolean]),
+        (atom_term(b"x"), &[String]),
+        (binary_term(b""), &[String]),
+        (binary_term(b"10.0.0.256"), &[String]),
+        (binary_term(b"2026-13-01"), &[String]),
+        (tuple_term(vec![integer_term(1)]), &[]),
+        (tuple_term(vec![integer_term(256); 4]), &[]),
+        (list_of(vec![]), LISTS),
+        (list_of(vec![integer_term(1)]), &[IntegerList]),
+        (list_of(vec![integer_term(1), atom_term(b"nil")]), &[]),
+        (list_of(vec![binary_term(b"a"), atom_term(b"undefined"), binary_term(b"b")]), &[]),
+        (list_of(vec![binary_term(b"a"), integer_term(1)]), &[]),
+        (list_of(vec![list_of(vec![integer_term(1)])]), &[]),
+        (list_of(vec![tuple_term(vec![integer_term(1), binary_term(b"x")])]), &[]),
+        (improper, &[]),
+        ([&[107, 0, 2][..], b"ab"].concat(), &[IntegerList]),
+        (map_term(vec![]), &[]),
+        (map_term(vec![(integer_term(1), integer_term(2))]), &[]),
+    ];
+    unfit(random, candidates, ty)
+}
+
+/// Returns a text of JSON that does not fit attributes of type `ty`.
+fn unfit_json(random: &mut Random, ty: Type) -> std::string::String {
+    use Type::*;
+    const LISTS: &[Type] = &[IntegerList, StringList, Segments, FrequencyCaps, ObjectList];
+    let candidates: [(&str, &'static [Type]); 18] = [
+        ("5", &[Integer, IntegerEnum, DateTime, Float]),
+        ("99999999999999999999", &[Float]),
+        ("1e999", &[]),
+        ("0.5", &[Float]),
+        ("true", &[Boolean]),
+        ("\"\"", &[String]),
+        ("\"x\\u00e9\"", &[String]),
+        ("\"2026-13-01\"", &[String]),
+        ("[]", LISTS),
+        ("[1]", &[IntegerList]),
+        ("[null]", &[]),
+        ("[1, null]", &[]),
+        ("[\"a\", null, \"b\"]", &[]),
+        ("[\"a\", 1]", &[]),
+        ("[[1, 2, 3]]", &[]),
+        ("{}", &[]),
+        ("{\"a\": [1, {}]}", &[]),
+        ("[{\"a\": 1}, 7]", &[]),
+    ];
+    let candidates = candidates.map(|(text, types)| (text.as_bytes().to_vec(), types)).into();
+    std::string::String::from_utf8(unfit(random, candidates, ty)).expect("JSON is UTF-8")
+}
+
+fn unfit(random: &mut Random, candidates: Vec<Candidate>, ty: Type) -> Vec<u8> {
+    let unfit: Vec<_> = candidates.into_iter().filter(|(_, types)| !types.contains(&ty)).collect();
+    random.pick(&unfit).0
+}
+
+/// LIST_EXT or NIL_EXT
+fn list_of(elements: Vec<Vec<u8>>) -> Vec<u8> {
+    if elements.is_empty() {
+        return vec![106];
+    }
+    [&[108], &(elements.len() as u32).to_be_bytes()[..], &elements.concat(), &[106]].concat()
+}
+
 /// The value of an attribute, or undefined.
 fn attribute_term(random: &mut Random, schema: &Schema, attribute: &Attribute, value: Option<&NaiveValue>) -> Vec<u8> {
+    if let Some(NaiveValue::Unfit(_)) = value {
+        return unfit_term(random, attribute.ty);
+    }
     let Some(NaiveValue::Objects(objects)) = value else { return optional_term(random, value, value_term) };
     let inner = schema.objects(schema.find(attribute.name.as_bytes()).expect("it is in the schema"));
     let objects = objects.iter().map(|object| named_term(random, inner, object)).collect();
@@ -116,7 +231,14 @@ pub fn json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> String 
 fn named_json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> String {
     let mut members = Vec::new();
     for (attribute, value) in schema.attributes().iter().zip(event) {
+        let path = fields(&attribute.name).expect("a name is a path");
         let value = match value {
+            Some(NaiveValue::Unfit(Some(len))) => {
+                let value = random.pick(&["7", "\"text\"", "[]", "[{}]", "true"]);
+                add_once(&mut members, &path[..*len], value.into());
+                continue;
+            }
+            Some(NaiveValue::Unfit(None)) => unfit_json(random, attribute.ty),
             Some(NaiveValue::Objects(objects)) => {
                 let inner = schema.objects(schema.find(attribute.name.as_bytes()).expect("it is in the schema"));
                 let objects = objects.iter().map(|object| named_json(random, inner, object)).collect();
@@ -126,7 +248,7 @@ fn named_json(random: &mut Random, schema: &Schema, event: &NaiveEvent) -> Strin
             None if random.chance(50) => "null".into(),
             None => continue,
         };
-        add(&mut members, &fields(&attribute.name).expect("a name is a path"), value.into_bytes());
+        add(&mut members, &path, value.into_bytes());
     }
     let decoys = |random: &mut Random, name: &str| decoy(random, schema, name);
     members_json(random, members, &decoys)
@@ -150,7 +272,17 @@ fn members_json(random: &mut Random, members: Members, decoys: &dyn Fn(&mut Rand
     let mut texts = Vec::new();
     for (name, member) in members {
         let value = match member {
-            Member::Value(value) => String::from_utf8(value).expect("JSON is UTF-8"),
+            Member::Value(value) => {
+                let value = String::from_utf8(value).expect("JSON is UTF-8");
+                // An earlier value of the name does not count, whether it fits or not.
+                if random.chance(10) {
+                    let earlier =
+                        random.pick(&["true", "\"\"", "{\"a\": [1]}", "[null, 2]", "1e999", "[{}, 3]", "null"]);
+                    texts.push(vec![(name.clone(), earlier.into()), (name, value)]);
+                    continue;
+                }
+                value
+            }
             Member::Map(inner) => {
                 // In the objects of an object nothing but `null` comes before.
                 let object = members_json(random, inner, &|_, _| "null".into());
@@ -208,6 +340,7 @@ fn value_term(random: &mut Random, value: &NaiveValue) -> Vec<u8> {
             list_term(random, terms)
         }
         NaiveValue::Objects(_) => panic!("objects have names, which a schema tells"),
+        NaiveValue::Unfit(_) => panic!("what does not fit depends on the attribute"),
         NaiveValue::Address(bytes) if random.chance(50) => string_term(random, address_text(bytes).as_bytes()),
         // As `:inet` has it: a tuple of 4 bytes, or of 8 pairs of bytes.
         NaiveValue::Address(bytes) if bytes.len() == 4 => {
@@ -346,6 +479,7 @@ fn json_value(random: &mut Random, value: &NaiveValue) -> String {
             "[]".into()
         }
         NaiveValue::Address(bytes) => json_bytes(random, address_text(bytes).as_bytes()),
+        NaiveValue::Unfit(_) => panic!("what does not fit depends on the attribute"),
     }
 }
 

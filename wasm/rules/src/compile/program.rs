@@ -34,6 +34,8 @@ impl Program {
 
 #[derive(Clone, Debug)]
 pub(crate) struct FactType {
+    /// A fact with another field is refused.
+    pub strict: bool,
     pub name: String,
     pub fields: Vec<Field>,
     /// The fields of each index, in ascending order. The first index has none, so it holds all facts of the type.
@@ -57,6 +59,8 @@ pub(crate) struct Field {
     pub name: String,
     pub kind: Kind,
     pub optional: bool,
+    /// A value that does not fit counts as undefined.
+    pub forgiving: bool,
     pub domain: Domain,
 }
 

@@ -38,6 +38,7 @@ pub(super) fn compile(
             fields.push(compile_field(field, text, constants)?);
         }
         types.push(FactType {
+            strict: declaration.strict,
             name: name.text.clone(),
             fields,
             indices: vec![Vec::new()],
@@ -112,5 +113,5 @@ fn compile_field(field: &language::Field, text: &str, constants: &mut Constants)
             Domain::Among(among)
         }
     };
-    Ok(Field { name: name.clone(), kind, optional: field.optional, domain })
+    Ok(Field { name: name.clone(), kind, optional: field.optional, forgiving: field.forgiving, domain })
 }

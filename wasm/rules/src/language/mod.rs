@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! rules      = { fact | rule }
-//! fact       = "fact" name "(" field { "," field } ")"
-//! field      = name ":" ("integer" | "float" | "string" | "boolean") ["optional"] [domain]
+//! fact       = "fact" name "(" field { "," field } ")" ["strict"]
+//! field      = name ":" ("integer" | "float" | "string" | "boolean") ["optional"] [domain] ["on_mismatch" "undefined"]
 //! domain     = number ".." number | "in" "(" constant { "," constant } ")"
 //! rule       = "rule" name ["priority" integer] "when" condition { condition } "then" action { "," action }
 //! condition  = [name ":"] pattern
@@ -60,6 +60,8 @@ pub(crate) struct Text {
 pub(crate) struct FactType {
     pub name: Name,
     pub fields: Vec<Field>,
+    /// Whether a fact with another field is refused.
+    pub strict: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +69,8 @@ pub(crate) struct Field {
     pub name: Name,
     pub ty: Name,
     pub optional: bool,
+    /// Whether a value that does not fit counts as undefined.
+    pub forgiving: bool,
     pub domain: Domain,
 }
 

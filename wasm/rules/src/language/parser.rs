@@ -144,7 +144,8 @@ impl Parser<'_> {
             }
             self.expect(")")?;
         }
-        Ok(FactType { name, fields })
+        let strict = self.take_word("strict");
+        Ok(FactType { name, fields, strict })
     }
 
     fn field(&mut self) -> Result<Field, Error> {
@@ -164,7 +165,19 @@ impl Parser<'_> {
             Domain::Any
         };
         let optional = optional || self.take_word("optional");
-        Ok(Field { name, ty, optional, domain })
+        let at = self.at();
+        let forgiving = self.take_word("on_mismatch");
+        if forgiving && !self.take_word("undefined") {
+            return Err(self.unexpected("`undefined`", &["undefined"]));
+        }
+        if forgiving && !optional {
+            let message = format!(
+                "`{0}` is required, so a value that does not fit cannot count as undefined; write `{0}: {1} optional`",
+                name.text, ty.text
+            );
+            return Err(Error::new(Kind::Type, message).about(&name.text).at(self.text, at));
+        }
+        Ok(Field { name, ty, optional, forgiving, domain })
     }
 
     fn constants(&mut self) -> Result<Vec<Constant>, Error> {

@@ -3,7 +3,8 @@
 //! First comes the schema's fingerprint, because a prepared event belongs to one schema. The defined attributes follow in
 //! order. Each has a head of 32 bits, its number above the code of its value, and then its value. All numbers are
 //! little-endian. Integers and floats have 64 bits, lengths 32. Strings are bytes, because their ids differ between indexes. An
-//! object of a list is the number of its defined attributes, and then these like those of the event.
+//! object of a list is the number of its defined attributes, and then these like those of the event. If values of the event counted
+//! as undefined because they did not fit, their number follows like an integer of the attribute behind the last one.
 
 use crate::error::{Error, Kind};
 use crate::event::decode::check_required;
@@ -41,6 +42,10 @@ pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result
             writer.value(value, event)?;
         }
     }
+    if event.mismatches > 0 {
+        writer.number(head(AttributeId::from_index(schema.len()), INTEGER))?;
+        writer.integer(event.mismatches.into())?;
+    }
     Ok(())
 }
 
@@ -66,7 +71,8 @@ pub(in crate::event) fn read(
         let (attribute, code) = split(reader.number().ok_or_else(damaged)?);
         // Each attribute comes once, in the order of the schema.
         if attribute.index() < next || attribute.index() >= schema.len() {
-            return Err(damaged());
+            event.mismatches = reader.mismatches(attribute, code, schema).ok_or_else(damaged)?;
+            return Ok(());
         }
         next = attribute.index() + 1;
         if !fits(code, schema.attribute(attribute).ty) {
@@ -119,7 +125,7 @@ fn finite(bytes: [u8; 8]) -> Option<f64> {
 fn code(value: Value) -> Option<u32> {
     Some(match value {
         // The patterns of the next search may be others.
-        Value::Undefined | Value::Patterns => return None,
+        Value::Undefined | Value::Patterns | Value::Unfit(_) => return None,
         Value::Boolean(false) => FALSE,
         Value::Boolean(true) => TRUE,
         Value::Integer(_) => INTEGER,
@@ -169,7 +175,7 @@ impl Writer<'_> {
 
     fn value(&mut self, value: Value, event: &Event) -> Result<(), Error> {
         match value {
-            Value::Undefined | Value::Patterns | Value::Boolean(_) => Ok(()),
+            Value::Undefined | Value::Patterns | Value::Unfit(_) | Value::Boolean(_) => Ok(()),
             Value::Integer(integer) => self.integer(integer),
             Value::Float(float) => self.put(float.to_le_bytes()),
             Value::String(text) => self.text(text, event),
@@ -242,6 +248,15 @@ impl<'a> Reader<'a> {
 
     fn integer(&mut self) -> Option<i64> {
         self.take().map(i64::from_le_bytes)
+    }
+
+    /// Reads the number of values that counted as undefined, behind its head. Nothing may follow.
+    #[cold]
+    #[inline(never)]
+    fn mismatches(&mut self, attribute: AttributeId, code: u32, schema: &Schema) -> Option<u32> {
+        let is_head = attribute.index() == schema.len() && code == INTEGER;
+        let count = u32::try_from(self.integer()?).ok()?;
+        (is_head && count > 0 && self.rest.is_empty()).then_some(count)
     }
 
     /// Reads the number of elements that follow, each of at least `bytes` bytes.

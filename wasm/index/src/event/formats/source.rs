@@ -54,8 +54,13 @@ pub(in crate::event) trait Source {
 
     /// Reads the head of an event of values under names.
     fn names(&mut self) -> Read<Option<Self::Names>>;
-    /// Returns the result of `take` for the next name. Its value comes next.
+    /// Returns the result of `take` for the next name. Its value comes next. After a `type` error [`Source::skip_names`] can skip
+    /// the others.
     fn name<T>(&mut self, names: &mut Self::Names, take: impl FnOnce(Str) -> T) -> Read<Option<T>>;
+    /// Skips the names that are not read yet, with their values, after a `type` error. Formats without such errors have none.
+    fn skip_names(&mut self, _names: &mut Self::Names) -> Read<()> {
+        Ok(())
+    }
 
     /// Returns whether undefined comes next, and reads it then.
     fn undefined(&mut self) -> Read<bool>;

@@ -41,16 +41,23 @@ impl Source for Reader<'_> {
                 if !self.next(list)? {
                     return Ok(None);
                 }
-                let given = self.clone();
+                let start = self.place();
                 if self.peek()? != Kind::Tuple || self.tuple()? != 2 {
-                    return Err(given.mismatch("a pair of a name and a value in an event that is a list").into());
+                    return Err(no_pair(self, start));
                 }
             }
         }
         match self.peek()? {
             Kind::Atom => atom(self, take).map(Some),
             Kind::Binary => binary(self, take).map(Some),
-            _ => Err(self.mismatch("an atom or a binary as the name of an attribute").into()),
+            _ => Err(no_name(self)),
+        }
+    }
+
+    fn skip_names(&mut self, names: &mut Names) -> Read<()> {
+        match names {
+            Names::Map(left) => (0..2 * *left).try_for_each(|_| Source::skip(self)),
+            Names::List(list) => Ok(self.skip_elements(list)?),
         }
     }
 
@@ -148,6 +155,26 @@ impl Source for Reader<'_> {
     fn locate(&self, error: Error) -> Error {
         error
     }
+}
+
+/// Skips the element at `start` of a list that is an event or a map, and returns the error that it is no pair.
+#[cold]
+fn no_pair(reader: &mut Reader, start: usize) -> Box<Error> {
+    let error = reader.back_to(start).mismatch("a pair of a name and a value in an event that is a list");
+    skipped(reader, 1, error)
+}
+
+/// Skips a name and its value, and returns the error that the name is none.
+#[cold]
+fn no_name(reader: &mut Reader) -> Box<Error> {
+    let error = reader.mismatch("an atom or a binary as the name of an attribute");
+    skipped(reader, 2, error)
+}
+
+/// Skips `terms` terms. Returns `error`, or that of a malformed term.
+fn skipped(reader: &mut Reader, terms: usize, error: Error) -> Box<Error> {
+    let skipped = (0..terms).try_for_each(|_| Reader::skip(reader));
+    skipped.err().unwrap_or(error).into()
 }
 
 /// Reads the map that comes next, and returns the time that it is as a struct of Elixir.

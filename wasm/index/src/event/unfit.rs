@@ -1,0 +1,101 @@
+//! Values that do not fit their attributes: refused, or counted as undefined where the schema or the call forgives them.
+//!
+//! In terms the first defined value of a name counts, so each such value is decided at once. In JSON the last value counts, so a
+//! value that does not fit is only marked, by [`Value::Unfit`] with its place. A later value of the same name overwrites the mark.
+//! What is still marked at the end of the event, or of an object in a list, is decided then: the value at the first place that is
+//! not forgiven is read once more, for its error. So an event costs nothing more as long as its values fit.
+
+use crate::error::{Error, Kind};
+use crate::event::decode::{about, Filler};
+use crate::event::formats::source::{Read, Source};
+use crate::event::Value;
+use crate::model::fields::FieldId;
+use crate::model::schema::AttributeId;
+
+/// Returns whether `error` is about a value, and not about the whole event: its bytes are sound, and memory suffices.
+pub(super) fn is_of_value(error: &Error) -> bool {
+    matches!(error.kind, Kind::Type | Kind::OutOfBounds | Kind::MissingAttribute)
+}
+
+impl<S: Source> Filler<'_, S> {
+    /// Takes note that the value of attribute `id`, at `start`, does not fit, and skips it. Returns `error` if it is refused
+    /// already.
+    #[cold]
+    #[inline(never)]
+    pub fn unfit(&mut self, id: AttributeId, start: usize, error: Box<Error>) -> Read<()> {
+        let field = FieldId::from_index(id.index());
+        if !is_of_value(&error) || !(S::LAST_COUNTS || self.forgives(field)) {
+            return Err(about(self.schema.attribute(id), *error).into());
+        }
+        self.source.back_to(start);
+        self.source.skip()?;
+        if S::LAST_COUNTS {
+            self.set(id, Value::Unfit(start as u32));
+            self.any_unfit = true;
+        } else {
+            self.forgive(id);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a value of `field` that does not fit counts as undefined.
+    pub fn forgives(&self, field: FieldId) -> bool {
+        self.schema.fields().forgives(field, self.forgiving)
+    }
+
+    /// Counts a value of attribute `id` that does not fit as undefined.
+    fn forgive(&mut self, id: AttributeId) {
+        self.set(id, Value::Undefined);
+        self.event.mismatches += 1;
+    }
+
+    /// Decides what is marked at the end of the event, or of an object.
+    #[inline]
+    pub fn settle_unfit(&mut self) -> Read<()> {
+        if S::LAST_COUNTS && self.any_unfit {
+            self.settle_marks()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle_marks(&mut self) -> Read<()> {
+        self.any_unfit = false;
+        let mut refused: Option<(u32, FieldId)> = None;
+        let mut refuse = |place, field| {
+            if refused.is_none_or(|(first, _)| place < first) {
+                refused = Some((place, field));
+            }
+        };
+        for id in self.schema.ids() {
+            let Value::Unfit(place) = self.event.values[self.base + id.index()] else { continue };
+            let field = FieldId::from_index(id.index());
+            match self.forgives(field) {
+                true => self.forgive(id),
+                false => refuse(place, field),
+            }
+        }
+        for (map, place) in self.maps.iter().flat_map(|maps| maps.unfit(self.schema.fields())) {
+            match self.forgives(map) {
+                true => self.event.mismatches += 1,
+                false => refuse(place, map),
+            }
+        }
+        refused.map_or(Ok(()), |(place, field)| Err(self.refusal(place, field)))
+    }
+
+    /// Returns the error of the value of `field` at `place`.
+    fn refusal(&mut self, place: u32, field: FieldId) -> Box<Error> {
+        self.source.back_to(place as usize);
+        let Some(id) = self.schema.fields().attribute(field) else { return self.no_map(field) };
+        let read = match self.schema.fields().plain(field) {
+            Some(ty) => self.value(id, ty),
+            None => self.converted(id),
+        };
+        match read {
+            Err(error) => about(self.schema.attribute(id), *error).into(),
+            Ok(()) => unreachable!("the value did not fit before"),
+        }
+    }
+}
