@@ -218,7 +218,8 @@ impl Schema {
         let (schema, id) = self.own_or_of_objects(name)?;
         if !schema.attribute(id).optional {
             let message = format!(
-                "`{name}` is required, so a value that does not fit cannot count as undefined; make it optional"
+                "{} is required, so a value that does not fit cannot count as undefined; make it optional",
+                quoted(name)
             );
             return Err(Error::new(Kind::Type, message).about(name));
         }
@@ -235,7 +236,7 @@ impl Schema {
         let (schema, id) = self.own_or_of_objects(name)?;
         let ty = schema.attribute(id).ty;
         if ty != Type::DateTime {
-            let message = format!("`{name}` is of type {}, which has no unit; leave the unit out", ty.name());
+            let message = format!("{} is of type {}, which has no unit; leave the unit out", quoted(name), ty.name());
             return Err(Error::new(Kind::Type, message).about(name));
         }
         schema.fields.set_unit(id, unit);
