@@ -146,7 +146,7 @@ defmodule BeTree.DomainTest do
      ~r/attribute `a` is of type integer, so `a.b` cannot/},
     {["a.b.c": :string, a: [b: :integer]], :type, "a.b.c", ~r/attribute `a.b` is of type integer/},
     {[a: {:integer, coerce: 1}], :type, "a", ~r/coerce: of `a` is true or false/},
-    {[a: {:segments, coerce: true}], :type, "a", ~r/takes :optional, but not :coerce/},
+    {[a: {:segments, coerce: true}], :type, "a", ~r/takes :optional, :on_mismatch, but not :coerce/},
     {[:a], :type, nil, ~r/an attribute is {name, domain}/},
     {[{:a, :integer} | :b], :type, nil, ~r/proper list/},
     {%{a: :integer}, :type, nil, ~r/a list of {name, domain}/},

@@ -135,15 +135,15 @@ defmodule BeTree.MismatchTest do
     Server.insert_all!(terms, @expressions)
     other = Servers.start(schema: @schema)
     Server.insert_all!(other, @expressions)
-    {:ok, cluster} = Cluster.new([{server, node()}])
+    cluster = Cluster.new([{server, node()}])
     events = for {event, _mismatches} <- @events, do: event
     expected = for _event <- events, do: [1]
 
     for {target, options} <- [
           {tree, []},
           {BeTree.publish!(tree), []},
-          {Image.read!(image), []},
-          {Image.read_tree!(image), []},
+          {Image.read!({:binary, image}), []},
+          {Image.read_tree!({:binary, image}), []},
           {server, []},
           {terms, []},
           {cluster, []},
@@ -235,7 +235,7 @@ defmodule BeTree.MismatchTest do
       assert {:error, %Error{kind: :out_of_bounds, attribute: "at"}} = BeTree.search(tree, %{at: 2 ** 62})
       assert {:ok, []} = BeTree.search(tree, %{at: 2 ** 62}, on_mismatch: :undefined)
       assert {:ok, image} = Image.to_binary(tree)
-      assert BeTree.search(Image.read!(image), %{at: 1_557_933_565}) == {:ok, [1, 2]}
+      assert BeTree.search(Image.read!({:binary, image}), %{at: 1_557_933_565}) == {:ok, [1, 2]}
     end
   end
 

@@ -37,6 +37,30 @@ defmodule BeTree.Telemetry.EventsTest do
     end
   end
 
+  test "searches with the number of values that do not fit, one by one, in batches and in streams" do
+    schema = [a: {:integer, optional: true}, b: {:ip, optional: true}]
+    tree = BeTree.new!(schema, on_mismatch: :undefined)
+    name = server(schema: schema, on_mismatch: :undefined)
+    events = [%{a: "x", b: 1}, %{a: 1}, %{b: "none"}]
+
+    for target <- [tree, name] do
+      BeTree.search!(target, hd(events))
+      assert {%{mismatches: 2, matches: 0}, %{result: :ok}, _pid} = event([:search, :stop])
+      BeTree.search_many!(target, events)
+      assert {%{mismatches: 3, events: 3}, %{result: :ok}, _pid} = event([:search_many, :stop])
+      target |> BeTree.stream(Stream.map(events, & &1), max_concurrency: 1) |> Stream.run()
+      measured = for _part <- 1..2, {%{mismatches: count}, _metadata, _pid} = event([:stream, :stop]), do: count
+      assert Enum.sum(measured) == 3
+    end
+
+    {:error, _error} = BeTree.search(BeTree.new!(schema), hd(events))
+    assert {%{mismatches: 0}, %{result: :error}, _pid} = event([:search, :stop], %{result: :error})
+
+    rules = BeTree.Rules.new!("fact m(n: integer optional on_mismatch undefined)")
+    BeTree.Rules.assert!(rules, {:m, n: "x"})
+    assert {%{mismatches: 1, facts: 1}, %{result: :ok}, _pid} = event([:rules, :stop])
+  end
+
   test "changes of a server and of a tree, with what they changed" do
     name = server()
     me = self()

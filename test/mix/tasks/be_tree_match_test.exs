@@ -52,6 +52,40 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     assert index =~ ~r/^  index expressions      2$/m
   end
 
+  test "values that do not fit, of JSON, of positional events and in an image", %{tmp_dir: folder} do
+    json = [
+      schema: write(folder, "defs", "age|integer|true\ncountry|string|false\n"),
+      expressions: write(folder, "exprs", "country = \"CA\"\nage > 3\n"),
+      events: write(folder, "events", ~s({"age": "70", "country": "CA"}\n{"age": 4, "country": "US"}\n))
+    ]
+
+    terms = [
+      expressions:
+        write(
+          folder,
+          "terms",
+          ~s([{age,int,allow_undefined},{country,bin,disallow_undefined}].\n<<"country = 'CA'">>.\n<<"age > 3">>.\n)
+        ),
+      events: write(folder, "term_events", ~s([<<"70">>,<<"CA">>].\n[4,<<"US">>].\n))
+    ]
+
+    image = Path.join(folder, "image.wasm")
+    {:ok, schema, subscriptions} = BeTree.Files.load(json[:expressions], schema: json[:schema])
+    tree = BeTree.new!(schema)
+    BeTree.insert_all!(tree, subscriptions)
+    BeTree.Image.write!(tree, image)
+
+    for files <- [json, terms, [image: image, events: json[:events]]] do
+      out = Path.join(folder, "results")
+      arguments = for {role, path} <- files, argument <- ["--#{role}", path], do: argument
+      assert refusal(arguments) =~ "`age`"
+      run(arguments ++ ["--out", out, "--on-mismatch", "undefined"])
+      assert File.read!(out) == "[1]\n[2]\n"
+      assert said() =~ ~r/^  values that do not fit +1$/m
+      assert refusal(arguments ++ ["--on-mismatch", "none"]) =~ "--on-mismatch is error or undefined, got: none"
+    end
+  end
+
   test "patterns of EventBridge, whose attributes need no file", %{tmp_dir: folder} do
     patterns = ~s({"source": ["a", "b"]}\n\n {"detail": {"n": [{"numeric": [">", 1]}], "tags": [{"exists": true}]}}\n)
     events = ~s({"source": "b", "detail": {"n": 2, "tags": ["x"]}}\n{"source": "c", "detail": {"n": 2}}\n{"id": 1}\n)
