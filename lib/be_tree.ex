@@ -51,14 +51,17 @@ defmodule BeTree do
     * `x is null`, `x is not null`, `list is empty`;
     * `contains(s, "b")`, `starts_with(s, "a")`, `ends_with(s, "c")`;
     * `s like "a*b?c"`, `s not like "a*"`: `*` stands for any characters and `?` for one. A `\\` in front of them, or of itself,
-      makes a character of it, and a string constant has two of it: `"100\\\\*"`;
+      makes a character of it, and a string constant has two of it: `"100\\\\*"`. Each takes time linear in the string and the
+      pattern, however many `*` there are;
     * `path matches "/users/[0-9]+(/.*)?"`: the whole string matches a regular expression by RFC 9485 (I-Regexp), which has `|`,
-      `( )`, `[ ]`, `.`, `* + ? {2,3}` and `\\p{L}`. Each takes linear time, and at most 1,000 states;
+      `( )`, `[ ]`, `.`, `* + ? {2,3}` and `\\p{L}`. Each takes linear time, and at most 1,000 states. There are no anchors: `^`
+      at the start and `$` at the end of an alternative are refused, and `".*error.*"` asks for a part;
     * `lower(s) = "x"`, also with `in`, `like`, `contains(lower(s), "x")` and the like: the lower case of each character by
       Unicode. Constants beside it are lowered as well;
     * `ip = "10.0.0.1"`, `ip in ("10.0.0.0/8", "2001:db8::/32")` for addresses;
     * `at >= "2026-01-31T12:30:00Z"` for times, in ISO 8601, without an offset in UTC, or as an integer of microseconds, or of the
-      attribute's `unit:`;
+      attribute's `unit:`. The leap second `23:59:60` is allowed in UTC on 30 June and 31 December, and is the first second behind
+      it;
     * `geo_within_radius(latitude, longitude, kilometres)`, reads the attributes `latitude` and `longitude`;
     * `segment_within(list, id, seconds)`, `segment_before(list, id, seconds)`, read `now`; without the name of the list
       they read `segments_with_timestamp`;

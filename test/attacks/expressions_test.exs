@@ -57,6 +57,27 @@ defmodule BeTree.Attacks.ExpressionsTest do
   # Texts that are no UTF-8 are among them as they are, so most are made readable again.
   defp printable(text), do: if(:rand.uniform(10) == 1, do: text, else: String.replace(text, ~r/[^\x20-\x7e]/, " "))
 
+  test "a like of very many parts takes time linear in the string" do
+    length = 20_000
+
+    for form <- [
+          &String.duplicate("*a", &1),
+          &("*" <> String.duplicate("a?*", &1) <> "b"),
+          &Enum.map_join(1..&1, "*", fn part -> String.duplicate("a", rem(part, 60) + 1) end)
+        ] do
+      [few, many] =
+        for parts <- [10, 1_000] do
+          tree = BeTree.new!(s: :string)
+          BeTree.insert!(tree, 1, "s like '#{form.(parts)}*'")
+          {:ok, _ids, stats} = BeTree.search(tree, %{s: String.duplicate("a", length)}, stats: true)
+          stats.fuel
+        end
+
+      # A hundred times as many parts; the pattern itself is read once.
+      assert many < 3 * few
+    end
+  end
+
   test "that the grammar makes for one schema are inserted into another" do
     Attack.each(Attack.size(12, 2_130), fn _number ->
       own = Random.schema()

@@ -24,6 +24,9 @@ defmodule Mix.Tasks.BeTree.Image do
       mix be_tree.image build --schema betree_defs --expressions betree_exprs --out ads.wasm
       mix be_tree.match --image ads.wasm --events betree_events
 
+  Each input may be a pipe or `/dev/stdin`: it is opened and read once. An existing image is replaced when the new one is complete. The
+  output may be a pipe or a device, and must not be one of the inputs.
+
   On an error the task prints it and ends with status 1.
   """
 

@@ -25,6 +25,9 @@ defmodule Mix.Tasks.BeTree.Profile do
     * `--folded` - a file for the stacks in the folded format, from which tools such as `flamegraph.pl`, inferno and speedscope
       draw a flame graph.
 
+  Each input may be a pipe or `/dev/stdin`: it is opened and read once. An existing file of stacks is replaced as a whole. It may be a
+  pipe or a device, and must not be one of the inputs.
+
   ## Example
 
       mix be_tree.profile --schema betree_defs --expressions betree_exprs --events betree_events --folded search.folded

@@ -24,6 +24,8 @@ defmodule Mix.Tasks.BeTree.Rules do
     * `--top` - the number of rules in the list of the most expensive ones, 10 by default;
     * `--quiet` - print no notices.
 
+  Each file may be a pipe or `/dev/stdin`: it is opened and read once.
+
   On an error in a file the task prints the file, the line and the place, and ends with status 1.
   """
 

@@ -48,6 +48,9 @@ defmodule Mix.Tasks.BeTree.Tune do
       mix be_tree.tune --schema betree_defs --expressions betree_exprs --events betree_events
       mix be_tree.tune --schema betree_defs --expressions betree_exprs --events betree_events --budget --compare be_tree_tune/tune.json
 
+  Each input may be a pipe or `/dev/stdin`: it is opened and read once. The files of the report must not be among the inputs, and
+  replace earlier ones when they are complete.
+
   On an error in a file the task prints the file, the line and the column, and ends with status 1.
   """
 

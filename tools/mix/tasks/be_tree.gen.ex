@@ -5,7 +5,7 @@ defmodule Mix.Tasks.BeTree.Gen do
 
       mix be_tree.gen WORKLOAD --out FOLDER [--seed N] [--expressions N] [--events N] [options of the workload]
 
-  The same options give the same files. Existing files are overwritten. `BeTree.Workload` lists the workloads,
+  The same options give the same files. Existing files are replaced, each when it is complete. `BeTree.Workload` lists the workloads,
   whose modules describe the defaults of their options.
 
   ## Options

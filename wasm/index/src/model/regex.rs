@@ -391,9 +391,9 @@ impl Parser<'_> {
     /// anchors, with which the pattern would match nothing.
     fn branch(&mut self) -> Result<Node, Fault> {
         if self.peek() == Some('^') {
-            let message = "there are no anchors, because a match is the whole string: leave the `^` out, and write `.*` at the \
-                           end of the pattern if more may follow; write `\\^` for the character";
-            return Err(self.fault(self.at, message));
+            return Err(self.anchor(
+                "leave the `^` out, and write `.*` at the end if more may follow; write `\\^` for the character",
+            ));
         }
         let mut pieces = Vec::new();
         while let Some(next) = self.peek() {
@@ -401,14 +401,16 @@ impl Parser<'_> {
                 break;
             }
             if next == '$' && matches!(self.text[self.at + 1..].chars().next(), None | Some('|' | ')')) {
-                let message = "there are no anchors, because a match is the whole string: leave the `$` out, and write `.*` at \
-                               the start of the pattern if more may come before; write `[$]` for the character";
-                return Err(self.fault(self.at, message));
+                return Err(self.anchor("leave the `$` out, and write `.*` at the start if more may come before; write `[$]` for the character"));
             }
             let atom = self.atom()?;
             pieces.push(self.quantified(atom)?);
         }
         Ok(Node::Concatenation(pieces))
+    }
+
+    fn anchor(&self, mend: &str) -> Fault {
+        self.fault(self.at, format!("there are no anchors, because a match is the whole string: {mend}"))
     }
 
     fn quantified(&mut self, node: Node) -> Result<Node, Fault> {

@@ -406,8 +406,11 @@ fn with_lists(attributes: Vec<Attribute>) -> Result<(Vec<Attribute>, Vec<List>),
         };
         if matches!(attribute.ty, Type::ObjectList | Type::Segments | Type::FrequencyCaps) {
             let Attribute { name, ty, .. } = attribute;
-            let message =
-                format!("{} is an attribute of objects in a list, which cannot be of type {}", quoted(&name), ty.name());
+            let message = format!(
+                "{} is an attribute of objects in a list, which cannot be of type {}",
+                quoted(&name),
+                ty.name()
+            );
             return Err(Error::new(Kind::Type, message).about(&name));
         }
         let inner = &mut objects[position].1;
