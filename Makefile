@@ -12,7 +12,7 @@ node_ready := _build/node.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.stream bench.large.events bench.rules bench.rules.elixir bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.stream bench.large.events bench.instructions bench.rules bench.rules.elixir bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -114,6 +114,9 @@ bench.stream: $(ready) ## Compare streams with a loop in one process, two minute
 
 bench.large.events: $(ready) ## Measure how long searches of events of megabytes hold their scheduler, a minute
 	@MIX_ENV=dev mix run bench/large_events.exs
+
+bench.instructions: $(ready) ## Measure a slice of each instruction of WebAssembly, half a minute
+	@MIX_ENV=dev mix run bench/instructions.exs
 
 bench.rules: $(ready) ## Measure stateful rules beside CLIPS and durable_rules, some minutes
 	@MIX_ENV=dev mix run bench/rules.exs

@@ -57,10 +57,9 @@ defmodule BeTree.Guest do
   @doc """
   Compiles and checks the module in `wasm`. Returns `{:ok, guest}`.
 
-  Compiling takes seconds, on a thread of the runtime and not on a scheduler.
+  Compiling takes seconds, on a busy machine minutes, on a thread of the runtime and not on a scheduler.
 
-  Returns `{:error, error}` with the kind `:bad_module`, whose message names the fault, `:out_of_memory`, `:overloaded` or
-  `:timeout`.
+  Returns `{:error, error}` with the kind `:bad_module`, whose message names the fault, `:out_of_memory` or `:overloaded`.
 
       iex> {:error, error} = BeTree.Guest.load(<<0, "asm", 1, 0, 0, 0>>)
       iex> error.kind

@@ -94,10 +94,10 @@ defmodule BeTree.Runtime do
   @callback available?() :: boolean
 
   @doc """
-  Compiles a module, each binary once. That takes seconds, and runs on no scheduler.
+  Compiles a module, each binary once. That takes seconds, on a busy machine minutes, and runs on no scheduler.
 
   Errors by kind: `:bad_module`, also for a module that would take too long to compile; `:out_of_memory`; `:overloaded` when too
-  many modules wait to be compiled; `:timeout`.
+  many modules wait to be compiled.
   """
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
 
@@ -215,15 +215,17 @@ defmodule BeTree.Runtime do
 
   @doc """
   Replaces the state of an instance by that of `fresh`, if the export `() -> i32` of the instance returns another value than 0.
-  Returns whether it did. The instance then has the memory of `fresh` and frees its own. No call comes between the question
-  and the replacement. `fresh` is an instance of the same module, made with the same options, that nothing else uses. It
-  cannot be called afterwards.
+  The instance then has the memory of `fresh` and frees its own. No call comes between the question and the replacement.
+
+  Returns `:ok` at once. If a call has the instance, the replacement is made when that call ends, before the next one. `fresh` is
+  an instance of the same module, made with the same options, that nothing else uses. It cannot be called afterwards.
 
   A runtime may lack this callback.
 
-  Errors by kind: those of `c:call/4`. After an error everything is as it was.
+  Errors by kind: `:bad_module` for a `fresh` that cannot replace the instance, and those of a call of `fresh`. After an error
+  everything is as it was.
   """
-  @callback renew(instance, fresh :: instance, export :: String.t(), timeout) :: {:ok, boolean} | {:error, Error.t()}
+  @callback renew(instance, fresh :: instance, export :: String.t()) :: :ok | {:error, Error.t()}
 
   @typedoc """
   Calls that belong together: exports, their arguments, and the bytes for the inbox. Each returned 0 in another instance with the
@@ -257,7 +259,7 @@ defmodule BeTree.Runtime do
   @doc "Returns the number of entries of the log that a snapshot of replicas contains."
   @callback snapshot_applied(snapshot) :: non_neg_integer
 
-  @optional_callbacks place: 0, place_put: 3, place_get: 2, renew: 4
+  @optional_callbacks place: 0, place_put: 3, place_get: 2, renew: 3
   @doc """
   Makes replicas begin with `snapshot` from now on, a snapshot of this instance. Each gets a copy of its own, in large pages.
 

@@ -102,10 +102,10 @@ defmodule BeTree.Sandbox do
   @doc """
   Compiles the module in `wasm`, each binary once. Returns `{:ok, module}`.
 
-  Compiling takes milliseconds to seconds, on a thread of the runtime and not on a scheduler.
+  Compiling takes milliseconds to seconds, on a busy machine minutes, on a thread of the runtime and not on a scheduler.
 
   Returns `{:error, error}` with the kind `:bad_module` for bytes that are no module, or a module that imports anything,
-  `:out_of_memory`, `:overloaded` or `:timeout`.
+  `:out_of_memory` or `:overloaded`.
 
       iex> {:ok, module} = BeTree.Sandbox.load(<<0, "asm", 1::little-32>>)
       iex> module

@@ -112,7 +112,7 @@ defmodule BeTree.Server do
   import BeTree.Engine.Limits, only: [is_name: 1, is_u64: 1]
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Instance, Limits, Options, Subscription}
+  alias BeTree.Engine.{Aside, Bang, Check, Deadline, Describe, Instance, Limits, Options, Subscription}
   alias BeTree.Engine.Options.Common
   alias BeTree.Engine.Subscription.Id
   alias BeTree.Server.{Changes, Copy, Follower, Keeper, Names, Request, Table, View, Writer}
@@ -958,12 +958,13 @@ defmodule BeTree.Server do
 
   defp swap_until(name, {:image, image}, deadline) do
     with {:ok, options} <- Request.call(name, :read_options, Deadline.left(deadline)),
-         {:ok, index} <- Image.read(image, options),
+         {:ok, index} <- Aside.run(fn -> Image.read(image, options) end, Deadline.left(deadline)),
          do: swap_until(name, index, deadline)
   end
 
   defp swap_until(name, wasm, deadline) when is_binary(wasm) do
-    with {:ok, guest} <- Guest.load(wasm), do: swap_until(name, guest, deadline)
+    with {:ok, guest} <- Aside.run(fn -> Guest.load(wasm) end, Deadline.left(deadline)),
+         do: swap_until(name, guest, deadline)
   end
 
   defp swap_until(_name, other, _deadline) do

@@ -9,7 +9,7 @@ import { explanationList } from "./explanation";
 import { completeEvent, completeExpression, completeSchema, expressionLanguage } from "./expressions";
 import { Picture, readDrawing, readTrace } from "./picture";
 import type { Built, Fault, Found, Reply, Request, Source } from "./protocol";
-import { decode, encode, type State } from "./state";
+import { decode, encode, LinkError, type State } from "./state";
 
 /** The time after the last key before the index is built again. */
 const PAUSE = 120;
@@ -25,6 +25,7 @@ const page = {
   status: find("status", HTMLElement),
   counts: find("counts", HTMLElement),
   result: find("result", HTMLElement),
+  stop: find("stop", HTMLButtonElement),
   headline: find("headline", HTMLElement),
   detail: find("detail", HTMLElement),
   matches: find("matches", HTMLElement),
@@ -57,14 +58,37 @@ let faults = { schema: [] as Fault[], expressions: [] as Fault[], event: [] as F
 
 // --- The worker
 
-const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
-const isReady = new Promise<void>((ready) => worker.addEventListener("message", () => ready(), { once: true }));
-worker.onerror = ({ message }) => tell(`The index stopped (${message}). Reload the page.`, true);
-worker.onmessage = ({ data }: MessageEvent<Reply>) => receive(data);
+let worker = startWorker();
+/** Whether the worker has the index of the source, or is about to build it. */
+let hasIndex = false;
 
-function ask(request: Request, transfer: Transferable[] = []) {
-  void isReady.then(() => worker.postMessage(request, transfer));
+/** Starts a worker. It takes requests when it is ready. */
+function startWorker() {
+  const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
+  const isReady = new Promise<void>((ready) => worker.addEventListener("message", () => ready(), { once: true }));
+  worker.onerror = ({ message }) => tell(`The index stopped (${message}). Reload the page.`, true);
+  worker.onmessage = ({ data }: MessageEvent<Reply>) => receive(data);
+  return {
+    ask: (request: Request) => void isReady.then(() => worker.postMessage(request)),
+    end() {
+      worker.onmessage = null;
+      worker.terminate();
+    },
+  };
 }
+
+/** Ends what the worker does. Nothing else ends a search: the next one builds the index again, in a new worker. */
+function stopWork() {
+  clearTimeout(pause);
+  worker.end();
+  worker = startWorker();
+  hasIndex = false;
+  showNothing("Stopped");
+  tell("The search was stopped. Change the event or another text to search again.");
+  setBusy(false);
+}
+
+page.stop.onclick = stopWork;
 
 function receive(reply: Reply) {
   if (reply.build !== build) return;
@@ -75,7 +99,7 @@ function receive(reply: Reply) {
     case "refused":
       setBusy(false);
       showNothing("No index");
-      return tell(`${source.kind === "image" ? source.name : "The image"} was not read: ${reply.reason}`, true);
+      return tell(`${source.kind === "image" ? source.file.name : "The image"} was not read: ${reply.reason}`, true);
     case "built":
       return showBuilt(reply);
     case "found":
@@ -142,20 +166,27 @@ function rebuildText() {
 /** Tells whether the result is that of the texts as they are. */
 function setBusy(isBusy: boolean) {
   page.result.setAttribute("aria-busy", `${isBusy}`);
+  page.stop.disabled = !isBusy;
 }
 
-function startBuild(next: Source, transfer: Transferable[] = []) {
+function startBuild(next: Source) {
   setBusy(true);
   source = next;
   build += 1;
-  ask({ kind: "build", build, source }, transfer);
+  hasIndex = true;
+  worker.ask({ kind: "build", build, source });
   if (next.kind === "text") startSearch();
 }
 
 function startSearch() {
+  if (!hasIndex) {
+    // The texts of other sources come with the index, and the search after it.
+    start = { event: eventEditor.text };
+    return startBuild(source);
+  }
   setBusy(true);
   search += 1;
-  ask({ kind: "search", build, search, event: eventEditor.text, selected: chosen });
+  worker.ask({ kind: "search", build, search, event: eventEditor.text, selected: chosen });
   void remember();
 }
 
@@ -410,16 +441,15 @@ function showGenerated(generated: Source & { kind: "generated" }) {
 
 for (const button of page.examples.querySelectorAll("button")) button.onclick = () => showExample(button.dataset.name!);
 
-async function openImage(file: File) {
+function openImage(file: File) {
   begin(null);
   showNothing(`Reading ${file.name}`);
-  const bytes = await file.arrayBuffer();
-  startBuild({ kind: "image", name: file.name, bytes }, [bytes]);
+  startBuild({ kind: "image", file });
 }
 
 page.file.onchange = () => {
   const [file] = page.file.files ?? [];
-  if (file) void openImage(file);
+  if (file) openImage(file);
   page.file.value = "";
 };
 
@@ -440,7 +470,7 @@ addEventListener("drop", (event) => {
   const [file] = event.dataTransfer?.files ?? [];
   if (!file) return;
   event.preventDefault();
-  void openImage(file);
+  openImage(file);
 });
 
 page.explained.onchange = () => {
@@ -501,9 +531,10 @@ async function restore() {
     if (given.kind === "text") return showTexts(given);
     start = { event: given.event };
     showGenerated(given);
-  } catch {
+  } catch (error) {
+    if (!(error instanceof LinkError)) throw error;
     showExample(EXAMPLES[0]!.name);
-    notice = "The link is damaged. This is an example instead.";
+    notice = `${error.message} This is an example instead.`;
     tell(notice, true);
   }
 }

@@ -5,7 +5,7 @@ import type { Explanation, Id, Info, Schema, Trace } from "be-tree";
 export type Source =
   | { kind: "text"; schema: string; expressions: string }
   | { kind: "generated"; count: number; seed: number }
-  | { kind: "image"; name: string; bytes: ArrayBuffer };
+  | { kind: "image"; file: File };
 
 /** To the worker. A later request replaces earlier ones that have not begun. */
 export type Request =

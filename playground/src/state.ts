@@ -20,18 +20,53 @@ export async function encode(state: State): Promise<string> {
   return `#${KEY}=${btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
-/** Returns the state of a fragment, or `null` if it has none. Throws for a fragment that was damaged. */
+/** The most bytes of a link's texts. A link of 100 kilobytes may hold a thousand times as many. */
+const LARGEST = 16_000_000;
+/** The bytes that are inflated at a time, to a thousand times as many. */
+const PIECE = 1_024;
+
+/** Why a link is not read. */
+export class LinkError extends Error {}
+
+/** Returns the state of a fragment, or `null` if it has none. Throws a `LinkError` for a fragment that was damaged or is too large. */
 export async function decode(fragment: string): Promise<State | null> {
   const [key, given] = fragment.replace(/^#/, "").split("=");
   if (key !== KEY || !given) return null;
-  const binary = atob(given.replaceAll("-", "+").replaceAll("_", "/"));
-  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
-  const text = new TextDecoder().decode(await pipe(bytes, new DecompressionStream("deflate-raw")));
-  return check(JSON.parse(text, (_name, value) => (typeof value?.id === "string" ? BigInt(value.id) : value)));
+  try {
+    const binary = atob(given.replaceAll("-", "+").replaceAll("_", "/"));
+    const text = await inflate(Uint8Array.from(binary, (character) => character.charCodeAt(0)));
+    return check(JSON.parse(text, (_name, value) => (typeof value?.id === "string" ? BigInt(value.id) : value)));
+  } catch (error) {
+    throw error instanceof LinkError ? error : new LinkError("The link is damaged.");
+  }
 }
 
 async function pipe(bytes: Uint8Array<ArrayBuffer>, through: ReadableWritablePair): Promise<Uint8Array> {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(through)).arrayBuffer());
+}
+
+/** Inflates a text. It stops beyond the most that a link may hold: a browser inflates each piece as a whole. */
+async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
+  let begin = 0;
+  const pieces = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    pull(controller) {
+      if (begin >= bytes.length) return controller.close();
+      controller.enqueue(bytes.slice(begin, (begin += PIECE)));
+    },
+  });
+  const decoder = new TextDecoder();
+  let text = "";
+  let length = 0;
+  const reader = pieces.pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    length += read.value.length;
+    if (length > LARGEST) {
+      await reader.cancel();
+      throw new LinkError(`The link holds more than ${LARGEST / 1_000_000} MB of text, the most that is read.`);
+    }
+    text += decoder.decode(read.value, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 const isText = (value: unknown): value is string => typeof value === "string";
@@ -50,5 +85,5 @@ function check(given: Record<string, unknown>): State {
   if (kind === "generated" && isCount(count) && count > 0 && count <= MOST && isCount(seed)) {
     return { kind, count, seed, event: isText(event) ? event : null, step, selected };
   }
-  throw new Error("the link is damaged");
+  throw new LinkError("The link is damaged.");
 }

@@ -61,7 +61,7 @@ async function rebuild(number: number, source: Source) {
     case "generated":
       return buildGenerated(source.count, source.seed);
     case "image":
-      return buildImage(source.bytes);
+      return buildImage(source.file);
   }
 }
 
@@ -145,13 +145,14 @@ async function buildGenerated(count: number, seed: number) {
   });
 }
 
-async function buildImage(bytes: ArrayBuffer) {
+async function buildImage(file: File) {
   const started = performance.now();
   try {
-    tree = await BeTree.load(bytes);
+    tree = await BeTree.load(file);
   } catch (error) {
-    if (!(error instanceof BeTreeError)) throw error;
-    return reply({ kind: "refused", build, reason: error.reason });
+    // A file that was changed or deleted since it was chosen cannot be read.
+    if (!(error instanceof BeTreeError || error instanceof DOMException)) throw error;
+    return reply({ kind: "refused", build, reason: error instanceof BeTreeError ? error.reason : error.message });
   }
   const sample = { expressions: "", event: "{}", schema: pretty(tree.schema) };
   const milliseconds = performance.now() - started;

@@ -6,8 +6,7 @@ defmodule BeTree.Attacks.CompileTest do
   import BeTree.WasmModule
   import BeTree.Test.Eventually
 
-  alias BeTree.{Error, Sandbox}
-  alias BeTree.Engine.Native
+  alias BeTree.{Error, Sandbox, Server}
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Test.Attack
 
@@ -52,6 +51,12 @@ defmodule BeTree.Attacks.CompileTest do
       assert message(assemble(functions: functions)) =~ "20001 functions"
     end
 
+    test "exports and imports" do
+      functions = for number <- 1..2_001, do: function("f#{number}", [], [], nop())
+      assert message(assemble(functions: functions)) =~ "2001 exports"
+      assert message(assemble(imports: for(number <- 1..2_001, do: {"m", "f#{number}"}))) =~ "2001 imports"
+    end
+
     test "bytes of code" do
       function = function(nil, [], [], List.duplicate(nop(), 80_000))
       assert message(assemble(functions: List.duplicate(function, 60))) =~ "bytes of code"
@@ -85,17 +90,17 @@ defmodule BeTree.Attacks.CompileTest do
     eventually(fn -> threads() == 0 end)
   end
 
-  test "a caller that gives up gets no reply, and others that wait for the same module do" do
-    wasm = slow(400)
-    digest = :crypto.hash(:sha256, wasm)
-    assert Native.compile(:late, digest, wasm) == :busy
-    other = Task.async(fn -> Sandbox.load(wasm) end)
-    eventually(fn -> Process.info(other.pid, :status) == {:status, :waiting} end)
-    assert Native.withdraw_compile(digest)
-    refute Native.withdraw_compile(digest)
-    assert {:ok, _module} = Task.await(other, :infinity)
-    # All callers that wait for a module get it at once.
-    refute_received {:late, _answer}
+  test "a module that a swap wants has the time of the swap, and leaves the queue with it" do
+    name = __MODULE__.Swapped
+    start_supervised!({Server, name: name, schema: [a: :integer]})
+    compiling = for seed <- 401..402, do: Task.async(fn -> Sandbox.load(slow(seed, 5)) end)
+    eventually(fn -> threads() == 2 end)
+    Process.flag(:trap_exit, true)
+    assert {:error, %Error{kind: :timeout}} = Server.swap(name, quick(400), timeout: 0)
+    refute_received {:EXIT, _pid, _reason}
+    for task <- compiling, do: assert({:ok, _module} = Task.await(task, :infinity))
+    assert {:error, %Error{kind: :bad_module}} = Server.swap(name, quick(400), timeout: 60_000)
+    assert BeTree.search!(name, %{a: 1}) == []
   end
 
   defp refused(function, text), do: assert(message(assemble(functions: [function], memory: {1, nil})) =~ text)

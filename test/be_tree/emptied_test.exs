@@ -21,7 +21,7 @@ defmodule BeTree.EmptiedTest do
 
     alias BeTree.Runtime.Wasmtime
 
-    def refuse, do: Process.put(__MODULE__, true)
+    def refuse(refuse? \\ true), do: Process.put(__MODULE__, refuse?)
 
     def instantiate(compiled, options) do
       if Process.get(__MODULE__),
@@ -129,43 +129,96 @@ defmodule BeTree.EmptiedTest do
     assert new?(tree)
   end
 
-  test "a tree goes on as a new one only while it is empty and in no use" do
+  test "a tree that is in use goes on as a new one when that use ends, if it is empty then" do
     tree = BeTree.new!(@schema)
     fill(tree)
-    renew = fn -> Wasmtime.renew(tree.instance, BeTree.new!(@schema).instance, "be_tree_spent", 0) end
     before = memory(tree)
-    assert renew.() == {:ok, false}
-    {:yield, search} = Search.start(tree, %{a: 1}, slice: 100)
-    assert {:error, %Error{kind: :overloaded}} = renew.()
-    Search.cancel(search)
-    eventually(fn -> Wasmtime.info(tree.instance).state == :free end)
-    held = Holding.hold(tree, Enum.map(1..100, &{"a#{&1}", 1}) ++ [a: 1, s: String.duplicate("x", 10_000)])
-    assert {:error, %Error{kind: :timeout}} = renew.()
-    Holding.release(held)
-    eventually(fn -> Wasmtime.info(tree.instance).state == :free end)
+    renew = fn -> Wasmtime.renew(tree.instance, BeTree.new!(@schema).instance, "be_tree_spent") end
+
+    # It is not empty.
+    assert renew.() == :ok
     assert memory(tree) == before
+    {:yield, search} = Search.start(tree, %{a: 1}, slice: 100)
+    assert renew.() == :ok
+    Search.cancel(search)
     assert BeTree.search!(tree, %{a: 3}) == [3]
+    assert memory(tree) == before
+
+    # Another process has it.
+    for id <- 1..(@count - 1), do: BeTree.delete!(tree, id)
+    held = Holding.hold(tree, Enum.map(1..100, &{"a#{&1}", 1}) ++ [a: 1, s: String.duplicate("x", 10_000)])
+    assert renew.() == :ok
+    assert memory(tree) == before
+    Holding.release(held)
+    assert BeTree.search!(tree, %{a: @count}) == [@count]
+    assert memory(tree) == before
+    BeTree.delete!(tree, @count)
+    assert new?(tree)
+  end
+
+  test "a deletion that empties a tree waits for nobody, and the memory returns all the same" do
+    for finish <- [&Search.cancel/1, &finish/1, fn _search -> :ok end] do
+      tree = BeTree.new!(@schema)
+      fill(tree)
+      for id <- 2..@count, do: BeTree.delete!(tree, id)
+      before = memory(tree)
+      test = self()
+
+      # The deletion is next, and a search after it. So the search has the tree when the deletion would begin anew.
+      {:yield, first} = Search.start(tree, %{a: 1}, slice: 100)
+      deletion = Task.async(fn -> BeTree.delete(tree, 1) end)
+      eventually(fn -> Wasmtime.info(tree.instance).waiting == 1 end)
+
+      {searcher, monitor} =
+        spawn_monitor(fn ->
+          {:yield, search} = Search.start(tree, %{a: 2}, slice: 100)
+          send(test, :searching)
+          receive(do: (:finish -> finish.(search)))
+        end)
+
+      eventually(fn -> Wasmtime.info(tree.instance).waiting == 2 end)
+      Search.cancel(first)
+      assert_receive :searching, 60_000
+      assert Task.await(deletion, :infinity) == :ok
+      assert memory(tree) >= before
+
+      # The search is cancelled or ends, or its process does.
+      send(searcher, :finish)
+      assert_receive {:DOWN, ^monitor, :process, ^searcher, :normal}, 60_000
+      eventually(fn -> new?(tree) end)
+      assert works?(tree)
+    end
+  end
+
+  defp finish(search) do
+    case Search.resume(search) do
+      {:yield, search} -> finish(search)
+      {:done, [], _stats} -> :ok
+    end
   end
 
   test "an instance goes on only as one of its module and options, which then is nobody's" do
     tree = BeTree.new!(@schema)
-    renew = fn other -> Wasmtime.renew(tree.instance, other.instance, "be_tree_abi", 0) end
+    renew = fn other -> Wasmtime.renew(tree.instance, other.instance, "be_tree_abi") end
     scan = BeTree.new!(@schema, guest: WasmGuest.spin(1))
 
-    for other <- [scan, BeTree.new!(@schema, memory: 1_000_000), BeTree.publish!(tree)] do
+    for other <- [scan, BeTree.new!(@schema, memory: 1_000_000), BeTree.publish!(tree), tree] do
       assert {:error, %Error{kind: :bad_module}} = renew.(other)
     end
 
-    assert {:error, %Error{kind: :overloaded}} = renew.(tree)
     other = BeTree.new!(@schema)
+    {:yield, search} = Search.start(other, %{a: 1}, slice: 100)
+    assert {:error, %Error{kind: :overloaded}} = renew.(other)
+    Search.cancel(search)
+    eventually(fn -> Wasmtime.info(other.instance).state == :free end)
     BeTree.insert!(other, 1, "a = 1")
-    assert renew.(other) == {:ok, true}
+    assert renew.(other) == :ok
     assert {:error, %Error{kind: :trap}} = BeTree.info(other)
     assert BeTree.search!(tree, %{a: 1}) == [1]
     assert %{machines: 1, state: :free} = Wasmtime.info(tree.instance)
   end
 
-  test "where there is no second instance, it stays as it is" do
+  test "where there is no second instance, it stays as it is until a later deletion finds one" do
     wasm = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
     {:ok, guest} = Guest.load(wasm, Refusing)
     tree = BeTree.new!(@schema, guest: guest)
@@ -175,6 +228,10 @@ defmodule BeTree.EmptiedTest do
     empty(tree)
     assert memory(tree) == before
     assert works?(tree)
+    assert memory(tree) == before
+    Refusing.refuse(false)
+    assert works?(tree)
+    assert new?(tree)
   end
 
   test "guests that say so falsely, or never end when they are asked, delete all the same" do

@@ -274,6 +274,80 @@ test("a link reproduces what one sees", async () => {
     await page.locator("#status", { hasText: "The link is damaged" }).waitFor();
     await settled(page);
     assert.ok((await ids(page)).length > 2);
+
+    // 100 kilobytes that would be 100 megabytes.
+    const large = fragment({ ...SMALL, expressions: " ".repeat(100_000_000) });
+    assert.ok(large.length < 200_000);
+    await page.evaluate((hash) => (location.hash = hash), large);
+    await page
+      .locator("#status", { hasText: "The link holds more than 16 MB of text, the most that is read" })
+      .waitFor();
+    await settled(page);
+    assert.ok((await ids(page)).length > 2);
+
+    // Much text is no fault.
+    const long = fragment({ ...SMALL, expressions: `age < 21\n# ${"-".repeat(3_000_000)}` });
+    await page.evaluate((hash) => (location.hash = hash), long);
+    await page.locator("#counts", { hasText: "1 expression ·" }).waitFor();
+    await settled(page);
+    assert.deepEqual(await ids(page), []);
+  });
+});
+
+test("a search and a build are stopped, and the next search has the same expressions", async () => {
+  const stop = (page) => page.getByRole("button", { name: "Stop" });
+  const stopped = async (page) => {
+    await stop(page).click();
+    await settled(page);
+    assert.equal(await headline(page), "Stopped");
+    assert.match(await status(page), /stopped/);
+    assert.ok(await stop(page).isDisabled());
+  };
+
+  await withPage(browser, DESKTOP, async (page) => {
+    // A search takes ten seconds.
+    const expressions = Array.from({ length: 200 }, (_, index) => `s matches '.*a.{${1 + index}}x'`);
+    const state = {
+      schema: `{"s": "string"}`,
+      expressions: expressions.join("\n"),
+      event: `{"s": "${"a".repeat(20_000)}"}`,
+    };
+    await page.goto(site.url + fragment(state));
+    await page.locator("#counts", { hasText: "200 expressions" }).waitFor();
+    assert.equal(await page.locator("#result").getAttribute("aria-busy"), "true");
+    await stopped(page);
+    await replace(page, "event", `{"s": "aax"}`);
+    await settled(page);
+    assert.equal(await headline(page), "1 expression matches");
+    assert.deepEqual(await ids(page), ["1"]);
+    assert.equal(await status(page), "");
+  });
+
+  await withPage(browser, DESKTOP, async (page) => {
+    await page.goto(site.url + fragment({ kind: "generated", count: 1_000_000, seed: 1, event: null }));
+    await page.locator("#status", { hasText: "Inserting" }).waitFor();
+    await stopped(page);
+    await page.getByRole("button", { name: "Feature flags" }).click();
+    await settled(page);
+    assert.ok((await ids(page)).length > 0);
+  });
+
+  // The file of an image is read again.
+  await playground(DESKTOP, async (page) => {
+    await page.setInputFiles("#file", image);
+    await page.locator("#counts", { hasText: `${cases.info.expressions} expressions` }).waitFor();
+    await settled(page);
+    const found = await headline(page);
+    await page.evaluate(() => {
+      // Before the worker replies.
+      document.querySelector("#explained").value = "1";
+      document.querySelector("#explained").dispatchEvent(new Event("change"));
+      document.querySelector("#stop").click();
+    });
+    assert.equal(await headline(page), "Stopped");
+    await replace(page, "event", "{ }");
+    await settled(page);
+    assert.equal(await headline(page), found);
   });
 });
 

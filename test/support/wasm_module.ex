@@ -15,7 +15,9 @@ defmodule BeTree.WasmModule do
     * `globals:` - `[{export, type, :mutable | :constant, value}]`; with `nil` a global is not exported;
     * `data:` - `[{address, bytes}]`; `:passive` in place of an address makes a segment that code copies;
     * `imports:` - `[{module, name}]` of functions without parameters and results. Their indexes precede those of functions;
-    * `table:` - a number of elements;
+    * `table:` - a number of elements of a table of functions, or a list of these;
+    * `elements:` - `[{offset, functions}]`, the indexes of functions from an element of the first table on; `:passive` in place
+      of an offset makes a segment that code copies;
     * `start:` - the index of a function.
   """
   def assemble(parts) do
@@ -35,6 +37,7 @@ defmodule BeTree.WasmModule do
       vector_section(6, Keyword.get(parts, :globals, []), &global/1),
       vector_section(7, exports(parts, functions, length(imports)), & &1),
       if(parts[:start], do: section(8, u(parts[:start])), else: []),
+      vector_section(9, Keyword.get(parts, :elements, []), &elements/1),
       if(parts[:data], do: section(12, u(length(parts[:data]))), else: []),
       vector_section(10, functions, &code/1),
       vector_section(11, Keyword.get(parts, :data, []), &data/1)
@@ -139,6 +142,9 @@ defmodule BeTree.WasmModule do
   defp code(%{locals: locals, body: body}) do
     sized([vector(locals, &[u(1), value_type(&1)]), body, 0x0B])
   end
+
+  defp elements({:passive, functions}), do: [1, 0, vector(functions, &u/1)]
+  defp elements({offset, functions}), do: [0, i32_const(offset), 0x0B, vector(functions, &u/1)]
 
   defp data({:passive, bytes}), do: [1, sized(bytes)]
   defp data({address, bytes}), do: [0, i32_const(address), 0x0B, sized(bytes)]

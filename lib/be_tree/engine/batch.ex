@@ -5,7 +5,7 @@ defmodule BeTree.Engine.Batch do
 
   alias BeTree.Cluster.{Operation, Shards}
   alias BeTree.{Error, Event, Search, Telemetry}
-  alias BeTree.Engine.{Check, CrashReport, Deadline, Heap, Reply, Slices, Target}
+  alias BeTree.Engine.{Aside, Check, Deadline, Heap, Reply, Slices, Target}
   alias BeTree.Server.{Ids, View}
 
   # A chunk ends with this number of events, or with the event that brings it to this number of bytes.
@@ -290,27 +290,15 @@ defmodule BeTree.Engine.Batch do
   # The process gets no copy of events that are encoded.
   defp start(chunk, target, options) do
     encoded = if chunk.input, do: %{chunk | events: []}, else: chunk
-    {Task.async(fn -> caught(fn -> results(encoded, target, options) end) end), chunk}
+    {Aside.start(fn -> results(encoded, target, options) end), chunk}
   end
 
-  defp found({task, chunk}) do
-    case Task.await(task, :infinity) do
-      {:results, results} -> pairs(chunk, results)
-      {:caught, kind, reason, stacktrace} -> :erlang.raise(kind, reason, stacktrace)
-    end
-  end
+  defp found({task, chunk}), do: pairs(chunk, task |> Task.await(:infinity) |> Aside.returned())
 
   defp rest({queue, _count}), do: {queue |> :queue.to_list() |> Enum.flat_map(&found/1), no_tasks()}
 
   defp shut_down({queue, _count}) do
     for {task, _chunk} <- :queue.to_list(queue), do: Task.shutdown(task, :brutal_kill)
-  end
-
-  # An exception is raised in the consumer, not in the task: the log of a task that crashes has its arguments, the events.
-  defp caught(fun) do
-    {:results, fun.()}
-  catch
-    kind, reason -> {:caught, kind, reason, CrashReport.without_arguments(__STACKTRACE__)}
   end
 
   # Returns a result for each event of a chunk.

@@ -87,7 +87,7 @@ defmodule BeTree.Engine.Instance do
   # Returns whether an instance can report that a new one would take less memory, and move to it.
   @spec renews?(Guest.t()) :: boolean
   def renews?(%Guest{runtime: runtime} = guest),
-    do: function_exported?(runtime, :renew, 4) and exports?(guest, "be_tree_spent")
+    do: function_exported?(runtime, :renew, 3) and exports?(guest, "be_tree_spent")
 
   # Returns an instance of replicas that begin as `snapshot`, with at most `memory` bytes each.
   @spec replicate(Guest.t(), BeTree.Runtime.snapshot(),

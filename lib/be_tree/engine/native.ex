@@ -74,9 +74,6 @@ defmodule BeTree.Engine.Native do
   """
   def compile(_reference, _digest, _bytes), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Returns true if the calling process waited for this module and no longer does. Otherwise its reply is or was sent."
-  def withdraw_compile(_digest), do: :erlang.nif_error(:not_loaded)
-
   @doc "Returns the bytes that a module was compiled from."
   def module_bytes(_module), do: :erlang.nif_error(:not_loaded)
 
@@ -185,8 +182,8 @@ defmodule BeTree.Engine.Native do
   @doc "Returns `:ok`. Runs on a dirty scheduler."
   def write(_instance, _ticket, _address, _bytes), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Replaces an instance by `fresh` if the export returns other than 0. Returns whether it did. Runs dirty."
-  def renew(_instance, _ticket, _fresh, _export), do: :erlang.nif_error(:not_loaded)
+  @doc "Replaces an instance by `fresh`, when no call has it, if the export then returns other than 0. Returns `:ok`. Runs dirty."
+  def renew(_instance, _fresh, _export), do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns a place for an instance that replaces another one at one version."
   def place, do: :erlang.nif_error(:not_loaded)

@@ -19,7 +19,7 @@ defmodule BeTree.Runtime.Wasmex do
     * A module that stops after it was refused memory is a `:trap`.
     * An instruction that fills or copies memory runs to its end, for any length and timeout.
     * `:memory` limits the memory, and each table to an eighth of that. A module has at most one memory.
-    * An emptied tree keeps its memory, because `c:BeTree.Runtime.renew/4` is missing: the runtime does not notice that the
+    * An emptied tree keeps its memory, because `c:BeTree.Runtime.renew/3` is missing: the runtime does not notice that the
       handle of the former store is no longer referred to.
     * A call on the `:dirty` scheduler runs to its end or to the end of its fuel. Its `:timeout` only limits the wait
       for its turn. A change that ends with its fuel is half made, but no change of the built-in module uses that much.

@@ -34,9 +34,6 @@ defmodule BeTree.Runtime.Wasmtime do
   @timeout 1
   @out_of_fuel 2
 
-  # The milliseconds that a caller waits until its module is compiled. A module takes seconds, and those before it too.
-  @compile_timeout 60_000
-
   @impl Runtime
   def available?, do: Native.load() == :ok
 
@@ -61,22 +58,11 @@ defmodule BeTree.Runtime.Wasmtime do
   defp compile(digest, wasm) do
     reference = make_ref()
 
+    # No timeout: a busy machine takes minutes, and the host always replies. The module leaves the queue if its callers die.
     with :busy <- Native.compile(reference, digest, wasm) do
-      receive do
-        {^reference, reply} -> reply
-      after
-        @compile_timeout -> withdraw_compile(digest, reference)
-      end
-    end
-    |> convert()
-  end
-
-  defp withdraw_compile(digest, reference) do
-    if Native.withdraw_compile(digest) do
-      error(:timeout, "the module was not compiled in #{div(@compile_timeout, 1_000)} seconds; others came before it")
-    else
       receive(do: ({^reference, reply} -> reply))
     end
+    |> convert()
   end
 
   @impl Runtime
@@ -135,9 +121,7 @@ defmodule BeTree.Runtime.Wasmtime do
   end
 
   @impl Runtime
-  def renew(instance, fresh, export, timeout) do
-    in_turn(instance, timeout, &Native.renew(instance, &1, fresh, export))
-  end
+  def renew(instance, fresh, export), do: convert(Native.renew(instance, fresh, export))
 
   @impl Runtime
   defdelegate place(), to: Native

@@ -17,6 +17,8 @@ use crate::limits;
 const MODULE_BYTES: usize = 64 << 20;
 const CODE_BYTES: usize = 4 << 20;
 const FUNCTIONS: usize = 20_000;
+/// Of imports and of exports. Their list is made at once, on a normal scheduler.
+const NAMES: usize = 2_000;
 const TYPES: usize = 50_000;
 /// Parameters and results of all types.
 const TYPE_VALUES: usize = 100_000;
@@ -29,7 +31,7 @@ const PASSED: usize = 16;
 /// The number by which the square of the bytes of code is divided to get work.
 const BYTES_SQUARED: usize = 4_096;
 /// The bytes by which dividing a bulk instruction lengthens the code (`bulk`).
-const DIVIDED: usize = 20;
+const DIVIDED: usize = 26;
 
 /// The reason why a module is not compiled.
 #[derive(Debug)]
@@ -73,6 +75,8 @@ fn sections(payload: &Payload) -> Result<(), Refusal> {
             }
             at_most(TYPE_VALUES, values, "parameters and results in its types")
         }
+        Payload::ImportSection(imports) => at_most(NAMES, imports.clone().into_imports().count(), "imports"),
+        Payload::ExportSection(exports) => at_most(NAMES, exports.count() as usize, "exports"),
         Payload::MemorySection(memories) => at_most(limits::MEMORIES, memories.count() as usize, "memories"),
         Payload::TableSection(tables) => {
             for table in tables.clone() {

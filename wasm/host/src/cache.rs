@@ -86,17 +86,6 @@ pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<
     })
 }
 
-/// Withdraws the caller's request. Returns whether it was still waiting. If not, its message has been sent, or is about to
-/// be.
-pub fn withdraw(env: Env, digest: &[u8]) -> bool {
-    with_table(|table| {
-        let Some(Entry::Wanted(askers)) = table.entries.get_mut(digest) else { return false };
-        let before = askers.len();
-        askers.retain(|asker| asker.pid != env.pid());
-        askers.len() < before
-    })
-}
-
 impl Table {
     fn forget_unused(&mut self) {
         self.entries.retain(|_, entry| !matches!(entry, Entry::Compiled(module) if module.strong_count() == 0));

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use wasmtime::{Config, Engine, OperatorCost, OptLevel};
+use wasmtime::{Config, Engine, OptLevel};
 
+use crate::costs;
 use crate::failure::{self, Failure};
 use crate::memories::{self, Memories};
 use crate::stacks::{self, Stacks};
@@ -43,7 +44,7 @@ fn config() -> Config {
     let mut config = Config::new();
     config
         .consume_fuel(true)
-        .operator_cost(costs())
+        .operator_cost(costs::costs())
         .cranelift_opt_level(OptLevel::Speed)
         .wasm_simd(true)
         .max_wasm_stack(WASM_STACK)
@@ -56,11 +57,4 @@ fn config() -> Config {
         .memory_init_cow(false)
         .with_host_memory(Arc::new(Memories));
     config
-}
-
-/// Returns wasmtime's own costs, one unit for an instruction and for each byte or element of a bulk instruction, with one
-/// change. To grow a memory or a table takes the host 30 nanoseconds if it is refused, and some 2,000 if it is granted. So
-/// it costs the most that the table admits.
-fn costs() -> OperatorCost {
-    OperatorCost { MemoryGrow: u8::MAX, TableGrow: u8::MAX, ..OperatorCost::new() }
 }

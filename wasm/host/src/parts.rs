@@ -1,7 +1,7 @@
-//! Functions of WebAssembly that execute a bulk instruction part by part.
+//! Functions of WebAssembly that execute a bulk instruction part by part, or one that does nothing.
 //!
 //! Such a function takes the operands of the instruction. If these reach beyond a memory or a segment, it executes the
-//! instruction itself, which traps and has written nothing. Otherwise it executes one part after another. A copy to a higher
+//! instruction itself, which traps and has written nothing. Otherwise it executes one part after another, if any. A copy to a higher
 //! address of the same memory begins with the last part, so that no part is overwritten before it is copied.
 
 use wasm_encoder::{BlockType, Encode, Function, InstructionSink, ValType};
@@ -42,6 +42,12 @@ impl Bulk {
         }
     }
 
+    /// Returns whether the function also executes an instruction of length 0. Not `memory.init`: it traps if its segment was
+    /// dropped.
+    pub fn may_do_nothing(&self) -> bool {
+        !matches!(self, Self::Init(..))
+    }
+
     fn execute(&self, code: &mut InstructionSink) {
         match self {
             Self::Fill(memory) => code.memory_fill(memory.index),
@@ -74,12 +80,15 @@ const LEFT: u32 = 5;
 const LENGTH: u32 = 6;
 const VARIABLES: u32 = 4;
 
-/// Returns the function that executes `bulk` in parts of `part` bytes. Its length must exceed `part`.
+/// Returns the function that executes `bulk` in parts of `part` bytes. Its length must exceed `part`, or be 0 if it `may_do_nothing`.
 pub fn function(bulk: &Bulk, part: u32) -> Function {
     let mut function = Function::new([(VARIABLES, ValType::I64)]);
     let mut writer = Writer { code: function.instructions(), bulk, part: part.into() };
     writer.read_operands();
     writer.refuse_what_is_outside();
+    if bulk.may_do_nothing() {
+        writer.code.local_get(LEFT).i64_eqz().if_(BlockType::Empty).return_().end();
+    }
     if matches!(bulk, Bulk::Copy(to, from) if to.index == from.index) {
         writer.code.local_get(TO).local_get(FROM).i64_gt_u().if_(BlockType::Empty);
         writer.last_part_first();

@@ -89,9 +89,11 @@ export type Kind =
   | "not_found"
   | "out_of_memory"
   | "trap"
+  | "freed"
   | "bad_module";
 
-/** A refusal. It changed nothing, except for the kind `trap`, after which the index cannot be used. */
+/** A refusal. It changed nothing, except for the kind `trap`, after which the index cannot be used. The kind `freed` is that of a
+ * call after `free()`. */
 export class BeTreeError extends Error {
   readonly name: "BeTreeError";
   readonly kind: Kind;
@@ -279,6 +281,6 @@ export class BeTree {
   /** Returns counts and sizes. */
   info(): Info;
 
-  /** Frees the index's memory. Do not use the index afterwards. */
+  /** Frees the index's memory. Every later call throws an error of kind `freed`, except for `free()`, which does nothing. */
   free(): void;
 }

@@ -34,6 +34,7 @@ export class BeTreeError extends Error {
 }
 
 export class BeTree {
+  // `null` once it is freed.
   #engine;
   #attributes;
   // The error of a call that trapped, after which the index may be damaged.
@@ -42,10 +43,10 @@ export class BeTree {
   constructor(schema, options) {
     if (schema instanceof Instance) {
       this.#attributes = schema.attributes;
-      this.#engine = this.#attempt(() => new Image(schema.exports));
+      this.#engine = attempt(() => new Image(schema.exports));
     } else {
       this.#attributes = withDefault(toAttributes(schema), options?.onMismatch);
-      this.#engine = this.#attempt(() => new Engine(this.#attributes));
+      this.#engine = attempt(() => new Engine(this.#attributes));
     }
   }
 
@@ -85,7 +86,7 @@ export class BeTree {
     const texts = subscriptions.map(({ expression }) => toExpression(expression));
     const constants = subscriptions.map(({ constants }) => toConstants(constants));
     this.#attempt(
-      () => this.#engine.insert(ids, texts, constants),
+      (engine) => engine.insert(ids, texts, constants),
       (refusal) => ({ ...refusal, position: isList ? refusal.position : null }),
       ({ position }) => texts[position ?? 0],
     );
@@ -118,14 +119,14 @@ export class BeTree {
 
   delete(id) {
     const wide = toId(id);
-    this.#attempt(() => this.#engine.delete(wide));
+    this.#attempt((engine) => engine.delete(wide));
   }
 
   search(event, options) {
     const forgiving = isForgiving(options);
     const json = this.#toJson(event, forgiving);
     const ids = toIds(options);
-    return fromIds(this.#attempt(() => this.#engine.search(json, ids, forgiving), ...ofEvent(event)));
+    return fromIds(this.#attempt((engine) => engine.search(json, ids, forgiving), ...ofEvent(event)));
   }
 
   searchMany(events, options) {
@@ -133,7 +134,7 @@ export class BeTree {
     const forgiving = isForgiving(options);
     const texts = events.map((event) => this.#toJson(event, forgiving));
     const ids = toIds(options);
-    const find = () => this.#engine.searchMany(texts, ids, forgiving);
+    const find = (engine) => engine.searchMany(texts, ids, forgiving);
     const found = this.#attempt(
       find,
       (refusal) => withoutColumn(refusal, events[refusal.position]),
@@ -146,12 +147,13 @@ export class BeTree {
     const forgiving = isForgiving(options);
     const json = this.#toJson(event, forgiving);
     const wide = toId(id);
-    return this.#attempt(() => this.#engine.explain(json, wide, forgiving), ...ofEvent(event));
+    return this.#attempt((engine) => engine.explain(json, wide, forgiving), ...ofEvent(event));
   }
 
   profile(events, options) {
     const forgiving = isForgiving(options);
     if (!Array.isArray(events)) throw new TypeError(`profile expects an array, but got ${describe(events)}`);
+    this.#check();
     const searches = events.map((event, position) => {
       const json = this.#toJson(event, forgiving);
       const adapt = (refusal) => ({
@@ -159,7 +161,7 @@ export class BeTree {
         position,
       });
       return this.#attempt(
-        () => this.#engine.profile(json, forgiving),
+          (engine) => engine.profile(json, forgiving),
         adapt,
         () => textOf(event),
       );
@@ -172,26 +174,36 @@ export class BeTree {
   trace(event, options) {
     const forgiving = isForgiving(options);
     const json = this.#toJson(event, forgiving);
+    this.#check();
     if (this.#engine instanceof Image) {
       throw new BeTreeError({
         kind: "not_found",
         message: "the module of an image does not trace; insert into a new BeTree",
       });
     }
-    const trace = this.#attempt(() => this.#engine.trace(json, forgiving), ...ofEvent(event));
+    const trace = this.#attempt((engine) => engine.trace(json, forgiving), ...ofEvent(event));
     return { ...trace, ids: fromIds(trace.ids) };
   }
 
   draw() {
-    return this.#attempt(() => this.#engine.draw());
+    return this.#attempt((engine) => engine.draw());
   }
 
   info() {
-    return this.#attempt(() => this.#engine.info());
+    return this.#attempt((engine) => engine.info());
   }
 
   free() {
-    this.#engine.free();
+    this.#engine?.free();
+    this.#engine = null;
+  }
+
+  /** Throws if the index cannot be used any more. */
+  #check() {
+    if (this.#engine === null) {
+      throw new BeTreeError({ kind: "freed", message: "this index was freed by free(); make a new one" });
+    }
+    if (this.#trap) throw this.#trap;
   }
 
   /** Where values may count as undefined, the module decides about a number that JSON does not have. */
@@ -201,9 +213,9 @@ export class BeTree {
 
   /** Calls the module. After a trap no call reaches it again. */
   #attempt(call, adapt, textOf) {
-    if (this.#trap) throw this.#trap;
+    this.#check();
     try {
-      return attempt(call, adapt, textOf);
+      return attempt(() => call(this.#engine), adapt, textOf);
     } catch (error) {
       if (error.kind === "trap") this.#trap = error;
       throw error;

@@ -287,3 +287,30 @@ test("it runs in a worker", async () => {
   await worker.terminate();
   assert.deepEqual(found, [1]);
 });
+
+test("after free() every call throws an error of its own kind, and free() does nothing", async () => {
+  for (const tree of [new BeTree({ age: "integer" }), await BeTree.load(image)]) {
+    tree.free();
+    tree.free();
+    for (const call of [
+      () => tree.insert(1, "age > 3"),
+      () => tree.insertAll([]),
+      () => tree.put(1, "age > 3"),
+      () => tree.delete(1),
+      () => tree.search({ age: 3 }),
+      () => tree.searchMany([]),
+      () => tree.explain({ age: 3 }, 1),
+      () => tree.profile([]),
+      () => tree.trace({ age: 3 }),
+      () => tree.draw(),
+      () => tree.info(),
+    ]) {
+      assert.throws(call, (error) => {
+        assert.ok(error instanceof BeTreeError);
+        assert.equal(error.kind, "freed");
+        assert.equal(error.reason, "this index was freed by free(); make a new one");
+        return true;
+      });
+    }
+  }
+});

@@ -9,7 +9,7 @@ use super::{Scheduler, Shared};
 use crate::failure::{Failure, Kind};
 use crate::log::Entry;
 use crate::machine::Machine;
-use crate::reaper::Reaped;
+use crate::reaper::{self, Reaped};
 use crate::snapshot::{Growing, Snapshot};
 use crate::stage::Stage;
 
@@ -115,37 +115,44 @@ impl Lent {
         })
     }
 
-    /// Replaces the machine on loan by the machine of `fresh`, which is unusable afterwards.
-    ///
-    /// # Errors
-    ///
-    /// `BadModule` unless both instances have one machine, of the same module and with the same setup; and the errors of a
-    /// call of `fresh`.
-    pub fn renew(&mut self, env: Env, fresh: &Arc<Shared>) -> Result<(), Failure> {
-        let shared = &self.shared;
-        let is_alike = Arc::ptr_eq(&shared.module, &fresh.module) && shared.setup == fresh.setup;
-        if !is_alike || shared.is_pool() || fresh.is_pool() {
-            return Err(Failure::bad_module(
-                "only an instance of the same module with the same options can replace another one",
-            ));
+    /// Replaces the machine by the one that waits to replace it, if the module says so. A module that fails to say it keeps its
+    /// machine.
+    pub(super) fn renew(&mut self) {
+        let Some(mut renewal) = self.shared.pending.take() else { return };
+        if matches!(self.machine().says_yes(&renewal.question), Ok(true)) {
+            renewal.machine.count_in(self.shared.charged.clone());
+            self.machine().count_in(renewal.charged);
+            self.machine = Some(renewal.machine);
         }
-        let mut given = fresh.give_up(env)?;
-        given.count_in(shared.charged.clone());
-        self.machine().count_in(fresh.charged.clone());
-        self.machine = Some(given);
-        Ok(())
+    }
+
+    /// Renews and returns the machine, on a thread of the host.
+    pub(super) fn renew_and_leave(mut self) {
+        self.renew();
+        if let Some(machine) = self.machine.take() {
+            let applied = machine.applied();
+            self.shared.gate.leave(self.place, machine, applied);
+            self.shared.advance_later();
+        }
     }
 
     pub fn home(&self) -> Home {
         Home { shared: self.shared.clone(), place: self.place }
     }
 
-    /// Returns the machine after a call that ended.
+    /// Returns the machine after a call that ended. If it is to be renewed, a thread of the host does that first.
     pub fn leave(mut self, env: Env) {
+        if self.shared.pending.is_set() {
+            return reaper::wake_later(move || self.renew_and_leave());
+        }
         if let Some(machine) = self.machine.take() {
             let applied = machine.applied();
             let awaited = self.shared.gate.leave(self.place, machine, applied);
             self.advance(env, awaited);
+        }
+        // A renewal that came meanwhile found the machine lent.
+        if let Some(lent) = self.shared.borrow_to_renew() {
+            reaper::wake_later(move || lent.renew_and_leave());
         }
     }
 

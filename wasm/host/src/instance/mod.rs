@@ -6,6 +6,7 @@
 
 mod lent;
 mod queue;
+mod renewal;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,7 @@ use crate::stage::Stages;
 pub use lent::{Copied, Home, Lent};
 pub use queue::Ticket;
 use queue::Waiter;
+use renewal::{Pending, Renewal};
 
 pub struct Instance(pub Arc<Shared>);
 
@@ -41,6 +43,8 @@ pub struct Shared {
     /// The stage of the call at each place of the gate.
     stages: Stages,
     module: Arc<Compiled>,
+    /// The machine with which an instance that is no pool goes on when it is free.
+    pending: Pending,
     /// The state with which the replicas of a pool begin.
     base: Option<Mutex<Base>>,
 }
@@ -89,7 +93,8 @@ impl Shared {
         };
         let gate = Gate::single(Reaped::new(Box::new(machine)));
         let (log, stages) = (Log::default(), Stages::new(1));
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, base: None }))
+        let pending = Pending::default();
+        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base: None }))
     }
 
     /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
@@ -105,7 +110,8 @@ impl Shared {
         let gate = Gate::vacant(replicas, queue);
         let (log, stages) = (Log::default(), Stages::new(replicas));
         let base = Some(Mutex::new(Base { snapshot, applied: 0, is_copied: false }));
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, base }))
+        let pending = Pending::default();
+        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base }))
     }
 
     /// Lends a machine, if one is free and no other caller has a turn before this one.
@@ -195,6 +201,42 @@ impl Shared {
         Ok(Ticket::new(turn, self.clone()))
     }
 
+    /// Goes on with the machine of `fresh`, which is unusable afterwards, if the export `question` returns another value than 0
+    /// when no call has the machine: now, or when the call that has it ends.
+    ///
+    /// # Errors
+    ///
+    /// `BadModule` unless both instances have one machine, of the same module and with the same setup; and the errors of a
+    /// call of `fresh`.
+    pub fn renew(self: &Arc<Self>, env: Env, fresh: &Arc<Self>, question: String) -> Result<(), Failure> {
+        let is_alike = Arc::ptr_eq(&self.module, &fresh.module) && self.setup == fresh.setup;
+        if !is_alike || self.is_pool() || fresh.is_pool() {
+            return Err(Failure::bad_module(
+                "only an instance of the same module with the same options can replace another one",
+            ));
+        }
+        if Arc::ptr_eq(self, fresh) {
+            return Err(Failure::bad_module("an instance cannot replace itself"));
+        }
+        let machine = fresh.give_up(env)?;
+        self.pending.set(Renewal { machine, charged: fresh.charged.clone(), question });
+        if let Some(mut lent) = self.borrow_to_renew() {
+            lent.renew();
+            lent.leave(env);
+        }
+        Ok(())
+    }
+
+    /// Lends the machine if a renewal waits, and no call has the machine and none waits. A call that has it or waits for it
+    /// renews it when it ends.
+    fn borrow_to_renew(self: &Arc<Self>) -> Option<Lent> {
+        if !self.pending.is_set() {
+            return None;
+        }
+        let (place, machine) = self.gate.enter_below(1, |_machine| 0)?;
+        Some(Lent::new(machine, place, self.clone(), Scheduler::Dirty))
+    }
+
     /// Takes the machine out, so that another instance can have it.
     fn give_up(self: &Arc<Self>, env: Env) -> Result<Reaped<Box<Machine>>, Failure> {
         let lent = self.borrow(env, None, Scheduler::Dirty).map_err(|denied| match denied {
@@ -209,7 +251,13 @@ impl Shared {
 
     fn advance_later(self: &Arc<Self>) {
         let shared = self.clone();
-        reaper::wake_later(move || shared.gate.advance(|waiter| waiter.wake(None)));
+        reaper::wake_later(move || {
+            shared.gate.advance(|waiter| waiter.wake(None));
+            // A caller that gave its turn up renews nothing.
+            if let Some(lent) = shared.borrow_to_renew() {
+                lent.renew_and_leave();
+            }
+        });
     }
 }
 

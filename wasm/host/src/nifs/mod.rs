@@ -67,11 +67,6 @@ fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Ter
     }
 }
 
-#[rustler::nif]
-fn withdraw_compile(env: Env, digest: Binary) -> bool {
-    cache::withdraw(env, &digest)
-}
-
 /// Returns the bytes without a copy: the binary refers to the module.
 #[rustler::nif]
 fn module_bytes<'a>(env: Env<'a>, module: ResourceArc<Module>) -> Binary<'a> {
@@ -245,22 +240,13 @@ fn write<'a>(
     })
 }
 
-/// Returns whether the instance was replaced.
+/// Lets the instance go on with the machine of `fresh`, now or when it is next free, if the export `question` then says so.
 #[rustler::nif(schedule = "DirtyCpu")]
-fn renew<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    fresh: &Instance,
-    question: String,
-) -> Term<'a> {
-    with_machine(env, instance, ticket, |lent| {
-        let renews = lent.machine().says_yes(&question)?;
-        if renews {
-            lent.renew(env, &fresh.0)?;
-        }
-        Ok((atoms::ok(), renews).encode(env))
-    })
+fn renew<'a>(env: Env<'a>, instance: &Instance, fresh: &Instance, question: String) -> Term<'a> {
+    match instance.0.renew(env, &fresh.0, question) {
+        Ok(()) => atoms::ok().encode(env),
+        Err(failure) => terms::error(env, &failure),
+    }
 }
 
 #[rustler::nif]
