@@ -39,7 +39,8 @@ use crate::support::headroom::{growth, AROUND};
 /// The patterns of all attributes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patterns {
-    /// The patterns of each attribute that has some, by attribute. They are boxed because a new attribute moves others.
+    /// The patterns of each attribute that has some, by attribute. They are boxed because a new attribute moves all behind it.
+    #[allow(clippy::vec_box)]
     attributes: Vec<Box<OfAttribute>>,
     /// The tables by number are common to all attributes.
     links: Links<Note>,

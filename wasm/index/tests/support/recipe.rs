@@ -197,9 +197,8 @@ impl Growth {
     /// `length` to its double four times in a row. They may a few times, where an index begins to find an expression in
     /// another way.
     pub fn check(&self, length: usize) {
-        let kinds = [Cost::requested as fn(&Cost) -> usize, Cost::most_held];
-        let mut suspects: Vec<(usize, fn(&Cost) -> usize)> =
-            (0..CHANGES.len()).flat_map(|change| kinds.map(|kind| (change, kind))).collect();
+        let kinds = [Cost::requested as Kind, Cost::most_held];
+        let mut suspects: Vec<_> = (0..CHANGES.len()).flat_map(|change| kinds.map(|kind| (change, kind))).collect();
         let Some(mut costs) = self.costs(length) else { return };
         for doubling in 1..=DOUBLINGS {
             let Some(doubled) = self.costs(length << doubling) else { return };
@@ -213,6 +212,9 @@ impl Growth {
         panic!("from {length} to {}, bytes of {changes:?}: {self:?}", length << DOUBLINGS);
     }
 }
+
+/// A part of a cost.
+type Kind = fn(&Cost) -> usize;
 
 /// The changes of [`Growth::costs`].
 const CHANGES: [&str; 4] = ["insertions before", "insertion", "replacement", "deletion"];
