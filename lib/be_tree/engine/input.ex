@@ -18,7 +18,10 @@ defmodule BeTree.Engine.Input do
   @spec open(Path.t()) :: {:ok, t} | {:error, :file.posix()}
   def open(path) do
     if standard_input?(path) do
-      {:ok, %__MODULE__{device: :user, encoding: Keyword.get(:io.getopts(:user), :encoding, :latin1)}}
+      case :io.getopts(:user) do
+        {:error, _no_process} -> {:error, :enxio}
+        options -> {:ok, %__MODULE__{device: :user, encoding: Keyword.get(options, :encoding, :latin1)}}
+      end
     else
       with {:ok, device} <- :file.open(path, [:read, :raw, :binary, read_ahead: @read_ahead]),
            do: {:ok, %__MODULE__{device: device}}

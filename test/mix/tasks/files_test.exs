@@ -432,6 +432,10 @@ defmodule Mix.Tasks.FilesTest do
   end
 
   test "erl_bench reads each input once", %{files: files, tmp_dir: folder} do
+    stats = write(folder, "stats", "{n_events,9}.\n{snapshot_freq,3}.\n{nano_diffs,[1,2]}.\n")
+    {base, base_feeder} = fed(folder, stats)
+    assert [{:min, _percent, _value} | _more] = :erl_betree_bench.compare_stats(base, stats)
+    Task.await(base_feeder, :infinity)
     {terms, terms_feeder} = fed(folder, files.terms)
     {records, records_feeder} = fed(folder, files.records)
     assert :erl_betree_bench.check(terms, records) == {2, []}

@@ -3,6 +3,7 @@ defmodule BeTree.ErlBench.Stats do
   # The times of events, in sums of a thousand, and the file with them: Erlang terms under the names of erl-be-tree's
   # runner, so that either program reads the files of the other.
 
+  alias BeTree.Engine.Input
   alias BeTree.Files.Error
   alias Mix.BeTree.Command
 
@@ -64,12 +65,33 @@ defmodule BeTree.ErlBench.Stats do
   # Returns the sums in nanoseconds, and the number of events of each sum.
   @spec read!(Path.t()) :: {[pos_integer, ...], events_a_sum :: pos_integer}
   def read!(path) do
-    case :file.consult(path) do
-      {:ok, terms} -> sums!(for({key, value} <- terms, do: {key, value}), path)
-      {:error, reason} when is_atom(reason) -> raise Error.posix(path, reason)
-      {:error, {line, _module, _reason} = error} -> raise %Error{path: path, line: line, reason: fault(error)}
+    case Input.read_file(path) do
+      {:ok, bytes} ->
+        sums!(for({key, value} <- bytes |> String.to_charlist() |> terms!(1, path), do: {key, value}), path)
+
+      {:error, reason} ->
+        raise Error.posix(path, reason)
     end
   end
+
+  # Returns the terms of a text, as `:file.consult/1` does with those of a file, which it opens in another way.
+  defp terms!(text, line, path) do
+    with {:done, {:ok, tokens, next}, rest} <- scan(text, line),
+         {:ok, term} <- :erl_parse.parse_term(tokens) do
+      [term | terms!(rest, next, path)]
+    else
+      {:done, {:eof, _line}, _rest} -> []
+      {:done, {:error, error, _line}, _rest} -> raise wrong(error, path)
+      {:error, error} -> raise wrong(error, path)
+    end
+  end
+
+  # A text without a last full stop ends in an incomplete term.
+  defp scan(text, line) do
+    with {:more, continuation} <- :erl_scan.tokens([], text, line), do: :erl_scan.tokens(continuation, :eof, line)
+  end
+
+  defp wrong({line, _module, _reason} = error, path), do: %Error{path: path, line: line, reason: fault(error)}
 
   defp sums!(terms, path) do
     case {List.keyfind(terms, :nano_diffs, 0), List.keyfind(terms, :snapshot_freq, 0)} do
