@@ -99,7 +99,9 @@ defmodule Mix.Tasks.BeTree.RulesTest do
     assert refusal(["run", wrong, @facts]) =~ "wrong.rules: `b` is no fact type"
     facts = Path.join(folder, "facts.jsonl")
     File.write!(facts, ~s(\n{"order": {"id": 1, "uzer": "a"}}\n))
-    assert refusal(["run", @rules, facts]) =~ "facts.jsonl:2: `order` lacks `user`; give it a value or declare it optional"
+
+    assert refusal(["run", @rules, facts]) =~
+             "facts.jsonl:2: `order` lacks `user`; give it a value or declare it optional"
   end
 
   test "--help prints the documentation" do

@@ -15,13 +15,11 @@ pub(crate) fn json(forgiving: bool) -> Encoding {
     Encoding { format: Format::Json, forgiving }
 }
 
-/// Returns the code of that encoding.
+/// Returns the code of that encoding (`docs/abi.md`).
 pub(crate) fn json_code(forgiving: bool) -> i32 {
-    if forgiving {
-        17
-    } else {
-        1
-    }
+    const JSON: i32 = 1;
+    const FORGIVING: i32 = 16;
+    JSON + if forgiving { FORGIVING } else { 0 }
 }
 
 /// A subscription to insert.
