@@ -16,7 +16,7 @@ defmodule BeTree.Server.FollowerTest do
   # The built-in runtime without a log of replicas, as other runtimes are.
   defmodule Plain do
     use BeTree.Test.Delegating,
-      except: [append: 2, lag: 1, catch_up: 3, snapshot_applied: 1, rebase: 2, settle: 1, renew: 4]
+      except: [append: 2, lag: 1, catch_up: 3, snapshot_applied: 1, rebase: 2, settle: 1, renew: 3]
   end
 
   defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))

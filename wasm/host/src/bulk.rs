@@ -19,9 +19,10 @@ use std::ops::Range;
 use wasm_encoder::{BlockType, CodeSection, Encode, Instruction, Module, RawSection, ValType};
 use wasmparser::{
     BinaryReader, BinaryReaderError, CompositeInnerType, DataKind, FunctionBody, MemoryType, Operator, Parser, Payload,
-    TypeRef, TypeSectionReader,
+    TableInit, TypeRef, TypeSectionReader,
 };
 
+use crate::calls::Calls;
 use crate::parts::{self, Bulk};
 use crate::paths::{self, Arity, Path, Types};
 
@@ -36,7 +37,9 @@ type Result<T, E = BinaryReaderError> = std::result::Result<T, E>;
 
 /// Returns the bytes to compile for a valid module.
 pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
-    let outline = Outline::read(wasm)?;
+    let mut outline = Outline::read(wasm)?;
+    outline.recursive = outline.calls(wasm)?.recursive();
+    let outline = outline;
     let mut helpers = Helpers { first: outline.functions.len() as u32, ..Helpers::default() };
     let mut code = CodeSection::new();
     let mut is_rewritten = false;
@@ -64,6 +67,8 @@ struct Outline<'a> {
     /// The bytes of each data segment. An active one has none left when code runs.
     data: Vec<u32>,
     bodies: Vec<FunctionBody<'a>>,
+    /// Whether each function may be part of a recursion, imported functions first.
+    recursive: Vec<bool>,
 }
 
 impl<'a> Outline<'a> {
@@ -106,6 +111,37 @@ impl<'a> Outline<'a> {
         Ok(outline)
     }
 
+    /// Returns which functions call which.
+    fn calls(&self, wasm: &[u8]) -> Result<Calls> {
+        let mut calls = Calls::new(self.functions.len());
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload? {
+                Payload::ElementSection(elements) => calls.note_elements(elements)?,
+                Payload::GlobalSection(globals) => {
+                    for global in globals {
+                        calls.note_constant(&global?.init_expr)?;
+                    }
+                }
+                Payload::TableSection(tables) => {
+                    for table in tables {
+                        if let TableInit::Expr(constant) = &table?.init {
+                            calls.note_constant(constant)?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (index, body) in self.bodies.iter().enumerate() {
+            let function = self.imported + index;
+            calls.measure(function, body.range().len());
+            for operator in body.get_operators_reader()? {
+                calls.note(function, &operator?);
+            }
+        }
+        Ok(calls)
+    }
+
     fn read_types(&mut self, types: TypeSectionReader) -> Result<()> {
         for group in types {
             for ty in group?.into_types() {
@@ -134,7 +170,7 @@ impl<'a> Outline<'a> {
         let mut operators = body.get_operators_reader()?;
         let start = operators.original_position();
         let mut pieces = Pieces { wasm, copied: start, code: Vec::new() };
-        let mut path = Path::new(self, arity);
+        let mut path = Path::new(self, arity, self.recursive[function]);
         let mut repeats = paths::loops(body)?.into_iter();
         let mut constant = None;
         while !operators.eof() {

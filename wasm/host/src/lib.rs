@@ -17,6 +17,7 @@ mod bounds;
 mod bulk;
 mod cache;
 mod call;
+mod calls;
 mod carried;
 mod census;
 mod costs;

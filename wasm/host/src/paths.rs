@@ -2,8 +2,8 @@
 //!
 //! wasmtime checks the fuel where a function and a loop begin. Between two checks a thread executes all that lies on its path: a
 //! function without a loop has up to 90 kilobytes of code. So a path gets a check before it has taken `UNCHECKED` units of fuel.
-//! Returns are not checked either, and a recursion ends with thousands of them. So after a call a path gets one within
-//! `AFTER_CALL` units. A check is an empty loop, and costs no fuel.
+//! Returns are not checked either, and a recursion ends with thousands of them. So in a function of a recursion (`calls`) a path gets
+//! one within `AFTER_CALL` units after a call. A check is an empty loop, and costs no fuel.
 //!
 //! For that reason a module's own loops are made blocks if no branch repeats them: 20,000 empty loops took 0.2 milliseconds and
 //! no fuel.
@@ -95,6 +95,8 @@ pub trait Types {
 pub struct Path<'a, T> {
     types: &'a T,
     costs: OperatorCost,
+    /// The most fuel of a path after a call until it is checked.
+    after_call: u64,
     taken: u64,
     /// The number of operators before this one, in a row, that cost nothing.
     free: u32,
@@ -118,9 +120,10 @@ pub struct Before {
 }
 
 impl<'a, T: Types> Path<'a, T> {
-    pub fn new(types: &'a T, function: Arity) -> Self {
+    pub fn new(types: &'a T, function: Arity, is_recursive: bool) -> Self {
         let whole = Block { is_loop: false, arity: function, end: 0, other_part: 0 };
-        Self { types, costs: costs::costs(), taken: 0, free: 0, blocks: vec![whole] }
+        let after_call = if is_recursive { AFTER_CALL } else { UNCHECKED };
+        Self { types, costs: costs::costs(), after_call, taken: 0, free: 0, blocks: vec![whole] }
     }
 
     /// Goes past the next operator of the function.
@@ -181,7 +184,7 @@ impl<'a, T: Types> Path<'a, T> {
             // No path goes on here.
             Operator::Br { .. } | Operator::BrTable { .. } | Operator::Return | Operator::Unreachable => self.taken = 0,
             Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. } => {
-                self.taken = self.taken.max(UNCHECKED - AFTER_CALL);
+                self.taken = self.taken.max(UNCHECKED - self.after_call);
             }
             _ => {}
         }

@@ -112,5 +112,6 @@ pub fn nth_ids(result: &[u64], nth: usize, form: Form) -> Vec<u64> {
         Form::Bitmap => {
             (0..64 * words.len() as u64).filter(|id| words[*id as usize / 64] >> (id % 64) & 1 == 1).collect()
         }
+        Form::CountedIds | Form::CountedBitmap => unreachable!("the benchmarks count no values"),
     }
 }
