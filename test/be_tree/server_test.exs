@@ -15,7 +15,7 @@ defmodule BeTree.ServerTest do
   # The built-in runtime without a log of replicas, as other runtimes are.
   defmodule Plain do
     use BeTree.Test.Delegating,
-      except: [append: 2, lag: 1, catch_up: 3, snapshot_applied: 1, rebase: 2, settle: 1, renew: 4]
+      except: [append: 2, lag: 1, catch_up: 3, snapshot_applied: 1, rebase: 2, settle: 1, renew: 3]
   end
 
   @schema [age: :integer, country: {:string, optional: true}]

@@ -343,8 +343,7 @@ defmodule BeTree.Server.Follower do
     state = %{state | pieces: [], texts: []}
     image = pieces |> Enum.reverse() |> IO.iodata_to_binary()
 
-    with {:ok, index} <- read(image, texts, sent, options),
-         {:ok, tree} <- Index.to_tree(index, memory(options)) do
+    with {:ok, index, tree} <- read(image, texts, sent, options) do
       state = state |> stop_building() |> replace(index, tree, texts, sent)
       event(:base, %{bytes: byte_size(image), version: sent.version}, %{lineage: Lineage.id(sent.history)}, state)
       Heap.collect_later()
@@ -373,9 +372,12 @@ defmodule BeTree.Server.Follower do
 
   # The memory of an index never shrinks. One that had more subscriptions than now may fit if it is made from its texts.
   defp read(image, texts, sent, options) do
-    case Image.read({:binary, image}, read_options(options)) do
+    with {:ok, index} <- Image.read({:binary, image}, read_options(options)),
+         {:ok, tree} <- Index.to_tree(index, memory(options)) do
+      {:ok, index, tree}
+    else
       {:error, %Error{kind: :out_of_memory} = error} -> insert_texts(texts, sent, error, options)
-      outcome -> outcome
+      {:error, error} -> {:error, error}
     end
   end
 
@@ -383,11 +385,14 @@ defmodule BeTree.Server.Follower do
     wires = for rows <- texts, {key, _version, text, constants} <- rows, do: {key, text, constants}
 
     case empty(sent, options) do
-      {:ok, tree} -> with {:ok, _row} <- Changes.repeat(tree, {0, [], wires}), do: Builder.publish(tree, options)
+      {:ok, tree} -> with {:ok, index} <- insert_all(tree, wires, options), do: {:ok, index, tree}
       :other_module -> {:error, error}
       {:error, error} -> {:error, error}
     end
   end
+
+  defp insert_all(tree, wires, options),
+    do: with({:ok, _row} <- Changes.repeat(tree, {0, [], wires}), do: Builder.publish(tree, options))
 
   # The texts of an index that was swapped in are unknown, and another module may read them in another way.
   defp empty(%{complete: true, schema: schema, module: digest}, %{read: read} = options) do
@@ -399,7 +404,8 @@ defmodule BeTree.Server.Follower do
 
   defp empty(_incomplete, _options), do: :other_module
 
-  defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, memory(options))
+  # The memory is that of the replicas.
+  defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 
   # Publishes the tree as the base. Without it, the other server has to send its index.
   defp whole(%{tree: tree, base: base, table: table, options: options, version: version} = state) when tree != nil do

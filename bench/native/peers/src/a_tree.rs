@@ -80,7 +80,8 @@ impl<'a> Peer<'a> {
             | Value::Caps(_)
             | Value::Objects(_)
             | Value::Address(_)
-            | Value::Patterns => Ok(()),
+            | Value::Patterns
+            | Value::Unfit(_) => Ok(()),
         }
     }
 }

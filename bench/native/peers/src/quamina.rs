@@ -149,7 +149,8 @@ fn event(bytes: &[u8], events: &Events, workload: &Workload, names: &[String]) -
             | Value::Caps(_)
             | Value::Objects(_)
             | Value::Address(_)
-            | Value::Patterns => continue,
+            | Value::Patterns
+            | Value::Unfit(_) => continue,
             Value::Boolean(boolean) => boolean.to_string(),
             Value::Integer(integer) => integer.to_string(),
             Value::Float(float) => float.to_string(),
