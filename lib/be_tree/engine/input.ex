@@ -9,7 +9,7 @@ defmodule BeTree.Engine.Input do
   defstruct [:device, :encoding]
 
   @typedoc "A raw file; or the process `:user`, with the encoding that it has between two reads."
-  @type t :: %__MODULE__{device: :file.io_device(), encoding: atom}
+  @type t :: %__MODULE__{device: :file.io_device() | :user, encoding: atom}
 
   @read_ahead 0x10000
   @chunk 0x100000

@@ -12,7 +12,14 @@ defmodule BeTree.Files.Reader do
   @typedoc "The format that the first character of the file tells."
   @type format :: :terms | :objects | :lines
 
-  @type t :: %__MODULE__{path: Path.t(), input: Input.t(), format: format, text: binary, number: non_neg_integer}
+  @typedoc "The format is `nil` until the first line is read."
+  @type t :: %__MODULE__{
+          path: Path.t(),
+          input: Input.t(),
+          format: format | nil,
+          text: binary,
+          number: non_neg_integer
+        }
 
   @typedoc "A line without its line end, and its number."
   @type line :: {binary, pos_integer}

@@ -67,7 +67,7 @@ defmodule BeTree.ErlBench.Stats do
   def read!(path) do
     case Input.read_file(path) do
       {:ok, bytes} ->
-        sums!(for({key, value} <- bytes |> String.to_charlist() |> terms!(1, path), do: {key, value}), path)
+        sums!(for({key, value} <- bytes |> String.to_charlist() |> terms!(path), do: {key, value}), path)
 
       {:error, reason} ->
         raise Error.posix(path, reason)
@@ -75,20 +75,34 @@ defmodule BeTree.ErlBench.Stats do
   end
 
   # Returns the terms of a text, as `:file.consult/1` does with those of a file, which it opens in another way.
-  defp terms!(text, line, path) do
-    with {:done, {:ok, tokens, next}, rest} <- scan(text, line),
-         {:ok, term} <- :erl_parse.parse_term(tokens) do
-      [term | terms!(rest, next, path)]
-    else
-      {:done, {:eof, _line}, _rest} -> []
-      {:done, {:error, error, _line}, _rest} -> raise wrong(error, path)
-      {:error, error} -> raise wrong(error, path)
+  defp terms!(text, path) do
+    case :erl_scan.string(text) do
+      {:ok, tokens, _end} -> for tokens <- split(tokens), do: term!(tokens, path)
+      {:error, error, _line} -> raise wrong(error, path)
     end
   end
 
-  # A text without a last full stop ends in an incomplete term.
-  defp scan(text, line) do
-    with {:more, continuation} <- :erl_scan.tokens([], text, line), do: :erl_scan.tokens(continuation, :eof, line)
+  # The last term may lack its full stop, and is then refused.
+  defp split(tokens) do
+    Enum.chunk_while(
+      tokens,
+      [],
+      fn
+        {:dot, _line} = dot, term -> {:cont, Enum.reverse([dot | term]), []}
+        token, term -> {:cont, [token | term]}
+      end,
+      fn
+        [] -> {:cont, []}
+        rest -> {:cont, Enum.reverse(rest), []}
+      end
+    )
+  end
+
+  defp term!(tokens, path) do
+    case :erl_parse.parse_term(tokens) do
+      {:ok, term} -> term
+      {:error, error} -> raise wrong(error, path)
+    end
   end
 
   defp wrong({line, _module, _reason} = error, path), do: %Error{path: path, line: line, reason: fault(error)}
