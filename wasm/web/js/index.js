@@ -161,7 +161,7 @@ export class BeTree {
         position,
       });
       return this.#attempt(
-          (engine) => engine.profile(json, forgiving),
+        (engine) => engine.profile(json, forgiving),
         adapt,
         () => textOf(event),
       );

@@ -48,7 +48,11 @@ test("values that do not fit count as undefined where that is asked for", () => 
   const event = { ip: "sts.amazonaws.com", n: NaN, name: "x" };
   const strict = new BeTree(schema);
   const lenient = new BeTree(schema, { onMismatch: "undefined" });
-  for (const tree of [strict, lenient]) tree.insertAll([{ id: 1, expression: "name = 'x'" }, { id: 2, expression: "n > 0" }]);
+  for (const tree of [strict, lenient])
+    tree.insertAll([
+      { id: 1, expression: "name = 'x'" },
+      { id: 2, expression: "n > 0" },
+    ]);
   assert.throws(() => strict.search(event), { kind: "out_of_bounds", attribute: "n" });
   assert.throws(() => strict.search({ ...event, n: 1 }), { kind: "type", attribute: "ip" });
   assert.deepEqual(strict.search(event, { onMismatch: "undefined" }), [1]);
@@ -67,7 +71,10 @@ test("values that do not fit count as undefined where that is asked for", () => 
 
 test("numbers are times in the unit of their attribute", () => {
   const tree = new BeTree({ at: { type: "datetime", unit: "second" } });
-  tree.insertAll([{ id: 1, expression: "at > '2019-01-01T00:00:00Z'" }, { id: 2, expression: "at > 1557933565" }]);
+  tree.insertAll([
+    { id: 1, expression: "at > '2019-01-01T00:00:00Z'" },
+    { id: 2, expression: "at > 1557933565" },
+  ]);
   assert.deepEqual(tree.search({ at: 1557933565 }), [1]);
   assert.deepEqual(tree.search({ at: 1557933565.5 }), [1, 2]);
   assert.equal(tree.schema.at.unit, "second");
