@@ -89,7 +89,7 @@ defmodule BeTree.Engine.Journal do
   # With an interval, more than this is synced before the next change is accepted.
   @most_pending 0x100_0000
   @retry_after 1_000
-  # So many segments more than their bytes need are in order: each start, and each failed write, begins another one.
+  # A base is due at this number of segments beyond those that the bytes need. Each start and each failed write begins a segment.
   @spare_segments 32
   @batch 1_000
   @batch_bytes 0x40_0000

@@ -10,7 +10,7 @@ use wasmparser::{BinaryReaderError, ConstExpr, ElementItems, ElementSectionReade
 /// returning through it takes 0.2 milliseconds at most. In a module with a longer chain all functions count as recursive.
 const LONGEST_CHAIN: u64 = 1_000_000;
 
-/// The calls of a module's functions. An indirect call may reach each function of which a reference exists, whatever its type, because two
+/// The calls of a module's functions. An indirect call may reach every function with a reference, whatever its type, because two
 /// types may be equal.
 #[derive(Default)]
 pub struct Calls {

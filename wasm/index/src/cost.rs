@@ -57,7 +57,7 @@ pub(crate) const MAX_PROVEN_CONJUNCTION: usize = 8;
 /// literals. Measured: at half of it an insertion takes 0.97 to 1.0 of the fuel.
 pub(crate) const MAX_CONTEXT: usize = 64;
 /// A number of keys: the most of a list that is compared with another list, or gives a mask its bits, for each entry. A
-/// mask of so many keys has 99 % of its bits.
+/// mask of this number of keys has 99 % of its bits.
 pub(crate) const MAX_COMPARED_KEYS: usize = 160;
 
 // Levels and leaf lists of the tree.
