@@ -258,8 +258,8 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # Returns whether the results of a search have the number of values that do not fit. A module counts them if it knows that they can
-  # count as undefined.
+  # Returns whether a search also counts the values that do not fit: only where the schema or the call lets them be
+  # undefined.
   @spec counted?(%{:forgiving => boolean, optional(atom) => term}, Slices.options()) :: boolean
   def counted?(%{forgiving: forgiving}, %{on_mismatch: on_mismatch}), do: forgiving or on_mismatch == :undefined
 

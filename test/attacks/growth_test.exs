@@ -31,8 +31,8 @@ defmodule BeTree.Attacks.GrowthTest do
 
   @constants [flight_id: 10]
 
-  # Each kind has its fuel and its bytes of memory for each part of the text at most, the text of a part by its number, and an
-  # event of which the second part holds. The parts are alternatives.
+  # Each kind has the most fuel and bytes of memory for an alternative, the text of an alternative by its number, and an event that
+  # makes the second alternative true.
   @alternatives [
     integers: {33_000, 3_500, "i = ?", %{i: 2}},
     strings: {35_000, 3_500, "s = 'v?'", %{s: "v2"}},
@@ -107,7 +107,7 @@ defmodule BeTree.Attacks.GrowthTest do
   defp part(template, number), do: String.replace(template, "?", "#{number}")
   defp join(count, by, template), do: Enum.map_join(1..count, by, &part(template, &1))
 
-  # A tree that holds `count` expressions, of which every other one shares its value with the expressions under test.
+  # A tree with `count` expressions. Every other one shares its value with the expressions under test.
   defp tree(template, count) do
     tree = BeTree.new!(@schema, runtime: Metered)
 

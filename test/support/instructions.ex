@@ -53,7 +53,7 @@ defmodule BeTree.Test.Instructions do
     )
   end
 
-  # Addresses from 64 on, each of which has the address of another one.
+  # A chain of pointers: each word from address 64 on has the address of another word.
   defp ring, do: for(number <- 0..63, into: <<>>, do: <<64 + 4 * rem(number + 23, 64)::little-32>>)
 
   # Numbers that keep a division and a root busy.

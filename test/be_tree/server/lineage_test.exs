@@ -149,7 +149,7 @@ defmodule BeTree.Server.LineageTest do
       end
     end
 
-    test "are told that changes were lost which the server had not kept", %{folder: folder} do
+    test "follow a server that was restored, and refuse a position that it lost", %{folder: folder} do
       {leader, middle, last} = chain = chain(dir: folder)
       insert(leader, 1..10)
       backup = folder <> "_backup"

@@ -6,7 +6,7 @@ use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::model::time::Unit;
 use be_tree_index::term::{Kind as TermKind, Reader};
 
-/// Reads a list of `{Name, Type, Optional, Bounds}`, to each of which `Converts` and `Options` may be added.
+/// Reads a list of `{Name, Type, Optional, Bounds}`, `{…, Converts}` or `{…, Converts, Options}`.
 pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
     let mut reader = Reader::new(bytes)?;
     let mut attributes = Vec::new();

@@ -15,9 +15,9 @@ pub const CHARGE: u8 = 4;
 
 /// What takes 1 to 2 nanoseconds. The built-in modules use it often, or it is a vector instruction.
 const SHORT: u8 = 2;
-/// What takes 2 to 4 nanoseconds: division, square roots, rounding, and conversions of floats to integers.
+/// Instructions of 2 to 4 nanoseconds: division, square roots, rounding, and conversions of floats to integers.
 const MEDIUM: u8 = 4;
-/// What takes 4 to 6 nanoseconds: vector instructions that are many of the processor.
+/// Instructions of 4 to 6 nanoseconds: vector instructions that the processor lacks, so that several replace each.
 const LONG: u8 = 8;
 /// The host finds and drops segments of elements, in 5 to 10 nanoseconds.
 const SEGMENT: u8 = 16;

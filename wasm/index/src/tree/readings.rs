@@ -83,7 +83,7 @@ impl<'a> Readings<'a> {
         (self.catalog, self.subscriptions)
     }
 
-    /// Returns whether the change has read so much that further lists stay as they are.
+    /// Returns whether the change has used its budget for reading. Further lists then stay unsplit.
     pub fn is_exhausted(&self) -> bool {
         self.repeated_bytes > MOST_REPEATED
     }

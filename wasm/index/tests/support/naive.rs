@@ -26,8 +26,8 @@ pub enum NaiveValue {
     Objects(Vec<NaiveEvent>),
     /// The bytes of an address, 4 or 16. None of 16 maps an address of 4.
     Address(Vec<u8>),
-    /// Of an event that is encoded, never of one that is evaluated: a value that does not fit the attribute; or another value than a
-    /// map in place of the map that so many names of the attribute's path lead to.
+    /// Only in an event to encode. `None`: a value that does not fit the attribute. `Some(n)`: no map where the first `n` names of the
+    /// attribute's path lead.
     Unfit(Option<usize>),
 }
 
