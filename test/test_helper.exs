@@ -6,6 +6,7 @@ if no_browser, do: IO.puts("Left out: the cases in a browser. Missing: #{no_brow
 
 # These end what hangs. A busy machine is slow, so they are far longer than any test takes.
 ExUnit.start(
+  formatters: [BeTree.Test.Formatter],
   exclude: for(runtime <- missing, do: {:runtime, runtime}) ++ if(no_browser, do: [:browser], else: []),
   assert_receive_timeout: 30_000,
   timeout: 600_000

@@ -3,14 +3,30 @@ defmodule BeTree.Test.Reductions do
   Counts the reductions of work.
   """
 
+  # A garbage collection costs reductions too, hundreds for a small heap, and the sizes of terms decide when one is due. So the
+  # heap has room for all the garbage of the work.
+  @words 2_000_000
+
   @doc "Returns the reductions that a process of its own is charged for `work`."
   def reductions(work) do
-    Task.async(fn ->
+    parent = self()
+
+    count = fn ->
       {:reductions, before} = Process.info(self(), :reductions)
       work.()
       {:reductions, later} = Process.info(self(), :reductions)
-      later - before
-    end)
-    |> Task.await(60_000)
+      send(parent, {self(), later - before})
+    end
+
+    {counting, monitor} = :erlang.spawn_opt(count, [:monitor, min_heap_size: @words])
+
+    receive do
+      {^counting, reductions} ->
+        Process.demonitor(monitor, [:flush])
+        reductions
+
+      {:DOWN, ^monitor, :process, ^counting, reason} ->
+        exit(reason)
+    end
   end
 end

@@ -73,7 +73,7 @@ defmodule BeTree.BencheeTest do
     end
   end
 
-  # A garbage collection costs reductions too.
+  # The VM charges more when it takes a process off its scheduler, so the least of several counts is used.
   defp least_reductions(target, event, slice) do
     Enum.min(
       for _ <- 1..5, do: Reductions.reductions(fn -> {:ok, _ids} = BeTree.search(target, event, slice: slice) end)
