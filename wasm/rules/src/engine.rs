@@ -374,8 +374,10 @@ impl Engine {
         match full {
             Full::Notices(words) => {
                 let notices = &mut self.scratch.notices;
-                let more = (words as usize).max(notices.len()).max(256);
-                if 4 * (notices.len() + more) > self.limits.memory {
+                let left = (self.limits.memory / 4).saturating_sub(self.words.bytes() / 4 + notices.len());
+                let least = words as usize;
+                let more = least.max(notices.len()).max(256).min(left.max(least));
+                if more > left {
                     return Err(refused());
                 }
                 notices.try_reserve_exact(more).map_err(|_| refused())?;
@@ -389,6 +391,48 @@ impl Engine {
             }
             full => self.words.grow(full),
         }
+    }
+
+    /// Lets transactions begin.
+    ///
+    /// Errors: `out_of_memory`.
+    pub fn allow_transactions(&mut self) -> Result<(), Error> {
+        self.recover();
+        self.words.allow_transactions()
+    }
+
+    /// Begins a transaction, if they are allowed. It lasts until the next one, and makes all operations before it final.
+    pub fn begin_transaction(&mut self) {
+        self.recover();
+        self.words.begin_transaction();
+    }
+
+    /// Undoes all operations since the transaction began, taken notices among them. It must not be cut off.
+    pub fn roll_back(&mut self) {
+        self.recover();
+        self.words.roll_back();
+        self.scratch.tested = None;
+        self.last_rule = None;
+    }
+
+    /// Begins another transaction if this one has changed many words, and time has arrived where it is: nothing is due. Then a
+    /// roll-back leads to this time. So an advance over any number of events needs little memory.
+    pub fn save_time(&mut self) {
+        if self.words.changed_in_transaction() >= MOST_CHANGED && self.is_at_rest() {
+            self.begin_transaction();
+        }
+    }
+
+    /// Returns whether all has happened that is due by the engine's time.
+    fn is_at_rest(&mut self) -> bool {
+        let (now, is_gathering) = (self.now(), self.words.get(GATHERING) == 1);
+        !is_gathering && !self.is_busy() && self.examine(|step| step.first_due(now).is_none()).unwrap_or(false)
+    }
+
+    /// Sets the limits, also where the engine is beyond them.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.words.set_limit(limits.memory);
     }
 
     /// Returns a fact to insert, at `at` milliseconds or, without that, at the time of the engine.
@@ -730,15 +774,20 @@ impl Engine {
         if self.now() > now {
             return Ok(Turn::Done);
         }
+        let may_save = self.words.changed_in_transaction() >= MOST_CHANGED;
         self.counted(|step| {
             // A dropped fact makes no rule due, and at its time no match waits any more.
-            for _ in 0..MOST_DROPS {
+            for position in 0..MOST_DROPS {
                 let Some((time, due)) = step.first_due(now) else {
                     if step.clock() != now {
                         step.words.set64(CLOCK, now as u64)?;
                     }
                     return Ok(Turn::Done);
                 };
+                // All is done up to here, where `save_time` may save.
+                if may_save && position > 0 && time > step.clock() {
+                    break;
+                }
                 step.happen(time, due)?;
                 if let Due::Match(_) = due {
                     step.words.set(GATHERING, 1)?;
@@ -1072,6 +1121,9 @@ impl Engine {
         self.program.rules.iter().map(|rule| (rule.name.clone(), rule.plans.iter().map(order).collect())).collect()
     }
 }
+
+/// The words that an advance changes before it may save its time.
+const MOST_CHANGED: usize = 1 << 16;
 
 /// The most facts that a turn drops.
 const MOST_DROPS: usize = 16;

@@ -586,6 +586,6 @@ impl Step<'_> {
                 self.release_string(fact_type, fact, field)?;
             }
         }
-        self.words.free_to(fact_type.at + FREE, fact)
+        self.words.free_to(fact_type.at + FREE, fact, fact_type.size())
     }
 }

@@ -7,6 +7,7 @@ mod pages;
 mod room;
 mod strings;
 mod table;
+mod transaction;
 mod words;
 
 pub(crate) use heap::Heap;

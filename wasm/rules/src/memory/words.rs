@@ -5,12 +5,16 @@
 //! holds the way back, and the step can run again. A step logs neither words that no committed block contains nor the content
 //! of blocks that were free when it began, so most of a new fact costs plain stores.
 //!
+//! Steps can be undone together, too. While a transaction is open, each commit first copies the way back of words that the
+//! transaction did not change before. Words beyond the block's end at its begin have no way back and need none.
+//!
 //! A step allocates nothing outside of the block. If the block or the log is too small, the step ends with [`Full`], is undone,
 //! and runs again once there is more room.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
 use crate::error::{Error, Kind};
+use crate::memory::transaction::{Start, Transaction};
 use crate::memory::Room;
 
 pub(crate) type Address = u32;
@@ -30,6 +34,8 @@ pub(crate) enum Full {
     Search,
     /// Words of the notices.
     Notices(u32),
+    /// Entries of the transaction's log.
+    Transaction,
     /// The limit on facts, which no more memory lifts.
     Facts,
 }
@@ -43,6 +49,8 @@ const SMALL: u32 = 64;
 const CLASSES: u32 = SMALL + 32;
 /// The first word that can be allocated.
 const FIRST: Address = FREE + CLASSES;
+/// The part of the memory that the block leaves to the logs and the notices, as a divisor.
+const SPARE: usize = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
@@ -56,8 +64,10 @@ pub(crate) struct Words {
     /// The number of counted steps that changed a word, and that number once the step under way is final.
     steps: u64,
     next_steps: u64,
-    /// Blocks that this step frees: the address, and the head of their list. They keep their content until the step ends.
-    freed: Room<[u32; 2]>,
+    /// Blocks that this step frees: the address, the head of their list, and the size. They keep their content until the step ends.
+    freed: Room<[u32; 3]>,
+    /// The steps since the transaction began, if one is open.
+    transaction: Option<Transaction>,
     /// The most words.
     limit: usize,
     /// The number of stores after which a test cuts the step off.
@@ -76,6 +86,7 @@ impl Words {
             steps: 0,
             next_steps: 0,
             freed: Room::default(),
+            transaction: None,
             limit: limit / 4,
             #[cfg(test)]
             cut_after: None,
@@ -89,7 +100,15 @@ impl Words {
 
     /// Returns the number of bytes that the block, the log and the list take.
     pub fn bytes(&self) -> usize {
-        4 * self.words.capacity() + 8 * (self.log.capacity() + self.freed.capacity())
+        4 * self.words.capacity()
+            + 8 * self.log.capacity()
+            + 12 * self.freed.capacity()
+            + self.transaction.as_ref().map_or(0, Transaction::bytes)
+    }
+
+    /// Sets the most bytes.
+    pub fn set_limit(&mut self, bytes: usize) {
+        self.limit = bytes / 4;
     }
 
     /// Returns the number of bytes that are allocated, free blocks included.
@@ -212,10 +231,18 @@ impl Words {
     #[inline]
     pub fn commit(&mut self, counts: bool) -> Result<(), Full> {
         for position in 0..self.freed.len() {
-            let [address, list] = self.freed[position];
+            let [address, list, _] = self.freed[position];
             let next = self.get(list);
             self.set(address, next)?;
             self.set(list, address)?;
+        }
+        if let Some(transaction) = &mut self.transaction {
+            transaction.add(&self.log[..self.logged])?;
+            // Later steps store new content in these blocks without a way back.
+            for position in 0..self.freed.len() {
+                let [block, _, size] = self.freed[position];
+                transaction.add_block(&self.words, block, size)?;
+            }
         }
         self.next_steps = self.steps + u64::from(counts && self.logged > 0);
         in_order();
@@ -234,6 +261,9 @@ impl Words {
 
     /// Undoes the step. It may be cut off and run again.
     pub fn undo(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.finish();
+        }
         if self.logged == 0 {
             self.steps = self.next_steps;
         } else {
@@ -251,22 +281,62 @@ impl Words {
         self.freed.clear();
     }
 
+    /// Lets transactions begin.
+    ///
+    /// Errors: [`Kind::OutOfMemory`].
+    pub fn allow_transactions(&mut self) -> Result<(), Error> {
+        let mut transaction = Transaction::default();
+        transaction.cover(self.words.len(), self.left())?;
+        self.transaction = Some(transaction);
+        Ok(())
+    }
+
+    /// Begins a transaction, if they are allowed, and makes all changes before it final. It may be cut off and run again.
+    pub fn begin_transaction(&mut self) {
+        let start = Start { end: self.get(TOP), steps: self.steps };
+        if let Some(transaction) = &mut self.transaction {
+            transaction.begin(start);
+        }
+    }
+
+    /// Undoes all steps since the transaction began. It must not be cut off.
+    pub fn roll_back(&mut self) {
+        self.undo();
+        if let Some(transaction) = &mut self.transaction {
+            let start = transaction.undo(&mut self.words);
+            (self.steps, self.next_steps) = (start.steps, start.steps);
+        }
+        self.fresh = self.get(TOP);
+    }
+
+    /// Returns the number of words with a way back in the transaction.
+    pub fn changed_in_transaction(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.entries.len())
+    }
+
+    /// Returns the number of words that may still be taken.
+    fn left(&self) -> usize {
+        self.limit.saturating_sub(self.bytes() / 4)
+    }
+
     /// Makes the room that a step lacked. Nothing is logged.
     ///
     /// Errors: [`Kind::OutOfMemory`].
     #[cold]
     pub fn grow(&mut self, full: Full) -> Result<(), Error> {
         debug_assert_eq!(self.logged, 0);
-        let used = self.words.len() + 2 * (self.log.len() + self.freed.capacity());
-        let left = self.limit.saturating_sub(used);
-        let refused =
-            || Error::new(Kind::OutOfMemory, "the facts do not fit in memory; retract some, or allow more memory");
+        // The block leaves a part of the memory free, so that a full engine has room to retract facts and to report.
+        let left = self.left();
+        let left_for_words = left.saturating_sub(self.limit / SPARE);
         match full {
             Full::Words(words) => {
                 let least = words as usize;
-                let more = least.max(self.words.len() / 2).min(left.max(least));
-                if least > left || self.words.len() + more > u32::MAX as usize / 4 {
+                let more = least.max(self.words.len() / 2).min(left_for_words.max(least));
+                if least > left_for_words || self.words.len() + more > u32::MAX as usize / 4 {
                     return Err(refused());
+                }
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.cover(self.words.len() + more, left - more)?;
                 }
                 self.words.try_reserve_exact(more).map_err(|_| refused())?;
                 self.words.resize(self.words.len() + more, 0);
@@ -281,10 +351,15 @@ impl Words {
             }
             Full::Freed => {
                 let more = (2 * self.freed.capacity()).max(256);
-                if 2 * more > left {
+                if 3 * more > left {
                     return Err(refused());
                 }
                 self.freed.try_reserve_exact(more).map_err(|_| refused())?;
+            }
+            Full::Transaction => {
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.grow(left)?;
+                }
             }
             Full::Search => return Err(refused()),
             // The engine has their room.
@@ -328,13 +403,13 @@ impl Words {
         Ok(block)
     }
 
-    /// Frees a block, at the end of the step. Until then it keeps its content.
+    /// Frees a block of `size` words, at the end of the step. Until then it keeps its content.
     #[inline]
-    pub fn free_to(&mut self, list: Address, block: Address) -> Result<(), Full> {
+    pub fn free_to(&mut self, list: Address, block: Address, size: u32) -> Result<(), Full> {
         if self.freed.is_full() {
             return Err(Full::Freed);
         }
-        self.freed.push([block, list]);
+        self.freed.push([block, list, size]);
         Ok(())
     }
 
@@ -348,8 +423,13 @@ impl Words {
     /// Frees a block of [`Words::allocate`].
     #[inline]
     pub fn free(&mut self, block: Address, size: u32) -> Result<(), Full> {
-        self.free_to(FREE + class(size).0, block)
+        let (class, size) = class(size);
+        self.free_to(FREE + class, block, size)
     }
+}
+
+pub(super) fn refused() -> Error {
+    Error::new(Kind::OutOfMemory, "the facts do not fit in memory; retract some, or allow more memory")
 }
 
 /// Returns the class of blocks of `size` words, and the size of such a block.
@@ -375,7 +455,7 @@ fn count_down(cut_after: &mut Option<u64>) {
 
 /// Orders all stores before it before all stores after it, in the compiled code. A step that a trap cuts off relies on that.
 #[inline(always)]
-fn in_order() {
+pub(super) fn in_order() {
     compiler_fence(Ordering::SeqCst);
 }
 

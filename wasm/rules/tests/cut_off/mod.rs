@@ -97,37 +97,64 @@ fn a_run_with_many_conditions_goes_on_after_any_store() {
     });
 }
 
+const STREAM: &str = "
+    fact order(id: integer, user: string)
+    fact payment(order: integer)
+    rule unpaid
+      when o: order
+           none payment(order = o.id) within 10 milliseconds after o
+      then notify unpaid(order: o.id, user: o.user)
+    rule busy
+      when o: order
+           n: count order(user = o.user, within 5 milliseconds before o), n >= 2
+      then notify busy(user: o.user, orders: n), retract o
+";
+
 #[test]
 fn a_stream_goes_on_after_any_store() {
-    let rules = "
-        fact order(id: integer, user: string)
-        fact payment(order: integer)
-        rule unpaid
-          when o: order
-               none payment(order = o.id) within 10 milliseconds after o
-          then notify unpaid(order: o.id, user: o.user)
-        rule busy
-          when o: order
-               n: count order(user = o.user, within 5 milliseconds before o), n >= 2
-          then notify busy(user: o.user, orders: n), retract o
-    ";
-    let engine = Engine::new(rules, Limits::default()).unwrap();
-    check(&engine, &["order", "payment"], 2_000, |engine| {
-        // A step that was cut off may have set the position.
-        engine.recover();
-        for number in engine.position() as i64..24 {
-            let user = format!("user{}", number * number % 5);
-            let fields = [("id", Value::Integer(number)), ("user", Value::String(user.as_bytes()))];
-            let paid = [("order", Value::Integer(number - 4))];
-            let fact = match number % 3 {
-                0 => engine.fact("payment", Some(2 * number), &paid),
-                _ => engine.fact("order", Some(2 * number), &fields),
-            };
-            engine.run().unwrap();
-            engine.assert_at(&fact.unwrap(), number as u32 + 1).unwrap();
+    let engine = Engine::new(STREAM, Limits::default()).unwrap();
+    check(&engine, &["order", "payment"], 2_000, stream);
+}
+
+/// Makes the stream, or goes on with it.
+fn stream(engine: &mut Engine) {
+    // A step that was cut off may have set the position.
+    engine.recover();
+    for number in engine.position() as i64..24 {
+        let user = format!("user{}", number * number % 5);
+        let fields = [("id", Value::Integer(number)), ("user", Value::String(user.as_bytes()))];
+        let paid = [("order", Value::Integer(number - 4))];
+        let fact = match number % 3 {
+            0 => engine.fact("payment", Some(2 * number), &paid),
+            _ => engine.fact("order", Some(2 * number), &fields),
+        };
+        engine.run().unwrap();
+        engine.assert_at(&fact.unwrap(), number as u32 + 1).unwrap();
+    }
+    engine.run().unwrap();
+    engine.advance(1_000).unwrap();
+    engine.run().unwrap();
+}
+
+#[test]
+fn a_transaction_is_rolled_back_after_any_store() {
+    let mut engine = Engine::new(STREAM, Limits::default()).unwrap();
+    engine.allow_transactions().unwrap();
+    let whole = end(&engine, &["order", "payment"], &[], stream);
+    // Some of the stream stands, and all of it is made again and again.
+    let stores = stores(&engine, stream);
+    for kept in [0, 0, stores / 3, 2 * stores / 3] {
+        engine.cut_after(Some(kept));
+        let _cut = catch_unwind(AssertUnwindSafe(|| stream(&mut engine)));
+        engine.cut_after(None);
+        for cut in (0..stores).step_by(7) {
+            engine.begin_transaction();
+            engine.cut_after(Some(cut));
+            let _cut = catch_unwind(AssertUnwindSafe(|| stream(&mut engine)));
+            engine.cut_after(None);
+            engine.roll_back();
         }
-        engine.run().unwrap();
-        engine.advance(1_000).unwrap();
-        engine.run().unwrap();
-    });
+        let last = end(&engine, &["order", "payment"], &[], stream);
+        assert_eq!(End { record: whole.record.clone(), ..last }, whole, "after {kept} stores");
+    }
 }

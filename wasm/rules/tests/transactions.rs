@@ -1,0 +1,210 @@
+//! Operations that are rolled back, against a copy of the engine that never began them.
+
+mod support;
+
+use be_tree_rules::{Engine, Fact, Limits, Notice, Pause, Value};
+use support::manners;
+
+/// Windows, aggregates, strings, and rules that insert, modify and retract.
+const RULES: &str = "
+    fact order(id: integer, user: string)
+    fact payment(order: integer)
+    fact late(id: integer, user: string)
+    rule unpaid
+      when o: order
+           none payment(order = o.id) within 10 milliseconds after o
+      then assert late(id: o.id, user: o.user), notify unpaid(order: o.id, user: o.user)
+    rule busy
+      when o: order
+           n: count order(user = o.user, within 20 milliseconds before o), n >= 3
+      then modify o(id: o.id + 100), notify busy(user: o.user, orders: n)
+    rule paid priority 1
+      when o: order
+           p: payment(order = o.id)
+      then retract p, retract o, notify paid(order: o.id)
+    rule forget
+      when l: late
+           none payment(order < 0) within 40 milliseconds after l
+      then retract l
+";
+const TYPES: [&str; 3] = ["order", "payment", "late"];
+
+/// A random number generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+/// An operation, by random numbers.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Order(i64, u64, i64),
+    Payment(i64),
+    Retract(u64),
+    Advance(i64),
+}
+
+fn operation(random: &mut Random, now: &mut i64) -> Operation {
+    *now += random.below(4) as i64;
+    match random.below(10) {
+        0..=4 => Operation::Order(random.below(30) as i64, random.below(5), *now - random.below(3) as i64),
+        5 | 6 => Operation::Payment(random.below(30) as i64),
+        7 => Operation::Retract(random.below(40)),
+        _ => {
+            *now += random.below(30) as i64;
+            Operation::Advance(*now)
+        }
+    }
+}
+
+/// Makes an operation as far as it comes, with the firings that it may make.
+fn make(engine: &mut Engine, operation: Operation) {
+    engine.begin().unwrap();
+    match operation {
+        Operation::Order(id, user, at) => {
+            let user = format!("user {user} with a name that is long enough to be a string of its own");
+            let fields = [("id", Value::Integer(id)), ("user", Value::String(user.as_bytes()))];
+            let _limit = engine.assert(&engine.fact("order", Some(at), &fields).unwrap());
+        }
+        Operation::Payment(order) => {
+            let _limit = engine.assert(&engine.fact("payment", None, &[("order", Value::Integer(order))]).unwrap());
+        }
+        Operation::Retract(back) => {
+            let _not_found = engine.retract(engine.asserted().saturating_sub(back));
+        }
+        Operation::Advance(now) => {
+            let _limit = engine.advance(now);
+        }
+    }
+    engine.run().unwrap();
+}
+
+/// All that can be seen of an engine.
+fn state(engine: &Engine) -> (Vec<Vec<Fact>>, Vec<Notice>, [u64; 4], i64, Option<i64>, bool) {
+    let facts = TYPES.iter().map(|ty| engine.facts(ty).unwrap()).collect();
+    let counts = [engine.firings(), engine.asserted(), engine.len().into(), engine.notice_count().into()];
+    (facts, engine.notices(), counts, engine.now(), engine.next_due(), engine.is_busy())
+}
+
+#[test]
+fn a_transaction_that_is_rolled_back_never_was() {
+    let mut rolled_back = 0;
+    for seed in 1..=60 {
+        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15) | 1);
+        // Small limits, so that operations stop in their middle.
+        let limits = Limits { firings: 3, notices: 5, ..Limits::default() };
+        let mut engine = Engine::new(RULES, limits).unwrap();
+        engine.allow_transactions().unwrap();
+        let mut twin = engine.clone();
+        let mut now = 0;
+        for step in 0..120 {
+            engine.begin_transaction();
+            let is_kept = random.below(3) > 0;
+            let mut time = now;
+            for _ in 0..1 + random.below(4) {
+                let operation = operation(&mut random, &mut time);
+                make(&mut engine, operation);
+                if is_kept {
+                    make(&mut twin, operation);
+                }
+            }
+            if is_kept {
+                now = time;
+                if random.below(3) == 0 {
+                    assert!(engine.take_notices() == twin.take_notices(), "seed {seed}, step {step}");
+                }
+            } else {
+                if random.below(2) == 0 {
+                    engine.take_notices();
+                }
+                engine.roll_back();
+                rolled_back += 1;
+            }
+            assert!(state(&engine) == state(&twin), "seed {seed}, step {step}");
+        }
+    }
+    assert!(rolled_back > 1_000);
+}
+
+#[test]
+fn a_loop_of_rules_is_rolled_back_with_little_memory() {
+    let rules = "
+        fact click(id: integer)
+        fact session(id: integer)
+        rule open when c: click none session then assert session(id: c.id)
+        rule close when s: session then retract s
+    ";
+    let mut engine = Engine::new(rules, Limits { firings: 100_000, ..Limits::default() }).unwrap();
+    engine.allow_transactions().unwrap();
+    support::assert(&mut engine, "session", &[("id", Value::Integer(0))]);
+    let memory = engine.memory_bytes();
+    engine.begin_transaction();
+    engine.begin().unwrap();
+    support::assert(&mut engine, "click", &[("id", Value::Integer(1))]);
+    assert_eq!(engine.run().unwrap().pause, Some(Pause::Firings));
+    assert!(engine.memory_bytes() < memory + 100_000, "{memory} bytes, then {}", engine.memory_bytes());
+    engine.roll_back();
+    assert_eq!((engine.count("click").unwrap(), engine.count("session").unwrap(), engine.firings()), (0, 1, 0));
+    engine.begin().unwrap();
+    assert_eq!(engine.run().unwrap().pause, None);
+}
+
+#[test]
+fn an_advance_saves_its_time_where_nothing_is_due() {
+    let rules = "
+        fact order(id: integer, user: string)
+        fact payment(order: integer)
+        fact late(id: integer, user: string)
+        rule unpaid
+          when o: order
+               none payment(order = o.id) within 1 hours after o
+          then assert late(id: o.id, user: o.user)
+        rule forget
+          when l: late
+               none payment(order < 0) within 1 hours after l
+          then retract l
+    ";
+    let mut engine = Engine::new(rules, Limits::default()).unwrap();
+    engine.allow_transactions().unwrap();
+    for id in 0..8_000 {
+        let fields = [("id", Value::Integer(id)), ("user", Value::String(b"ann"))];
+        engine.assert(&engine.fact("order", Some(10 * id), &fields).unwrap()).unwrap();
+    }
+    engine.run().unwrap();
+    let mut twin = engine.clone();
+    for turns in [0, 20_000, 20_000] {
+        let before = engine.now();
+        engine.begin_transaction();
+        for _ in 0..turns {
+            assert_eq!(engine.turn_to(1 << 40).unwrap(), be_tree_rules::Turn::More);
+            engine.save_time();
+        }
+        engine.roll_back();
+        assert_eq!(engine.now() > before, turns > 0, "{before}");
+        twin.advance(engine.now()).unwrap();
+        assert!(state(&engine) == state(&twin), "{turns}");
+    }
+}
+
+#[test]
+fn a_run_of_manners_is_rolled_back_and_made_again() {
+    let mut engine = manners::engine(16, Limits::default());
+    engine.allow_transactions().unwrap();
+    let mut twin = engine.clone();
+    let firings = twin.run().unwrap().firings;
+    for _ in 0..3 {
+        engine.begin_transaction();
+        engine.begin().unwrap();
+        assert_eq!(engine.run().unwrap().firings, firings);
+        engine.roll_back();
+    }
+    engine.begin().unwrap();
+    assert_eq!(engine.run().unwrap().firings, firings);
+    assert_eq!(engine.facts("seating").unwrap(), twin.facts("seating").unwrap());
+}
