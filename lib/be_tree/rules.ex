@@ -189,13 +189,11 @@ defmodule BeTree.Rules do
   def new(text, options \\ [])
 
   def new(text, options) when is_binary(text) do
-    options = Options.validate!(options, @new_options)
-    %{runtime: runtime, memory: memory, firings: firings, fuel_per_reduction: ratio} = options = Map.new(options)
-    input = :erlang.term_to_binary({text, memory, options.facts, firings, options.notices})
+    options = check_new!(options)
 
-    with {:ok, guest} <- Module.built_in(runtime),
-         {:ok, instance} <- Module.compile(guest, memory, input),
-         do: {:ok, %__MODULE__{runtime: runtime, instance: instance, firings: firings, fuel_per_reduction: ratio}}
+    with {:ok, guest} <- Module.built_in(options.runtime),
+         {:ok, instance} <- Module.compile(guest, options.memory, input(text, options)),
+         do: {:ok, handle(instance, options)}
   end
 
   def new(other, _options), do: Check.expected!("the text of rules, a string", other)
@@ -459,6 +457,33 @@ defmodule BeTree.Rules do
 
   defp read(rules, export, arguments, input, timeout) do
     Instance.call(rules.runtime, rules.instance, export, arguments, input, scheduler: :slices, timeout: timeout)
+  end
+
+  @doc false
+  # Returns all options of rules.
+  @spec check_new!(term) :: map
+  def check_new!(options), do: options |> Options.validate!(@new_options) |> Map.new()
+
+  @doc false
+  # Returns rules as the input of the module.
+  @spec input(String.t(), map) :: binary
+  def input(text, options), do: :erlang.term_to_binary(List.to_tuple([text | limits(options)]))
+
+  @doc false
+  # Returns the limits in the order of docs/abi.md.
+  @spec limits(map) :: [pos_integer]
+  def limits(options), do: [options.memory, options.facts, options.firings, options.notices]
+
+  @doc false
+  # Returns the handle of an instance that has rules.
+  @spec handle(BeTree.Runtime.instance(), map) :: t
+  def handle(instance, options) do
+    %__MODULE__{
+      runtime: options.runtime,
+      instance: instance,
+      firings: options.firings,
+      fuel_per_reduction: options.fuel_per_reduction
+    }
   end
 
   @doc false

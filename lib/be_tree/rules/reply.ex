@@ -65,12 +65,16 @@ defmodule BeTree.Rules.Reply do
 
   @doc "Returns the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}
-  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(Map.drop(info, [:operations, :position, :steps])))
+  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(info))
 
-  @doc "Returns the number of operations, the position that the last one reached, and the steps of all."
-  @spec progress(binary) :: {:ok, map} | {:error, Error.t()}
-  def progress(binary),
-    do: with({:ok, info} <- pairs(binary), do: {:ok, Map.take(info, [:operations, :position, :steps])})
+  @doc "Returns the time that a roll-back leads to, or `nil` if it is that of the begin."
+  @spec saved_time(binary) :: {:ok, integer | nil} | {:error, Error.t()}
+  def saved_time(binary) do
+    case Reply.term(binary) do
+      {:ok, time} when is_integer(time) or time == [] -> {:ok, given(time)}
+      other -> wrong(other)
+    end
+  end
 
   defp pairs(binary) do
     case Reply.term(binary) do

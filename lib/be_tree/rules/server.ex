@@ -357,7 +357,7 @@ defmodule BeTree.Rules.Server do
     {type, options} = Rules.check_facts!(type, options)
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _bytes}} <- read(name, options), do: Rules.facts(rules, type, options)
+      nil -> with {:ok, {rules, _more}} <- read(name, options), do: Rules.facts(rules, type, options)
       partitions -> Partitions.facts(name, partitions, type, options)
     end
   end
@@ -369,7 +369,7 @@ defmodule BeTree.Rules.Server do
     options = [timeout: Check.timeout!(options)]
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _bytes}} <- read(name, options), do: Rules.explain(rules, rule, options)
+      nil -> with {:ok, {rules, _more}} <- read(name, options), do: Rules.explain(rules, rule, options)
       partitions -> Partitions.explain(name, partitions, rule, options)
     end
   end
@@ -386,9 +386,9 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil ->
-        with {:ok, {rules, journal_bytes}} <- read(name, options),
+        with {:ok, {rules, more}} <- read(name, options),
              {:ok, info} <- Rules.info(rules, options),
-             do: {:ok, Map.put(info, :journal_bytes, journal_bytes)}
+             do: {:ok, Map.merge(info, more)}
 
       partitions ->
         Partitions.info(name, partitions, options)

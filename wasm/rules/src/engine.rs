@@ -160,6 +160,8 @@ pub struct Engine {
     is_stopped: bool,
     /// Whether matches count as fired.
     is_quiet: bool,
+    /// The time to which a roll-back leads, if it was saved.
+    saved_time: Option<i64>,
     /// The rule that fired last.
     last_rule: Option<u32>,
     /// The firings since [`Engine::record`].
@@ -217,6 +219,7 @@ impl Engine {
             last_step: u64::MAX,
             is_stopped: false,
             is_quiet: false,
+            saved_time: None,
             last_rule: None,
             record: None,
         };
@@ -393,33 +396,32 @@ impl Engine {
         }
     }
 
-    /// Lets transactions begin.
+    /// Begins a transaction. It lasts until the next one, and makes all operations before it final.
     ///
-    /// Errors: `out_of_memory`.
-    pub fn allow_transactions(&mut self) -> Result<(), Error> {
+    /// Errors: `out_of_memory`, only for the first.
+    pub fn begin_transaction(&mut self) -> Result<(), Error> {
         self.recover();
-        self.words.allow_transactions()
+        self.saved_time = None;
+        self.words.begin_transaction()
     }
 
-    /// Begins a transaction, if they are allowed. It lasts until the next one, and makes all operations before it final.
-    pub fn begin_transaction(&mut self) {
-        self.recover();
-        self.words.begin_transaction();
-    }
-
-    /// Undoes all operations since the transaction began, taken notices among them. It must not be cut off.
-    pub fn roll_back(&mut self) {
+    /// Undoes all operations since the transaction began, taken notices among them. Returns the time that was saved since. It must not
+    /// be cut off.
+    pub fn roll_back(&mut self) -> Option<i64> {
         self.recover();
         self.words.roll_back();
         self.scratch.tested = None;
         self.last_rule = None;
+        self.saved_time
     }
 
     /// Begins another transaction if this one has changed many words, and time has arrived where it is: nothing is due. Then a
     /// roll-back leads to this time. So an advance over any number of events needs little memory.
     pub fn save_time(&mut self) {
         if self.words.changed_in_transaction() >= MOST_CHANGED && self.is_at_rest() {
-            self.begin_transaction();
+            self.recover();
+            self.words.begin_next_transaction();
+            self.saved_time = Some(self.now());
         }
     }
 

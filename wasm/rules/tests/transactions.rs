@@ -86,7 +86,9 @@ fn make(engine: &mut Engine, operation: Operation) {
 }
 
 /// All that can be seen of an engine.
-fn state(engine: &Engine) -> (Vec<Vec<Fact>>, Vec<Notice>, [u64; 4], i64, Option<i64>, bool) {
+type State = (Vec<Vec<Fact>>, Vec<Notice>, [u64; 4], i64, Option<i64>, bool);
+
+fn state(engine: &Engine) -> State {
     let facts = TYPES.iter().map(|ty| engine.facts(ty).unwrap()).collect();
     let counts = [engine.firings(), engine.asserted(), engine.len().into(), engine.notice_count().into()];
     (facts, engine.notices(), counts, engine.now(), engine.next_due(), engine.is_busy())
@@ -100,11 +102,10 @@ fn a_transaction_that_is_rolled_back_never_was() {
         // Small limits, so that operations stop in their middle.
         let limits = Limits { firings: 3, notices: 5, ..Limits::default() };
         let mut engine = Engine::new(RULES, limits).unwrap();
-        engine.allow_transactions().unwrap();
         let mut twin = engine.clone();
         let mut now = 0;
         for step in 0..120 {
-            engine.begin_transaction();
+            engine.begin_transaction().unwrap();
             let is_kept = random.below(3) > 0;
             let mut time = now;
             for _ in 0..1 + random.below(4) {
@@ -141,10 +142,9 @@ fn a_loop_of_rules_is_rolled_back_with_little_memory() {
         rule close when s: session then retract s
     ";
     let mut engine = Engine::new(rules, Limits { firings: 100_000, ..Limits::default() }).unwrap();
-    engine.allow_transactions().unwrap();
     support::assert(&mut engine, "session", &[("id", Value::Integer(0))]);
     let memory = engine.memory_bytes();
-    engine.begin_transaction();
+    engine.begin_transaction().unwrap();
     engine.begin().unwrap();
     support::assert(&mut engine, "click", &[("id", Value::Integer(1))]);
     assert_eq!(engine.run().unwrap().pause, Some(Pause::Firings));
@@ -171,7 +171,6 @@ fn an_advance_saves_its_time_where_nothing_is_due() {
           then retract l
     ";
     let mut engine = Engine::new(rules, Limits::default()).unwrap();
-    engine.allow_transactions().unwrap();
     for id in 0..8_000 {
         let fields = [("id", Value::Integer(id)), ("user", Value::String(b"ann"))];
         engine.assert(&engine.fact("order", Some(10 * id), &fields).unwrap()).unwrap();
@@ -180,7 +179,7 @@ fn an_advance_saves_its_time_where_nothing_is_due() {
     let mut twin = engine.clone();
     for turns in [0, 20_000, 20_000] {
         let before = engine.now();
-        engine.begin_transaction();
+        engine.begin_transaction().unwrap();
         for _ in 0..turns {
             assert_eq!(engine.turn_to(1 << 40).unwrap(), be_tree_rules::Turn::More);
             engine.save_time();
@@ -195,11 +194,10 @@ fn an_advance_saves_its_time_where_nothing_is_due() {
 #[test]
 fn a_run_of_manners_is_rolled_back_and_made_again() {
     let mut engine = manners::engine(16, Limits::default());
-    engine.allow_transactions().unwrap();
     let mut twin = engine.clone();
     let firings = twin.run().unwrap().firings;
     for _ in 0..3 {
-        engine.begin_transaction();
+        engine.begin_transaction().unwrap();
         engine.begin().unwrap();
         assert_eq!(engine.run().unwrap().firings, firings);
         engine.roll_back();

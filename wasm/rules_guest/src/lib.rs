@@ -21,6 +21,24 @@ pub extern "C" fn be_tree_room() -> i32 {
     STATE.with(|state| state.change(State::room))
 }
 
+/// Begins a transaction, and makes all operations before it final.
+#[no_mangle]
+pub extern "C" fn be_tree_begin() -> i32 {
+    STATE.with(|state| state.change(State::begin))
+}
+
+/// Undoes all operations since the transaction began.
+#[no_mangle]
+pub extern "C" fn be_tree_roll_back() -> i32 {
+    STATE.with(|state| state.change(State::roll_back))
+}
+
+/// Sets the limits in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_limits(length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.set_limits(length as usize)))
+}
+
 /// Lets operations stop after this number of more steps, or run to their end if the number is -1.
 #[no_mangle]
 pub extern "C" fn be_tree_stop_after(steps: i64) -> i32 {

@@ -226,6 +226,15 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
     writer.end_list();
 }
 
+/// Writes the time that a roll-back leads to, or `[]`.
+pub(crate) fn saved_time(time: Option<i64>, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    match time {
+        Some(time) => writer.integer(time),
+        None => writer.end_list(),
+    }
+}
+
 /// Writes milliseconds, or `nil`.
 fn time(time: Option<i64>, writer: &mut Writer) {
     match time {

@@ -150,10 +150,7 @@ impl State {
         }
         let text = std::str::from_utf8(reader.binary()?)
             .map_err(|_| Error::new(Kind::Syntax, "the rules are not UTF-8; encode them so"))?;
-        let mut numbers = [0_u32; 4];
-        for number in &mut numbers {
-            *number = u32::try_from(reader.unsigned()?).unwrap_or(u32::MAX);
-        }
+        let limits = limits(&mut reader)?;
         let partitions = if arity == 7 {
             let count = u32::try_from(reader.unsigned()?).unwrap_or(u32::MAX);
             Some((count, keys(&mut reader)?))
@@ -161,8 +158,6 @@ impl State {
             None
         };
         reader.finish()?;
-        let [memory, facts, firings, notices] = numbers;
-        let limits = Limits { memory: memory as usize, facts, firings, notices };
         let mut engine = match partitions {
             None => Engine::new(text, limits).map_err(reply::refusal)?,
             Some((count, by)) => {
@@ -174,6 +169,32 @@ impl State {
         engine.defer_memory();
         self.limits = limits;
         self.engine = Some(engine);
+        Ok(())
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&mut self) -> Outcome {
+        engine(&mut self.engine)?.begin_transaction().map_err(reply::refusal)
+    }
+
+    /// Undoes all operations since the transaction began, and replies with the time that was saved since, or `[]`.
+    pub fn roll_back(&mut self) -> Outcome {
+        let saved = engine(&mut self.engine)?.roll_back();
+        self.port.reply(|out| reply::saved_time(saved, out));
+        Ok(())
+    }
+
+    /// Sets the limits: `{Memory, Facts, Firings, Notices}`.
+    pub fn set_limits(&mut self, length: usize) -> Outcome {
+        let mut reader = Reader::new(self.port.message(length)?)?;
+        let arity = reader.tuple()?;
+        if arity != 4 {
+            return Err(Error::new(Kind::Type, "limits are {Memory, Facts, Firings, Notices}").into());
+        }
+        let limits = limits(&mut reader)?;
+        reader.finish()?;
+        engine(&mut self.engine)?.set_limits(limits);
+        self.limits = limits;
         Ok(())
     }
 
@@ -334,7 +355,10 @@ impl State {
             }
             Request::Advance { now, .. } => {
                 engine.check_time(now).map_err(reply::refusal)?;
-                let stopped = turns(engine, &port.outbox, *mark, |engine| engine.turn_to(now));
+                let stopped = turns(engine, &port.outbox, *mark, |engine| {
+                    engine.save_time();
+                    engine.turn_to(now)
+                });
                 if let Some(reason) = stopped.map_err(reply::refusal)? {
                     return Ok(Some(reason));
                 }
@@ -454,6 +478,12 @@ fn abandon(facts: &mut Facts, ids: &mut Vec<u64>, engine: &mut Option<Engine>) {
 
 fn engine(engine: &mut Option<Engine>) -> Result<&mut Engine, Error> {
     engine.as_mut().ok_or_else(no_rules)
+}
+
+/// Reads the limits on memory, facts, firings and notices.
+fn limits(reader: &mut Reader) -> Result<Limits, Error> {
+    let mut number = || Ok::<u32, Error>(u32::try_from(reader.unsigned()?).unwrap_or(u32::MAX));
+    Ok(Limits { memory: number()? as usize, facts: number()?, firings: number()?, notices: number()? })
 }
 
 /// Reads the keys of partitions: the binary of a field, or a list of `{Type, Field}`, with the atom `all` in place of a field.

@@ -10,10 +10,10 @@ defmodule BeTree.Rules.Server.Owner do
 
   alias BeTree.Engine.{Journal, Stray}
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Fact, Keeping, Page}
-  alias BeTree.Rules.Server.{Request, Shared, Subscribers}
+  alias BeTree.Rules.{Fact, Page, Swap}
+  alias BeTree.Rules.Server.{Base, Change, History, Request, Shared, Subscribers}
 
-  @identity "BeTree rules 1"
+  @identity "BeTree rules 2"
 
   @typedoc "The options of a server, the module that its notices name as their sender, and for a partition the server's table."
   @type options :: %{required(:name) => atom, required(:sender) => module, optional(atom) => term}
@@ -32,7 +32,7 @@ defmodule BeTree.Rules.Server.Owner do
     Process.flag(:trap_exit, true)
     options = options_of(number, options)
 
-    case Keeping.open(options, new) do
+    case History.open(options, new) do
       {:ok, rules, text, journal} ->
         state = %{
           options: options,
@@ -46,6 +46,10 @@ defmodule BeTree.Rules.Server.Owner do
           timer: nil,
           next_due: nil,
           moved_to: nil,
+          # The time beyond which an error holds time, see `hold/3`.
+          held: nil,
+          # The record of an operation that was undone, until the journal takes it.
+          undone: nil,
           keeper: nil,
           # The bytes that the journal had written when the last base began.
           kept_at: 0
@@ -62,8 +66,7 @@ defmodule BeTree.Rules.Server.Owner do
   defp begin(state) do
     case swap_if_changed(state) do
       {:ok, state} ->
-        {_reply, state} = if state.options.clock == :system, do: operate({:advance, now()}, state), else: {nil, state}
-        state = note_due(state)
+        state = if state.options.clock == :system, do: move_to(now(), state), else: note_due(state)
         if state.number, do: join(state), else: {:ok, state}
 
       {:error, error} ->
@@ -96,7 +99,7 @@ defmodule BeTree.Rules.Server.Owner do
   defp swap_if_changed(%{text: text, options: %{rules: text}} = state), do: {:ok, state}
 
   defp swap_if_changed(state) do
-    with {:ok, fresh} <- Keeping.swapped(state.rules, state.options.rules, state.new),
+    with {:ok, fresh} <- Swap.swapped(state.rules, state.options.rules, state.new),
          do: put_rules(state, fresh, state.options.rules)
   end
 
@@ -112,8 +115,7 @@ defmodule BeTree.Rules.Server.Owner do
   @impl GenServer
   def handle_call({:operate, operation, options, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
-      operation = if state.options.clock == :system, do: {:at, now(), operation}, else: operation
-      {reply, state} = operate(operation, state, options)
+      {reply, state} = operate_now(operation, state, options)
       state |> note_due(reply) |> catch_up(reply)
     end)
   end
@@ -133,7 +135,7 @@ defmodule BeTree.Rules.Server.Owner do
 
   def handle_call({:swap, text, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
-      with {:ok, fresh} <- Keeping.swapped(state.rules, text, state.new),
+      with {:ok, fresh} <- Swap.swapped(state.rules, text, state.new),
            {:ok, state} <- put_rules(state, fresh, text) do
         {:ok, note_due(state)}
       else
@@ -146,7 +148,7 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_call({:prepare_swap, text, swap}, {front, _tag} = from, state) do
     state = move(state)
 
-    case Keeping.swapped(state.rules, text, state.new) do
+    case Swap.swapped(state.rules, text, state.new) do
       {:ok, fresh} ->
         monitor = Process.monitor(front)
         GenServer.reply(from, {:ok, :prepared})
@@ -179,7 +181,7 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_call({:read, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
       state = move(state)
-      {{:ok, {state.rules, journal_bytes(state.journal)}}, state}
+      {{:ok, {state.rules, more_info(state)}}, state}
     end)
   end
 
@@ -195,8 +197,13 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  defp journal_bytes(nil), do: 0
-  defp journal_bytes(journal), do: Journal.bytes(journal)
+  # What the server adds to the counts and sizes of its rules.
+  defp more_info(%{journal: journal, held: held}) do
+    %{
+      journal_bytes: if(journal, do: Journal.bytes(journal), else: 0),
+      held: held && Map.take(held, [:at, :error])
+    }
+  end
 
   # A front process that ends before it tells its decision has decided if the table has the rules.
   defp receive_decision(swap, monitor, text, table) do
@@ -224,9 +231,15 @@ defmodule BeTree.Rules.Server.Owner do
 
   @impl GenServer
   def handle_info({:timeout, timer, :due}, %{timer: {timer, _at}} = state) do
-    {reply, state} = operate({:advance, now()}, %{state | timer: nil})
-    {:noreply, state |> note_due(reply) |> keep_if_long()}
+    {:noreply, keep_if_long(move_to(now(), %{state | timer: nil}))}
   end
+
+  def handle_info({:timeout, retry, :held}, %{held: %{retry: retry, until: until}} = state) do
+    time = if state.options.clock == :system, do: max(until, now()), else: until
+    {:noreply, keep_if_long(move_to(time, %{state | held: %{state.held | retry: nil}}))}
+  end
+
+  def handle_info({:timeout, _earlier, :held}, state), do: {:noreply, state}
 
   def handle_info({:timeout, _earlier, :due}, state), do: {:noreply, state}
 
@@ -271,27 +284,59 @@ defmodule BeTree.Rules.Server.Owner do
 
   ## Operations
 
-  # Writes an operation to the journal, makes it, and sends its notices.
-  defp operate(operation, state, options \\ Rules.default_options()) do
-    with {:ok, journal} <- Keeping.append(state.journal, operation) do
-      # A late fact may have passed its life already, and is dropped when time moves next.
-      state = %{state | journal: journal, moved_to: nil}
+  # Makes an operation at the time of the clock. If the time before it ends with an error, it is made where time is held.
+  defp operate_now(operation, %{options: %{clock: :facts}} = state, options) do
+    {reply, _stopped, state} = operate(operation, state, options)
+    {reply, retried_soon(state, operation, reply)}
+  end
 
-      case Keeping.make(state.rules, operation, state.most, options, &send_notices(state, &1)) do
-        {:error, error, cut} -> record_cut(state, error, cut)
-        reply -> {reply, state}
-      end
-    else
-      {:error, error, journal} -> {{:error, error}, %{state | journal: journal}}
+  defp operate_now(operation, %{held: nil} = state, options) do
+    case operate({:at, now(), operation}, state, options) do
+      {{:error, _error}, :time, state} -> operate_now(operation, find_time(now(), state), options)
+      {reply, _stopped, state} -> {reply, state}
     end
   end
 
-  # If the journal does not take the record, a restart makes the whole operation. The error of the journal says so to the caller.
-  defp record_cut(state, error, cut) do
-    case Keeping.append(state.journal, cut) do
-      {:ok, journal} -> {{:error, error}, %{state | journal: journal}}
-      {:error, error, journal} -> {{:error, error}, %{state | journal: journal}}
+  defp operate_now(operation, state, options) do
+    {reply, _stopped, state} = operate(operation, state, options)
+    {reply, retried_soon(state, operation, reply)}
+  end
+
+  # Writes an operation to the journal, makes it, and sends its notices. Returns the reply and the part that an error stopped.
+  defp operate(operation, state, options \\ Rules.default_options()) do
+    with {:ok, state} <- append_undone(state),
+         {:ok, journal} <- History.append(state.journal, operation) do
+      # A late fact may have passed its life already, and is dropped when time moves next.
+      state = %{state | journal: journal, moved_to: nil}
+
+      case Change.make(state.rules, operation, state.most, options) do
+        {:ok, page, notices} ->
+          send_notices(state, notices)
+          {{:ok, page}, nil, state}
+
+        {:error, error, stopped, saved} ->
+          {error, state} = undo(error, saved, state)
+          {{:error, error}, stopped, state}
+      end
+    else
+      {:error, error, journal} -> {{:error, error}, :operation, %{state | journal: journal}}
     end
+  end
+
+  # If the journal does not take the record now, it is written before the next one.
+  defp undo(error, saved, state) do
+    state = %{state | undone: {:undone, saved}}
+
+    case append_undone(state) do
+      {:ok, state} -> {error, state}
+      {:error, journal_error, journal} -> {journal_error, %{state | journal: journal}}
+    end
+  end
+
+  defp append_undone(%{undone: nil} = state), do: {:ok, state}
+
+  defp append_undone(state) do
+    with {:ok, journal} <- History.append(state.journal, state.undone), do: {:ok, %{state | journal: journal, undone: nil}}
   end
 
   defp send_notices(_state, []), do: :ok
@@ -307,8 +352,10 @@ defmodule BeTree.Rules.Server.Owner do
   defp subscribers(state), do: Shared.subscribers(state.options.table)
 
   defp put_rules(state, rules, text) do
-    case Keeping.append(state.journal, {:swap, text}) do
-      {:ok, journal} -> {:ok, %{state | rules: rules, text: text, journal: journal}}
+    with {:ok, state} <- append_undone(state),
+         {:ok, journal} <- History.append(state.journal, {:swap, text}) do
+      {:ok, retried_soon(%{state | rules: rules, text: text, journal: journal})}
+    else
       {:error, error, _journal} -> {:error, error}
     end
   end
@@ -333,12 +380,8 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp move(%{moved_to: moved_to} = state) do
     case Shared.time(state.options.table) do
-      time when time == nil or time == moved_to ->
-        state
-
-      time ->
-        {reply, state} = operate({:advance, time}, state)
-        note_due(%{state | moved_to: time}, reply)
+      time when time == nil or time == moved_to -> state
+      time -> %{move_to(time, state) | moved_to: time}
     end
   end
 
@@ -349,16 +392,85 @@ defmodule BeTree.Rules.Server.Owner do
     time = Shared.time(state.options.table)
 
     if due != nil and time != nil and due <= time do
-      {caught_up, state} = operate({:advance, time}, state)
-      {joined(reply, caught_up), note_due(state, caught_up)}
+      {page, state} = move_counted(time, state)
+      {joined(reply, page), state}
     else
       {reply, state}
     end
   end
 
-  defp joined({:ok, page}, {:ok, next}), do: {:ok, Page.join(page, next)}
-  defp joined({:ok, _page}, {:error, error}), do: {:error, error}
+  defp joined({:ok, page}, next), do: {:ok, Page.join(page, next)}
   defp joined({:error, error}, _next), do: {:error, error}
+
+  # Moves time to `time`, or to the first event that ends with an error.
+  defp move_to(time, state), do: time |> move_counted(state) |> elem(1)
+
+  # Returns the page of the move, too.
+  defp move_counted(time, %{held: %{retry: retry, at: at} = held} = state) when retry != nil and time >= at,
+    do: {%Page{operation: nil, next_due: state.next_due}, %{state | held: %{held | until: max(held.until, time)}}}
+
+  defp move_counted(time, state) do
+    case operate({:advance, time}, state) do
+      {{:ok, page}, _stopped, state} -> {page, state |> released() |> note_due({:ok, page})}
+      {{:error, _error}, _stopped, state} -> hold(time, note_due(state), %Page{operation: nil})
+    end
+  end
+
+  defp find_time(time, state), do: time |> hold(note_due(state), %Page{operation: nil}) |> elem(1)
+
+  # An event of this time, or before it, ends with an error: rules that fire one another without end, or a fact or a notice without room.
+  # Calls go on without it. So time moves event by event, and is held before the one with the error, until a timer, a retraction, or
+  # other rules let it try again.
+  defp hold(until, %{next_due: due} = state, sum) do
+    time = if due != nil and due < until, do: due, else: until
+
+    case operate({:advance, time}, state) do
+      {{:ok, page}, _stopped, state} when time < until ->
+        hold(until, note_due(state, {:ok, page}), Page.join(sum, page))
+
+      {{:ok, page}, _stopped, state} ->
+        {Page.join(sum, page), state |> released() |> note_due({:ok, page})}
+
+      {{:error, error}, _stopped, state} ->
+        {%{sum | next_due: due}, hold_at(error, time, until, state)}
+    end
+  end
+
+  # The milliseconds after which time tries again, the first time and at the most.
+  @first_retry 1_000
+  @last_retry 60_000
+
+  defp hold_at(error, at, until, state) do
+    pause = if state.held, do: min(2 * state.held.pause, @last_retry), else: @first_retry
+
+    if state.held == nil do
+      :logger.error(
+        "BeTree: the time of the rules of #{inspect(state.options.name)} is held at #{at}: #{Exception.message(error)}",
+        %{domain: [:be_tree]}
+      )
+    end
+
+    held = %{at: at, until: until, error: error, pause: pause, retry: :erlang.start_timer(pause, self(), :held)}
+    arm(%{state | held: held})
+  end
+
+  defp released(%{held: nil} = state), do: state
+
+  defp released(%{held: held} = state) do
+    if held.retry, do: :erlang.cancel_timer(held.retry)
+    %{state | held: nil}
+  end
+
+  # A retraction and other rules may remove the cause of an error.
+  defp retried_soon(state, {:retract, _id}, {:ok, _page}), do: retried_soon(state)
+  defp retried_soon(state, _operation, _reply), do: state
+
+  defp retried_soon(%{held: nil} = state), do: state
+
+  defp retried_soon(%{held: held} = state) do
+    if held.retry, do: :erlang.cancel_timer(held.retry)
+    %{state | held: %{held | retry: :erlang.start_timer(0, self(), :held)}}
+  end
 
   # Notes when a window closes next: for the timer, and for the other partitions.
   defp note_due(state, {:ok, %Page{next_due: next_due}}), do: put_due(state, next_due)
@@ -373,19 +485,20 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp put_due(state, next_due) do
     if state.number, do: Shared.put_due(state.options.table, state.number, next_due)
-    arm(%{state | next_due: next_due}, next_due)
+    arm(%{state | next_due: next_due})
   end
 
   # The longest time that a timer takes.
   @longest 0xFFFF_FFFF
 
-  defp arm(%{options: %{clock: :facts}} = state, _next_due), do: state
-  defp arm(%{timer: {_timer, at}} = state, at), do: state
+  # While time is held, another timer tries again.
+  defp arm(%{options: %{clock: :facts}} = state), do: state
+  defp arm(%{timer: {_timer, at}, next_due: at, held: nil} = state), do: state
 
-  defp arm(state, next_due) do
+  defp arm(%{next_due: next_due, held: held} = state) do
     with {timer, _at} <- state.timer, do: :erlang.cancel_timer(timer)
 
-    case next_due do
+    case if(held == nil, do: next_due) do
       nil -> %{state | timer: nil}
       at -> %{state | timer: {start_timer(at), at}}
     end
@@ -410,7 +523,7 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp keep(state) do
     with {:ok, journal} <- Journal.flush(state.journal),
-         {:ok, keeper} <- Keeping.keep(state.rules, state.text, journal) do
+         {:ok, keeper} <- Base.write(state.rules, History.head(state.text, state.new), journal) do
       %{state | journal: journal, keeper: keeper, kept_at: Journal.written(journal)}
     else
       {:error, error} -> %{state | journal: report(error, state.journal)}

@@ -59,7 +59,7 @@ defmodule BeTree.Rules.Server.Routes do
   end
 
   defp input(text, partitions, by, options) do
-    limits = for name <- [:memory, :facts, :firings, :notices], do: Rules.limit(options, name)
+    limits = options |> Rules.check_new!() |> Rules.limits()
     :erlang.term_to_binary(List.to_tuple([text | limits] ++ [partitions, named(by)]))
   end
 

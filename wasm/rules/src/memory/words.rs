@@ -281,18 +281,21 @@ impl Words {
         self.freed.clear();
     }
 
-    /// Lets transactions begin.
+    /// Begins a transaction, and makes all changes before it final.
     ///
-    /// Errors: [`Kind::OutOfMemory`].
-    pub fn allow_transactions(&mut self) -> Result<(), Error> {
-        let mut transaction = Transaction::default();
-        transaction.cover(self.words.len(), self.left())?;
-        self.transaction = Some(transaction);
+    /// Errors: [`Kind::OutOfMemory`], only for the first.
+    pub fn begin_transaction(&mut self) -> Result<(), Error> {
+        if self.transaction.is_none() {
+            let mut transaction = Transaction::default();
+            transaction.cover(self.words.len(), self.left())?;
+            self.transaction = Some(transaction);
+        }
+        self.begin_next_transaction();
         Ok(())
     }
 
-    /// Begins a transaction, if they are allowed, and makes all changes before it final. It may be cut off and run again.
-    pub fn begin_transaction(&mut self) {
+    /// Begins a transaction if there is one before it. It may be cut off and run again.
+    pub fn begin_next_transaction(&mut self) {
         let start = Start { end: self.get(TOP), steps: self.steps };
         if let Some(transaction) = &mut self.transaction {
             transaction.begin(start);

@@ -139,7 +139,6 @@ fn stream(engine: &mut Engine) {
 #[test]
 fn a_transaction_is_rolled_back_after_any_store() {
     let mut engine = Engine::new(STREAM, Limits::default()).unwrap();
-    engine.allow_transactions().unwrap();
     let whole = end(&engine, &["order", "payment"], &[], stream);
     // Some of the stream stands, and all of it is made again and again.
     let stores = stores(&engine, stream);
@@ -148,7 +147,7 @@ fn a_transaction_is_rolled_back_after_any_store() {
         let _cut = catch_unwind(AssertUnwindSafe(|| stream(&mut engine)));
         engine.cut_after(None);
         for cut in (0..stores).step_by(7) {
-            engine.begin_transaction();
+            engine.begin_transaction().unwrap();
             engine.cut_after(Some(cut));
             let _cut = catch_unwind(AssertUnwindSafe(|| stream(&mut engine)));
             engine.cut_after(None);

@@ -1,0 +1,90 @@
+defmodule BeTree.Rules.Server.Base do
+  @moduledoc false
+  # Bases of the journal of a server of rules: the memory of the engine.
+  #
+  # The content of a base is the length of a head, the head, an external term of `t:head/0`, and then parts of the memory, each after
+  # its address and its length.
+
+  alias BeTree.Engine.{CrashReport, Instance, Journal}
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.Module
+
+  @typedoc "`module` is the digest of the module that wrote the memory, `length` the bytes of the memory."
+  @type head :: %{
+          required(:module) => binary,
+          required(:length) => non_neg_integer,
+          required(:text) => String.t(),
+          optional(atom) => term
+        }
+
+  # The bytes of memory that are read at a time. Zeros are left out in pieces of this size.
+  @part 0x1_0000
+  @zeros <<0::size(@part)-unit(8)>>
+
+  @doc """
+  Starts a process, linked to the calling one, that writes a base with `content` in its head. It sends
+  `{:kept, pid, {:ok, version} | {:error, error}}`.
+  """
+  @spec write(Rules.t(), map, Journal.t()) :: {:ok, pid} | {:error, Error.t()}
+  def write(%{runtime: runtime, instance: instance}, content, journal) do
+    with {:ok, guest} <- Module.built_in(runtime),
+         {:ok, snapshot} <- runtime.snapshot(instance, :infinity) do
+      server = self()
+      write = Journal.base_writer(journal)
+      version = Journal.last(journal)
+      length = runtime.snapshot_length(snapshot)
+      head = :erlang.term_to_binary(Map.merge(content, %{module: digest(guest), length: length}))
+
+      {:ok,
+       spawn_link(fn ->
+         outcome =
+           CrashReport.guard(fn ->
+             payload = Stream.concat([[<<byte_size(head)::little-64>>, head]], memory(runtime, snapshot, length))
+             with :ok <- write.(version, payload), do: {:ok, version}
+           end)
+
+         send(server, {:kept, self(), outcome})
+       end)}
+    end
+  end
+
+  defp memory(runtime, snapshot, length) do
+    Stream.flat_map(0..(length - 1)//@part, fn address ->
+      case runtime.snapshot_read(snapshot, address, min(@part, length - address)) do
+        {:ok, @zeros} -> []
+        {:ok, bytes} -> [[<<address::little-64, byte_size(bytes)::little-64>>, bytes]]
+        {:error, error} -> raise error
+      end
+    end)
+  end
+
+  @doc "Returns the rules of the journal's base, which may take `memory` bytes, and its head, or `:none`."
+  @spec read(Journal.t(), map, pos_integer) :: {:ok, Rules.t(), head} | :none | {:error, Error.t()}
+  def read(journal, options, memory) do
+    with {:ok, _version, <<size::little-64, head::binary-size(size), parts::binary>>} <- Journal.read_base(journal) do
+      head = :erlang.binary_to_term(head, [:safe])
+
+      with {:ok, guest} <- Module.built_in(options.runtime),
+           :ok <- same_module(digest(guest), head.module),
+           {:ok, snapshot} <- options.runtime.snapshot_of(head.length, parts(parts)),
+           {:ok, instance} <- Instance.instantiate(guest, memory, snapshot),
+           do: {:ok, Rules.handle(instance, options), head}
+    end
+  end
+
+  defp parts(""), do: []
+
+  defp parts(<<address::little-64, length::little-64, bytes::binary-size(length), rest::binary>>),
+    do: [{address, bytes} | parts(rest)]
+
+  defp same_module(digest, digest), do: :ok
+
+  defp same_module(_this, _other) do
+    message =
+      "the base of this folder was written by another version of BeTree; start that version, or give the server another folder"
+
+    {:error, %Error{kind: :bad_module, message: message}}
+  end
+
+  defp digest(guest), do: :crypto.hash(:sha256, Instance.wasm(guest))
+end

@@ -1,0 +1,116 @@
+defmodule BeTree.Rules.Server.Change do
+  @moduledoc false
+  # A change of a server of rules: an operation that is made as a whole or not at all.
+  #
+  # An operation is `{:assert, input}`, `{:retract, id}` or `{:advance, now}`; `{:at, now, operation}`, which moves time first; or
+  # `{:steps, operations}`, made one after another. It runs in a transaction of the engine, so an error undoes all of it. An advance
+  # over very many events saves its time now and then: an error leads back to the time that was saved last.
+
+  alias BeTree.Engine.Instance
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.{Notice, Operation, Page, Reply}
+
+  @type operation :: tuple
+
+  @typedoc "The part of a change that an error stopped: the time of `{:at, now, operation}`, or the operation itself."
+  @type stopped :: :time | :operation
+
+  @doc """
+  Makes an operation that may fire `most` rules. `options` are those of a call; their `:fuel` is a budget for the whole operation.
+  Returns the sum of its pages, without the notices, and the notices; or an error, the part that it stopped, and the time that was saved.
+  """
+  @spec make(Rules.t(), operation, pos_integer, map) ::
+          {:ok, Page.t(), [Notice.t()]} | {:error, Error.t(), stopped, saved :: Rules.time() | nil}
+  def make(rules, operation, most, options \\ Rules.default_options()) do
+    with :ok <- begin(rules),
+         {:ok, page, notices} <- parts(parts_of(operation), rules, most, options) do
+      {:ok, page, notices |> Enum.reverse() |> Enum.concat()}
+    else
+      {:error, error, stopped} ->
+        {:error, error, stopped, roll_back(rules)}
+
+      {:error, error} ->
+        {:error, error, :operation, nil}
+    end
+  end
+
+  defp begin(%{runtime: runtime, instance: instance}) do
+    with {:ok, _nothing} <- Instance.call(runtime, instance, "be_tree_begin", [], nil, scheduler: :whole), do: :ok
+  end
+
+  defp roll_back(%{runtime: runtime, instance: instance}) do
+    {:ok, output} = Instance.call(runtime, instance, "be_tree_roll_back", [], nil)
+    {:ok, saved} = Reply.saved_time(output)
+    saved
+  end
+
+  @doc "Sets the limits of rules."
+  @spec set_limits(Rules.t(), map) :: {:ok, Rules.t()} | {:error, Error.t()}
+  def set_limits(%{runtime: runtime, instance: instance} = rules, options) do
+    limits = options |> Rules.limits() |> List.to_tuple() |> :erlang.term_to_binary()
+
+    with {:ok, _nothing} <- Instance.call(runtime, instance, "be_tree_limits", [byte_size(limits)], limits),
+         do: {:ok, %{rules | firings: options.firings}}
+  end
+
+  defp parts_of({:at, now, operation}), do: [{:time, {:advance, now}} | parts_of(operation)]
+  defp parts_of({:steps, operations}), do: for(operation <- operations, do: {:operation, operation})
+  defp parts_of(operation), do: [{:operation, operation}]
+
+  defp parts(parts, rules, most, options) do
+    # The number of facts of the parts before, the sum of the pages, and their notices, the last ones first.
+    sum = {0, %Page{operation: nil}, []}
+
+    Enum.reduce_while(parts, {:ok, sum}, fn {stopped, part}, {:ok, {facts, sum, notices}} ->
+      options = %{options | fuel: left(options.fuel, sum.fuel)}
+
+      case part |> first(rules, options) |> pages(most - sum.firings, %Page{operation: nil}, notices) do
+        {:ok, page, notices} -> {:cont, {:ok, {facts + facts_of(part), Page.join(sum, page), notices}}}
+        {:error, error} -> {:halt, {:error, placed(error, facts), stopped}}
+      end
+    end)
+    |> case do
+      {:ok, {_facts, page, notices}} -> {:ok, page, notices}
+      error -> error
+    end
+  end
+
+  defp left(budget, used), do: Operation.left(budget, used)
+
+  defp first({:assert, input}, rules, options), do: Operation.assert_encoded(rules, input, options)
+  defp first({:retract, id}, rules, options), do: Operation.retract(rules, id, options)
+  defp first({:advance, now}, rules, options), do: Operation.advance(rules, now, options)
+
+  # The head of a list as an external term has its length. An empty list has none.
+  defp facts_of({:assert, <<131, 108, count::32, _facts::binary>>}), do: count
+  defp facts_of(_part), do: 0
+
+  defp placed(%Error{position: nil} = error, _facts), do: error
+  defp placed(%Error{position: position} = error, facts), do: %{error | position: facts + position}
+
+  defp pages({:error, error}, _most, _sum, _notices), do: {:error, error}
+
+  defp pages({outcome, page}, most, sum, notices) do
+    sum = Page.join(sum, %{page | notices: []})
+    notices = if page.notices == [], do: notices, else: [page.notices | notices]
+
+    cond do
+      outcome == :ok -> {:ok, sum, notices}
+      sum.firings < most -> page.operation |> paid(page.fuel) |> Operation.next() |> pages(most, sum, notices)
+      true -> {:error, too_many(sum)}
+    end
+  end
+
+  # Returns the operation with the rest of its budget.
+  defp paid(%{options: options} = operation, fuel),
+    do: %{operation | options: %{options | fuel: left(options.fuel, fuel)}}
+
+  defp too_many(page) do
+    %Error{
+      kind: :out_of_bounds,
+      message:
+        "the call fired #{page.firings} rules, as many as the option :firings allows, and was undone; the last rule was " <>
+          "`#{page.last_rule}`: mend rules that fire one another without end, or allow more firings"
+    }
+  end
+end

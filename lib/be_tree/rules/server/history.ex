@@ -1,0 +1,181 @@
+defmodule BeTree.Rules.Server.History do
+  @moduledoc false
+  # The journal of a server of rules, and its recovery.
+  #
+  # A record is an external term:
+  #
+  #   * `{:rules, text}` - the first record of a folder;
+  #   * `{:limits, facts, firings}` - the limits of the operations from here on;
+  #   * an operation of `BeTree.Rules.Server.Change`, written before it is made;
+  #   * `{:undone, time}` - the operation before was undone. Time moved to `time` if that is not `nil`;
+  #   * `{:swap, text}` - other rules.
+  #
+  # An operation without `:undone` after it was made as a whole, under the limits that the journal has for it. So a recovery makes the
+  # same operations under the same limits, whatever the options of the server are now, and leaves out those that were undone. Only the
+  # last operation may be one that was neither undone nor acknowledged.
+
+  alias BeTree.Engine.{Instance, Journal}
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.{Module, Swap}
+  alias BeTree.Rules.Server.{Base, Change}
+
+  # The most memory that a module can have. A recovery may take it, because other operations than those of the journal, such as reads,
+  # had a part in what fitted into the memory of the server.
+  @most_memory 0x1_0000_0000
+  # What does not fit is made again with this much more memory, as a divisor.
+  @more 4
+
+  @type record :: Change.operation() | tuple
+
+  @doc "Appends a record."
+  @spec append(Journal.t() | nil, record) :: {:ok, Journal.t() | nil} | {:error, Error.t(), Journal.t()}
+  def append(nil, _record), do: {:ok, nil}
+  def append(journal, record), do: Journal.append(journal, [:erlang.term_to_binary(record, minor_version: 2)])
+
+  @doc "Returns the rules that the folder of the options holds, their text, and the journal."
+  @spec open(map, keyword) :: {:ok, Rules.t(), String.t(), Journal.t() | nil} | {:error, Error.t()}
+  def open(%{dir: nil, rules: text}, new) do
+    with {:ok, rules} <- Rules.new(text, new), do: {:ok, rules, text, nil}
+  end
+
+  def open(%{dir: dir} = options, new) do
+    case Journal.open(IO.chardata_to_string(dir), identity: options.identity, durability: options.durability) do
+      {:ok, journal} ->
+        with {:error, error} <- recover(journal, options, new) do
+          :ok = Journal.release(journal)
+          {:error, error}
+        end
+
+      {:error, {:identity, _other}} ->
+        message =
+          "the folder #{dir} belongs to something else than these rules, to other partitions, or to an earlier version of BeTree; give " <>
+            "the server another one"
+
+        {:error, %Error{kind: :other_schema, message: message}}
+
+      {:error, error} ->
+        {:error, error}
+    end
+  end
+
+  defp recover(journal, options, new) do
+    state = %{
+      rules: nil,
+      text: nil,
+      # An operation is held until the next record, which may say that it was undone.
+      held: nil,
+      options: Rules.check_new!(new)
+    }
+
+    with {:ok, state} <- read_base(journal, state),
+         {:ok, state} <- Journal.reduce(journal, state, &make_all/2),
+         {:ok, journal, state} <- make_last(journal, state) do
+      finish(journal, state, options, new)
+    else
+      {:error, error, _journal} -> {:error, error}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  defp read_base(journal, state) do
+    case Base.read(journal, state.options, @most_memory) do
+      {:ok, rules, %{text: text, limits: limits}} -> limit(%{state | rules: rules, text: text}, limits)
+      :none -> {:ok, state}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  # The content of a base beside the memory.
+  @doc "Returns what the head of a base has to say of rules with these options."
+  @spec head(String.t(), keyword) :: map
+  def head(text, new), do: %{text: text, limits: new |> Rules.check_new!() |> Map.take([:facts, :firings])}
+
+  defp limit(state, limits) do
+    options = Map.merge(state.options, limits)
+    with {:ok, rules} <- Change.set_limits(state.rules, options), do: {:ok, %{state | rules: rules, options: options}}
+  end
+
+  defp make_all(batch, state) do
+    Enum.reduce_while(batch, {:ok, state}, fn {_version, record}, {:ok, state} ->
+      case next(:erlang.binary_to_term(record, [:safe]), state) do
+        {:ok, state} -> {:cont, {:ok, state}}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+  end
+
+  defp next({:rules, text}, %{rules: nil, held: nil, options: options} = state) do
+    with {:ok, guest} <- Module.built_in(options.runtime),
+         {:ok, instance} <- Module.compile(guest, @most_memory, Rules.input(text, options)),
+         do: {:ok, %{state | rules: Rules.handle(instance, options), text: text}}
+  end
+
+  defp next({:undone, nil}, state), do: {:ok, %{state | held: nil}}
+  defp next({:undone, time}, state), do: make(%{state | held: {:advance, time}})
+
+  defp next(record, state) do
+    with {:ok, state} <- make(state), do: begin(record, state)
+  end
+
+  defp begin({:limits, facts, firings}, state), do: limit(state, %{facts: facts, firings: firings})
+
+  defp begin({:swap, text}, state) do
+    options = state.options |> Map.put(:memory, @most_memory) |> Map.to_list()
+    with {:ok, rules} <- Swap.swapped(state.rules, text, options), do: limit(%{state | rules: rules, text: text}, %{})
+  end
+
+  defp begin(operation, state), do: {:ok, %{state | held: operation}}
+
+  defp make(%{held: nil} = state), do: {:ok, state}
+
+  defp make(%{held: operation, rules: rules, options: options} = state) do
+    case Change.make(rules, operation, options.firings) do
+      {:ok, _page, _notices} -> {:ok, %{state | held: nil}}
+      {:error, error, _stopped, _saved} -> with {:ok, state} <- more_memory(error, state), do: make(state)
+    end
+  end
+
+  defp more_memory(%Error{kind: :out_of_memory}, %{options: %{memory: memory}} = state) when memory < @most_memory,
+    do: limit(state, %{memory: min(memory + div(memory, @more) + 1, @most_memory)})
+
+  defp more_memory(error, _state), do: {:error, error}
+
+  # The last operation may have been undone without a record of that.
+  defp make_last(journal, state) do
+    case make(state) do
+      {:ok, state} ->
+        {:ok, journal, state}
+
+      {:error, _refused_once_more} ->
+        with {:ok, journal} <- append(journal, {:undone, nil}), do: {:ok, journal, %{state | held: nil}}
+    end
+  end
+
+  defp finish(journal, %{rules: nil}, options, new) do
+    with {:ok, rules} <- Rules.new(options.rules, new),
+         {:ok, journal} <- append(journal, {:rules, options.rules}),
+         {:ok, journal} <- append_limits(journal, Rules.check_new!(new)),
+         do: {:ok, rules, options.rules, journal}
+  end
+
+  defp finish(journal, %{rules: rules, text: text, options: recovered}, _options, new) do
+    options = Rules.check_new!(new)
+    is_same = Map.take(options, [:facts, :firings]) == Map.take(recovered, [:facts, :firings])
+
+    with {:ok, rules} <- in_memory(rules, options),
+         {:ok, rules} <- Change.set_limits(rules, options),
+         {:ok, journal} <- if(is_same, do: {:ok, journal}, else: append_limits(journal, options)),
+         do: {:ok, rules, text, journal}
+  end
+
+  defp append_limits(journal, options), do: append(journal, {:limits, options.facts, options.firings})
+
+  # Returns the rules in an instance that takes as much memory as the options say, or as much as it has already.
+  defp in_memory(%{runtime: runtime, instance: instance}, options) do
+    with {:ok, guest} <- Module.built_in(runtime),
+         {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
+         memory = max(options.memory, runtime.snapshot_length(snapshot)),
+         {:ok, instance} <- Instance.instantiate(guest, memory, snapshot),
+         do: {:ok, Rules.handle(instance, options)}
+  end
+end
