@@ -371,25 +371,26 @@ defmodule BeTree.Rules do
   @spec facts!(t, atom | String.t(), limit: pos_integer | nil, before: id | nil, timeout: timeout) :: [Fact.t()]
   def facts!(rules, type, options \\ []), do: done!(facts(rules, type, options))
 
-  # The facts that are read at a time.
+  # The most facts that are read at a time.
   @page 1_000
 
   defp pages(rules, type, before, limit, timeout, read) do
     most = min(limit, @page)
+    arguments = [byte_size(type), min(before, Limits.max_u64()), most]
 
-    with {:ok, output} <-
-           read(rules, "be_tree_facts", [byte_size(type), min(before, Limits.max_u64()), most], type, timeout),
-         {:ok, facts} <- Reply.facts(output) do
+    with {:ok, output} <- read(rules, "be_tree_facts", arguments, type, timeout),
+         {:ok, facts, more?} <- Reply.facts(output) do
       read = Enum.reverse(facts, read)
+      left = left(limit, length(facts))
 
-      if length(facts) < @page or limit == @page,
-        do: {:ok, Enum.reverse(read)},
-        else: pages(rules, type, hd(read).id, left(limit), timeout, read)
+      if more? and left != 0,
+        do: pages(rules, type, hd(read).id, left, timeout, read),
+        else: {:ok, Enum.reverse(read)}
     end
   end
 
-  defp left(:infinity), do: :infinity
-  defp left(limit), do: limit - @page
+  defp left(:infinity, _read), do: :infinity
+  defp left(limit, read), do: limit - read
 
   @doc """
   Explains a rule by its name: the facts for which it fired, or the condition that blocks it.

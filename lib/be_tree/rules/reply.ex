@@ -41,8 +41,14 @@ defmodule BeTree.Rules.Reply do
 
   defp notice({rule, name, values}), do: %Notice{rule: rule, name: name, values: values}
 
-  @spec facts(binary) :: {:ok, [Fact.t()]} | {:error, Error.t()}
-  def facts(binary), do: list(binary, &fact/1)
+  @doc "Returns facts, and whether there are more."
+  @spec facts(binary) :: {:ok, [Fact.t()], boolean} | {:error, Error.t()}
+  def facts(binary) do
+    case Reply.term(binary) do
+      {:ok, {more, facts}} when more in 0..1 and is_list(facts) -> {:ok, Enum.map(facts, &fact/1), more == 1}
+      other -> wrong(other)
+    end
+  end
 
   defp fact({id, type, at, fields}), do: %Fact{id: id, type: type, at: at, fields: fields}
   defp fact(nil), do: nil

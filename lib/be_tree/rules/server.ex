@@ -28,17 +28,34 @@ defmodule BeTree.Rules.Server do
   ## On disk
 
   With the option `:dir` the server writes each call to a journal before it makes it, and now and then a base, the memory of the
-  rules. A restart reads the base and repeats the calls since, without notices. It fires the same rules, because nothing else than
-  the calls decides. `:durability` says when a call is on the disk, as for `BeTree.Server`.
+  rules. A restart reads the base and repeats the calls since, without notices. It fires the same rules, because the calls and the
+  limits `:firings` and `:facts` under which they were made decide alone, and the journal has both. Calls that were undone are left out.
+  So the options of a server can change with every start: new limits hold from then on, and what is there stays, also if it is more than
+  they allow. `:durability` says when a call is on the disk, as for `BeTree.Server`.
+
+  A server whose facts need more memory than `:memory` starts with as much as they need, and refuses new facts until some are retracted.
 
   If the text of the option `:rules` is another one than that on disk, the start swaps the rules (`swap/3`). A base can be read by the
   version of BeTree that wrote it only; another one refuses the folder as `:bad_module`.
 
   ## Calls
 
-  Calls are made one at a time, in the order in which they come. A call that fired as many rules as the option `:firings` says is
-  ended as `:out_of_bounds`, and one that used up its `:fuel` as `:out_of_fuel`. What it did stands, the facts before `position` among
-  it, and the next call goes on with the rules that are due. A call whose turn has not come when its `:timeout` has passed is not made.
+  Calls are made one at a time, in the order in which they come. A call is made as a whole, or it returns an error and is undone: its facts
+  are not there, no rule has fired, time has not moved, and no notice was sent. So a call ends that
+
+    * fires as many rules as the option `:firings` says (`:out_of_bounds`): its rules fire one another without end, or need a larger limit;
+    * uses up its `:fuel` (`:out_of_fuel`);
+    * needs more memory or inserts more facts than the options allow (`:out_of_memory`, `:out_of_bounds`), its notices among them.
+
+  Two things are parts of a call that stand. An `advance/3` over very many events that an error stops has moved time to an event before the
+  one with the error. And in a server with partitions the parts of a call in other partitions stand.
+
+  An undo needs memory, at most three times as much as the facts that the call changed. An eighth of `:memory` is kept for undos, notices
+  and reads. A call whose turn has not come when its `:timeout` has passed is not made.
+
+  When the clock or another partition moves time, an event can fail in the same ways. Then time is held before it, an error is
+  logged, and `info/2` has the time and the error under `:held`. Calls are made all the same, at the time that is held. The server tries
+  again after a second, then after twice as long each time, at most a minute, and at once after a retraction or a swap.
 
   ## Partitions
 
@@ -375,7 +392,8 @@ defmodule BeTree.Rules.Server do
   end
 
   @doc """
-  Returns the counts and sizes of `BeTree.Rules.info/2`, with its options, and `:journal_bytes`, 0 without a folder.
+  Returns the counts and sizes of `BeTree.Rules.info/2`, with its options; `:journal_bytes`, 0 without a folder; and `:held`, `nil`, or
+  `%{at: time, error: error}` if time is held before an event that ends with an error.
 
   Of a server with partitions they are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
   of maps with the `:facts`, `:firings` and `:memory_bytes` of each partition, which show whether the keys are spread evenly.

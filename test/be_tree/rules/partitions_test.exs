@@ -349,8 +349,15 @@ defmodule BeTree.Rules.PartitionsTest do
     facts = for id <- 1..40, do: {:order, id: id, who: "x"}
     assert {:error, %Error{kind: :out_of_bounds, position: position}} = Server.assert_all(name, facts)
     assert position in 3..13
-    assert {:ok, %{facts: 12, partitions: parts}} = Server.info(name)
-    assert Enum.map(parts, & &1.facts) == [3, 3, 3, 3]
+    assert {:ok, %{facts: 0}} = Server.info(name)
+    # The parts of other partitions stand.
+    fitting = for _ <- 1..3, do: hd(facts)
+    assert {:ok, %{ids: [_, _, _]}} = Server.assert_all(name, fitting)
+
+    assert {:error, %Error{kind: :out_of_bounds, position: 1}} =
+             Server.assert_all(name, [Enum.at(facts, 10), hd(facts)])
+
+    assert {:ok, %{facts: 4}} = Server.info(name)
   end
 
   test "pages of facts go on across partitions" do

@@ -1004,20 +1004,52 @@ impl Engine {
 
     /// Returns at most `most` facts of a type by number, those numbered below `before`, newest first.
     pub fn facts_before(&self, ty: usize, before: u64, most: usize) -> Vec<Fact> {
-        let number = ty;
-        let ty = &self.program.types[ty];
-        let mut facts = Vec::new();
-        let mut fact = match self.find(before) {
-            Some((of, fact)) if of == number => self.words.get(fact + ty.links(0)),
+        self.addresses_before(ty, before).take(most).map(|fact| self.stored(&self.program.types[ty], fact)).collect()
+    }
+
+    /// Returns the first facts of [`Engine::facts_before`], one after another, of about `bytes` bytes together or a single one, their
+    /// number, and whether there are more.
+    pub fn page_before(
+        &self,
+        ty: usize,
+        before: u64,
+        most: usize,
+        bytes: usize,
+    ) -> (usize, bool, impl Iterator<Item = Fact> + '_) {
+        let mut left = bytes;
+        let fits = |fact: &Address| {
+            let is_first = left == bytes;
+            let size = self.size_of(&self.program.types[ty], *fact);
+            let fits = size <= left || is_first;
+            left = left.saturating_sub(size.max(1));
+            fits
+        };
+        let count = self.addresses_before(ty, before).take(most).take_while(fits).count();
+        let is_more = self.addresses_before(ty, before).nth(count).is_some();
+        let facts = self.addresses_before(ty, before).take(count);
+        (count, is_more, facts.map(move |fact| self.stored(&self.program.types[ty], fact)))
+    }
+
+    fn addresses_before(&self, number: usize, before: u64) -> impl Iterator<Item = Address> + '_ {
+        let ty = &self.program.types[number];
+        let links = ty.links(0);
+        let first = match self.find(before) {
+            Some((of, fact)) if of == number => self.words.get(fact + links),
             _ => ty.newest(&self.words),
         };
-        while fact != 0 && facts.len() < most {
-            if self.words.get64(fact + NUMBER) < before {
-                facts.push(self.stored(ty, fact));
-            }
-            fact = self.words.get(fact + ty.links(0));
-        }
-        facts
+        let following = move |fact: &Address| Some(self.words.get(fact + links));
+        std::iter::successors(Some(first), following)
+            .take_while(|fact| *fact != 0)
+            .filter(move |fact| self.words.get64(fact + NUMBER) < before)
+    }
+
+    /// Returns about as many bytes as a fact takes as a term, and while that is made.
+    fn size_of(&self, ty: &FactType, fact: Address) -> usize {
+        let of_field = |(number, field): (usize, &Field)| {
+            let string = ty.cell(&self.words, fact, number).filter(|_| field.kind == FieldKind::String);
+            32 + field.name.len() + string.map_or(0, |string| StringTable::length(&self.words, string as Address))
+        };
+        64 + ty.name.len() + ty.fields.iter().enumerate().map(of_field).sum::<usize>()
     }
 
     /// Returns the fact at an address.

@@ -132,9 +132,14 @@ fn packed(route: &Route) -> [u8; 24] {
     packed
 }
 
-/// Writes a list of `{Id, Type, At, Fields}`.
-pub(crate) fn facts(facts: &[Fact], out: &mut Vec<u8>) {
-    list_of_facts(facts, &mut Writer::new(out));
+/// Writes `{More, Facts}`: 1 if there are more facts, otherwise 0, and a list of `{Id, Type, At, Fields}`.
+pub(crate) fn facts(count: usize, is_more: bool, facts: impl Iterator<Item = Fact>, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.tuple(2);
+    writer.unsigned(is_more.into());
+    writer.list(count);
+    facts.for_each(|each| fact(&each, &mut writer));
+    writer.end_list();
 }
 
 fn list_of_facts(facts: &[Fact], writer: &mut Writer) {

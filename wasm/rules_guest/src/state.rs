@@ -24,6 +24,9 @@ use crate::reply::{self, Reason};
 /// The bytes of the memory of searches after which it begins again at the mark.
 const MOST_TAKEN: usize = 256 * 1024;
 
+/// The bytes of a page of facts. A full engine has room for a page.
+const PAGE: usize = 64 * 1024;
+
 /// An engine, the operation that is under way, and the buffers of the ABI.
 #[derive(Default)]
 pub(crate) struct State {
@@ -392,7 +395,8 @@ impl State {
         let State { engine, port, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
         let ty = engine.fact_type(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
-        port.reply(|out| reply::facts(&engine.facts_before(ty, before, most), out));
+        let (count, is_more, facts) = engine.page_before(ty, before, most, PAGE);
+        port.reply(|out| reply::facts(count, is_more, facts, out));
         Ok(())
     }
 

@@ -62,9 +62,10 @@ defmodule BeTree.Rules.Server.Change do
     sum = {0, %Page{operation: nil}, []}
 
     Enum.reduce_while(parts, {:ok, sum}, fn {stopped, part}, {:ok, {facts, sum, notices}} ->
-      options = %{options | fuel: left(options.fuel, sum.fuel)}
+      most = most - sum.firings
+      options = %{options | fuel: left(options.fuel, sum.fuel), firings: most}
 
-      case part |> first(rules, options) |> pages(most - sum.firings, %Page{operation: nil}, notices) do
+      case part |> first(rules, options) |> pages(most, %Page{operation: nil}, notices) do
         {:ok, page, notices} -> {:cont, {:ok, {facts + facts_of(part), Page.join(sum, page), notices}}}
         {:error, error} -> {:halt, {:error, placed(error, facts), stopped}}
       end
@@ -95,15 +96,20 @@ defmodule BeTree.Rules.Server.Change do
     notices = if page.notices == [], do: notices, else: [page.notices | notices]
 
     cond do
-      outcome == :ok -> {:ok, sum, notices}
-      sum.firings < most -> page.operation |> paid(page.fuel) |> Operation.next() |> pages(most, sum, notices)
-      true -> {:error, too_many(sum)}
+      outcome == :ok ->
+        {:ok, sum, notices}
+
+      sum.firings < most ->
+        page.operation |> rest(page, most - sum.firings) |> Operation.next() |> pages(most, sum, notices)
+
+      true ->
+        {:error, too_many(sum)}
     end
   end
 
-  # Returns the operation with the rest of its budget.
-  defp paid(%{options: options} = operation, fuel),
-    do: %{operation | options: %{options | fuel: left(options.fuel, fuel)}}
+  # Returns the operation with what a page left of its budget and its firings.
+  defp rest(%{options: options} = operation, page, firings),
+    do: %{operation | options: %{options | fuel: left(options.fuel, page.fuel), firings: firings}}
 
   defp too_many(page) do
     %Error{

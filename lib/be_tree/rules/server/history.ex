@@ -174,7 +174,7 @@ defmodule BeTree.Rules.Server.History do
   defp in_memory(%{runtime: runtime, instance: instance}, options) do
     with {:ok, guest} <- Module.built_in(runtime),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
-         memory = max(options.memory, runtime.snapshot_length(snapshot)),
+         memory = max(options.memory, runtime.info(instance).memory),
          {:ok, instance} <- Instance.instantiate(guest, memory, snapshot),
          do: {:ok, Rules.handle(instance, options)}
   end

@@ -336,7 +336,8 @@ defmodule BeTree.Rules.Server.Owner do
   defp append_undone(%{undone: nil} = state), do: {:ok, state}
 
   defp append_undone(state) do
-    with {:ok, journal} <- History.append(state.journal, state.undone), do: {:ok, %{state | journal: journal, undone: nil}}
+    with {:ok, journal} <- History.append(state.journal, state.undone),
+         do: {:ok, %{state | journal: journal, undone: nil}}
   end
 
   defp send_notices(_state, []), do: :ok
