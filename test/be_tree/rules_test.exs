@@ -3,7 +3,7 @@ defmodule BeTree.RulesTest do
 
   alias BeTree.Engine.Instance
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Fact, Notice, Page, Span}
+  alias BeTree.Rules.{Fact, Keeping, Notice, Page, Span}
   alias BeTree.Runtime.Wasmtime
   alias BeTree.RuleWorkloads
   alias BeTree.Test.Runtimes
@@ -23,6 +23,40 @@ defmodule BeTree.RulesTest do
   fact step(left: integer, name: string)
   rule next when s: step(left > 0) then retract s, assert step(left: s.left - 1, name: s.name), notify at(left: s.left)
   """
+
+  @released """
+  fact a(x: integer)
+  fact b(x: integer)
+  rule r when p: a none b then notify m(x: p.x)
+  """
+
+  # Each operation makes dozens of matches due: an inserted or a retracted fact, and the end of a window.
+  @paged """
+  fact a(x: integer)
+  fact b(x: integer)
+  fact c(x: integer)
+  fact done(x: integer)
+  rule r when p: a none b then notify m(x: p.x)
+  rule s priority 1 when p: a c: c(x = p.x) n: count a(x > p.x), n > 3 then notify n(x: p.x), assert done(x: p.x + n)
+  rule t when p: a none done within 1 seconds after p then notify late(x: p.x), notify very(x: p.x)
+  rule u when d: done, d.x > 0 then modify d(x: d.x - 20), notify lowered(x: d.x)
+  """
+
+  # 50 facts in one call, and then calls that each have much to fire.
+  defp paged_calls do
+    [
+      {:assert, [{:b, x: 0, at: 0}]},
+      {:assert_all, [for(x <- 1..50, do: {:a, x: x, at: x})]},
+      {:retract, [1]},
+      {:assert_all, [for(x <- 1..50//2, do: {:c, x: x, at: 100})]},
+      {:advance, [20_000]},
+      {:assert_all, [for(x <- 1..40, do: {:a, x: x, at: 30_000}) ++ [{:b, x: 1, at: 32_000}]]},
+      {:retract, [10]},
+      {:advance, [40_000]},
+      {:assert, [{:a, x: 7}]},
+      {:advance, [50_000]}
+    ]
+  end
 
   # Calls until all is done, and returns the pages together.
   defp all({:ok, page}), do: page
@@ -174,6 +208,63 @@ defmodule BeTree.RulesTest do
         assert Enum.map(page.notices, & &1.values["left"]) == Enum.to_list(100..1//-1) ++ [3, 2, 1]
         assert length(page.ids) == 2
         assert_raise Error, ~r/more than a page/, fn -> Rules.assert!(rules, {:step, left: 100, name: "a"}) end
+      end
+
+      test "a retraction that releases many matches is one call", %{runtime: runtime} do
+        rules = Rules.new!(@released, runtime: runtime)
+        Rules.assert_all!(rules, [{:b, x: 0} | for(x <- 1..300, do: {:a, x: x})])
+        assert {:ok, page} = Rules.retract(rules, 1)
+        assert for(%{name: "m", values: %{"x" => x}} <- page.notices, do: x) == Enum.to_list(300..1//-1)
+        assert {:error, %Error{kind: :not_found}} = Rules.retract(rules, 1)
+      end
+
+      for options <- [[firings: 1], [notices: 1], [slice: 1], [firings: 1, slice: 1], [firings: 2, notices: 1]] do
+        @tag options: options
+        test "operations in pages do the same as whole ones: #{inspect(options)}", context do
+          %{runtime: runtime, options: options} = context
+          {limit, options} = Keyword.split(options, [:notices])
+          whole = Rules.new!(@paged, runtime: runtime)
+          paged = Rules.new!(@paged, [runtime: runtime] ++ limit)
+
+          for {function, arguments} <- paged_calls() do
+            expected = all(apply(Rules, function, [whole | arguments]))
+            first = apply(Rules, function, [paged | arguments] ++ [options])
+            page = all(first)
+            assert page.notices == expected.notices, inspect({function, arguments})
+            assert {page.ids, page.firings, page.next_due} == {expected.ids, expected.firings, expected.next_due}
+            assert state(paged) == state(whole)
+            if expected.firings > 2 and options != [slice: 1], do: assert({:more, _page} = first)
+          end
+
+          assert Rules.info!(whole).firings > 250
+        end
+      end
+
+      test "a swap goes through the smallest pages", %{runtime: runtime} do
+        [whole, paged] =
+          for limits <- [[], [firings: 1, notices: 1]] do
+            rules = Rules.new!(@paged, [runtime: runtime] ++ limits)
+
+            for {function, arguments} <- Enum.take(paged_calls(), 3),
+                do: all(apply(Rules, function, [rules | arguments]))
+
+            {:ok, swapped} = Keeping.swapped(rules, @paged, [runtime: runtime] ++ limits)
+            assert Rules.info!(swapped).types == Rules.info!(rules).types
+            swapped
+          end
+
+        page = all(Rules.advance(paged, 20_000))
+        assert page.firings == 50
+        assert page.notices == Rules.advance!(whole, 20_000).notices
+      end
+
+      test "a page that is asked for again goes on from the present state", %{runtime: runtime} do
+        rules = Rules.new!(@released, runtime: runtime)
+        Rules.assert_all!(rules, [{:b, x: 0} | for(x <- 1..5, do: {:a, x: x})])
+        assert {:more, first} = Rules.retract(rules, 1, firings: 2)
+        assert {:more, %{firings: 2, reason: :firings}} = Rules.next(first)
+        assert {:ok, %{firings: 1}} = Rules.next(first)
+        assert {:ok, %{firings: 0}} = Rules.next(first)
       end
 
       test "the option :firings limits a call", %{runtime: runtime} do

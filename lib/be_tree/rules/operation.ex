@@ -16,7 +16,7 @@ defmodule BeTree.Rules.Operation do
   @enforce_keys [:rules, :kind, :options]
   defstruct [:rules, :kind, :argument, :input, :options, position: 0]
 
-  @typedoc "`position` is that of the next fact of an `:assert`, and 1 once the fact of a `:retract` is retracted."
+  @typedoc "`position` is that of the next fact of an `:assert`. A `:retract` is a `:run` once its fact is retracted."
   @type t :: %__MODULE__{
           rules: Rules.t(),
           kind: :assert | :retract | :advance | :run,
@@ -113,6 +113,8 @@ defmodule BeTree.Rules.Operation do
          do: {outcome, %{Page.join(page, next) | operation: next.operation}}
   end
 
+  # Only the call that retracts the fact says so. The rules that are still due fire in runs, however many calls these take.
+  defp next_operation(_reason, %{kind: :retract} = operation, 1), do: %{operation | kind: :run, position: 0}
   defp next_operation(:done, operation, position), do: %{operation | kind: :run, input: nil, position: position}
   defp next_operation(_reason, operation, position), do: %{operation | position: position}
 
@@ -155,9 +157,9 @@ defmodule BeTree.Rules.Operation do
   defp export(%{kind: :assert, input: input, position: position}, most),
     do: {"be_tree_assert", [byte_size(input), position, most], input}
 
-  defp export(%{kind: :retract, argument: id, position: 0}, most), do: {"be_tree_retract", [id, most], nil}
+  defp export(%{kind: :retract, argument: id}, most), do: {"be_tree_retract", [id, most], nil}
   defp export(%{kind: :advance, argument: now}, most), do: {"be_tree_advance", [now, most], nil}
-  defp export(%{kind: kind}, most) when kind in [:retract, :run], do: {"be_tree_run", [most], nil}
+  defp export(%{kind: :run}, most), do: {"be_tree_run", [most], nil}
 
   defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
   defp finish({:done, status, output, slices}), do: finish(status, output, slices.fuel, slices.count)

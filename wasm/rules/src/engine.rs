@@ -572,6 +572,8 @@ impl Engine {
     pub fn begin(&mut self) -> Result<(), Error> {
         self.recover();
         self.is_stopped = false;
+        // A caller may have died before it made the room that an earlier call lacked. This call may need none.
+        self.lacked = None;
         self.retried(|step| step.words.set(CALL_FIRED, 0))
     }
 

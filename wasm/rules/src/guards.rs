@@ -195,13 +195,7 @@ impl Step<'_> {
 
     /// Returns the time from which on all guards' windows are closed.
     pub fn deadline(&self, rule: &Rule, bound: &Bound) -> i64 {
-        let closed = |guard: &Guard| {
-            let ends = guard
-                .deadlines
-                .iter()
-                .map(|(slot, within)| (self.words.get64(bound[*slot as usize] + TIME) as i64).saturating_add(*within));
-            ends.min()
-        };
+        let closed = |guard: &Guard| guard.deadlines.end(|slot| self.words.get64(bound[slot] + TIME) as i64);
         rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)
     }
 

@@ -38,8 +38,10 @@
 //!    joins ([`Engine::join_order`]), newest facts first.
 //!
 //! Time moves by the times of facts and by [`Engine::advance`] only, so that a run can be repeated. A `none` or an aggregate
-//! whose window is still open waits for its end. A fact whose every use lies within a window is dropped after it. That is no
-//! retraction: it makes no `none` true.
+//! whose window is still open waits for its end. A fact whose every use lies within a window is dropped after its last possible
+//! use: when no new fact can complete a match with it any more, and no match that needs it can still wait. So a `none` or an
+//! aggregate with `within` a duration `of` a bound fact keeps its facts for twice the duration. A drop is no retraction: it makes
+//! no `none` true.
 //!
 //! # Design
 //!

@@ -8,7 +8,7 @@
 //! in "two failed logins and then a change of the password" a failed login is not joined with all those before it.
 
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
-use crate::compile::program::{Aggregate, Condition, FactType, Guard, Limit, Plan, Probe, Slot, Step};
+use crate::compile::program::{Aggregate, Condition, Deadlines, FactType, Guard, Limit, Plan, Probe, Slot, Step};
 use crate::memory::Table;
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
@@ -21,7 +21,7 @@ pub(super) struct RawGuard {
     pub conjuncts: Vec<Code>,
     pub having: Vec<Code>,
     pub local: Option<u8>,
-    pub deadlines: Vec<(u8, i64)>,
+    pub deadlines: Deadlines,
     pub place: u32,
 }
 

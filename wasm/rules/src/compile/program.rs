@@ -138,6 +138,27 @@ pub(crate) struct Slot {
     pub place: u32,
 }
 
+/// The ends of a guard's windows: slots, and the milliseconds after their facts' time from which on no more facts can match. A match
+/// waits for the earliest. So long live the facts that it needs, see `life`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Deadlines(Vec<(u8, i64)>);
+
+impl Deadlines {
+    pub fn add(&mut self, slot: u8, within: i64) {
+        self.0.push((slot, within));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the time at which the wait ends, if the fact of each slot has the time that `time` returns. Without windows, no match
+    /// waits.
+    pub fn end(&self, time: impl Fn(usize) -> i64) -> Option<i64> {
+        self.0.iter().map(|(slot, within)| time(usize::from(*slot)).saturating_add(*within)).min()
+    }
+}
+
 /// A `none` or an aggregate: a condition on all facts that match.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
@@ -149,8 +170,7 @@ pub(crate) struct Guard {
     pub having: Vec<Code>,
     /// The local that takes the value.
     pub local: Option<u8>,
-    /// The slots and the milliseconds after their facts' time, from which on no more facts can match. The earliest counts.
-    pub deadlines: Vec<(u8, i64)>,
+    pub deadlines: Deadlines,
     /// The fields that it reads of its facts, one bit each. A modification of other fields leaves it as it is.
     pub reads: u32,
     /// Whether each of its facts blocks all matches of the rule, which has no aggregates and no deadlines.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
 use crate::compile::implied::implied;
 use crate::compile::plans::{Joins, RawGuard};
-use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot, Step};
+use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Program, Rule, Slot, Step};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
 use crate::compile::{common, life, partition, types};
@@ -217,12 +217,14 @@ impl Compiler<'_> {
     }
 }
 
-/// A time clause: one fact is later than another, or near it, by less than a duration.
+/// A time clause: one fact is later than another by less than a duration.
 pub(super) struct Time {
     /// The facts: a slot, or [`SLOTS`] and the number of a guard.
     pub later: usize,
     pub earlier: usize,
     pub less_than: Option<i64>,
+    /// Whether `earlier` may also be the later one, by less than the same duration.
+    pub is_near: bool,
 }
 
 /// What is compiled of a rule.
@@ -317,7 +319,8 @@ impl Body {
             self.locals += 1;
         }
         let place = pattern.ty.at as u32;
-        let mut guard = RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines: vec![], place };
+        let deadlines = Deadlines::default();
+        let mut guard = RawGuard { ty, aggregate, conjuncts: vec![], having: vec![], local, deadlines, place };
         names.own = Some((OWN, ty));
         for clause in &pattern.clauses {
             match clause {
@@ -344,7 +347,7 @@ impl Body {
                     guard.conjuncts.push(code);
                     self.times.extend(times);
                     if let (Relation::After | Relation::Of, Some(within)) = (relation, within) {
-                        guard.deadlines.push((anchor, *within));
+                        guard.deadlines.add(anchor, *within);
                     }
                 }
             }
@@ -485,16 +488,15 @@ fn time(relation: Relation, slot: u8, fact: usize, anchor: u8, within: Option<i6
     match relation {
         Relation::After => (
             Code::After { later: slot, earlier: anchor, less_than: within },
-            vec![Time { later: fact, earlier: other, less_than: within }],
+            vec![Time { later: fact, earlier: other, less_than: within, is_near: false }],
         ),
         Relation::Before => (
             Code::After { later: anchor, earlier: slot, less_than: within },
-            vec![Time { later: other, earlier: fact, less_than: within }],
+            vec![Time { later: other, earlier: fact, less_than: within, is_near: false }],
         ),
         Relation::Of => {
             let less_than = within.unwrap_or(i64::MAX);
-            // Either may be the later one, so neither bounds the other from below by 0.
-            let times = vec![Time { later: fact, earlier: other, less_than: within }];
+            let times = vec![Time { later: fact, earlier: other, less_than: within, is_near: true }];
             (Code::Near { slots: [slot, anchor], less_than }, times)
         }
     }
