@@ -8,7 +8,7 @@
 //! in "two failed logins and then a change of the password" a failed login is not joined with all those before it.
 
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
-use crate::compile::program::{Aggregate, Condition, FactType, Guard, Limit, Plan, Probe, Slot, Step};
+use crate::compile::program::{Aggregate, Condition, FactType, Guard, Limit, Plan, Probe, Slot, Step, NUMBER_READ};
 use crate::memory::Table;
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
@@ -60,7 +60,7 @@ impl Joins<'_> {
             having: raw.having.clone(),
             local: raw.local,
             deadlines: raw.deadlines.clone(),
-            reads: self.fields_read(raw),
+            reads: Joins::fields_read(raw),
             blocks_all: self.blocks_all(number),
             place: raw.place,
         }
@@ -73,21 +73,21 @@ impl Joins<'_> {
         self.guards.iter().all(is_plain) && !self.guards[number].conjuncts.iter().any(joins)
     }
 
-    /// Returns the fields of its own facts that a guard reads, one bit each, or all bits if it may depend on more than on these
-    /// fields and on the bound facts. A match that waits for a deadline depends on the past, and an aggregate on the order of facts.
-    fn fields_read(&self, raw: &RawGuard) -> u32 {
-        if raw.aggregate != Aggregate::None || self.guards.iter().any(|guard| !guard.deadlines.is_empty()) {
-            return u32::MAX;
-        }
-        let mut fields = 0;
+    /// Returns the fields of its own facts that a guard reads, one bit each, and [`NUMBER_READ`] if it reads their numbers, as the
+    /// order of facts of the same time does. What it reads besides, a modification leaves as it is.
+    fn fields_read(raw: &RawGuard) -> u64 {
+        let mut read = match raw.aggregate.field() {
+            Some(Operand::Field { offset, .. }) => 1 << ((offset - FIELDS) / 2),
+            _ => 0,
+        };
         for code in &raw.conjuncts {
             code.visit(&mut |code| match code {
-                Code::Field { slot: OWN, offset, .. } => fields |= 1 << ((offset - FIELDS) / 2),
-                Code::Time(_) | Code::After { .. } | Code::Near { .. } => fields = u32::MAX,
+                Code::Field { slot: OWN, offset, .. } => read |= 1 << ((offset - FIELDS) / 2),
+                Code::After { later, earlier, .. } if [later, earlier].contains(&&OWN) => read |= NUMBER_READ,
                 _ => {}
             });
         }
-        fields
+        read
     }
 
     /// Returns the plan for matches whose newest fact is in `seed`.

@@ -138,6 +138,9 @@ pub(crate) struct Slot {
     pub place: u32,
 }
 
+/// The bit, besides those of fields, of a guard that reads the numbers of its facts. Every modification changes the number.
+pub(crate) const NUMBER_READ: u64 = 1 << 32;
+
 /// A `none` or an aggregate: a condition on all facts that match.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
@@ -151,8 +154,8 @@ pub(crate) struct Guard {
     pub local: Option<u8>,
     /// The slots and the milliseconds after their facts' time, from which on no more facts can match. The earliest counts.
     pub deadlines: Vec<(u8, i64)>,
-    /// The fields that it reads of its facts, one bit each. A modification of other fields leaves it as it is.
-    pub reads: u32,
+    /// The fields that it reads of its facts, one bit each, and [`NUMBER_READ`]. A modification of other fields leaves it as it is.
+    pub reads: u64,
     /// Whether each of its facts blocks all matches of the rule, which has no aggregates and no deadlines.
     pub blocks_all: bool,
     /// The byte of the text at which the condition lies.
@@ -216,6 +219,16 @@ pub(crate) enum Aggregate {
     Max(Kind, Operand),
 }
 
+impl Aggregate {
+    /// Returns the field whose values it takes.
+    pub fn field(&self) -> Option<Operand> {
+        match self {
+            Aggregate::None | Aggregate::Count => None,
+            Aggregate::Sum(_, field) | Aggregate::Min(_, field) | Aggregate::Max(_, field) => Some(*field),
+        }
+    }
+}
+
 /// A look-up of facts, and their tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
@@ -228,6 +241,14 @@ pub(crate) struct Probe {
     pub tests: Vec<Test>,
     /// The slot that the fact is bound to.
     pub slot: u8,
+}
+
+impl Probe {
+    /// Returns whether the bound facts pass the tests.
+    #[inline(always)]
+    pub fn accepts(&self, words: &Words, bound: &Bound) -> bool {
+        self.tests.iter().all(|test| test.holds(words, bound))
+    }
 }
 
 /// An order of look-ups that finds all matches of a rule with a given fact.
