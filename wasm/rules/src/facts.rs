@@ -192,6 +192,11 @@ impl Step<'_> {
         if fact_type.life.is_some() {
             self.append::<true>(fact_type, fact)?;
         }
+        if fact_type.has_series {
+            for position in 0..self.scratch.met.len() {
+                self.join_series(self.scratch.met[position], fact)?;
+            }
+        }
         for position in 0..self.scratch.met.len() {
             self.count_in(self.scratch.met[position])?;
         }
@@ -254,6 +259,11 @@ impl Step<'_> {
         for index in bits(indices_before & rekeyed) {
             self.unlink(fact_type, fact, index)?;
         }
+        if fact_type.has_series {
+            for condition in fact_type.of_bits(before) {
+                self.leave_series(condition, fact)?;
+            }
+        }
         self.change_fields(fact_type, fact, changed)?;
         let number = self.words.get64(NEXT);
         self.words.set64(NEXT, number + 1)?;
@@ -282,6 +292,11 @@ impl Step<'_> {
         if fact_type.life.is_some() {
             self.take_out(fact_type, fact)?;
             self.append::<false>(fact_type, fact)?;
+        }
+        if fact_type.has_series {
+            for condition in fact_type.of_bits(met) {
+                self.join_series(condition, fact)?;
+            }
         }
         for condition in fact_type.of_bits(before & !met) {
             self.count_out(condition)?;
@@ -625,6 +640,11 @@ impl Step<'_> {
         self.words.set(fact_type.at + COUNT, fact_type.count(self.words) - 1)?;
         NUMBERS.remove(self.words, number)?;
         self.take_met(fact_type, fact)?;
+        if fact_type.has_series {
+            for position in 0..self.scratch.met.len() {
+                self.leave_series(self.scratch.met[position], fact)?;
+            }
+        }
         for index in bits(self.indices_of_met()) {
             self.unlink(fact_type, fact, index)?;
         }

@@ -5,9 +5,10 @@
 //! left to the seed.
 
 use crate::compile::code::{Bound, Locals, Scope, NO_LOCALS, NUMBER, OWN, SLOTS, TIME};
-use crate::compile::program::{Aggregate, Guard, Limit, Rule};
+use crate::compile::program::{self, Aggregate, Guard, Limit, Probe, Rule};
 use crate::facts::is_alive;
 use crate::memory::{Address, Full};
+use crate::series::moment_of_fact;
 use crate::step::{Step, Tested};
 use crate::totals::{Total, Wide};
 
@@ -17,6 +18,16 @@ use crate::totals::{Total, Wide};
 pub(crate) struct Change {
     pub gone: Address,
     pub new: Address,
+}
+
+/// The search for the matches that a change makes valid, see [`Step::flip`].
+#[derive(Clone, Copy)]
+struct Flip {
+    rule: u32,
+    guard: u8,
+    newest: u64,
+    change: Change,
+    fact: Address,
 }
 
 impl Step<'_> {
@@ -120,9 +131,12 @@ impl Step<'_> {
     /// Returns the value of an aggregate before a change.
     fn aggregate(&self, guard: &Guard, bound: &mut Bound, before: Change) -> Option<u64> {
         let aggregate = &guard.aggregate;
-        let mut total = Total::of_nothing(aggregate);
-        self.each_value(guard, bound, before, |value| {
-            total = total.merged(Total::of_one(aggregate, value), aggregate);
+        let total = self.total_of_tree(guard, bound, before).unwrap_or_else(|| {
+            let mut total = Total::of_nothing(aggregate);
+            self.each_value(guard, bound, before, |value| {
+                total = total.merged(Total::of_one(aggregate, value), aggregate);
+            });
+            total
         });
         if total == Total::Sum(None) {
             let mut wide = Wide::new();
@@ -183,43 +197,91 @@ impl Step<'_> {
     ///
     /// A modification is one change: a match is new if it was not valid before the old fact went, and is valid once the new one is
     /// there.
-    pub fn flip(&mut self, number: u32, guard: u8, newest: u64, change: Change, fact: Address) -> Result<(), Full> {
-        let rule = &self.program.rules[number as usize];
-        let plan = &rule.flips[guard as usize];
-        let changed = &rule.guards[guard as usize];
+    pub fn flip(&mut self, rule: u32, guard: u8, newest: u64, change: Change, fact: Address) -> Result<(), Full> {
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
-        let mut goes_on = false;
-        while self.search(rule, plan, newest, goes_on, &mut bound) {
-            goes_on = true;
-            if fact == change.new && change.gone != 0 {
-                // The matches whose guard both facts are about are those of the old one.
-                bound[OWN as usize] = change.gone;
-                let is_about_both = changed.probe.accepts(self.words, &bound);
-                bound[OWN as usize] = fact;
-                if is_about_both {
-                    continue;
+        self.flip_from(Flip { rule, guard, newest, change, fact }, 0, &mut bound)
+    }
+
+    /// Goes on with a flip from the look-up `depth` on.
+    fn flip_from(&mut self, flip: Flip, depth: usize, bound: &mut Bound) -> Result<(), Full> {
+        let rule = &self.program.rules[flip.rule as usize];
+        let Some(program::Step { probe, window, .. }) = rule.flips[flip.guard as usize].steps.get(depth) else {
+            return self.gain(flip, bound);
+        };
+        let tree = window.as_ref().and_then(|window| Some((window, self.tree(window, probe, bound)?)));
+        if let Some((window, root)) = tree {
+            let (after, before) = window.range(self.words, bound);
+            let mut fact = self.first_after(root, after);
+            while fact != 0 {
+                let moment = moment_of_fact(self.words, fact);
+                if moment >= before {
+                    break;
                 }
+                self.flip_with(flip, depth, probe, fact, bound)?;
+                fact = self.first_after(root, moment);
             }
-            let held_before = match changed.aggregate {
-                // It blocked the match.
-                Aggregate::None => false,
-                _ => self.satisfies(changed, self.aggregate(changed, &mut bound, change), &bound),
-            };
-            if held_before || !rule.guards.iter().all(|guard| self.guard_holds(guard, &mut bound)) {
-                continue;
-            }
-            if self.is_pending(number, &bound) {
-                continue;
-            }
-            let deadline = self.deadline(rule, &bound);
-            if deadline > self.clock() {
-                self.wait(number, &bound, deadline)?;
-            } else {
-                self.push_match(number, &bound)?;
-            }
+            return Ok(());
+        }
+        let mut fact = self.head(probe, bound);
+        while fact != 0 {
+            self.flip_with(flip, depth, probe, fact, bound)?;
+            fact = self.words.get(fact + probe.link);
         }
         Ok(())
+    }
+
+    /// Goes on with a flip behind the look-up `depth`, which found `fact`.
+    #[inline]
+    fn flip_with(
+        &mut self,
+        flip: Flip,
+        depth: usize,
+        probe: &Probe,
+        fact: Address,
+        bound: &mut Bound,
+    ) -> Result<(), Full> {
+        if self.words.get64(fact + NUMBER) > flip.newest {
+            return Ok(());
+        }
+        bound[probe.slot as usize] = fact;
+        if probe.accepts(self.words, bound) {
+            self.flip_from(flip, depth + 1, bound)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the match of a flip, if the change makes it valid.
+    fn gain(&mut self, flip: Flip, bound: &mut Bound) -> Result<(), Full> {
+        let Flip { rule: number, guard, change, fact, .. } = flip;
+        let rule = &self.program.rules[number as usize];
+        let changed = &rule.guards[guard as usize];
+        if fact == change.new && change.gone != 0 {
+            // The matches whose guard both facts are about are those of the old one.
+            bound[OWN as usize] = change.gone;
+            let is_about_both = changed.probe.accepts(self.words, bound);
+            bound[OWN as usize] = fact;
+            if is_about_both {
+                return Ok(());
+            }
+        }
+        let held_before = match changed.aggregate {
+            // It blocked the match.
+            Aggregate::None => false,
+            _ => self.satisfies(changed, self.aggregate(changed, bound, change), bound),
+        };
+        if held_before
+            || !rule.guards.iter().all(|guard| self.guard_holds(guard, bound))
+            || self.is_pending(number, bound)
+        {
+            return Ok(());
+        }
+        let deadline = self.deadline(rule, bound);
+        if deadline > self.clock() {
+            self.wait(number, bound, deadline)
+        } else {
+            self.push_match(number, bound)
+        }
     }
 
     /// Returns whether a seed of the rule has yet to find the match.

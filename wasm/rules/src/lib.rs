@@ -58,6 +58,7 @@
 //! | `joins` | the search for the next match |
 //! | `guards` | `none` and aggregates |
 //! | `totals` | the values of aggregates |
+//! | `series` | the facts of a key by time, for aggregates of windows |
 //! | `agenda` | seeds and matches in the order of firing |
 //! | `timers` | deadlines and the dropping of facts |
 //! | `actions` | what a firing does |
@@ -84,6 +85,7 @@ mod memory;
 mod notices;
 pub mod partitions;
 mod selection;
+mod series;
 mod step;
 mod timers;
 mod totals;

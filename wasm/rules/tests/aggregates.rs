@@ -475,6 +475,8 @@ struct Form {
     keys: u64,
     rules: u64,
     retractions: u64,
+    /// Aggregates are read from trees, however few their facts are.
+    is_indexed: bool,
 }
 
 fn check(seed: u64, form: &Form) -> usize {
@@ -482,7 +484,8 @@ fn check(seed: u64, form: &Form) -> usize {
     let rules: Vec<Rule> = (0..1 + random.below(form.rules)).map(|_| Rule::random(&mut random)).collect();
     let texts: String = rules.iter().enumerate().map(|(number, rule)| rule.text(number)).collect();
     let text = format!("{TYPES}{texts}");
-    let mut engine = Engine::new(&text, Limits::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let make = if form.is_indexed { Engine::indexed } else { Engine::new };
+    let mut engine = make(&text, Limits::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
     engine.record();
     let mut enumerator = Enumerator { rules, facts: vec![], next: 1, clock: i64::MIN, due: vec![], waiting: vec![] };
     let (mut time, mut fired) = (1_000, 0);
@@ -534,8 +537,23 @@ fn run(default: u64, form: &Form) -> usize {
 
 #[test]
 fn firings_of_rules_with_aggregates_are_those_of_the_enumerator() {
-    let fired = run(1_500, &Form { steps: 24, keys: 2, rules: 3, retractions: 15 });
+    let form = Form { steps: 24, keys: 2, rules: 3, retractions: 15, is_indexed: false };
+    let fired = run(1_500, &form);
     assert!(fired > 5_000, "the cases are too quiet: {fired} firings");
+}
+
+#[test]
+fn aggregates_of_trees_are_those_of_the_enumerator() {
+    let form = Form { steps: 40, keys: 2, rules: 3, retractions: 25, is_indexed: true };
+    let fired = run(1_500, &form);
+    assert!(fired > 5_000, "the cases are too quiet: {fired} firings");
+}
+
+#[test]
+fn aggregates_of_long_lists_are_those_of_the_enumerator() {
+    let form = Form { steps: 400, keys: 2, rules: 1, retractions: 20, is_indexed: false };
+    let fired = run(30, &form);
+    assert!(fired > 1_000, "the cases are too quiet: {fired} firings");
 }
 
 /// Asserts a fact, runs, and returns the rules that fired.
@@ -618,5 +636,50 @@ fn a_modification_that_changes_the_order_of_facts_of_one_time_tells_guards_of_ti
         assert_eq!(fired(&mut engine, "a", 0, &[("id", 1)]), first as Vec<&str>, "{guard}");
         // Nothing but the number changes.
         assert_eq!(fired(&mut engine, "change", 0, &[("id", 1), ("v", 5)]), then, "{guard}");
+    }
+}
+
+#[test]
+fn memory_of_trees_goes_with_their_facts() {
+    let rules = "
+        fact login(user: integer, amount: float, risk: integer optional)
+        rule r
+          when p: login
+               n: count login(user = p.user, within 200 milliseconds before p), n >= 150
+               s: sum login.amount(user = p.user, within 200 milliseconds before p), s > 0
+               m: max login.risk(user = p.user, within 200 milliseconds before p), m > 0
+          then notify hit(n: n, s: s, m: m)
+    ";
+    let mut engine = Engine::new(rules, Limits::default()).unwrap();
+    let stream = |engine: &mut Engine, first: i64| {
+        for number in first..first + 4_000 {
+            // The key changes, so trees begin and end.
+            let fields = [
+                ("user", Value::Integer(number / 500)),
+                ("amount", Value::Float(0.1)),
+                ("risk", Value::Integer(number % 100)),
+            ];
+            engine.assert(&engine.fact("login", Some(number), &fields).unwrap()).unwrap();
+            engine.run().unwrap();
+            let notices = engine.take_notices();
+            if let Some(notice) = notices.last() {
+                let n = (number % 500).min(199);
+                let least = (n as f64 / 10.0).to_bits().abs_diff(match notice.values[1].1 {
+                    Some(Owned::Float(sum)) => sum.to_bits(),
+                    ref other => panic!("{other:?}"),
+                });
+                assert!(least <= 1, "{notice:?}");
+                assert_eq!(notice.values[0].1, Some(Owned::Integer(n)));
+                // The window holds more than a hundred facts in a row.
+                assert_eq!(notice.values[2].1, Some(Owned::Integer(99)));
+            } else {
+                assert!(number % 500 < 150);
+            }
+        }
+        engine.used_bytes()
+    };
+    let first = stream(&mut engine, 1_000_000);
+    for round in 1..4 {
+        assert_eq!(stream(&mut engine, 1_000_000 + 4_000 * round), first);
     }
 }
