@@ -3,7 +3,7 @@
 //! All values are those of the facts as the conditions found them. A fact that an earlier action of the firing removed is neither
 //! modified nor retracted. If a value does not fit its field, the firing changes nothing and reports that.
 
-use crate::compile::code::{Bound, Code, Locals, Scope, NO_LOCALS, NUMBER, TIME};
+use crate::compile::code::{Bound, Code, Locals, Scope, NO_LOCALS, NUMBER};
 use crate::compile::program::{Action, FactType};
 use crate::facts::{is_alive, Removal};
 use crate::memory::{Address, Full};
@@ -54,9 +54,7 @@ impl Step<'_> {
                         fact
                     } else {
                         self.copy_others(fact_type, fact, values);
-                        let time = self.words.get64(fact + TIME) as i64;
-                        self.remove(*ty, fact, Removal::Modification(changed))?;
-                        self.insert(*ty, time)?
+                        self.replace(*ty, fact, changed)?
                     };
                     self.scratch.current[*slot as usize] = (modified, self.words.get64(modified + NUMBER));
                 }

@@ -9,7 +9,7 @@ use crate::compile::switch::FEW;
 use crate::error::{quoted, Error, Kind};
 use crate::facts::Removal;
 use crate::language::{nearest, parse};
-use crate::memory::{Address, Full, Room, StringTable, Words};
+use crate::memory::{Address, Full, Room, StringTable, Table, Words};
 use crate::notices::{self, Notice};
 use crate::partitions::{By, Partitions};
 use crate::selection::Selection;
@@ -191,7 +191,8 @@ impl Engine {
         Ok((engine, Partitions::new(count, keys)))
     }
 
-    /// Returns an engine that finds single-fact conditions by an index, however few they are.
+    /// Returns an engine that finds single-fact conditions by an index, however few they are, and aggregates by trees, however few
+    /// their facts are.
     ///
     /// Errors: as [`Engine::new`].
     pub fn indexed(text: &str, limits: Limits) -> Result<Self, Error> {
@@ -202,7 +203,8 @@ impl Engine {
         let parsed = parse(text)?;
         let mut words = Words::new(limits.memory)?;
         let mut constants = crate::compile::constants(&mut words, STRINGS);
-        let program = compile(&parsed, text, by, &mut constants)?;
+        let mut program = compile(&parsed, text, by, &mut constants)?;
+        program.long = if few == 0 { 2 } else { LONG };
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
@@ -231,10 +233,11 @@ impl Engine {
 
     /// Gives the parts of the program their words.
     fn lay_out(&mut self) -> Result<(), Error> {
-        let Program { types, conditions, rules, .. } = &self.program;
+        let Program { types, conditions, rules, series, .. } = &self.program;
         let of_types: u32 = types.iter().map(|ty| ty.engine_words()).sum();
         let agenda = rules.len() as u32;
-        let size = of_types + conditions.len() as u32 + (RULE_WORDS + 1) * agenda;
+        let of_series = Table::SIZE * series.len() as u32;
+        let size = of_types + of_series + conditions.len() as u32 + (RULE_WORDS + 1) * agenda;
         let mut at = self.retried(|step| step.words.reserve(size.max(1)))?;
         let mut take = |words: u32| {
             at += words;
@@ -242,6 +245,9 @@ impl Engine {
         };
         for ty in &mut self.program.types {
             ty.at = take(ty.engine_words());
+        }
+        for series in &mut self.program.series {
+            series.at = take(Table::SIZE);
         }
         for condition in &mut self.program.conditions {
             condition.at = take(1);
@@ -1160,6 +1166,9 @@ impl Engine {
 
 /// The words that an advance changes before it may save its time.
 const MOST_CHANGED: usize = 1 << 16;
+
+/// The number of facts of a key from which on aggregates read them from a tree. Below it a scan costs less.
+const LONG: u32 = 64;
 
 /// The most facts that a turn drops.
 const MOST_DROPS: usize = 16;

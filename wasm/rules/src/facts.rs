@@ -10,7 +10,8 @@
 //! index. Of the first index, which has no key, only the first word is used: the newest fact.
 
 use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, MET, NUMBER, OWN, SLOTS, TIME};
-use crate::compile::program::FactType;
+use crate::compile::program::{FactType, NUMBER_READ};
+use crate::guards::Change;
 use crate::memory::{mix, Address, Full, Table, Words};
 use crate::step::{Scratch, Step, FACTS, NEXT, NUMBERS, STRINGS};
 
@@ -48,8 +49,6 @@ impl Cells {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Retraction,
-    /// Another fact comes in its place, with other values in these fields, one bit each.
-    Modification(u32),
     /// No rule can use it any more.
     Drop,
 }
@@ -141,6 +140,22 @@ pub(crate) fn is_alive(words: &Words, fact: Address, number: u64) -> bool {
 impl Step<'_> {
     /// Inserts a fact with the fields of [`Scratch::cells`], and returns its address.
     pub fn insert(&mut self, ty: usize, time: i64) -> Result<Address, Full> {
+        let (fact, number) = self.add(ty, time)?;
+        for position in 0..self.scratch.met.len() {
+            let condition = &self.program.conditions[self.scratch.met[position] as usize];
+            // It only makes a `none` false.
+            for (rule, guard) in &condition.aggregates {
+                if self.is_possible(*rule) {
+                    self.flip(*rule, *guard, number - 1, Change { gone: 0, new: fact }, fact)?;
+                }
+            }
+        }
+        Ok(fact)
+    }
+
+    /// Adds a fact with the fields of [`Scratch::cells`] and its seeds, and lists the conditions that it meets. The guards that it is
+    /// about are not told. Returns its address and number.
+    fn add(&mut self, ty: usize, time: i64) -> Result<(Address, u64), Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
         let facts = self.words.get(FACTS);
@@ -177,15 +192,49 @@ impl Step<'_> {
         if fact_type.life.is_some() {
             self.append::<true>(fact_type, fact)?;
         }
+        if fact_type.has_series {
+            for position in 0..self.scratch.met.len() {
+                self.join_series(self.scratch.met[position], fact)?;
+            }
+        }
         for position in 0..self.scratch.met.len() {
             self.count_in(self.scratch.met[position])?;
         }
-        self.tell_rules(fact, number)?;
-        Ok(fact)
+        self.seed_rules(fact, number)?;
+        Ok((fact, number))
+    }
+
+    /// Puts a fact with the fields of [`Scratch::cells`] in the place of another, from which it differs in the `changed` fields, and
+    /// returns its address.
+    pub fn replace(&mut self, ty: usize, fact: Address, changed: u32) -> Result<Address, Full> {
+        let program = self.program;
+        let fact_type = &program.types[ty];
+        self.take(ty, fact)?;
+        let (new, number) = self.add(ty, self.words.get64(fact + TIME) as i64)?;
+        let change = Change { gone: fact, new };
+        for position in 0..self.scratch.met.len() {
+            let condition = &program.conditions[self.scratch.met[position] as usize];
+            for (rule, guard) in &condition.aggregates {
+                if self.may_gain(*rule, *guard, changed) {
+                    self.flip(*rule, *guard, number - 1, change, new)?;
+                }
+            }
+        }
+        self.list_met(fact_type, fact);
+        for position in 0..self.scratch.met.len() {
+            let condition = &program.conditions[self.scratch.met[position] as usize];
+            for (rule, guard) in &condition.guards {
+                if self.may_gain(*rule, *guard, changed) {
+                    self.flip(*rule, *guard, number - 1, change, fact)?;
+                }
+            }
+        }
+        self.discard(fact_type, fact)?;
+        Ok(new)
     }
 
     /// Gives a fact the `changed` fields of [`Scratch::cells`] and a new number, where it is: that has the effects of its
-    /// retraction and of the insertion of another fact. Returns whether it could. If not, nothing has changed.
+    /// [`Step::replace`] by another fact. Returns whether it could. If not, nothing has changed.
     ///
     /// The fact stays in the lists that it heads and whose keys do not change. So nothing may look facts up before it is done, as
     /// a `none` or an aggregate would that loses the fact. If the fact blocked all matches of a rule, they are looked up afterwards
@@ -200,7 +249,7 @@ impl Step<'_> {
         let blocks_all = |rule: u32, guard: u8| program.rules[rule as usize].guards[guard as usize].blocks_all;
         for condition in fact_type.of_bits(before) {
             let mut guards = program.conditions[condition as usize].guards.iter();
-            if guards.any(|(rule, guard)| self.may_gain(*rule, *guard, Some(changed)) && !blocks_all(*rule, *guard)) {
+            if guards.any(|(rule, guard)| self.may_gain(*rule, *guard, changed) && !blocks_all(*rule, *guard)) {
                 return Ok(false);
             }
         }
@@ -209,6 +258,11 @@ impl Step<'_> {
         let rekeyed = bits(changed).fold(0, |rekeyed, field| rekeyed | fact_type.keyed_by[field]);
         for index in bits(indices_before & rekeyed) {
             self.unlink(fact_type, fact, index)?;
+        }
+        if fact_type.has_series {
+            for condition in fact_type.of_bits(before) {
+                self.leave_series(condition, fact)?;
+            }
         }
         self.change_fields(fact_type, fact, changed)?;
         let number = self.words.get64(NEXT);
@@ -239,6 +293,11 @@ impl Step<'_> {
             self.take_out(fact_type, fact)?;
             self.append::<false>(fact_type, fact)?;
         }
+        if fact_type.has_series {
+            for condition in fact_type.of_bits(met) {
+                self.join_series(condition, fact)?;
+            }
+        }
         for condition in fact_type.of_bits(before & !met) {
             self.count_out(condition)?;
         }
@@ -247,11 +306,19 @@ impl Step<'_> {
         }
         self.scratch.met.clear();
         self.scratch.met.extend(fact_type.of_bits(met));
-        self.tell_rules(fact, number)?;
+        self.seed_rules(fact, number)?;
+        // An aggregate that had the fact before does not read what changed, or its rule had no matches.
+        for condition in fact_type.of_bits(met & !before) {
+            for (rule, guard) in &program.conditions[condition as usize].aggregates {
+                if self.is_possible(*rule) {
+                    self.flip(*rule, *guard, number - 1, Change { gone: 0, new: fact }, fact)?;
+                }
+            }
+        }
         for condition in fact_type.of_bits(before) {
             for (rule, guard) in &program.conditions[condition as usize].guards {
-                if self.may_gain(*rule, *guard, Some(changed)) && blocks_all(*rule, *guard) {
-                    self.guard_loses(*rule, *guard, fact)?;
+                if self.may_gain(*rule, *guard, changed) && blocks_all(*rule, *guard) {
+                    self.flip(*rule, *guard, number - 1, Change { gone: 0, new: fact }, fact)?;
                 }
             }
         }
@@ -448,21 +515,29 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Lists the conditions that are kept with a fact, and frees their block.
-    fn take_met(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
+    /// Lists the conditions that are kept with a fact. Returns their block and its size, if its type has many.
+    fn list_met(&mut self, fact_type: &FactType, fact: Address) -> Option<(Address, u32)> {
         let met = &mut self.scratch.met;
         met.clear();
         let kept = self.words.get(fact + MET);
         if fact_type.has_few_conditions() {
             met.extend(fact_type.of_bits(kept));
-            return Ok(());
+            return None;
         }
         if kept == 0 {
-            return Ok(());
+            return None;
         }
         let length = self.words.get(kept);
         met.extend((kept + 1..=kept + length).map(|address| self.words.get(address)));
-        self.words.free(kept, 1 + length)
+        Some((kept, 1 + length))
+    }
+
+    /// Lists the conditions that are kept with a fact, and frees their block.
+    fn take_met(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
+        match self.list_met(fact_type, fact) {
+            Some((block, size)) => self.words.free(block, size),
+            None => Ok(()),
+        }
     }
 
     /// Returns the indices, one bit each, that a fact with the listed conditions is in.
@@ -508,8 +583,8 @@ impl Step<'_> {
         seeds.iter().position(|(rule, _)| self.is_possible(*rule))
     }
 
-    /// Tells the rules of a new fact, whose conditions are listed and counted.
-    fn tell_rules(&mut self, fact: Address, number: u64) -> Result<(), Full> {
+    /// Leaves seeds of a new fact, whose conditions are listed and counted.
+    fn seed_rules(&mut self, fact: Address, number: u64) -> Result<(), Full> {
         let program = self.program;
         // A rule has no use for a seed if the fact has no older partners.
         for position in 0..self.scratch.met.len() {
@@ -528,34 +603,48 @@ impl Step<'_> {
                 }
             }
         }
-        for position in 0..self.scratch.met.len() {
-            let condition = &program.conditions[self.scratch.met[position] as usize];
-            for (rule, guard) in &condition.aggregates {
-                if self.is_possible(*rule) {
-                    self.aggregate_gains(*rule, *guard, fact, number)?;
-                }
-            }
-        }
         Ok(())
     }
 
-    /// Returns whether a guard may become true when it loses a fact for good, or for another that differs in the `changed` fields
-    /// alone. If the guard does not read these, the other fact blocks the same matches.
-    fn may_gain(&self, rule: u32, guard: u8, changed: Option<u32>) -> bool {
-        let reads = |changed| self.program.rules[rule as usize].guards[guard as usize].reads & changed != 0;
-        self.is_possible(rule) && changed.is_none_or(reads)
+    /// Returns whether a guard may become true when another fact comes in the place of one, which differs in the `changed` fields and
+    /// in its number. If the guard does not read these, the other fact counts as the one did.
+    fn may_gain(&self, rule: u32, guard: u8, changed: u32) -> bool {
+        let changed = u64::from(changed) | NUMBER_READ;
+        self.is_possible(rule) && self.program.rules[rule as usize].guards[guard as usize].reads & changed != 0
     }
 
-    /// Removes a fact. A retraction may make a `none` or an aggregate's clause true, and so may a modification; a drop does not.
+    /// Removes a fact. A retraction may make a `none` or an aggregate's clause true; a drop does not.
     pub fn remove(&mut self, ty: usize, fact: Address, why: Removal) -> Result<(), Full> {
         let program = self.program;
         let fact_type = &program.types[ty];
+        self.take(ty, fact)?;
+        if why == Removal::Retraction {
+            for position in 0..self.scratch.met.len() {
+                let condition = &program.conditions[self.scratch.met[position] as usize];
+                for (rule, guard) in &condition.guards {
+                    if self.is_possible(*rule) {
+                        self.flip(*rule, *guard, u64::MAX, Change { gone: fact, new: 0 }, fact)?;
+                    }
+                }
+            }
+        }
+        self.discard(fact_type, fact)
+    }
+
+    /// Takes a fact out of the indices, and lists the conditions that it met. It keeps its content and its number.
+    fn take(&mut self, ty: usize, fact: Address) -> Result<(), Full> {
+        let fact_type = &self.program.types[ty];
         let number = self.words.get64(fact + NUMBER);
         self.words.set(FACTS, self.words.get(FACTS) - 1)?;
         self.scratch.tested = None;
         self.words.set(fact_type.at + COUNT, fact_type.count(self.words) - 1)?;
         NUMBERS.remove(self.words, number)?;
         self.take_met(fact_type, fact)?;
+        if fact_type.has_series {
+            for position in 0..self.scratch.met.len() {
+                self.leave_series(self.scratch.met[position], fact)?;
+            }
+        }
         for index in bits(self.indices_of_met()) {
             self.unlink(fact_type, fact, index)?;
         }
@@ -565,21 +654,11 @@ impl Step<'_> {
         for position in 0..self.scratch.met.len() {
             self.count_out(self.scratch.met[position])?;
         }
-        let changed = match why {
-            Removal::Modification(changed) => Some(changed),
-            Removal::Retraction | Removal::Drop => None,
-        };
-        if why != Removal::Drop {
-            for position in 0..self.scratch.met.len() {
-                let condition = &program.conditions[self.scratch.met[position] as usize];
-                for (rule, guard) in &condition.guards {
-                    if self.may_gain(*rule, *guard, changed) {
-                        self.guard_loses(*rule, *guard, fact)?;
-                    }
-                }
-            }
-        }
-        // A guard's test may read the number, so it goes last.
+        Ok(())
+    }
+
+    /// Frees a fact that is in no index any more. Until here guards' tests may read its number.
+    fn discard(&mut self, fact_type: &FactType, fact: Address) -> Result<(), Full> {
         self.words.set64(fact + NUMBER, 0)?;
         for (field, declared) in fact_type.fields.iter().enumerate() {
             if declared.kind == Kind::String {

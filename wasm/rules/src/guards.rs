@@ -4,26 +4,30 @@
 //! valid before goes to the agenda, or to the timers if the guard's window is still open. A match that a seed has yet to find is
 //! left to the seed.
 
-use crate::compile::code::{Bound, Kind, Locals, Scope, NO_LOCALS, NUMBER, OWN, SLOTS, TIME};
-use crate::compile::program::{Aggregate, Guard, Limit, Rule};
+use crate::compile::code::{Bound, Locals, Scope, NO_LOCALS, NUMBER, OWN, SLOTS, TIME};
+use crate::compile::program::{self, Aggregate, Guard, Limit, Probe, Rule};
 use crate::facts::is_alive;
 use crate::memory::{Address, Full};
+use crate::series::moment_of_fact;
 use crate::step::{Step, Tested};
+use crate::totals::{Total, Wide};
 
-/// How a changed fact counts for the state before the change.
-#[derive(Clone, Copy)]
-enum Before {
-    /// It was not there.
-    Without(Address),
-    /// It was there, and passes the guard's tests.
-    With(Address),
+/// A change of facts that counts for a guard in the state before it: one fact was there, and another was not. The address 0 stands
+/// for none. The fact that is gone keeps its content and its number until the guards are told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub gone: Address,
+    pub new: Address,
 }
 
-/// A value that grows with the facts of an aggregate.
-struct Total {
-    count: u64,
-    value: Option<u64>,
-    is_defined: bool,
+/// The search for the matches that a change makes valid, see [`Step::flip`].
+#[derive(Clone, Copy)]
+struct Flip {
+    rule: u32,
+    guard: u8,
+    newest: u64,
+    change: Change,
+    fact: Address,
 }
 
 impl Step<'_> {
@@ -37,7 +41,7 @@ impl Step<'_> {
 
     /// Returns whether the facts of an aggregate have the value that it demands.
     pub fn is_reached(&self, guard: &Guard, bound: &mut Bound) -> bool {
-        self.satisfies(guard, self.aggregate(guard, bound, None), bound)
+        self.satisfies(guard, self.aggregate(guard, bound, Change::default()), bound)
     }
 
     fn is_blocked(&mut self, guard: &Guard, bound: &mut Bound) -> bool {
@@ -101,7 +105,7 @@ impl Step<'_> {
         let kept = bound[OWN as usize];
         while fact != end {
             bound[OWN as usize] = fact;
-            if guard.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+            if guard.probe.accepts(self.words, bound) {
                 break;
             }
             fact = self.words.get(fact + link);
@@ -124,62 +128,45 @@ impl Step<'_> {
         guard.having.iter().all(|code| code.holds(scope))
     }
 
-    /// Returns the value of an aggregate.
-    fn aggregate(&self, guard: &Guard, bound: &mut Bound, before: Option<Before>) -> Option<u64> {
+    /// Returns the value of an aggregate before a change.
+    fn aggregate(&self, guard: &Guard, bound: &mut Bound, before: Change) -> Option<u64> {
+        let aggregate = &guard.aggregate;
+        let total = self.total_of_tree(guard, bound, before).unwrap_or_else(|| {
+            let mut total = Total::of_nothing(aggregate);
+            self.each_value(guard, bound, before, |value| {
+                total = total.merged(Total::of_one(aggregate, value), aggregate);
+            });
+            total
+        });
+        if total == Total::Sum(None) {
+            let mut wide = Wide::new();
+            self.each_value(guard, bound, before, |value| value.into_iter().for_each(|value| wide.add(value)));
+            return wide.value();
+        }
+        total.value(aggregate)
+    }
+
+    /// Calls `visit` for each fact of an aggregate before a change, with the value of the aggregate's field.
+    #[inline]
+    fn each_value(&self, guard: &Guard, bound: &mut Bound, before: Change, mut visit: impl FnMut(Option<u64>)) {
+        let field = guard.aggregate.field();
         let link = guard.probe.link;
         let kept = bound[OWN as usize];
-        let mut total = Total { count: 0, value: None, is_defined: true };
-        if let Some(Before::With(fact)) = before {
-            bound[OWN as usize] = fact;
-            self.add(&guard.aggregate, bound, &mut total);
+        if before.gone != 0 {
+            bound[OWN as usize] = before.gone;
+            if guard.probe.accepts(self.words, bound) {
+                visit(field.and_then(|field| field.value(self.words, bound)));
+            }
         }
         let mut fact = self.head(&guard.probe, bound);
         while fact != 0 {
             bound[OWN as usize] = fact;
-            let is_left_out = matches!(before, Some(Before::Without(other)) if other == fact);
-            if !is_left_out && guard.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
-                self.add(&guard.aggregate, bound, &mut total);
+            if fact != before.new && guard.probe.accepts(self.words, bound) {
+                visit(field.and_then(|field| field.value(self.words, bound)));
             }
             fact = self.words.get(fact + link);
         }
         bound[OWN as usize] = kept;
-        match &guard.aggregate {
-            Aggregate::None => None,
-            Aggregate::Count => Some(total.count),
-            // The sum of nothing is 0, in either type. A sum beyond 64 bits is undefined.
-            Aggregate::Sum(..) => total.is_defined.then_some(total.value.unwrap_or(0)),
-            Aggregate::Min(..) | Aggregate::Max(..) => total.value,
-        }
-    }
-
-    fn add(&self, aggregate: &Aggregate, bound: &Bound, total: &mut Total) {
-        total.count += 1;
-        let (Aggregate::Sum(kind, of) | Aggregate::Min(kind, of) | Aggregate::Max(kind, of)) = aggregate else {
-            return;
-        };
-        let Some(value) = of.value(self.words, bound) else { return };
-        let Some(so_far) = total.value else {
-            total.value = Some(value);
-            return;
-        };
-        let is_float = *kind == Kind::Float;
-        let (floats, integers) = ((f64::from_bits(so_far), f64::from_bits(value)), (so_far as i64, value as i64));
-        total.value = match aggregate {
-            Aggregate::Sum(..) if is_float => {
-                let sum = floats.0 + floats.1;
-                total.is_defined &= sum.is_finite();
-                Some(sum.to_bits())
-            }
-            Aggregate::Sum(..) => {
-                let sum = integers.0.checked_add(integers.1);
-                total.is_defined &= sum.is_some();
-                Some(sum.unwrap_or(0) as u64)
-            }
-            Aggregate::Min(..) if is_float => Some(floats.0.min(floats.1).to_bits()),
-            Aggregate::Max(..) if is_float => Some(floats.0.max(floats.1).to_bits()),
-            Aggregate::Min(..) => Some(integers.0.min(integers.1) as u64),
-            _ => Some(integers.0.max(integers.1) as u64),
-        };
     }
 
     /// Returns the values of a rule's aggregates.
@@ -187,7 +174,7 @@ impl Step<'_> {
         let mut locals = NO_LOCALS;
         for guard in &rule.guards {
             if let Some(local) = guard.local {
-                locals[local as usize] = self.aggregate(guard, bound, None);
+                locals[local as usize] = self.aggregate(guard, bound, Change::default());
             }
         }
         locals
@@ -199,44 +186,96 @@ impl Step<'_> {
         rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)
     }
 
-    /// Looks up the matches that a new fact of an aggregate makes valid. It only makes a `none` false.
-    pub fn aggregate_gains(&mut self, rule: u32, guard: u8, fact: Address, number: u64) -> Result<(), Full> {
-        self.flip(rule, guard, number - 1, Before::Without(fact), fact)
-    }
-
-    /// Looks up the matches that a retracted fact of a guard makes valid. The fact is in no index any more.
-    pub fn guard_loses(&mut self, rule: u32, guard: u8, fact: Address) -> Result<(), Full> {
-        self.flip(rule, guard, u64::MAX, Before::With(fact), fact)
-    }
-
-    fn flip(&mut self, number: u32, guard: u8, newest: u64, before: Before, fact: Address) -> Result<(), Full> {
-        let rule = &self.program.rules[number as usize];
-        let plan = &rule.flips[guard as usize];
-        let changed = &rule.guards[guard as usize];
+    /// Looks up the matches of facts numbered up to `newest` that a change makes valid. Of the change's facts, the one in no index
+    /// any more, or the new one, is `fact`, and the matches are those whose guard it is about.
+    ///
+    /// A modification is one change: a match is new if it was not valid before the old fact went, and is valid once the new one is
+    /// there.
+    pub fn flip(&mut self, rule: u32, guard: u8, newest: u64, change: Change, fact: Address) -> Result<(), Full> {
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
-        let mut goes_on = false;
-        while self.search(rule, plan, newest, goes_on, &mut bound) {
-            goes_on = true;
-            let held_before = match changed.aggregate {
-                // It blocked the match.
-                Aggregate::None => false,
-                _ => self.satisfies(changed, self.aggregate(changed, &mut bound, Some(before)), &bound),
-            };
-            if held_before || !rule.guards.iter().all(|guard| self.guard_holds(guard, &mut bound)) {
-                continue;
+        self.flip_from(Flip { rule, guard, newest, change, fact }, 0, &mut bound)
+    }
+
+    /// Goes on with a flip from the look-up `depth` on.
+    fn flip_from(&mut self, flip: Flip, depth: usize, bound: &mut Bound) -> Result<(), Full> {
+        let rule = &self.program.rules[flip.rule as usize];
+        let Some(program::Step { probe, window, .. }) = rule.flips[flip.guard as usize].steps.get(depth) else {
+            return self.gain(flip, bound);
+        };
+        let tree = window.as_ref().and_then(|window| Some((window, self.tree(window, probe, bound)?)));
+        if let Some((window, root)) = tree {
+            let (after, before) = window.range(self.words, bound);
+            let mut fact = self.first_after(root, after);
+            while fact != 0 {
+                let moment = moment_of_fact(self.words, fact);
+                if moment >= before {
+                    break;
+                }
+                self.flip_with(flip, depth, probe, fact, bound)?;
+                fact = self.first_after(root, moment);
             }
-            if self.is_pending(number, &bound) {
-                continue;
-            }
-            let deadline = self.deadline(rule, &bound);
-            if deadline > self.clock() {
-                self.wait(number, &bound, deadline)?;
-            } else {
-                self.push_match(number, &bound)?;
-            }
+            return Ok(());
+        }
+        let mut fact = self.head(probe, bound);
+        while fact != 0 {
+            self.flip_with(flip, depth, probe, fact, bound)?;
+            fact = self.words.get(fact + probe.link);
         }
         Ok(())
+    }
+
+    /// Goes on with a flip behind the look-up `depth`, which found `fact`.
+    #[inline]
+    fn flip_with(
+        &mut self,
+        flip: Flip,
+        depth: usize,
+        probe: &Probe,
+        fact: Address,
+        bound: &mut Bound,
+    ) -> Result<(), Full> {
+        if self.words.get64(fact + NUMBER) > flip.newest {
+            return Ok(());
+        }
+        bound[probe.slot as usize] = fact;
+        if probe.accepts(self.words, bound) {
+            self.flip_from(flip, depth + 1, bound)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the match of a flip, if the change makes it valid.
+    fn gain(&mut self, flip: Flip, bound: &mut Bound) -> Result<(), Full> {
+        let Flip { rule: number, guard, change, fact, .. } = flip;
+        let rule = &self.program.rules[number as usize];
+        let changed = &rule.guards[guard as usize];
+        if fact == change.new && change.gone != 0 {
+            // The matches whose guard both facts are about are those of the old one.
+            bound[OWN as usize] = change.gone;
+            let is_about_both = changed.probe.accepts(self.words, bound);
+            bound[OWN as usize] = fact;
+            if is_about_both {
+                return Ok(());
+            }
+        }
+        let held_before = match changed.aggregate {
+            // It blocked the match.
+            Aggregate::None => false,
+            _ => self.satisfies(changed, self.aggregate(changed, bound, change), bound),
+        };
+        if held_before
+            || !rule.guards.iter().all(|guard| self.guard_holds(guard, bound))
+            || self.is_pending(number, bound)
+        {
+            return Ok(());
+        }
+        let deadline = self.deadline(rule, bound);
+        if deadline > self.clock() {
+            self.wait(number, bound, deadline)
+        } else {
+            self.push_match(number, bound)
+        }
     }
 
     /// Returns whether a seed of the rule has yet to find the match.

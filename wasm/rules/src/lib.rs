@@ -26,7 +26,8 @@
 //!
 //! A fact has a type, a number, a time in milliseconds, and fields. A rule's conditions bind facts. Each combination of facts
 //! that meets the conditions is a match, and fires the rule's actions once for as long as it stays valid. If a `none` is
-//! violated and holds again, or an aggregate's clause fails and holds again, the match is new.
+//! violated and holds again, or an aggregate's clause fails and holds again, the match is new. A modification is one change: it
+//! makes a match of other facts new only if one of these failed before it and holds after it.
 //!
 //! The order of firings depends on the rules and on the facts alone:
 //!
@@ -58,6 +59,8 @@
 //! | `facts` | insertion and removal of facts in all indices |
 //! | `joins` | the search for the next match |
 //! | `guards` | `none` and aggregates |
+//! | `totals` | the values of aggregates |
+//! | `series` | the facts of a key by time, for aggregates of windows |
 //! | `agenda` | seeds and matches in the order of firing |
 //! | `timers` | deadlines and the dropping of facts |
 //! | `actions` | what a firing does |
@@ -84,8 +87,10 @@ mod memory;
 mod notices;
 pub mod partitions;
 mod selection;
+mod series;
 mod step;
 mod timers;
+mod totals;
 
 // Tests that share their workloads with the integration tests, which name this crate as others do.
 #[cfg(test)]

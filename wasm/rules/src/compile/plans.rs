@@ -8,7 +8,10 @@
 //! in "two failed logins and then a change of the password" a failed login is not joined with all those before it.
 
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
-use crate::compile::program::{Aggregate, Condition, Deadlines, FactType, Guard, Limit, Plan, Probe, Slot, Step};
+use crate::compile::program::{
+    Aggregate, Condition, Deadlines, FactType, Guard, Limit, Plan, Probe, Series, Slot, Step,
+};
+use crate::compile::program::{TimeBound, Window, NUMBER_READ};
 use crate::memory::Table;
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
@@ -36,6 +39,7 @@ impl RawGuard {
 pub(super) struct Joins<'a> {
     pub types: &'a mut Vec<FactType>,
     pub conditions: &'a mut Vec<Condition>,
+    pub series: &'a mut Vec<Series>,
     /// The single-fact conditions of the slots and of the guards.
     pub slot_conditions: &'a [u32],
     pub guard_conditions: &'a [u32],
@@ -53,14 +57,17 @@ impl Joins<'_> {
         let tests: Vec<&Code> = raw.conjuncts.iter().collect();
         let probe = self.probe(raw.ty, OWN, self.guard_conditions[number], &tests);
         let is_none = raw.aggregate == Aggregate::None && probe.index == 0;
+        let window = self.window(number, &probe);
+        let raw = &self.guards[number];
         Guard {
             aggregate: raw.aggregate.clone(),
             limit: if is_none { Limit::of(&probe.tests) } else { None },
             probe,
+            window,
             having: raw.having.clone(),
             local: raw.local,
             deadlines: raw.deadlines.clone(),
-            reads: self.fields_read(raw),
+            reads: Joins::fields_read(raw),
             blocks_all: self.blocks_all(number),
             place: raw.place,
         }
@@ -73,21 +80,71 @@ impl Joins<'_> {
         self.guards.iter().all(is_plain) && !self.guards[number].conjuncts.iter().any(joins)
     }
 
-    /// Returns the fields of its own facts that a guard reads, one bit each, or all bits if it may depend on more than on these
-    /// fields and on the bound facts. A match that waits for a deadline depends on the past, and an aggregate on the order of facts.
-    fn fields_read(&self, raw: &RawGuard) -> u32 {
-        if raw.aggregate != Aggregate::None || self.guards.iter().any(|guard| !guard.deadlines.is_empty()) {
-            return u32::MAX;
-        }
-        let mut fields = 0;
+    /// Returns the fields of its own facts that a guard reads, one bit each, and [`NUMBER_READ`] if it reads their numbers, as the
+    /// order of facts of the same time does. What it reads besides, a modification leaves as it is.
+    fn fields_read(raw: &RawGuard) -> u64 {
+        let mut read = match raw.aggregate.field() {
+            Some(Operand::Field { offset, .. }) => 1 << ((offset - FIELDS) / 2),
+            _ => 0,
+        };
         for code in &raw.conjuncts {
             code.visit(&mut |code| match code {
-                Code::Field { slot: OWN, offset, .. } => fields |= 1 << ((offset - FIELDS) / 2),
-                Code::Time(_) | Code::After { .. } | Code::Near { .. } => fields = u32::MAX,
+                Code::Field { slot: OWN, offset, .. } => read |= 1 << ((offset - FIELDS) / 2),
+                Code::After { later, earlier, .. } if [later, earlier].contains(&&OWN) => read |= NUMBER_READ,
                 _ => {}
             });
         }
-        fields
+        read
+    }
+
+    /// Returns the part of a series that an aggregate is about: its facts meet a condition, have a key, and lie between moments, and
+    /// nothing else is tested.
+    fn window(&mut self, number: usize, probe: &Probe) -> Option<Window> {
+        let raw = &self.guards[number];
+        if raw.aggregate == Aggregate::None {
+            return None;
+        }
+        let used = &self.types[raw.ty].indices[probe.index];
+        let is_keyed = |(field, operand): (u8, Operand)| {
+            used.iter().zip(&probe.key).any(|(used, key)| (*used, *key) == (field, operand))
+        };
+        let mut bounds = Vec::new();
+        for code in &raw.conjuncts {
+            if code.slots() & !(1 << OWN) == 0 || equality(code, OWN, u32::MAX).is_some_and(is_keyed) {
+                continue;
+            }
+            bounds.push(TimeBound::of(code, OWN, u32::MAX)?);
+        }
+        let (ty, condition, aggregate) = (raw.ty, self.guard_conditions[number], raw.aggregate.clone());
+        let is_it = |series: &Series| {
+            (series.ty, series.index, series.condition) == (ty, probe.index, condition) && series.aggregate == aggregate
+        };
+        let series = match self.series.iter().position(is_it) {
+            Some(series) => series,
+            None => self.add_series(Series { ty, index: probe.index, condition, aggregate, at: 0 }),
+        };
+        Some(Window { series, bounds })
+    }
+
+    fn add_series(&mut self, series: Series) -> usize {
+        self.conditions[series.condition as usize].series.push(self.series.len() as u32);
+        self.series.push(series);
+        self.series.len() - 1
+    }
+
+    /// Returns the part of a series in which the fact of a look-up lies, if time clauses bound it.
+    fn window_of_step(&mut self, probe: &Probe, bound: u32, conjuncts: &[Code]) -> Option<Window> {
+        let bounds: Vec<_> = conjuncts.iter().filter_map(|code| TimeBound::of(code, probe.slot, bound)).collect();
+        if bounds.is_empty() {
+            return None;
+        }
+        let (ty, index, condition) = (probe.ty, probe.index, self.slot_conditions[probe.slot as usize]);
+        let is_it = |series: &Series| (series.ty, series.index, series.condition) == (ty, index, condition);
+        let series = match self.series.iter().position(is_it) {
+            Some(series) => series,
+            None => self.add_series(Series { ty, index, condition, aggregate: Aggregate::Count, at: 0 }),
+        };
+        Some(Window { series, bounds })
     }
 
     /// Returns the plan for matches whose newest fact is in `seed`.
@@ -127,7 +184,11 @@ impl Joins<'_> {
         let mut bound = 1_u32 << OWN;
         let mut steps = Vec::new();
         while let Some(slot) = self.next(bound, &all, None) {
-            steps.push(self.step(slot, bound, &all));
+            let mut step = self.step(slot, bound, &all);
+            if self.guards[number].aggregate != Aggregate::None {
+                step.window = self.window_of_step(&step.probe, bound, &all);
+            }
+            steps.push(step);
             bound |= 1 << slot;
         }
         Plan { guards: Vec::new(), steps, later: Vec::new() }
@@ -191,7 +252,7 @@ impl Joins<'_> {
         }
         let condition = self.slot_conditions[slot as usize];
         let probe = self.probe(self.slots[slot as usize].ty, slot, condition, &tests);
-        Step { probe, is_older: false, guards: Vec::new() }
+        Step { probe, window: None, is_older: false, guards: Vec::new() }
     }
 
     /// Returns the look-up of the facts that pass `tests`. Each test is about the slot, and about bound ones. `condition` is the

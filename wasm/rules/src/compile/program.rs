@@ -4,6 +4,7 @@ use crate::compile::code::{compare, Bound, Code, Kind, Operand, Relation, Test, 
 use crate::compile::partition::Keys;
 use crate::compile::switch::Switch;
 use crate::memory::{Address, Table, Words};
+use crate::series::{moment_of_fact, Moment};
 
 /// Compiled rules. Nothing in them changes after the engine is made.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +12,9 @@ pub(crate) struct Program {
     pub types: Vec<FactType>,
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
+    pub series: Vec<Series>,
+    /// The number of facts from which on a list has a tree in its series.
+    pub long: u32,
     /// The words of the engine for the rules, see `agenda`.
     pub rules_at: Address,
     /// The fact types whose facts are dropped, and their lives.
@@ -48,6 +52,8 @@ pub(crate) struct FactType {
     pub tested_by: Vec<u32>,
     /// The choice among few conditions.
     pub switch: Switch,
+    /// Whether there is a series of facts of this type.
+    pub has_series: bool,
     /// The milliseconds after its time from which on a fact of this type is dropped, if the rules allow that.
     pub life: Option<i64>,
     /// The words of the engine for this type, see `facts`.
@@ -101,6 +107,8 @@ pub(crate) struct Condition {
     pub indices: u32,
     /// The bit of this among the conditions of its type, if they are few.
     pub bit: u32,
+    /// The series of facts that meet this.
+    pub series: Vec<u32>,
     /// The word that counts the facts that meet this.
     pub at: Address,
 }
@@ -159,11 +167,16 @@ impl Deadlines {
     }
 }
 
+/// The bit, besides those of fields, of a guard that reads the numbers of its facts. Every modification changes the number.
+pub(crate) const NUMBER_READ: u64 = 1 << 32;
+
 /// A `none` or an aggregate: a condition on all facts that match.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     pub aggregate: Aggregate,
     pub probe: Probe,
+    /// The part of a series whose facts it is about, if nothing else is to test.
+    pub window: Option<Window>,
     /// The bound that it sets, if it is a `none` over all facts of a type.
     pub limit: Option<Limit>,
     /// What the value has to satisfy.
@@ -171,8 +184,8 @@ pub(crate) struct Guard {
     /// The local that takes the value.
     pub local: Option<u8>,
     pub deadlines: Deadlines,
-    /// The fields that it reads of its facts, one bit each. A modification of other fields leaves it as it is.
-    pub reads: u32,
+    /// The fields that it reads of its facts, one bit each, and [`NUMBER_READ`]. A modification of other fields leaves it as it is.
+    pub reads: u64,
     /// Whether each of its facts blocks all matches of the rule, which has no aggregates and no deadlines.
     pub blocks_all: bool,
     /// The byte of the text at which the condition lies.
@@ -236,6 +249,16 @@ pub(crate) enum Aggregate {
     Max(Kind, Operand),
 }
 
+impl Aggregate {
+    /// Returns the field whose values it takes.
+    pub fn field(&self) -> Option<Operand> {
+        match self {
+            Aggregate::None | Aggregate::Count => None,
+            Aggregate::Sum(_, field) | Aggregate::Min(_, field) | Aggregate::Max(_, field) => Some(*field),
+        }
+    }
+}
+
 /// A look-up of facts, and their tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
@@ -248,6 +271,79 @@ pub(crate) struct Probe {
     pub tests: Vec<Test>,
     /// The slot that the fact is bound to.
     pub slot: u8,
+}
+
+/// The facts that meet a condition, by the key of an index and by time, see `series`.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub ty: usize,
+    pub index: usize,
+    pub condition: u32,
+    /// The aggregate of its facts.
+    pub aggregate: Aggregate,
+    /// The words of its table.
+    pub at: Address,
+}
+
+/// The facts of a series within bounds of their times.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub series: usize,
+    pub bounds: Vec<TimeBound>,
+}
+
+/// A time clause about a fact and a bound one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeBound {
+    pub anchor: u8,
+    /// Whether the fact is after the bound one, or else before it, or `None` if it may be either.
+    pub is_after: Option<bool>,
+    pub less_than: i64,
+}
+
+impl TimeBound {
+    /// Returns the time clause of a test, if that is one about the fact in `slot` and another one of those that are `bound`.
+    pub fn of(code: &Code, slot: u8, bound: u32) -> Option<TimeBound> {
+        let (anchor, is_after, less_than) = match *code {
+            Code::After { later, earlier, less_than } if later == slot => (earlier, Some(true), less_than),
+            Code::After { later, earlier, less_than } if earlier == slot => (later, Some(false), less_than),
+            Code::Near { slots: [first, second], less_than } if first == slot => (second, None, Some(less_than)),
+            Code::Near { slots: [first, second], less_than } if second == slot => (first, None, Some(less_than)),
+            _ => return None,
+        };
+        let less_than = less_than.unwrap_or(i64::MAX);
+        (anchor != slot && bound & 1 << anchor != 0).then_some(TimeBound { anchor, is_after, less_than })
+    }
+}
+
+impl Window {
+    /// Returns the moments between which the facts lie.
+    #[inline]
+    pub fn range(&self, words: &Words, bound: &Bound) -> (Moment, Moment) {
+        let (mut after, mut before) = ((i64::MIN, 0), (i64::MAX, u64::MAX));
+        for TimeBound { anchor, is_after, less_than } in &self.bounds {
+            let moment = moment_of_fact(words, bound[*anchor as usize]);
+            // Each fact has a number from 1 on, and below the greatest.
+            let first = (moment.0.saturating_sub(*less_than), u64::MAX);
+            let last = (moment.0.saturating_add(*less_than), 0);
+            let (least, most) = match is_after {
+                Some(true) => (moment, last),
+                Some(false) => (first, moment),
+                None => (first, last),
+            };
+            after = after.max(least);
+            before = before.min(most);
+        }
+        (after, before)
+    }
+}
+
+impl Probe {
+    /// Returns whether the bound facts pass the tests.
+    #[inline(always)]
+    pub fn accepts(&self, words: &Words, bound: &Bound) -> bool {
+        self.tests.iter().all(|test| test.holds(words, bound))
+    }
 }
 
 /// An order of look-ups that finds all matches of a rule with a given fact.
@@ -264,6 +360,8 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub probe: Probe,
+    /// The part of a series in which the fact lies, in a plan for the facts of an aggregate.
+    pub window: Option<Window>,
     /// Whether the fact has to be older than the first one. Otherwise it may be the same.
     pub is_older: bool,
     /// The guards to test once this fact is bound.

@@ -46,6 +46,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
         ty.life = life;
         program.lives.extend(life.map(|life| (number, life)));
         ty.switch = Switch::new(&ty.conditions, &program.conditions);
+        ty.has_series = program.series.iter().any(|series| series.ty == number);
         ty.set_bits(&mut program.conditions);
     }
     Ok(program)
@@ -177,6 +178,7 @@ impl Compiler<'_> {
         let mut joins = Joins {
             types: &mut self.program.types,
             conditions: &mut self.program.conditions,
+            series: &mut self.program.series,
             slot_conditions: &slot_conditions,
             guard_conditions: &guard_conditions,
             slots: &body.slots,

@@ -46,6 +46,7 @@ pub(super) fn compile(
             keyed_by: Vec::new(),
             tested_by: Vec::new(),
             switch: Switch::default(),
+            has_series: false,
             life: None,
             at: 0,
         });

@@ -13,6 +13,12 @@ pub(crate) const TABLE: u32 = 3;
 impl Table {
     pub const SIZE: u32 = TABLE;
 
+    /// Returns whether the table has no entries.
+    #[inline(always)]
+    pub fn is_empty(self, words: &Words) -> bool {
+        words.get(self.0 + 1) == 0
+    }
+
     /// Returns the place and the value of the entry with this hash that `is` accepts.
     #[inline]
     pub fn find(self, words: &Words, hash: u32, is: impl Fn(u32) -> bool) -> Option<(Address, u32)> {

@@ -157,3 +157,54 @@ fn a_transaction_is_rolled_back_after_any_store() {
         assert_eq!(End { record: whole.record.clone(), ..last }, whole, "after {kept} stores");
     }
 }
+
+#[test]
+fn a_stream_whose_aggregates_have_trees_goes_on_after_any_store() {
+    let rules = "
+        fact login(id: integer, user: string, amount: float, risk: integer)
+        fact check(id: integer)
+        rule often
+          when p: login
+               n: count login(user = p.user, within 9 milliseconds before p), n >= 5
+               s: sum login.amount(user = p.user, within 9 milliseconds before p), s > 1.0
+          then notify often(id: p.id, logins: n, amount: s)
+        rule risky
+          when p: login
+               m: max login.risk(user = p.user, within 6 milliseconds after p), m >= 9
+          then notify risky(id: p.id, risk: m)
+        rule checked priority 1
+          when c: check
+               p: login(id = c.id, within 90 milliseconds before c)
+          then retract c, modify p(risk: p.risk + 3, amount: p.amount * 2.0)
+    ";
+    let engine = Engine::indexed(rules, Limits::default()).unwrap();
+    check(&engine, &["login", "check"], 2_000, |engine| {
+        // A step that was cut off may have set the position.
+        engine.recover();
+        for number in engine.position() as i64..30 {
+            let user = format!("user{}", number % 2);
+            let late = if number % 7 == 3 { 4 } else { 0 };
+            let login = [
+                ("id", Value::Integer(number)),
+                ("user", Value::String(user.as_bytes())),
+                ("amount", Value::Float(number as f64 / 10.0)),
+                ("risk", Value::Integer(number * 5 % 9)),
+            ];
+            let checked = [("id", Value::Integer(number - 3))];
+            let fact = match number % 5 {
+                4 => engine.fact("check", Some(2 * number), &checked),
+                _ => engine.fact("login", Some(2 * number - late), &login),
+            };
+            engine.run().unwrap();
+            engine.assert_at(&fact.unwrap(), number as u32 + 1).unwrap();
+        }
+        engine.run().unwrap();
+        if let Some(login) = engine.facts("login").unwrap().iter().find(|login| login.at == 54) {
+            engine.retract(login.id).unwrap();
+        }
+        engine.run().unwrap();
+        engine.advance(1_000).unwrap();
+        engine.run().unwrap();
+        assert_eq!(engine.count("login").unwrap(), 0);
+    });
+}
