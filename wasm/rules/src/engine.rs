@@ -410,8 +410,8 @@ impl Engine {
     ///
     /// Errors: `unknown_attribute`.
     pub fn fact_type(&self, name: &str) -> Result<usize, Error> {
-        let types = &self.program.types;
-        types.iter().position(|ty| ty.name == name).ok_or_else(|| {
+        let Program { types, names, .. } = &self.program;
+        names.find(types, name).ok_or_else(|| {
             let hint = match nearest(name, types.iter().map(|ty| ty.name.as_str())) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "declare it by `fact`".to_owned(),
@@ -424,8 +424,8 @@ impl Engine {
     ///
     /// Errors: `unknown_attribute`.
     pub fn field(&self, ty: usize, name: &str) -> Result<usize, Error> {
-        let ty = &self.program.types[ty];
-        ty.fields.iter().position(|field| field.name == name).ok_or_else(|| {
+        self.find_field(ty, name).ok_or_else(|| {
+            let ty = &self.program.types[ty];
             let hint = match nearest(name, ty.fields.iter().map(|field| field.name.as_str())) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "declare it, or leave it out".to_owned(),
@@ -433,6 +433,11 @@ impl Engine {
             let message = format!("`{}` has no field {}; {hint}", ty.name, quoted(name));
             Error::new(Kind::UnknownAttribute, message).about(name)
         })
+    }
+
+    /// Returns the number of a field of a fact type, if it has that.
+    pub fn find_field(&self, ty: usize, name: &str) -> Option<usize> {
+        self.program.types[ty].fields.iter().position(|field| field.name == name)
     }
 
     /// Returns the number of fields of a fact type.

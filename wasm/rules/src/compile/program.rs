@@ -9,6 +9,7 @@ use crate::memory::{Address, Table, Words};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub types: Vec<FactType>,
+    pub names: TypeNames,
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
     /// The words of the engine for the rules, see `agenda`.
@@ -29,6 +30,36 @@ impl Program {
             let probes = steps.map(|step| &mut step.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
             probes.for_each(|probe| probe.table = types[probe.ty].table(probe.index));
         }
+    }
+}
+
+/// The fact types by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TypeNames {
+    /// The numbers of the types in the order of their names, if there are many.
+    sorted: Vec<u32>,
+}
+
+impl TypeNames {
+    /// To compare this number of names in turn takes no longer than to halve their list.
+    const FEW: usize = 8;
+
+    pub fn new(types: &[FactType]) -> Self {
+        let mut sorted = Vec::new();
+        if types.len() > TypeNames::FEW {
+            sorted.extend(0..types.len() as u32);
+            sorted.sort_by(|left, right| types[*left as usize].name.cmp(&types[*right as usize].name));
+        }
+        TypeNames { sorted }
+    }
+
+    /// Returns the number of the type with a name. `types` are those of [`TypeNames::new`].
+    pub fn find(&self, types: &[FactType], name: &str) -> Option<usize> {
+        if self.sorted.is_empty() {
+            return types.iter().position(|ty| ty.name == name);
+        }
+        let found = self.sorted.binary_search_by(|number| types[*number as usize].name.as_str().cmp(name));
+        found.ok().map(|place| self.sorted[place] as usize)
     }
 }
 
@@ -69,6 +100,7 @@ pub(crate) enum Domain {
     Any,
     Integers(i64, i64),
     Floats(f64, f64),
+    /// The values in ascending order, without repetitions.
     Among(Vec<u64>),
 }
 
@@ -79,7 +111,7 @@ impl Domain {
             Domain::Any => true,
             Domain::Integers(least, most) => (*least..=*most).contains(&(value as i64)),
             Domain::Floats(least, most) => (*least..=*most).contains(&f64::from_bits(value)),
-            Domain::Among(values) => values.contains(&value),
+            Domain::Among(values) => values.binary_search(&value).is_ok(),
         }
     }
 }
