@@ -204,7 +204,9 @@ impl Engine {
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
-        let scratch = Scratch { met: Room::new(longest), selections: selections?, ..Scratch::default() };
+        let selections = selections?;
+        let selected = (0..selections.len()).filter(|ty| selections[*ty].is_some()).collect();
+        let scratch = Scratch { met: Room::new(longest), selections, selected, ..Scratch::default() };
         let mut engine = Engine {
             text: text.to_owned(),
             program,
@@ -820,7 +822,10 @@ impl Engine {
 
     /// Forgets what the searches of single-fact conditions hold in memory that is freed all at once.
     pub fn abandon_searches(&mut self) {
-        self.scratch.selections.iter_mut().flatten().for_each(Selection::abandon);
+        let Scratch { selections, selected, .. } = &mut self.scratch;
+        for ty in &*selected {
+            selections[*ty].iter_mut().for_each(Selection::abandon);
+        }
     }
 
     /// Takes the best entry of the agenda one step on.
@@ -942,6 +947,12 @@ impl Engine {
     /// Returns the number of rules. Alternatives are rules of their own.
     pub fn rule_count(&self) -> usize {
         self.program.rules.len()
+    }
+
+    /// Returns sentences about rules that may be meant otherwise: rules that can enable themselves or each other without end. There is
+    /// one for each group of such rules, with a shortest cycle in it.
+    pub fn warnings(&self) -> &[String] {
+        &self.program.warnings
     }
 
     /// Returns the names of the fact types, in the order of the text.

@@ -18,6 +18,8 @@ pub(crate) struct Program {
     pub lives: Vec<(usize, i64)>,
     /// The keys of the fact types, if the rules can be partitioned.
     pub keys: Option<Keys>,
+    /// Sentences about rules that may be meant otherwise.
+    pub warnings: Vec<String>,
 }
 
 impl Program {

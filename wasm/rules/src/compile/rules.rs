@@ -8,7 +8,7 @@ use crate::compile::plans::{Joins, RawGuard};
 use crate::compile::program::{Action, Aggregate, Condition, Program, Rule, Slot, Step, TypeNames};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
-use crate::compile::{common, life, partition, types};
+use crate::compile::{common, cycles, life, partition, types};
 use crate::error::{self, Error};
 use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
 use crate::partitions::By;
@@ -28,6 +28,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
         program: Program { names: TypeNames::new(&types), types, keys, ..Program::default() },
         known: HashMap::new(),
         seeds: Vec::new(),
+        places: Vec::new(),
         life: life::Lives::new(parsed.facts.len()),
     };
     let mut names: HashSet<&str> = HashSet::new();
@@ -40,7 +41,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
             compiler.rule(rule, &variant, constants)?;
         }
     }
-    let Compiler { mut program, life, seeds, .. } = compiler;
+    let Compiler { mut program, life, seeds, places, .. } = compiler;
     share_first(&mut program, &seeds);
     for ((number, ty), life) in program.types.iter_mut().enumerate().zip(life.all()) {
         ty.life = life;
@@ -48,6 +49,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
         ty.switch = Switch::new(&ty.conditions, &program.conditions);
         ty.set_bits(&mut program.conditions);
     }
+    program.warnings = cycles::warnings(&program, text, &places);
     Ok(program)
 }
 
@@ -115,6 +117,8 @@ struct Compiler<'a> {
     known: HashMap<String, u32>,
     /// The single-fact conditions, rules and slots of all seeds.
     seeds: Vec<(u32, u32, u8)>,
+    /// The bytes of the text at which the rules have their names.
+    places: Vec<usize>,
     life: life::Lives,
 }
 
@@ -194,6 +198,7 @@ impl Compiler<'_> {
         let guards: Vec<_> = (0..body.guards.len()).map(|guard| joins.guard(guard)).collect();
         let plans = (0..body.slots.len()).map(|slot| joins.plan(slot as u8)).collect();
         let flips = (0..body.guards.len()).map(|guard| joins.flip(guard)).collect();
+        self.places.push(rule.name.at);
         self.program.rules.push(Rule {
             name: rule.name.text.clone(),
             priority: rule.priority,
