@@ -10,6 +10,22 @@ defmodule BeTree.RulesTest do
 
   doctest Rules
 
+  defmodule Handler do
+    @moduledoc false
+    # A handler of :logger that sends each event.
+    def log(event, %{config: test}), do: send(test, {:log, event})
+  end
+
+  # Warnings about rules are not printed.
+  setup_all do
+    id = :"rules_#{System.unique_integer([:positive])}"
+    :ok = :logger.add_handler_filter(:default, id, {&filter/2, nil})
+    on_exit(fn -> :logger.remove_handler_filter(:default, id) end)
+  end
+
+  defp filter(%{meta: %{domain: [:be_tree]}}, _extra), do: :stop
+  defp filter(_event, _extra), do: :ignore
+
   @orders """
   fact order(id: integer, user: string)
   fact payment(order: integer)
@@ -127,6 +143,39 @@ defmodule BeTree.RulesTest do
 
         assert error.message =~ "write `x: string optional`"
         assert {:error, %Error{kind: :syntax}} = Rules.new("fact m(x: string optional on_mismatch error)")
+      end
+
+      test "new/2 ends at its budget of fuel and at its timeout", %{runtime: runtime} do
+        text =
+          for n <- 1..2_000, into: "", do: "fact t#{n}(x: integer) rule r#{n} when t: t#{n}(x = #{n}) then retract t\n"
+
+        assert {:error, %Error{kind: :out_of_fuel}} = Rules.new(text, runtime: runtime, fuel: 10_000_000)
+        assert {:error, %Error{kind: :timeout}} = Rules.new(text, runtime: runtime, timeout: 0)
+        assert {:ok, _rules} = Rules.new(text, runtime: runtime, fuel: 1_000_000_000, timeout: 600_000)
+        assert_raise ArgumentError, ~r/:fuel/, fn -> Rules.new(text, runtime: runtime, fuel: 0) end
+      end
+
+      test "new/2 tells rules that can enable each other without end", %{runtime: runtime} do
+        text = """
+        fact click(x: integer)
+        fact session(x: integer)
+        rule open when click none session then assert session(x: 1)
+        rule close when s: session then retract s
+        """
+
+        warning = "rules `open` (line 3) and `close` (line 4) can enable each other without end"
+
+        id = :"rules_#{System.unique_integer([:positive])}"
+        :ok = :logger.add_handler(id, Handler, %{config: self()})
+        rules = Rules.new!(text, runtime: runtime)
+        :ok = :logger.remove_handler(id)
+        logged = "BeTree: " <> warning
+        assert_received {:log, %{level: :warning, msg: {:string, ^logged}, meta: %{domain: [:be_tree]}}}
+        refute_received {:log, %{msg: {:string, ^logged}}}
+        assert Rules.warnings(rules) == {:ok, [warning]}
+        assert Rules.info!(rules).warnings == [warning]
+        assert {:more, %{firings: 100}} = Rules.assert(rules, {:click, x: 1}, firings: 100)
+        assert Rules.warnings!(Rules.new!(@chain, runtime: runtime)) == []
       end
 
       test "a list with a wrong fact changes nothing", %{runtime: runtime} do

@@ -6,7 +6,20 @@ defmodule BeTree.Rules.Reply do
   alias BeTree.Error
   alias BeTree.Rules.{Explanation, Fact, Notice}
 
-  @counts [:rules, :facts, :asserted, :firings, :notices, :due, :facts_bytes, :memory_bytes, :now, :next_due, :types]
+  @counts [
+    :warnings,
+    :rules,
+    :facts,
+    :asserted,
+    :firings,
+    :notices,
+    :due,
+    :facts_bytes,
+    :memory_bytes,
+    :now,
+    :next_due,
+    :types
+  ]
 
   @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
   @type outcome ::
@@ -62,6 +75,10 @@ defmodule BeTree.Rules.Reply do
 
   defp explanation(verdict, facts) when verdict in [:fired, :due, :unknown],
     do: %Explanation{verdict: verdict, facts: facts}
+
+  @doc "Returns the warnings about rules."
+  @spec warnings(binary) :: {:ok, [String.t()]} | {:error, Error.t()}
+  def warnings(binary), do: list(binary, & &1)
 
   @doc "Returns the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}

@@ -162,6 +162,9 @@ pub struct Engine {
     is_quiet: bool,
     /// The rule that fired last.
     last_rule: Option<u32>,
+    /// The rules of the last firings of this call, for messages alone: the newest is at the number of firings so far, modulo its length.
+    recent: [u32; RECENT],
+    recent_count: usize,
     /// The firings since [`Engine::record`].
     record: Option<Vec<Firing>>,
 }
@@ -220,6 +223,8 @@ impl Engine {
             is_stopped: false,
             is_quiet: false,
             last_rule: None,
+            recent: [0; RECENT],
+            recent_count: 0,
             record: None,
         };
         engine.scratch.released.reserve(64);
@@ -533,6 +538,7 @@ impl Engine {
     pub fn begin(&mut self) -> Result<(), Error> {
         self.recover();
         self.is_stopped = false;
+        self.recent_count = 0;
         self.retried(|step| step.words.set(CALL_FIRED, 0))
     }
 
@@ -796,6 +802,8 @@ impl Engine {
             Stepped::Paused(pause) => return Ok(Turn::Paused(pause)),
             Stepped::Fired(number) => {
                 self.last_rule = Some(number);
+                self.recent[self.recent_count % RECENT] = number;
+                self.recent_count += 1;
                 if let Some(record) = &mut self.record {
                     record.push((number, self.scratch.fired));
                 }
@@ -944,6 +952,41 @@ impl Engine {
         self.last_rule.map(|rule| self.program.rules[rule as usize].name.as_str())
     }
 
+    /// Returns the names of the rules that the last firings of this call repeat, in the order in which they fire: the shortest sequence
+    /// of which the second half of the last [`RECENT`] firings consists, or the rules that fired most often among them. It is empty
+    /// if no rule fired. After a cut it may lack a firing, so it is for messages alone.
+    #[inline(never)]
+    pub fn cycle(&self) -> Vec<String> {
+        let length = self.recent_count.min(RECENT);
+        let from = self.recent_count - length;
+        let fired: Vec<u32> = (from..self.recent_count).map(|number| self.recent[number % RECENT]).collect();
+        let repeats = |period: &usize| {
+            let start = length - (2 * period).max(length / 2);
+            fired[start..length - period] == fired[start + period..]
+        };
+        let mut rules = match (1..=length / 2).find(repeats) {
+            Some(period) => {
+                let mut cycle = fired[length - period..].to_vec();
+                // It begins with the first rule in the text.
+                let first = cycle.iter().enumerate().min_by_key(|(_, rule)| **rule).map_or(0, |(place, _)| place);
+                cycle.rotate_left(first);
+                cycle
+            }
+            None => {
+                let mut rules = fired.clone();
+                rules.sort_unstable();
+                rules.dedup();
+                rules.sort_by_key(|rule| std::cmp::Reverse(fired.iter().filter(|fired| *fired == rule).count()));
+                rules.truncate(MOST_FREQUENT);
+                rules
+            }
+        };
+        // The alternatives of a rule have one name.
+        let name = |rule: &u32| self.program.rules[*rule as usize].name.as_str();
+        rules.dedup_by(|left, right| name(left) == name(right));
+        rules.iter().map(|rule| name(rule).to_owned()).collect()
+    }
+
     /// Returns the number of rules. Alternatives are rules of their own.
     pub fn rule_count(&self) -> usize {
         self.program.rules.len()
@@ -1088,6 +1131,12 @@ impl Engine {
         self.program.rules.iter().map(|rule| (rule.name.clone(), rule.plans.iter().map(order).collect())).collect()
     }
 }
+
+/// The number of firings that [`Engine::cycle`] looks at.
+const RECENT: usize = 32;
+
+/// The most rules that [`Engine::cycle`] returns if no sequence repeats.
+const MOST_FREQUENT: usize = 8;
 
 /// The most facts that a turn drops.
 const MOST_DROPS: usize = 16;

@@ -29,6 +29,8 @@ const MOST_TAKEN: usize = 256 * 1024;
 pub(crate) struct State {
     engine: Option<Engine>,
     partitions: Option<Partitions>,
+    /// The warnings about the rules, as the outbox has them.
+    warnings: Vec<u8>,
     limits: Limits,
     request: Request,
     /// The facts of the operation, and their numbers once they are inserted, in the memory of searches.
@@ -142,6 +144,7 @@ impl State {
 
     /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`, or that with the number of partitions and their keys.
     pub fn rules(&mut self, length: usize) -> Outcome {
+        self.warnings.clear();
         let mut reader = Reader::new(self.port.message(length)?)?;
         let arity = reader.tuple()?;
         if arity != 5 && arity != 7 {
@@ -173,6 +176,8 @@ impl State {
         };
         engine.defer_memory();
         self.limits = limits;
+        reply::warnings(&engine, &mut self.warnings);
+        self.port.outbox.send(&self.warnings);
         self.engine = Some(engine);
         Ok(())
     }

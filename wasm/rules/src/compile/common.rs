@@ -24,6 +24,7 @@ struct Part<'c> {
 }
 
 /// Gives the parts that save most a `let`, as long as the rule has locals left. `locals` is the number of locals.
+#[inline(never)]
 pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
     while usize::from(*locals) < SLOTS {
         let mut numbers = Numbers::new();
@@ -46,6 +47,7 @@ pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
 }
 
 /// Returns the part of actions that saves most if it is computed once, the first one of equals, and its number.
+#[inline(never)]
 fn most_repeated(actions: &[Action], numbers: &mut Numbers) -> Option<(usize, Code)> {
     let (mut parts, mut places) = (Vec::new(), 0);
     for action in actions {

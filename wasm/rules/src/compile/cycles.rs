@@ -15,6 +15,8 @@
 //!
 //! The analysis errs to one side: rules that it clears end, and rules that it warns of may end for a reason that it does not see.
 //!
+//! Functions are not inlined: the time of the sandbox's compiler grows with the square of a function's size.
+//!
 //! The graph has nodes for conditions too, and a node in place of all pairs of many actions and many conditions, so its size is linear
 //! in that of the rules.
 
@@ -86,6 +88,7 @@ struct Analysis<'a> {
 
 /// Returns a warning for each cycle of rules that may enable one another without end. `places` are the bytes of `text` at which the
 /// rules have their names.
+#[inline(never)]
 pub(super) fn warnings(program: &Program, text: &str, places: &[usize]) -> Vec<String> {
     let newlines: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
     let line = |rule: u32| newlines.partition_point(|newline| *newline < places[rule as usize]) + 1;
@@ -120,6 +123,7 @@ pub(super) fn warnings(program: &Program, text: &str, places: &[usize]) -> Vec<S
 }
 
 impl<'a> Analysis<'a> {
+    #[inline(never)]
     fn new(program: &'a Program) -> Self {
         let count = program.conditions.len();
         let (mut types, mut reads) = (vec![0; count], vec![0; count]);
@@ -157,6 +161,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Adds the effects of a rule's actions.
+    #[inline(never)]
     fn add_effects(&mut self, number: usize) {
         let rule = &self.program.rules[number];
         if !rule.actions.iter().any(|action| !matches!(action, Action::Notify { .. } | Action::Let { .. })) {
@@ -210,6 +215,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Returns the rules of a cycle in each component that may go on without end, in the order in which they enable one another.
+    #[inline(never)]
     fn cycles(&self) -> Vec<Vec<u32>> {
         let mut rules: Vec<u32> = self.effects.iter().map(|effect| effect.rule).collect();
         rules.dedup();
@@ -251,6 +257,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Returns the rules of a component that fire finitely often if no others than those of the component fire.
+    #[inline(never)]
     fn finite(&self, component: &HashSet<u32>, effects: &[usize]) -> HashSet<u32> {
         let fed = Feeding::new(self, effects.iter().copied().filter(|effect| self.inserts(*effect)));
         let counts = self.net_counts(component);
@@ -266,6 +273,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Returns whether each firing of a rule takes a fact from a condition that gets none.
+    #[inline(never)]
     fn consumes(&self, rule: u32, fed: &Feeding) -> bool {
         let actions = &self.program.rules[rule as usize].actions;
         actions.iter().any(|action| match action {
@@ -278,6 +286,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Returns, by type, the most facts that a firing of a rule of the component adds, which may be less than 0.
+    #[inline(never)]
     fn net_counts(&self, component: &HashSet<u32>) -> HashMap<usize, i64> {
         let mut most: HashMap<usize, i64> = HashMap::new();
         for rule in component {
@@ -291,6 +300,7 @@ impl<'a> Analysis<'a> {
 
     /// Returns, by type, the number of facts that a firing adds. Two slots may have the same fact: what is retracted is one fact at
     /// least, or none if the rule modifies facts of the type, because a modified fact is another one.
+    #[inline(never)]
     fn counts_of(&self, rule: u32) -> HashMap<usize, i64> {
         let rule = &self.program.rules[rule as usize];
         let mut counts: HashMap<usize, i64> = HashMap::new();
@@ -320,6 +330,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Returns the fields that the rules of the component may raise, and those that they may lower.
+    #[inline(never)]
     fn deltas(&self, component: &HashSet<u32>) -> [HashSet<(usize, u32)>; 2] {
         let [mut raised, mut lowered] = [HashSet::new(), HashSet::new()];
         for (_, ty, field, delta) in component.iter().flat_map(|rule| self.deltas_of(*rule)) {
@@ -335,6 +346,7 @@ impl<'a> Analysis<'a> {
 
     /// Returns the changes of numbers by the actions of a rule: the slot of the old fact, its type, the offset of the field, and the
     /// change. If a rule retracts a fact of a type, asserts one and modifies none, that one takes the place of the retracted one.
+    #[inline(never)]
     fn deltas_of(&self, rule: u32) -> Vec<(Option<u8>, usize, u32, Delta)> {
         let rule = &self.program.rules[rule as usize];
         let mut retracted: HashMap<usize, u8> = HashMap::new();
@@ -378,6 +390,7 @@ impl<'a> Analysis<'a> {
 
     /// Returns whether each firing of a rule takes a number of a fact towards a bound, and no rule of the component takes one away
     /// from it. `raised` and `lowered` are those of [`Analysis::deltas`].
+    #[inline(never)]
     fn counts_down(&self, rule: u32, [raised, lowered]: &[HashSet<(usize, u32)>; 2]) -> bool {
         let deltas = self.deltas_of(rule);
         // Of several modifications of a fact the last one counts.
@@ -419,6 +432,7 @@ struct Feeding<'e> {
 }
 
 impl<'e> Feeding<'e> {
+    #[inline(never)]
     fn new(analysis: &'e Analysis, effects: impl Iterator<Item = usize>) -> Self {
         let mut fed = Feeding { known: HashMap::new(), all: HashMap::new(), unknown: HashMap::new() };
         for effect in effects {
@@ -434,6 +448,7 @@ impl<'e> Feeding<'e> {
     }
 
     /// Returns whether an effect may insert a fact that meets a condition.
+    #[inline(never)]
     fn feeds(&self, analysis: &Analysis, condition: u32) -> bool {
         let ty = analysis.types[condition as usize];
         let tests = &analysis.program.conditions[condition as usize].tests;
@@ -467,6 +482,7 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
+    #[inline(never)]
     fn new(analysis: &'a Analysis, rules: &'a [u32], effects: &[usize]) -> Self {
         let places: HashMap<u32, u32> = rules.iter().enumerate().map(|(place, rule)| (*rule, place as u32)).collect();
         let mut graph = Graph { rules, next: vec![Vec::new(); rules.len()], analysis };
@@ -545,6 +561,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Lets effects lead to the conditions that they may make true.
+    #[inline(never)]
     fn join(
         &mut self,
         conditions: &[u32],
@@ -582,6 +599,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns the sets of rules that enable one another, each with a cycle.
+    #[inline(never)]
     fn components(&self) -> Vec<HashSet<u32>> {
         const UNSEEN: u32 = u32::MAX;
         let count = self.next.len();
@@ -631,6 +649,7 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns the shortest cycle through the first of these rules among all of them, which are in order.
+    #[inline(never)]
     fn cycle(&self, rules: &[u32]) -> Vec<u32> {
         let among: HashSet<u32> = rules.iter().copied().collect();
         let Some(first) = rules.first().and_then(|rule| self.rules.iter().position(|other| other == rule)) else {
@@ -671,6 +690,7 @@ impl<'a> Graph<'a> {
 impl Analysis<'_> {
     /// Returns whether a fact that was just asserted cannot be in this slot of a rule before time moves on, or before a fact comes of
     /// another type than those in `inserted`.
+    #[inline(never)]
     fn waits(&self, rule: u32, slot: u8, inserted: &HashSet<usize>) -> bool {
         let rule = &self.program.rules[rule as usize];
         let waits_for_time = rule.guards.iter().any(|guard| matches!(guard.deadlines[..], [(of, _)] if of == slot));
@@ -701,6 +721,7 @@ fn offset(field: u8) -> u32 {
 }
 
 /// Returns the value of a field, if it is known.
+#[inline(never)]
 fn lookup(known: &Known, offset: u32) -> Option<Option<u64>> {
     known.iter().find(|(of, _)| *of == offset).map(|(_, value)| *value)
 }
@@ -718,6 +739,7 @@ fn equalities(tests: &[Test]) -> impl Iterator<Item = (u32, Option<u64>)> + '_ {
 }
 
 /// Returns the number that an expression adds to this field of the fact in a slot.
+#[inline(never)]
 fn delta(code: &Code, offset: u32, slot: u8) -> Delta {
     let is_own =
         |code: &Code| matches!(code, Code::Field { slot: other, offset: of, .. } if (*other, *of) == (slot, offset));
@@ -735,6 +757,7 @@ fn delta(code: &Code, offset: u32, slot: u8) -> Delta {
 }
 
 /// Returns whether a test bounds a field from below by a constant, or from above.
+#[inline(never)]
 fn bounds(test: &Test, field: u32, is_lower: bool) -> bool {
     let Test::Compare(Kind::Integer, relation, left, right) = test else { return false };
     let is_field = |operand: &Operand| matches!(operand, Operand::Field { offset, .. } if *offset == field);
@@ -752,6 +775,7 @@ fn bounds(test: &Test, field: u32, is_lower: bool) -> bool {
 }
 
 /// Returns whether a fact of which this much is known may meet tests.
+#[inline(never)]
 fn may_meet(tests: &[Test], known: &Known) -> bool {
     tests.iter().all(|test| match test {
         Test::Compare(kind, relation, left, right) => {
@@ -775,6 +799,7 @@ fn compared(kind: Kind, relation: Relation, left: Option<Option<u64>>, right: Op
 }
 
 /// Returns whether an expression is true, if that is known.
+#[inline(never)]
 fn truth(code: &Code, known: &Known) -> Option<bool> {
     match code {
         Code::Not(operand) => truth(operand, known).map(|is_true| !is_true),
