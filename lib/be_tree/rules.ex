@@ -98,6 +98,8 @@ defmodule BeTree.Rules do
           | {:facts, pos_integer}
           | {:firings, pos_integer}
           | {:notices, pos_integer}
+          | {:fuel, Fuel.budget()}
+          | {:timeout, timeout}
           | {:fuel_per_reduction, pos_integer}
           | {:runtime, module}
 
@@ -137,7 +139,11 @@ defmodule BeTree.Rules do
                    default_doc: "10,000",
                    doc: "the most notices of a page"
                  ]
-               ] ++ Common.take([:fuel_per_reduction, :runtime])
+               ] ++
+                 Common.take([:fuel]) ++
+                 Common.timeout(
+                   "milliseconds that the compilation may take, or `:infinity`. Past them it ends with an error of kind `:timeout`"
+                 ) ++ Common.take([:fuel_per_reduction, :runtime])
 
   @options Common.take([:fuel, :slice, :timeout]) ++
              [
@@ -169,15 +175,18 @@ defmodule BeTree.Rules do
   @doc """
   Returns rules without facts.
 
-  The text is compiled in slices on the scheduler of the calling process: some microseconds for each rule.
+  The text is compiled in slices on the scheduler of the calling process. The time is linear in the text, some microseconds for each
+  rule. Texts of strangers need a budget all the same: give `:fuel` or `:timeout`.
+
+  Rules that may enable themselves or one another without end are told by `:logger.warning/2`, and by `warnings/2`. They compile.
 
   ## Options
 
   #{Options.docs(@new_options)}
 
   Returns `{:error, error}` with the kind `:syntax`, `:unknown_attribute` (any unknown name), `:type`, `:out_of_bounds`,
-  `:missing_attribute` or `:duplicate_id` and the place in the text, `:out_of_memory`, or `:bad_module` if the module of rules cannot
-  be loaded. Raises an `ArgumentError` for an unknown or wrong option.
+  `:missing_attribute` or `:duplicate_id` and the place in the text, `:out_of_memory`, `:out_of_fuel`, `:timeout`, or `:bad_module` if the
+  module of rules cannot be loaded. Raises an `ArgumentError` for an unknown or wrong option.
 
       iex> {:error, error} = BeTree.Rules.new("fact login(user: string)\\nrule r when a: logn then retract a")
       iex> {error.kind, error.line, error.column}
@@ -192,8 +201,10 @@ defmodule BeTree.Rules do
     options = check_new!(options)
 
     with {:ok, guest} <- Module.built_in(options.runtime),
-         {:ok, instance} <- Module.compile(guest, options.memory, input(text, options)),
-         do: {:ok, handle(instance, options)}
+         {:ok, instance, warnings} <- Module.compile(guest, options.memory, input(text, options), options) do
+      Enum.each(warnings, &:logger.warning("BeTree: #{&1}", %{domain: [:be_tree]}))
+      {:ok, handle(instance, options)}
+    end
   end
 
   def new(other, _options), do: Check.expected!("the text of rules, a string", other)
@@ -426,9 +437,32 @@ defmodule BeTree.Rules do
   def explain!(rules, rule, options \\ []), do: done!(explain(rules, rule, options))
 
   @doc """
+  Returns `{:ok, warnings}`: sentences about rules that can enable themselves or one another without end.
+
+  A rule enables another one if it inserts or modifies a fact that the other may bind, or removes one that keeps a `none` of the other
+  false. Each warning names the rules of one cycle and their lines. Cycles that certainly end have none: those that constants rule
+  out, that use facts up, or that count towards a bound. Other cycles may end for a reason that the analysis does not see.
+
+  The option `:timeout` is the milliseconds that the call may wait for its turn.
+
+      iex> rules = BeTree.Rules.new!("fact click(user: string) fact session(user: string)
+      ...> rule open when c: click none session(user = c.user) then assert session(user: c.user)
+      ...> rule close when s: session then retract s")
+      iex> BeTree.Rules.warnings(rules)
+      {:ok, ["rules `open` (line 2) and `close` (line 3) can enable each other without end"]}
+  """
+  @spec warnings(t, timeout: timeout) :: {:ok, [String.t()]} | {:error, Error.t()}
+  def warnings(rules, options \\ []), do: with({:ok, info} <- info(rules, options), do: {:ok, info.warnings})
+
+  @doc "Like `warnings/2`, but returns the list and raises on error."
+  @spec warnings!(t, timeout: timeout) :: [String.t()]
+  def warnings!(rules, options \\ []), do: done!(warnings(rules, options))
+
+  @doc """
   Returns counts and sizes, as a map:
 
     * `:rules` - the rules, each combination of alternatives counted;
+    * `:warnings` - those of `warnings/2`;
     * `:facts`, `:types` - the facts, and those of each type, by name;
     * `:asserted`, `:firings` - the facts that were ever inserted, a modification counted as one, and the firings;
     * `:notices` - the notices that wait for the next call;

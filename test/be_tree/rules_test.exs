@@ -3,12 +3,22 @@ defmodule BeTree.RulesTest do
 
   alias BeTree.Engine.Instance
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Fact, Keeping, Notice, Page, Span}
+  alias BeTree.Rules.{Fact, Notice, Page, Span, Swap}
   alias BeTree.Runtime.Wasmtime
   alias BeTree.RuleWorkloads
   alias BeTree.Test.Runtimes
 
   doctest Rules
+
+  # Warnings about rules are not printed.
+  setup_all do
+    id = :"rules_#{System.unique_integer([:positive])}"
+    :ok = :logger.add_handler_filter(:default, id, {&filter/2, nil})
+    on_exit(fn -> :logger.remove_handler_filter(:default, id) end)
+  end
+
+  defp filter(%{meta: %{domain: [:be_tree]}}, _extra), do: :stop
+  defp filter(_event, _extra), do: :ignore
 
   @orders """
   fact order(id: integer, user: string)
@@ -163,6 +173,33 @@ defmodule BeTree.RulesTest do
         assert {:error, %Error{kind: :syntax}} = Rules.new("fact m(x: string optional on_mismatch error)")
       end
 
+      test "new/2 ends at its budget of fuel and at its timeout", %{runtime: runtime} do
+        text =
+          for n <- 1..2_000, into: "", do: "fact t#{n}(x: integer) rule r#{n} when t: t#{n}(x = #{n}) then retract t\n"
+
+        assert {:error, %Error{kind: :out_of_fuel}} = Rules.new(text, runtime: runtime, fuel: 10_000_000)
+        assert {:error, %Error{kind: :timeout}} = Rules.new(text, runtime: runtime, timeout: 0)
+        assert {:ok, _rules} = Rules.new(text, runtime: runtime, fuel: 1_000_000_000, timeout: 600_000)
+        assert_raise ArgumentError, ~r/:fuel/, fn -> Rules.new(text, runtime: runtime, fuel: 0) end
+      end
+
+      test "warnings/2 tells rules that can enable each other without end", %{runtime: runtime} do
+        text = """
+        fact click(x: integer)
+        fact session(x: integer)
+        rule open when click none session then assert session(x: 1)
+        rule close when s: session then retract s
+        """
+
+        warning = "rules `open` (line 3) and `close` (line 4) can enable each other without end"
+
+        rules = Rules.new!(text, runtime: runtime)
+        assert Rules.warnings(rules) == {:ok, [warning]}
+        assert Rules.info!(rules).warnings == [warning]
+        assert {:more, %{firings: 100}} = Rules.assert(rules, {:click, x: 1}, firings: 100)
+        assert Rules.warnings!(Rules.new!(@chain, runtime: runtime)) == []
+      end
+
       test "a list with a wrong fact changes nothing", %{runtime: runtime} do
         rules = Rules.new!(@orders, runtime: runtime)
 
@@ -248,7 +285,7 @@ defmodule BeTree.RulesTest do
             for {function, arguments} <- Enum.take(paged_calls(), 3),
                 do: all(apply(Rules, function, [rules | arguments]))
 
-            {:ok, swapped} = Keeping.swapped(rules, @paged, [runtime: runtime] ++ limits)
+            {:ok, swapped} = Swap.swapped(rules, @paged, [runtime: runtime] ++ limits)
             assert Rules.info!(swapped).types == Rules.info!(rules).types
             swapped
           end

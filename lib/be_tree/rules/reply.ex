@@ -6,7 +6,20 @@ defmodule BeTree.Rules.Reply do
   alias BeTree.Error
   alias BeTree.Rules.{Explanation, Fact, Notice}
 
-  @counts [:rules, :facts, :asserted, :firings, :notices, :due, :facts_bytes, :memory_bytes, :now, :next_due, :types]
+  @counts [
+    :warnings,
+    :rules,
+    :facts,
+    :asserted,
+    :firings,
+    :notices,
+    :due,
+    :facts_bytes,
+    :memory_bytes,
+    :now,
+    :next_due,
+    :types
+  ]
 
   @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
   @type outcome ::
@@ -69,15 +82,21 @@ defmodule BeTree.Rules.Reply do
   defp explanation(verdict, facts) when verdict in [:fired, :due, :unknown],
     do: %Explanation{verdict: verdict, facts: facts}
 
+  @doc "Returns the warnings about rules."
+  @spec warnings(binary) :: {:ok, [String.t()]} | {:error, Error.t()}
+  def warnings(binary), do: list(binary, & &1)
+
   @doc "Returns the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}
   def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(info))
 
-  @doc "Returns the time that a roll-back leads to, or `nil` if it is that of the begin."
-  @spec saved_time(binary) :: {:ok, integer | nil} | {:error, Error.t()}
-  def saved_time(binary) do
+  @doc """
+  Returns the time that a roll-back leads to, or `nil` if it is that of the begin, and the rules that fired again and again before it.
+  """
+  @spec rolled_back(binary) :: {:ok, integer | nil, [String.t()]} | {:error, Error.t()}
+  def rolled_back(binary) do
     case Reply.term(binary) do
-      {:ok, time} when is_integer(time) or time == [] -> {:ok, given(time)}
+      {:ok, {time, cycle}} when (is_integer(time) or time == []) and is_list(cycle) -> {:ok, given(time), cycle}
       other -> wrong(other)
     end
   end

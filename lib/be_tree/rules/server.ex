@@ -226,7 +226,7 @@ defmodule BeTree.Rules.Server do
 
   #{Options.docs(@options)}
 
-  And those of `BeTree.Rules.new/2`.
+  And those of `BeTree.Rules.new/2`, except `:fuel` and `:timeout`.
 
   Returns `{:error, error}` with the kinds of `BeTree.Rules.new/2`, with `:file`, `:damaged`, `:locked`, `:other_schema` or
   `:bad_module` for the folder, and for partitions with `:missing_attribute`, `:unknown_attribute`, `:type` or `:out_of_bounds` for a

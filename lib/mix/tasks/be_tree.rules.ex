@@ -15,7 +15,8 @@ defmodule Mix.Tasks.BeTree.Rules do
   The task prints each notice as a line, its name and a JSON object of its values. At the end it prints the numbers of facts,
   firings and notices, the fuel (`BeTree.Fuel`) of the insertions and of the firings, the most expensive rules, and the fact types that no
   window bounds. The fuel of a firing includes the search for its match. Rules fire one at a time for that, and each match is searched
-  three times, which the fuel does not include.
+  three times, which the fuel does not include. Rules that can enable one another without end (`BeTree.Rules.warnings/2`) are told first,
+  on standard error.
 
   ## Options
 
@@ -50,6 +51,7 @@ defmodule Mix.Tasks.BeTree.Rules do
   defp run(options, ["run", rules_file, facts_file]) do
     for name <- [:top, :memory], do: Command.check_count!(options, name)
     rules = open!(rules_file, options)
+    for warning <- Rules.warnings!(rules), do: Mix.shell().error("#{rules_file}: warning: #{warning}")
     sum = %{facts: 0, firings: 0, notices: 0, fuel: 0, rules: %{}}
     started = System.monotonic_time()
     sum = insert_all(facts_file, sum, rules, options)

@@ -81,7 +81,7 @@ defmodule BeTree.Rules.AtomicTest do
       before = state(name)
       assert {:error, %Error{kind: :out_of_bounds} = error} = Server.assert(name, {:click, id: 1, at: 5_000})
       assert error.message =~ "1000 rules"
-      assert error.message =~ "`close`"
+      assert error.message =~ "of `open`, `close`:"
       assert state(name) == before
       assert [%{name: "noted"}] = Notices.notices(name)
       # The calls of others are made, and fire their own rules only.

@@ -1,6 +1,8 @@
 defmodule Mix.Tasks.BeTree.RulesTest do
   use BeTree.Test.TaskCase, task: "be_tree.rules"
 
+  import BeTree.Test.Quiet
+
   @rules "examples/rules/orders.rules"
   @facts "examples/rules/orders.jsonl"
 
@@ -40,6 +42,18 @@ defmodule Mix.Tasks.BeTree.RulesTest do
 
     assert List.last(lines) ==
              "no window bounds the facts of b, d: they are kept until a rule or a call retracts them"
+  end
+
+  setup :quiet
+
+  test "rules that can enable each other without end are told first", %{tmp_dir: folder} do
+    rules = Path.join(folder, "loop.rules")
+    facts = Path.join(folder, "facts.jsonl")
+    File.write!(rules, "fact a(x: integer)\nrule r when a: a then modify a(x: a.x + 1)\n")
+    File.write!(facts, "")
+    run(["run", rules, facts])
+    assert_received {:mix_shell, :error, [told]}
+    assert told == "#{rules}: warning: rule `r` (line 2) can enable itself without end"
   end
 
   test "the summary has the fuel for each fact and each firing" do

@@ -112,7 +112,9 @@ impl Announced {
 fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
     let mut found: Vec<LookUp> = Vec::new();
     let mut add = |look_up: LookUp| {
-        if !look_up.key.is_empty()
+        // More are left out of every group.
+        if found.len() < MOST
+            && !look_up.key.is_empty()
             && look_up.key.iter().all(|(_, kind)| *kind != Kind::String)
             && !found.contains(&look_up)
         {

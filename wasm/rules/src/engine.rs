@@ -164,6 +164,9 @@ pub struct Engine {
     saved_time: Option<i64>,
     /// The rule that fired last.
     last_rule: Option<u32>,
+    /// The rules of the last firings since a transaction began, for messages alone: the newest is at the number of firings so far, modulo its length.
+    recent: [u32; RECENT],
+    recent_count: usize,
     /// The firings since [`Engine::record`].
     record: Option<Vec<Firing>>,
 }
@@ -208,7 +211,9 @@ impl Engine {
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
         let selections: Result<Vec<_>, Error> =
             program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
-        let scratch = Scratch { met: Room::new(longest), selections: selections?, ..Scratch::default() };
+        let selections = selections?;
+        let selected = (0..selections.len()).filter(|ty| selections[*ty].is_some()).collect();
+        let scratch = Scratch { met: Room::new(longest), selections, selected, ..Scratch::default() };
         let mut engine = Engine {
             text: text.to_owned(),
             program,
@@ -223,6 +228,8 @@ impl Engine {
             is_quiet: false,
             saved_time: None,
             last_rule: None,
+            recent: [0; RECENT],
+            recent_count: 0,
             record: None,
         };
         engine.scratch.released.reserve(64);
@@ -408,6 +415,7 @@ impl Engine {
     pub fn begin_transaction(&mut self) -> Result<(), Error> {
         self.recover();
         self.saved_time = None;
+        self.recent_count = 0;
         self.words.begin_transaction()
     }
 
@@ -462,8 +470,8 @@ impl Engine {
     ///
     /// Errors: `unknown_attribute`.
     pub fn fact_type(&self, name: &str) -> Result<usize, Error> {
-        let types = &self.program.types;
-        types.iter().position(|ty| ty.name == name).ok_or_else(|| {
+        let Program { types, names, .. } = &self.program;
+        names.find(types, name).ok_or_else(|| {
             let hint = match nearest(name, types.iter().map(|ty| ty.name.as_str())) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "declare it by `fact`".to_owned(),
@@ -476,8 +484,8 @@ impl Engine {
     ///
     /// Errors: `unknown_attribute`.
     pub fn field(&self, ty: usize, name: &str) -> Result<usize, Error> {
-        let ty = &self.program.types[ty];
-        ty.fields.iter().position(|field| field.name == name).ok_or_else(|| {
+        self.find_field(ty, name).ok_or_else(|| {
+            let ty = &self.program.types[ty];
             let hint = match nearest(name, ty.fields.iter().map(|field| field.name.as_str())) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "declare it, or leave it out".to_owned(),
@@ -485,6 +493,11 @@ impl Engine {
             let message = format!("`{}` has no field {}; {hint}", ty.name, quoted(name));
             Error::new(Kind::UnknownAttribute, message).about(name)
         })
+    }
+
+    /// Returns the number of a field of a fact type, if it has that.
+    pub fn find_field(&self, ty: usize, name: &str) -> Option<usize> {
+        self.program.types[ty].fields.iter().position(|field| field.name == name)
     }
 
     /// Returns the number of fields of a fact type.
@@ -848,6 +861,8 @@ impl Engine {
             Stepped::Paused(pause) => return Ok(Turn::Paused(pause)),
             Stepped::Fired(number) => {
                 self.last_rule = Some(number);
+                self.recent[self.recent_count % RECENT] = number;
+                self.recent_count += 1;
                 if let Some(record) = &mut self.record {
                     record.push((number, self.scratch.fired));
                 }
@@ -874,7 +889,10 @@ impl Engine {
 
     /// Forgets what the searches of single-fact conditions hold in memory that is freed all at once.
     pub fn abandon_searches(&mut self) {
-        self.scratch.selections.iter_mut().flatten().for_each(Selection::abandon);
+        let Scratch { selections, selected, .. } = &mut self.scratch;
+        for ty in &*selected {
+            selections[*ty].iter_mut().for_each(Selection::abandon);
+        }
     }
 
     /// Takes the best entry of the agenda one step on.
@@ -993,9 +1011,50 @@ impl Engine {
         self.last_rule.map(|rule| self.program.rules[rule as usize].name.as_str())
     }
 
+    /// Returns the names of the rules that the last firings of this call repeat, in the order in which they fire: the shortest sequence
+    /// of which the second half of the last [`RECENT`] firings consists, or the rules that fired most often among them. It is empty
+    /// if no rule fired. After a cut it may lack a firing, so it is for messages alone.
+    #[inline(never)]
+    pub fn cycle(&self) -> Vec<String> {
+        let length = self.recent_count.min(RECENT);
+        let from = self.recent_count - length;
+        let fired: Vec<u32> = (from..self.recent_count).map(|number| self.recent[number % RECENT]).collect();
+        let repeats = |period: &usize| {
+            let start = length - (2 * period).max(length / 2);
+            fired[start..length - period] == fired[start + period..]
+        };
+        let mut rules = match (1..=length / 2).find(repeats) {
+            Some(period) => {
+                let mut cycle = fired[length - period..].to_vec();
+                // It begins with the first rule in the text.
+                let first = cycle.iter().enumerate().min_by_key(|(_, rule)| **rule).map_or(0, |(place, _)| place);
+                cycle.rotate_left(first);
+                cycle
+            }
+            None => {
+                let mut rules = fired.clone();
+                rules.sort_unstable();
+                rules.dedup();
+                rules.sort_by_key(|rule| std::cmp::Reverse(fired.iter().filter(|fired| *fired == rule).count()));
+                rules.truncate(MOST_FREQUENT);
+                rules
+            }
+        };
+        // The alternatives of a rule have one name.
+        let name = |rule: &u32| self.program.rules[*rule as usize].name.as_str();
+        rules.dedup_by(|left, right| name(left) == name(right));
+        rules.iter().map(|rule| name(rule).to_owned()).collect()
+    }
+
     /// Returns the number of rules. Alternatives are rules of their own.
     pub fn rule_count(&self) -> usize {
         self.program.rules.len()
+    }
+
+    /// Returns sentences about rules that may be meant otherwise: rules that can enable themselves or each other without end. There is
+    /// one for each group of such rules, with a shortest cycle in it.
+    pub fn warnings(&self) -> &[String] {
+        &self.program.warnings
     }
 
     /// Returns the names of the fact types, in the order of the text.
@@ -1169,6 +1228,12 @@ const MOST_CHANGED: usize = 1 << 16;
 
 /// The number of facts of a key from which on aggregates read them from a tree. Below it a scan costs less.
 const LONG: u32 = 64;
+
+/// The number of firings that [`Engine::cycle`] looks at.
+const RECENT: usize = 32;
+
+/// The most rules that [`Engine::cycle`] returns if no sequence repeats.
+const MOST_FREQUENT: usize = 8;
 
 /// The most facts that a turn drops.
 const MOST_DROPS: usize = 16;

@@ -388,10 +388,11 @@ fn named(engine: &Engine, ty: usize, name: &[u8], strict: bool) -> Result<Named,
     if name == b"at" {
         return Ok(Named::Time);
     }
-    match engine.field(ty, &String::from_utf8_lossy(name)) {
-        Ok(field) => Ok(Named::Field(field)),
-        Err(error) if strict || engine.is_strict(ty) => Err(error),
-        Err(_) => Ok(Named::Unknown),
+    let name = String::from_utf8_lossy(name);
+    match engine.find_field(ty, &name) {
+        Some(field) => Ok(Named::Field(field)),
+        None if strict || engine.is_strict(ty) => engine.field(ty, &name).map(Named::Field),
+        None => Ok(Named::Unknown),
     }
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Scratch {
     pub fired: [u64; SLOTS],
     /// By fact type: its conditions in an index, if they are many.
     pub selections: Vec<Option<Selection>>,
+    /// The fact types whose conditions are in an index.
+    pub selected: Vec<usize>,
     /// Strings that lose an owner when the step ends.
     pub released: Room<Address>,
     /// Notices, of which the first [`NOTICE_WORDS`] words count.

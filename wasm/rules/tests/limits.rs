@@ -282,3 +282,39 @@ fn memory_stays_flat_over_a_stream() {
     // Two of three orders stay unpaid, apart from those that are not due yet.
     assert_eq!(unpaid, 60_000 - 600 - (60_000 - 600) / 3);
 }
+
+#[test]
+fn a_call_that_fires_too_many_rules_knows_their_cycle() {
+    let text = "fact click(x: integer) fact session(x: integer) fact step(x: integer)
+        rule first when s: step(x = 0) then modify s(x: 1)
+        rule open when click none session then assert session(x: 1)
+        rule close when s: session then retract s";
+    let limits = Limits { firings: 1_000, ..Limits::default() };
+    let mut engine = Engine::new(text, limits).unwrap();
+    engine.begin_transaction().unwrap();
+    engine.begin().unwrap();
+    assert_eq!(engine.cycle(), [""; 0]);
+    support::assert(&mut engine, "step", &[("x", Value::Integer(0))]);
+    support::assert(&mut engine, "click", &[("x", Value::Integer(0))]);
+    assert_eq!(engine.run().unwrap().pause, Some(Pause::Firings));
+    assert_eq!(engine.cycle(), ["open", "close"]);
+    // A transaction forgets the firings before it.
+    engine.begin_transaction().unwrap();
+    engine.begin().unwrap();
+    assert_eq!(engine.cycle(), [""; 0]);
+}
+
+#[test]
+fn firings_without_a_repeated_sequence_name_the_most_frequent_rules() {
+    let text = "fact t(x: integer)
+        rule even when t: t(x mod 3 = 0) then notify n
+        rule odd when t: t(x mod 3 <> 0) then notify n";
+    let mut engine = Engine::new(text, Limits::default()).unwrap();
+    engine.begin_transaction().unwrap();
+    engine.begin().unwrap();
+    for x in [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 1] {
+        support::assert(&mut engine, "t", &[("x", Value::Integer(x))]);
+        engine.run().unwrap();
+    }
+    assert_eq!(engine.cycle(), ["odd", "even"]);
+}

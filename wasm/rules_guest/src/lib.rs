@@ -9,7 +9,7 @@ use state::{Most, Request, State, STATE};
 
 be_tree_module::exports!(STATE: State, version: 1);
 
-/// Makes an engine without facts of the rules in the inbox.
+/// Makes an engine without facts of the rules in the inbox. Returns the warnings about them.
 #[no_mangle]
 pub extern "C" fn be_tree_rules(length: u32) -> i32 {
     STATE.with(|state| state.change(|state| state.rules(length as usize)))

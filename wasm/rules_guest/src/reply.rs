@@ -188,8 +188,19 @@ pub(crate) fn explanations(explanations: &[Explanation], out: &mut Vec<u8>) {
     writer.end_list();
 }
 
+/// Writes the list of warnings of the rules, binaries.
+pub(crate) fn warnings(engine: &Engine, out: &mut Vec<u8>) {
+    list_of_warnings(engine, &mut Writer::new(out));
+}
+
+fn list_of_warnings(engine: &Engine, writer: &mut Writer) {
+    writer.list(engine.warnings().len());
+    engine.warnings().iter().for_each(|warning| writer.binary(warning.as_bytes()));
+    writer.end_list();
+}
+
 /// Writes a list of `{Name, Integer}`, among them the number of operations, the position of the last one, and the number of all steps;
-/// of the times, `{now, nil}` and `{next_due, nil}` if there are none; and last `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
+/// of the times, `{now, nil}` and `{next_due, nil}` if there are none; `{warnings, [Binary]}`; and last `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
 pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     let counts = [
@@ -206,7 +217,7 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
         ("steps", engine.steps()),
     ];
     let now = (engine.now() > i64::MIN).then(|| engine.now());
-    writer.list(counts.len() + 3);
+    writer.list(counts.len() + 4);
     for (name, count) in counts {
         writer.tuple(2);
         writer.atom(name);
@@ -217,6 +228,9 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
         writer.atom(name);
         self::time(time, &mut writer);
     }
+    writer.tuple(2);
+    writer.atom("warnings");
+    list_of_warnings(engine, &mut writer);
     writer.tuple(2);
     writer.atom("types");
     let types: Vec<&str> = engine.type_names().collect();
@@ -231,13 +245,17 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
     writer.end_list();
 }
 
-/// Writes the time that a roll-back leads to, or `[]`.
-pub(crate) fn saved_time(time: Option<i64>, out: &mut Vec<u8>) {
+/// Writes `{Time, Rules}`: the time that a roll-back leads to, or `[]`, and the rules that fired again and again before it, binaries.
+pub(crate) fn rolled_back(time: Option<i64>, cycle: &[String], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
+    writer.tuple(2);
     match time {
         Some(time) => writer.integer(time),
         None => writer.end_list(),
     }
+    writer.list(cycle.len());
+    cycle.iter().for_each(|rule| writer.binary(rule.as_bytes()));
+    writer.end_list();
 }
 
 /// Writes milliseconds, or `nil`.

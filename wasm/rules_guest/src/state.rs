@@ -32,6 +32,8 @@ const PAGE: usize = 64 * 1024;
 pub(crate) struct State {
     engine: Option<Engine>,
     partitions: Option<Partitions>,
+    /// The warnings about the rules, as the outbox has them.
+    warnings: Vec<u8>,
     limits: Limits,
     request: Request,
     /// The facts of the operation, and their numbers once they are inserted, in the memory of searches.
@@ -145,6 +147,7 @@ impl State {
 
     /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`, or that with the number of partitions and their keys.
     pub fn rules(&mut self, length: usize) -> Outcome {
+        self.warnings.clear();
         let mut reader = Reader::new(self.port.message(length)?)?;
         let arity = reader.tuple()?;
         if arity != 5 && arity != 7 {
@@ -171,6 +174,8 @@ impl State {
         };
         engine.defer_memory();
         self.limits = limits;
+        reply::warnings(&engine, &mut self.warnings);
+        self.port.outbox.send(&self.warnings);
         self.engine = Some(engine);
         Ok(())
     }
@@ -180,10 +185,13 @@ impl State {
         engine(&mut self.engine)?.begin_transaction().map_err(reply::refusal)
     }
 
-    /// Undoes all operations since the transaction began, and replies with the time that was saved since, or `[]`.
+    /// Undoes all operations since the transaction began, and replies with the time that was saved since and the rules that fired
+    /// again and again.
     pub fn roll_back(&mut self) -> Outcome {
-        let saved = engine(&mut self.engine)?.roll_back();
-        self.port.reply(|out| reply::saved_time(saved, out));
+        let engine = engine(&mut self.engine)?;
+        let cycle = engine.cycle();
+        let saved = engine.roll_back();
+        self.port.reply(|out| reply::rolled_back(saved, &cycle, out));
         Ok(())
     }
 

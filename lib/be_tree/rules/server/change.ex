@@ -26,8 +26,9 @@ defmodule BeTree.Rules.Server.Change do
          {:ok, page, notices} <- parts(parts_of(operation), rules, most, options) do
       {:ok, page, notices |> Enum.reverse() |> Enum.concat()}
     else
-      {:error, error, stopped} ->
-        {:error, error, stopped, roll_back(rules)}
+      {:error, reason, stopped} ->
+        {saved, cycle} = roll_back(rules)
+        {:error, error(reason, cycle), stopped, saved}
 
       {:error, error} ->
         {:error, error, :operation, nil}
@@ -40,8 +41,8 @@ defmodule BeTree.Rules.Server.Change do
 
   defp roll_back(%{runtime: runtime, instance: instance}) do
     {:ok, output} = Instance.call(runtime, instance, "be_tree_roll_back", [], nil)
-    {:ok, saved} = Reply.saved_time(output)
-    saved
+    {:ok, saved, cycle} = Reply.rolled_back(output)
+    {saved, cycle}
   end
 
   @doc "Sets the limits of rules."
@@ -67,7 +68,7 @@ defmodule BeTree.Rules.Server.Change do
 
       case part |> first(rules, options) |> pages(most, %Page{operation: nil}, notices) do
         {:ok, page, notices} -> {:cont, {:ok, {facts + facts_of(part), Page.join(sum, page), notices}}}
-        {:error, error} -> {:halt, {:error, placed(error, facts), stopped}}
+        {:error, reason} -> {:halt, {:error, placed(reason, facts), stopped}}
       end
     end)
     |> case do
@@ -86,8 +87,10 @@ defmodule BeTree.Rules.Server.Change do
   defp facts_of({:assert, <<131, 108, count::32, _facts::binary>>}), do: count
   defp facts_of(_part), do: 0
 
-  defp placed(%Error{position: nil} = error, _facts), do: error
-  defp placed(%Error{position: position} = error, facts), do: %{error | position: facts + position}
+  defp placed(%Error{position: position} = error, facts) when position != nil,
+    do: %{error | position: facts + position}
+
+  defp placed(reason, _facts), do: reason
 
   defp pages({:error, error}, _most, _sum, _notices), do: {:error, error}
 
@@ -103,7 +106,7 @@ defmodule BeTree.Rules.Server.Change do
         page.operation |> rest(page, most - sum.firings) |> Operation.next() |> pages(most, sum, notices)
 
       true ->
-        {:error, too_many(sum)}
+        {:error, {:too_many, sum.firings}}
     end
   end
 
@@ -111,12 +114,16 @@ defmodule BeTree.Rules.Server.Change do
   defp rest(%{options: options} = operation, page, firings),
     do: %{operation | options: %{options | fuel: left(options.fuel, page.fuel), firings: firings}}
 
-  defp too_many(page) do
+  defp error(%Error{} = error, _cycle), do: error
+
+  defp error({:too_many, firings}, cycle) do
+    rules = Enum.map_join(cycle, ", ", &"`#{&1}`")
+
     %Error{
       kind: :out_of_bounds,
       message:
-        "the call fired #{page.firings} rules, as many as the option :firings allows, and was undone; the last rule was " <>
-          "`#{page.last_rule}`: mend rules that fire one another without end, or allow more firings"
+        "the call fired #{firings} rules, as many as the option :firings allows, and was undone; its last firings were of #{rules}: mend " <>
+          "rules that enable one another without end, or allow more firings"
     }
   end
 end

@@ -106,7 +106,8 @@ defmodule BeTree.Rules.Server.History do
 
   defp next({:rules, text}, %{rules: nil, held: nil, options: options} = state) do
     with {:ok, guest} <- Module.built_in(options.runtime),
-         {:ok, instance} <- Module.compile(guest, @most_memory, Rules.input(text, options)),
+         {:ok, instance, _warnings} <-
+           Module.compile(guest, @most_memory, Rules.input(text, options), unbounded(options)),
          do: {:ok, %{state | rules: Rules.handle(instance, options), text: text}}
   end
 
@@ -117,10 +118,13 @@ defmodule BeTree.Rules.Server.History do
     with {:ok, state} <- make(state), do: begin(record, state)
   end
 
+  # The budget is for new rules.
+  defp unbounded(options), do: %{options | fuel: :infinity, timeout: :infinity}
+
   defp begin({:limits, facts, firings}, state), do: limit(state, %{facts: facts, firings: firings})
 
   defp begin({:swap, text}, state) do
-    options = state.options |> Map.put(:memory, @most_memory) |> Map.to_list()
+    options = state.options |> unbounded() |> Map.put(:memory, @most_memory) |> Map.to_list()
     with {:ok, rules} <- Swap.swapped(state.rules, text, options), do: limit(%{state | rules: rules, text: text}, %{})
   end
 

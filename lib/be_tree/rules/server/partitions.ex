@@ -286,6 +286,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
     %{
       rules: first.rules,
+      warnings: first.warnings,
       facts: types |> Map.values() |> Enum.sum(),
       types: types,
       asserted: sum.(:asserted),

@@ -72,10 +72,14 @@ defmodule BeTree.Rules.Server.Routes do
   defp instances(_guest, _input, _options, 0), do: {:ok, []}
 
   defp instances(guest, input, options, count) do
-    with {:ok, instance} <- Module.compile(guest, Rules.limit(options, :memory), input),
+    with {:ok, instance, _warnings} <- Module.compile(guest, Rules.limit(options, :memory), input, budget(options)),
          {:ok, more} <- instances(guest, input, options, count - 1),
          do: {:ok, [instance | more]}
   end
+
+  # The engines of the partitions compile the same text, and tell its warnings.
+  defp budget(options),
+    do: %{fuel: :infinity, timeout: :infinity, fuel_per_reduction: Rules.limit(options, :fuel_per_reduction)}
 
   defp types(routes) do
     with {:ok, output} <- Instance.call(routes.runtime, elem(routes.instances, 0), "be_tree_info", [], nil),

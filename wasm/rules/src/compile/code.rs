@@ -189,44 +189,31 @@ impl Code {
     /// Calls `visit` for this expression and all parts of it.
     pub fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c Code)) {
         visit(self);
+        self.for_each_part(|part| part.visit(visit));
+    }
+
+    /// Calls `visit` for each expression that this one consists of.
+    pub fn for_each_part<'c>(&'c self, mut visit: impl FnMut(&'c Code)) {
         match self {
             Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => {}
             Code::After { .. } | Code::Near { .. } => {}
-            Code::Not(operand) | Code::Negative(_, operand) | Code::ToFloat(operand) => operand.visit(visit),
-            Code::In(_, operand, _) | Code::IsNull(operand) => operand.visit(visit),
+            Code::Not(operand) | Code::Negative(_, operand) | Code::ToFloat(operand) => visit(operand),
+            Code::In(_, operand, _) | Code::IsNull(operand) => visit(operand),
             Code::And(left, right) | Code::Or(left, right) => {
-                left.visit(visit);
-                right.visit(visit);
+                visit(left);
+                visit(right);
             }
             Code::Compare(_, _, left, right) | Code::Arithmetic(_, _, left, right) => {
-                left.visit(visit);
-                right.visit(visit);
+                visit(left);
+                visit(right);
             }
-            Code::If(parts) => parts.iter().for_each(|part| part.visit(visit)),
-            Code::Call(_, _, arguments) => arguments.iter().for_each(|argument| argument.visit(visit)),
+            Code::If(parts) => parts.iter().for_each(visit),
+            Code::Call(_, _, arguments) => arguments.iter().for_each(visit),
         }
-    }
-
-    /// Returns the number of parts of the expression, with itself.
-    pub fn size(&self) -> usize {
-        let mut size = 0;
-        self.visit(&mut |_| size += 1);
-        size
-    }
-
-    /// Puts a local in the place of each part that is `part`. Returns whether there was one.
-    pub fn replace(&mut self, part: &Code, local: u8) -> bool {
-        if self == part {
-            *self = Code::Local(local);
-            return true;
-        }
-        let mut replaced = false;
-        self.parts_mut().for_each(|code| replaced |= code.replace(part, local));
-        replaced
     }
 
     /// Returns the expressions that this one consists of.
-    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Code> {
+    pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut Code> {
         let (boxes, list): ([Option<&mut Code>; 2], &mut [Code]) = match self {
             Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => ([None, None], &mut []),
             Code::After { .. } | Code::Near { .. } => ([None, None], &mut []),
@@ -263,33 +250,39 @@ impl Code {
         reads
     }
 
+    /// Returns the expression with other ones in place of those that it consists of, which come in the order of [`Code::parts_mut`].
+    pub fn with_parts(&self, part: &mut impl FnMut(&Code) -> Code) -> Code {
+        let mut boxed = |code: &Code| Box::new(part(code));
+        match self {
+            Code::Constant(_) | Code::Local(_) | Code::Field { .. } | Code::Time(_) => self.clone(),
+            Code::After { .. } | Code::Near { .. } => self.clone(),
+            Code::Not(operand) => Code::Not(boxed(operand)),
+            Code::And(left, right) => Code::And(boxed(left), boxed(right)),
+            Code::Or(left, right) => Code::Or(boxed(left), boxed(right)),
+            Code::Compare(kind, relation, left, right) => Code::Compare(*kind, *relation, boxed(left), boxed(right)),
+            Code::Arithmetic(kind, operator, left, right) => {
+                Code::Arithmetic(*kind, *operator, boxed(left), boxed(right))
+            }
+            Code::Negative(kind, operand) => Code::Negative(*kind, boxed(operand)),
+            Code::ToFloat(operand) => Code::ToFloat(boxed(operand)),
+            Code::In(kind, operand, constants) => Code::In(*kind, boxed(operand), constants.clone()),
+            Code::IsNull(operand) => Code::IsNull(boxed(operand)),
+            Code::If(parts) => Code::If(Box::new([0, 1, 2].map(|number: usize| part(&parts[number])))),
+            Code::Call(function, kind, arguments) => Code::Call(*function, *kind, arguments.iter().map(part).collect()),
+        }
+    }
+
     /// Returns the expression with another slot in place of one.
     pub fn moved(&self, from: u8, to: u8) -> Code {
-        let moved = |code: &Code| Box::new(code.moved(from, to));
         let slot_of = |slot: u8| if slot == from { to } else { slot };
         match self {
-            Code::Constant(_) | Code::Local(_) => self.clone(),
             Code::Field { slot, offset, bit } => Code::Field { slot: slot_of(*slot), offset: *offset, bit: *bit },
             Code::Time(slot) => Code::Time(slot_of(*slot)),
-            Code::Not(operand) => Code::Not(moved(operand)),
-            Code::And(left, right) => Code::And(moved(left), moved(right)),
-            Code::Or(left, right) => Code::Or(moved(left), moved(right)),
-            Code::Compare(kind, relation, left, right) => Code::Compare(*kind, *relation, moved(left), moved(right)),
-            Code::Arithmetic(kind, operator, left, right) => {
-                Code::Arithmetic(*kind, *operator, moved(left), moved(right))
-            }
-            Code::Negative(kind, operand) => Code::Negative(*kind, moved(operand)),
-            Code::ToFloat(operand) => Code::ToFloat(moved(operand)),
-            Code::In(kind, operand, constants) => Code::In(*kind, moved(operand), constants.clone()),
-            Code::IsNull(operand) => Code::IsNull(moved(operand)),
-            Code::If(parts) => Code::If(Box::new([0, 1, 2].map(|part: usize| parts[part].moved(from, to)))),
-            Code::Call(function, kind, arguments) => {
-                Code::Call(*function, *kind, arguments.iter().map(|argument| argument.moved(from, to)).collect())
-            }
             Code::After { later, earlier, less_than } => {
                 Code::After { later: slot_of(*later), earlier: slot_of(*earlier), less_than: *less_than }
             }
             Code::Near { slots, less_than } => Code::Near { slots: slots.map(slot_of), less_than: *less_than },
+            code => code.with_parts(&mut |part| part.moved(from, to)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Common subexpressions: what the actions of a rule compute several times gets a `let`, as if the text had one.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::compile::code::{Code, SLOTS};
@@ -8,16 +9,34 @@ use crate::compile::program::Action;
 /// The least number of parts of expressions that such a `let` saves. It costs some itself, also in a firing that does not need it.
 const LEAST_SAVED: usize = 6;
 
+/// The numbers of expressions: equal ones have one number. A key is an expression whose parts are the numbers of its own, so each
+/// expression is hashed once, however deep it lies in others.
+type Numbers = HashMap<Code, usize>;
+
+/// An expression, and how often it stands in the actions.
+struct Part<'c> {
+    code: &'c Code,
+    times: usize,
+    /// The number of its parts, with itself.
+    size: usize,
+    /// Its place among all expressions.
+    place: usize,
+}
+
 /// Gives the parts that save most a `let`, as long as the rule has locals left. `locals` is the number of locals.
+#[inline(never)]
 pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
     while usize::from(*locals) < SLOTS {
-        let Some(part) = most_repeated(actions) else { return };
+        let mut numbers = Numbers::new();
+        let Some((number, part)) = most_repeated(actions, &mut numbers) else { return };
         let local = *locals;
         *locals += 1;
         let mut first = actions.len();
         for (position, action) in actions.iter_mut().enumerate().rev() {
             action.change(|code| {
-                if code.replace(&part, local) {
+                let mut has_part = false;
+                replace(code, number, local, &numbers, &mut has_part);
+                if has_part {
                     first = position;
                 }
             });
@@ -27,22 +46,52 @@ pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
     }
 }
 
-/// Returns the part of actions that saves most if it is computed once, the first one of equals.
-fn most_repeated(actions: &[Action]) -> Option<Code> {
-    let mut parts: Vec<(&Code, usize)> = Vec::new();
-    let mut known: HashMap<&Code, usize> = HashMap::new();
-    let mut count = |part| {
-        let place = *known.entry(part).or_insert(parts.len());
-        match parts.get_mut(place) {
-            Some((_, times)) => *times += 1,
-            None => parts.push((part, 1)),
-        }
-    };
+/// Returns the part of actions that saves most if it is computed once, the first one of equals, and its number.
+#[inline(never)]
+fn most_repeated(actions: &[Action], numbers: &mut Numbers) -> Option<(usize, Code)> {
+    let (mut parts, mut places) = (Vec::new(), 0);
     for action in actions {
-        action.visit(|code| code.visit(&mut count));
+        action.visit(|code| {
+            add(code, numbers, &mut parts, &mut places);
+        });
     }
-    let repeated = parts.into_iter().filter(|(_, times)| *times > 1);
-    let saved = repeated.map(|(part, times)| ((times - 1) * (part.size() - 1), part));
-    let most = saved.rev().max_by_key(|(saved, _)| *saved)?;
-    (most.0 >= LEAST_SAVED).then(|| most.1.clone())
+    let repeated = parts.iter().enumerate().filter(|(_, part)| part.times > 1);
+    let saved = |part: &Part| (part.times - 1) * (part.size - 1);
+    let (number, most) = repeated.max_by_key(|(_, part)| (saved(part), Reverse(part.place)))?;
+    (saved(most) >= LEAST_SAVED).then(|| (number, most.code.clone()))
+}
+
+/// Adds an expression to the parts. Returns its number and its size.
+fn add<'c>(code: &'c Code, numbers: &mut Numbers, parts: &mut Vec<Part<'c>>, places: &mut usize) -> (usize, usize) {
+    let place = *places;
+    *places += 1;
+    let (mut of_parts, mut size) = (Vec::new(), 1);
+    code.for_each_part(|part| {
+        let (number, of_part) = add(part, numbers, parts, places);
+        of_parts.push(number);
+        size += of_part;
+    });
+    let number = *numbers.entry(key(code, of_parts)).or_insert(parts.len());
+    match parts.get_mut(number) {
+        Some(part) => part.times += 1,
+        None => parts.push(Part { code, times: 1, size, place }),
+    }
+    (number, size)
+}
+
+/// Puts a local in the place of each part with this number. Returns the number that the expression had.
+fn replace(code: &mut Code, wanted: usize, local: u8, numbers: &Numbers, has_part: &mut bool) -> usize {
+    let of_parts = code.parts_mut().map(|part| replace(part, wanted, local, numbers, has_part)).collect();
+    let number = numbers[&key(code, of_parts)];
+    if number == wanted {
+        *code = Code::Local(local);
+        *has_part = true;
+    }
+    number
+}
+
+/// Returns the key of an expression whose parts have these numbers.
+fn key(code: &Code, of_parts: Vec<usize>) -> Code {
+    let mut of_parts = of_parts.into_iter();
+    code.with_parts(&mut |_| Code::Constant(of_parts.next().unwrap_or_default() as u64))
 }

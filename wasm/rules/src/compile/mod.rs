@@ -12,9 +12,11 @@
 //! | `implied` | tests that follow from others |
 //! | `life` | the time for which a fact can still be used |
 //! | `partition` | whether rules find the same in partitions |
+//! | `cycles` | rules that can enable one another without end |
 
 pub(crate) mod code;
 mod common;
+mod cycles;
 mod implied;
 mod life;
 mod partition;

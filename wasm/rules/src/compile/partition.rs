@@ -4,9 +4,11 @@
 //! that a rule inserts or modifies must keep to the key of its conditions. A fact type without a key has its facts in every
 //! partition. No rule may change those, and a rule over them alone would fire in every partition.
 
+use std::collections::HashMap;
+
 use crate::compile::code::{Code, Kind, Relation, FIELDS, OWN};
 use crate::compile::plans::RawGuard;
-use crate::compile::program::{Action, FactType, Slot};
+use crate::compile::program::{Action, FactType, Slot, TypeNames};
 use crate::error::{self, quoted, Error};
 use crate::language::{self, nearest, Offset};
 use crate::partitions::By;
@@ -17,9 +19,12 @@ pub(crate) type Keys = Vec<Option<u8>>;
 /// Returns the keys of fact types.
 pub(super) fn keys(by: &By, facts: &[language::FactType], types: &[FactType], text: &str) -> Result<Keys, Error> {
     let mut keys = Vec::with_capacity(types.len());
+    let mut fields: HashMap<&str, &Option<String>> = HashMap::new();
     if let By::Types(named) = by {
-        for (name, _) in named {
-            if !types.iter().any(|ty| ty.name == *name) {
+        let type_names = TypeNames::new(types);
+        for (name, field) in named {
+            fields.entry(name).or_insert(field);
+            if type_names.find(types, name).is_none() {
                 return Err(unknown(name, "fact type of these rules", types.iter().map(|ty| ty.name.as_str())));
             }
         }
@@ -28,8 +33,8 @@ pub(super) fn keys(by: &By, facts: &[language::FactType], types: &[FactType], te
         let place = |error: Error| error.about(&ty.name).at(text, declared.name.at);
         let field = match by {
             By::Field(field) => Some(field),
-            By::Types(named) => match named.iter().find(|(name, _)| *name == ty.name) {
-                Some((_, field)) => field.as_ref(),
+            By::Types(_) => match fields.get(ty.name.as_str()) {
+                Some(field) => field.as_ref(),
                 None => {
                     let message = format!(
                         "the partitions need the key of `{0}`; give `{0}` one of its fields, or :all to have its facts in every \
@@ -135,7 +140,7 @@ impl Candidate<'_> {
     /// The classes of equal keys: of the slots, then of the guards.
     fn classes(&self) -> Classes {
         let mut classes =
-            Classes { parents: (0..self.slots.len() + self.guards.len()).collect(), constants: Vec::new() };
+            Classes { parents: (0..self.slots.len() + self.guards.len()).collect(), constants: HashMap::new() };
         for code in self.conjuncts {
             self.join(code, None, &mut classes);
         }
@@ -243,7 +248,7 @@ impl Candidate<'_> {
 struct Classes {
     parents: Vec<usize>,
     /// Constants with their kinds, and a key that equals each. Constants of different kinds may have the same bits.
-    constants: Vec<(Kind, u64, usize)>,
+    constants: HashMap<(Kind, u64), usize>,
 }
 
 impl Classes {
@@ -267,13 +272,14 @@ impl Classes {
         let Code::Constant(constant) = code else { return };
         match self.constant(kind, code) {
             Some(other) => self.join(node, other),
-            None => self.constants.push((kind, *constant, node)),
+            None => {
+                self.constants.insert((kind, *constant), node);
+            }
         }
     }
 
     fn constant(&self, kind: Kind, code: &Code) -> Option<usize> {
         let Code::Constant(constant) = code else { return None };
-        let known = self.constants.iter().find(|(of, known, _)| (*of, known) == (kind, constant));
-        known.map(|(_, _, node)| *node)
+        self.constants.get(&(kind, *constant)).copied()
     }
 }

@@ -7,6 +7,8 @@
 //! facts mostly come in the order of their times, so there hardly ever is such a fact. If there is none, nothing else is looked up:
 //! in "two failed logins and then a change of the password" a failed login is not joined with all those before it.
 
+use std::collections::HashSet;
+
 use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
 use crate::compile::program::{
     Aggregate, Condition, Deadlines, FactType, Guard, Limit, Plan, Probe, Series, Slot, Step,
@@ -237,16 +239,15 @@ impl Joins<'_> {
         let is_testable = |code: &&Code| code.slots() & 1 << slot != 0 && code.slots() & !(bound | 1 << slot) == 0;
         let mut tests: Vec<&Code> = conjuncts.iter().filter(is_testable).collect();
         // What is implied replaces what cannot be tested yet.
-        let implied = self.implied;
-        for code in implied.iter().filter(is_testable) {
-            let replaces = |test: &&Code| match code {
-                Code::After { .. } => matches!(test, Code::After { .. }),
-                _ => {
-                    equality(test, slot, bound).map(|(field, _)| field)
-                        == equality(code, slot, bound).map(|(field, _)| field)
-                }
+        let field_of = |code: &Code| equality(code, slot, bound).map(|(field, _)| field);
+        let mut has_order = tests.iter().any(|test| matches!(test, Code::After { .. }));
+        let mut fields: HashSet<Option<u8>> = tests.iter().map(|test| field_of(test)).collect();
+        for code in self.implied.iter().filter(is_testable) {
+            let is_new = match code {
+                Code::After { .. } => !std::mem::replace(&mut has_order, true),
+                _ => fields.insert(field_of(code)),
             };
-            if !tests.iter().any(replaces) {
+            if is_new {
                 tests.push(code);
             }
         }

@@ -10,6 +10,7 @@ use crate::series::{moment_of_fact, Moment};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub types: Vec<FactType>,
+    pub names: TypeNames,
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
     pub series: Vec<Series>,
@@ -21,6 +22,8 @@ pub(crate) struct Program {
     pub lives: Vec<(usize, i64)>,
     /// The keys of the fact types, if the rules can be partitioned.
     pub keys: Option<Keys>,
+    /// Sentences about rules that may be meant otherwise.
+    pub warnings: Vec<String>,
 }
 
 impl Program {
@@ -33,6 +36,36 @@ impl Program {
             let probes = steps.map(|step| &mut step.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
             probes.for_each(|probe| probe.table = types[probe.ty].table(probe.index));
         }
+    }
+}
+
+/// The fact types by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TypeNames {
+    /// The numbers of the types in the order of their names, if there are many.
+    sorted: Vec<u32>,
+}
+
+impl TypeNames {
+    /// To compare this number of names in turn takes no longer than to halve their list.
+    const FEW: usize = 8;
+
+    pub fn new(types: &[FactType]) -> Self {
+        let mut sorted = Vec::new();
+        if types.len() > TypeNames::FEW {
+            sorted.extend(0..types.len() as u32);
+            sorted.sort_by(|left, right| types[*left as usize].name.cmp(&types[*right as usize].name));
+        }
+        TypeNames { sorted }
+    }
+
+    /// Returns the number of the type with a name. `types` are those of [`TypeNames::new`].
+    pub fn find(&self, types: &[FactType], name: &str) -> Option<usize> {
+        if self.sorted.is_empty() {
+            return types.iter().position(|ty| ty.name == name);
+        }
+        let found = self.sorted.binary_search_by(|number| types[*number as usize].name.as_str().cmp(name));
+        found.ok().map(|place| self.sorted[place] as usize)
     }
 }
 
@@ -75,6 +108,7 @@ pub(crate) enum Domain {
     Any,
     Integers(i64, i64),
     Floats(f64, f64),
+    /// The values in ascending order, without repetitions.
     Among(Vec<u64>),
 }
 
@@ -85,7 +119,7 @@ impl Domain {
             Domain::Any => true,
             Domain::Integers(least, most) => (*least..=*most).contains(&(value as i64)),
             Domain::Floats(least, most) => (*least..=*most).contains(&f64::from_bits(value)),
-            Domain::Among(values) => values.contains(&value),
+            Domain::Among(values) => values.binary_search(&value).is_ok(),
         }
     }
 }
@@ -158,6 +192,11 @@ impl Deadlines {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns whether a match waits for a time after this slot's fact alone.
+    pub fn is_after_only(&self, slot: u8) -> bool {
+        matches!(self.0[..], [(of, _)] if of == slot)
     }
 
     /// Returns the time at which the wait ends, if the fact of each slot has the time that `time` returns. Without windows, no match

@@ -1,7 +1,7 @@
 //! Resolves the names and the types of expressions.
 
 use crate::compile::code::{Arithmetic, Code, Kind, Relation, DEFINED, FIELDS, OWN};
-use crate::compile::program::{Domain, FactType};
+use crate::compile::program::{Domain, FactType, Field, TypeNames};
 use crate::error::{self, Error};
 use crate::language::{nearest, Binary, Constant, Expr, Function, Name, Node, Offset};
 use crate::memory::{Address, StringTable, Words};
@@ -55,6 +55,7 @@ pub(super) enum Binding {
 pub(super) struct Names<'a, 'c> {
     pub text: &'a str,
     pub types: &'a [FactType],
+    pub type_names: &'a TypeNames,
     pub bindings: Vec<(String, Binding)>,
     /// The fact whose fields need no name.
     pub own: Option<(u8, usize)>,
@@ -62,16 +63,24 @@ pub(super) struct Names<'a, 'c> {
 }
 
 /// An expression and its type.
-struct Typed {
+struct Typed<'a> {
     code: Code,
     kind: Kind,
-    /// The domain of a field, for the constants that it is compared with.
-    domain: Domain,
-    name: String,
+    /// The field that it is, for the constants that it is compared with.
+    field: Option<&'a Field>,
     constant: Option<Constant>,
 }
 
-impl Names<'_, '_> {
+impl Typed<'_> {
+    fn new(code: Code, kind: Kind) -> Self {
+        Typed { code, kind, field: None, constant: None }
+    }
+}
+
+/// The most values of a domain that an error lists.
+const MOST_LISTED: usize = 8;
+
+impl<'a> Names<'a, '_> {
     fn error(&self, kind: error::Kind, at: Offset, message: String) -> Error {
         Error::new(kind, message).at(self.text, at)
     }
@@ -81,7 +90,7 @@ impl Names<'_, '_> {
         let hint = match nearest(&name.text, known.clone()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
-                let known: Vec<&str> = known.take(8).collect();
+                let known: Vec<&str> = known.take(MOST_LISTED).collect();
                 if known.is_empty() {
                     "there is none".to_owned()
                 } else {
@@ -95,7 +104,7 @@ impl Names<'_, '_> {
 
     /// Returns the number of a fact type.
     pub fn fact_type(&self, name: &Name) -> Result<usize, Error> {
-        let found = self.types.iter().position(|ty| ty.name == name.text);
+        let found = self.type_names.find(self.types, &name.text);
         found.ok_or_else(|| self.unknown(name, "fact type", self.types.iter().map(|ty| ty.name.as_str())))
     }
 
@@ -121,8 +130,9 @@ impl Names<'_, '_> {
         })
     }
 
-    fn read_field(&self, slot: u8, ty: usize, field: usize) -> Typed {
-        let declared = &self.types[ty].fields[field];
+    fn read_field(&self, slot: u8, ty: usize, field: usize) -> Typed<'a> {
+        let types = self.types;
+        let declared = &types[ty].fields[field];
         Typed {
             code: Code::Field {
                 slot,
@@ -130,8 +140,7 @@ impl Names<'_, '_> {
                 bit: if declared.optional { 1 << field } else { 0 },
             },
             kind: declared.kind,
-            domain: declared.domain.clone(),
-            name: declared.name.clone(),
+            field: Some(declared),
             constant: None,
         }
     }
@@ -173,14 +182,13 @@ impl Names<'_, '_> {
         Ok(code)
     }
 
-    fn typed(&mut self, expr: &Expr) -> Result<Typed, Error> {
-        let typed = |code, kind| Ok(Typed { code, kind, domain: Domain::Any, name: String::new(), constant: None });
+    fn typed(&mut self, expr: &Expr) -> Result<Typed<'a>, Error> {
+        let typed = |code, kind| Ok(Typed::new(code, kind));
         match &expr.node {
             Node::Constant(constant) => Ok(Typed {
                 code: Code::Constant(self.constants.word(constant)?),
                 kind: constant_kind(constant),
-                domain: Domain::Any,
-                name: String::new(),
+                field: None,
                 constant: Some(constant.clone()),
             }),
             Node::Name(name) => self.bare(&Name { text: name.clone(), at: expr.at }),
@@ -251,30 +259,17 @@ impl Names<'_, '_> {
             })
     }
 
-    fn bare(&mut self, name: &Name) -> Result<Typed, Error> {
+    fn bare(&mut self, name: &Name) -> Result<Typed<'a>, Error> {
         if let Some((slot, ty)) = self.own {
             if name.text == "at" {
-                let code = Code::Time(slot);
-                return Ok(Typed {
-                    code,
-                    kind: Kind::Integer,
-                    domain: Domain::Any,
-                    name: String::new(),
-                    constant: None,
-                });
+                return Ok(Typed::new(Code::Time(slot), Kind::Integer));
             }
             if let Some(field) = self.types[ty].fields.iter().position(|field| field.name == name.text) {
                 return Ok(self.read_field(slot, ty, field));
             }
         }
         match self.bindings.iter().find(|(bound, _)| *bound == name.text) {
-            Some((_, Binding::Local { local, kind })) => Ok(Typed {
-                code: Code::Local(*local),
-                kind: *kind,
-                domain: Domain::Any,
-                name: String::new(),
-                constant: None,
-            }),
+            Some((_, Binding::Local { local, kind })) => Ok(Typed::new(Code::Local(*local), *kind)),
             Some((_, Binding::Fact { ty, .. })) => {
                 let fields = &self.types[*ty].fields;
                 let field = fields.first().map_or("at", |field| &field.name);
@@ -290,7 +285,7 @@ impl Names<'_, '_> {
         }
     }
 
-    fn number(&mut self, expr: &Expr) -> Result<Typed, Error> {
+    fn number(&mut self, expr: &Expr) -> Result<Typed<'a>, Error> {
         let typed = self.typed(expr)?;
         if matches!(typed.kind, Kind::Integer | Kind::Float) {
             return Ok(typed);
@@ -312,7 +307,7 @@ impl Names<'_, '_> {
         Ok(())
     }
 
-    fn comparison(&mut self, at: Offset, relation: Relation, left: &Expr, right: &Expr) -> Result<Typed, Error> {
+    fn comparison(&mut self, at: Offset, relation: Relation, left: &Expr, right: &Expr) -> Result<Typed<'a>, Error> {
         let (mut left, mut right) = (self.typed(left)?, self.typed(right)?);
         self.same_numbers(at, &mut left, &mut right)?;
         let is_ordered = matches!(left.kind, Kind::Integer | Kind::Float);
@@ -329,13 +324,11 @@ impl Names<'_, '_> {
         }
         let kind = left.kind;
         let code = Code::Compare(kind, relation, Box::new(left.code), Box::new(right.code));
-        Ok(Typed { code, kind: Kind::Boolean, domain: Domain::Any, name: String::new(), constant: None })
+        Ok(Typed::new(code, Kind::Boolean))
     }
 
     fn check_domain(&self, at: Offset, field: &Typed, word: u64, constant: &Constant) -> Result<(), Error> {
-        if field.domain.contains(word) {
-            return Ok(());
-        }
+        let Some(field) = field.field.filter(|field| !field.domain.contains(word)) else { return Ok(()) };
         let mut message = format!("this constant is outside the domain of `{}`", field.name);
         if let (Domain::Among(values), Constant::String(string)) = (&field.domain, constant) {
             let values: Vec<String> = values
@@ -344,13 +337,13 @@ impl Names<'_, '_> {
                 .collect();
             message += &match nearest(string, values.iter().map(String::as_str)) {
                 Some(near) => format!("; did you mean '{near}'?"),
-                None => format!(": {}", values.join(", ")),
+                None => format!(": {}", values[..values.len().min(MOST_LISTED)].join(", ")),
             };
         }
         Err(self.error(error::Kind::OutOfBounds, at, message))
     }
 
-    fn arithmetic(&mut self, operator: Binary, left: &Expr, right: &Expr) -> Result<Typed, Error> {
+    fn arithmetic(&mut self, operator: Binary, left: &Expr, right: &Expr) -> Result<Typed<'a>, Error> {
         let at = left.at;
         let (mut left, mut right) = (self.number(left)?, self.number(right)?);
         let operator = match operator {
@@ -368,10 +361,10 @@ impl Names<'_, '_> {
         self.same_numbers(at, &mut left, &mut right)?;
         let kind = left.kind;
         let code = Code::Arithmetic(kind, operator, Box::new(left.code), Box::new(right.code));
-        Ok(Typed { code, kind, domain: Domain::Any, name: String::new(), constant: None })
+        Ok(Typed::new(code, kind))
     }
 
-    fn call(&mut self, function: Function, arguments: &[Expr]) -> Result<Typed, Error> {
+    fn call(&mut self, function: Function, arguments: &[Expr]) -> Result<Typed<'a>, Error> {
         let at = arguments[0].at;
         let mut typed = Vec::new();
         for argument in arguments {
@@ -385,7 +378,7 @@ impl Names<'_, '_> {
         }
         let kind = typed[0].kind;
         let code = Code::Call(function, kind, typed.into_iter().map(|typed| typed.code).collect());
-        Ok(Typed { code, kind, domain: Domain::Any, name: String::new(), constant: None })
+        Ok(Typed::new(code, kind))
     }
 }
 

@@ -1,14 +1,14 @@
 //! Compiles the conditions and actions of rules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
 use crate::compile::implied::implied;
 use crate::compile::plans::{Joins, RawGuard};
-use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Program, Rule, Slot, Step};
+use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Program, Rule, Slot, Step, TypeNames};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
-use crate::compile::{common, life, partition, types};
+use crate::compile::{common, cycles, life, partition, types};
 use crate::error::{self, Error};
 use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
 use crate::partitions::By;
@@ -25,14 +25,15 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
     let keys = by.map(|by| partition::keys(by, &parsed.facts, &types, text)).transpose()?;
     let mut compiler = Compiler {
         text,
-        program: Program { types, keys, ..Program::default() },
+        program: Program { names: TypeNames::new(&types), types, keys, ..Program::default() },
         known: HashMap::new(),
         seeds: Vec::new(),
+        places: Vec::new(),
         life: life::Lives::new(parsed.facts.len()),
     };
-    let mut names: HashMap<&str, ()> = HashMap::new();
+    let mut names: HashSet<&str> = HashSet::new();
     for rule in &parsed.rules {
-        if names.insert(&rule.name.text, ()).is_some() {
+        if !names.insert(&rule.name.text) {
             let message = format!("the rule `{}` is declared twice; give one another name", rule.name.text);
             return Err(Error::new(error::Kind::DuplicateId, message).about(&rule.name.text).at(text, rule.name.at));
         }
@@ -40,7 +41,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
             compiler.rule(rule, &variant, constants)?;
         }
     }
-    let Compiler { mut program, life, seeds, .. } = compiler;
+    let Compiler { mut program, life, seeds, places, .. } = compiler;
     share_first(&mut program, &seeds);
     for ((number, ty), life) in program.types.iter_mut().enumerate().zip(life.all()) {
         ty.life = life;
@@ -49,6 +50,7 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
         ty.has_series = program.series.iter().any(|series| series.ty == number);
         ty.set_bits(&mut program.conditions);
     }
+    program.warnings = cycles::warnings(&program, text, &places);
     Ok(program)
 }
 
@@ -90,6 +92,10 @@ fn variants<'r>(rule: &'r language::Rule, text: &str) -> Result<Vec<Vec<&'r Patt
             if variants.len() * choices.len() > MOST_VARIANTS {
                 return None;
             }
+            if let [only] = &choices[..] {
+                variants.iter_mut().for_each(|variant| variant.extend(only));
+                continue;
+            }
             variants = variants
                 .iter()
                 .flat_map(|variant: &Vec<&Pattern>| {
@@ -112,6 +118,8 @@ struct Compiler<'a> {
     known: HashMap<String, u32>,
     /// The single-fact conditions, rules and slots of all seeds.
     seeds: Vec<(u32, u32, u8)>,
+    /// The bytes of the text at which the rules have their names.
+    places: Vec<usize>,
     life: life::Lives,
 }
 
@@ -119,7 +127,9 @@ impl Compiler<'_> {
     fn rule(&mut self, rule: &language::Rule, patterns: &[&Pattern], constants: &mut Constants) -> Result<(), Error> {
         let text = self.text;
         let types = std::mem::take(&mut self.program.types);
-        let mut names = Names { text, types: &types, bindings: Vec::new(), own: None, constants };
+        let type_names = std::mem::take(&mut self.program.names);
+        let mut names =
+            Names { text, types: &types, type_names: &type_names, bindings: Vec::new(), own: None, constants };
         let mut body = Body::default();
         let compiled = body.conditions(patterns, &mut names).and_then(|()| body.actions(&rule.actions, &mut names));
         let fault = |message: String| {
@@ -151,6 +161,7 @@ impl Compiler<'_> {
         }
         common::share(&mut actions, &mut body.locals);
         self.program.types = types;
+        self.program.names = type_names;
         self.life.add(&body.times, &body.slots, &body.guards);
         let number = self.program.rules.len() as u32;
         // Single-fact conditions.
@@ -189,6 +200,7 @@ impl Compiler<'_> {
         let guards: Vec<_> = (0..body.guards.len()).map(|guard| joins.guard(guard)).collect();
         let plans = (0..body.slots.len()).map(|slot| joins.plan(slot as u8)).collect();
         let flips = (0..body.guards.len()).map(|guard| joins.flip(guard)).collect();
+        self.places.push(rule.name.at);
         self.program.rules.push(Rule {
             name: rule.name.text.clone(),
             priority: rule.priority,
@@ -413,31 +425,30 @@ impl Body {
                 }
             });
         }
-        for position in 0..compiled.len() {
-            let is_unread = self.is_unread(&compiled, position);
-            if let Action::Modify { is_last, .. } = &mut compiled[position] {
-                *is_last = is_unread;
-            }
-        }
+        self.mark_unread(&mut compiled);
         Ok(compiled)
     }
 
-    /// Returns whether no later action reads a field that an action changes. Two slots may hold the same fact.
-    fn is_unread(&self, actions: &[Action], position: usize) -> bool {
-        let Action::Modify { ty, values, .. } = &actions[position] else { return false };
-        let mut is_unread = true;
-        let mut visit = |code: &Code| {
-            if let Code::Field { slot, offset, .. } = code {
-                let is_of_type = self.slots[*slot as usize].ty == *ty;
-                let is_changed = values.iter().any(|(field, _)| FIELDS + 2 * u32::from(*field) == *offset);
-                is_unread &= !(is_of_type && is_changed);
+    /// Marks the modifications whose fields no later action reads. Two slots may hold the same fact.
+    fn mark_unread(&self, actions: &mut [Action]) {
+        // The fields that later actions read, by type and offset.
+        let mut read: HashSet<(usize, u32)> = HashSet::new();
+        for action in actions.iter_mut().rev() {
+            if let Action::Modify { ty, values, is_last, .. } = action {
+                *is_last = !values.iter().any(|(field, _)| read.contains(&(*ty, FIELDS + 2 * u32::from(*field))));
             }
-        };
-        // A `let` has its value before the first action.
-        for action in actions[position + 1..].iter().filter(|action| !matches!(action, Action::Let { .. })) {
-            action.visit(|code| code.visit(&mut visit));
+            // A `let` has its value before the first action.
+            if matches!(action, Action::Let { .. }) {
+                continue;
+            }
+            action.visit(|code| {
+                code.visit(&mut |code| {
+                    if let Code::Field { slot, offset, .. } = code {
+                        read.insert((self.slots[*slot as usize].ty, *offset));
+                    }
+                });
+            });
         }
-        is_unread
     }
 
     fn values(&self, ty: usize, values: &[(Name, Expr)], names: &mut Names) -> Result<Vec<(u8, Code)>, Error> {
@@ -474,14 +485,18 @@ fn on_slot(code: Code, slot: u8) -> Code {
 
 /// Returns the parts that `and` joins.
 fn conjuncts(expr: &Expr) -> Vec<&Expr> {
-    match &expr.node {
-        Node::Binary(Binary::And, left, right) => {
-            let mut parts = conjuncts(left);
-            parts.extend(conjuncts(right));
-            parts
+    fn add<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
+        match &expr.node {
+            Node::Binary(Binary::And, left, right) => {
+                add(left, parts);
+                add(right, parts);
+            }
+            _ => parts.push(expr),
         }
-        _ => vec![expr],
     }
+    let mut parts = Vec::new();
+    add(expr, &mut parts);
+    parts
 }
 
 /// Returns the test of a time clause on the fact in `slot`, and its bounds. `fact` is its number among the times.

@@ -1,5 +1,7 @@
 //! Compiles fact types and their domains.
 
+use std::collections::HashSet;
+
 use crate::compile::code::Kind;
 use crate::compile::program::{Domain, FactType, Field};
 use crate::compile::resolve::Constants;
@@ -16,9 +18,10 @@ pub(super) fn compile(
     constants: &mut Constants,
 ) -> Result<Vec<FactType>, Error> {
     let mut types: Vec<FactType> = Vec::new();
+    let mut names: HashSet<&str> = HashSet::new();
     for declaration in declared {
         let name = &declaration.name;
-        if types.iter().any(|ty| ty.name == name.text) {
+        if !names.insert(&name.text) {
             let message = format!("the fact type `{}` is declared twice; keep one declaration", name.text);
             return Err(Error::new(error::Kind::Type, message).about(&name.text).at(text, name.at));
         }
@@ -111,6 +114,8 @@ fn compile_field(field: &language::Field, text: &str, constants: &mut Constants)
             if among.is_empty() {
                 return Err(wrong(*at, format!("the domain of `{name}` is empty; list its values")));
             }
+            among.sort_unstable();
+            among.dedup();
             Domain::Among(among)
         }
     };

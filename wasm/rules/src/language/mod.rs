@@ -147,6 +147,31 @@ pub(crate) enum Action {
 pub(crate) struct Expr {
     pub at: Offset,
     pub node: Node,
+    /// The operators and functions that lie in one another.
+    pub depth: u32,
+    /// The number of its parts, with itself and the constants of lists.
+    pub size: u32,
+}
+
+impl Expr {
+    pub fn new(at: Offset, node: Node) -> Self {
+        let (mut depth, mut size) = (0, 0_u32);
+        let mut add = |part: &Expr| {
+            depth = part.depth.max(depth);
+            size = size.saturating_add(part.size);
+        };
+        match &node {
+            Node::Constant(_) | Node::Name(_) | Node::Field(..) => {}
+            Node::Not(part) | Node::Negative(part) | Node::IsNull(part) | Node::In(part, _) => add(part),
+            Node::Binary(_, left, right) => [left, right].into_iter().for_each(|part| add(part)),
+            Node::If(parts) => parts.iter().for_each(add),
+            Node::Call(_, arguments) => arguments.iter().for_each(add),
+        }
+        if let Node::In(_, constants) = &node {
+            size = size.saturating_add(u32::try_from(constants.len()).unwrap_or(u32::MAX));
+        }
+        Expr { at, node, depth: depth + 1, size: size.saturating_add(1) }
+    }
 }
 
 #[derive(Clone, Debug)]

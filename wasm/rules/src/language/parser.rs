@@ -10,6 +10,12 @@ use crate::language::{
 /// The deepest nesting.
 const DEEPEST: usize = 64;
 
+/// The most operators and functions that lie in one another.
+const MOST_OPERATORS: u32 = 9 * DEEPEST as u32;
+
+/// The most parts of an expression that is compiled twice.
+const MOST_OPERAND: u32 = 256;
+
 /// Words that cannot be names.
 const RESERVED: [&str; 28] = [
     "fact", "rule", "priority", "when", "then", "none", "either", "or", "and", "not", "in", "is", "null", "true",
@@ -458,23 +464,14 @@ impl Parser<'_> {
             let Some(&(_, operator)) = operator else { return Ok(left) };
             self.advance();
             let right = if level == 1 { self.negated()? } else { self.joined(level + 1)? };
-            left = Expr { at, node: Node::Binary(operator, Box::new(left), Box::new(right)) };
+            left = Expr::new(at, Node::Binary(operator, Box::new(left), Box::new(right)));
             // A chain nests to the left, and later passes recurse on it.
-            if self.chain(&left) > 8 * DEEPEST {
-                let message = "this chain of operators is too long; use `in` or `let`";
+            if left.depth > MOST_OPERATORS {
+                let message =
+                    format!("this chain of operators nests more than {MOST_OPERATORS} deep; use `in` or `let`");
                 return Err(Error::new(Kind::OutOfBounds, message).at(self.text, at));
             }
         }
-    }
-
-    /// Returns the length of the chain of operators on the left side.
-    fn chain(&self, mut expr: &Expr) -> usize {
-        let mut length = 0;
-        while let Node::Binary(_, left, _) = &expr.node {
-            length += 1;
-            expr = left;
-        }
-        length
     }
 
     fn negated(&mut self) -> Result<Expr, Error> {
@@ -483,7 +480,7 @@ impl Parser<'_> {
             self.deeper()?;
             let operand = self.negated()?;
             self.depth -= 1;
-            return Ok(Expr { at, node: Node::Not(Box::new(operand)) });
+            return Ok(Expr::new(at, Node::Not(Box::new(operand))));
         }
         self.comparison()
     }
@@ -504,7 +501,7 @@ impl Parser<'_> {
             if let Some((_, relation)) = RELATIONS.iter().find(|(text, _)| *text == symbol) {
                 self.advance();
                 let right = self.joined(2)?;
-                return Ok(Expr { at, node: Node::Binary(*relation, Box::new(left), Box::new(right)) });
+                return Ok(Expr::new(at, Node::Binary(*relation, Box::new(left), Box::new(right))));
             }
         }
         let negated = self.is_word("not") && matches!(self.peek_second(), Token::Word(word) if word == "in");
@@ -513,21 +510,26 @@ impl Parser<'_> {
         }
         if self.take_word("in") {
             let constants = self.constants()?;
+            // The operand is compiled twice, so several in one another would be compiled 4, 8, 16 ... times.
+            if negated && left.size > MOST_OPERAND {
+                let message = format!("the operand of `not in` has more than {MOST_OPERAND} parts; name it by `let`");
+                return Err(Error::new(Kind::OutOfBounds, message).at(self.text, at));
+            }
             // Undefined is neither in a list nor not in it.
-            let inside = Expr { at, node: Node::In(Box::new(left.clone()), constants) };
+            let inside = Expr::new(at, Node::In(Box::new(left.clone()), constants));
             if !negated {
                 return Ok(inside);
             }
-            let outside = Expr { at, node: Node::Not(Box::new(inside)) };
-            let null = Expr { at, node: Node::IsNull(Box::new(left)) };
-            let defined = Expr { at, node: Node::Not(Box::new(null)) };
-            return Ok(Expr { at, node: Node::Binary(Binary::And, Box::new(defined), Box::new(outside)) });
+            let outside = Expr::new(at, Node::Not(Box::new(inside)));
+            let null = Expr::new(at, Node::IsNull(Box::new(left)));
+            let defined = Expr::new(at, Node::Not(Box::new(null)));
+            return Ok(Expr::new(at, Node::Binary(Binary::And, Box::new(defined), Box::new(outside))));
         }
         if self.take_word("is") {
             let negated = self.take_word("not");
             self.expect_word("null")?;
-            let null = Expr { at, node: Node::IsNull(Box::new(left)) };
-            return Ok(if negated { Expr { at, node: Node::Not(Box::new(null)) } } else { null });
+            let null = Expr::new(at, Node::IsNull(Box::new(left)));
+            return Ok(if negated { Expr::new(at, Node::Not(Box::new(null))) } else { null });
         }
         Ok(left)
     }
@@ -543,7 +545,7 @@ impl Parser<'_> {
                 Node::Constant(Constant::Float(float)) => Node::Constant(Constant::Float(-float)),
                 _ => Node::Negative(Box::new(operand)),
             };
-            return Ok(Expr { at, node });
+            return Ok(Expr::new(at, node));
         }
         if self.take("(") {
             let inner = self.expression()?;
@@ -556,12 +558,12 @@ impl Parser<'_> {
             let yes = self.expression()?;
             self.expect_word("else")?;
             let no = self.expression()?;
-            return Ok(Expr { at, node: Node::If(Box::new([condition, yes, no])) });
+            return Ok(Expr::new(at, Node::If(Box::new([condition, yes, no]))));
         }
         match self.peek() {
-            Token::Constant(_) => Ok(Expr { at, node: Node::Constant(self.constant()?) }),
+            Token::Constant(_) => Ok(Expr::new(at, Node::Constant(self.constant()?))),
             Token::Word(word) if word == "true" || word == "false" => {
-                Ok(Expr { at, node: Node::Constant(self.constant()?) })
+                Ok(Expr::new(at, Node::Constant(self.constant()?)))
             }
             Token::Word(word) => {
                 let function = Function::ALL.iter().find(|(name, _, _)| name == word);
@@ -571,9 +573,9 @@ impl Parser<'_> {
                 }
                 let name = self.name("a field, a name or a constant")?;
                 if !self.take(".") {
-                    return Ok(Expr { at, node: Node::Name(name.text) });
+                    return Ok(Expr::new(at, Node::Name(name.text)));
                 }
-                Ok(Expr { at, node: Node::Field(name, self.name("a field")?) })
+                Ok(Expr::new(at, Node::Field(name, self.name("a field")?)))
             }
             _ => Err(self.unexpected("a field, a name or a constant", &[])),
         }
@@ -590,6 +592,6 @@ impl Parser<'_> {
             let message = format!("`{name}` takes {arity} arguments and has {}", arguments.len());
             return Err(Error::new(Kind::Type, message).at(self.text, at));
         }
-        Ok(Expr { at, node: Node::Call(function, arguments) })
+        Ok(Expr::new(at, Node::Call(function, arguments)))
     }
 }
