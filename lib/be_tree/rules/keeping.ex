@@ -55,6 +55,10 @@ defmodule BeTree.Rules.Keeping do
         position = if elem(part, 0) == :assert, do: facts + inserted(before, now)
         {:error, %{error | position: position}, {:cut, number, now.steps - before.steps}}
 
+      # A repeat does not check times, so the journal says that no fact was inserted.
+      {:error, %Error{kind: :out_of_bounds, attribute: "at"} = error} when elem(part, 0) == :assert ->
+        {:error, %{error | position: facts + error.position}, {:cut, number, 0}}
+
       {:error, %Error{position: position} = error} ->
         {:error, %{error | position: position && facts + position}}
     end

@@ -22,8 +22,28 @@ defmodule BeTree.Rules.Server do
   ## Time
 
   With `clock: :facts`, the default, time moves by the times of facts and by `advance/3` only. With `clock: :system` the server
-  moves time to the system's, in milliseconds since 1970, before each call, and when the next window closes. A fact without `at`
+  moves time to that of its clock, in milliseconds since 1970, before each call, and when the next window closes. A fact without `at`
   then has the time at which it came.
+
+  One fact of tomorrow would close all windows of today, and time never goes back. So with `clock: :system` a fact whose `at` is more than
+  `:max_skew` ahead of the server's clock is refused as `:out_of_bounds`, with its position, and so is `advance/3`. Nothing changes then.
+
+  The server's clock is the monotonic clock of the VM, and follows the system clock:
+
+    * A difference below `:max_skew` is followed at once if the system clock is ahead. If it is behind, the server's clock goes 1 % slower
+      until the difference is gone. It neither goes back nor stands still, so a window lasts at most 1 % too long.
+    * A jump of the system clock by `:max_skew` or more is logged, and not followed at first: a window that is open closes when its
+      time has passed by the monotonic clock, and a jump that is taken back leaves no trace. Once a jump has lasted `:max_skew`, the
+      server's clock follows it, and logs that: forward at once, as after a machine slept, and back by going 1 % slower. Until it has
+      caught up, facts may not be ahead of the server's clock at all.
+    * If the facts in the folder are more than `:max_skew` ahead of the system clock when the server starts, its clock goes on from their
+      time, and logs that.
+
+  While the server's clock is ahead of the system clock by hours, because that was wrong for longer than `:max_skew`, facts with the right `at`
+  come late. Insert what counts into a new server if that cannot be waited for.
+
+  To start with a history, start the server with `clock: :facts`, insert the history, and call `go_live/2`.
+  [The guide](rules.md#history) works that out.
 
   ## On disk
 
@@ -102,6 +122,7 @@ defmodule BeTree.Rules.Server do
           {:name, name}
           | {:rules, String.t()}
           | {:clock, :facts | :system}
+          | {:max_skew, pos_integer}
           | {:notify, [pid | atom]}
           | {:dir, Path.t() | nil}
           | {:durability, Journal.durability()}
@@ -119,6 +140,14 @@ defmodule BeTree.Rules.Server do
     name: [type: {:check, "an atom", &__MODULE__.name?/1}, required: true, doc: "the name, an atom"],
     rules: [type: {:check, "a string", &is_binary/1}, required: true, doc: "the text of the rules"],
     clock: [type: {:one_of, [:facts, :system]}, default: :facts, doc: "the clock that moves time"],
+    max_skew: [
+      type: :positive,
+      default: 60_000,
+      default_doc: "60,000, a minute",
+      doc:
+        "with the system's clock, the milliseconds by which a fact may be ahead of the server's clock. A jump of the system clock by as much " <>
+          "is followed after that time only"
+    ],
     notify: [
       type: {:check, "a list of processes or their names", &__MODULE__.processes?/1},
       default: [],
@@ -216,19 +245,26 @@ defmodule BeTree.Rules.Server do
   key or a rule, or `{:error, {:already_started, pid}}`. Raises an `ArgumentError` for an unknown or wrong option.
   """
   @spec start_link([option]) :: GenServer.on_start()
-  def start_link(options) do
+  def start_link(options), do: start_link(options, %{})
+
+  @doc false
+  # Starts a server with options that are for tests only: `:clocks`, the functions that read the system's clocks.
+  @spec start_link([option], map) :: GenServer.on_start()
+  def start_link(options, private) do
     Options.keyword!(options)
     {new, own} = Keyword.split(options, @new_options)
-    own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__)
+    own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__) |> Map.merge(private)
 
     case {own.partitions, own.partition_by} do
       {nil, nil} ->
-        with :ok <- Layout.none(own.dir), do: Owner.start_link({nil, own, new})
+        with :ok <- Layout.none(own.dir),
+             {:ok, clock} <- Layout.clock(own.dir, own.clock),
+             do: Owner.start_link({nil, %{own | clock: clock}, new})
 
       {partitions, key} when partitions != nil and key != nil ->
         # They raise for wrong options, as without partitions.
         _ = Rules.limit(new, :memory)
-        Partitions.start_link(own, new)
+        with {:ok, clock} <- Layout.clock(own.dir, own.clock), do: Partitions.start_link(%{own | clock: clock}, new)
 
       _one_of_them ->
         raise ArgumentError, "the options :partitions and :partition_by need each other; give both or none"
@@ -309,6 +345,30 @@ defmodule BeTree.Rules.Server do
   end
 
   def advance(_name, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
+
+  @doc """
+  Makes the clock of a server with `clock: :facts` the system's, for good, and moves time there. Takes the options of `assert/3`.
+
+  Before it, insert the history that the rules are to know, with the time of each fact: time moves by these times, as it did then. The
+  rules that become due between the last fact and now fire, and their notices are sent. A server with a folder is live after each
+  restart, also with `clock: :facts`; with partitions all of them are live, or none. A server that is live already only moves time.
+
+  Returns the errors of `assert/3`. After `:file` or `:no_server` the server may be live or not: call again. After another error it is
+  live, and the next call goes on.
+  """
+  @spec go_live(name, [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  def go_live(name, options \\ []) do
+    options = call_options(options)
+
+    case partitions(name) do
+      nil ->
+        deadline = Deadline.new(options.timeout)
+        Request.call(name, name, {:go_live, %{options | timeout: :infinity}, deadline}, deadline)
+
+      partitions ->
+        Partitions.go_live(name, partitions, options)
+    end
+  end
 
   defp operate(name, operation, options) do
     deadline = Deadline.new(options.timeout)

@@ -10,10 +10,12 @@ defmodule BeTree.Rules.Server.Owner do
 
   alias BeTree.Engine.{Journal, Stray}
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Fact, Keeping, Page}
-  alias BeTree.Rules.Server.{Request, Shared, Subscribers}
+  alias BeTree.Rules.{Fact, Keeping, Operation, Page}
+  alias BeTree.Rules.Server.{Clock, Layout, Request, Shared, Subscribers}
 
   @identity "BeTree rules 1"
+  # The milliseconds after which an operation of the timer that failed is tried again.
+  @retry 1_000
 
   @typedoc "The options of a server, the module that its notices name as their sender, and for a partition the server's table."
   @type options :: %{required(:name) => atom, required(:sender) => module, optional(atom) => term}
@@ -43,6 +45,7 @@ defmodule BeTree.Rules.Server.Owner do
           text: text,
           journal: journal,
           subscribers: %{},
+          clock: clock(number, options),
           timer: nil,
           next_due: nil,
           moved_to: nil,
@@ -62,7 +65,7 @@ defmodule BeTree.Rules.Server.Owner do
   defp begin(state) do
     case swap_if_changed(state) do
       {:ok, state} ->
-        {_reply, state} = if state.options.clock == :system, do: operate({:advance, now()}, state), else: {nil, state}
+        {_reply, state} = catch_up_with_clock(state)
         state = note_due(state)
         if state.number, do: join(state), else: {:ok, state}
 
@@ -71,6 +74,10 @@ defmodule BeTree.Rules.Server.Owner do
         {:stop, error}
     end
   end
+
+  defp clock(nil, %{clock: :facts}), do: nil
+  defp clock(nil, options), do: Clock.new(options)
+  defp clock(_number, options), do: {:shared, options.table}
 
   defp options_of(nil, options), do: Map.put(options, :identity, @identity)
 
@@ -112,9 +119,28 @@ defmodule BeTree.Rules.Server.Owner do
   @impl GenServer
   def handle_call({:operate, operation, options, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
-      operation = if state.options.clock == :system, do: {:at, now(), operation}, else: operation
-      {reply, state} = operate(operation, state, options)
-      state |> note_due(reply) |> catch_up(reply)
+      {now, latest, state} = read_clock(state)
+
+      with :ok <- Request.check_time(operation, latest) do
+        operation = if now, do: {:at, now, operation}, else: operation
+        {reply, state} = operate(operation, state, Operation.up_to(options, latest))
+        state |> note_due(reply) |> catch_up(reply)
+      else
+        {:error, error} -> {{:error, error}, state}
+      end
+    end)
+  end
+
+  # Makes the clock of a server without partitions the system's, and moves time there.
+  def handle_call({:go_live, options, deadline}, _from, state) do
+    in_turn(deadline, state, fn ->
+      with {:ok, state} <- go_live(state) do
+        {now, _latest, state} = read_clock(state)
+        {reply, state} = operate({:advance, now}, state, options)
+        {reply, note_due(state, reply)}
+      else
+        {:error, error} -> {{:error, error}, state}
+      end
     end)
   end
 
@@ -223,9 +249,9 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   @impl GenServer
-  def handle_info({:timeout, timer, :due}, %{timer: {timer, _at}} = state) do
-    {reply, state} = operate({:advance, now()}, %{state | timer: nil})
-    {:noreply, state |> note_due(reply) |> keep_if_long()}
+  def handle_info({:timeout, timer, :due}, %{timer: {timer, at}} = state) do
+    {now, _latest, state} = read_clock(%{state | timer: nil})
+    {:noreply, if(now < at, do: arm(state, at), else: close_windows(now, at, state))}
   end
 
   def handle_info({:timeout, _earlier, :due}, state), do: {:noreply, state}
@@ -326,7 +352,41 @@ defmodule BeTree.Rules.Server.Owner do
 
   ## Time
 
-  defp now, do: System.os_time(:millisecond)
+  # Returns the time of the clock, or `nil` if time moves by facts alone, and the latest time that a fact may have. The facts of
+  # partitions are checked before they are divided.
+  defp read_clock(state) do
+    {now, latest, clock} = Clock.read(state.clock)
+    {now, if(state.number, do: nil, else: latest), %{state | clock: clock}}
+  end
+
+  # Goes on from the engine's time if that is far ahead of the clock.
+  defp catch_up_with_clock(state) do
+    {now, _latest, state} = read_clock(state)
+
+    if now do
+      {now, _latest, state} = read_clock(%{state | clock: Clock.move_to(state.clock, time(state))})
+      operate({:advance, now}, state)
+    else
+      {nil, state}
+    end
+  end
+
+  defp go_live(%{clock: nil} = state) do
+    with :ok <- Layout.go_live(state.options.dir) do
+      {_now, _latest, state} = read_clock(%{state | clock: Clock.new(state.options)})
+      {:ok, %{state | clock: Clock.move_to(state.clock, time(state))}}
+    end
+  end
+
+  defp go_live(state), do: {:ok, state}
+
+  # A disk that fails would be tried again at once, because the window is still due.
+  defp close_windows(now, at, state) do
+    case operate({:advance, now}, state) do
+      {{:ok, _page} = reply, state} -> state |> note_due(reply) |> keep_if_long()
+      {{:error, _error}, state} -> note_due(%{state | timer: {start_timer(@retry), at}})
+    end
+  end
 
   # Moves time to that of all partitions, where it is behind.
   defp move(%{number: nil} = state), do: state
@@ -379,21 +439,19 @@ defmodule BeTree.Rules.Server.Owner do
   # The longest time that a timer takes.
   @longest 0xFFFF_FFFF
 
-  defp arm(%{options: %{clock: :facts}} = state, _next_due), do: state
   defp arm(%{timer: {_timer, at}} = state, at), do: state
 
   defp arm(state, next_due) do
     with {timer, _at} <- state.timer, do: :erlang.cancel_timer(timer)
+    {now, _latest, state} = read_clock(%{state | timer: nil})
 
-    case next_due do
-      nil -> %{state | timer: nil}
-      at -> %{state | timer: {start_timer(at), at}}
-    end
+    # The clock is read now and then, because it may jump.
+    if now && next_due,
+      do: %{state | timer: {start_timer(min(next_due - now, Clock.look(state.clock))), next_due}},
+      else: state
   end
 
-  defp start_timer(at) do
-    :erlang.start_timer((at - now()) |> max(0) |> min(@longest), self(), :due)
-  end
+  defp start_timer(ms), do: :erlang.start_timer(ms |> max(0) |> min(@longest), self(), :due)
 
   ## Bases
 

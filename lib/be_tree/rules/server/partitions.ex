@@ -11,7 +11,7 @@ defmodule BeTree.Rules.Server.Partitions do
   alias BeTree.Engine.Deadline
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Explanation, Fact, Page}
-  alias BeTree.Rules.Server.{Front, Owner, Request, Routes, Shared}
+  alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}
 
   @typedoc "The options of a call that fires rules."
   @type call_options :: %{fuel: term, slice: term, timeout: timeout, firings: nil}
@@ -33,6 +33,7 @@ defmodule BeTree.Rules.Server.Partitions do
     case Shared.new(name, partitions) do
       :ok ->
         options = Map.put(options, :table, name)
+        if options.clock == :system, do: Shared.put_clock(name, Clock.new(options))
         owners = for number <- 0..(partitions - 1), do: {Owner, {number, options, new}}
         Supervisor.init([{Front, {options, new}} | owners], strategy: :one_for_one)
 
@@ -49,7 +50,8 @@ defmodule BeTree.Rules.Server.Partitions do
     {deadline, options} = begun(options)
 
     with {:ok, routes} <- routes(name),
-         {:ok, parts, time} <- Routes.of_facts(routes, input, Shared.time(name), Deadline.left(deadline)) do
+         {_now, latest, _clock} = Clock.read({:shared, name}),
+         {:ok, parts, time} <- Routes.of_facts(routes, input, latest, Shared.time(name), Deadline.left(deadline)) do
       # From here on the windows of all partitions close by that time.
       if time, do: Shared.raise_time(name, time)
 
@@ -128,11 +130,26 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec advance(atom, pos_integer, Rules.time(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def advance(name, partitions, now, options) do
     {deadline, options} = begun(options)
-    if abs(now) <= @latest, do: Shared.raise_time(name, now)
-    # A time that is behind that of all partitions moves nothing.
-    time = if abs(now) <= @latest, do: Shared.time(name), else: now
-    calls = for number <- 0..(partitions - 1), do: {number, [], {:operate, {:advance, time}, options, deadline}}
-    run(name, partitions, calls, deadline)
+    {_now, latest, _clock} = Clock.read({:shared, name})
+
+    with :ok <- Request.check_time({:advance, now}, latest) do
+      if abs(now) <= @latest, do: Shared.raise_time(name, now)
+      # A time that is behind that of all partitions moves nothing.
+      time = if abs(now) <= @latest, do: Shared.time(name), else: now
+      calls = for number <- 0..(partitions - 1), do: {number, [], {:operate, {:advance, time}, options, deadline}}
+      run(name, partitions, calls, deadline)
+    end
+  end
+
+  @doc "Makes the clock of all partitions the system's, and moves time there."
+  @spec go_live(atom, pos_integer, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  def go_live(name, partitions, options) do
+    deadline = Deadline.new(options.timeout)
+
+    with :ok <- Request.call(Shared.front(name), name, {:go_live, deadline}, deadline) do
+      {now, _latest, _clock} = Clock.read({:shared, name})
+      advance(name, partitions, now, %{options | timeout: Deadline.left(deadline)})
+    end
   end
 
   # Makes the calls `{partition, positions of the inserted facts, request}`, and joins their results.
