@@ -176,7 +176,13 @@ defmodule BeTree.Rules.Keeping do
   end
 
   def open(options, new) do
-    case Journal.open(IO.chardata_to_string(options.dir), identity: options.identity, durability: options.durability) do
+    settings = [
+      identity: options.identity,
+      durability: options.durability,
+      files: Map.get(options, :files, Journal.Disk)
+    ]
+
+    case Journal.open(IO.chardata_to_string(options.dir), settings) do
       {:ok, journal} ->
         with {:error, error} <- recover(journal, options, new) do
           :ok = Journal.release(journal)

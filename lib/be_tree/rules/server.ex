@@ -98,6 +98,9 @@ defmodule BeTree.Rules.Server do
       meanwhile.
     * If the process of a partition ends, it starts again, and recovers from its part of the folder. Without a folder its facts are
       lost, and those of the other partitions are not.
+    * A partition that cannot open its part of the folder, because the disk fails, returns that error to the calls that need it, and
+      opens it again after a while: after 100 milliseconds, and then after twice as long each time, up to half a minute. Meanwhile
+      the other partitions go on. A write that fails is an error of its call, as without partitions.
 
   A fact stays in the partition of its key, so the number of partitions and the keys of a folder cannot change. To change them, insert
   the facts into a new server.
@@ -248,7 +251,8 @@ defmodule BeTree.Rules.Server do
   def start_link(options), do: start_link(options, %{})
 
   @doc false
-  # Starts a server with options that are for tests only: `:clocks`, the functions that read the system's clocks.
+  # Starts a server with options that are for tests only: `:clocks`, the functions that read the system's clocks, and `:files`, the
+  # operations on files of the journals.
   @spec start_link([option], map) :: GenServer.on_start()
   def start_link(options, private) do
     Options.keyword!(options)

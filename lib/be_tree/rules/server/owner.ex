@@ -11,7 +11,7 @@ defmodule BeTree.Rules.Server.Owner do
   alias BeTree.Engine.{Journal, Stray}
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Keeping, Operation, Page}
-  alias BeTree.Rules.Server.{Clock, Layout, Request, Shared, Subscribers}
+  alias BeTree.Rules.Server.{Clock, Closed, Layout, Request, Shared, Subscribers}
 
   @identity "BeTree rules 1"
   # The milliseconds after which an operation of the timer that failed is tried again.
@@ -30,13 +30,24 @@ defmodule BeTree.Rules.Server.Owner do
   def start_link({number, options, new}), do: GenServer.start_link(__MODULE__, {number, options, new})
 
   @impl GenServer
-  def init({number, options, new}) do
+  def init(argument) do
     Process.flag(:trap_exit, true)
+    was_open? = Closed.was_open?(argument)
+
+    case open(argument) do
+      {:ok, state} -> {:ok, state, {:continue, :keep}}
+      {:error, error} when was_open? -> {:ok, Closed.new(argument, error)}
+      {:error, error} -> {:stop, error}
+    end
+  end
+
+  defp open({number, options, new} = argument) do
     options = options_of(number, options)
 
     case Keeping.open(options, new) do
       {:ok, rules, text, journal} ->
-        state = %{
+        begin(%{
+          argument: argument,
           options: options,
           number: number,
           new: new,
@@ -52,12 +63,10 @@ defmodule BeTree.Rules.Server.Owner do
           keeper: nil,
           # The bytes that the journal had written when the last base began.
           kept_at: 0
-        }
-
-        with {:ok, state} <- begin(state), do: {:ok, state, {:continue, :keep}}
+        })
 
       {:error, error} ->
-        {:stop, error}
+        {:error, error}
     end
   end
 
@@ -69,9 +78,8 @@ defmodule BeTree.Rules.Server.Owner do
         state = note_due(state)
         if state.number, do: join(state), else: {:ok, state}
 
-      {:error, error} ->
-        if state.journal, do: Journal.release(state.journal)
-        {:stop, error}
+      {:error, error, state} ->
+        release(state, error)
     end
   end
 
@@ -96,15 +104,40 @@ defmodule BeTree.Rules.Server.Owner do
 
     case swap_if_changed(put_in(state.options.rules, Shared.text(table))) do
       {:ok, state} -> {:ok, note_due(state)}
-      {:error, error} -> {:stop, error}
+      {:error, error, state} -> release(state, error)
     end
+  end
+
+  # Frees the folder, and whatever writes to it, for another start.
+  defp release(state, error) do
+    with {timer, _at} <- state.timer, do: :erlang.cancel_timer(timer)
+    if state.keeper, do: end_keeper(state.keeper)
+    if state.journal, do: Journal.release(state.journal)
+    {:error, error}
+  end
+
+  defp end_keeper(keeper) do
+    monitor = Process.monitor(keeper)
+    Process.unlink(keeper)
+    Process.exit(keeper, :kill)
+    receive(do: ({:DOWN, ^monitor, :process, ^keeper, _reason} -> :ok))
+    # It may have ended before.
+    receive(do: ({:EXIT, ^keeper, _reason} -> :ok), after: (0 -> :ok))
+  end
+
+  # The process of a partition goes on without its folder, until that can be opened.
+  defp close(state, error) do
+    {:error, error} = release(state, error)
+    Closed.new(state.argument, error)
   end
 
   defp swap_if_changed(%{text: text, options: %{rules: text}} = state), do: {:ok, state}
 
   defp swap_if_changed(state) do
-    with {:ok, fresh} <- Keeping.swapped(state.rules, state.options.rules, state.new),
-         do: put_rules(state, fresh, state.options.rules)
+    case Keeping.swapped(state.rules, state.options.rules, state.new) do
+      {:ok, fresh} -> put_rules(state, fresh, state.options.rules)
+      {:error, error} -> {:error, error, state}
+    end
   end
 
   defp time(state) do
@@ -117,6 +150,8 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_continue(:keep, state), do: {:noreply, keep_if_long(state)}
 
   @impl GenServer
+  def handle_call(_call, _from, %Closed{error: error} = closed), do: {:reply, {:error, error}, closed}
+
   def handle_call({:operate, operation, options, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
       {now, latest, state} = read_clock(state)
@@ -164,6 +199,7 @@ defmodule BeTree.Rules.Server.Owner do
         {:ok, note_due(state)}
       else
         {:error, error} -> {{:error, error}, state}
+        {:error, error, state} -> {{:error, error}, state}
       end
     end)
   end
@@ -189,7 +225,7 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_call(:take_rules, _from, state) do
     case swap_if_changed(put_in(state.options.rules, Shared.text(state.options.table))) do
       {:ok, state} -> {:reply, :ok, state |> note_due() |> keep_if_long()}
-      {:error, error} -> {:stop, error, {:error, error}, state}
+      {:error, error, state} -> {:reply, {:error, error}, close(state, error)}
     end
   end
 
@@ -234,11 +270,11 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp decide(:abort, _fresh, _text, state), do: {:noreply, state}
 
-  # If the journal does not take the swap, this process starts anew, with the rules of all partitions.
+  # If the journal does not take the swap, this process opens the folder anew, with the rules of all partitions.
   defp decide(:commit, fresh, text, state) do
     case put_rules(state, fresh, text) do
       {:ok, state} -> {:noreply, state |> note_due() |> keep_if_long()}
-      {:error, error} -> {:stop, error, state}
+      {:error, error, state} -> {:noreply, close(state, error)}
     end
   end
 
@@ -249,6 +285,21 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   @impl GenServer
+  def handle_info({:timeout, timer, :open}, %Closed{timer: timer} = closed) do
+    case open(closed.argument) do
+      {:ok, state} ->
+        Closed.opened(closed)
+        {:noreply, state, {:continue, :keep}}
+
+      {:error, error} ->
+        {:noreply, Closed.again(closed, error)}
+    end
+  end
+
+  def handle_info({:EXIT, _parent, reason}, %Closed{} = closed) when reason != :normal, do: {:stop, reason, closed}
+  # Of what ran before it closed.
+  def handle_info(_message, %Closed{} = closed), do: {:noreply, closed}
+
   def handle_info({:timeout, timer, :due}, %{timer: {timer, at}} = state) do
     {now, _latest, state} = read_clock(%{state | timer: nil})
     {:noreply, if(now < at, do: arm(state, at), else: close_windows(now, at, state))}
@@ -287,6 +338,7 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   @impl GenServer
+  def terminate(_reason, %Closed{}), do: :ok
   def terminate(_reason, %{journal: nil}), do: :ok
   def terminate(_reason, state), do: Journal.close(state.journal)
 
@@ -335,7 +387,7 @@ defmodule BeTree.Rules.Server.Owner do
   defp put_rules(state, rules, text) do
     case Keeping.append(state.journal, {:swap, text}) do
       {:ok, journal} -> {:ok, %{state | rules: rules, text: text, journal: journal}}
-      {:error, error, _journal} -> {:error, error}
+      {:error, error, journal} -> {:error, error, %{state | journal: journal}}
     end
   end
 
