@@ -19,6 +19,20 @@ defmodule BeTree.Rules.Server do
   (`subscribe/1`) and to those of the option `:notify`. So the pages that its functions return have none. The notices of a call are
   sent before it returns. A notice is sent once: not again when the server recovers.
 
+  A process that receives too slowly, or not at all, must not fill the memory of the node. If as many notices as the option `:max_pending`
+  says may wait in its mailbox, the server drops later ones for this process, and logs that. Once no more than half of them
+  wait, the process gets
+
+      {BeTree.Rules.Server, name, {:dropped, count}}
+
+  with the number of notices that it lacks, and then notices again. So it knows where there is a gap, and reads `facts/3` to learn
+  what it missed. `:dropped` of `info/2` has the sum, and the event `[:be_tree, :rules, :dropped]` of `BeTree.Telemetry` each loss. A process
+  has nothing to acknowledge: the server counts what it sends, and now and then reads the length of the process's mailbox, in which it
+  takes all messages for notices. So a process that lets other messages pile up counts as slow, too. A process on another
+  node whose connection is busy, or whose node does not reply within a second, counts as full. With partitions, each
+  partition counts and drops by itself. Facts are never dropped: what must not be lost is asserted by the rule as a fact, and a process
+  retracts it when it is done.
+
   ## Time
 
   With `clock: :facts`, the default, time moves by the times of facts and by `advance/3` only. With `clock: :system` the server
@@ -90,7 +104,7 @@ defmodule BeTree.Rules.Server do
     * The facts of a list are all checked before the first is inserted. Then each partition inserts its own, at the same time as the
       others. If one fails, for instance because its memory is full, those of the others stand. The error has the smallest
       position.
-    * `:memory`, `:facts`, `:firings`, `:fuel` and `:base_bytes` hold for each partition.
+    * `:memory`, `:facts`, `:firings`, `:fuel`, `:base_bytes` and `:max_pending` hold for each partition.
     * `last_rule` of a page is `nil` if rules fired in several partitions. `facts/3` returns the facts of a key newest first, and
       those of different partitions by their numbers. `explain/3` explains the partition whose facts come farthest.
     * A swap changes the rules of all partitions or of none, whichever process ends meanwhile: a partition that ends before it has made
@@ -127,6 +141,7 @@ defmodule BeTree.Rules.Server do
           | {:clock, :facts | :system}
           | {:max_skew, pos_integer}
           | {:notify, [pid | atom]}
+          | {:max_pending, pos_integer}
           | {:dir, Path.t() | nil}
           | {:durability, Journal.durability()}
           | {:base_bytes, pos_integer}
@@ -155,6 +170,12 @@ defmodule BeTree.Rules.Server do
       type: {:check, "a list of processes or their names", &__MODULE__.processes?/1},
       default: [],
       doc: "processes or their registered names, to which notices are sent"
+    ],
+    max_pending: [
+      type: :positive,
+      default: 10_000,
+      default_doc: "10,000",
+      doc: "the most notices that wait in the mailbox of a process. Later ones are dropped, and counted"
     ],
     dir: [
       type: {:nullable, {:check, "the path of a folder, a string that is not empty", &Check.folder?/1}},
@@ -421,7 +442,7 @@ defmodule BeTree.Rules.Server do
     {type, options} = Rules.check_facts!(type, options)
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _bytes}} <- read(name, options), do: Rules.facts(rules, type, options)
+      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.facts(rules, type, options)
       partitions -> Partitions.facts(name, partitions, type, options)
     end
   end
@@ -433,13 +454,14 @@ defmodule BeTree.Rules.Server do
     options = [timeout: Check.timeout!(options)]
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _bytes}} <- read(name, options), do: Rules.explain(rules, rule, options)
+      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.explain(rules, rule, options)
       partitions -> Partitions.explain(name, partitions, rule, options)
     end
   end
 
   @doc """
-  Returns the counts and sizes of `BeTree.Rules.info/2`, with its options, and `:journal_bytes`, 0 without a folder.
+  Returns the counts and sizes of `BeTree.Rules.info/2`, with its options, `:journal_bytes`, 0 without a folder, and `:dropped`, the
+  notices that were not sent because as many as `:max_pending` waited, counted for each receiver since the server started.
 
   Of a server with partitions they are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
   of maps with the `:facts`, `:firings` and `:memory_bytes` of each partition, which show whether the keys are spread evenly.
@@ -450,9 +472,9 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil ->
-        with {:ok, {rules, journal_bytes}} <- read(name, options),
+        with {:ok, {rules, counts}} <- read(name, options),
              {:ok, info} <- Rules.info(rules, options),
-             do: {:ok, Map.put(info, :journal_bytes, journal_bytes)}
+             do: {:ok, Map.merge(info, counts)}
 
       partitions ->
         Partitions.info(name, partitions, options)

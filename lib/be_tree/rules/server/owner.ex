@@ -11,7 +11,7 @@ defmodule BeTree.Rules.Server.Owner do
   alias BeTree.Engine.{Journal, Stray}
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Keeping, Operation, Page}
-  alias BeTree.Rules.Server.{Clock, Closed, Layout, Request, Shared, Subscribers}
+  alias BeTree.Rules.Server.{Clock, Closed, Delivery, Layout, Request, Shared, Subscribers}
 
   @identity "BeTree rules 1"
   # The milliseconds after which an operation of the timer that failed is tried again.
@@ -32,6 +32,7 @@ defmodule BeTree.Rules.Server.Owner do
   @impl GenServer
   def init(argument) do
     Process.flag(:trap_exit, true)
+    Delivery.begin(elem(argument, 1))
     was_open? = Closed.was_open?(argument)
 
     case open(argument) do
@@ -241,7 +242,7 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_call({:read, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
       state = move(state)
-      {{:ok, {state.rules, journal_bytes(state.journal)}}, state}
+      {{:ok, {state.rules, counts(state)}}, state}
     end)
   end
 
@@ -256,6 +257,8 @@ defmodule BeTree.Rules.Server.Owner do
       {:error, error} -> {:reply, {:error, error}, state}
     end
   end
+
+  defp counts(state), do: %{journal_bytes: journal_bytes(state.journal), dropped: Delivery.dropped()}
 
   defp journal_bytes(nil), do: 0
   defp journal_bytes(journal), do: Journal.bytes(journal)
@@ -285,7 +288,11 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   @impl GenServer
-  def handle_info({:timeout, timer, :open}, %Closed{timer: timer} = closed) do
+  def handle_info(message, state) do
+    if Delivery.info(message), do: {:noreply, state}, else: handle(message, state)
+  end
+
+  defp handle({:timeout, timer, :open}, %Closed{timer: timer} = closed) do
     case open(closed.argument) do
       {:ok, state} ->
         Closed.opened(closed)
@@ -296,18 +303,18 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  def handle_info({:EXIT, _parent, reason}, %Closed{} = closed) when reason != :normal, do: {:stop, reason, closed}
+  defp handle({:EXIT, _parent, reason}, %Closed{} = closed) when reason != :normal, do: {:stop, reason, closed}
   # Of what ran before it closed.
-  def handle_info(_message, %Closed{} = closed), do: {:noreply, closed}
+  defp handle(_message, %Closed{} = closed), do: {:noreply, closed}
 
-  def handle_info({:timeout, timer, :due}, %{timer: {timer, at}} = state) do
+  defp handle({:timeout, timer, :due}, %{timer: {timer, at}} = state) do
     {now, _latest, state} = read_clock(%{state | timer: nil})
     {:noreply, if(now < at, do: arm(state, at), else: close_windows(now, at, state))}
   end
 
-  def handle_info({:timeout, _earlier, :due}, state), do: {:noreply, state}
+  defp handle({:timeout, _earlier, :due}, state), do: {:noreply, state}
 
-  def handle_info({:kept, keeper, outcome}, %{keeper: keeper} = state) do
+  defp handle({:kept, keeper, outcome}, %{keeper: keeper} = state) do
     with {:ok, version} <- outcome, {:ok, journal} <- Journal.trim(state.journal, version) do
       {:noreply, %{state | keeper: nil, journal: journal}}
     else
@@ -316,17 +323,17 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  def handle_info({:EXIT, keeper, _reason}, %{keeper: keeper} = state), do: {:noreply, keep_again(state)}
-  def handle_info({:EXIT, _other, :normal}, state), do: {:noreply, state}
-  def handle_info({:EXIT, _parent, reason}, state), do: {:stop, reason, state}
+  defp handle({:EXIT, keeper, _reason}, %{keeper: keeper} = state), do: {:noreply, keep_again(state)}
+  defp handle({:EXIT, _other, :normal}, state), do: {:noreply, state}
+  defp handle({:EXIT, _parent, reason}, state), do: {:stop, reason, state}
 
-  def handle_info({:DOWN, _monitor, :process, pid, _reason} = message, state) do
+  defp handle({:DOWN, _monitor, :process, pid, _reason} = message, state) do
     if is_map_key(state.subscribers, pid),
       do: {:noreply, %{state | subscribers: Subscribers.remove(state.subscribers, pid)}},
       else: {:noreply, journal_message(state, message)}
   end
 
-  def handle_info(message, state), do: {:noreply, journal_message(state, message)}
+  defp handle(message, state), do: {:noreply, journal_message(state, message)}
 
   defp journal_message(%{journal: nil} = state, _message), do: state
 
@@ -373,13 +380,7 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   defp send_notices(_state, []), do: :ok
-
-  defp send_notices(state, notices) do
-    message = {state.options.sender, state.options.name, notices}
-    for pid <- subscribers(state), do: send(pid, message)
-    for process <- state.options.notify, is_pid(process) or Process.whereis(process), do: send(process, message)
-    :ok
-  end
+  defp send_notices(state, notices), do: Delivery.send_all(subscribers(state) ++ state.options.notify, notices)
 
   defp subscribers(%{number: nil} = state), do: Map.keys(state.subscribers)
   defp subscribers(state), do: Shared.subscribers(state.options.table)

@@ -101,7 +101,7 @@ defmodule BeTree.Rules.Server.Partitions do
   defp copied(name, partitions, %{keys: keys}, 0, own, deadline) do
     types = for {type, :all} <- keys, do: type
 
-    with [_ | _] <- types, {:ok, [{rules, _bytes} | _]} <- read(name, partitions, deadline) do
+    with [_ | _] <- types, {:ok, [{rules, _counts} | _]} <- read(name, partitions, deadline) do
       Enum.reduce_while(types, {:ok, nil}, fn type, {:ok, nil} ->
         case Rules.facts(rules, type) do
           {:ok, facts} -> found(facts, own)
@@ -229,7 +229,7 @@ defmodule BeTree.Rules.Server.Partitions do
     do: read |> Enum.with_index() |> collect(partitions, type, options)
 
   defp collect(read, partitions, type, options) do
-    Enum.reduce_while(read, {:ok, []}, fn {{rules, _bytes}, number}, {:ok, all} ->
+    Enum.reduce_while(read, {:ok, []}, fn {{rules, _counts}, number}, {:ok, all} ->
       case Rules.facts(rules, type, before(options, number, partitions)) do
         {:ok, facts} -> {:cont, {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}}
         {:error, error} -> {:halt, {:error, error}}
@@ -251,7 +251,7 @@ defmodule BeTree.Rules.Server.Partitions do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
       read
       |> Enum.with_index()
-      |> Enum.reduce_while({:ok, nil}, fn {{rules, _bytes}, number}, {:ok, best} ->
+      |> Enum.reduce_while({:ok, nil}, fn {{rules, _counts}, number}, {:ok, best} ->
         case Rules.explain(rules, rule, options) do
           {:ok, explanations} ->
             {:cont, {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}}
@@ -284,16 +284,16 @@ defmodule BeTree.Rules.Server.Partitions do
     with {:ok, routes} <- routes(name),
          {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
          {:ok, infos} <- infos(read, options),
-         do: {:ok, summed(infos, for({_rules, bytes} <- read, do: bytes), routes.keys)}
+         do: {:ok, summed(infos, for({_rules, counts} <- read, do: counts), routes.keys)}
   end
 
   defp infos([], _options), do: {:ok, []}
 
-  defp infos([{rules, _bytes} | rest], options) do
+  defp infos([{rules, _counts} | rest], options) do
     with {:ok, info} <- Rules.info(rules, options), {:ok, infos} <- infos(rest, options), do: {:ok, [info | infos]}
   end
 
-  defp summed([first | _others] = infos, journal_bytes, keys) do
+  defp summed([first | _others] = infos, counts, keys) do
     sum = fn key -> infos |> Enum.map(& &1[key]) |> Enum.sum() end
 
     types =
@@ -314,14 +314,15 @@ defmodule BeTree.Rules.Server.Partitions do
       lives: first.lives,
       facts_bytes: sum.(:facts_bytes),
       memory_bytes: sum.(:memory_bytes),
-      journal_bytes: Enum.sum(journal_bytes),
+      journal_bytes: counts |> Enum.map(& &1.journal_bytes) |> Enum.sum(),
+      dropped: counts |> Enum.map(& &1.dropped) |> Enum.sum(),
       partitions: for(info <- infos, do: Map.take(info, [:facts, :firings, :memory_bytes]))
     }
   end
 
   defp latest(times), do: times |> Enum.reject(&is_nil/1) |> Enum.max(fn -> nil end)
 
-  # Returns the rules of each partition, once all have the time of all, and the bytes of their journals.
+  # Returns the rules of each partition, once all have the time of all, and the counts of their processes.
   defp read(name, partitions, deadline) do
     requests = for number <- 0..(partitions - 1), do: {Shared.owner(name, number), {:read, deadline}}
     replies = Request.all(requests, name, deadline)
