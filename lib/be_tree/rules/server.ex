@@ -28,10 +28,11 @@ defmodule BeTree.Rules.Server do
   with the number of notices that it lacks, and then notices again. So it knows where there is a gap, and reads `facts/3` to learn
   what it missed. `:dropped` of `info/2` has the sum, and the event `[:be_tree, :rules, :dropped]` of `BeTree.Telemetry` each loss. A process
   has nothing to acknowledge: the server counts what it sends, and now and then reads the length of the process's mailbox, in which it
-  takes all messages for notices. So a process that lets other messages pile up counts as slow, too. A process on another
-  node whose connection is busy, or whose node does not reply within a second, counts as full. With partitions, each
-  partition counts and drops by itself. Facts are never dropped: what must not be lost is asserted by the rule as a fact, and a process
-  retracts it when it is done.
+  takes all messages for its own last ones. So a process that lets other messages pile up counts as slow, too, and where calls send long
+  lists of notices `:max_pending` is to have room for some of them. A process on another node whose connection is busy, or whose
+  node does not reply within a second, counts as full. With partitions, each partition counts and drops by itself.
+
+  Facts are never dropped: what must not be lost is asserted by the rule as a fact, and a process retracts it when it is done.
 
   ## Time
 
