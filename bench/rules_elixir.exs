@@ -437,7 +437,9 @@ defmodule BeTree.Bench.RulesElixir do
   defp alone(%{runtime: runtime, instance: instance}, input) do
     request = %{input: input, output: :binary, fuel: 0x0FFF_FFFF_FFFF_FFFF, slice: :infinity, scheduler: :normal}
 
-    {:done, 0, output, _fuel} = runtime.call(instance, "be_tree_assert", [byte_size(input), 0, -1], request)
+    {:done, 0, output, _fuel} =
+      runtime.call(instance, "be_tree_assert", [byte_size(input), 0, -1, 0x7FFF_FFFF_FFFF_FFFF], request)
+
     room(output, runtime, instance, input, request, [])
   end
 
@@ -450,7 +452,9 @@ defmodule BeTree.Bench.RulesElixir do
         {:done, 0, _nothing, _fuel} =
           runtime.call(instance, "be_tree_room", [], %{request | input: nil, scheduler: :dirty})
 
-        {:done, 0, more, _fuel} = runtime.call(instance, "be_tree_assert", [byte_size(input), position, -1], request)
+        {:done, 0, more, _fuel} =
+          runtime.call(instance, "be_tree_assert", [byte_size(input), position, -1, 0x7FFF_FFFF_FFFF_FFFF], request)
+
         room(more, runtime, instance, input, request, [output | outputs])
 
       <<131, 104, 7, _rest::binary>> ->

@@ -154,7 +154,7 @@ defmodule BeTree.Rules do
                  doc: "the most firings of this call, which then returns `{:more, page}`"
                ]
              ]
-  @defaults Map.put(Slices.defaults(), :firings, nil)
+  @defaults Map.merge(Slices.defaults(), %{firings: nil, latest: nil})
 
   @wait_options Common.timeout("milliseconds that the call may wait for its turn, or `:infinity`")
   @facts_options [

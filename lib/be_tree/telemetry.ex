@@ -31,6 +31,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :follower, :change]` | a follower has received changes | `changes`, `version` | `follows` |
   | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower has lost the server that it follows | `version` | `follows`, `error` |
+  | `[:be_tree, :rules, :dropped]` | a server of rules did not send notices to a process, because too many wait in its mailbox | `notices` | `process` |
 
   ## Measurements
 
@@ -52,7 +53,8 @@ defmodule BeTree.Telemetry do
   | key | meaning |
   | --- | --- |
   | `tree` | the handle that was searched or changed |
-  | `server` | the name of the `BeTree.Server`, if it is one |
+  | `server` | the name of the `BeTree.Server`, if it is one; of `[:be_tree, :rules, :dropped]`, that of the `BeTree.Rules.Server` |
+  | `process` | the process that lacks the notices, or its name in `:notify` |
   | `cluster` | the `BeTree.Cluster`, if it is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |
   | `result` | in `:stop`: `:ok` or `:error` |

@@ -487,7 +487,9 @@ defmodule BeTree.RulesTest do
       # It runs some slices, and dies with the suspended call.
       {pid, monitor} =
         spawn_monitor(fn ->
-          outcome = Wasmtime.call(rules.instance, "be_tree_assert", [byte_size(input), 0, -1], request)
+          outcome =
+            Wasmtime.call(rules.instance, "be_tree_assert", [byte_size(input), 0, -1, 0x7FFF_FFFF_FFFF_FFFF], request)
+
           send(test, {:ended, self(), some_slices(outcome, :rand.uniform(200))})
         end)
 
@@ -530,7 +532,7 @@ defmodule BeTree.RulesTest do
     whole = Rules.new!(text)
     expected = Rules.assert_all!(whole, facts)
     input = :erlang.term_to_binary(facts)
-    call = {"be_tree_assert", [byte_size(input), 0, -1], input}
+    call = {"be_tree_assert", [byte_size(input), 0, -1, 0x7FFF_FFFF_FFFF_FFFF], input}
 
     for fuel <- [97, 1_013] ++ Enum.map(1..40, fn _ -> 500 + :rand.uniform(300_000) end) do
       rules = Rules.new!(text)
@@ -541,7 +543,7 @@ defmodule BeTree.RulesTest do
   end
 
   # The engine lacks room now and then, and the call goes on behind it.
-  defp to_end(rules, {export, [length, _from, most], input} = call, fuel) do
+  defp to_end(rules, {export, [length, _from | others], input} = call, fuel) do
     {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0}} =
       rules |> trapping(call, fuel) |> Rules.Reply.outcome()
 
@@ -551,7 +553,7 @@ defmodule BeTree.RulesTest do
 
       :room ->
         {:ok, ""} = Instance.call(Wasmtime, rules.instance, "be_tree_room", [], nil)
-        {more_ids, more_notices} = to_end(rules, {export, [length, position, most], input}, fuel)
+        {more_ids, more_notices} = to_end(rules, {export, [length, position | others], input}, fuel)
         {ids ++ more_ids, notices ++ more_notices}
     end
   end

@@ -11,6 +11,8 @@ defmodule BeTree.Rules.Operation do
 
   # The limit of firings in docs/abi.md that counts each match as fired.
   @quiet -2
+  # The latest time of a fact in docs/abi.md that allows any.
+  @any_time 0x7FFF_FFFF_FFFF_FFFF
 
   @derive {Inspect, only: [:kind, :position]}
   @enforce_keys [:rules, :kind, :options]
@@ -29,6 +31,10 @@ defmodule BeTree.Rules.Operation do
   @doc "Returns facts as the input of the module."
   @spec encode([Rules.fact()]) :: binary
   def encode(facts), do: :erlang.term_to_binary(facts, minor_version: 2)
+
+  @doc "Returns options with which a fact with a later time than `latest` is refused. `nil` allows any."
+  @spec up_to(map, Rules.time() | nil) :: map
+  def up_to(options, latest), do: %{options | latest: latest && min(latest, @any_time)}
 
   @doc "Returns options with which rules do not fire for the matches that they find."
   @spec quiet(map) :: map
@@ -154,8 +160,8 @@ defmodule BeTree.Rules.Operation do
     end
   end
 
-  defp export(%{kind: :assert, input: input, position: position}, most),
-    do: {"be_tree_assert", [byte_size(input), position, most], input}
+  defp export(%{kind: :assert, input: input, position: position, options: options}, most),
+    do: {"be_tree_assert", [byte_size(input), position, most, options.latest || @any_time], input}
 
   defp export(%{kind: :retract, argument: id}, most), do: {"be_tree_retract", [id, most], nil}
   defp export(%{kind: :advance, argument: now}, most), do: {"be_tree_advance", [now, most], nil}

@@ -19,11 +19,46 @@ defmodule BeTree.Rules.Server do
   (`subscribe/1`) and to those of the option `:notify`. So the pages that its functions return have none. The notices of a call are
   sent before it returns. A notice is sent once: not again when the server recovers.
 
+  A process that receives too slowly, or not at all, must not fill the memory of the node. If as many notices as the option `:max_pending`
+  says may wait in its mailbox, the server drops later ones for this process, and logs that. Once no more than half of them
+  wait, the process gets
+
+      {BeTree.Rules.Server, name, {:dropped, count}}
+
+  with the number of notices that it lacks, and then notices again. So it knows where there is a gap, and reads `facts/3` to learn
+  what it missed. `:dropped` of `info/2` has the sum, and the event `[:be_tree, :rules, :dropped]` of `BeTree.Telemetry` each loss. A process
+  has nothing to acknowledge: the server counts what it sends, and now and then reads the length of the process's mailbox, in which it
+  takes all messages for its own last ones. So a process that lets other messages pile up counts as slow, too, and where calls send long
+  lists of notices `:max_pending` is to have room for some of them. A process on another node whose connection is busy, or whose
+  node does not reply within a second, counts as full. With partitions, each partition counts and drops by itself.
+
+  Facts are never dropped: what must not be lost is asserted by the rule as a fact, and a process retracts it when it is done.
+
   ## Time
 
   With `clock: :facts`, the default, time moves by the times of facts and by `advance/3` only. With `clock: :system` the server
-  moves time to the system's, in milliseconds since 1970, before each call, and when the next window closes. A fact without `at`
+  moves time to that of its clock, in milliseconds since 1970, before each call, and when the next window closes. A fact without `at`
   then has the time at which it came.
+
+  One fact of tomorrow would close all windows of today, and time never goes back. So with `clock: :system` a fact whose `at` is more than
+  `:max_skew` ahead of the server's clock is refused as `:out_of_bounds`, with its position, and so is `advance/3`. Nothing changes then.
+
+  The server's clock is the monotonic clock of the VM, and follows the system clock:
+
+    * A difference below `:max_skew` is followed at once if the system clock is ahead. If it is behind, the server's clock goes 1 % slower
+      until the difference is gone. It neither goes back nor stands still, so a window lasts at most 1 % too long.
+    * A jump of the system clock by `:max_skew` or more is logged, and not followed at first: a window that is open closes when its
+      time has passed by the monotonic clock, and a jump that is taken back leaves no trace. Once a jump has lasted `:max_skew`, the
+      server's clock follows it, and logs that: forward at once, as after a machine slept, and back by going 1 % slower. Until it has
+      caught up, facts may not be ahead of the server's clock at all.
+    * If the facts in the folder are more than `:max_skew` ahead of the system clock when the server starts, its clock goes on from their
+      time, and logs that.
+
+  While the server's clock is ahead of the system clock by hours, because that was wrong for longer than `:max_skew`, facts with the right `at`
+  come late. Insert what counts into a new server if that cannot be waited for.
+
+  To start with a history, start the server with `clock: :facts`, insert the history, and call `go_live/2`.
+  [The guide](rules.md#history) works that out.
 
   ## On disk
 
@@ -87,7 +122,7 @@ defmodule BeTree.Rules.Server do
     * The facts of a list are all checked before the first is inserted. Then each partition inserts its own, at the same time as the
       others. If one fails, for instance because its memory is full, those of the others stand. The error has the smallest
       position.
-    * `:memory`, `:facts`, `:firings`, `:fuel` and `:base_bytes` hold for each partition.
+    * `:memory`, `:facts`, `:firings`, `:fuel`, `:base_bytes` and `:max_pending` hold for each partition.
     * `last_rule` of a page is `nil` if rules fired in several partitions. `facts/3` returns the facts of a key newest first, and
       those of different partitions by their numbers. `explain/3` explains the partition whose facts come farthest.
     * A swap changes the rules of all partitions or of none, whichever process ends meanwhile: a partition that ends before it has made
@@ -95,6 +130,9 @@ defmodule BeTree.Rules.Server do
       meanwhile.
     * If the process of a partition ends, it starts again, and recovers from its part of the folder. Without a folder its facts are
       lost, and those of the other partitions are not.
+    * A partition that cannot open its part of the folder, because the disk fails, returns that error to the calls that need it, and
+      opens it again after a while: after 100 milliseconds, and then after twice as long each time, up to half a minute. Meanwhile
+      the other partitions go on. A write that fails is an error of its call, as without partitions.
 
   A fact stays in the partition of its key, so the number of partitions and the keys of a folder cannot change. To change them, insert
   the facts into a new server.
@@ -119,7 +157,9 @@ defmodule BeTree.Rules.Server do
           {:name, name}
           | {:rules, String.t()}
           | {:clock, :facts | :system}
+          | {:max_skew, pos_integer}
           | {:notify, [pid | atom]}
+          | {:max_pending, pos_integer}
           | {:dir, Path.t() | nil}
           | {:durability, Journal.durability()}
           | {:base_bytes, pos_integer}
@@ -136,10 +176,24 @@ defmodule BeTree.Rules.Server do
     name: [type: {:check, "an atom", &__MODULE__.name?/1}, required: true, doc: "the name, an atom"],
     rules: [type: {:check, "a string", &is_binary/1}, required: true, doc: "the text of the rules"],
     clock: [type: {:one_of, [:facts, :system]}, default: :facts, doc: "the clock that moves time"],
+    max_skew: [
+      type: :positive,
+      default: 60_000,
+      default_doc: "60,000, a minute",
+      doc:
+        "with the system's clock, the milliseconds by which a fact may be ahead of the server's clock. A jump of the system clock by as much " <>
+          "is followed after that time only"
+    ],
     notify: [
       type: {:check, "a list of processes or their names", &__MODULE__.processes?/1},
       default: [],
       doc: "processes or their registered names, to which notices are sent"
+    ],
+    max_pending: [
+      type: :positive,
+      default: 10_000,
+      default_doc: "10,000",
+      doc: "the most notices that wait in the mailbox of a process. Later ones are dropped, and counted"
     ],
     dir: [
       type: {:nullable, {:check, "the path of a folder, a string that is not empty", &Check.folder?/1}},
@@ -233,19 +287,27 @@ defmodule BeTree.Rules.Server do
   key or a rule, or `{:error, {:already_started, pid}}`. Raises an `ArgumentError` for an unknown or wrong option.
   """
   @spec start_link([option]) :: GenServer.on_start()
-  def start_link(options) do
+  def start_link(options), do: start_link(options, %{})
+
+  @doc false
+  # Starts a server with options that are for tests only: `:clocks`, the functions that read the system's clocks, and `:files`, the
+  # operations on files of the journals.
+  @spec start_link([option], map) :: GenServer.on_start()
+  def start_link(options, private) do
     Options.keyword!(options)
     {new, own} = Keyword.split(options, @new_options)
-    own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__)
+    own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__) |> Map.merge(private)
 
     case {own.partitions, own.partition_by} do
       {nil, nil} ->
-        with :ok <- Layout.none(own.dir), do: Owner.start_link({nil, own, new})
+        with :ok <- Layout.none(own.dir),
+             {:ok, clock} <- Layout.clock(own.dir, own.clock),
+             do: Owner.start_link({nil, %{own | clock: clock}, new})
 
       {partitions, key} when partitions != nil and key != nil ->
         # They raise for wrong options, as without partitions.
         _ = Rules.limit(new, :memory)
-        Partitions.start_link(own, new)
+        with {:ok, clock} <- Layout.clock(own.dir, own.clock), do: Partitions.start_link(%{own | clock: clock}, new)
 
       _one_of_them ->
         raise ArgumentError, "the options :partitions and :partition_by need each other; give both or none"
@@ -327,6 +389,30 @@ defmodule BeTree.Rules.Server do
 
   def advance(_name, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
 
+  @doc """
+  Makes the clock of a server with `clock: :facts` the system's, for good, and moves time there. Takes the options of `assert/3`.
+
+  Before it, insert the history that the rules are to know, with the time of each fact: time moves by these times, as it did then. The
+  rules that become due between the last fact and now fire, and their notices are sent. A server with a folder is live after each
+  restart, also with `clock: :facts`; with partitions all of them are live, or none. A server that is live already only moves time.
+
+  Returns the errors of `assert/3`. After `:file` or `:no_server` the server may be live or not: call again. After another error it is
+  live, and the next call goes on.
+  """
+  @spec go_live(name, [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  def go_live(name, options \\ []) do
+    options = call_options(options)
+
+    case partitions(name) do
+      nil ->
+        deadline = Deadline.new(options.timeout)
+        Request.call(name, name, {:go_live, %{options | timeout: :infinity}, deadline}, deadline)
+
+      partitions ->
+        Partitions.go_live(name, partitions, options)
+    end
+  end
+
   defp operate(name, operation, options) do
     deadline = Deadline.new(options.timeout)
     Request.call(name, name, {:operate, operation, %{options | timeout: :infinity}, deadline}, deadline)
@@ -374,7 +460,7 @@ defmodule BeTree.Rules.Server do
     {type, options} = Rules.check_facts!(type, options)
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _more}} <- read(name, options), do: Rules.facts(rules, type, options)
+      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.facts(rules, type, options)
       partitions -> Partitions.facts(name, partitions, type, options)
     end
   end
@@ -386,14 +472,18 @@ defmodule BeTree.Rules.Server do
     options = [timeout: Check.timeout!(options)]
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _more}} <- read(name, options), do: Rules.explain(rules, rule, options)
+      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.explain(rules, rule, options)
       partitions -> Partitions.explain(name, partitions, rule, options)
     end
   end
 
   @doc """
-  Returns the counts and sizes of `BeTree.Rules.info/2`, with its options; `:journal_bytes`, 0 without a folder; and `:held`, `nil`, or
-  `%{at: time, error: error}` if time is held before an event that ends with an error.
+  Returns the counts and sizes of `BeTree.Rules.info/2`, with its options, and
+
+    * `:journal_bytes` - 0 without a folder;
+    * `:dropped` - the notices that were not sent because as many as `:max_pending` waited, counted for each receiver since the server
+      started;
+    * `:held` - `nil`, or `%{at: time, error: error}` if time is held before an event that ends with an error.
 
   Of a server with partitions they are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
   of maps with the `:facts`, `:firings` and `:memory_bytes` of each partition, which show whether the keys are spread evenly.
@@ -404,9 +494,9 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil ->
-        with {:ok, {rules, more}} <- read(name, options),
+        with {:ok, {rules, counts}} <- read(name, options),
              {:ok, info} <- Rules.info(rules, options),
-             do: {:ok, Map.merge(info, more)}
+             do: {:ok, Map.merge(info, counts)}
 
       partitions ->
         Partitions.info(name, partitions, options)

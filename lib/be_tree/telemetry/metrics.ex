@@ -47,7 +47,8 @@ defmodule BeTree.Telemetry.Metrics do
       module.last_value("be_tree.replica.lag.lag", tags([], description: "changes that a free replica lacks")),
       module.last_value("be_tree.follower.change.version", tags([], [])),
       module.sum("be_tree.follower.base.bytes", tags([], unit: :byte)),
-      module.counter("be_tree.follower.lost.version", tags([], description: "connections that a follower lost"))
+      module.counter("be_tree.follower.lost.version", tags([], description: "connections that a follower lost")),
+      module.sum("be_tree.rules.dropped.notices", tags([], description: "notices that were not sent"))
     ]
   end
 

@@ -61,6 +61,15 @@ defmodule BeTree.Telemetry.EventsTest do
     assert {%{mismatches: 1, facts: 1}, %{result: :ok}, _pid} = event([:rules, :stop])
   end
 
+  test "notices of a server of rules that a process did not get" do
+    options = [name: :events_rules, rules: "fact m(n: integer) rule r when m: m then notify r", max_pending: 2]
+    start_supervised!({BeTree.Rules.Server, options})
+    :ok = BeTree.Rules.Server.subscribe(:events_rules)
+    {:ok, _page} = BeTree.Rules.Server.assert_all(:events_rules, for(n <- 1..5, do: {:m, n: n}))
+    assert {%{notices: 3}, metadata, _pid} = event([:rules, :dropped])
+    assert metadata == %{server: :events_rules, process: self()}
+  end
+
   test "changes of a server and of a tree, with what they changed" do
     name = server()
     me = self()

@@ -24,6 +24,8 @@ pub struct Facts {
     text: Vec<u8>,
     /// Whether fields that their types do not have are refused.
     strict: bool,
+    /// The latest time of a fact.
+    latest: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,13 +75,20 @@ pub struct Next<'v> {
 
 impl Facts {
     /// Reads the facts of `input` from the one at position `from` on. With `strict` every field must be one of its type, also if
-    /// the type is not strict.
+    /// the type is not strict. A fact with a later time than `latest` is refused.
     ///
     /// # Errors
     ///
-    /// Those of [`Engine::fact`], and `syntax` and `type` for input of another form, with the position of the fact.
-    pub fn read(engine: &Engine, input: &[u8], from: usize, strict: bool) -> Result<Facts, (Option<usize>, Error)> {
-        let mut facts = Facts { strict, ..Facts::default() };
+    /// Those of [`Engine::fact`], `syntax` and `type` for input of another form, and `out_of_bounds` for a time after `latest`, with
+    /// the position of the fact.
+    pub fn read(
+        engine: &Engine,
+        input: &[u8],
+        from: usize,
+        strict: bool,
+        latest: i64,
+    ) -> Result<Facts, (Option<usize>, Error)> {
+        let mut facts = Facts { strict, latest, ..Facts::default() };
         let whole = |error: be_tree_index::error::Error| (None, Error::from(error));
         let mut reader = Reader::new(input).map_err(whole)?;
         let mut list = reader.list().map_err(whole)?;
@@ -355,6 +364,9 @@ impl Facts {
             }
         }
         engine.check(ty, time, &values[..count])?;
+        if let Some(ahead) = time.map(|time| time.saturating_sub(self.latest)).filter(|ahead| *ahead > 0) {
+            return Err(too_far_ahead(ahead));
+        }
         for field in (0..count).filter(|field| refused & 1 << field != 0) {
             self.cells[first + field] = Cell::Undefined;
             mismatches += 1;
@@ -408,6 +420,15 @@ fn time_of(cell: Cell) -> Result<Option<i64>, Error> {
         Cell::Integer(time) => Ok(Some(time)),
         _ => Err(Error::new(Kind::Type, "`at` is a time; give an integer of milliseconds").about("at")),
     }
+}
+
+/// Returns the error of a fact whose time is `ahead` milliseconds after the latest one.
+fn too_far_ahead(ahead: i64) -> Error {
+    let message = format!(
+        "`at` is {ahead} milliseconds after the latest time that the server takes, its clock's and `max_skew:`; mend the clock of the \
+         sender, or give a time in milliseconds since 1970"
+    );
+    Error::new(Kind::OutOfBounds, message).about("at")
 }
 
 /// Returns the error with the column of a place of the JSON.

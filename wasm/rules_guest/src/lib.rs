@@ -46,16 +46,17 @@ pub extern "C" fn be_tree_stop_after(steps: i64) -> i32 {
 }
 
 /// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, with -1 as many as
-/// the limit allows, and with -2 none, as if they had fired before.
+/// the limit allows, and with -2 none, as if they had fired before. No fact may have a later time than `latest`.
 #[no_mangle]
-pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Assert { length: length as usize, from, most: Most::from_code(most) }))
+pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32, latest: i64) -> i32 {
+    let (length, most) = (length as usize, Most::from_code(most));
+    STATE.with(|state| state.operate(Request::Assert { length, from, most, latest }))
 }
 
-/// Checks the facts in the inbox and returns the partition of each.
+/// Checks the facts in the inbox, none of which may have a later time than `latest`, and returns the partition of each.
 #[no_mangle]
-pub extern "C" fn be_tree_route(length: u32) -> i32 {
-    STATE.with(|state| state.read(|state| state.route(length as usize)))
+pub extern "C" fn be_tree_route(length: u32, latest: i64) -> i32 {
+    STATE.with(|state| state.read(|state| state.route(length as usize, latest)))
 }
 
 /// Retracts a fact, and fires rules.

@@ -81,6 +81,7 @@ pub(crate) enum Request {
         length: usize,
         from: u32,
         most: Most,
+        latest: i64,
     },
     Retract {
         id: u64,
@@ -298,10 +299,10 @@ impl State {
         });
         engine.set_quiet(matches!(most, Most::Quiet));
         engine.begin().map_err(reply::refusal)?;
-        if let Request::Assert { length, from, .. } = *request {
+        if let Request::Assert { length, from, latest, .. } = *request {
             let input = port.message(length)?;
             // Facts that are loaded had all of their fields before.
-            *facts = Facts::read(engine, input, from as usize, matches!(most, Most::Quiet))
+            *facts = Facts::read(engine, input, from as usize, matches!(most, Most::Quiet), latest)
                 .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
             ids.try_reserve_exact(facts.len())
                 .map_err(|_| Error::new(Kind::OutOfMemory, "the facts do not fit in memory; give fewer at a time"))?;
@@ -381,12 +382,12 @@ impl State {
     }
 
     /// Checks facts, and returns the partition of each.
-    pub fn route(&mut self, length: usize) -> Outcome {
+    pub fn route(&mut self, length: usize, latest: i64) -> Outcome {
         let State { engine, partitions, port, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
         let partitions = partitions.as_ref().ok_or_else(no_partitions)?;
         let input = port.message(length)?;
-        let facts = Facts::read(engine, input, 0, false)
+        let facts = Facts::read(engine, input, 0, false, latest)
             .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
         let spans = Facts::spans(input).map_err(reply::refusal)?;
         let routes = spans.into_iter().enumerate().map(|(position, (start, length))| {

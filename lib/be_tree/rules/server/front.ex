@@ -8,7 +8,7 @@ defmodule BeTree.Rules.Server.Front do
 
   alias BeTree.Engine.Stray
   alias BeTree.Error
-  alias BeTree.Rules.Server.{Layout, Request, Routes, Shared, Subscribers}
+  alias BeTree.Rules.Server.{Clock, Layout, Request, Routes, Shared, Subscribers}
 
   @spec start_link({map, keyword}) :: GenServer.on_start()
   def start_link(argument), do: GenServer.start_link(__MODULE__, argument)
@@ -54,6 +54,23 @@ defmodule BeTree.Rules.Server.Front do
            %Routes{} = before = Shared.routes(table),
            :ok <- Layout.check_keys(before, routes),
            do: swap(text, by, routes, options)
+
+    {:reply, reply, state}
+  end
+
+  # All partitions read the clock of the table.
+  def handle_call({:go_live, deadline}, _from, %{options: %{table: table} = options} = state) do
+    reply =
+      with :ok <- Request.in_time(deadline),
+           nil <- Shared.clock(table),
+           :ok <- Layout.go_live(options.dir) do
+        Shared.put_clock(table, Clock.new(options))
+        Clock.move_to({:shared, table}, Shared.time(table))
+        :ok
+      else
+        %Clock{} -> :ok
+        {:error, error} -> {:error, error}
+      end
 
     {:reply, reply, state}
   end

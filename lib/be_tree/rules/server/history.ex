@@ -39,7 +39,13 @@ defmodule BeTree.Rules.Server.History do
   end
 
   def open(%{dir: dir} = options, new) do
-    case Journal.open(IO.chardata_to_string(dir), identity: options.identity, durability: options.durability) do
+    settings = [
+      identity: options.identity,
+      durability: options.durability,
+      files: Map.get(options, :files, Journal.Disk)
+    ]
+
+    case Journal.open(IO.chardata_to_string(dir), settings) do
       {:ok, journal} ->
         with {:error, error} <- recover(journal, options, new) do
           :ok = Journal.release(journal)

@@ -1,6 +1,7 @@
 defmodule BeTree.Rules.Server.Layout do
   @moduledoc false
-  # The file in a server's folder that names its partitions and their keys, because a fact is found in the partition of its key only.
+  # The files in a server's folder besides its journals: one that names its partitions and their keys, because a fact is found in the
+  # partition of its key only, and one that says that its clock is the system's.
 
   alias BeTree.Engine.Journal
   alias BeTree.Engine.Journal.Disk
@@ -8,6 +9,7 @@ defmodule BeTree.Rules.Server.Layout do
   alias BeTree.Rules.Server.Routes
 
   @file_name "partitions"
+  @live "live"
 
   @typedoc "The key of each fact type, among other things."
   @type keyed :: %{required(:keys) => %{String.t() => String.t() | :all}, optional(atom) => term}
@@ -25,13 +27,15 @@ defmodule BeTree.Rules.Server.Layout do
         :ok
 
       {:ok, %{partitions: count} = old} when count == routes.partitions ->
-        with :ok <- check_keys(old, new), do: write(dir, new)
+        with :ok <- check_keys(old, new), do: write(dir, @file_name, :erlang.term_to_binary(new))
 
       {:ok, %{partitions: count}} ->
         other("has #{partitions(count)}, not #{routes.partitions}", dir)
 
       :none ->
-        if content?(dir), do: other("has rules without partitions, or something else", dir), else: write(dir, new)
+        if content?(dir),
+          do: other("has rules without partitions, or something else", dir),
+          else: write(dir, @file_name, :erlang.term_to_binary(new))
 
       {:error, error} ->
         {:error, error}
@@ -51,6 +55,25 @@ defmodule BeTree.Rules.Server.Layout do
       {:error, error} -> {:error, error}
     end
   end
+
+  @doc "Returns the clock of a server with this option: the system's if the folder went live."
+  @spec clock(Path.t() | nil, :facts | :system) :: {:ok, :facts | :system} | {:error, Error.t()}
+  def clock(nil, clock), do: {:ok, clock}
+
+  def clock(dir, clock) do
+    path = dir |> IO.chardata_to_string() |> Path.join(@live)
+
+    case File.lstat(path) do
+      {:ok, _live} -> {:ok, :system}
+      {:error, reason} when reason in [:enoent, :enotdir] -> {:ok, clock}
+      {:error, reason} -> file_error("read", path, reason)
+    end
+  end
+
+  @doc "Makes the clock of a folder the system's, for good."
+  @spec go_live(Path.t() | nil) :: :ok | {:error, Error.t()}
+  def go_live(nil), do: :ok
+  def go_live(dir), do: write(IO.chardata_to_string(dir), @live, "time moves by the system's clock\n")
 
   @doc "Checks that the fact types which both have keep their keys."
   @spec check_keys(keyed, keyed) :: :ok | {:error, Error.t()}
@@ -108,12 +131,12 @@ defmodule BeTree.Rules.Server.Layout do
     do: {:error, %Error{kind: :damaged, message: "the file #{path} is damaged; take the folder from a copy"}}
 
   # The file is there as a whole or not at all.
-  defp write(dir, layout) do
-    path = Path.join(dir, @file_name)
+  defp write(dir, name, bytes) do
+    path = Path.join(dir, name)
     new = path <> ".new"
 
     with :ok <- Disk.make_folder(dir),
-         :ok <- fill(new, :erlang.term_to_binary(layout)),
+         :ok <- fill(new, bytes),
          :ok <- Disk.rename(new, path),
          :ok <- Disk.sync_folder(dir) do
       :ok

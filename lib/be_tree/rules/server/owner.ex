@@ -10,8 +10,8 @@ defmodule BeTree.Rules.Server.Owner do
 
   alias BeTree.Engine.{Journal, Stray}
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.{Fact, Page, Swap}
-  alias BeTree.Rules.Server.{Base, Change, History, Request, Shared, Subscribers}
+  alias BeTree.Rules.{Fact, Operation, Page, Swap}
+  alias BeTree.Rules.Server.{Base, Change, Clock, Closed, Delivery, History, Layout, Request, Shared, Subscribers}
 
   @identity "BeTree rules 2"
 
@@ -28,13 +28,25 @@ defmodule BeTree.Rules.Server.Owner do
   def start_link({number, options, new}), do: GenServer.start_link(__MODULE__, {number, options, new})
 
   @impl GenServer
-  def init({number, options, new}) do
+  def init(argument) do
     Process.flag(:trap_exit, true)
+    Delivery.begin(elem(argument, 1))
+    was_open? = Closed.was_open?(argument)
+
+    case open(argument) do
+      {:ok, state} -> {:ok, state, {:continue, :keep}}
+      {:error, error} when was_open? -> {:ok, Closed.new(argument, error)}
+      {:error, error} -> {:stop, error}
+    end
+  end
+
+  defp open({number, options, new} = argument) do
     options = options_of(number, options)
 
     case History.open(options, new) do
       {:ok, rules, text, journal} ->
-        state = %{
+        begin(%{
+          argument: argument,
           options: options,
           number: number,
           new: new,
@@ -43,6 +55,7 @@ defmodule BeTree.Rules.Server.Owner do
           text: text,
           journal: journal,
           subscribers: %{},
+          clock: clock(number, options),
           timer: nil,
           next_due: nil,
           moved_to: nil,
@@ -53,12 +66,10 @@ defmodule BeTree.Rules.Server.Owner do
           keeper: nil,
           # The bytes that the journal had written when the last base began.
           kept_at: 0
-        }
-
-        with {:ok, state} <- begin(state), do: {:ok, state, {:continue, :keep}}
+        })
 
       {:error, error} ->
-        {:stop, error}
+        {:error, error}
     end
   end
 
@@ -66,14 +77,17 @@ defmodule BeTree.Rules.Server.Owner do
   defp begin(state) do
     case swap_if_changed(state) do
       {:ok, state} ->
-        state = if state.options.clock == :system, do: move_to(now(), state), else: note_due(state)
+        state = catch_up_with_clock(state)
         if state.number, do: join(state), else: {:ok, state}
 
-      {:error, error} ->
-        if state.journal, do: Journal.release(state.journal)
-        {:stop, error}
+      {:error, error, state} ->
+        release(state, error)
     end
   end
+
+  defp clock(nil, %{clock: :facts}), do: nil
+  defp clock(nil, options), do: Clock.new(options)
+  defp clock(_number, options), do: {:shared, options.table}
 
   defp options_of(nil, options), do: Map.put(options, :identity, @identity)
 
@@ -92,15 +106,40 @@ defmodule BeTree.Rules.Server.Owner do
 
     case swap_if_changed(put_in(state.options.rules, Shared.text(table))) do
       {:ok, state} -> {:ok, note_due(state)}
-      {:error, error} -> {:stop, error}
+      {:error, error, state} -> release(state, error)
     end
+  end
+
+  # Frees the folder, and whatever writes to it, for another start.
+  defp release(state, error) do
+    with {timer, _at} <- state.timer, do: :erlang.cancel_timer(timer)
+    if state.keeper, do: end_keeper(state.keeper)
+    if state.journal, do: Journal.release(state.journal)
+    {:error, error}
+  end
+
+  defp end_keeper(keeper) do
+    monitor = Process.monitor(keeper)
+    Process.unlink(keeper)
+    Process.exit(keeper, :kill)
+    receive(do: ({:DOWN, ^monitor, :process, ^keeper, _reason} -> :ok))
+    # It may have ended before.
+    receive(do: ({:EXIT, ^keeper, _reason} -> :ok), after: (0 -> :ok))
+  end
+
+  # The process of a partition goes on without its folder, until that can be opened.
+  defp close(state, error) do
+    {:error, error} = release(state, error)
+    Closed.new(state.argument, error)
   end
 
   defp swap_if_changed(%{text: text, options: %{rules: text}} = state), do: {:ok, state}
 
   defp swap_if_changed(state) do
-    with {:ok, fresh} <- Swap.swapped(state.rules, state.options.rules, state.new),
-         do: put_rules(state, fresh, state.options.rules)
+    case Swap.swapped(state.rules, state.options.rules, state.new) do
+      {:ok, fresh} -> put_rules(state, fresh, state.options.rules)
+      {:error, error} -> {:error, error, state}
+    end
   end
 
   defp time(state) do
@@ -113,10 +152,31 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_continue(:keep, state), do: {:noreply, keep_if_long(state)}
 
   @impl GenServer
+  def handle_call(_call, _from, %Closed{error: error} = closed), do: {:reply, {:error, error}, closed}
+
   def handle_call({:operate, operation, options, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
-      {reply, state} = operate_now(operation, state, options)
-      state |> note_due(reply) |> catch_up(reply)
+      {now, latest, state} = read_clock(state)
+
+      with :ok <- Request.check_time(operation, latest) do
+        {reply, state} = operate_now(operation, now, state, Operation.up_to(options, latest))
+        state |> note_due(reply) |> catch_up(reply)
+      else
+        {:error, error} -> {{:error, error}, state}
+      end
+    end)
+  end
+
+  # Makes the clock of a server without partitions the system's, and moves time there.
+  def handle_call({:go_live, options, deadline}, _from, state) do
+    in_turn(deadline, state, fn ->
+      with {:ok, state} <- go_live(state) do
+        {now, _latest, state} = read_clock(state)
+        {reply, stopped, state} = operate({:advance, now}, state, options)
+        {reply, if(stopped, do: move_to(now, state), else: note_due(state, reply))}
+      else
+        {:error, error} -> {{:error, error}, state}
+      end
     end)
   end
 
@@ -140,6 +200,7 @@ defmodule BeTree.Rules.Server.Owner do
         {:ok, note_due(state)}
       else
         {:error, error} -> {{:error, error}, state}
+        {:error, error, state} -> {{:error, error}, state}
       end
     end)
   end
@@ -165,7 +226,7 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_call(:take_rules, _from, state) do
     case swap_if_changed(put_in(state.options.rules, Shared.text(state.options.table))) do
       {:ok, state} -> {:reply, :ok, state |> note_due() |> keep_if_long()}
-      {:error, error} -> {:stop, error, {:error, error}, state}
+      {:error, error, state} -> {:reply, {:error, error}, close(state, error)}
     end
   end
 
@@ -181,7 +242,7 @@ defmodule BeTree.Rules.Server.Owner do
   def handle_call({:read, deadline}, _from, state) do
     in_turn(deadline, state, fn ->
       state = move(state)
-      {{:ok, {state.rules, more_info(state)}}, state}
+      {{:ok, {state.rules, counts(state)}}, state}
     end)
   end
 
@@ -198,9 +259,10 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   # What the server adds to the counts and sizes of its rules.
-  defp more_info(%{journal: journal, held: held}) do
+  defp counts(%{journal: journal, held: held}) do
     %{
       journal_bytes: if(journal, do: Journal.bytes(journal), else: 0),
+      dropped: Delivery.dropped(),
       held: held && Map.take(held, [:at, :error])
     }
   end
@@ -215,11 +277,11 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp decide(:abort, _fresh, _text, state), do: {:noreply, state}
 
-  # If the journal does not take the swap, this process starts anew, with the rules of all partitions.
+  # If the journal does not take the swap, this process opens the folder anew, with the rules of all partitions.
   defp decide(:commit, fresh, text, state) do
     case put_rules(state, fresh, text) do
       {:ok, state} -> {:noreply, state |> note_due() |> keep_if_long()}
-      {:error, error} -> {:stop, error, state}
+      {:error, error, state} -> {:noreply, close(state, error)}
     end
   end
 
@@ -230,20 +292,40 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   @impl GenServer
-  def handle_info({:timeout, timer, :due}, %{timer: {timer, _at}} = state) do
-    {:noreply, keep_if_long(move_to(now(), %{state | timer: nil}))}
+  def handle_info(message, state) do
+    if Delivery.info(message), do: {:noreply, state}, else: handle(message, state)
   end
 
-  def handle_info({:timeout, retry, :held}, %{held: %{retry: retry, until: until}} = state) do
-    time = if state.options.clock == :system, do: max(until, now()), else: until
-    {:noreply, keep_if_long(move_to(time, %{state | held: %{state.held | retry: nil}}))}
+  defp handle({:timeout, timer, :open}, %Closed{timer: timer} = closed) do
+    case open(closed.argument) do
+      {:ok, state} ->
+        Closed.opened(closed)
+        {:noreply, state, {:continue, :keep}}
+
+      {:error, error} ->
+        {:noreply, Closed.again(closed, error)}
+    end
   end
 
-  def handle_info({:timeout, _earlier, :held}, state), do: {:noreply, state}
+  defp handle({:EXIT, _parent, reason}, %Closed{} = closed) when reason != :normal, do: {:stop, reason, closed}
+  # Of what ran before it closed.
+  defp handle(_message, %Closed{} = closed), do: {:noreply, closed}
 
-  def handle_info({:timeout, _earlier, :due}, state), do: {:noreply, state}
+  defp handle({:timeout, timer, :due}, %{timer: {timer, at}} = state) do
+    {now, _latest, state} = read_clock(%{state | timer: nil})
+    {:noreply, if(now < at, do: arm(state), else: keep_if_long(move_to(now, state)))}
+  end
 
-  def handle_info({:kept, keeper, outcome}, %{keeper: keeper} = state) do
+  defp handle({:timeout, _earlier, :due}, state), do: {:noreply, state}
+
+  defp handle({:timeout, retry, :held}, %{held: %{retry: retry, until: until}} = state) do
+    {now, _latest, state} = read_clock(state)
+    {:noreply, keep_if_long(move_to(max(until, now || until), %{state | held: %{state.held | retry: nil}}))}
+  end
+
+  defp handle({:timeout, _earlier, :held}, state), do: {:noreply, state}
+
+  defp handle({:kept, keeper, outcome}, %{keeper: keeper} = state) do
     with {:ok, version} <- outcome, {:ok, journal} <- Journal.trim(state.journal, version) do
       {:noreply, %{state | keeper: nil, journal: journal}}
     else
@@ -252,17 +334,17 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  def handle_info({:EXIT, keeper, _reason}, %{keeper: keeper} = state), do: {:noreply, keep_again(state)}
-  def handle_info({:EXIT, _other, :normal}, state), do: {:noreply, state}
-  def handle_info({:EXIT, _parent, reason}, state), do: {:stop, reason, state}
+  defp handle({:EXIT, keeper, _reason}, %{keeper: keeper} = state), do: {:noreply, keep_again(state)}
+  defp handle({:EXIT, _other, :normal}, state), do: {:noreply, state}
+  defp handle({:EXIT, _parent, reason}, state), do: {:stop, reason, state}
 
-  def handle_info({:DOWN, _monitor, :process, pid, _reason} = message, state) do
+  defp handle({:DOWN, _monitor, :process, pid, _reason} = message, state) do
     if is_map_key(state.subscribers, pid),
       do: {:noreply, %{state | subscribers: Subscribers.remove(state.subscribers, pid)}},
       else: {:noreply, journal_message(state, message)}
   end
 
-  def handle_info(message, state), do: {:noreply, journal_message(state, message)}
+  defp handle(message, state), do: {:noreply, journal_message(state, message)}
 
   defp journal_message(%{journal: nil} = state, _message), do: state
 
@@ -274,6 +356,7 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   @impl GenServer
+  def terminate(_reason, %Closed{}), do: :ok
   def terminate(_reason, %{journal: nil}), do: :ok
   def terminate(_reason, state), do: Journal.close(state.journal)
 
@@ -284,20 +367,15 @@ defmodule BeTree.Rules.Server.Owner do
 
   ## Operations
 
-  # Makes an operation at the time of the clock. If the time before it ends with an error, it is made where time is held.
-  defp operate_now(operation, %{options: %{clock: :facts}} = state, options) do
-    {reply, _stopped, state} = operate(operation, state, options)
-    {reply, retried_soon(state, operation, reply)}
-  end
-
-  defp operate_now(operation, %{held: nil} = state, options) do
-    case operate({:at, now(), operation}, state, options) do
-      {{:error, _error}, :time, state} -> operate_now(operation, find_time(now(), state), options)
+  # Makes an operation at the time of the clock, if there is one. If the time before it ends with an error, it is made where time is held.
+  defp operate_now(operation, now, %{held: nil} = state, options) when now != nil do
+    case operate({:at, now, operation}, state, options) do
+      {{:error, _error}, :time, state} -> operate_now(operation, now, find_time(now, state), options)
       {reply, _stopped, state} -> {reply, state}
     end
   end
 
-  defp operate_now(operation, state, options) do
+  defp operate_now(operation, _now, state, options) do
     {reply, _stopped, state} = operate(operation, state, options)
     {reply, retried_soon(state, operation, reply)}
   end
@@ -341,13 +419,7 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   defp send_notices(_state, []), do: :ok
-
-  defp send_notices(state, notices) do
-    message = {state.options.sender, state.options.name, notices}
-    for pid <- subscribers(state), do: send(pid, message)
-    for process <- state.options.notify, is_pid(process) or Process.whereis(process), do: send(process, message)
-    :ok
-  end
+  defp send_notices(state, notices), do: Delivery.send_all(subscribers(state) ++ state.options.notify, notices)
 
   defp subscribers(%{number: nil} = state), do: Map.keys(state.subscribers)
   defp subscribers(state), do: Shared.subscribers(state.options.table)
@@ -357,7 +429,7 @@ defmodule BeTree.Rules.Server.Owner do
          {:ok, journal} <- History.append(state.journal, {:swap, text}) do
       {:ok, retried_soon(%{state | rules: rules, text: text, journal: journal})}
     else
-      {:error, error, _journal} -> {:error, error}
+      {:error, error, journal} -> {:error, error, %{state | journal: journal}}
     end
   end
 
@@ -374,7 +446,33 @@ defmodule BeTree.Rules.Server.Owner do
 
   ## Time
 
-  defp now, do: System.os_time(:millisecond)
+  # Returns the time of the clock, or `nil` if time moves by facts alone, and the latest time that a fact may have. The facts of
+  # partitions are checked before they are divided.
+  defp read_clock(state) do
+    {now, latest, clock} = Clock.read(state.clock)
+    {now, if(state.number, do: nil, else: latest), %{state | clock: clock}}
+  end
+
+  # Goes on from the engine's time if that is far ahead of the clock.
+  defp catch_up_with_clock(state) do
+    {now, _latest, state} = read_clock(state)
+
+    if now do
+      {now, _latest, state} = read_clock(%{state | clock: Clock.move_to(state.clock, time(state))})
+      move_to(now, state)
+    else
+      note_due(state)
+    end
+  end
+
+  defp go_live(%{clock: nil} = state) do
+    with :ok <- Layout.go_live(state.options.dir) do
+      {_now, _latest, state} = read_clock(%{state | clock: Clock.new(state.options)})
+      {:ok, %{state | clock: Clock.move_to(state.clock, time(state))}}
+    end
+  end
+
+  defp go_live(state), do: {:ok, state}
 
   # Moves time to that of all partitions, where it is behind.
   defp move(%{number: nil} = state), do: state
@@ -493,21 +591,19 @@ defmodule BeTree.Rules.Server.Owner do
   @longest 0xFFFF_FFFF
 
   # While time is held, another timer tries again.
-  defp arm(%{options: %{clock: :facts}} = state), do: state
   defp arm(%{timer: {_timer, at}, next_due: at, held: nil} = state), do: state
 
   defp arm(%{next_due: next_due, held: held} = state) do
     with {timer, _at} <- state.timer, do: :erlang.cancel_timer(timer)
+    {now, _latest, state} = read_clock(%{state | timer: nil})
 
-    case if(held == nil, do: next_due) do
-      nil -> %{state | timer: nil}
-      at -> %{state | timer: {start_timer(at), at}}
-    end
+    # The clock is read now and then, because it may jump.
+    if now && next_due && held == nil,
+      do: %{state | timer: {start_timer(min(next_due - now, Clock.look(state.clock))), next_due}},
+      else: state
   end
 
-  defp start_timer(at) do
-    :erlang.start_timer((at - now()) |> max(0) |> min(@longest), self(), :due)
-  end
+  defp start_timer(ms), do: :erlang.start_timer(ms |> max(0) |> min(@longest), self(), :due)
 
   ## Bases
 

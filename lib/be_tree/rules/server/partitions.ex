@@ -11,7 +11,7 @@ defmodule BeTree.Rules.Server.Partitions do
   alias BeTree.Engine.Deadline
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Explanation, Fact, Page}
-  alias BeTree.Rules.Server.{Front, Owner, Request, Routes, Shared}
+  alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}
 
   @typedoc "The options of a call that fires rules."
   @type call_options :: %{fuel: term, slice: term, timeout: timeout, firings: nil}
@@ -33,6 +33,7 @@ defmodule BeTree.Rules.Server.Partitions do
     case Shared.new(name, partitions) do
       :ok ->
         options = Map.put(options, :table, name)
+        if options.clock == :system, do: Shared.put_clock(name, Clock.new(options))
         owners = for number <- 0..(partitions - 1), do: {Owner, {number, options, new}}
         Supervisor.init([{Front, {options, new}} | owners], strategy: :one_for_one)
 
@@ -49,7 +50,8 @@ defmodule BeTree.Rules.Server.Partitions do
     {deadline, options} = begun(options)
 
     with {:ok, routes} <- routes(name),
-         {:ok, parts, time} <- Routes.of_facts(routes, input, Shared.time(name), Deadline.left(deadline)) do
+         {_now, latest, _clock} = Clock.read({:shared, name}),
+         {:ok, parts, time} <- Routes.of_facts(routes, input, latest, Shared.time(name), Deadline.left(deadline)) do
       # From here on the windows of all partitions close by that time.
       if time, do: Shared.raise_time(name, time)
 
@@ -99,7 +101,7 @@ defmodule BeTree.Rules.Server.Partitions do
   defp copied(name, partitions, %{keys: keys}, 0, own, deadline) do
     types = for {type, :all} <- keys, do: type
 
-    with [_ | _] <- types, {:ok, [{rules, _more} | _]} <- read(name, partitions, deadline) do
+    with [_ | _] <- types, {:ok, [{rules, _counts} | _]} <- read(name, partitions, deadline) do
       Enum.reduce_while(types, {:ok, nil}, fn type, {:ok, nil} ->
         case Rules.facts(rules, type) do
           {:ok, facts} -> found(facts, own)
@@ -128,11 +130,26 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec advance(atom, pos_integer, Rules.time(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def advance(name, partitions, now, options) do
     {deadline, options} = begun(options)
-    if abs(now) <= @latest, do: Shared.raise_time(name, now)
-    # A time that is behind that of all partitions moves nothing.
-    time = if abs(now) <= @latest, do: Shared.time(name), else: now
-    calls = for number <- 0..(partitions - 1), do: {number, [], {:operate, {:advance, time}, options, deadline}}
-    run(name, partitions, calls, deadline)
+    {_now, latest, _clock} = Clock.read({:shared, name})
+
+    with :ok <- Request.check_time({:advance, now}, latest) do
+      if abs(now) <= @latest, do: Shared.raise_time(name, now)
+      # A time that is behind that of all partitions moves nothing.
+      time = if abs(now) <= @latest, do: Shared.time(name), else: now
+      calls = for number <- 0..(partitions - 1), do: {number, [], {:operate, {:advance, time}, options, deadline}}
+      run(name, partitions, calls, deadline)
+    end
+  end
+
+  @doc "Makes the clock of all partitions the system's, and moves time there."
+  @spec go_live(atom, pos_integer, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  def go_live(name, partitions, options) do
+    deadline = Deadline.new(options.timeout)
+
+    with :ok <- Request.call(Shared.front(name), name, {:go_live, deadline}, deadline) do
+      {now, _latest, _clock} = Clock.read({:shared, name})
+      advance(name, partitions, now, %{options | timeout: Deadline.left(deadline)})
+    end
   end
 
   # Makes the calls `{partition, positions of the inserted facts, request}`, and joins their results.
@@ -212,7 +229,7 @@ defmodule BeTree.Rules.Server.Partitions do
     do: read |> Enum.with_index() |> collect(partitions, type, options)
 
   defp collect(read, partitions, type, options) do
-    Enum.reduce_while(read, {:ok, []}, fn {{rules, _more}, number}, {:ok, all} ->
+    Enum.reduce_while(read, {:ok, []}, fn {{rules, _counts}, number}, {:ok, all} ->
       case Rules.facts(rules, type, before(options, number, partitions)) do
         {:ok, facts} -> {:cont, {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}}
         {:error, error} -> {:halt, {:error, error}}
@@ -234,7 +251,7 @@ defmodule BeTree.Rules.Server.Partitions do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
       read
       |> Enum.with_index()
-      |> Enum.reduce_while({:ok, nil}, fn {{rules, _more}, number}, {:ok, best} ->
+      |> Enum.reduce_while({:ok, nil}, fn {{rules, _counts}, number}, {:ok, best} ->
         case Rules.explain(rules, rule, options) do
           {:ok, explanations} ->
             {:cont, {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}}
@@ -267,16 +284,16 @@ defmodule BeTree.Rules.Server.Partitions do
     with {:ok, routes} <- routes(name),
          {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
          {:ok, infos} <- infos(read, options),
-         do: {:ok, summed(infos, for({_rules, more} <- read, do: more), routes.keys)}
+         do: {:ok, summed(infos, for({_rules, counts} <- read, do: counts), routes.keys)}
   end
 
   defp infos([], _options), do: {:ok, []}
 
-  defp infos([{rules, _more} | rest], options) do
+  defp infos([{rules, _counts} | rest], options) do
     with {:ok, info} <- Rules.info(rules, options), {:ok, infos} <- infos(rest, options), do: {:ok, [info | infos]}
   end
 
-  defp summed([first | _others] = infos, more, keys) do
+  defp summed([first | _others] = infos, counts, keys) do
     sum = fn key -> infos |> Enum.map(& &1[key]) |> Enum.sum() end
 
     types =
@@ -298,15 +315,16 @@ defmodule BeTree.Rules.Server.Partitions do
       lives: first.lives,
       facts_bytes: sum.(:facts_bytes),
       memory_bytes: sum.(:memory_bytes),
-      journal_bytes: more |> Enum.map(& &1.journal_bytes) |> Enum.sum(),
-      held: Enum.find_value(more, & &1.held),
+      journal_bytes: counts |> Enum.map(& &1.journal_bytes) |> Enum.sum(),
+      dropped: counts |> Enum.map(& &1.dropped) |> Enum.sum(),
+      held: Enum.find_value(counts, & &1.held),
       partitions: for(info <- infos, do: Map.take(info, [:facts, :firings, :memory_bytes]))
     }
   end
 
   defp latest(times), do: times |> Enum.reject(&is_nil/1) |> Enum.max(fn -> nil end)
 
-  # Returns the rules of each partition, once all have the time of all, and what its server adds to its counts.
+  # Returns the rules of each partition, once all have the time of all, and the counts of their processes.
   defp read(name, partitions, deadline) do
     requests = for number <- 0..(partitions - 1), do: {Shared.owner(name, number), {:read, deadline}}
     replies = Request.all(requests, name, deadline)

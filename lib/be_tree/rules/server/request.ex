@@ -46,6 +46,18 @@ defmodule BeTree.Rules.Server.Request do
       else: :ok
   end
 
+  @doc "Returns an error if an operation moves time beyond the latest that a server takes. The module checks facts."
+  @spec check_time(tuple, integer | nil) :: :ok | {:error, Error.t()}
+  def check_time({:advance, time}, latest) when latest != nil and time > latest do
+    error(
+      :out_of_bounds,
+      "the time is #{time - latest} milliseconds after the latest that the server takes, its clock's and `max_skew:`; give an earlier " <>
+        "one, in milliseconds since 1970"
+    )
+  end
+
+  def check_time(_operation, _latest), do: :ok
+
   defp no_server(name) do
     error(
       :no_server,

@@ -94,14 +94,25 @@ defmodule BeTree.Rules.Server.Routes do
     Map.new(types, &{&1, Map.fetch!(named, &1)})
   end
 
-  @doc "Returns the operations of each partition for facts as the input of the module, at most `timeout` milliseconds later."
-  @spec of_facts(t, binary, Rules.time() | nil, timeout) ::
+  # The latest time of a fact in docs/abi.md that allows any.
+  @any_time 0x7FFF_FFFF_FFFF_FFFF
+
+  @doc """
+  Returns the operations of each partition for facts as the input of the module, at most `timeout` milliseconds later, and the time
+  after them. None may have a later time than `latest`.
+  """
+  @spec of_facts(t, binary, Rules.time() | nil, Rules.time() | nil, timeout) ::
           {:ok, %{non_neg_integer => part}, Rules.time() | nil} | {:error, Error.t()}
-  def of_facts(%{partitions: partitions} = routes, input, time, timeout) do
+  def of_facts(%{partitions: partitions} = routes, input, latest, time, timeout) do
     instance = elem(routes.instances, rem(:erlang.system_info(:scheduler_id) - 1, tuple_size(routes.instances)))
 
     with {:ok, output} <-
-           Instance.call(routes.runtime, instance, "be_tree_route", [byte_size(input)], input,
+           Instance.call(
+             routes.runtime,
+             instance,
+             "be_tree_route",
+             [byte_size(input), min(latest || @any_time, @any_time)],
+             input,
              scheduler: :slices,
              timeout: timeout
            ),

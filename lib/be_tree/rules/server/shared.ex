@@ -4,7 +4,7 @@ defmodule BeTree.Rules.Server.Shared do
   # partitions. The server's supervisor owns it, so it outlives its processes.
 
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.Server.Routes
+  alias BeTree.Rules.Server.{Clock, Routes}
 
   @type table :: atom
 
@@ -136,6 +136,47 @@ defmodule BeTree.Rules.Server.Shared do
   rescue
     # There is no such table.
     ArgumentError -> :error
+  end
+
+  ## The clock
+
+  @doc "Gives the server a clock, from which all partitions read the time."
+  @spec put_clock(table, Clock.t()) :: true
+  def put_clock(table, clock), do: :ets.insert(table, {:clock, 0, clock})
+
+  @doc "Returns the clock, or `nil` if time moves by facts alone."
+  @spec clock(table) :: Clock.t() | nil
+  def clock(table) do
+    case :ets.lookup(table, :clock) do
+      [{:clock, _version, clock}] -> clock
+      [] -> nil
+    end
+  end
+
+  @doc """
+  Replaces the clock by its next state, which `next` returns with a result and events. The process whose state is taken logs the events.
+  Returns the result, or `nil` if there is no clock.
+  """
+  @spec update_clock(table, (Clock.t() -> {result, Clock.t(), [term]})) :: result | nil when result: term
+  def update_clock(table, next) do
+    with [{:clock, version, clock}] <- :ets.lookup(table, :clock) do
+      case next.(clock) do
+        {result, ^clock, []} ->
+          result
+
+        {result, clock, events} ->
+          changed = [{{:clock, version, :_}, [], [{{:clock, version + 1, {:const, clock}}}]}]
+
+          if :ets.select_replace(table, changed) == 1 do
+            Clock.report(events, clock)
+            result
+          else
+            update_clock(table, next)
+          end
+      end
+    else
+      [] -> nil
+    end
   end
 
   ## Folders

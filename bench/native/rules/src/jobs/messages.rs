@@ -86,7 +86,7 @@ impl Job for Messages {
     fn run(&mut self) {
         let engine = &mut self.engine;
         for input in &self.inputs {
-            let facts = Facts::read(engine, input, 0, false).expect("the facts are right");
+            let facts = Facts::read(engine, input, 0, false, i64::MAX).expect("the facts are right");
             for position in 0..facts.len() {
                 let fact = facts.get(engine, position, input);
                 engine.advance(engine.arrival(fact.time)).expect("the facts fit");

@@ -1,0 +1,280 @@
+defmodule BeTree.Rules.Server.Delivery do
+  @moduledoc false
+  # Sends notices to processes, and bounds those that wait in each of their mailboxes.
+  #
+  # Nobody acknowledges notices. So the process that sends them keeps an account for each receiver: the sizes of the messages that may
+  # still be in its mailbox. Now and then it reads the length of the mailbox: of the messages that it sent, no more than the last so
+  # many can be there. If more than the most notices would wait, later ones are dropped and counted, until no more than half of the
+  # most wait. Then the receiver gets the count, and notices again.
+  #
+  # The length of a mailbox on another node is read by a process of its own, for which the sender waits at most @patience.
+  #
+  # The accounts lie in the dictionary of the process, because notices are sent from within an operation.
+
+  alias BeTree.Telemetry
+
+  @key __MODULE__
+  # The messages to a receiver after which its mailbox is looked at, so that a list of sizes stays short.
+  @unseen 1_000
+  # The milliseconds after which a full mailbox is looked at again, and those that another node may take to tell.
+  @pause 100
+  @patience 1_000
+  @lost 5_000
+
+  @typedoc "A process, or its registered name."
+  @type receiver :: pid | atom
+
+  @typedoc """
+    * `:pid` - the process that the receiver was last;
+    * `:sizes`, `:messages`, `:notices` - the sizes of the messages that may be in its mailbox, oldest first, their number and their sum;
+    * `:unseen` - the messages since its mailbox was looked at;
+    * `:dropped` - the notices that were dropped and of which it does not know yet;
+    * `:asked` - the reference of the question for the length of a mailbox on another node, and the messages sent since, or `nil`;
+    * `:is_slow` - whether such a question was not replied to in time.
+  """
+  @type account :: map
+
+  @doc "Makes the calling process one that sends notices as `{sender, name, notices}`."
+  @spec begin(%{required(:sender) => module, required(:name) => atom, required(:max_pending) => pos_integer}) :: :ok
+  def begin(%{sender: sender, name: name, max_pending: most}) do
+    # A process that opens its folder again keeps its accounts.
+    unless Process.get(@key),
+      do: Process.put(@key, %{sender: sender, name: name, most: most, dropped: 0, accounts: %{}})
+
+    :ok
+  end
+
+  @doc "Returns the number of notices that the calling process has dropped."
+  @spec dropped() :: non_neg_integer
+  def dropped, do: Process.get(@key).dropped
+
+  @doc "Sends notices to all receivers."
+  @spec send_all([receiver], [BeTree.Rules.Notice.t()]) :: :ok
+  def send_all(_receivers, []), do: :ok
+
+  def send_all(receivers, notices) do
+    delivery = Process.get(@key)
+    count = length(notices)
+    delivery = Enum.reduce(receivers, forget_others(delivery, receivers), &send_one(&2, &1, notices, count))
+    Process.put(@key, delivery)
+    :ok
+  end
+
+  defp forget_others(%{accounts: accounts} = delivery, receivers) do
+    if map_size(accounts) > length(receivers),
+      do: %{delivery | accounts: Map.take(accounts, receivers)},
+      else: delivery
+  end
+
+  defp send_one(delivery, receiver, notices, count) do
+    case pid(receiver) do
+      nil ->
+        forget(delivery, receiver)
+
+      pid ->
+        {account, delivery} = delivery |> account(receiver, pid) |> look_if_needed(receiver, count, delivery)
+        put(delivered(account, receiver, notices, count, delivery), receiver)
+    end
+  end
+
+  defp pid(pid) when is_pid(pid), do: pid
+  defp pid(name), do: with(port when is_port(port) <- Process.whereis(name), do: nil)
+
+  defp account(%{accounts: accounts}, receiver, pid) do
+    case accounts do
+      %{^receiver => %{pid: ^pid} = account} -> account
+      _another_or_none -> empty(pid)
+    end
+  end
+
+  defp empty(pid) do
+    %{pid: pid, sizes: :queue.new(), messages: 0, notices: 0, unseen: 0, dropped: 0, asked: nil, is_slow: false}
+  end
+
+  defp put({account, delivery}, receiver), do: put_in(delivery.accounts[receiver], account)
+
+  defp forget(delivery, receiver), do: %{delivery | accounts: Map.delete(delivery.accounts, receiver)}
+
+  ## Sending
+
+  defp delivered(%{dropped: 0} = account, receiver, notices, count, delivery) do
+    case min(count, max(delivery.most - account.notices, 0)) do
+      ^count -> deliver(account, receiver, notices, count, delivery)
+      0 -> drop(account, receiver, count, delivery)
+      room -> deliver_some(account, receiver, Enum.take(notices, room), room, count, delivery)
+    end
+  end
+
+  # The receiver has not been told of those that were dropped before, so there is no room yet.
+  defp delivered(account, receiver, _notices, count, delivery), do: drop(account, receiver, count, delivery)
+
+  defp deliver(account, receiver, notices, count, delivery) do
+    case post(account, notices, count, delivery) do
+      {:ok, account} -> {account, delivery}
+      :busy -> drop(account, receiver, count, delivery)
+    end
+  end
+
+  defp deliver_some(account, receiver, notices, room, count, delivery) do
+    case post(account, notices, room, delivery) do
+      {:ok, account} -> drop(account, receiver, count - room, delivery)
+      :busy -> drop(account, receiver, count, delivery)
+    end
+  end
+
+  # A connection to another node that is busy counts as a full mailbox: to wait for it would hold up the server.
+  defp post(%{pid: pid} = account, content, count, %{sender: sender, name: name}) do
+    case :erlang.send(pid, {sender, name, content}, [:nosuspend]) do
+      :ok -> {:ok, posted(account, count)}
+      :nosuspend -> :busy
+    end
+  end
+
+  defp posted(account, count) do
+    %{
+      account
+      | sizes: :queue.in(count, account.sizes),
+        messages: account.messages + 1,
+        notices: account.notices + count,
+        unseen: account.unseen + 1,
+        asked: with({reference, since} <- account.asked, do: {reference, since + 1})
+    }
+  end
+
+  defp drop(account, receiver, count, delivery) do
+    if account.dropped == 0 do
+      :logger.warning(
+        "BeTree: #{account.notices} notices of #{inspect(delivery.name)} wait in the mailbox of #{inspect(receiver)}; later ones are " <>
+          "dropped until it has received half of them",
+        %{domain: [:be_tree]}
+      )
+
+      look_later(receiver)
+    end
+
+    Telemetry.event([:rules, :dropped], %{notices: count}, %{server: delivery.name, process: receiver})
+    {%{account | dropped: account.dropped + count}, %{delivery | dropped: delivery.dropped + count}}
+  end
+
+  defp look_later(receiver), do: :erlang.start_timer(@pause, self(), {__MODULE__, receiver})
+
+  ## Mailboxes
+
+  defp look_if_needed(account, receiver, count, %{most: most} = delivery) do
+    if account.dropped > 0 or account.unseen >= @unseen or account.notices + count > most do
+      case look(account, receiver) do
+        {:ok, account} -> tell(account, delivery)
+        :gone -> {account, delivery}
+      end
+    else
+      {account, delivery}
+    end
+  end
+
+  defp look(%{pid: pid} = account, _receiver) when node(pid) == node() do
+    case Process.info(pid, :message_queue_len) do
+      {:message_queue_len, length} -> {:ok, seen(account, length)}
+      nil -> :gone
+    end
+  end
+
+  defp look(account, receiver) do
+    account = ask(account, receiver)
+    # A receiver that knows of a gap is looked at by a timer.
+    if account.is_slow or account.dropped > 0, do: {:ok, account}, else: {:ok, await(account)}
+  end
+
+  defp ask(%{asked: nil, pid: pid} = account, receiver) do
+    reference = make_ref()
+    sender = self()
+    spawn(fn -> send(sender, {__MODULE__, receiver, reference, length_of(pid)}) end)
+    %{account | asked: {reference, 0}}
+  end
+
+  defp ask(account, _receiver), do: account
+
+  defp length_of(pid) do
+    case :erpc.call(node(pid), :erlang, :process_info, [pid, :message_queue_len], @lost) do
+      {:message_queue_len, length} -> length
+      :undefined -> 0
+    end
+  catch
+    # A node without such calls.
+    :error, {:erpc, :notsup} -> 0
+    :error, {:erpc, _lost_or_late} -> :unknown
+  end
+
+  defp await(%{asked: {reference, _since}} = account) do
+    receive do
+      {__MODULE__, _receiver, ^reference, length} -> replied(account, length)
+    after
+      @patience -> %{account | is_slow: true}
+    end
+  end
+
+  defp replied(account, :unknown), do: %{account | asked: nil, is_slow: true}
+
+  defp replied(%{asked: {_reference, since}} = account, length),
+    do: seen(%{account | asked: nil, is_slow: false}, length + since)
+
+  # Of all messages, only the last ones can be in a mailbox of this length.
+  defp seen(%{messages: messages} = account, length) when messages > length do
+    {{:value, count}, sizes} = :queue.out(account.sizes)
+    seen(%{account | sizes: sizes, messages: messages - 1, notices: account.notices - count}, length)
+  end
+
+  defp seen(account, _length), do: %{account | unseen: 0}
+
+  # Tells a receiver with room how many notices it lacks.
+  defp tell(%{dropped: dropped, notices: notices} = account, %{most: most} = delivery)
+       when dropped > 0 and notices <= div(most, 2) do
+    case post(account, {:dropped, dropped}, 1, delivery) do
+      {:ok, account} -> {%{account | dropped: 0}, delivery}
+      :busy -> {account, delivery}
+    end
+  end
+
+  defp tell(account, delivery), do: {account, delivery}
+
+  ## Messages
+
+  @doc "Handles a message of this module, and returns whether it is one."
+  @spec info(term) :: boolean
+  def info({:timeout, _timer, {__MODULE__, receiver}}), do: change(receiver, &look_again(&1, receiver, &2))
+
+  def info({__MODULE__, receiver, reference, length}) do
+    change(receiver, fn
+      %{asked: {^reference, _since}} = account, delivery -> account |> replied(length) |> tell(delivery)
+      account, delivery -> {account, delivery}
+    end)
+  end
+
+  def info(_other), do: false
+
+  defp change(receiver, function) do
+    delivery = Process.get(@key)
+
+    with %{accounts: %{^receiver => account}} <- delivery do
+      changed =
+        case function.(account, delivery) do
+          :gone -> forget(delivery, receiver)
+          changed -> put(changed, receiver)
+        end
+
+      Process.put(@key, changed)
+    end
+
+    true
+  end
+
+  # It was told meanwhile, or there is another process of this name.
+  defp look_again(%{dropped: 0} = account, _receiver, delivery), do: {account, delivery}
+
+  defp look_again(account, receiver, delivery) do
+    with {:ok, account} <- look(account, receiver) do
+      {account, delivery} = tell(account, delivery)
+      if account.dropped > 0, do: look_later(receiver)
+      {account, delivery}
+    end
+  end
+end

@@ -1,0 +1,205 @@
+defmodule BeTree.Rules.SubscribersTest do
+  # The notices that wait in a mailbox are bounded, and a process learns how many it lacks.
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.Eventually
+  import BeTree.Test.Peers, only: [distribute: 1]
+  import BeTree.Test.Quiet, only: [quiet: 1]
+  import BeTree.Test.Subscriber, except: [start: 1, start: 2]
+
+  alias BeTree.Rules.Server
+  alias BeTree.Test.{Peers, Subscriber}
+
+  setup :quiet
+  setup_all :distribute
+
+  @wait 60_000
+  @rules "fact click(id: integer) rule seen when c: click then notify seen(id: c.id), retract c"
+  @layouts [one: [], partitions: [partitions: 3, partition_by: :id]]
+
+  defp start!(options) do
+    name = :"subscribers_#{System.unique_integer([:positive])}"
+    start = {Server, :start_link, [[name: name, rules: @rules] ++ options]}
+    start_supervised!(%{id: name, start: start, restart: :temporary, type: :supervisor})
+    name
+  end
+
+  defp click(name, ids) do
+    {:ok, page} = Server.assert_all(name, for(id <- ids, do: {:click, id: id}))
+    assert page.firings == Enum.count(ids)
+  end
+
+  defp dropped(name) do
+    {:ok, info} = Server.info(name)
+    info.dropped
+  end
+
+  for {layout, options} <- @layouts do
+    describe "with #{layout}" do
+      @describetag options: options
+
+      test "an idle subscriber gets no more than max_pending notices, and is told of the others", %{options: options} do
+        name = start!([max_pending: 100] ++ options)
+        most = 100 * (options[:partitions] || 1)
+        pid = Subscriber.start(name)
+        for id <- 1..2_000, do: click(name, [id])
+        assert waiting(pid) == most
+        assert dropped(name) == 2_000 - most
+
+        # Nothing else happens in the server.
+        gaps = options[:partitions] || 1
+
+        {ids, told} = take_until_told(pid, gaps)
+        assert length(ids) == most
+        assert Enum.sum(told) == 2_000 - most
+        # Each partition sends the first ones, and then no more until it tells.
+        if gaps == 1, do: assert(ids == Enum.to_list(1..100))
+
+        click(name, 2_001..2_020)
+        assert Enum.sort(take(pid)) == Enum.to_list(2_001..2_020)
+        assert dropped(name) == 2_000 - most
+      end
+
+      test "a process that receives gets every notice", %{options: options} do
+        # The mailbox has no more than three messages of three notices. A partition takes those of the others for its own last ones.
+        name = start!([max_pending: 12] ++ options)
+        :ok = Server.subscribe(name)
+
+        for id <- 1..3_000 do
+          click(name, [id])
+          assert_received {Server, ^name, [%{values: %{"id" => ^id}}]}
+        end
+
+        assert dropped(name) == 0
+
+        for part <- Enum.chunk_every(1..3_000, 3) do
+          click(name, part)
+          assert Enum.sort(received(name, length(part))) == part
+        end
+
+        assert dropped(name) == 0
+      end
+
+      test "a slow process does not take notices from others", %{options: options} do
+        name = start!([max_pending: 50] ++ options)
+        slow = Subscriber.start(name)
+        :ok = Server.subscribe(name)
+
+        for id <- 1..1_000 do
+          click(name, [id])
+          assert_received {Server, ^name, [%{values: %{"id" => ^id}}]}
+        end
+
+        assert waiting(slow) == 50 * (options[:partitions] || 1)
+        Process.unlink(slow)
+        Process.exit(slow, :kill)
+        click(name, 1_001..1_020)
+        assert Enum.sort(received(name, 20)) == Enum.to_list(1_001..1_020)
+      end
+    end
+  end
+
+  defp received(_name, 0), do: []
+
+  defp received(name, count) do
+    assert_receive {Server, ^name, notices}, @wait
+    Enum.map(notices, & &1.values["id"]) ++ received(name, count - length(notices))
+  end
+
+  test "a call with more notices than there is room for sends those that fit" do
+    name = start!(max_pending: 100)
+    pid = Subscriber.start(name)
+    click(name, 1..30)
+    click(name, 31..250)
+    assert waiting(pid) == 2
+    assert dropped(name) == 150
+    {ids, told} = take_until_told(pid)
+    assert ids == Enum.to_list(1..100)
+    assert told == [150]
+    # No list is longer than that, so no more could ever come at once.
+    click(name, 1..1_000)
+    {ids, told} = take_until_told(pid)
+    # The message before may be in the mailbox still.
+    assert length(ids) in 99..100
+    assert ids == Enum.to_list(1..length(ids))
+    assert told == [1_000 - length(ids)]
+  end
+
+  test "notices come again once half of them are received" do
+    name = start!(max_pending: 10)
+    pid = Subscriber.start(name)
+    for id <- 1..15, do: click(name, [id])
+    assert waiting(pid) == 10
+    # Six wait: a look at the mailbox finds no room.
+    for id <- 1..4, do: assert(take_one(pid) == [id])
+    click(name, [16])
+    assert waiting(pid) == 6
+    assert take_one(pid) == [5]
+    click(name, [17])
+    for id <- 6..10, do: assert(take_one(pid) == [id])
+    # Five were dropped before four of them were received, and one after it.
+    assert take_one(pid) == [{:dropped, 6}]
+    assert take_one(pid) == [17]
+    assert dropped(name) == 6
+  end
+
+  test "processes of :notify are bounded, and another process of the same name gets all" do
+    listener = :"listener_#{System.unique_integer([:positive])}"
+    name = start!(max_pending: 20, notify: [listener])
+    click(name, 1..5)
+    {:ok, first} = Task.start(fn -> keep() end)
+    Process.register(first, listener)
+    for id <- 1..100, do: click(name, [id])
+    assert waiting(first) == 20
+    assert dropped(name) == 80
+    monitor = Process.monitor(first)
+    Process.exit(first, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^first, _killed}, @wait
+    click(name, 1..5)
+    second = spawn_link(fn -> keep() end)
+    Process.register(second, listener)
+    for id <- 101..120, do: click(name, [id])
+    assert take(second) == Enum.to_list(101..120)
+    assert dropped(name) == 80
+  end
+
+  test "a subscriber on another node is bounded" do
+    {_peer, node} = Peers.start()
+    name = start!(max_pending: 100)
+    pid = Subscriber.start(name, node)
+    for id <- 1..1_000, do: click(name, [id])
+    assert {:message_queue_len, 100} = :erpc.call(node, Process, :info, [pid, :message_queue_len])
+    assert dropped(name) == 900
+    {ids, told} = take_until_told(pid)
+    assert ids == Enum.to_list(1..100)
+    assert told == [900]
+    # It receives as fast as they come.
+    for id <- 1..1_000 do
+      click(name, [id])
+      if rem(id, 50) == 0, do: assert(take(pid) == Enum.to_list((id - 49)..id))
+    end
+
+    assert dropped(name) == 900
+  end
+
+  test "a node that does not reply does not hold up the server" do
+    {peer, node} = Peers.start()
+    name = start!(max_pending: 100)
+    pid = Subscriber.start(name, node)
+    Process.unlink(pid)
+    os_pid = :erpc.call(node, System, :pid, [])
+    {_output, 0} = System.cmd("kill", ["-STOP", os_pid])
+    for id <- 1..1_000, do: click(name, [id])
+    assert dropped(name) == 900
+    {_output, 0} = System.cmd("kill", ["-CONT", os_pid])
+    {ids, told} = take_until_told(pid)
+    assert ids == Enum.to_list(1..100)
+    assert told == [900]
+    Peers.stop(peer)
+    eventually(fn -> :sys.get_state(name).subscribers == %{} end)
+  end
+
+  test "max_pending is a positive integer" do
+    assert_raise ArgumentError, ~r/max_pending/, fn -> Server.start_link(name: :x, rules: @rules, max_pending: 0) end
+  end
+end

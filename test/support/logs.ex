@@ -1,0 +1,42 @@
+defmodule BeTree.Test.Logs do
+  @moduledoc "Catches what the library logs about one thing, in place of printing it."
+
+  @doc "Returns what `fun` returns, and the lines with `about` that the library logged meanwhile, in any process."
+  def with_log(about, fun) do
+    id = :"logs_#{System.unique_integer([:positive])}"
+    tag = make_ref()
+    :ok = :logger.add_handler(id, __MODULE__, %{config: {self(), tag, about}})
+    :ok = :logger.add_handler_filter(:default, id, {&filter/2, about})
+
+    try do
+      result = fun.()
+      {result, lines(tag)}
+    after
+      :logger.remove_handler(id)
+      :logger.remove_handler_filter(:default, id)
+    end
+  end
+
+  defp lines(tag) do
+    receive do
+      {^tag, line} -> [line | lines(tag)]
+    after
+      0 -> []
+    end
+  end
+
+  # Runs in the process that logs.
+  @doc false
+  def log(event, %{config: {pid, tag, about}}) do
+    with line when line != nil <- line(event, about), do: send(pid, {tag, line})
+  end
+
+  defp filter(event, about), do: if(line(event, about), do: :stop, else: :ignore)
+
+  defp line(%{meta: %{domain: [:be_tree]}, msg: {:string, text}}, about) do
+    line = IO.chardata_to_string(text)
+    if line =~ about, do: line
+  end
+
+  defp line(_event, _about), do: nil
+end
