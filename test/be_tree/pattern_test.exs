@@ -4,6 +4,7 @@ defmodule BeTree.PatternTest do
   alias BeTree.Error
   alias BeTree.Test.Json
   alias BeTree.Test.Pattern, as: Naive
+  alias BeTree.Test.Reductions
 
   doctest BeTree.Pattern
 
@@ -219,5 +220,59 @@ defmodule BeTree.PatternTest do
 
     assert {:error, %Error{kind: :type, attribute: "ip"}} =
              BeTree.insert(tree, 9, BeTree.Pattern.to_expression!(~s({"ip": [{"cidr": "10.0.0.0/99"}]})))
+  end
+
+  # Kinds of patterns by their size.
+  defp grown(:fields, n), do: for(i <- 1..n, into: %{}, do: {"f#{i}", ["x"]})
+  defp grown(:tests, n), do: %{"a" => for(i <- 1..n, do: %{"prefix" => "p#{i}"})}
+  defp grown(:strings, n), do: %{"a" => for(i <- 1..n, do: "p#{i}")}
+  defp grown(:numbers, n), do: %{"a" => [%{"anything-but" => for(i <- 1..n, do: i)}]}
+  defp grown(:long_string, n), do: %{"a" => [String.duplicate("s", 20 * n)]}
+  defp grown(:wildcard, n), do: %{"a" => [%{"wildcard" => String.duplicate("s*", 10 * n)}]}
+  defp grown(:alternatives, n), do: %{"$or" => for(i <- 1..n, do: %{"f#{i}" => ["x"]})}
+  defp grown(:nested_alternatives, n), do: Enum.reduce(1..n, %{"z" => ["x"]}, &%{"$or" => [&2, %{"f#{&1}" => ["x"]}]})
+  defp grown(:deep_fields, n), do: for(i <- 1..div(n, 90), into: %{}, do: {"f#{i}", levels(80)})
+
+  # Objects in one another, each with a test of its own.
+  defp levels(n), do: Enum.reduce(1..n, %{"z" => ["x"]}, fn _level, inner -> %{"a" => inner, "b" => ["x"]} end)
+
+  for kind <- ~w(fields tests strings numbers long_string wildcard alternatives nested_alternatives deep_fields)a do
+    test "schema/2 and to_expression/2 cost in proportion to a pattern that grows by #{kind}" do
+      texts = for n <- [1_000, 2_000], do: unquote(kind) |> grown(n) |> Json.encode()
+
+      for run <- [&BeTree.Pattern.to_expression/1, &BeTree.Pattern.schema([&1])] do
+        assert {:ok, _result} = run.(hd(texts))
+        [fewer, more] = for text <- texts, do: Reductions.reductions(fn -> run.(text) end)
+        assert more <= 2.4 * fewer, "#{fewer} reductions, and #{more} of twice as much"
+      end
+    end
+  end
+
+  test "schema/2 and to_expression/2 cost in proportion to the number of fields with arrays" do
+    run = fn n ->
+      names = for i <- 1..n, do: "f#{i}"
+      pattern = Map.new(names, &{&1, ["x"]})
+      {BeTree.Pattern.schema([pattern], arrays: names), BeTree.Pattern.to_expression(pattern, arrays: names)}
+    end
+
+    assert {{:ok, _schema}, {:ok, _text}} = run.(1_000)
+    [fewer, more] = for n <- [1_000, 2_000], do: Reductions.reductions(fn -> run.(n) end)
+    assert more <= 2.4 * fewer
+  end
+
+  test "schema/2 and to_expression/2 refuse fields that lie too deep, or whose names are too long" do
+    assert {:ok, text} = BeTree.Pattern.to_expression(levels(99))
+    assert text =~ String.duplicate("a.", 99) <> "z"
+
+    for pattern <- [levels(100), levels(8_000), Json.encode(levels(8_000))] do
+      assert {:error, %Error{kind: :type, message: message}} = BeTree.Pattern.to_expression(pattern)
+      assert message =~ "more than 100 levels deep"
+      assert {:error, %Error{kind: :type, position: 0}} = BeTree.Pattern.schema([pattern])
+    end
+
+    name = String.duplicate("n", 2_000)
+    assert {:ok, _text} = BeTree.Pattern.to_expression(%{name => %{name => ["x"]}})
+    assert {:error, %Error{kind: :type} = error} = BeTree.Pattern.to_expression(%{name => %{name => %{"a" => ["x"]}}})
+    assert error.message =~ "more than 4000 bytes"
   end
 end

@@ -10,7 +10,7 @@ defmodule BeTree.Pattern.Attributes do
   @typep use :: :string | :exact | :ip | :number | :integer | :boolean
 
   @doc "Returns the attributes of `patterns`, by name. `arrays` are the paths of fields that may have arrays."
-  @spec of([BeTree.Pattern.t()], [Reader.path()]) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  @spec of([BeTree.Pattern.t()], MapSet.t(Reader.path())) :: {:ok, [Domain.t()]} | {:error, Error.t()}
   def of(patterns, arrays) do
     fields =
       patterns

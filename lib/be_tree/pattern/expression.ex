@@ -13,7 +13,7 @@ defmodule BeTree.Pattern.Expression do
   @single 2
 
   @doc "Returns the text of a pattern. `arrays` are the paths of fields that are lists."
-  @spec text(Reader.t(), [Reader.path()]) :: {:ok, String.t()} | {:error, Error.t()}
+  @spec text(Reader.t(), MapSet.t(Reader.path())) :: {:ok, String.t()} | {:error, Error.t()}
   def text(pattern, arrays) do
     {_tightness, text} = write(pattern, arrays)
     {:ok, IO.iodata_to_binary(text)}

@@ -25,6 +25,10 @@ defmodule BeTree.Pattern.Reader do
               ~w(regex not-wildcard not-equals-ignore-case date-after date-on-or-after date-before date-on-or-before) ++
               ~w(in-date-range ip-address-in-range ip-address-not-in-range)
 
+  # The most objects around a field, with its own name counted, and the most bytes of their names.
+  @most_levels 100
+  @most_bytes 4_000
+
   @doc "Returns the pattern in JSON text or in a decoded object."
   @spec read(BeTree.Pattern.t()) :: {:ok, t} | {:error, Error.t()}
   def read(text) when is_binary(text) do
@@ -57,7 +61,7 @@ defmodule BeTree.Pattern.Reader do
   defp characters(text), do: text |> String.codepoints() |> length()
 
   defp read_object(object) do
-    {:ok, object(object, [])}
+    {:ok, object(object, {[], 0})}
   catch
     {:refused, error} -> {:error, error}
   end
@@ -72,7 +76,7 @@ defmodule BeTree.Pattern.Reader do
 
         if name == "$or" and either?(value),
           do: {:or, Enum.map(value, &object(&1, path))},
-          else: field(value, path ++ [name])
+          else: field(value, deeper(path, name))
       end
 
     case parts do
@@ -82,6 +86,30 @@ defmodule BeTree.Pattern.Reader do
   end
 
   defp object(other, path), do: refuse(path, "a pattern is an object, got: #{Describe.value(other)}")
+
+  # Each test repeats the names on its way, so without a limit a text of 200 KB could mean an expression of gigabytes.
+  defp deeper({names, bytes} = path, name) do
+    bytes = bytes + byte_size(name)
+
+    if length(names) == @most_levels,
+      do:
+        refuse(
+          path,
+          "its fields lie more than #{@most_levels} levels deep; flatten the events or leave these tests out"
+        )
+
+    if bytes > @most_bytes,
+      do:
+        refuse(
+          path,
+          "the names of a field and of the objects around it have more than #{@most_bytes} bytes; shorten them"
+        )
+
+    {[name | names], bytes}
+  end
+
+  # The names on the way to a field, from the outermost one.
+  defp names({names, _bytes}), do: Enum.reverse(names)
 
   defp either?([_one, _two | _more] = alternatives) do
     not List.improper?(alternatives) and
@@ -95,7 +123,7 @@ defmodule BeTree.Pattern.Reader do
 
   defp field(tests, path) when is_list(tests) do
     if List.improper?(tests), do: refuse(path, "an array is a proper list")
-    {:field, path, Enum.map(tests, &test(&1, path))}
+    {:field, names(path), Enum.map(tests, &test(&1, path))}
   end
 
   defp field(other, path) do
@@ -229,14 +257,16 @@ defmodule BeTree.Pattern.Reader do
     end
   end
 
-  @spec refuse([String.t()], String.t()) :: no_return
+  @typep place :: {[String.t()], non_neg_integer}
+
+  @spec refuse(place, String.t()) :: no_return
   defp refuse(path, message), do: refuse(path, message, :type)
 
-  @spec refuse([String.t()], String.t(), Error.kind()) :: no_return
-  defp refuse([], message, kind), do: throw({:refused, %Error{kind: kind, message: message}})
+  @spec refuse(place, String.t(), Error.kind()) :: no_return
+  defp refuse({[], _bytes}, message, kind), do: throw({:refused, %Error{kind: kind, message: message}})
 
   defp refuse(path, message, kind) do
-    name = Path.join(path)
+    name = path |> names() |> Path.join()
     throw({:refused, %Error{kind: kind, attribute: name, message: "#{Describe.quoted(name)}: #{message}"}})
   end
 end

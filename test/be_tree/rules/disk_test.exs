@@ -185,7 +185,7 @@ defmodule BeTree.Rules.DiskTest do
     Clocks.pass(clocks, 600_000)
     Clocks.run_timers(name)
     refute_received {Server, ^name, _notices}
-    {timer, _at} = :sys.get_state(name).timer
+    %{held: %{retry: timer, error: %Error{kind: :file}}} = :sys.get_state(name)
     # Later, not at once.
     assert is_integer(Process.read_timer(timer))
     heal(folder)
