@@ -542,6 +542,78 @@ defmodule BeTree.RulesTest do
     end
   end
 
+  @joined """
+  fact a(x: integer, s: string)
+  fact b(x: integer, seen: boolean)
+  rule r when p: a q: a(x = p.x + 1) r: a(x = q.x + 1, s = p.s) none b(x = p.x)
+    then notify m(x: p.x, s: p.s), assert b(x: p.x, seen: false)
+  rule t when p: b none a(x = p.x + 1) within 1 seconds after p then notify late(x: p.x)
+  rule u priority 1 when p: b(not seen) then modify p(seen: true)
+  """
+
+  # A step stores the way back before it changes a word. Where a compiler exchanges two such stores, a few units of fuel tell.
+  @tag runtime: Wasmtime
+  test "a call that is cut off every few units of fuel is resumed, or given up with whole steps" do
+    facts = for x <- 5..8, do: {:a, x: x, s: "s", at: 10 * x}
+    input = :erlang.term_to_binary(facts)
+
+    start = fn ->
+      rules = Rules.new!(@joined)
+      Rules.assert_all!(rules, for(x <- 1..4, do: {:a, x: x, s: "s", at: 0}))
+      rules
+    end
+
+    for call <- [
+          {"be_tree_assert", [byte_size(input), 0, -1], input},
+          {"be_tree_retract", [1, -1], nil},
+          {"be_tree_advance", [2_000, -1], nil}
+        ] do
+      whole = start.()
+      {ids, notices} = whole_call(whole, call)
+      expected = state(whole)
+
+      amounts = Stream.iterate(:rand.uniform(200), &(&1 + 200 + :rand.uniform(50)))
+      assert Enum.find(amounts, &(not check_cut(start, call, &1, {ids, notices, expected}))) > 1_000
+    end
+  end
+
+  defp whole_call(rules, {export, arguments, input}) do
+    request = %{input: input, output: :binary, fuel: 100_000_000, slice: :infinity, scheduler: :normal}
+    {:done, 0, output, _fuel} = Wasmtime.call(rules.instance, export, arguments, request)
+    {:ok, {:done, _position, _firings, _last_rule, _next_due, ids, notices, 0}} = Rules.Reply.outcome(output)
+    {ids, notices}
+  end
+
+  # Returns whether the call lacks this fuel. If so, it is resumed to the same end, and the next call tells the rest if it is given up.
+  defp check_cut(start, {export, _arguments, _input} = call, fuel, {ids, notices, expected}) do
+    resumed = start.()
+
+    if cut(resumed, call, fuel) do
+      assert whole_call(resumed, next_call(resumed, call)) == {ids, notices}, "#{export} of #{fuel} fuel"
+      assert state(resumed) == expected, "#{export} of #{fuel} fuel"
+
+      given_up = start.()
+      assert cut(given_up, call, fuel)
+      now = if export == "be_tree_advance", do: 2_000, else: Rules.info!(given_up).now
+      later = Rules.advance!(given_up, now, fuel: 100_000_000)
+      is_begun = export == "be_tree_assert" and length(Rules.facts!(given_up, :a)) == 4 + length(ids)
+      if is_begun or export == "be_tree_advance", do: assert({later.notices, state(given_up)} == {notices, expected})
+      true
+    else
+      false
+    end
+  end
+
+  # Returns whether a call lacks this fuel.
+  defp cut(rules, {export, arguments, input}, fuel) do
+    request = %{input: input, output: :binary, fuel: fuel, slice: :infinity, scheduler: :normal}
+
+    case Wasmtime.call(rules.instance, export, arguments, request) do
+      {:done, 0, _output, _fuel} -> false
+      {:error, %Error{kind: :out_of_fuel}} -> true
+    end
+  end
+
   # The engine lacks room now and then, and the call goes on behind it.
   defp to_end(rules, {export, [length, _from | others], input} = call, fuel) do
     {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0}} =

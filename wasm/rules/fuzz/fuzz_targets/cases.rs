@@ -10,6 +10,6 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((form, bytes)) = bytes.split_first() else { return };
-    let form = Form { is_pure: form & 1 == 1, is_indexed: form & 2 == 2 };
+    let form = Form { is_pure: form & 1 == 1, is_indexed: form & 2 == 2, is_paged: form & 4 == 4 };
     check(&mut Random::Bytes(bytes), form, "the bytes");
 });
