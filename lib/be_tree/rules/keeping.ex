@@ -3,7 +3,7 @@ defmodule BeTree.Rules.Keeping do
   # The operations of a server of rules, and their journal.
   #
   # A record of the journal is the external term of an operation: `{:rules, text, limits}`, the first one of a folder;
-  # `{:assert, input}`, `{:retract, id}`, `{:advance, now}`; `{:at, now, operation}`, which moves time first; `{:steps, operations}`, made
+  # `{:assert, input}`, `{:retract, id}`, `{:advance, now}`; `{:assert, input, source}`, `{:advance, now, source}`, `{:end_source, source}`; `{:at, now, operation}`, which moves time first; `{:steps, operations}`, made
   # one after another; and `{:swap, text}`. A `{:cut, ...}` after an operation says how many steps it made before its fuel was used up.
   # The content of a base is the head, `%{module: digest, text: text, length: bytes}` with its length before it, and then parts of
   # the memory, each after its address and its length.
@@ -61,11 +61,15 @@ defmodule BeTree.Rules.Keeping do
   end
 
   defp first({:assert, input}, rules, options), do: Operation.assert_encoded(rules, input, options)
+  defp first({:assert, input, source}, rules, options), do: first({:assert, input}, rules, %{options | source: source})
+  defp first({:advance, now, source}, rules, options), do: first({:advance, now}, rules, %{options | source: source})
+  defp first({:end_source, source}, rules, options), do: Operation.reach(rules, source, :end, options)
   defp first({:retract, id}, rules, options), do: Operation.retract(rules, id, options)
   defp first({:advance, now}, rules, options), do: Operation.advance(rules, now, options)
 
   # The head of a list as an external term has its length. An empty list has none.
   defp facts_of({:assert, <<131, 108, count::32, _facts::binary>>}), do: count
+  defp facts_of({:assert, input, _source}), do: facts_of({:assert, input})
   defp facts_of(_part), do: 0
 
   defp pages({:error, error}, _call, _sum), do: {:error, error}
@@ -126,12 +130,50 @@ defmodule BeTree.Rules.Keeping do
     with {:ok, info} <- Rules.info(rules),
          {:ok, facts} <- all_facts(rules, Map.keys(info.types)),
          {:ok, fresh} <- Rules.new(text, options),
-         :ok <- load(fresh, Operation.encode(facts)),
+         :ok <- load(fresh, encoded(facts)),
          :ok <- quietly(info.now, &Operation.advance(fresh, &1, Operation.quiet(Rules.default_options()))),
+         :ok <- wait_again(rules, fresh, 0),
+         :ok <- reach_again(rules, fresh),
          do: {:ok, fresh}
   end
 
   defp load(rules, input), do: done(Operation.assert_encoded(rules, input, Operation.quiet(Rules.default_options())))
+
+  # The facts that are read at a time.
+  @page 1_000
+
+  # Lets the facts that wait for the time of `rules` wait for that of `fresh`, in the order in which they came.
+  defp wait_again(rules, fresh, from, read \\ []) do
+    with {:ok, output} <- Instance.call(rules.runtime, rules.instance, "be_tree_waiting", [from, @page], nil),
+         {:ok, facts} <- Reply.facts(output) do
+      if length(facts) == @page,
+        do: wait_again(rules, fresh, from + @page, [facts | read]),
+        else: [facts | read] |> Enum.concat() |> encoded() |> hold(fresh)
+    end
+  end
+
+  defp hold(input, rules),
+    do: done(Operation.assert_encoded(rules, input, Operation.held(Rules.default_options())))
+
+  # The event times of the sources, earliest first, so that time stays where it is.
+  defp reach_again(rules, fresh) do
+    with {:ok, output} <- Instance.call(rules.runtime, rules.instance, "be_tree_sources", [], nil),
+         {:ok, floor, sources} <- Reply.sources(output),
+         :ok <- quietly(floor, &Operation.advance(fresh, &1, Rules.default_options())) do
+      sources
+      |> Enum.sort_by(&elem(&1, 1))
+      |> Enum.reduce_while(:ok, fn {source, time}, :ok ->
+        case done(Operation.reach(fresh, source, time, Rules.default_options())) do
+          :ok -> {:cont, :ok}
+          error -> {:halt, error}
+        end
+      end)
+    end
+  end
+
+  defp encoded(facts) do
+    Operation.encode(for(fact <- Enum.sort_by(facts, & &1.id), do: {fact.type, Map.put(fact.fields, "at", fact.at)}))
+  end
 
   defp quietly(nil, _advance), do: :ok
   defp quietly(now, advance), do: done(advance.(now))
@@ -149,13 +191,6 @@ defmodule BeTree.Rules.Keeping do
         {:error, error} -> {:halt, {:error, error}}
       end
     end)
-    |> case do
-      {:ok, facts} ->
-        {:ok, for(fact <- Enum.sort_by(facts, & &1.id), do: {fact.type, Map.put(fact.fields, "at", fact.at)})}
-
-      {:error, error} ->
-        {:error, error}
-    end
   end
 
   ## The journal
@@ -193,7 +228,8 @@ defmodule BeTree.Rules.Keeping do
   defp recover(journal, options, new) do
     with {:ok, begun} <- read_base(journal, new),
          {:ok, {begun, held}} <- Journal.reduce(journal, {begun, nil}, &repeat_all(&1, &2, new)),
-         {:ok, {rules, text}} <- made(held, nil, begun, new) do
+         {:ok, {rules, text}} <- made(held, nil, begun, new),
+         :ok <- same_lateness(rules, Rules.limit(new, :lateness)) do
       {:ok, rules, text, journal}
     else
       {:ok, nil} -> begin(journal, options, new)
@@ -201,15 +237,32 @@ defmodule BeTree.Rules.Keeping do
     end
   end
 
+  defp same_lateness(rules, lateness) do
+    with {:ok, info} <- Rules.info(rules) do
+      if info.lateness == lateness do
+        :ok
+      else
+        message =
+          "the rules of this folder have lateness: #{info.lateness}, and the server has lateness: #{lateness}; start it with the same, or give " <>
+            "it another folder"
+
+        {:error, %Error{kind: :other_schema, message: message}}
+      end
+    end
+  end
+
   defp begin(journal, %{rules: text}, new) do
     with {:ok, rules} <- Rules.new(text, new),
-         {:ok, journal} <- append(journal, {:rules, text, Keyword.take(new, @limits)}) do
+         {:ok, journal} <- append(journal, {:rules, text, limits(new)}) do
       {:ok, rules, text, journal}
     else
       {:error, error} -> {:error, error}
       {:error, error, _journal} -> {:error, error}
     end
   end
+
+  # All that is to be the same in a repeat, also if an option had its default.
+  defp limits(new), do: new |> Keyword.take(@limits) |> Keyword.put(:lateness, Rules.limit(new, :lateness))
 
   # An operation is held until the next record, which may say that it was cut.
   defp repeat_all(batch, begun, new) do

@@ -6,12 +6,27 @@ defmodule BeTree.Rules.Reply do
   alias BeTree.Error
   alias BeTree.Rules.{Explanation, Fact, Notice}
 
-  @counts [:rules, :facts, :asserted, :firings, :notices, :due, :facts_bytes, :memory_bytes, :now, :next_due, :types]
+  @counts [
+            :rules,
+            :facts,
+            :asserted,
+            :firings,
+            :notices,
+            :due,
+            :facts_bytes,
+            :memory_bytes,
+            :late,
+            :waiting,
+            :lateness,
+            :now,
+            :latest
+          ] ++
+            [:next_due, :types]
 
   @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
   @type outcome ::
           {reason :: :done | :firings | :notices | :room | :stopped, non_neg_integer, non_neg_integer, String.t() | nil,
-           integer | nil, [pos_integer], [Notice.t()], non_neg_integer}
+           integer | nil, [pos_integer], [Notice.t()], non_neg_integer, non_neg_integer}
 
   # The reasons by their numbers.
   @reasons {:done, :firings, :notices, :room, :stopped}
@@ -19,11 +34,11 @@ defmodule BeTree.Rules.Reply do
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
   def outcome(binary) do
     case Reply.term(binary) do
-      {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches}}
+      {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches, late}}
       when reason in 0..4 and is_binary(ids) and is_list(notices) ->
         {:ok,
          {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices),
-          mismatches}}
+          mismatches, late}}
 
       other ->
         wrong(other)
@@ -71,6 +86,15 @@ defmodule BeTree.Rules.Reply do
   @spec progress(binary) :: {:ok, map} | {:error, Error.t()}
   def progress(binary),
     do: with({:ok, info} <- pairs(binary), do: {:ok, Map.take(info, [:operations, :position, :steps])})
+
+  @doc "Returns the event time that all sources have reached, or `nil`, and the event times of those that were seen."
+  @spec sources(binary) :: {:ok, integer | nil, %{(String.t() | nil) => integer}} | {:error, Error.t()}
+  def sources(binary) do
+    case Reply.term(binary) do
+      {:ok, {floor, sources}} when is_list(sources) -> {:ok, floor, Map.new(sources)}
+      other -> wrong(other)
+    end
+  end
 
   defp pairs(binary) do
     case Reply.term(binary) do

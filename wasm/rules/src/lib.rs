@@ -41,6 +41,9 @@
 //! whose window is still open waits for its end. A fact whose every use lies within a window is dropped after it. That is no
 //! retraction: it makes no `none` true.
 //!
+//! With a lateness ([`Engine::set_lateness`]) or with sources, time is the watermark: a fact beyond it waits, and facts are inserted
+//! in the order of their times. A fact from before the watermark is too late: it is inserted at once, and counted.
+//!
 //! # Design
 //!
 //! No partial matches are stored. A new fact leaves a seed in each rule that it may complete. The rule with the best seed
@@ -58,6 +61,8 @@
 //! | `guards` | `none` and aggregates |
 //! | `agenda` | seeds and matches in the order of firing |
 //! | `timers` | deadlines and the dropping of facts |
+//! | `sources` | event time by source, and the watermark |
+//! | `waiting` | facts that wait for the watermark |
 //! | `actions` | what a firing does |
 //! | `announce` | loads the words that facts which come soon will need |
 //! | `notices` | notices |
@@ -82,8 +87,10 @@ mod memory;
 mod notices;
 pub mod partitions;
 mod selection;
+mod sources;
 mod step;
 mod timers;
+mod waiting;
 
 // Tests that share their workloads with the integration tests, which name this crate as others do.
 #[cfg(test)]
@@ -97,3 +104,4 @@ pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Turn, Value};
 pub use error::{Error, Kind, Place};
 pub use explain::{Explanation, Verdict};
 pub use notices::Notice;
+pub use sources::{EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME};
