@@ -5,8 +5,8 @@
 //! everything that depends on an order of facts (absence, aggregates, actions, which match fires first) the same for each order in
 //! which they may come.
 //!
-//! A block of a waiting fact has the mark [`WAITS`] in place of its type, its place among the others by time ([`Order`]
-//! (crate::memory::Order)), its type, a bit for each defined field, and the fields. It owns its strings.
+//! A block of a waiting fact has the mark [`WAITS`] in place of its type, its place among the others by time
+//! ([`Order`](crate::memory::Order)), its type, a bit for each defined field, and the fields. It owns its strings.
 //!
 //! A waiting fact has a number, which its caller knows. The engine's order of facts is that of their numbers, so an inserted fact gets
 //! another one. A block, the ticket, links the two for as long as the fact exists, and both find the fact.
