@@ -35,14 +35,26 @@ defmodule BeTree.Rules do
   `fact login(user: string) strict`. A value that does not fit its field is refused, or counts as undefined if the field is declared
   so: `ip: string optional on_mismatch undefined`. It does not fit if it is of another type, or outside the field's domain.
 
-  The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A fact without it has the time of
-  the rules, the latest time that they have seen.
+  The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A fact without it has the latest time
+  of its source, or of the rules if the source has none.
 
   ## Time
 
   Time moves by the times of facts and by `advance/3` only, so the same calls have the same results. A fact that comes late keeps
   its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped. A condition without
   a window keeps its facts, and those that it is joined with: [the guide](rules.md#memory) says how to bound them.
+
+  With the option `lateness: ms` of `new/2`, time is a watermark: the latest time that the rules have seen, minus the lateness. A
+  fact beyond the watermark waits. When the watermark reaches its time it is inserted, so rules see facts in the order of their times,
+  and facts of one time in the order in which they came. So a fact that is late by at most the lateness makes no difference: rules
+  fire in the same order for the same facts. All rules fire as much later. A fact from before the watermark is too late: it is inserted
+  at once, and `late` of the page and of `info/2` counts it. A lateness of 0, the default, lets no fact wait.
+
+  Facts may have a source, the option `:source` of `assert/3`. Each source has a time of its own, and the watermark is the earliest time
+  of the sources that were seen, minus the lateness. Facts without a source are one more source. So the facts of a slow source are not
+  late, whatever the others send. An idle source holds the watermark back: `advance/3` with its name moves it alone, `advance/3`
+  without a source moves all, and `end_source/3` forgets it. A source counts from its first call on. To let no other one move time
+  before that, name all of them to `advance/3` first. There may be 10,000 sources, with names of up to 255 bytes.
 
   ## Pages
 
@@ -93,6 +105,9 @@ defmodule BeTree.Rules do
   @typedoc "A time in milliseconds."
   @type time :: integer
 
+  @typedoc "The name of a source of facts. An atom is the same as the string of its name."
+  @type source :: atom | String.t()
+
   @type new_option ::
           {:memory, pos_integer}
           | {:facts, pos_integer}
@@ -100,12 +115,16 @@ defmodule BeTree.Rules do
           | {:notices, pos_integer}
           | {:fuel, Fuel.budget()}
           | {:timeout, timeout}
+          | {:lateness, non_neg_integer}
           | {:fuel_per_reduction, pos_integer}
           | {:runtime, module}
 
   @typedoc "An option of a call."
   @type option ::
           {:fuel, Fuel.budget()} | {:slice, Fuel.budget()} | {:timeout, timeout} | {:firings, pos_integer}
+
+  @typedoc "An option of a call with facts or a time."
+  @type source_option :: option | {:source, source | nil}
 
   @typedoc "The outcome of a call: all is done, or `next/1` goes on, or it failed."
   @type outcome :: {:ok, Page.t()} | {:more, Page.t()} | {:error, Error.t()}
@@ -138,6 +157,11 @@ defmodule BeTree.Rules do
                    default: 10_000,
                    default_doc: "10,000",
                    doc: "the most notices of a page"
+                 ],
+                 lateness: [
+                   type: {:integer, 0, 8_640_000_000_000_000},
+                   default: 0,
+                   doc: "the milliseconds by which a fact may be late"
                  ]
                ] ++
                  Common.take([:fuel]) ++
@@ -154,7 +178,16 @@ defmodule BeTree.Rules do
                  doc: "the most firings of this call, which then returns `{:more, page}`"
                ]
              ]
-  @defaults Map.merge(Slices.defaults(), %{firings: nil, latest: nil})
+  @source_options @options ++
+                    [
+                      source: [
+                        type: {:nullable, {:check, "the name of a source, an atom or a string", &__MODULE__.source?/1}},
+                        default: nil,
+                        default_doc: "none",
+                        doc: "the source of the facts, an atom or a string"
+                      ]
+                    ]
+  @defaults Map.merge(Slices.defaults(), %{firings: nil, latest: nil, source: nil})
 
   @wait_options Common.timeout("milliseconds that the call may wait for its turn, or `:infinity`")
   @facts_options [
@@ -220,10 +253,10 @@ defmodule BeTree.Rules do
 
   ## Options
 
-  #{Options.docs(@options)}
+  #{Options.docs(@source_options)}
 
   Returns `{:error, error}` with the kind `:unknown_attribute` for an unknown type, or an unknown field of a strict type, `:type`, `:out_of_bounds` or
-  `:missing_attribute` for a value that the field does not take, `:syntax` for wrong JSON, `:out_of_memory`, `:out_of_fuel`, or
+  `:missing_attribute` for a value that the field does not take, `:out_of_bounds` for a source too many, `:syntax` for wrong JSON, `:out_of_memory`, `:out_of_fuel`, or
   `:timeout`. Raises an `ArgumentError` for an unknown or wrong option.
 
       iex> rules = BeTree.Rules.new!("fact order(id: integer) rule seen when o: order then notify seen(id: o.id)")
@@ -234,14 +267,14 @@ defmodule BeTree.Rules do
       iex> error.message
       "`id` of `order` is an integer; give an integer"
   """
-  @spec assert(t, fact, [option]) :: outcome
+  @spec assert(t, fact, [source_option]) :: outcome
   def assert(rules, fact, options \\ []) do
     check!(rules)
-    Operation.assert(rules, [fact], check_options(options))
+    Operation.assert(rules, [fact], check_source_options(options))
   end
 
   @doc "Like `assert/3`, but returns the page and raises on error, or if there is more than a page."
-  @spec assert!(t, fact, [option]) :: Page.t()
+  @spec assert!(t, fact, [source_option]) :: Page.t()
   def assert!(rules, fact, options \\ []), do: done!(assert(rules, fact, options))
 
   @doc """
@@ -258,20 +291,20 @@ defmodule BeTree.Rules do
       iex> {error.position, error.message}
       {1, "`order` lacks `id`; give it a value or declare it optional"}
   """
-  @spec assert_all(t, Enumerable.t(), [option]) :: outcome
+  @spec assert_all(t, Enumerable.t(), [source_option]) :: outcome
   def assert_all(rules, facts, options \\ []) do
     check!(rules)
-    options = check_options(options)
+    options = check_source_options(options)
 
     with :ok <- Check.enumerable(facts, "facts"), do: Operation.assert(rules, Enum.to_list(facts), options)
   end
 
   @doc "Like `assert_all/3`, but returns the page and raises on error, or if there is more than a page."
-  @spec assert_all!(t, Enumerable.t(), [option]) :: Page.t()
+  @spec assert_all!(t, Enumerable.t(), [source_option]) :: Page.t()
   def assert_all!(rules, facts, options \\ []), do: done!(assert_all(rules, facts, options))
 
   @doc """
-  Retracts a fact by its number, and fires the rules that this makes due. Takes the options of `assert/3`.
+  Retracts a fact by its number, and fires the rules that this makes due. Takes the options of `assert/3`, apart from `:source`.
 
   Returns `{:error, error}` with the kind `:not_found` if the fact was retracted or dropped, and with the kinds of `assert/3`.
 
@@ -299,6 +332,10 @@ defmodule BeTree.Rules do
   @doc """
   Moves time to `now` milliseconds, if that is later, and fires the rules that are due by then. Takes the options of `assert/3`.
 
+  It says that all sources have reached `now`, or with `:source` that this one has. With a lateness facts from up to as much before `now` may
+  still come, so windows close and facts stop waiting up to `now` minus the lateness. If no more facts come, move to the last time
+  plus the lateness.
+
   Returns `{:error, error}` with the kind `:out_of_bounds` for a time beyond a hundred million days, and with the kinds of
   `assert/3`.
 
@@ -313,19 +350,61 @@ defmodule BeTree.Rules do
       iex> page.notices
       [%BeTree.Rules.Notice{rule: "unpaid", name: "unpaid", values: %{"order" => 2}}]
   """
-  @spec advance(t, time, [option]) :: outcome
+  @spec advance(t, time, [source_option]) :: outcome
   def advance(rules, now, options \\ [])
 
   def advance(rules, now, options) when is_integer(now) do
     check!(rules)
-    Operation.advance(rules, now, check_options(options))
+    Operation.advance(rules, now, check_source_options(options))
   end
 
   def advance(_rules, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
 
   @doc "Like `advance/3`, but returns the page and raises on error, or if there is more than a page."
-  @spec advance!(t, time, [option]) :: Page.t()
+  @spec advance!(t, time, [source_option]) :: Page.t()
   def advance!(rules, now, options \\ []), do: done!(advance(rules, now, options))
+
+  @doc """
+  Forgets a source, so that it holds time back no more, and fires the rules that this makes due. Takes the options of `retract/3`.
+
+  An unknown source is no error. A source that sends again counts again from then on.
+
+      iex> rules = BeTree.Rules.new!("fact click(user: string) rule seen when c: click then notify seen(user: c.user)")
+      iex> {:ok, _page} = BeTree.Rules.advance(rules, 0, source: :mobile)
+      iex> {:ok, %{notices: []}} = BeTree.Rules.assert(rules, {:click, user: "ann", at: 1_000}, source: :web)
+      iex> BeTree.Rules.sources(rules)
+      {:ok, %{"mobile" => 0, "web" => 1_000}}
+      iex> {:ok, page} = BeTree.Rules.end_source(rules, :mobile)
+      iex> hd(page.notices).values
+      %{"user" => "ann"}
+  """
+  @spec end_source(t, source, [option]) :: outcome
+  def end_source(rules, source, options \\ []) do
+    check!(rules)
+    Operation.reach(rules, check_source!(source), :end, check_options(options))
+  end
+
+  @doc "Like `end_source/3`, but returns the page and raises on error, or if there is more than a page."
+  @spec end_source!(t, source, [option]) :: Page.t()
+  def end_source!(rules, source, options \\ []), do: done!(end_source(rules, source, options))
+
+  @doc """
+  Returns the times of the sources that were seen, by name, that of facts without a source under `nil`.
+
+  The option `:timeout` is the milliseconds that the call may wait for its turn.
+  """
+  @spec sources(t, timeout: timeout) :: {:ok, %{(String.t() | nil) => time}} | {:error, Error.t()}
+  def sources(rules, options \\ []) do
+    check!(rules)
+
+    with {:ok, output} <- read(rules, "be_tree_sources", [], nil, Check.timeout!(options)),
+         {:ok, floor, sources} <- Reply.sources(output),
+         do: {:ok, Map.new(sources, fn {source, time} -> {source, if(floor, do: max(floor, time), else: time)} end)}
+  end
+
+  @doc "Like `sources/2`, but returns the map and raises on error."
+  @spec sources!(t, timeout: timeout) :: %{(String.t() | nil) => time}
+  def sources!(rules, options \\ []), do: done!(sources(rules, options))
 
   @doc """
   Goes on with the call whose page this is. Returns its next page.
@@ -351,7 +430,7 @@ defmodule BeTree.Rules do
   def next!(page), do: done!(next(page))
 
   @doc """
-  Returns the facts of a type, newest first, as `BeTree.Rules.Fact`. Runs in slices.
+  Returns the facts of a type, newest first, as `BeTree.Rules.Fact`. Runs in slices. Facts that wait are left out.
 
   ## Options
 
@@ -467,7 +546,10 @@ defmodule BeTree.Rules do
     * `:asserted`, `:firings` - the facts that were ever inserted, a modification counted as one, and the firings;
     * `:notices` - the notices that wait for the next call;
     * `:due` - whether rules are due;
-    * `:now`, `:next_due` - the time in milliseconds, and the time at which a window closes next, or `nil`;
+    * `:late` - the facts that came too late, from before the rules' time;
+    * `:waiting`, `:lateness` - the facts that wait for the rules' time, and the option `:lateness`;
+    * `:now` - the time of the rules in milliseconds, the watermark, or `nil`; `:latest` - the latest time that they have seen, or `nil`;
+    * `:next_due` - the time to which `advance/3` has to move for the next window to close or the next fact to wait no more, or `nil`;
     * `:lives` - the milliseconds after which facts of a type are dropped, by the names of the types that have them. Facts of other
       types stay until a rule or a call retracts them;
     * `:facts_bytes`, `:memory_bytes` - the bytes that facts and their indices ever took at once, and those of the memory.
@@ -502,7 +584,7 @@ defmodule BeTree.Rules do
   @doc false
   # Returns rules as the input of the module.
   @spec input(String.t(), map) :: binary
-  def input(text, options), do: :erlang.term_to_binary(List.to_tuple([text | limits(options)]))
+  def input(text, options), do: :erlang.term_to_binary(List.to_tuple([text | limits(options)] ++ [options.lateness]))
 
   @doc false
   # Returns the limits in the order of docs/abi.md.
@@ -540,6 +622,19 @@ defmodule BeTree.Rules do
   # Returns an option of rules with these options.
   @spec limit([new_option], atom) :: term
   def limit(options, name), do: Options.validate!(options, @new_options)[name]
+
+  @doc false
+  @spec source?(term) :: boolean
+  def source?(source), do: is_binary(source) or Limits.is_atom_name(source)
+
+  @doc false
+  @spec check_source!(term) :: source
+  def check_source!(source) do
+    if source?(source), do: source, else: Check.expected!("the name of a source, an atom or a string", source)
+  end
+
+  defp check_source_options([]), do: @defaults
+  defp check_source_options(options), do: Options.put!(@defaults, options, @source_options)
 
   defp check_options([]), do: @defaults
   defp check_options(options), do: Options.put!(@defaults, options, @options)

@@ -15,7 +15,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :search]` | a search for one event | `fuel`, `slices`, `matches`, `mismatches` | |
   | `[:be_tree, :search_many]` | a call of `BeTree.search_many/3` | `events`, `mismatches` | |
   | `[:be_tree, :stream]` | the search for a part of a stream | `events`, `errors`, `mismatches` | |
-  | `[:be_tree, :rules]` | a call of `BeTree.Rules` that fires rules, or a part of one of `BeTree.Rules.Server` | `fuel`, `slices`, `firings`, `facts`, `notices`, `mismatches` | `operation`, `reason` |
+  | `[:be_tree, :rules]` | a call of `BeTree.Rules` that fires rules, or a part of one of `BeTree.Rules.Server` | `fuel`, `slices`, `firings`, `facts`, `notices`, `mismatches`, `late` | `operation`, `reason` |
   | `[:be_tree, :change]` | a change, until it is acknowledged | `put`, `deleted` | `operation` |
   | `[:be_tree, :journal]` | the writing of changes to a server's folder, with its sync if the changes wait for it | `changes`, `bytes` | `durability` |
   | `[:be_tree, :base]` | the building of a server's next base, or the writing of one to its folder | `version` | `operation`: `:build` or `:write` |
@@ -44,6 +44,7 @@ defmodule BeTree.Telemetry do
   | `slices` | count | the slices until now; if the search failed, the slices that yielded |
   | `matches` | count | the matching ids, 0 for an error |
   | `mismatches` | count | the values of events or facts that do not fit their attributes or fields and counted as undefined (`BeTree.Domain`); 0 for an error, and for several events in a cluster, whose shards count them |
+  | `late` | count | the facts that came too late (`BeTree.Rules`, Time); 0 for an error |
   | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error |
   | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 where nothing was changed |
   | `bytes` | byte | the texts of changes with what belongs to them, or the image of an index |

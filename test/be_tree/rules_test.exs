@@ -616,7 +616,7 @@ defmodule BeTree.RulesTest do
 
   # The engine lacks room now and then, and the call goes on behind it.
   defp to_end(rules, {export, [length, _from | others], input} = call, fuel) do
-    {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0}} =
+    {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0, 0}} =
       rules |> trapping(call, fuel) |> Rules.Reply.outcome()
 
     case reason do

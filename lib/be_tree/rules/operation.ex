@@ -9,8 +9,9 @@ defmodule BeTree.Rules.Operation do
   alias BeTree.{Fuel, Rules, Telemetry}
   alias BeTree.Rules.{Page, Span}
 
-  # The limit of firings in docs/abi.md that counts each match as fired.
+  # The limits of firings in docs/abi.md that count each match as fired. With the second one facts wait again.
   @quiet -2
+  @held -3
   # The latest time of a fact in docs/abi.md that allows any.
   @any_time 0x7FFF_FFFF_FFFF_FFFF
 
@@ -22,7 +23,7 @@ defmodule BeTree.Rules.Operation do
   @type t :: %__MODULE__{
           rules: Rules.t(),
           kind: :assert | :retract | :advance | :run,
-          argument: integer | nil,
+          argument: integer | :end | nil,
           input: binary | nil,
           options: map,
           position: non_neg_integer
@@ -30,7 +31,9 @@ defmodule BeTree.Rules.Operation do
 
   @doc "Returns facts as the input of the module."
   @spec encode([Rules.fact()]) :: binary
-  def encode(facts), do: :erlang.term_to_binary(facts, minor_version: 2)
+  def encode(facts), do: encode_term(facts)
+
+  defp encode_term(term), do: :erlang.term_to_binary(term, minor_version: 2)
 
   @doc "Returns options with which a fact with a later time than `latest` is refused. `nil` allows any."
   @spec up_to(map, Rules.time() | nil) :: map
@@ -40,11 +43,16 @@ defmodule BeTree.Rules.Operation do
   @spec quiet(map) :: map
   def quiet(options), do: %{options | firings: @quiet}
 
+  @doc "Returns options with which rules do not fire, and facts beyond their time wait and move it nowhere."
+  @spec held(map) :: map
+  def held(options), do: %{options | firings: @held}
+
   @spec assert(Rules.t(), [Rules.fact()], map) :: Rules.outcome()
   def assert(rules, facts, options), do: assert_encoded(rules, encode(facts), options)
 
   @spec assert_encoded(Rules.t(), binary, map) :: Rules.outcome()
   def assert_encoded(rules, input, options) do
+    input = if options.source, do: of_source(options.source, [], input), else: input
     run(%__MODULE__{rules: rules, kind: :assert, input: input, options: options})
   end
 
@@ -52,7 +60,25 @@ defmodule BeTree.Rules.Operation do
   def retract(rules, id, options), do: run(%__MODULE__{rules: rules, kind: :retract, argument: id, options: options})
 
   @spec advance(Rules.t(), integer, map) :: Rules.outcome()
-  def advance(rules, now, options), do: run(%__MODULE__{rules: rules, kind: :advance, argument: now, options: options})
+  def advance(rules, now, %{source: nil} = options),
+    do: run(%__MODULE__{rules: rules, kind: :advance, argument: now, options: options})
+
+  def advance(rules, now, %{source: source} = options), do: reach(rules, source, now, options)
+
+  @doc "Moves the event time of a source, or of facts without one, or ends the source."
+  @spec reach(Rules.t(), Rules.source() | nil, integer | :end, map) :: Rules.outcome()
+  def reach(rules, source, now, options) do
+    input = of_source(source || [], now, encode([]))
+    run(%__MODULE__{rules: rules, kind: :advance, argument: now, input: input, options: options})
+  end
+
+  # The term `{Source, Now, Facts}` for facts that are a term already.
+  defp of_source(source, now, <<131, facts::binary>>) do
+    source = if source == [], do: [], else: to_string(source)
+    <<131, source::binary>> = encode_term(source)
+    <<131, now::binary>> = encode_term(now)
+    <<131, 104, 3, source::binary, now::binary, facts::binary>>
+  end
 
   @spec next(t) :: Rules.outcome()
   def next(operation), do: run(operation)
@@ -90,7 +116,7 @@ defmodule BeTree.Rules.Operation do
   end
 
   defp calls(operation, most, budget, deadline) do
-    with {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches}, fuel, slices} <-
+    with {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches, late}, fuel, slices} <-
            call(operation, most, budget, deadline) do
       page = %Page{
         operation: next_operation(reason, operation, position),
@@ -99,6 +125,7 @@ defmodule BeTree.Rules.Operation do
         ids: ids,
         firings: firings,
         mismatches: mismatches,
+        late: late,
         last_rule: last_rule,
         next_due: next_due,
         fuel: fuel,
@@ -162,6 +189,9 @@ defmodule BeTree.Rules.Operation do
 
   defp export(%{kind: :assert, input: input, position: position, options: options}, most),
     do: {"be_tree_assert", [byte_size(input), position, most, options.latest || @any_time], input}
+
+  defp export(%{kind: :advance, input: input}, most) when input != nil,
+    do: {"be_tree_assert", [byte_size(input), 0, most, @any_time], input}
 
   defp export(%{kind: :retract, argument: id}, most), do: {"be_tree_retract", [id, most], nil}
   defp export(%{kind: :advance, argument: now}, most), do: {"be_tree_advance", [now, most], nil}

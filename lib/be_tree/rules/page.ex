@@ -3,12 +3,14 @@ defmodule BeTree.Rules.Page do
   A page is the result of a call of `BeTree.Rules`, or a part of it.
 
     * `:notices` - the notices, in the order of the firings: `BeTree.Rules.Notice`;
-    * `:ids` - the numbers of the facts that were inserted, in the order of the list;
+    * `:ids` - the numbers of the facts that were inserted or wait, in the order of the list;
     * `:firings` - the number of firings;
     * `:mismatches` - the values of the inserted facts that do not fit their fields and count as undefined, because the field has
       `on_mismatch undefined`;
+    * `:late` - the number of the inserted facts that came too late: from before the rules' time (`BeTree.Rules`, Time);
     * `:last_rule` - the name of the rule that fired last, or `nil`;
-    * `:next_due` - the time at which a window closes next, in milliseconds, or `nil`;
+    * `:next_due` - the time, in milliseconds, to which `BeTree.Rules.advance/3` has to move for the next window to close or the next fact
+      to wait no more, or `nil`;
     * `:fuel`, `:slices` - the fuel of the page (`BeTree.Fuel`), and its number of slices;
     * `:reason` - the reason for which there is more, `:firings` or `:notices`, or `nil`;
     * `:operation` - private: `BeTree.Rules.next/1` goes on from it; `nil` in the sum of several pages.
@@ -27,6 +29,7 @@ defmodule BeTree.Rules.Page do
     ids: [],
     firings: 0,
     mismatches: 0,
+    late: 0,
     fuel: 0,
     slices: 0
   ]
@@ -36,6 +39,7 @@ defmodule BeTree.Rules.Page do
           ids: [BeTree.Rules.id()],
           firings: non_neg_integer,
           mismatches: non_neg_integer,
+          late: non_neg_integer,
           last_rule: String.t() | nil,
           next_due: integer | nil,
           fuel: BeTree.Fuel.t(),
@@ -54,6 +58,7 @@ defmodule BeTree.Rules.Page do
         ids: page.ids ++ next.ids,
         firings: page.firings + next.firings,
         mismatches: page.mismatches + next.mismatches,
+        late: page.late + next.late,
         last_rule: next.last_rule || page.last_rule,
         fuel: page.fuel + next.fuel,
         slices: page.slices + next.slices,

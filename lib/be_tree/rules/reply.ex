@@ -16,7 +16,11 @@ defmodule BeTree.Rules.Reply do
     :due,
     :facts_bytes,
     :memory_bytes,
+    :late,
+    :waiting,
+    :lateness,
     :now,
+    :latest,
     :next_due,
     :types
   ]
@@ -24,7 +28,7 @@ defmodule BeTree.Rules.Reply do
   @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
   @type outcome ::
           {reason :: :done | :firings | :notices | :room | :stopped, non_neg_integer, non_neg_integer, String.t() | nil,
-           integer | nil, [pos_integer], [Notice.t()], non_neg_integer}
+           integer | nil, [pos_integer], [Notice.t()], non_neg_integer, non_neg_integer}
 
   # The reasons by their numbers.
   @reasons {:done, :firings, :notices, :room, :stopped}
@@ -32,11 +36,11 @@ defmodule BeTree.Rules.Reply do
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
   def outcome(binary) do
     case Reply.term(binary) do
-      {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches}}
+      {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches, late}}
       when reason in 0..4 and is_binary(ids) and is_list(notices) ->
         {:ok,
          {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices),
-          mismatches}}
+          mismatches, late}}
 
       other ->
         wrong(other)
@@ -97,6 +101,15 @@ defmodule BeTree.Rules.Reply do
   def rolled_back(binary) do
     case Reply.term(binary) do
       {:ok, {time, cycle}} when (is_integer(time) or time == []) and is_list(cycle) -> {:ok, given(time), cycle}
+      other -> wrong(other)
+    end
+  end
+
+  @doc "Returns the event time that all sources have reached, or `nil`, and the event times of those that were seen."
+  @spec sources(binary) :: {:ok, integer | nil, %{(String.t() | nil) => integer}} | {:error, Error.t()}
+  def sources(binary) do
+    case Reply.term(binary) do
+      {:ok, {floor, sources}} when is_list(sources) -> {:ok, floor, Map.new(sources)}
       other -> wrong(other)
     end
   end

@@ -60,6 +60,11 @@ defmodule BeTree.Rules.Server do
   To start with a history, start the server with `clock: :facts`, insert the history, and call `go_live/2`.
   [The guide](rules.md#history) works that out.
 
+  With `lateness: ms` rules see facts in the order of their times, also those that are late by as much (`BeTree.Rules`, Time): windows
+  close and notices come as much later. The lateness of a folder cannot change: a start with another one returns `:other_schema`. The
+  options `:source` of `assert/3` and `advance/3`, `end_source/3` and `sources/2` are for servers without partitions. With `clock: :system` all
+  sources have the time of the system at least.
+
   ## On disk
 
   With the option `:dir` the server writes each call to a journal before it makes it, and now and then a base, the memory of the
@@ -170,6 +175,9 @@ defmodule BeTree.Rules.Server do
   @typedoc "An option of a call that fires rules."
   @type call_option :: {:fuel, BeTree.Fuel.budget()} | {:slice, BeTree.Fuel.budget()} | {:timeout, timeout}
 
+  @typedoc "An option of a call with facts or a time."
+  @type source_option :: call_option | {:source, Rules.source() | nil}
+
   @key_type {:check, "a field, or a map or a keyword list of fields by fact type", &Routes.key?/1}
 
   @options [
@@ -224,13 +232,22 @@ defmodule BeTree.Rules.Server do
       doc: "the field that is the key of all fact types, or a map with the field of each, or `:all`"
     ]
   ]
-  @new_options [:memory, :facts, :firings, :notices, :fuel_per_reduction, :runtime]
+  @new_options [:memory, :facts, :firings, :notices, :lateness, :fuel_per_reduction, :runtime]
 
   @timeout Common.timeout(
              "milliseconds, or `:infinity`. A call whose turn has not come by then is not made. One that has begun is made to its end, " <>
                "but the function returns an error of kind `:timeout`"
            )
   @call_options Common.take([:fuel, :slice]) ++ @timeout
+  @source_options @call_options ++
+                    [
+                      source: [
+                        type: {:nullable, {:check, "the name of a source, an atom or a string", &Rules.source?/1}},
+                        default: nil,
+                        default_doc: "none",
+                        doc: "the source of the facts, an atom or a string, of a server without partitions"
+                      ]
+                    ]
   @swap_options [
                   partition_by: [
                     type: @key_type,
@@ -332,21 +349,21 @@ defmodule BeTree.Rules.Server do
 
   ## Options
 
-  #{Options.docs(@call_options)}
+  #{Options.docs(@source_options)}
 
   Returns `{:error, error}` with the kinds of `BeTree.Rules.assert/3`, `:no_server` if the server does not run or ends before it
   replies, or with those of the journal, `:file`. Raises an `ArgumentError` for an unknown or wrong option.
   """
-  @spec assert(name, Rules.fact(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec assert(name, Rules.fact(), [source_option]) :: {:ok, Page.t()} | {:error, Error.t()}
   def assert(name, fact, options \\ []) do
-    options = call_options(options)
+    options = source_options(options)
     insert(name, [fact], options)
   end
 
   @doc "Inserts facts, as `BeTree.Rules.assert_all/3` does. Takes the options of `assert/3`, and returns its errors."
-  @spec assert_all(name, Enumerable.t(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec assert_all(name, Enumerable.t(), [source_option]) :: {:ok, Page.t()} | {:error, Error.t()}
   def assert_all(name, facts, options \\ []) do
-    options = call_options(options)
+    options = source_options(options)
     with :ok <- Check.enumerable(facts, "facts"), do: insert(name, Enum.to_list(facts), options)
   end
 
@@ -354,12 +371,15 @@ defmodule BeTree.Rules.Server do
     input = Operation.encode(facts)
 
     case partitions(name) do
-      nil -> operate(name, {:assert, input}, options)
-      partitions -> Partitions.insert(name, partitions, input, options)
+      nil -> operate_source(name, {:assert, input}, options)
+      partitions -> Partitions.insert(name, partitions, input, no_source!(name, options))
     end
   end
 
-  @doc "Retracts a fact by its number, as `BeTree.Rules.retract/3` does. Takes the options of `assert/3`, and returns its errors."
+  @doc """
+  Retracts a fact by its number, as `BeTree.Rules.retract/3` does. Takes the options of `assert/3` apart from `:source`, and returns its
+  errors.
+  """
   @spec retract(name, Rules.id(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
   def retract(name, id, options \\ [])
 
@@ -375,15 +395,15 @@ defmodule BeTree.Rules.Server do
   def retract(_name, other, _options), do: Check.expected!("the number of a fact, an unsigned 64-bit integer", other)
 
   @doc "Moves time, as `BeTree.Rules.advance/3` does. Takes the options of `assert/3`, and returns its errors."
-  @spec advance(name, Rules.time(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec advance(name, Rules.time(), [source_option]) :: {:ok, Page.t()} | {:error, Error.t()}
   def advance(name, now, options \\ [])
 
   def advance(name, now, options) when is_integer(now) do
-    options = call_options(options)
+    options = source_options(options)
 
     case partitions(name) do
-      nil -> operate(name, {:advance, now}, options)
-      partitions -> Partitions.advance(name, partitions, now, options)
+      nil -> operate_source(name, {:advance, now}, options)
+      partitions -> Partitions.advance(name, partitions, now, no_source!(name, options))
     end
   end
 
@@ -411,6 +431,42 @@ defmodule BeTree.Rules.Server do
       partitions ->
         Partitions.go_live(name, partitions, options)
     end
+  end
+
+  @doc """
+  Forgets a source, as `BeTree.Rules.end_source/3` does. Takes the options of `retract/3`, and returns the errors of `assert/3`. Raises an
+  `ArgumentError` if the server has partitions.
+  """
+  @spec end_source(name, Rules.source(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  def end_source(name, source, options \\ []) do
+    options = call_options(options)
+    source = Rules.check_source!(source)
+    if partitions(name), do: no_sources!(name)
+    operate(name, {:end_source, to_string(source)}, options)
+  end
+
+  @doc """
+  Returns the times of the sources, as `BeTree.Rules.sources/2` does with its options. Raises an `ArgumentError` if the server has
+  partitions.
+  """
+  @spec sources(name, timeout: timeout) ::
+          {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
+  def sources(name, options \\ []) do
+    options = [timeout: Check.timeout!(options)]
+    if partitions(name), do: no_sources!(name)
+    with {:ok, {rules, _counts}} <- read(name, options), do: Rules.sources(rules, options)
+  end
+
+  defp operate_source(name, operation, %{source: nil} = options), do: operate(name, operation, options)
+
+  defp operate_source(name, operation, %{source: source} = options),
+    do: operate(name, Tuple.append(operation, to_string(source)), %{options | source: nil})
+
+  defp no_source!(_name, %{source: nil} = options), do: options
+  defp no_source!(name, _options), do: no_sources!(name)
+
+  defp no_sources!(name) do
+    raise ArgumentError, "the server #{inspect(name)} has partitions, which know no sources; leave the source out"
   end
 
   defp operate(name, operation, options) do
@@ -510,6 +566,9 @@ defmodule BeTree.Rules.Server do
   end
 
   defp partitions(name), do: name |> Request.name!() |> Shared.partitions()
+
+  defp source_options([]), do: @call_defaults
+  defp source_options(options), do: Options.put!(@call_defaults, options, @source_options)
 
   defp call_options([]), do: @call_defaults
   defp call_options(options), do: Options.put!(@call_defaults, options, @call_options)

@@ -15,7 +15,8 @@ defmodule BeTree.Rules.Span do
     outcome
   end
 
-  defp measurements({:error, _error}), do: %{fuel: 0, slices: 0, firings: 0, facts: 0, notices: 0, mismatches: 0}
+  defp measurements({:error, _error}),
+    do: %{fuel: 0, slices: 0, firings: 0, facts: 0, notices: 0, mismatches: 0, late: 0}
 
   defp measurements({_ok_or_more, %Page{} = page}) do
     %{
@@ -24,7 +25,8 @@ defmodule BeTree.Rules.Span do
       firings: page.firings,
       facts: length(page.ids),
       notices: length(page.notices),
-      mismatches: page.mismatches
+      mismatches: page.mismatches,
+      late: page.late
     }
   end
 

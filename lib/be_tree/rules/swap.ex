@@ -2,8 +2,9 @@ defmodule BeTree.Rules.Swap do
   @moduledoc false
   # Other rules with the same facts.
 
+  alias BeTree.Engine.Instance
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.Operation
+  alias BeTree.Rules.{Operation, Reply}
 
   @doc "Returns other rules with the facts of `rules`, for which they do not fire."
   @spec swapped(Rules.t(), String.t(), keyword) :: {:ok, Rules.t()} | {:error, Error.t()}
@@ -11,12 +12,50 @@ defmodule BeTree.Rules.Swap do
     with {:ok, info} <- Rules.info(rules),
          {:ok, facts} <- all_facts(rules, Map.keys(info.types)),
          {:ok, fresh} <- Rules.new(text, options),
-         :ok <- load(fresh, Operation.encode(facts)),
+         :ok <- load(fresh, encoded(facts)),
+         :ok <- wait_again(rules, fresh, 0),
+         :ok <- reach_again(rules, fresh),
          :ok <- quietly(info.now, &Operation.advance(fresh, &1, Operation.quiet(Rules.default_options()))),
          do: {:ok, fresh}
   end
 
   defp load(rules, input), do: done(Operation.assert_encoded(rules, input, Operation.quiet(Rules.default_options())))
+
+  # The facts that are read at a time.
+  @page 1_000
+
+  # Lets the facts that wait for the time of `rules` wait for that of `fresh`, in the order in which they came.
+  defp wait_again(rules, fresh, from, read \\ []) do
+    with {:ok, output} <- Instance.call(rules.runtime, rules.instance, "be_tree_waiting", [from, @page], nil),
+         {:ok, facts, _more?} <- Reply.facts(output) do
+      if length(facts) == @page,
+        do: wait_again(rules, fresh, from + @page, [facts | read]),
+        else: [facts | read] |> Enum.concat() |> encoded() |> hold(fresh)
+    end
+  end
+
+  defp hold(input, rules),
+    do: done(Operation.assert_encoded(rules, input, Operation.held(Rules.default_options())))
+
+  # The event times of the sources, earliest first, so that time stays where it is.
+  defp reach_again(rules, fresh) do
+    with {:ok, output} <- Instance.call(rules.runtime, rules.instance, "be_tree_sources", [], nil),
+         {:ok, floor, sources} <- Reply.sources(output),
+         :ok <- quietly(floor, &Operation.advance(fresh, &1, Rules.default_options())) do
+      sources
+      |> Enum.sort_by(&elem(&1, 1))
+      |> Enum.reduce_while(:ok, fn {source, time}, :ok ->
+        case done(Operation.reach(fresh, source, time, Rules.default_options())) do
+          :ok -> {:cont, :ok}
+          error -> {:halt, error}
+        end
+      end)
+    end
+  end
+
+  defp encoded(facts) do
+    Operation.encode(for(fact <- Enum.sort_by(facts, & &1.id), do: {fact.type, Map.put(fact.fields, "at", fact.at)}))
+  end
 
   defp quietly(nil, _advance), do: :ok
   defp quietly(now, advance), do: done(advance.(now))
@@ -36,8 +75,7 @@ defmodule BeTree.Rules.Swap do
     end)
     |> case do
       {:ok, facts} ->
-        facts = facts |> Enum.concat() |> Enum.sort_by(& &1.id)
-        {:ok, for(fact <- facts, do: {fact.type, Map.put(fact.fields, "at", fact.at)})}
+        {:ok, Enum.concat(facts)}
 
       {:error, error} ->
         {:error, error}

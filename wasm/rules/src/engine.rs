@@ -13,11 +13,13 @@ use crate::memory::{Address, Full, Room, StringTable, Table, Words};
 use crate::notices::{self, Notice};
 use crate::partitions::{By, Partitions};
 use crate::selection::Selection;
+use crate::sources::Source;
 use crate::step::{
-    Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CLOCK, FACTS, FIRED, GATHERING, MATCH_HEAP,
-    NEXT, NOTICES, NOTICE_WORDS, NUMBERS, POSITION, STRINGS, TIMERS,
+    Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CALL_LATE, CLOCK, EVENT, FACTS, FIRED, FLOOR,
+    GATHERING, LATE, MATCH_HEAP, NEXT, NOTICES, NOTICE_WORDS, NUMBERS, POSITION, RELEASED, STRINGS, TIMERS,
 };
 use crate::timers::Due;
+use crate::waiting::{id_of, WAITS};
 
 /// The limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,8 +149,8 @@ pub(crate) type Firing = (u32, [u64; SLOTS]);
 pub struct Engine {
     /// The text of the rules, in which conditions have their places.
     text: String,
-    program: Program,
-    words: Words,
+    pub(crate) program: Program,
+    pub(crate) words: Words,
     scratch: Scratch,
     announced: Announced,
     limits: Limits,
@@ -162,6 +164,8 @@ pub struct Engine {
     is_quiet: bool,
     /// The time to which a roll-back leads, if it was saved.
     saved_time: Option<i64>,
+    /// Whether facts wait without moving time.
+    holds_time: bool,
     /// The rule that fired last.
     last_rule: Option<u32>,
     /// The rules of the last firings since a transaction began, for messages alone: the newest is at the number of firings so far, modulo its length.
@@ -227,6 +231,7 @@ impl Engine {
             is_stopped: false,
             is_quiet: false,
             saved_time: None,
+            holds_time: false,
             last_rule: None,
             recent: [0; RECENT],
             recent_count: 0,
@@ -268,7 +273,10 @@ impl Engine {
         self.retried(|step| {
             step.words.set(AGENDA_BASE, base)?;
             step.words.set64(NEXT, 1)?;
-            step.words.set64(CLOCK, i64::MIN as u64)
+            for time in [CLOCK, EVENT, FLOOR] {
+                step.words.set64(time, i64::MIN as u64)?;
+            }
+            Ok(())
         })
     }
 
@@ -303,7 +311,7 @@ impl Engine {
 
     /// Runs a step, again and with more room as long as it lacks room.
     #[inline]
-    fn retried<T>(&mut self, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
+    pub(crate) fn retried<T>(&mut self, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
         self.until_it_fits(false, run)
     }
 
@@ -320,7 +328,7 @@ impl Engine {
 
     /// Runs a step of an operation as [`Engine::retried`] does, and counts it if it changes anything.
     #[inline]
-    fn counted<T>(&mut self, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
+    pub(crate) fn counted<T>(&mut self, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
         if self.is_at_last_step() {
             self.is_stopped = true;
             return Err(Error::new(Kind::OutOfBounds, "the operation has made as many steps as it may"));
@@ -432,10 +440,14 @@ impl Engine {
     /// Begins another transaction if this one has changed many words, and time has arrived where it is: nothing is due. Then a
     /// roll-back leads to this time. So an advance over any number of events needs little memory.
     pub fn save_time(&mut self) {
-        if self.words.changed_in_transaction() >= MOST_CHANGED && self.is_at_rest() {
-            self.recover();
+        if self.words.changed_in_transaction() < MOST_CHANGED || !self.is_at_rest() {
+            return;
+        }
+        // The event times are those after an advance to here.
+        let time = self.now().saturating_add(self.lateness());
+        if self.reach_all(time).is_ok() {
             self.words.begin_next_transaction();
-            self.saved_time = Some(self.now());
+            self.saved_time = Some(time);
         }
     }
 
@@ -593,11 +605,14 @@ impl Engine {
         self.is_stopped = false;
         // A caller may have died before it made the room that an earlier call lacked. This call may need none.
         self.lacked = None;
-        self.retried(|step| step.words.set(CALL_FIRED, 0))
+        self.retried(|step| {
+            step.words.set(CALL_FIRED, 0)?;
+            step.words.set(CALL_LATE, 0)
+        })
     }
 
-    /// Inserts a fact, and returns its number. If its time is later than the engine's, time moves there first, and rules fire
-    /// that this makes due. Rules that the fact itself makes due fire in the next [`Engine::run`].
+    /// Inserts a fact, and returns its number. Time moves to the watermark that this makes, and rules fire that are due by then. Rules
+    /// that the fact itself makes due fire in the next [`Engine::run`]. A fact beyond the watermark waits, and has its number already.
     ///
     /// # Errors
     ///
@@ -607,13 +622,23 @@ impl Engine {
         self.assert_at(fact, 0)
     }
 
+    /// Inserts a fact of a source as [`Engine::assert_at`] does.
+    ///
+    /// Errors: as [`Engine::assert`], and `out_of_bounds` if there are too many sources, or for the length of its name.
+    pub fn assert_from(&mut self, fact: &NewFact, source: Source, position: u32) -> Result<u64, Error> {
+        self.recover();
+        self.check_source(source)?;
+        self.all_turns(self.arrival(fact.time, source))?;
+        self.insert_at(fact.ty, fact.time, &fact.values, position, source)
+    }
+
     /// Inserts a fact as [`Engine::assert`] does, and in the same step sets [`Engine::position`].
     ///
     /// Errors: as [`Engine::assert`].
     pub fn assert_at(&mut self, fact: &NewFact, position: u32) -> Result<u64, Error> {
         self.recover();
-        self.advance(self.arrival(fact.time))?;
-        self.insert_at(fact.ty, fact.time, &fact.values, position)
+        self.all_turns(self.arrival(fact.time, None))?;
+        self.insert_at(fact.ty, fact.time, &fact.values, position, None)
     }
 
     /// Inserts a fact as [`Engine::assert_at`] does: a type by number, its time, and the values of its fields in their order.
@@ -629,21 +654,24 @@ impl Engine {
     ) -> Result<u64, Error> {
         self.recover();
         self.check(ty, time, values)?;
-        self.advance(self.arrival(time))?;
-        self.insert_at(ty, time, values, position)
+        self.all_turns(self.arrival(time, None))?;
+        self.insert_at(ty, time, values, position, None)
     }
 
-    /// Returns the time of the engine once a fact with this time is inserted. Time begins at 0 if nothing says otherwise.
-    pub fn arrival(&self, time: Option<i64>) -> i64 {
-        match time {
-            Some(time) => time.max(self.now()),
-            None if self.now() == i64::MIN => 0,
-            None => self.now(),
+    /// Returns the time of the engine, the watermark, once a fact with this time comes from a source.
+    pub fn arrival(&self, time: Option<i64>, source: Source) -> i64 {
+        let time = self.time_of(time, source);
+        if self.holds_time {
+            return self.now();
         }
+        if self.is_quiet {
+            return time.max(self.now());
+        }
+        self.watermark_at(time, source)
     }
 
-    /// Inserts a fact that [`Engine::check`] took, at its [`Engine::arrival`]: time is there, and no rule is due. In the same step
-    /// sets [`Engine::position`]. Returns the fact's number.
+    /// Inserts a fact that [`Engine::check`] and [`Engine::check_source`] took, at its [`Engine::arrival`]: time is there, and no rule
+    /// is due. In the same step sets [`Engine::position`]. Returns the fact's number. A fact beyond the watermark waits.
     ///
     /// Errors: `out_of_memory`, `out_of_bounds` if there are too many facts.
     pub fn insert_at(
@@ -652,8 +680,10 @@ impl Engine {
         time: Option<i64>,
         values: &[Option<Value>],
         position: u32,
+        source: Source,
     ) -> Result<u64, Error> {
-        let now = self.arrival(time);
+        let time = self.time_of(time, source);
+        let is_quiet = self.is_quiet;
         self.counted(|step| {
             step.scratch.cells.clear();
             for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
@@ -667,8 +697,20 @@ impl Engine {
                 };
                 step.scratch.cells.set(number, cell);
             }
-            let fact = step.insert(ty, time.unwrap_or(now))?;
-            let number = step.words.get64(fact + NUMBER);
+            let number = if time > step.clock() {
+                step.let_wait(ty, time)?
+            } else {
+                let fact = step.insert(ty, time)?;
+                step.words.get64(fact + NUMBER)
+            };
+            // Facts that are loaded were counted when they came.
+            if !is_quiet {
+                if time < step.clock() {
+                    step.words.set64(LATE, step.words.get64(LATE) + 1)?;
+                    step.words.set(CALL_LATE, step.words.get(CALL_LATE) + 1)?;
+                }
+                step.raise_event_time(time, source)?;
+            }
             step.words.set64(ASSERTED, number)?;
             if step.words.get(POSITION) != position {
                 step.words.set(POSITION, position)?;
@@ -722,28 +764,32 @@ impl Engine {
     /// Errors: as [`Engine::retract`].
     pub fn retract_at(&mut self, id: u64, position: u32) -> Result<(), Error> {
         self.recover();
-        let Some((ty, fact)) = self.find(id) else {
+        let Some(fact) = NUMBERS.find(&self.words, id) else {
             return Err(Error::new(Kind::NotFound, format!("there is no fact {id}; it was retracted or dropped")));
         };
         self.counted(|step| {
-            step.remove(ty, fact, Removal::Retraction)?;
+            match step.words.get(fact) {
+                WAITS => step.free_waiting(fact)?,
+                ty => step.remove(ty as usize, fact, Removal::Retraction)?,
+            }
             step.words.set(POSITION, position)
         })
     }
 
-    /// Returns the type and the address of a fact.
+    /// Returns the type and the address of a fact that does not wait.
     fn find(&self, id: u64) -> Option<(usize, Address)> {
         let fact = NUMBERS.find(&self.words, id)?;
-        Some((self.words.get(fact) as usize, fact))
+        let ty = self.words.get(fact);
+        (ty != WAITS).then_some((ty as usize, fact))
     }
 
-    /// Returns the time in milliseconds.
+    /// Returns the time in milliseconds: the watermark, which is the event time minus the lateness.
     pub fn now(&self) -> i64 {
         self.words.get64(CLOCK) as i64
     }
 
-    /// Moves time to `now` milliseconds, if that is later. Rules fire that are due, and facts are dropped that no rule can use
-    /// any more.
+    /// Moves the event times of all sources to `now` milliseconds, where that is later, and so time to `now` minus the lateness. Facts
+    /// that waited for that are inserted, rules fire that are due, and facts are dropped that no rule can use any more.
     ///
     /// # Errors
     ///
@@ -752,8 +798,39 @@ impl Engine {
     pub fn advance(&mut self, now: i64) -> Result<(), Error> {
         self.recover();
         self.check_time(now)?;
+        if self.is_quiet {
+            return self.all_turns(now);
+        }
+        self.all_turns(self.watermark_of_all_at(now))?;
+        self.reach_all(now)
+    }
+
+    /// Moves the event time of a source to `now` milliseconds as [`Engine::advance`] does for all.
+    ///
+    /// Errors: as [`Engine::advance`] and [`Engine::assert_from`].
+    pub fn advance_source(&mut self, now: i64, source: Source) -> Result<(), Error> {
+        self.recover();
+        self.check_time(now)?;
+        self.check_source(source)?;
+        self.all_turns(self.watermark_at(now, source))?;
+        self.reach(now, source)
+    }
+
+    /// Ends a source, which holds time back no more, as [`Engine::advance`] does.
+    ///
+    /// Errors: as [`Engine::advance`].
+    pub fn end_source(&mut self, source: &[u8]) -> Result<(), Error> {
+        self.recover();
+        self.all_turns(self.watermark_without(source))?;
+        self.forget_source(source)
+    }
+
+    /// Takes turns to a time until one is the last.
+    ///
+    /// Errors: as [`Engine::advance`].
+    fn all_turns(&mut self, time: i64) -> Result<(), Error> {
         loop {
-            let message = match self.turn_to(now)? {
+            let message = match self.turn_to(time)? {
                 Turn::More => continue,
                 Turn::Done => return Ok(()),
                 Turn::Paused(Pause::Firings) => {
@@ -776,11 +853,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves time to `now` milliseconds as [`Engine::advance`] does, by one turn: one firing, one match that is due, or
-    /// some facts to drop.
+    /// Moves time to `now` milliseconds, the watermark, by one turn: one firing, one match that is due, one fact that waited, or some
+    /// facts to drop.
     ///
     /// Errors: `out_of_memory`, and `out_of_bounds` if there are too many facts.
     pub fn turn_to(&mut self, now: i64) -> Result<Turn, Error> {
+        match self.first_waiting() {
+            Some(time) if time <= now => match self.turn_before(time)? {
+                Turn::Done => self.insert_first_waiting().map(|()| Turn::More),
+                other => Ok(other),
+            },
+            _ => self.turn_before(now),
+        }
+    }
+
+    /// Takes a turn up to a time until which no fact waits.
+    fn turn_before(&mut self, now: i64) -> Result<Turn, Error> {
         // All that is due at one time happens before rules fire.
         if self.words.get(GATHERING) == 1 {
             let at = self.now();
@@ -821,9 +909,11 @@ impl Engine {
         })
     }
 
-    /// Returns the time of the first event that [`Engine::advance`] would let happen, the dropping of facts left out.
+    /// Returns the first time to which [`Engine::advance`] would make anything happen, the dropping of facts left out.
     pub fn next_due(&self) -> Option<i64> {
-        TIMERS.first(&self.words).map(|block| self.words.get64(block + MATCH_DEADLINE) as i64)
+        let deadline = TIMERS.first(&self.words).map(|block| self.words.get64(block + MATCH_DEADLINE) as i64);
+        let first = deadline.into_iter().chain(self.first_waiting()).min()?;
+        Some(first.saturating_add(self.lateness()))
     }
 
     /// Returns whether rules are on the agenda.
@@ -875,6 +965,11 @@ impl Engine {
     /// waiting. So facts can be loaded that were there before.
     pub fn set_quiet(&mut self, is_quiet: bool) {
         self.is_quiet = is_quiet;
+    }
+
+    /// Lets facts beyond the watermark wait without moving time, besides [`Engine::set_quiet`]. So facts can be loaded that waited before.
+    pub fn set_holding(&mut self, holds_time: bool) {
+        self.holds_time = holds_time;
     }
 
     /// Returns the number of firings since [`Engine::begin`].
@@ -1100,10 +1195,13 @@ impl Engine {
     fn addresses_before(&self, number: usize, before: u64) -> impl Iterator<Item = Address> + '_ {
         let ty = &self.program.types[number];
         let links = ty.links(0);
-        let first = match self.find(before) {
+        let found = self.find(before);
+        let first = match found {
             Some((of, fact)) if of == number => self.words.get(fact + links),
             _ => ty.newest(&self.words),
         };
+        // A fact that waited is in the place of its later number.
+        let before = found.map_or(before, |(_, fact)| self.words.get64(fact + NUMBER));
         let following = move |fact: &Address| Some(self.words.get(fact + links));
         std::iter::successors(Some(first), following)
             .take_while(|fact| *fact != 0)
@@ -1126,7 +1224,7 @@ impl Engine {
             (field.name.clone(), value)
         });
         Fact {
-            id: self.words.get64(fact + NUMBER),
+            id: id_of(&self.words, fact),
             ty: ty.name.clone(),
             at: self.words.get64(fact + TIME) as i64,
             fields: fields.collect(),
@@ -1161,7 +1259,7 @@ impl Engine {
         self.retried(|step| Ok(look(step)))
     }
 
-    fn owned(&self, kind: FieldKind, cell: u64) -> Owned {
+    pub(crate) fn owned(&self, kind: FieldKind, cell: u64) -> Owned {
         match kind {
             FieldKind::Integer => Owned::Integer(cell as i64),
             FieldKind::Float => Owned::Float(f64::from_bits(cell)),
@@ -1177,9 +1275,9 @@ impl Engine {
         Ok(self.program.types[self.fact_type(ty)?].count(&self.words))
     }
 
-    /// Returns the number of all facts.
+    /// Returns the number of all facts, apart from those that wait for the watermark.
     pub fn len(&self) -> u32 {
-        self.words.get(FACTS)
+        self.words.get(FACTS) - self.waiting_len()
     }
 
     /// Returns whether there is no fact.
@@ -1192,9 +1290,20 @@ impl Engine {
         self.words.get64(FIRED)
     }
 
-    /// Returns the number of facts that were ever inserted.
+    /// Returns the number of facts that ever came or were inserted by rules.
     pub fn asserted(&self) -> u64 {
-        self.words.get64(NEXT) - 1
+        // A fact that waited had two numbers.
+        self.words.get64(NEXT) - 1 - self.words.get64(RELEASED)
+    }
+
+    /// Returns the number of facts that came too late: from before the watermark.
+    pub fn late(&self) -> u64 {
+        self.words.get64(LATE)
+    }
+
+    /// Returns the number of facts that came too late since [`Engine::begin`].
+    pub fn call_late(&self) -> u32 {
+        self.words.get(CALL_LATE)
     }
 
     /// Returns the number of bytes that the facts and their indices take, free room included.
@@ -1239,4 +1348,4 @@ const MOST_FREQUENT: usize = 8;
 const MOST_DROPS: usize = 16;
 
 /// The latest time, in milliseconds from the epoch: so far from the ends of 64 bits that durations can be added.
-const LATEST: u64 = 100_000_000 * 86_400_000;
+pub(crate) const LATEST: u64 = 100_000_000 * 86_400_000;

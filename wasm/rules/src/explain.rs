@@ -27,7 +27,7 @@ pub enum Verdict {
     Fired,
     /// All conditions hold, and the rule fires when the engine runs.
     Due,
-    /// All conditions hold so far, and the rule waits until this time, at which a window closes.
+    /// All conditions hold so far, and the rule waits until this event time, at which a window closes.
     Waits(i64),
     /// A condition does not hold: its place, and the fact that violates it, if it is a `none`.
     Blocked {
@@ -80,7 +80,7 @@ impl Engine {
         let bound = farthest.bound.iter().take(SLOTS).filter(|fact| **fact != 0);
         let facts = bound.map(|fact| self.fact_at(*fact)).collect();
         let verdict = if farthest.is_match && deadline > now {
-            Verdict::Waits(deadline)
+            Verdict::Waits(deadline.saturating_add(self.lateness()))
         } else if farthest.is_match && self.is_busy() {
             Verdict::Due
         } else if farthest.is_match {

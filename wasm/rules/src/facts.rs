@@ -43,6 +43,10 @@ impl Cells {
             None => self.defined &= !(1 << field),
         }
     }
+
+    pub fn get(&self, field: usize) -> Option<u64> {
+        (self.defined & 1 << field != 0).then(|| self.values[field])
+    }
 }
 
 /// Why a fact is removed.
@@ -267,6 +271,7 @@ impl Step<'_> {
         self.change_fields(fact_type, fact, changed)?;
         let number = self.words.get64(NEXT);
         self.words.set64(NEXT, number + 1)?;
+        self.forget_ticket(self.words.get64(fact + NUMBER))?;
         NUMBERS.remove(self.words, self.words.get64(fact + NUMBER))?;
         NUMBERS.insert(self.words, number, fact)?;
         self.words.set64(fact + NUMBER, number)?;
@@ -638,6 +643,7 @@ impl Step<'_> {
         self.words.set(FACTS, self.words.get(FACTS) - 1)?;
         self.scratch.tested = None;
         self.words.set(fact_type.at + COUNT, fact_type.count(self.words) - 1)?;
+        self.forget_ticket(number)?;
         NUMBERS.remove(self.words, number)?;
         self.take_met(fact_type, fact)?;
         if fact_type.has_series {

@@ -3,12 +3,16 @@
 //! The input is the term of a list. A fact is `{Type, Fields}`: `Type` an atom or a binary, `Fields` a map, a list of pairs, or a
 //! binary with a JSON object. Or it is a binary with a JSON object of one name, the type, whose value is the object of fields.
 //! The field `at` is the fact's time, an integer of milliseconds. Fields that the type does not have are skipped, unless it is strict.
+//!
+//! The input of a source is `{Source, Now, Facts}`: its name, a binary, or `[]` for facts without a source, and the event time that it
+//! has reached before its facts, an integer, `[]`, or the atom `end` if it has ended.
 
 use be_tree_index::event::{Scalar, Scalars};
 use be_tree_index::term::{Kind as TermKind, Reader};
 
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Kind};
+use crate::sources::Source;
 
 /// The most fields of a fact.
 const MOST: usize = 32;
@@ -26,6 +30,18 @@ pub struct Facts {
     strict: bool,
     /// The latest time of a fact.
     latest: i64,
+    /// The start of the name of their source in the input, and its length.
+    source: Option<(usize, usize)>,
+    reached: Option<Reached>,
+}
+
+/// What is known of the event time of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// It has reached this time.
+    Time(i64),
+    /// It has ended, and holds time back no more.
+    End,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +107,9 @@ impl Facts {
         let mut facts = Facts { strict, latest, ..Facts::default() };
         let whole = |error: be_tree_index::error::Error| (None, Error::from(error));
         let mut reader = Reader::new(input).map_err(whole)?;
+        if reader.peek().map_err(whole)? == TermKind::Tuple {
+            facts.read_source(engine, &mut reader, input).map_err(|error| (None, error))?;
+        }
         let mut list = reader.list().map_err(whole)?;
         let count = list.left().saturating_sub(from);
         facts.facts.try_reserve_exact(count).map_err(|_| (None, no_memory()))?;
@@ -105,6 +124,47 @@ impl Facts {
         }
         reader.finish().map_err(whole)?;
         Ok(facts)
+    }
+
+    fn read_source(&mut self, engine: &Engine, reader: &mut Reader, input: &[u8]) -> Result<(), Error> {
+        if reader.tuple()? != 3 {
+            return Err(Error::new(Kind::Type, "facts of a source are {Source, Now, Facts}"));
+        }
+        let wrong = || {
+            Error::new(
+                Kind::Type,
+                "facts of a source are {Source, Now, Facts}: `Source` is a binary or [], `Now` an integer, [] or end",
+            )
+        };
+        if reader.peek()? == TermKind::Binary {
+            let name = reader.binary()?;
+            self.source = Some((start_of(name, input), name.len()));
+        } else if reader.list()?.left() > 0 {
+            return Err(wrong());
+        }
+        self.reached = match reader.peek()? {
+            TermKind::Integer => Some(Reached::Time(reader.integer()?)),
+            TermKind::Atom if *reader.atom()? == *b"end" => Some(Reached::End),
+            TermKind::List if reader.list()?.left() == 0 => None,
+            _ => return Err(wrong()),
+        };
+        if let Some(Reached::Time(time)) = self.reached {
+            engine.check_time(time)?;
+        }
+        match self.reached {
+            Some(Reached::End) => Ok(()),
+            _ => engine.check_source(self.source(input)),
+        }
+    }
+
+    /// Returns the source of the facts.
+    pub fn source<'v>(&self, input: &'v [u8]) -> Source<'v> {
+        self.source.map(|(start, length)| &input[start..][..length])
+    }
+
+    /// Returns what is known of the event time of the source before its facts.
+    pub fn reached(&self) -> Option<Reached> {
+        self.reached
     }
 
     /// Returns the bytes of `input` that each of its facts takes, which [`Facts::read`] took.

@@ -44,6 +44,9 @@
 //! aggregate with `within` a duration `of` a bound fact keeps its facts for twice the duration. A drop is no retraction: it makes
 //! no `none` true.
 //!
+//! With a lateness ([`Engine::set_lateness`]) or with sources, time is the watermark: a fact beyond it waits, and facts are inserted
+//! in the order of their times. A fact from before the watermark is too late: it is inserted at once, and counted.
+//!
 //! # Design
 //!
 //! No partial matches are stored. A new fact leaves a seed in each rule that it may complete. The rule with the best seed
@@ -63,6 +66,8 @@
 //! | `series` | the facts of a key by time, for aggregates of windows |
 //! | `agenda` | seeds and matches in the order of firing |
 //! | `timers` | deadlines and the dropping of facts |
+//! | `sources` | event time by source, and the watermark |
+//! | `waiting` | facts that wait for the watermark |
 //! | `actions` | what a firing does |
 //! | `announce` | loads the words that facts which come soon will need |
 //! | `notices` | notices |
@@ -88,9 +93,11 @@ mod notices;
 pub mod partitions;
 mod selection;
 mod series;
+mod sources;
 mod step;
 mod timers;
 mod totals;
+mod waiting;
 
 // Tests that share their workloads with the integration tests, which name this crate as others do.
 #[cfg(test)]
@@ -104,3 +111,4 @@ pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Turn, Value};
 pub use error::{Error, Kind, Place};
 pub use explain::{Explanation, Verdict};
 pub use notices::Notice;
+pub use sources::{EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME};

@@ -4,10 +4,10 @@ use crate::compile::code::SLOTS;
 use crate::compile::program::Program;
 use crate::facts::Cells;
 use crate::joins::Path;
-use crate::memory::{Address, Full, Heap, Pages, Room, StringTable, Table, Words};
+use crate::memory::{Address, Full, Heap, Order, Pages, Room, StringTable, Table, Words};
 use crate::selection::Selection;
 
-/// The time in milliseconds, which never goes back.
+/// The time in milliseconds, which never goes back: the watermark of the event times of all sources, see `waiting`.
 pub(crate) const CLOCK: Address = 2;
 /// The number of the next fact.
 pub(crate) const NEXT: Address = 4;
@@ -38,6 +38,25 @@ pub(crate) const TIMERS: Heap = Heap(27);
 pub(crate) const ASSERTED: Address = 30;
 /// 1 while the events of one time happen, and otherwise 0.
 pub(crate) const GATHERING: Address = 32;
+
+/// The milliseconds by which the watermark stays behind the event times of the sources.
+pub(crate) const LATENESS: Address = 34;
+/// The latest event time of the facts without a source, or `i64::MIN`.
+pub(crate) const EVENT: Address = 36;
+/// The event time that all sources have reached, whatever their own is, or `i64::MIN`.
+pub(crate) const FLOOR: Address = 38;
+/// The number of facts that came too late, and of those of this call.
+pub(crate) const LATE: Address = 40;
+pub(crate) const CALL_LATE: Address = 42;
+/// The number of facts that had waited when they were inserted.
+pub(crate) const RELEASED: Address = 43;
+/// Facts that wait for the watermark.
+pub(crate) const WAITING: Order = Order(45);
+/// Sources by event time, and by the address of their name.
+pub(crate) const SOURCES: Order = Order(48);
+pub(crate) const SOURCE_NAMES: Table = Table(51);
+/// The numbers that facts had while they waited, by the numbers that they have since.
+pub(crate) const TICKETS: Table = Table(54);
 
 /// Limits that a step obeys.
 #[derive(Clone, Copy, Debug)]

@@ -509,7 +509,7 @@ fn check(seed: u64, form: &Form) -> usize {
                 f: random.below(30) as f64 / 10.0,
                 n: random.below(3) as i64,
             };
-            let arrival = engine.arrival(Some(fact.at));
+            let arrival = engine.arrival(Some(fact.at), None);
             fired += follow(&mut engine, &mut enumerator, arrival, &what);
             fact.id = enumerator.next;
             let mut fields = vec![("k", Value::Integer(fact.k)), ("v", Value::Integer(fact.v))];

@@ -46,7 +46,8 @@ pub extern "C" fn be_tree_stop_after(steps: i64) -> i32 {
 }
 
 /// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, with -1 as many as
-/// the limit allows, and with -2 none, as if they had fired before. No fact may have a later time than `latest`.
+/// the limit allows, with -2 none, as if they had fired before, and with -3 none, and facts beyond the watermark wait without moving time.
+/// No fact may have a later time than `latest`.
 #[no_mangle]
 pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32, latest: i64) -> i32 {
     let (length, most) = (length as usize, Most::from_code(most));
@@ -87,6 +88,18 @@ pub extern "C" fn be_tree_resume() -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_facts(length: u32, before: u64, most: u32) -> i32 {
     STATE.with(|state| state.read(|state| state.facts(length as usize, before, most as usize)))
+}
+
+/// Returns the event times of the sources.
+#[no_mangle]
+pub extern "C" fn be_tree_sources() -> i32 {
+    STATE.with(|state| state.read(State::sources))
+}
+
+/// Returns at most `most` of the facts that wait for the watermark, those from the place `from` on, in no order.
+#[no_mangle]
+pub extern "C" fn be_tree_waiting(from: u32, most: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.waiting(from, most)))
 }
 
 /// Explains the rule in the inbox.

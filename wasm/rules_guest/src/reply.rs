@@ -45,13 +45,13 @@ pub(crate) struct Inserted<'a> {
     pub mismatches: u64,
 }
 
-/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices, Mismatches}`: the number of the reason, the position of the next
+/// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices, Mismatches, Late}`: the number of the reason, the position of the next
 /// fact, the rule that fired last, a binary or `[]`, the time at which a window closes next or `[]`, the packed numbers of the inserted
-/// facts, the notices, and the number of values that count as undefined because they do not fit. Notices of an operation that lacks room or was stopped wait. The outcome has no atoms, because the VM looks each up when it
+/// facts, the notices, the number of values that count as undefined because they do not fit, and the number of facts that came too late. Notices of an operation that lacks room or was stopped wait. The outcome has no atoms, because the VM looks each up when it
 /// reads them.
 pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, inserted: Inserted, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
-    writer.tuple(8);
+    writer.tuple(9);
     writer.unsigned(match reason {
         Reason::Done => 0,
         Reason::Firings => 1,
@@ -76,6 +76,7 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, inserted: 
     notices.iter().for_each(|each| notice(each, &mut writer));
     writer.end_list();
     writer.unsigned(inserted.mismatches);
+    writer.unsigned(engine.call_late().into());
 }
 
 /// Writes `{Rule, Name, Values}`: the name a binary, or `nil` if the firing failed, and the values a map.
@@ -156,6 +157,24 @@ fn fact(fact: &Fact, writer: &mut Writer) {
     values(&fact.fields, writer);
 }
 
+/// Writes `{Floor, [{Source, Time}]}`: the event time that all sources have reached, or `nil`, and the sources with their own, the
+/// facts without a source as `nil`.
+pub(crate) fn sources(floor: Option<i64>, sources: &[(Option<Vec<u8>>, i64)], out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.tuple(2);
+    time(floor, &mut writer);
+    writer.list(sources.len());
+    for (name, at) in sources {
+        writer.tuple(2);
+        match name {
+            Some(name) => writer.binary(name),
+            None => writer.atom("nil"),
+        }
+        writer.integer(*at);
+    }
+    writer.end_list();
+}
+
 /// Writes a list of `{Verdict, Facts}`. A verdict is `fired`, `due`, `unknown`, `{waits, Until}` or `{blocked, Line, Text, Fact}` with
 /// a fact or `nil`.
 pub(crate) fn explanations(explanations: &[Explanation], out: &mut Vec<u8>) {
@@ -200,7 +219,7 @@ fn list_of_warnings(engine: &Engine, writer: &mut Writer) {
 }
 
 /// Writes a list of `{Name, Integer}`, among them the number of operations, the position of the last one, and the number of all steps;
-/// of the times, `{now, nil}` and `{next_due, nil}` if there are none; `{warnings, [Binary]}`; and last `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
+/// of the times, `{now, nil}`, `{latest, nil}` and `{next_due, nil}` if there are none; `{warnings, [Binary]}`; and last `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
 pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     let counts = [
@@ -215,6 +234,9 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
         ("operations", operations.into()),
         ("position", position.into()),
         ("steps", engine.steps()),
+        ("late", engine.late()),
+        ("waiting", engine.waiting_len().into()),
+        ("lateness", engine.lateness() as u64),
     ];
     let now = (engine.now() > i64::MIN).then(|| engine.now());
     writer.list(counts.len() + 4);
@@ -223,7 +245,7 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
         writer.atom(name);
         writer.unsigned(count);
     }
-    for (name, time) in [("now", now), ("next_due", engine.next_due())] {
+    for (name, time) in [("now", now), ("latest", engine.latest()), ("next_due", engine.next_due())] {
         writer.tuple(2);
         writer.atom(name);
         self::time(time, &mut writer);

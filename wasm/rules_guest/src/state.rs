@@ -15,7 +15,7 @@ use be_tree_module::memory::{self, in_order, Mark};
 use be_tree_module::outbox::{Outbox, NOTED, NOTHING};
 use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
-use be_tree_rules::input::Facts;
+use be_tree_rules::input::{Facts, Reached};
 use be_tree_rules::partitions::{By, Partitions};
 use be_tree_rules::{Engine, Limits, Pause, Turn, GROUP};
 
@@ -59,16 +59,23 @@ pub(crate) enum Most {
     Number(u32),
     /// None: matches count as fired.
     Quiet,
+    /// None, and facts beyond the watermark wait without moving time.
+    Held,
 }
 
 impl Most {
-    /// Returns the limit of the code -1, no firing of -2, and otherwise the number.
+    /// Returns the limit of the code -1, no firing of -2 and -3, and otherwise the number.
     pub fn from_code(code: i32) -> Self {
         match code {
             -1 => Most::Limit,
             -2 => Most::Quiet,
+            -3 => Most::Held,
             number => Most::Number(number as u32),
         }
+    }
+
+    fn is_quiet(self) -> bool {
+        matches!(self, Most::Quiet | Most::Held)
     }
 }
 
@@ -146,18 +153,20 @@ impl State {
         self.port.status(outcome)
     }
 
-    /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`, or that with the number of partitions and their keys.
+    /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`, or that with the lateness, or with the number of partitions and their
+    /// keys.
     pub fn rules(&mut self, length: usize) -> Outcome {
         self.warnings.clear();
         let mut reader = Reader::new(self.port.message(length)?)?;
         let arity = reader.tuple()?;
-        if arity != 5 && arity != 7 {
-            let message = "rules are {Text, Memory, Facts, Firings, Notices} or {Text, Memory, Facts, Firings, Notices, Partitions, Keys}";
+        if !(5..=7).contains(&arity) {
+            let message = "rules are {Text, Memory, Facts, Firings, Notices}, that with Lateness, or that with Partitions and Keys";
             return Err(Error::new(Kind::Type, message).into());
         }
         let text = std::str::from_utf8(reader.binary()?)
             .map_err(|_| Error::new(Kind::Syntax, "the rules are not UTF-8; encode them so"))?;
         let limits = limits(&mut reader)?;
+        let lateness = if arity == 6 { reader.integer()? } else { 0 };
         let partitions = if arity == 7 {
             let count = u32::try_from(reader.unsigned()?).unwrap_or(u32::MAX);
             Some((count, keys(&mut reader)?))
@@ -173,6 +182,7 @@ impl State {
                 engine
             }
         };
+        engine.set_lateness(lateness).map_err(reply::refusal)?;
         engine.defer_memory();
         self.limits = limits;
         reply::warnings(&engine, &mut self.warnings);
@@ -294,15 +304,16 @@ impl State {
         let engine = engine(held)?;
         let most = request.most();
         engine.set_firings(match most {
-            Most::Limit | Most::Quiet => limits.firings,
+            Most::Limit | Most::Quiet | Most::Held => limits.firings,
             Most::Number(number) => number,
         });
-        engine.set_quiet(matches!(most, Most::Quiet));
+        engine.set_quiet(most.is_quiet());
+        engine.set_holding(matches!(most, Most::Held));
         engine.begin().map_err(reply::refusal)?;
         if let Request::Assert { length, from, latest, .. } = *request {
             let input = port.message(length)?;
             // Facts that are loaded had all of their fields before.
-            *facts = Facts::read(engine, input, from as usize, matches!(most, Most::Quiet), latest)
+            *facts = Facts::read(engine, input, from as usize, most.is_quiet(), latest)
                 .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
             ids.try_reserve_exact(facts.len())
                 .map_err(|_| Error::new(Kind::OutOfMemory, "the facts do not fit in memory; give fewer at a time"))?;
@@ -334,12 +345,33 @@ impl State {
                     // The call may have been cut off before it kept the number.
                     ids[inserted - 1] = engine.last_asserted();
                 }
+                let source = facts.source(input);
+                if let (0, Some(reached)) = (inserted, facts.reached()) {
+                    let time = match (reached, source) {
+                        (Reached::Time(time), _) => engine.watermark_at(time, source),
+                        (Reached::End, Some(name)) => engine.watermark_without(name),
+                        (Reached::End, None) => engine.now(),
+                    };
+                    let stopped = turns(engine, outbox, *mark, |engine| engine.turn_to(time));
+                    if let Some(reason) = stopped.map_err(reply::refusal)? {
+                        return Ok(Some(reason));
+                    }
+                    let noted = match (reached, source) {
+                        (Reached::Time(time), _) => engine.reach(time, source),
+                        (Reached::End, Some(name)) => engine.forget_source(name),
+                        (Reached::End, None) => Ok(()),
+                    };
+                    if let Err(error) = noted {
+                        return early(engine).map(Some).ok_or_else(|| reply::refusal(error));
+                    }
+                    tick(engine, outbox, *mark);
+                }
                 while inserted < facts.len() {
                     if facts.len() > 1 && inserted.is_multiple_of(GROUP) {
                         facts.announce(engine, inserted);
                     }
                     let fact = facts.get(engine, inserted, input);
-                    let time = engine.arrival(fact.time);
+                    let time = engine.arrival(fact.time, source);
                     let position = from + inserted as u32;
                     let refused = |error| Refusal { position: Some(position as usize), ..reply::refusal(error) };
                     match turns(engine, outbox, *mark, |engine| engine.turn_to(time)) {
@@ -347,7 +379,7 @@ impl State {
                         Ok(stopped) => return Ok(stopped),
                         Err(error) => return Err(refused(error)),
                     }
-                    match engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], position + 1) {
+                    match engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], position + 1, source) {
                         Ok(id) => ids[inserted] = id,
                         Err(error) => return early(engine).map(Some).ok_or_else(|| refused(error)),
                     }
@@ -365,14 +397,23 @@ impl State {
                     tick(engine, &port.outbox, *mark);
                 }
             }
-            Request::Advance { now, .. } => {
+            Request::Advance { now, most } => {
                 engine.check_time(now).map_err(reply::refusal)?;
+                // Facts that are loaded are those of a time that was reached before.
+                let is_quiet = most.is_quiet();
+                let time = if is_quiet { now } else { engine.watermark_of_all_at(now) };
                 let stopped = turns(engine, &port.outbox, *mark, |engine| {
                     engine.save_time();
-                    engine.turn_to(now)
+                    engine.turn_to(time)
                 });
                 if let Some(reason) = stopped.map_err(reply::refusal)? {
                     return Ok(Some(reason));
+                }
+                if !is_quiet {
+                    if let Err(error) = engine.reach_all(now) {
+                        return early(engine).map(Some).ok_or_else(|| reply::refusal(error));
+                    }
+                    tick(engine, &port.outbox, *mark);
                 }
             }
             Request::Run { .. } => {}
@@ -406,6 +447,22 @@ impl State {
         let ty = engine.fact_type(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
         let (count, is_more, facts) = engine.page_before(ty, before, most, PAGE);
         port.reply(|out| reply::facts(count, is_more, facts, out));
+        Ok(())
+    }
+
+    pub fn sources(&mut self) -> Outcome {
+        let State { engine, port, .. } = self;
+        let (floor, sources) = engine.as_ref().ok_or_else(no_rules)?.sources();
+        port.reply(|out| reply::sources(floor, &sources, out));
+        Ok(())
+    }
+
+    pub fn waiting(&mut self, from: u32, most: u32) -> Outcome {
+        let State { engine, port, .. } = self;
+        let engine = engine.as_ref().ok_or_else(no_rules)?;
+        let facts = engine.waiting(from, most);
+        let may_be_more = facts.len() == most as usize;
+        port.reply(|out| reply::facts(facts.len(), may_be_more, facts.into_iter(), out));
         Ok(())
     }
 

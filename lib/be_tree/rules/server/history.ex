@@ -4,7 +4,7 @@ defmodule BeTree.Rules.Server.History do
   #
   # A record is an external term:
   #
-  #   * `{:rules, text}` - the first record of a folder;
+  #   * `{:rules, text, lateness}` - the first record of a folder;
   #   * `{:limits, facts, firings}` - the limits of the operations from here on;
   #   * an operation of `BeTree.Rules.Server.Change`, written before it is made;
   #   * `{:undone, time}` - the operation before was undone. Time moved to `time` if that is not `nil`;
@@ -94,7 +94,7 @@ defmodule BeTree.Rules.Server.History do
   # The content of a base beside the memory.
   @doc "Returns what the head of a base has to say of rules with these options."
   @spec head(String.t(), keyword) :: map
-  def head(text, new), do: %{text: text, limits: new |> Rules.check_new!() |> Map.take([:facts, :firings])}
+  def head(text, new), do: %{text: text, limits: new |> Rules.check_new!() |> Map.take([:facts, :firings, :lateness])}
 
   defp limit(state, limits) do
     options = Map.merge(state.options, limits)
@@ -110,11 +110,13 @@ defmodule BeTree.Rules.Server.History do
     end)
   end
 
-  defp next({:rules, text}, %{rules: nil, held: nil, options: options} = state) do
+  defp next({:rules, text, lateness}, %{rules: nil, held: nil} = state) do
+    options = %{state.options | lateness: lateness}
+
     with {:ok, guest} <- Module.built_in(options.runtime),
          {:ok, instance, _warnings} <-
            Module.compile(guest, @most_memory, Rules.input(text, options), unbounded(options)),
-         do: {:ok, %{state | rules: Rules.handle(instance, options), text: text}}
+         do: {:ok, %{state | rules: Rules.handle(instance, options), text: text, options: options}}
   end
 
   defp next({:undone, nil}, state), do: {:ok, %{state | held: nil}}
@@ -163,7 +165,7 @@ defmodule BeTree.Rules.Server.History do
 
   defp finish(journal, %{rules: nil}, options, new) do
     with {:ok, rules} <- Rules.new(options.rules, new),
-         {:ok, journal} <- append(journal, {:rules, options.rules}),
+         {:ok, journal} <- append(journal, {:rules, options.rules, Rules.limit(new, :lateness)}),
          {:ok, journal} <- append_limits(journal, Rules.check_new!(new)),
          do: {:ok, rules, options.rules, journal}
   end
@@ -172,10 +174,25 @@ defmodule BeTree.Rules.Server.History do
     options = Rules.check_new!(new)
     is_same = Map.take(options, [:facts, :firings]) == Map.take(recovered, [:facts, :firings])
 
-    with {:ok, rules} <- in_memory(rules, options),
+    with :ok <- same_lateness(rules, options.lateness),
+         {:ok, rules} <- in_memory(rules, options),
          {:ok, rules} <- Change.set_limits(rules, options),
          {:ok, journal} <- if(is_same, do: {:ok, journal}, else: append_limits(journal, options)),
          do: {:ok, rules, text, journal}
+  end
+
+  defp same_lateness(rules, lateness) do
+    with {:ok, info} <- Rules.info(rules) do
+      if info.lateness == lateness do
+        :ok
+      else
+        message =
+          "the rules of this folder have lateness: #{info.lateness}, and the server has lateness: #{lateness}; start it with the same, or give " <>
+            "it another folder"
+
+        {:error, %Error{kind: :other_schema, message: message}}
+      end
+    end
   end
 
   defp append_limits(journal, options), do: append(journal, {:limits, options.facts, options.firings})

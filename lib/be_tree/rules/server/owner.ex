@@ -144,7 +144,7 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp time(state) do
     {:ok, info} = Rules.info(state.rules)
-    info.now
+    info.latest
   end
 
   # A base may be due from before the start.

@@ -3,6 +3,7 @@
 //! An address is a position in the block. The address 0 stands for none.
 
 mod heap;
+pub(crate) mod order;
 mod pages;
 mod room;
 mod strings;
@@ -11,6 +12,7 @@ mod transaction;
 mod words;
 
 pub(crate) use heap::Heap;
+pub(crate) use order::Order;
 pub(crate) use pages::Pages;
 pub(crate) use room::Room;
 pub(crate) use strings::StringTable;

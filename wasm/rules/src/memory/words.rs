@@ -43,7 +43,7 @@ pub(crate) enum Full {
 /// The last word that is allocated.
 const TOP: Address = 1;
 /// The heads of the lists of free blocks, by class.
-const FREE: Address = 34;
+const FREE: Address = 58;
 /// Blocks of up to this number of words have a class for each size. Larger ones have a power of two.
 const SMALL: u32 = 64;
 const CLASSES: u32 = SMALL + 32;

@@ -208,3 +208,52 @@ fn a_stream_whose_aggregates_have_trees_goes_on_after_any_store() {
         assert_eq!(engine.count("login").unwrap(), 0);
     });
 }
+
+#[test]
+fn a_stream_of_late_facts_goes_on_after_any_store() {
+    let rules = "
+        fact order(id: integer, user: string)
+        fact payment(order: integer)
+        rule unpaid
+          when o: order(user <> 'gone')
+               none payment(order = o.id) within 10 milliseconds after o
+          then notify unpaid(order: o.id, user: o.user), modify o(user: 'gone')
+    ";
+    let mut engine = Engine::new(rules, Limits::default()).unwrap();
+    engine.set_lateness(9).unwrap();
+    check(&engine, &["order", "payment"], 2_000, |engine| {
+        engine.recover();
+        for number in engine.position() as i64..24 {
+            let user = format!("user{}", number * number % 5);
+            let fields = [("id", Value::Integer(number)), ("user", Value::String(user.as_bytes()))];
+            let at = 2 * (number + number % 4);
+            let fact = match number % 3 {
+                0 => engine.fact("payment", Some(at), &[("order", Value::Integer(number - 4))]),
+                _ => engine.fact("order", Some(at), &fields),
+            };
+            let source = [None, Some(&b"web"[..]), Some(&b"shop"[..])][number as usize % 3];
+            engine.run().unwrap();
+            let (fact, next) = (fact.unwrap(), number as u32 + 1);
+            engine.assert_from(&fact, source, next).unwrap();
+        }
+        // The operations go on one by one, each as a whole.
+        if engine.position() == 24 {
+            engine.run().unwrap();
+            // One that waits, and one that has waited, as they are numbered.
+            for id in [6, 20] {
+                let _gone_before_the_cut = engine.retract(id);
+            }
+            engine.set_position(25).unwrap();
+        }
+        if engine.position() == 25 {
+            engine.end_source(b"shop").unwrap();
+            engine.set_position(26).unwrap();
+        }
+        if engine.position() == 26 {
+            engine.advance_source(500, Some(b"web")).unwrap();
+            engine.set_position(27).unwrap();
+        }
+        engine.advance(1_000).unwrap();
+        engine.run().unwrap();
+    });
+}

@@ -27,7 +27,7 @@ impl Random<'_> {
         Random::Seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         match self {
             Random::Seed(state) => {
                 *state ^= *state << 13;
@@ -43,11 +43,11 @@ impl Random<'_> {
         }
     }
 
-    fn chance(&mut self, percent: u64) -> bool {
+    pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
 }
@@ -776,4 +776,11 @@ pub fn check(random: &mut Random, form: Form, name: &str) -> usize {
         }
     }
     total
+}
+
+/// Returns the text of random rules over the types `t0`, `t1` and `t2`.
+pub fn random_rules(random: &mut Random, is_pure: bool) -> String {
+    let rules: Vec<Rule> =
+        (0..1 + random.below(3) as usize).map(|number| Rule::random(random, number, is_pure)).collect();
+    format!("{TYPES_TEXT}{}", rules.iter().map(Rule::text).collect::<String>())
 }
