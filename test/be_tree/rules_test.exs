@@ -564,7 +564,7 @@ defmodule BeTree.RulesTest do
     end
 
     for call <- [
-          {"be_tree_assert", [byte_size(input), 0, -1], input},
+          {"be_tree_assert", [byte_size(input), 0, -1, 0x7FFF_FFFF_FFFF_FFFF], input},
           {"be_tree_retract", [1, -1], nil},
           {"be_tree_advance", [2_000, -1], nil}
         ] do

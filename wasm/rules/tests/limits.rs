@@ -202,7 +202,7 @@ fn a_fact_beyond_the_limit_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_fact_that_does_not_fit_in_memory_is_refused_and_changes_nothing() {
-    let mut engine = Engine::new(CHAIN, Limits { memory: 200_096, ..Limits::default() }).unwrap();
+    let mut engine = Engine::new(CHAIN, Limits { memory: 210_000, ..Limits::default() }).unwrap();
     let mut inserted = 0_u32;
     let long = vec![b'x'; 1_000];
     let error = loop {
@@ -217,8 +217,8 @@ fn a_fact_that_does_not_fit_in_memory_is_refused_and_changes_nothing() {
     assert_eq!(error.kind, Kind::OutOfMemory);
     assert!(inserted > 20, "{inserted}");
     assert_eq!((engine.len(), engine.count("step").unwrap()), (inserted, inserted));
-    assert!(engine.memory_bytes() <= 200_096);
-    // The room of retracted facts serves again.
+    assert!(engine.memory_bytes() <= 210_000);
+    // The room of retracted facts serves again. A block of numbers more, because they begin within one, has room too.
     for _ in 0..3 {
         for fact in engine.facts("step").unwrap() {
             engine.retract(fact.id).unwrap();

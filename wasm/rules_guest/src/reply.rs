@@ -239,7 +239,7 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
         ("lateness", engine.lateness() as u64),
     ];
     let now = (engine.now() > i64::MIN).then(|| engine.now());
-    writer.list(counts.len() + 4);
+    writer.list(counts.len() + 5);
     for (name, count) in counts {
         writer.tuple(2);
         writer.atom(name);

@@ -64,9 +64,11 @@ defmodule BeTree.Rules.Server.Clock do
   def read(nil), do: {nil, nil, nil}
 
   def read({:shared, table} = shared) do
-    case Shared.update_clock(table, &tick/1) do
+    with {{now, latest}, clock, events} <- Shared.update_clock(table, &tick/1) do
+      report(events, clock)
+      {now, latest, shared}
+    else
       nil -> {nil, nil, shared}
-      {now, latest} -> {now, latest, shared}
     end
   end
 
@@ -84,7 +86,7 @@ defmodule BeTree.Rules.Server.Clock do
   def move_to(holder, nil), do: holder
 
   def move_to({:shared, table} = shared, time) do
-    Shared.update_clock(table, &moved(&1, time))
+    with {_time, clock, events} <- Shared.update_clock(table, &moved(&1, time)), do: report(events, clock)
     shared
   end
 
@@ -174,9 +176,7 @@ defmodule BeTree.Rules.Server.Clock do
 
   ## The log
 
-  @doc "Logs the events of a clock."
-  @spec report([term], t) :: :ok
-  def report(events, clock), do: Enum.each(events, &log(text(&1, clock), clock))
+  defp report(events, clock), do: Enum.each(events, &log(text(&1, clock), clock))
 
   defp log(text, clock),
     do: :logger.warning("BeTree: the rules of #{inspect(clock.name)}: #{text}", %{domain: [:be_tree]})

@@ -4,7 +4,7 @@ defmodule BeTree.Rules.Server.Shared do
   # partitions. The server's supervisor owns it, so it outlives its processes.
 
   alias BeTree.{Error, Rules}
-  alias BeTree.Rules.Server.{Clock, Routes}
+  alias BeTree.Rules.Server.Routes
 
   @type table :: atom
 
@@ -141,11 +141,11 @@ defmodule BeTree.Rules.Server.Shared do
   ## The clock
 
   @doc "Gives the server a clock, from which all partitions read the time."
-  @spec put_clock(table, Clock.t()) :: true
+  @spec put_clock(table, term) :: true
   def put_clock(table, clock), do: :ets.insert(table, {:clock, 0, clock})
 
   @doc "Returns the clock, or `nil` if time moves by facts alone."
-  @spec clock(table) :: Clock.t() | nil
+  @spec clock(table) :: term
   def clock(table) do
     case :ets.lookup(table, :clock) do
       [{:clock, _version, clock}] -> clock
@@ -154,25 +154,21 @@ defmodule BeTree.Rules.Server.Shared do
   end
 
   @doc """
-  Replaces the clock by its next state, which `next` returns with a result and events. The process whose state is taken logs the events.
-  Returns the result, or `nil` if there is no clock.
+  Replaces the clock by its next state, which `next` returns with a result and events. Returns these three, or `nil` if there is no clock.
+  Only the process whose state is taken gets the events.
   """
-  @spec update_clock(table, (Clock.t() -> {result, Clock.t(), [term]})) :: result | nil when result: term
+  @spec update_clock(table, (clock -> {result, clock, [term]})) :: {result, clock, [term]} | nil
+        when result: term, clock: term
   def update_clock(table, next) do
     with [{:clock, version, clock}] <- :ets.lookup(table, :clock) do
       case next.(clock) do
-        {result, ^clock, []} ->
-          result
+        {_result, ^clock, []} = same ->
+          same
 
-        {result, clock, events} ->
+        {_result, clock, _events} = next_state ->
           changed = [{{:clock, version, :_}, [], [{{:clock, version + 1, {:const, clock}}}]}]
 
-          if :ets.select_replace(table, changed) == 1 do
-            Clock.report(events, clock)
-            result
-          else
-            update_clock(table, next)
-          end
+          if :ets.select_replace(table, changed) == 1, do: next_state, else: update_clock(table, next)
       end
     else
       [] -> nil

@@ -312,10 +312,6 @@ fact t2(a: integer, b: integer optional, s: string)
 /// A rule that never fires, and without a window keeps the facts of all types.
 const KEEPER: &str = "rule keeper when k0: t0(a > 99) k1: t1 k2: t2 then notify kept\n";
 
-/// Whether a modification is one step for aggregates: a match without the modified fact is new only if a condition on all facts did not
-/// hold before the modification and holds after it. Otherwise it is a retraction and then an insertion.
-const MODIFIES_IN_ONE_STEP: bool = false;
-
 /// Why a match is on the agenda.
 #[derive(Clone, Debug, PartialEq)]
 enum Origin {
@@ -531,21 +527,15 @@ impl Oracle {
         }
     }
 
-    /// Puts another fact in the place of one that exists, whose number is `id`.
+    /// Puts another fact in the place of one that exists, whose number is `id`. That is one step: a match without the fact is new only if
+    /// a condition on all facts did not hold before it and holds after it.
     fn modify(&mut self, id: &mut u64, change: impl Fn(&mut Fact)) {
         let Some(mut fact) = self.get(*id).cloned() else { return };
         let before = self.facts.clone();
-        if MODIFIES_IN_ONE_STEP {
-            self.facts.retain(|other| other.id != fact.id);
-        } else {
-            self.retract(fact.id);
-        }
+        self.facts.retain(|other| other.id != fact.id);
         fact.id = self.take_id();
         *id = fact.id;
         change(&mut fact);
-        if !MODIFIES_IN_ONE_STEP {
-            return self.insert(fact);
-        }
         self.facts.push(fact);
         self.seed(*id);
         self.flip(*id, &before);
