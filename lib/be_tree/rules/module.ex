@@ -15,7 +15,12 @@ defmodule BeTree.Rules.Module do
   @slice 100_000
 
   @typedoc "How long a compilation may take, and the fuel of a reduction."
-  @type budget :: %{fuel: Fuel.budget(), timeout: timeout, fuel_per_reduction: pos_integer}
+  @type budget :: %{
+          required(:fuel) => Fuel.budget(),
+          required(:timeout) => timeout,
+          required(:fuel_per_reduction) => pos_integer,
+          optional(atom) => term
+        }
 
   @doc """
   Returns an instance with the rules of `input`, as docs/abi.md describes it, and the warnings about them. It compiles them in slices.

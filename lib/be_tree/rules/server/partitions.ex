@@ -14,7 +14,7 @@ defmodule BeTree.Rules.Server.Partitions do
   alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}
 
   @typedoc "The options of a call that fires rules."
-  @type call_options :: %{fuel: term, slice: term, timeout: timeout, firings: nil}
+  @type call_options :: %{required(:fuel) => term, required(:timeout) => timeout, optional(atom) => term}
 
   # The latest time that the module takes, a hundred million days.
   @latest 100_000_000 * 86_400_000

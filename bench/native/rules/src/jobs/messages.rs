@@ -89,8 +89,8 @@ impl Job for Messages {
             let facts = Facts::read(engine, input, 0, false, i64::MAX).expect("the facts are right");
             for position in 0..facts.len() {
                 let fact = facts.get(engine, position, input);
-                engine.advance(engine.arrival(fact.time)).expect("the facts fit");
-                engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], 0).expect("the facts fit");
+                engine.advance(engine.arrival(fact.time, None)).expect("the facts fit");
+                engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], 0, None).expect("the facts fit");
             }
             engine.run().expect("the facts fit");
         }
