@@ -580,7 +580,7 @@ defmodule BeTree.RulesTest do
   defp whole_call(rules, {export, arguments, input}) do
     request = %{input: input, output: :binary, fuel: 100_000_000, slice: :infinity, scheduler: :normal}
     {:done, 0, output, _fuel} = Wasmtime.call(rules.instance, export, arguments, request)
-    {:ok, {:done, _position, _firings, _last_rule, _next_due, ids, notices, 0}} = Rules.Reply.outcome(output)
+    {:ok, {:done, _position, _firings, _last_rule, _next_due, ids, notices, 0, _late}} = Rules.Reply.outcome(output)
     {ids, notices}
   end
 
@@ -616,7 +616,7 @@ defmodule BeTree.RulesTest do
 
   # The engine lacks room now and then, and the call goes on behind it.
   defp to_end(rules, {export, [length, _from | others], input} = call, fuel) do
-    {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0, 0}} =
+    {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0, _late}} =
       rules |> trapping(call, fuel) |> Rules.Reply.outcome()
 
     case reason do
