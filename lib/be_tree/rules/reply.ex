@@ -92,7 +92,7 @@ defmodule BeTree.Rules.Reply do
 
   @doc "Returns the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}
-  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(info))
+  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(Map.drop(info, [:operations, :position, :steps])))
 
   @doc """
   Returns the time that a roll-back leads to, or `nil` if it is that of the begin, and the rules that fired again and again before it.
