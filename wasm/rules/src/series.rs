@@ -588,11 +588,11 @@ mod tests {
         let integer = |key: u64| crate::Value::Integer(key as i64);
         // Both keys have many facts, then the one with the tree has none, and gets many again.
         for number in 0..3_000_u64 {
-            let is_first = number % 2 == 0 && !(600..1_200).contains(&number);
+            let is_first = number.is_multiple_of(2) && !(600..1_200).contains(&number);
             let fields = [("key", integer(if is_first { first } else { second })), ("value", integer(number))];
             engine.assert(&engine.fact("f", Some(number as i64), &fields).unwrap()).unwrap();
             engine.run().unwrap();
-            let is_same = |other: &u64| (other % 2 == 0 && !(600..1_200).contains(other)) == is_first;
+            let is_same = |other: &u64| (other.is_multiple_of(2) && !(600..1_200).contains(other)) == is_first;
             let others: Vec<u64> = (number.saturating_sub(299)..number).filter(is_same).collect();
             let expected = [others.len() as i64, others.iter().sum::<u64>() as i64];
             let notice = engine.take_notices().remove(0);
