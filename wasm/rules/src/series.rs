@@ -570,4 +570,34 @@ mod tests {
         let total = series.between(&words, root, first, last).value(&aggregate);
         assert_eq!(total.map(f64::from_bits), Some(1.0));
     }
+
+    #[test]
+    fn keys_with_the_same_hash_have_their_own_aggregates() {
+        let mut known = std::collections::HashMap::new();
+        let mut pairs = (0..).filter_map(|key: u64| Some((known.insert(mix(KEY, key) as u32, key)?, key)));
+        let (first, second) = pairs.next().unwrap();
+        let rules = "
+            fact f(key: integer, value: integer)
+            rule r
+              when p: f
+                   n: count f(key = p.key, within 300 milliseconds before p), n >= 0
+                   s: sum f.value(key = p.key, within 300 milliseconds before p), s >= 0
+              then notify hit(n: n, s: s)
+        ";
+        let mut engine = crate::Engine::new(rules, crate::Limits::default()).unwrap();
+        let integer = |key: u64| crate::Value::Integer(key as i64);
+        // Both keys have many facts, then the one with the tree has none, and gets many again.
+        for number in 0..3_000_u64 {
+            let is_first = number.is_multiple_of(2) && !(600..1_200).contains(&number);
+            let fields = [("key", integer(if is_first { first } else { second })), ("value", integer(number))];
+            engine.assert(&engine.fact("f", Some(number as i64), &fields).unwrap()).unwrap();
+            engine.run().unwrap();
+            let is_same = |other: &u64| (other.is_multiple_of(2) && !(600..1_200).contains(other)) == is_first;
+            let others: Vec<u64> = (number.saturating_sub(299)..number).filter(is_same).collect();
+            let expected = [others.len() as i64, others.iter().sum::<u64>() as i64];
+            let notice = engine.take_notices().remove(0);
+            let found: Vec<_> = notice.values.into_iter().map(|(_, value)| value).collect();
+            assert_eq!(found, expected.map(|value| Some(crate::Owned::Integer(value))), "{number}");
+        }
+    }
 }

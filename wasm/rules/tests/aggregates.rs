@@ -477,13 +477,17 @@ struct Form {
     retractions: u64,
     /// Aggregates are read from trees, however few their facts are.
     is_indexed: bool,
+    /// The types have more conditions than fit in a word.
+    is_many: bool,
 }
 
 fn check(seed: u64, form: &Form) -> usize {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
     let rules: Vec<Rule> = (0..1 + random.below(form.rules)).map(|_| Rule::random(&mut random)).collect();
     let texts: String = rules.iter().enumerate().map(|(number, rule)| rule.text(number)).collect();
-    let text = format!("{TYPES}{texts}");
+    let many = if form.is_many { 2..42 } else { 0..0 };
+    let many = many.map(|k| format!("rule keep{k} when x: t0(k = -{k}) y: t1(k = -{k}) then notify never\n"));
+    let text = format!("{TYPES}{}{texts}", many.collect::<String>());
     let make = if form.is_indexed { Engine::indexed } else { Engine::new };
     let mut engine = make(&text, Limits::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
     engine.record();
@@ -537,23 +541,30 @@ fn run(default: u64, form: &Form) -> usize {
 
 #[test]
 fn firings_of_rules_with_aggregates_are_those_of_the_enumerator() {
-    let form = Form { steps: 24, keys: 2, rules: 3, retractions: 15, is_indexed: false };
+    let form = Form { steps: 24, keys: 2, rules: 3, retractions: 15, is_indexed: false, is_many: false };
     let fired = run(1_500, &form);
     assert!(fired > 5_000, "the cases are too quiet: {fired} firings");
 }
 
 #[test]
 fn aggregates_of_trees_are_those_of_the_enumerator() {
-    let form = Form { steps: 40, keys: 2, rules: 3, retractions: 25, is_indexed: true };
+    let form = Form { steps: 40, keys: 2, rules: 3, retractions: 25, is_indexed: true, is_many: false };
     let fired = run(1_500, &form);
     assert!(fired > 5_000, "the cases are too quiet: {fired} firings");
 }
 
 #[test]
 fn aggregates_of_long_lists_are_those_of_the_enumerator() {
-    let form = Form { steps: 400, keys: 2, rules: 1, retractions: 20, is_indexed: false };
+    let form = Form { steps: 400, keys: 2, rules: 1, retractions: 20, is_indexed: false, is_many: false };
     let fired = run(30, &form);
     assert!(fired > 1_000, "the cases are too quiet: {fired} firings");
+}
+
+#[test]
+fn aggregates_of_types_with_many_conditions_are_those_of_the_enumerator() {
+    let form = Form { steps: 24, keys: 2, rules: 2, retractions: 20, is_indexed: true, is_many: true };
+    let fired = run(200, &form);
+    assert!(fired > 500, "the cases are too quiet: {fired} firings");
 }
 
 /// Asserts a fact, runs, and returns the rules that fired.
