@@ -55,7 +55,7 @@ defmodule BeTree.GuestTest do
     check_exports(
       File.read!(Application.app_dir(:be_tree, "priv/be_tree_rules.wasm")),
       @shared ++ documented(rules),
-      23
+      22
     )
   end
 

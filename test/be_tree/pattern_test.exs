@@ -236,9 +236,6 @@ defmodule BeTree.PatternTest do
   # Objects in one another, each with a test of its own.
   defp levels(n), do: Enum.reduce(1..n, %{"z" => ["x"]}, fn _level, inner -> %{"a" => inner, "b" => ["x"]} end)
 
-  # A linear cost doubles, and a quadratic one grows fourfold. Garbage collections cost reductions too, and one falls into some counts.
-  @doubled 3
-
   for kind <- ~w(fields tests strings numbers long_string wildcard alternatives nested_alternatives deep_fields)a do
     test "schema/2 and to_expression/2 cost in proportion to a pattern that grows by #{kind}" do
       texts = for n <- [1_000, 2_000], do: unquote(kind) |> grown(n) |> Json.encode()
@@ -246,7 +243,7 @@ defmodule BeTree.PatternTest do
       for run <- [&BeTree.Pattern.to_expression/1, &BeTree.Pattern.schema([&1])] do
         assert {:ok, _result} = run.(hd(texts))
         [fewer, more] = for text <- texts, do: Reductions.reductions(fn -> run.(text) end)
-        assert more <= @doubled * fewer, "#{fewer} reductions, and #{more} of twice as much"
+        assert more <= 2.4 * fewer, "#{fewer} reductions, and #{more} of twice as much"
       end
     end
   end
@@ -260,7 +257,7 @@ defmodule BeTree.PatternTest do
 
     assert {{:ok, _schema}, {:ok, _text}} = run.(1_000)
     [fewer, more] = for n <- [1_000, 2_000], do: Reductions.reductions(fn -> run.(n) end)
-    assert more <= @doubled * fewer
+    assert more <= 2.4 * fewer
   end
 
   test "schema/2 and to_expression/2 refuse fields that lie too deep, or whose names are too long" do

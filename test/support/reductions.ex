@@ -3,9 +3,9 @@ defmodule BeTree.Test.Reductions do
   Counts the reductions of work.
   """
 
-  # A garbage collection costs reductions too, hundreds for a small heap, and the sizes of terms decide when one is due. So the
-  # heap has room for all the garbage of the work.
-  @words 2_000_000
+  # A garbage collection costs reductions too, and the sizes of terms decide when one is due. So the heap has room for all the garbage
+  # of the work. The system gives a page of it only when the work writes there.
+  @words 32_000_000
 
   @doc "Returns the reductions that a process of its own is charged for `work`."
   def reductions(work) do

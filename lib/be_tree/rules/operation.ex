@@ -83,15 +83,6 @@ defmodule BeTree.Rules.Operation do
   @spec next(t) :: Rules.outcome()
   def next(operation), do: run(operation)
 
-  @doc "Lets operations stop after `steps` more steps, or run to their end."
-  @spec stop_after(Rules.t(), non_neg_integer | :never) :: :ok
-  def stop_after(%{runtime: runtime, instance: instance}, steps) do
-    {:ok, _nothing} =
-      Instance.call(runtime, instance, "be_tree_stop_after", [if(steps == :never, do: -1, else: steps)], nil)
-
-    :ok
-  end
-
   @doc """
   Returns the fuel of the search for the match before whose firing a page ended. The next call makes that search again, so it changes
   nothing.
@@ -133,7 +124,7 @@ defmodule BeTree.Rules.Operation do
       }
 
       case reason do
-        ended when ended in [:done, :stopped] -> {:ok, page}
+        :done -> {:ok, page}
         :room -> with :ok <- make_room(page.operation), do: go_on(page, most, left(budget, fuel), deadline)
         _limit -> {:more, page}
       end

@@ -27,17 +27,17 @@ defmodule BeTree.Rules.Reply do
 
   @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
   @type outcome ::
-          {reason :: :done | :firings | :notices | :room | :stopped, non_neg_integer, non_neg_integer, String.t() | nil,
+          {reason :: :done | :firings | :notices | :room, non_neg_integer, non_neg_integer, String.t() | nil,
            integer | nil, [pos_integer], [Notice.t()], non_neg_integer, non_neg_integer}
 
   # The reasons by their numbers.
-  @reasons {:done, :firings, :notices, :room, :stopped}
+  @reasons {:done, :firings, :notices, :room}
 
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
   def outcome(binary) do
     case Reply.term(binary) do
       {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches, late}}
-      when reason in 0..4 and is_binary(ids) and is_list(notices) ->
+      when reason in 0..3 and is_binary(ids) and is_list(notices) ->
         {:ok,
          {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices),
           mismatches, late}}
@@ -92,7 +92,7 @@ defmodule BeTree.Rules.Reply do
 
   @doc "Returns the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}
-  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(Map.drop(info, [:operations, :position, :steps])))
+  def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(info))
 
   @doc """
   Returns the time that a roll-back leads to, or `nil` if it is that of the begin, and the rules that fired again and again before it.

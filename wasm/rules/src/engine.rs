@@ -157,9 +157,6 @@ pub struct Engine {
     /// Whether only [`Engine::make_room`] takes memory, and the room that a step lacked then.
     defers: bool,
     lacked: Option<Full>,
-    /// The number of steps after which operations stop, and whether the last one did.
-    last_step: u64,
-    is_stopped: bool,
     /// Whether matches count as fired.
     is_quiet: bool,
     /// The time to which a roll-back leads, if it was saved.
@@ -227,8 +224,6 @@ impl Engine {
             limits,
             defers: false,
             lacked: None,
-            last_step: u64::MAX,
-            is_stopped: false,
             is_quiet: false,
             saved_time: None,
             holds_time: false,
@@ -300,40 +295,24 @@ impl Engine {
 
     /// Runs a step, and makes it final.
     #[inline]
-    fn attempt<T>(&mut self, counts: bool, run: &impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Full> {
+    fn attempt<T>(&mut self, run: &impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Full> {
         let Engine { program, words, scratch, limits, .. } = self;
         scratch.tested = None;
         let mut step = Step { program, words, scratch, limits: StepLimits { facts: limits.facts } };
         let value = run(&mut step)?;
-        step.commit(counts)?;
+        step.commit()?;
         Ok(value)
     }
 
     /// Runs a step, again and with more room as long as it lacks room.
     #[inline]
     pub(crate) fn retried<T>(&mut self, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
-        self.until_it_fits(false, run)
-    }
-
-    /// Runs a step as [`Engine::retried`] does, and counts it if `counts` says so and it changes anything.
-    #[inline]
-    fn until_it_fits<T>(&mut self, counts: bool, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
         loop {
-            match self.attempt(counts, &run) {
+            match self.attempt(&run) {
                 Ok(value) => return Ok(value),
                 Err(full) => self.provide(full)?,
             }
         }
-    }
-
-    /// Runs a step of an operation as [`Engine::retried`] does, and counts it if it changes anything.
-    #[inline]
-    pub(crate) fn counted<T>(&mut self, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
-        if self.is_at_last_step() {
-            self.is_stopped = true;
-            return Err(Error::new(Kind::OutOfBounds, "the operation has made as many steps as it may"));
-        }
-        self.until_it_fits(true, run)
     }
 
     /// Lets no operation take memory from now on, except for [`Engine::make_room`]. An operation that lacks room ends as
@@ -346,29 +325,6 @@ impl Engine {
     /// Returns whether the last operation ended because [`Engine::make_room`] has to come first.
     pub fn lacks_room(&self) -> bool {
         self.lacked.is_some()
-    }
-
-    /// Returns the number of steps so far that changed anything; to empty the list of notices is one. A repeat of the same operations
-    /// makes the same steps, so after the same number of steps the same has happened.
-    pub fn steps(&self) -> u64 {
-        self.words.steps()
-    }
-
-    /// Lets operations stop after `steps` more steps, or `None` to let them run to their end. The one that stops ends as
-    /// `out_of_bounds`, and [`Engine::is_stopped`] is then true.
-    pub fn stop_after(&mut self, steps: Option<u64>) {
-        self.recover();
-        self.last_step = steps.map_or(u64::MAX, |steps| self.steps().saturating_add(steps));
-    }
-
-    /// Returns whether the next step is one too many.
-    pub fn is_at_last_step(&self) -> bool {
-        self.steps() == self.last_step
-    }
-
-    /// Returns whether the last operation ended because it had made as many steps as it may.
-    pub fn is_stopped(&self) -> bool {
-        self.is_stopped
     }
 
     /// Makes the room that the last operation lacked. It must not be cut off.
@@ -602,7 +558,6 @@ impl Engine {
     /// Errors: `out_of_memory`.
     pub fn begin(&mut self) -> Result<(), Error> {
         self.recover();
-        self.is_stopped = false;
         // A caller may have died before it made the room that an earlier call lacked. This call may need none.
         self.lacked = None;
         self.retried(|step| {
@@ -684,7 +639,7 @@ impl Engine {
     ) -> Result<u64, Error> {
         let time = self.time_of(time, source);
         let is_quiet = self.is_quiet;
-        self.counted(|step| {
+        self.retried(|step| {
             step.scratch.cells.clear();
             for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
                 let cell = match *value {
@@ -767,7 +722,7 @@ impl Engine {
         let Some(fact) = NUMBERS.find(&self.words, id) else {
             return Err(Error::new(Kind::NotFound, format!("there is no fact {id}; it was retracted or dropped")));
         };
-        self.counted(|step| {
+        self.retried(|step| {
             match step.words.get(fact) {
                 WAITS => step.free_waiting(fact)?,
                 ty => step.remove(ty as usize, fact, Removal::Retraction)?,
@@ -872,7 +827,7 @@ impl Engine {
         // All that is due at one time happens before rules fire.
         if self.words.get(GATHERING) == 1 {
             let at = self.now();
-            self.counted(|step| match step.first_due(at) {
+            self.retried(|step| match step.first_due(at) {
                 Some((time, due @ Due::Match(_))) => step.happen(time, due),
                 _ => step.words.set(GATHERING, 0),
             })?;
@@ -886,7 +841,7 @@ impl Engine {
             return Ok(Turn::Done);
         }
         let may_save = self.words.changed_in_transaction() >= MOST_CHANGED;
-        self.counted(|step| {
+        self.retried(|step| {
             // A dropped fact makes no rule due, and at its time no match waits any more.
             for position in 0..MOST_DROPS {
                 let Some((time, due)) = step.first_due(now) else {
@@ -995,7 +950,7 @@ impl Engine {
         let is_quiet = self.is_quiet;
         let is_recorded = self.record.is_some();
         let pause = if is_quiet { None } else { self.pause() };
-        self.counted(|step| {
+        self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
             let number = match step.best() {
                 None => return Ok(Stepped::Prepared),
@@ -1094,7 +1049,7 @@ impl Engine {
             return;
         }
         // Two words have room in any log.
-        let emptied = self.until_it_fits(true, |step| {
+        let emptied = self.retried(|step| {
             step.words.set(NOTICE_WORDS, 0)?;
             step.words.set(NOTICES, 0)
         });

@@ -469,7 +469,7 @@ mod tests {
         loop {
             match run(words) {
                 Ok(value) => {
-                    words.commit(false).unwrap();
+                    words.commit().unwrap();
                     return value;
                 }
                 Err(full) => {

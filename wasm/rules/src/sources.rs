@@ -152,14 +152,14 @@ impl Engine {
     ///
     /// Errors: `out_of_memory`.
     pub fn reach(&mut self, time: i64, source: Source) -> Result<(), Error> {
-        self.counted(|step| step.raise_event_time(time, source))
+        self.retried(|step| step.raise_event_time(time, source))
     }
 
     /// Notes that the event times of all sources have reached `time`. The engine's time is at [`Engine::watermark_of_all_at`] already.
     ///
     /// Errors: `out_of_memory`.
     pub fn reach_all(&mut self, time: i64) -> Result<(), Error> {
-        self.counted(|step| if time > get(step.words, FLOOR) { step.words.set64(FLOOR, time as u64) } else { Ok(()) })
+        self.retried(|step| if time > get(step.words, FLOOR) { step.words.set64(FLOOR, time as u64) } else { Ok(()) })
     }
 
     /// Forgets a source, so that it holds the watermark back no more. The engine's time is at [`Engine::watermark_without`] already.
@@ -167,7 +167,7 @@ impl Engine {
     /// Errors: `out_of_memory`.
     pub fn forget_source(&mut self, source: &[u8]) -> Result<(), Error> {
         let Some(block) = find(&self.words, source) else { return Ok(()) };
-        self.counted(|step| {
+        self.retried(|step| {
             let name = step.words.get(block + NAME);
             if let Some((at, _)) = SOURCE_NAMES.find(step.words, hash(name), |found| found == block) {
                 SOURCE_NAMES.remove(step.words, at)?;

@@ -116,11 +116,11 @@ impl Step<'_> {
     }
 
     /// Makes the step final, see [`Words::commit`].
-    pub fn commit(&mut self, counts: bool) -> Result<(), Full> {
+    pub fn commit(&mut self) -> Result<(), Full> {
         for position in 0..self.scratch.released.len() {
             STRINGS.release(self.words, self.scratch.released[position])?;
         }
-        self.words.commit(counts)?;
+        self.words.commit()?;
         self.scratch.released.clear();
         Ok(())
     }

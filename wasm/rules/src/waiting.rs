@@ -62,7 +62,7 @@ impl Engine {
 
     /// Inserts the first fact that waits, at whose time the engine is.
     pub(crate) fn insert_first_waiting(&mut self) -> Result<(), Error> {
-        self.counted(|step| match WAITING.first(step.words) {
+        self.retried(|step| match WAITING.first(step.words) {
             Some(block) => step.stop_waiting(block),
             None => Ok(()),
         })

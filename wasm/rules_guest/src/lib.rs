@@ -39,12 +39,6 @@ pub extern "C" fn be_tree_limits(length: u32) -> i32 {
     STATE.with(|state| state.change(|state| state.set_limits(length as usize)))
 }
 
-/// Lets operations stop after this number of more steps, or run to their end if the number is -1.
-#[no_mangle]
-pub extern "C" fn be_tree_stop_after(steps: i64) -> i32 {
-    STATE.with(|state| state.change(|state| state.stop_after(steps)))
-}
-
 /// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, with -1 as many as
 /// the limit allows, with -2 none, as if they had fired before, and with -3 none, and facts beyond the watermark wait without moving time.
 /// No fact may have a later time than `latest`.

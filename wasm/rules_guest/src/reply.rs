@@ -18,14 +18,12 @@ pub(crate) enum Reason {
     Notices,
     /// The engine lacks room.
     Room,
-    /// It made as many steps as it may.
-    Stopped,
 }
 
 impl Reason {
     /// Returns whether the notices wait until the operation goes on, or the next one.
     pub fn keeps_notices(self) -> bool {
-        matches!(self, Reason::Room | Reason::Stopped)
+        self == Reason::Room
     }
 }
 
@@ -47,7 +45,7 @@ pub(crate) struct Inserted<'a> {
 
 /// Writes `{Reason, Position, Firings, LastRule, NextDue, Ids, Notices, Mismatches, Late}`: the number of the reason, the position of the next
 /// fact, the rule that fired last, a binary or `[]`, the time at which a window closes next or `[]`, the packed numbers of the inserted
-/// facts, the notices, the number of values that count as undefined because they do not fit, and the number of facts that came too late. Notices of an operation that lacks room or was stopped wait. The outcome has no atoms, because the VM looks each up when it
+/// facts, the notices, the number of values that count as undefined because they do not fit, and the number of facts that came too late. Notices of an operation that lacks room wait. The outcome has no atoms, because the VM looks each up when it
 /// reads them.
 pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, inserted: Inserted, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
@@ -57,7 +55,6 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, inserted: 
         Reason::Firings => 1,
         Reason::Notices => 2,
         Reason::Room => 3,
-        Reason::Stopped => 4,
     });
     writer.unsigned(position.into());
     writer.unsigned(engine.call_firings().into());
@@ -218,9 +215,9 @@ fn list_of_warnings(engine: &Engine, writer: &mut Writer) {
     writer.end_list();
 }
 
-/// Writes a list of `{Name, Integer}`, among them the number of operations, the position of the last one, and the number of all steps;
+/// Writes a list of `{Name, Integer}`;
 /// of the times, `{now, nil}`, `{latest, nil}` and `{next_due, nil}` if there are none; `{warnings, [Binary]}`; and last `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
-pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Vec<u8>) {
+pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     let counts = [
         ("rules", engine.rule_count() as u64),
@@ -231,9 +228,6 @@ pub(crate) fn info(engine: &Engine, operations: u32, position: u32, out: &mut Ve
         ("due", engine.is_busy().into()),
         ("facts_bytes", engine.used_bytes() as u64),
         ("memory_bytes", memory::bytes()),
-        ("operations", operations.into()),
-        ("position", position.into()),
-        ("steps", engine.steps()),
         ("late", engine.late()),
         ("waiting", engine.waiting_len().into()),
         ("lateness", engine.lateness() as u64),

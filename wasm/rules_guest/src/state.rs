@@ -41,9 +41,6 @@ pub(crate) struct State {
     ids: Vec<u64>,
     /// The end of that memory.
     mark: Mark,
-    /// The number of operations that were ever begun, and whether the last one has read its input.
-    begun: u32,
-    is_open: AtomicBool,
     /// Whether the reply is in the outbox. What is left is to empty the list of notices, unless the reason keeps it.
     is_sent: AtomicBool,
     reason: Reason,
@@ -225,20 +222,12 @@ impl State {
         engine(&mut self.engine)?.make_room().map_err(reply::refusal)
     }
 
-    /// Lets operations stop after this number of more steps, or run to their end if the number is -1.
-    pub fn stop_after(&mut self, steps: i64) -> Outcome {
-        engine(&mut self.engine)?.stop_after(u64::try_from(steps).ok());
-        Ok(())
-    }
-
     /// Stores the request, then runs it. It may be cut off anywhere. `resume` continues it once the request is stored.
     pub fn operate(&mut self, request: Request) -> i32 {
         self.port.outbox.advance_to(NOTHING);
         self.request = request;
         self.is_sent.store(false, Relaxed);
-        self.is_open.store(false, Relaxed);
         in_order();
-        self.begun = self.begun.wrapping_add(1);
         self.port.outbox.advance_to(NOTED);
         self.go_on()
     }
@@ -280,9 +269,6 @@ impl State {
         let Some(reason) = self.run()? else { return Ok(()) };
         let State { engine, ids, facts, port, request, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
-        // To empty the list of notices is a step, too.
-        let is_last = reason != Reason::Room && engine.is_at_last_step();
-        let reason = if is_last { Reason::Stopped } else { reason };
         self.reason = reason;
         let position = match request {
             Request::Assert { .. } | Request::Retract { .. } => engine.position(),
@@ -324,7 +310,6 @@ impl State {
             engine.set_position(0).map_err(reply::refusal)?;
         }
         self.mark = memory::mark();
-        self.is_open.store(true, Relaxed);
         self.port.outbox.step();
         Ok(())
     }
@@ -476,14 +461,7 @@ impl State {
 
     pub fn info(&mut self) -> Outcome {
         let engine = self.engine.as_ref().ok_or_else(no_rules)?;
-        // The position at which the last operation ended, also one that was cut off.
-        let position = match self.request {
-            _ if self.is_open.load(Relaxed) => engine.position(),
-            Request::Assert { from, .. } => from,
-            _ => 0,
-        };
-        let begun = self.begun;
-        self.port.reply(|out| reply::info(engine, begun, position, out));
+        self.port.reply(|out| reply::info(engine, out));
         Ok(())
     }
 
@@ -521,10 +499,7 @@ fn turns(
 
 /// Returns the reason for which an operation ended before its end, if there is one besides an error.
 fn early(engine: &Engine) -> Option<Reason> {
-    if engine.lacks_room() {
-        return Some(Reason::Room);
-    }
-    engine.is_stopped().then_some(Reason::Stopped)
+    engine.lacks_room().then_some(Reason::Room)
 }
 
 /// Reports progress, and uses the memory of searches again.

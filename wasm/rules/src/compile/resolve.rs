@@ -28,7 +28,7 @@ impl Constants<'_> {
             let strings = self.strings;
             let made = strings.intern(self.words, bytes).and_then(|string| {
                 strings.retain(self.words, string)?;
-                self.words.commit(false)?;
+                self.words.commit()?;
                 Ok(string)
             });
             match made {

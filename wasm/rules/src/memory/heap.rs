@@ -75,7 +75,8 @@ impl Heap {
         words.set(base + at, element)
     }
 
-    fn enlarge(self, words: &mut Words) -> Result<(), Full> {
+    /// Doubles the room for elements.
+    pub(super) fn enlarge(self, words: &mut Words) -> Result<(), Full> {
         let (before, old) = (words.get(self.0), words.get(self.0 + 2));
         let room = (2 * before).max(8);
         let base = words.allocate(room)?;

@@ -3,7 +3,7 @@
 //! The first word of a block is its owner's. Then come its place in the heap, its time and its number. The earliest block comes first,
 //! and among blocks of one time the one with the smallest number.
 
-use crate::memory::{Address, Full, Words};
+use crate::memory::{Address, Full, Heap, Words};
 
 const PLACE: u32 = 1;
 /// The offset of the time of a block.
@@ -13,13 +13,13 @@ pub(crate) const ID: u32 = 4;
 /// The offset of the first word that is the owner's again.
 pub(crate) const REST: u32 = 6;
 
-/// A heap, by the address of its three words: the room for blocks, their number, and the address of the list of blocks.
+/// A heap, by the address of its three words, which are those of a [`Heap`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order(pub Address);
 
 impl Order {
     pub fn len(self, words: &Words) -> u32 {
-        words.get(self.0 + 1)
+        Heap(self.0).len(words)
     }
 
     /// Returns the block at a place of the heap, or `None` behind its end.
@@ -43,7 +43,7 @@ impl Order {
     pub fn push(self, words: &mut Words, block: Address) -> Result<(), Full> {
         let length = self.len(words);
         if length == words.get(self.0) {
-            self.enlarge(words)?;
+            Heap(self.0).enlarge(words)?;
         }
         words.set(self.0 + 1, length + 1)?;
         self.settle(words, length, block)
@@ -103,20 +103,6 @@ impl Order {
         words.set(words.get(self.0 + 2) + place, block)?;
         words.set(block + PLACE, place)
     }
-
-    fn enlarge(self, words: &mut Words) -> Result<(), Full> {
-        let (before, old) = (words.get(self.0), words.get(self.0 + 2));
-        let room = (2 * before).max(8);
-        let base = words.allocate(room)?;
-        for place in 0..before {
-            words.raw(base + place, words.get(old + place));
-        }
-        if before > 0 {
-            words.free(old, before)?;
-        }
-        words.set(self.0, room)?;
-        words.set(self.0 + 2, base)
-    }
 }
 
 /// Returns the time of a block.
@@ -166,7 +152,7 @@ mod tests {
                 let (_, _, block) = list.swap_remove(picked);
                 order.remove(&mut words, block).unwrap();
             }
-            words.commit(false).unwrap();
+            words.commit().unwrap();
             let mut sorted = list.clone();
             sorted.sort_unstable();
             let first = order.first(&words).unwrap();

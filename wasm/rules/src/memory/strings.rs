@@ -170,7 +170,7 @@ mod tests {
                         }
                     }
                 };
-                words.commit(false).unwrap();
+                words.commit().unwrap();
                 assert_eq!(StringTable::bytes(&words, block), bytes);
                 assert_eq!(known.insert(block, bytes), None);
             }

@@ -161,7 +161,7 @@ mod tests {
                 table.remove(&mut words, at).unwrap();
                 assert!(table.find(&words, hash, |found| found == value).is_none());
             }
-            words.commit(false).unwrap();
+            words.commit().unwrap();
         }
         for (hash, value) in list {
             assert!(table.find(&words, hash, |found| found == value).is_some());

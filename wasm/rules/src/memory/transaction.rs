@@ -13,19 +13,10 @@ pub(super) struct Transaction {
     pub entries: Room<[u32; 2]>,
     /// A bit for each word of the block at the begin: whether it is in the log.
     is_logged: Vec<u32>,
-    /// The state at the begin besides the words.
-    start: Start,
+    /// The end of the block at the begin.
+    end: Address,
     /// That of the transaction that begins, if one does.
-    next: Option<Start>,
-}
-
-/// What a transaction needs to know of its begin.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Start {
-    /// The end of the block.
-    pub end: Address,
-    /// The number of steps.
-    pub steps: u64,
+    next_end: Option<Address>,
 }
 
 impl Transaction {
@@ -33,24 +24,24 @@ impl Transaction {
         8 * self.entries.capacity() + 4 * self.is_logged.capacity()
     }
 
-    /// Begins. A cut leaves the rest to [`Transaction::finish`].
-    pub fn begin(&mut self, start: Start) {
-        self.next = Some(start);
+    /// Begins with a block that ends at `end`. A cut leaves the rest to [`Transaction::finish`].
+    pub fn begin(&mut self, end: Address) {
+        self.next_end = Some(end);
         in_order();
         self.finish();
     }
 
     /// Ends a begin that was cut off.
     pub fn finish(&mut self) {
-        let Some(start) = self.next else { return };
+        let Some(end) = self.next_end else { return };
         while let Some([address, _]) = self.entries.last() {
             self.is_logged[*address as usize / 32] = 0;
             in_order();
             self.entries.pop();
         }
-        self.start = start;
+        self.end = end;
         in_order();
-        self.next = None;
+        self.next_end = None;
         in_order();
     }
 
@@ -83,7 +74,7 @@ impl Transaction {
     #[inline]
     fn add_word(&mut self, address: Address, old: u32) -> Result<(), Full> {
         let (word, bit) = (address as usize / 32, 1 << (address % 32));
-        if address >= self.start.end || self.is_logged[word] & bit != 0 {
+        if address >= self.end || self.is_logged[word] & bit != 0 {
             return Ok(());
         }
         if self.entries.is_full() {
@@ -95,13 +86,12 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives all words the values that they had at the begin, and returns the rest of the state then.
-    pub fn undo(&mut self, words: &mut [u32]) -> Start {
+    /// Gives all words the values that they had at the begin.
+    pub fn undo(&mut self, words: &mut [u32]) {
         while let Some([address, old]) = self.entries.pop() {
             words[address as usize] = old;
             self.is_logged[address as usize / 32] = 0;
         }
-        self.start
     }
 
     /// Makes room for more entries, with at most `left` more words of memory.

@@ -14,7 +14,7 @@
 use std::hint::black_box;
 
 use crate::error::{Error, Kind};
-use crate::memory::transaction::{Start, Transaction};
+use crate::memory::transaction::Transaction;
 use crate::memory::Room;
 
 pub(crate) type Address = u32;
@@ -61,9 +61,6 @@ pub(crate) struct Words {
     logged: usize,
     /// The words from here on were not allocated when the step began.
     fresh: Address,
-    /// The number of counted steps that changed a word, and that number once the step under way is final.
-    steps: u64,
-    next_steps: u64,
     /// Blocks that this step frees: the address, the head of their list, and the size. They keep their content until the step ends.
     freed: Room<[u32; 3]>,
     /// The steps since the transaction began, if one is open.
@@ -83,8 +80,6 @@ impl Words {
             log: Vec::new(),
             logged: 0,
             fresh: FIRST,
-            steps: 0,
-            next_steps: 0,
             freed: Room::default(),
             transaction: None,
             limit: limit / 4,
@@ -221,15 +216,9 @@ impl Words {
         }
     }
 
-    /// Returns the number of counted steps that changed a word.
+    /// Makes the changes of the step final.
     #[inline]
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// Makes the changes of the step final, and counts it if `counts` says so and it changed a word.
-    #[inline]
-    pub fn commit(&mut self, counts: bool) -> Result<(), Full> {
+    pub fn commit(&mut self) -> Result<(), Full> {
         for position in 0..self.freed.len() {
             let [address, list, _] = self.freed[position];
             let next = self.get(list);
@@ -244,7 +233,6 @@ impl Words {
                 transaction.add_block(&self.words, block, size)?;
             }
         }
-        self.next_steps = self.steps + u64::from(counts && self.logged > 0);
         in_order();
         #[cfg(test)]
         count_down(&mut self.cut_after);
@@ -252,8 +240,7 @@ impl Words {
         in_order();
         #[cfg(test)]
         count_down(&mut self.cut_after);
-        // After a cut here, `undo` counts the step, and until then a step logs more words than it must.
-        self.steps = self.next_steps;
+        // After a cut here, a step logs more words than it must until `undo` runs.
         self.fresh = self.get(TOP);
         self.freed.clear();
         Ok(())
@@ -264,12 +251,6 @@ impl Words {
         if let Some(transaction) = &mut self.transaction {
             transaction.finish();
         }
-        if self.logged == 0 {
-            self.steps = self.next_steps;
-        } else {
-            self.next_steps = self.steps;
-        }
-        in_order();
         while self.logged > 0 {
             let [address, old] = self.log[self.logged - 1];
             self.words[address as usize] = old;
@@ -296,9 +277,9 @@ impl Words {
 
     /// Begins a transaction if there is one before it. It may be cut off and run again.
     pub fn begin_next_transaction(&mut self) {
-        let start = Start { end: self.get(TOP), steps: self.steps };
+        let end = self.get(TOP);
         if let Some(transaction) = &mut self.transaction {
-            transaction.begin(start);
+            transaction.begin(end);
         }
     }
 
@@ -306,8 +287,7 @@ impl Words {
     pub fn roll_back(&mut self) {
         self.undo();
         if let Some(transaction) = &mut self.transaction {
-            let start = transaction.undo(&mut self.words);
-            (self.steps, self.next_steps) = (start.steps, start.steps);
+            transaction.undo(&mut self.words);
         }
         self.fresh = self.get(TOP);
     }

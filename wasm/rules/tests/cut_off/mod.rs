@@ -22,7 +22,6 @@ struct End {
     firings: u64,
     asserted: u64,
     now: i64,
-    steps: u64,
 }
 
 /// Runs `operate`, which goes on where it was cut off, and returns the end. It is cut off after each number of stores in `cuts`.
@@ -43,7 +42,6 @@ fn end(engine: &Engine, types: &[&str], cuts: &[u64], operate: impl Fn(&mut Engi
         firings: engine.firings(),
         asserted: engine.asserted(),
         now: engine.now(),
-        steps: engine.steps(),
         notices: engine.take_notices(),
     }
 }
