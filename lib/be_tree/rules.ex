@@ -211,7 +211,8 @@ defmodule BeTree.Rules do
   The text is compiled in slices on the scheduler of the calling process. The time is linear in the text, some microseconds for each
   rule. Texts of strangers need a budget all the same: give `:fuel` or `:timeout`.
 
-  Rules that may enable themselves or one another without end are told by `:logger.warning/2`, and by `warnings/2`. They compile.
+  `new/2` logs a warning for each cycle of rules that may enable themselves or one another without end, and still returns the rules.
+  `warnings/2` returns the warnings.
 
   ## Options
 
@@ -621,7 +622,7 @@ defmodule BeTree.Rules do
   @doc false
   # Returns an option of rules with these options.
   @spec limit([new_option], atom) :: term
-  def limit(options, name), do: Options.validate!(options, @new_options)[name]
+  def limit(options, name), do: Map.fetch!(check_new!(options), name)
 
   @doc false
   @spec source?(term) :: boolean

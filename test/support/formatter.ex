@@ -1,6 +1,6 @@
 defmodule BeTree.Test.Formatter do
-  # The formatter of ExUnit, and a list of the failed tests at the very end. The tests of crashes print thousands of
-  # lines, and whoever reads the end of a long log learns from the list which tests failed.
+  # ExUnit's formatter, followed by a list of the failed tests. Tests of crashes print thousands of lines, so the end of a long log has to
+  # name the failures.
   @moduledoc false
 
   use GenServer

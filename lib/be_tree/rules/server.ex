@@ -70,8 +70,7 @@ defmodule BeTree.Rules.Server do
   With the option `:dir` the server writes each call to a journal before it makes it, and now and then a base, the memory of the
   rules. A restart reads the base and repeats the calls since, without notices. It fires the same rules, because the calls and the
   limits `:firings` and `:facts` under which they were made decide alone, and the journal has both. Calls that were undone are left out.
-  So the options of a server can change with every start: new limits hold from then on, and what is there stays, also if it is more than
-  they allow. `:durability` says when a call is on the disk, as for `BeTree.Server`.
+  So each start may have other options. New limits hold for later calls. Facts beyond a new limit stay. `:durability` says when a call is on the disk, as for `BeTree.Server`.
 
   A server whose facts need more memory than `:memory` starts with as much as they need, and refuses new facts until some are retracted.
 

@@ -15,8 +15,8 @@ defmodule Mix.Tasks.BeTree.Rules do
   The task prints each notice as a line, its name and a JSON object of its values. At the end it prints the numbers of facts,
   firings and notices, the fuel (`BeTree.Fuel`) of the insertions and of the firings, the most expensive rules, and the fact types that no
   window bounds. The fuel of a firing includes the search for its match. Rules fire one at a time for that, and each match is searched
-  three times, which the fuel does not include. Rules that can enable one another without end (`BeTree.Rules.warnings/2`) are told first,
-  on standard error.
+  three times, which the fuel does not include. Before anything else, the task prints the warnings of
+  `BeTree.Rules.warnings/2` to standard error.
 
   ## Options
 

@@ -4,6 +4,7 @@ defmodule BeTree.Rules.AtomicTest do
 
   import BeTree.Test.Eventually
   import BeTree.Test.Quiet, only: [quiet: 1]
+  import BeTree.Test.RulesServers, only: [kill: 2, start!: 1]
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Server
@@ -13,7 +14,6 @@ defmodule BeTree.Rules.AtomicTest do
   setup :quiet
 
   @moduletag :tmp_dir
-  @wait 60_000
 
   # Once a click comes without a session, both rules fire without end.
   @loop """
@@ -49,22 +49,6 @@ defmodule BeTree.Rules.AtomicTest do
     when o: other
     then notify seen(id: o.id)
   """
-
-  defp start!(options) do
-    name = Keyword.get_lazy(options, :name, fn -> :"rules_#{System.unique_integer([:positive])}" end)
-    id = {Server, System.unique_integer()}
-    start = {Server, :start_link, [Keyword.put(options, :name, name)]}
-    start_supervised!(%{id: id, start: start, restart: :temporary})
-    {name, id}
-  end
-
-  defp kill(name, id) do
-    pid = Process.whereis(name)
-    monitor = Process.monitor(pid)
-    Process.exit(pid, :kill)
-    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait
-    stop_supervised(id)
-  end
 
   # Everything that calls decide.
   defp state(name) do
@@ -170,7 +154,7 @@ defmodule BeTree.Rules.AtomicTest do
   test "an advance that an error stops keeps the time before it, also after a restart", %{tmp_dir: dir} do
     options = [rules: @late_loop, firings: 1_000_000, dir: dir, durability: :none]
     {name, id} = start!(options)
-    # So many events that the advance saves its time now and then.
+    # Each event changes words of the engine. Beyond 65,536 changed words an advance saves its time.
     orders = for number <- 1..6_000, do: {:order, id: if(number == 6_000, do: 1_000, else: -number), at: 1_000 * number}
 
     # Windows stay open until the last order has come.

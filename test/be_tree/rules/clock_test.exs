@@ -42,7 +42,7 @@ defmodule BeTree.Rules.ClockTest do
       %{clocks: clocks, clock: Clock.new(%{name: :clock, max_skew: @minute, clocks: Clocks.sources(clocks)})}
     end
 
-    # Reads the clock, and returns how far it is ahead of its start.
+    # Returns the milliseconds since the clock's start, and how far a fact may be ahead.
     defp passed(clock) do
       {now, latest, clock} = Clock.read(clock)
       {now - Clocks.start(), latest - now, clock}

@@ -5,6 +5,7 @@ defmodule BeTree.Rules.DiskTest do
   import BeTree.Test.Disk, only: [folder: 1]
   import BeTree.Test.Eventually
   import BeTree.Test.Quiet, only: [quiet: 1]
+  import BeTree.Test.RulesServers, only: [kill_partition: 2]
 
   alias BeTree.Error
   alias BeTree.Rules.Server
@@ -132,7 +133,7 @@ defmodule BeTree.Rules.DiskTest do
     own = Shared.folder(folder, 3)
     File.rename!(own, own <> ".away")
     File.write!(own, "in the way")
-    kill(name, 3)
+    kill_partition(name, 3)
 
     for fact <- others, do: assert({:ok, _page} = Server.retract(name, fact.id))
     for fact <- mine, do: assert({:error, %Error{kind: :file}} = Server.retract(name, fact.id))
@@ -155,7 +156,7 @@ defmodule BeTree.Rules.DiskTest do
     own = Shared.folder(folder, 3)
     File.rename!(own, own <> ".away")
     File.write!(own, "in the way")
-    kill(name, 3)
+    kill_partition(name, 3)
 
     # A fact of another partition closes the windows of those that are open.
     :ok = Server.subscribe(name)
@@ -190,13 +191,5 @@ defmodule BeTree.Rules.DiskTest do
     assert is_integer(Process.read_timer(timer))
     heal(folder)
     assert_receive {Server, ^name, [%{name: "unpaid", values: %{"key" => 7}}]}, @wait
-  end
-
-  defp kill(name, number) do
-    pid = Shared.owner(name, number)
-    monitor = Process.monitor(pid)
-    Process.exit(pid, :kill)
-    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait
-    eventually(fn -> Shared.owner(name, number) not in [nil, pid] end)
   end
 end

@@ -2,20 +2,18 @@ defmodule BeTree.Rules.HistoryTest do
   # A server gets a history before it goes live. Then it is as if it had been there all the time.
   use ExUnit.Case, async: true
 
-  import BeTree.Test.Eventually
   import BeTree.Test.Notices
   import BeTree.Test.Quiet, only: [quiet: 1]
+  import BeTree.Test.RulesServers, only: [kill_partition: 2]
 
   alias BeTree.Error
   alias BeTree.Rules.Server
-  alias BeTree.Rules.Server.Shared
   alias BeTree.Test.Clocks
 
   # Servers are killed here.
   setup :quiet
 
   @moduletag :tmp_dir
-  @wait 60_000
 
   @minute 60_000
   @day 24 * 60 * @minute
@@ -40,7 +38,7 @@ defmodule BeTree.Rules.HistoryTest do
 
   defp notes(name), do: Enum.sort(for(notice <- notices(name), do: {notice.name, notice.values}))
 
-  # An order a minute for a day. Every third is never paid, and every fifth after half an hour.
+  # A day with an order each minute. Every third order is never paid. Every fifth is paid half an hour late.
   defp day(from) do
     orders = for minute <- 0..(24 * 60 - 1), do: {from + minute * @minute, {:order, minute}}
 
@@ -167,13 +165,7 @@ defmodule BeTree.Rules.HistoryTest do
     name = start!(clocks, partitions: 3, partition_by: %{order: :id, payment: :order})
     assert {:ok, _page} = Server.go_live(name)
 
-    for number <- 0..2 do
-      pid = Shared.owner(name, number)
-      monitor = Process.monitor(pid)
-      Process.exit(pid, :kill)
-      assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait
-      eventually(fn -> Shared.owner(name, number) not in [nil, pid] end)
-    end
+    for number <- 0..2, do: kill_partition(name, number)
 
     {:ok, _page} = Server.assert_all(name, for(id <- 1..9, do: {:order, id: id}))
     assert {:ok, %{now: now}} = Server.info(name)

@@ -5,7 +5,7 @@ defmodule BeTree.Rules.LatenessTest do
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Notice, Server}
-  alias BeTree.Test.{Notices, Runtimes}
+  alias BeTree.Test.{Notices, RulesServers, Runtimes}
 
   # Servers are killed here.
   setup :quiet
@@ -43,13 +43,8 @@ defmodule BeTree.Rules.LatenessTest do
 
   defp told(notices), do: for(%Notice{} = notice <- notices, do: {notice.name, notice.values["order"]})
 
-  defp start!(options) do
-    name = Keyword.get_lazy(options, :name, fn -> :"late_#{System.unique_integer([:positive])}" end)
-    options = Keyword.merge([name: name, rules: @rules, lateness: 15 * @minute], options)
-    id = {Server, System.unique_integer()}
-    start_supervised!(%{id: id, start: {Server, :start_link, [options]}, restart: :temporary})
-    {name, id}
-  end
+  defp start!(options),
+    do: RulesServers.start!(Keyword.merge([rules: @rules, lateness: 15 * @minute], options))
 
   for runtime <- Runtimes.all() do
     describe "on #{Runtimes.name(runtime)}" do

@@ -6,6 +6,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   import BeTree.Test.Eventually
   import BeTree.Test.Notices
   import BeTree.Test.Quiet, only: [quiet: 1]
+  import BeTree.Test.RulesServers, only: [kill_and_wait: 2, kill_partition: 2]
 
   alias BeTree.Error
   alias BeTree.Rules.Server
@@ -50,15 +51,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   end
 
   # Kills a process, and waits until `now` returns another one.
-  defp kill(pid, now) do
-    monitor = Process.monitor(pid)
-    Process.exit(pid, :kill)
-    assert_receive {:DOWN, ^monitor, :process, ^pid, _killed}, @wait
-    eventually(fn -> now.() not in [nil, pid] end)
-  end
-
-  defp kill_owner(name, number), do: kill(Shared.owner(name, number), fn -> Shared.owner(name, number) end)
-  defp kill_front(name), do: kill(Shared.front(name), fn -> Shared.front(name) end)
+  defp kill_front(name), do: kill_and_wait(Shared.front(name), fn -> Shared.front(name) end)
 
   # The rule that fires in each partition for the orders 1 to 40.
   defp fired(name) do
@@ -69,7 +62,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   test "a partition that is killed before it has made the new rules refuses the swap for all", %{tmp_dir: dir} do
     name = start!(dir)
     swap = begin_swap(name, Shared.owner(name, 0))
-    kill_owner(name, 0)
+    kill_partition(name, 0)
     assert {:error, %Error{kind: :no_server, message: message}} = Task.await(swap, @wait)
     assert message =~ "a partition ended before it had made the new rules, so nothing has changed"
     assert texts(name) == List.duplicate(@old, @partitions)
@@ -83,7 +76,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
     # It starts again with the rules of before, because the swap is not decided.
-    kill_owner(name, 2)
+    kill_partition(name, 2)
     assert :sys.get_state(Shared.owner(name, 2), @wait).text == @old
     :ok = :sys.resume(held)
     assert :ok = Task.await(swap, @wait)
@@ -91,7 +84,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert fired(name) == {40, ["new"]}
 
     # The journal has the swap too.
-    kill_owner(name, 2)
+    kill_partition(name, 2)
     assert texts(name) == List.duplicate(@new, @partitions)
   end
 
@@ -99,7 +92,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     name = start!(nil)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
-    kill_owner(name, 3)
+    kill_partition(name, 3)
     :ok = :sys.resume(held)
     assert :ok = Task.await(swap, @wait)
     assert texts(name) == List.duplicate(@new, @partitions)
@@ -133,7 +126,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
         requests = for owner <- [first | others], do: :gen_server.send_request(owner, {:prepare_swap, @new, swap})
         for request <- requests, do: {:reply, {:ok, :prepared}} = :gen_server.receive_response(request, @wait)
         # It starts again before the decision, with the rules of before.
-        kill(List.last(others), fn -> Shared.owner(name, @partitions - 1) end)
+        kill_and_wait(List.last(others), fn -> Shared.owner(name, @partitions - 1) end)
         Shared.put_rules(name, @new, @by, routes)
         send(first, {swap, :commit})
       end)

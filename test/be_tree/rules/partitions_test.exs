@@ -5,10 +5,12 @@ defmodule BeTree.Rules.PartitionsTest do
   import BeTree.Test.Eventually
   import BeTree.Test.Notices
   import BeTree.Test.Quiet, only: [quiet: 1]
+  import BeTree.Test.RulesServers, only: [kill_partition: 2]
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Notice, Server}
   alias BeTree.Rules.Server.Shared
+  alias BeTree.Test.RulesServers
 
   # Partitions are killed here.
   setup :quiet
@@ -60,10 +62,7 @@ defmodule BeTree.Rules.PartitionsTest do
   @types ~w(login change order payment alert trusted)
 
   defp start!(options) do
-    name = Keyword.get_lazy(options, :name, fn -> :"partitions_#{System.unique_integer([:positive])}" end)
-    options = Keyword.merge([name: name, rules: @text, partitions: 4, partition_by: @by], options)
-    id = {Server, System.unique_integer()}
-    start_supervised!(%{id: id, start: {Server, :start_link, [options]}, restart: :temporary, type: :supervisor})
+    {name, id} = RulesServers.start!(Keyword.merge([rules: @text, partitions: 4, partition_by: @by], options))
     :ok = Server.subscribe(name)
     {name, id}
   end
@@ -232,7 +231,7 @@ defmodule BeTree.Rules.PartitionsTest do
       # A supervisor allows three in five seconds.
       if rem(number, 50) == 0 do
         before = for other <- 0..3, do: Shared.owner(name, other)
-        kill(name, rem(number, 4))
+        kill_partition(name, rem(number, 4))
 
         assert Enum.count(Enum.zip(before, for(other <- 0..3, do: Shared.owner(name, other))), fn {a, b} -> a != b end) ==
                  1
@@ -301,7 +300,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert joined.firings == page.firings
 
     # A partition that starts again has the rules of the others.
-    kill(name, 2)
+    kill_partition(name, 2)
     {:ok, _page} = Server.assert_all(name, [{:order, id: 100, who: "x"}, {:payment, order: 100, amount: 9}])
     assert {:ok, _page} = Server.assert_all(name, for(id <- 101..140, do: {:order, id: id, who: "x"}))
     assert {:ok, _page} = Server.assert_all(name, for(id <- 101..140, do: {:payment, order: id, amount: 1}))
@@ -483,7 +482,7 @@ defmodule BeTree.Rules.PartitionsTest do
     {name, _id} = start!([])
     {:ok, _page} = Server.assert_all(name, for(id <- 1..40, do: {:order, id: id, who: "x"}))
     {:ok, %{partitions: before}} = Server.info(name)
-    kill(name, 1)
+    kill_partition(name, 1)
     {:ok, %{partitions: now}} = Server.info(name)
     assert for(part <- now, do: part.facts) == List.replace_at(for(part <- before, do: part.facts), 1, 0)
     # Its subscribers are still there.
@@ -506,14 +505,6 @@ defmodule BeTree.Rules.PartitionsTest do
     assert [_ | _] = notices(name)
     :ok = Server.unsubscribe(name)
     assert Shared.subscribers(name) == []
-  end
-
-  defp kill(name, number) do
-    pid = Shared.owner(name, number)
-    monitor = Process.monitor(pid)
-    Process.exit(pid, :kill)
-    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait
-    eventually(fn -> Shared.owner(name, number) not in [nil, pid] end)
   end
 
   defp kill_all(name, id) do

@@ -3,10 +3,11 @@ defmodule BeTree.Rules.ServerTest do
 
   import BeTree.Test.Eventually
   import BeTree.Test.Quiet, only: [quiet: 1]
+  import BeTree.Test.RulesServers, only: [kill: 2]
 
   alias BeTree.Error
   alias BeTree.Rules.{Notice, Server}
-  alias BeTree.Test.Notices
+  alias BeTree.Test.{Notices, RulesServers}
 
   doctest Server
 
@@ -30,13 +31,7 @@ defmodule BeTree.Rules.ServerTest do
     then assert paid(order: o.id), notify paid(order: o.id)
   """
 
-  defp start!(options) do
-    name = Keyword.get_lazy(options, :name, fn -> :"rules_#{System.unique_integer([:positive])}" end)
-    options = Keyword.merge([name: name, rules: @orders], options)
-    id = {Server, System.unique_integer()}
-    start_supervised!(%{id: id, start: {Server, :start_link, [options]}, restart: :temporary})
-    {name, id}
-  end
+  defp start!(options), do: RulesServers.start!(Keyword.put_new(options, :rules, @orders))
 
   # Everything that calls decide.
   defp state(name) do
@@ -257,14 +252,6 @@ defmodule BeTree.Rules.ServerTest do
     assert {:error, %Error{kind: :no_server}} = Server.info(:rules_none)
     assert_raise ArgumentError, fn -> Server.start_link(name: :rules_bad, rules: 5) end
     assert_raise ArgumentError, fn -> Server.subscribe("text") end
-  end
-
-  defp kill(name, id) do
-    pid = Process.whereis(name)
-    monitor = Process.monitor(pid)
-    Process.exit(pid, :kill)
-    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait
-    stop_supervised(id)
   end
 
   defp flush(name) do

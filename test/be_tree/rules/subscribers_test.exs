@@ -38,7 +38,9 @@ defmodule BeTree.Rules.SubscribersTest do
     describe "with #{layout}" do
       @describetag options: options
 
-      test "an idle subscriber gets no more than max_pending notices, and is told of the others", %{options: options} do
+      test "an idle subscriber gets at most max_pending notices, and then the number of dropped ones", %{
+        options: options
+      } do
         name = start!([max_pending: 100] ++ options)
         most = 100 * (options[:partitions] || 1)
         pid = Subscriber.start(name)

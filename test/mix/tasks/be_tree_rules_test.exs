@@ -46,7 +46,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
 
   setup :quiet
 
-  test "rules that can enable each other without end are told first", %{tmp_dir: folder} do
+  test "the warnings about endless rules are printed first", %{tmp_dir: folder} do
     rules = Path.join(folder, "loop.rules")
     facts = Path.join(folder, "facts.jsonl")
     File.write!(rules, "fact a(x: integer)\nrule r when a: a then modify a(x: a.x + 1)\n")

@@ -1061,9 +1061,9 @@ impl Engine {
         self.last_rule.map(|rule| self.program.rules[rule as usize].name.as_str())
     }
 
-    /// Returns the names of the rules that the last firings of this call repeat, in the order in which they fire: the shortest sequence
-    /// of which the second half of the last [`RECENT`] firings consists, or the rules that fired most often among them. It is empty
-    /// if no rule fired. After a cut it may lack a firing, so it is for messages alone.
+    /// Returns the names of the rules in the cycle that the last [`RECENT`] firings since the transaction began end with, in the order
+    /// of firing: the shortest sequence that fills the second half of these firings by repetition. Without one, returns the most
+    /// frequent rules, and without firings nothing. After a cut a firing may be missing, so the names are for messages alone.
     #[inline(never)]
     pub fn cycle(&self) -> Vec<String> {
         let length = self.recent_count.min(RECENT);

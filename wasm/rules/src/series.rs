@@ -8,7 +8,8 @@
 //! children, the number of facts below and with it, its fact, and the total of these facts, if that is more than their number. The
 //! order is that of (time, number).
 //!
-//! The words of a series are a table: from the hash of a key to the root of its tree. Of two keys with the same hash, one has a tree.
+//! The words of a series are a table from the hash of a key to the root of the key's tree. If two keys have the same hash, only one of
+//! them has a tree, and the aggregates of the other scan.
 
 use crate::compile::code::{Bound, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::{Aggregate, Guard, Probe, Series, Window};

@@ -138,7 +138,7 @@ impl Engine {
         watermark(words, given(get(words, EVENT)), first_time(words), time.max(get(words, FLOOR)))
     }
 
-    /// Returns the time of the engine, the watermark, once a source has ended.
+    /// Returns the watermark without a source, for the end of that source.
     pub fn watermark_without(&self, source: &[u8]) -> i64 {
         let words = &self.words;
         let first = match find(words, source) {
@@ -155,14 +155,14 @@ impl Engine {
         self.retried(|step| step.raise_event_time(time, source))
     }
 
-    /// Notes that the event times of all sources have reached `time`. The engine's time is at [`Engine::watermark_of_all_at`] already.
+    /// Raises the event time of all sources to `time`. The caller has moved the watermark to [`Engine::watermark_of_all_at`] before.
     ///
     /// Errors: `out_of_memory`.
     pub fn reach_all(&mut self, time: i64) -> Result<(), Error> {
         self.retried(|step| if time > get(step.words, FLOOR) { step.words.set64(FLOOR, time as u64) } else { Ok(()) })
     }
 
-    /// Forgets a source, so that it holds the watermark back no more. The engine's time is at [`Engine::watermark_without`] already.
+    /// Forgets a source, so that it holds the watermark back no more. The caller has moved the watermark to [`Engine::watermark_without`] before.
     ///
     /// Errors: `out_of_memory`.
     pub fn forget_source(&mut self, source: &[u8]) -> Result<(), Error> {

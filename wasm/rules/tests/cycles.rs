@@ -109,7 +109,7 @@ fn rules_that_end_are_not_told() {
         "rule r when s: session(left >= 1) then retract s, assert session(user: s.user, state: 1, left: s.left - 1)",
         "rule r when s: session(left > 0) then modify s(left: s.left - 1, state: 2)
          rule q when s: session(state = 2) then modify s(state: 1)",
-        // A modification of a field that a `none` does not read leaves it as it is.
+        // A modification of a field that a `none` does not read cannot make the `none` true.
         "rule r when c: click s: session(state = 1) none session(user = c.user) then modify s(state: 2)
          rule q when s: session(state = 2) then modify s(state: 3)",
         // A new fact waits for time, or for a later fact from outside.

@@ -3,9 +3,9 @@ defmodule BeTree.Rules.Server.Delivery do
   # Sends notices to processes, and bounds those that wait in each of their mailboxes.
   #
   # Nobody acknowledges notices. So the process that sends them keeps an account for each receiver: the sizes of the messages that may
-  # still be in its mailbox. Now and then it reads the length of the mailbox: of the messages that it sent, no more than the last so
-  # many can be there. If more than the most notices would wait, later ones are dropped and counted, until no more than half of the
-  # most wait. Then the receiver gets the count, and notices again.
+  # still be in its mailbox. Now and then the sender reads the length of the mailbox. With n messages there, at most the last n of the
+  # sent messages wait. A message that would exceed the limit of waiting notices is dropped and counted. Once at most half of the limit
+  # waits, the receiver gets the count, and then notices again.
   #
   # The length of a mailbox on another node is read by a process of its own, for which the sender waits at most @patience.
   #
@@ -28,7 +28,7 @@ defmodule BeTree.Rules.Server.Delivery do
     * `:pid` - the process that the receiver was last;
     * `:sizes`, `:messages`, `:notices` - the sizes of the messages that may be in its mailbox, oldest first, their number and their sum;
     * `:unseen` - the messages since its mailbox was looked at;
-    * `:dropped` - the notices that were dropped and of which it does not know yet;
+    * `:dropped` - the number of dropped notices that the receiver was not told yet;
     * `:asked` - the reference of the question for the length of a mailbox on another node, and the messages sent since, or `nil`;
     * `:is_slow` - whether such a question was not replied to in time.
   """

@@ -367,7 +367,8 @@ defmodule BeTree.Rules.Server.Owner do
 
   ## Operations
 
-  # Makes an operation at the time of the clock, if there is one. If the time before it ends with an error, it is made where time is held.
+  # Moves time to the clock's, if the server has a clock, and makes the operation in the same change. If an event on the way fails, time
+  # is held before the event, and the operation is made there.
   defp operate_now(operation, now, %{held: nil} = state, options) when now != nil do
     case operate({:at, now, operation}, state, options) do
       {{:error, _error}, :time, state} -> operate_now(operation, now, find_time(now, state), options)

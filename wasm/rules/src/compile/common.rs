@@ -9,8 +9,8 @@ use crate::compile::program::Action;
 /// The least number of parts of expressions that such a `let` saves. It costs some itself, also in a firing that does not need it.
 const LEAST_SAVED: usize = 6;
 
-/// The numbers of expressions: equal ones have one number. A key is an expression whose parts are the numbers of its own, so each
-/// expression is hashed once, however deep it lies in others.
+/// The numbers of expressions. Equal expressions have the same number. A key has numbers in place of its subexpressions, so hashing a
+/// key does not depend on its depth.
 type Numbers = HashMap<Code, usize>;
 
 /// An expression, and how often it stands in the actions.

@@ -298,8 +298,8 @@ impl<'a> Analysis<'a> {
         most
     }
 
-    /// Returns, by type, the number of facts that a firing adds. Two slots may have the same fact: what is retracted is one fact at
-    /// least, or none if the rule modifies facts of the type, because a modified fact is another one.
+    /// Returns, by type, the number of facts that a firing adds. Two slots may have the same fact, so several retractions count as
+    /// one. They count as none if the rule modifies facts of the type, because a modified fact is a new one.
     #[inline(never)]
     fn counts_of(&self, rule: u32) -> HashMap<usize, i64> {
         let rule = &self.program.rules[rule as usize];
@@ -486,7 +486,7 @@ impl<'a> Graph<'a> {
     fn new(analysis: &'a Analysis, rules: &'a [u32], effects: &[usize]) -> Self {
         let places: HashMap<u32, u32> = rules.iter().enumerate().map(|(place, rule)| (*rule, place as u32)).collect();
         let mut graph = Graph { rules, next: vec![Vec::new(); rules.len()], analysis };
-        // The types of which these rules insert facts.
+        // The fact types that these rules insert.
         let inserted: HashSet<usize> = effects
             .iter()
             .filter(|effect| analysis.inserts(**effect))
@@ -774,7 +774,7 @@ fn bounds(test: &Test, field: u32, is_lower: bool) -> bool {
     }
 }
 
-/// Returns whether a fact of which this much is known may meet tests.
+/// Returns whether a fact with these known fields may meet tests.
 #[inline(never)]
 fn may_meet(tests: &[Test], known: &Known) -> bool {
     tests.iter().all(|test| match test {

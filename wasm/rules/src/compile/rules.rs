@@ -429,7 +429,7 @@ impl Body {
         Ok(compiled)
     }
 
-    /// Marks the modifications whose fields no later action reads. Two slots may hold the same fact.
+    /// Marks each modification whose fields no later action reads, in any slot of its type: two slots may hold the same fact.
     fn mark_unread(&self, actions: &mut [Action]) {
         // The fields that later actions read, by type and offset.
         let mut read: HashSet<(usize, u32)> = HashSet::new();

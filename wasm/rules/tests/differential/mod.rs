@@ -589,7 +589,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Makes a call, and goes on until it is done. Returns whether the limit on firings allows that.
+    /// Makes a call and all its pages. Returns `None` if the limit on firings ended it.
     fn finish<T>(&mut self, mut call: impl FnMut(&mut Engine) -> Result<Option<T>, Error>) -> Option<T> {
         loop {
             if self.is_paged {
