@@ -398,9 +398,15 @@ defmodule BeTree.Rules do
   def sources(rules, options \\ []) do
     check!(rules)
 
-    with {:ok, output} <- read(rules, "be_tree_sources", [], nil, Check.timeout!(options)),
-         {:ok, floor, sources} <- Reply.sources(output),
+    with {:ok, floor, sources} <- event_times(rules, Check.timeout!(options)),
          do: {:ok, Map.new(sources, fn {source, time} -> {source, if(floor, do: max(floor, time), else: time)} end)}
+  end
+
+  @doc false
+  # The time that `advance/3` gave all sources, and the event times of the sources by their own calls.
+  @spec event_times(t, timeout) :: {:ok, time | nil, %{(String.t() | nil) => time}} | {:error, Error.t()}
+  def event_times(rules, timeout \\ :infinity) do
+    with {:ok, output} <- read(rules, "be_tree_sources", [], nil, timeout), do: Reply.sources(output)
   end
 
   @doc "Like `sources/2`, but returns the map and raises on error."

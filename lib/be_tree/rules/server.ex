@@ -62,8 +62,9 @@ defmodule BeTree.Rules.Server do
 
   With `lateness: ms` rules see facts in the order of their times, also those that are late by as much (`BeTree.Rules`, Time): windows
   close and notices come as much later. The lateness of a folder cannot change: a start with another one returns `:other_schema`. The
-  options `:source` of `assert/3` and `advance/3`, `end_source/3` and `sources/2` are for servers without partitions. With `clock: :system` all
-  sources have the time of the system at least.
+  option `:source` of `assert/3` and `advance/3` names the source of facts, which `end_source/3` forgets. With partitions, a call with a
+  source moves time in all of them, so it calls each; after the first such call the same holds for calls without one. With
+  `clock: :system` all sources have the time of the system at least.
 
   ## On disk
 
@@ -244,7 +245,7 @@ defmodule BeTree.Rules.Server do
                         type: {:nullable, {:check, "the name of a source, an atom or a string", &Rules.source?/1}},
                         default: nil,
                         default_doc: "none",
-                        doc: "the source of the facts, an atom or a string, of a server without partitions"
+                        doc: "the source of the facts, an atom or a string"
                       ]
                     ]
   @swap_options [
@@ -371,7 +372,7 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil -> operate_source(name, {:assert, input}, options)
-      partitions -> Partitions.insert(name, partitions, input, no_source!(name, options))
+      partitions -> Partitions.insert(name, partitions, input, named(options))
     end
   end
 
@@ -402,7 +403,7 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil -> operate_source(name, {:advance, now}, options)
-      partitions -> Partitions.advance(name, partitions, now, no_source!(name, options))
+      partitions -> Partitions.advance(name, partitions, now, named(options))
     end
   end
 
@@ -433,27 +434,31 @@ defmodule BeTree.Rules.Server do
   end
 
   @doc """
-  Forgets a source, as `BeTree.Rules.end_source/3` does. Takes the options of `retract/3`, and returns the errors of `assert/3`. Raises an
-  `ArgumentError` if the server has partitions.
+  Forgets a source, as `BeTree.Rules.end_source/3` does. Takes the options of `retract/3`, and returns the errors of `assert/3`.
   """
   @spec end_source(name, Rules.source(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
   def end_source(name, source, options \\ []) do
     options = call_options(options)
-    source = Rules.check_source!(source)
-    if partitions(name), do: no_sources!(name)
-    operate(name, {:end_source, to_string(source)}, options)
+    source = to_string(Rules.check_source!(source))
+
+    case partitions(name) do
+      nil -> operate(name, {:end_source, source}, options)
+      partitions -> Partitions.end_source(name, partitions, source, options)
+    end
   end
 
   @doc """
-  Returns the times of the sources, as `BeTree.Rules.sources/2` does with its options. Raises an `ArgumentError` if the server has
-  partitions.
+  Returns the times of the sources, as `BeTree.Rules.sources/2` does with its options.
   """
   @spec sources(name, timeout: timeout) ::
           {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
   def sources(name, options \\ []) do
     options = [timeout: Check.timeout!(options)]
-    if partitions(name), do: no_sources!(name)
-    with {:ok, {rules, _counts}} <- read(name, options), do: Rules.sources(rules, options)
+
+    case partitions(name) do
+      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.sources(rules, options)
+      partitions -> Partitions.sources(name, partitions, options)
+    end
   end
 
   defp operate_source(name, operation, %{source: nil} = options), do: operate(name, operation, options)
@@ -461,12 +466,8 @@ defmodule BeTree.Rules.Server do
   defp operate_source(name, operation, %{source: source} = options),
     do: operate(name, Tuple.append(operation, to_string(source)), %{options | source: nil})
 
-  defp no_source!(_name, %{source: nil} = options), do: options
-  defp no_source!(name, _options), do: no_sources!(name)
-
-  defp no_sources!(name) do
-    raise ArgumentError, "the server #{inspect(name)} has partitions, which know no sources; leave the source out"
-  end
+  defp named(%{source: nil} = options), do: options
+  defp named(options), do: %{options | source: to_string(options.source)}
 
   defp operate(name, operation, options) do
     deadline = Deadline.new(options.timeout)

@@ -269,7 +269,7 @@ defmodule BeTree.Rules.LatenessTest do
       assert_receive {Server, ^name, [%Notice{values: %{"order" => 5}}]}, @wait
     end
 
-    test "with partitions fires what one engine fires, and knows no sources" do
+    test "with partitions fires what one engine fires" do
       options = [partitions: 3, partition_by: %{order: :user, payment: :user}]
 
       text = """
@@ -306,12 +306,67 @@ defmodule BeTree.Rules.LatenessTest do
       assert found == expected and length(found) > 20
       {:ok, info} = Server.info(several)
       assert Map.take(info, [:waiting, :late, :lateness]) == %{waiting: 0, late: 0, lateness: 15 * @minute}
+    end
 
-      order = {:order, id: 1, user: "u"}
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.assert(several, order, source: :web) end
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.advance(several, 0, source: :web) end
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.end_source(several, :web) end
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.sources(several) end
+    test "with partitions and sources equals one engine, also after a restart", %{tmp_dir: dir} do
+      options = [partitions: 3, partition_by: %{order: :user, payment: :user}, dir: Path.join(dir, "several")]
+
+      text = """
+      fact order(id: integer, user: string)
+      fact payment(order: integer, user: string)
+      rule unpaid
+        when o: order
+             none payment(order = o.id, user = o.user) within 10 minutes after o
+        then notify unpaid(order: o.id)
+      """
+
+      :rand.seed(:exsss, {1, 2, 3})
+
+      calls =
+        for n <- 1..150 do
+          source = Enum.random([:web, "mobile", nil])
+          at = (n - :rand.uniform(60)) * @minute
+
+          case :rand.uniform(10) do
+            1 -> {:advance, at, source}
+            2 -> {:end, source || :web}
+            3 -> {:assert, for(m <- 1..3, do: {:order, id: 10 * n + m, user: "user #{m}", at: at + m}), source}
+            4 -> {:assert, [{:order, id: n, user: "user #{rem(n, 5)}"}], source}
+            5 -> {:assert, [{:payment, order: n - 3, user: "user #{rem(n - 3, 5)}", at: at}], source}
+            _ -> {:assert, [{:order, id: n, user: "user #{rem(n, 5)}", at: at}], source}
+          end
+        end
+
+      {several, id} = start!([rules: text] ++ options)
+      {one, _id} = start!(rules: text)
+      for name <- [one, several], do: :ok = Server.subscribe(name)
+
+      for {call, number} <- Enum.with_index(calls) do
+        [expected, found] = for name <- [one, several], do: name |> call(call) |> Map.fetch!(:late)
+        assert {number, found} == {number, expected}
+        assert Server.sources(several) == Server.sources(one)
+
+        if number == 75 do
+          :ok = stop_supervised(id)
+          start!([rules: text, name: several] ++ options)
+          :ok = Server.subscribe(several)
+        end
+      end
+
+      for name <- [one, several], do: {:ok, _page} = Server.advance(name, 300 * @minute)
+      [expected, found] = for name <- [one, several], do: name |> Notices.notices() |> told() |> Enum.sort()
+      assert found == expected and length(found) > 20
+      [{:ok, expected}, {:ok, found}] = for name <- [one, several], do: Server.info(name)
+      assert Map.take(found, [:facts, :waiting, :late]) == Map.take(expected, [:facts, :waiting, :late])
+      assert found.late > 0
+
+      assert {:error, %Error{kind: :out_of_bounds}} = Server.advance(several, 0, source: "")
+      assert {:error, %Error{kind: :out_of_bounds}} = Server.advance(several, 10 ** 17, source: :web)
     end
   end
+
+  defp call(name, {:assert, facts, source}), do: done(Server.assert_all(name, facts, source: source))
+  defp call(name, {:advance, now, source}), do: done(Server.advance(name, now, source: source))
+  defp call(name, {:end, source}), do: done(Server.end_source(name, source))
+  defp done({:ok, page}), do: page
 end

@@ -25,7 +25,7 @@ defmodule BeTree.Rules.Server.Closed do
   @spec new(tuple, Error.t()) :: t
   def new({number, options, _new} = argument, error) do
     Shared.put_due(options.table, number, nil)
-    Shared.started(options.table, number, self(), nil)
+    Shared.started(options.table, number, self(), nil, %{})
     report(argument, "is closed and opens again later: #{Exception.message(error)}")
     wait(%__MODULE__{argument: argument, error: error, timer: make_ref()})
   end

@@ -102,7 +102,8 @@ defmodule BeTree.Rules.Server.Owner do
 
   # A swap that was made since this process read the rules is made here, or else its maker finds this process.
   defp join(%{options: %{table: table}} = state) do
-    Shared.started(table, state.number, self(), time(state))
+    {time, event_times} = times(state)
+    Shared.started(table, state.number, self(), time, event_times)
 
     case swap_if_changed(put_in(state.options.rules, Shared.text(table))) do
       {:ok, state} -> {:ok, note_due(state)}
@@ -142,9 +143,18 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  defp time(state) do
-    {:ok, info} = Rules.info(state.rules)
-    info.latest
+  defp time(state), do: Rules.info!(state.rules).latest
+
+  # Returns the time that all partitions have with this one, and the event times of its sources. Without named sources all facts are
+  # from one source, whose event time is that time.
+  defp times(state) do
+    case Rules.event_times(state.rules) do
+      {:ok, _floor, sources} when sources == %{} or (map_size(sources) == 1 and is_map_key(sources, nil)) ->
+        {time(state), %{}}
+
+      {:ok, floor, sources} ->
+        {floor, sources}
+    end
   end
 
   # A base may be due from before the start.
