@@ -63,7 +63,8 @@ defmodule BeTree.Rules.Server do
   With `lateness: ms` rules see facts in the order of their times, also those that are late by as much (`BeTree.Rules`, Time): windows
   close and notices come as much later. The lateness of a folder cannot change: a start with another one returns `:other_schema`. The
   option `:source` of `assert/3` and `advance/3` names the source of facts, which `end_source/3` forgets. With partitions, a call with a
-  source moves time in all of them, so it calls each; after the first such call the same holds for calls without one. With
+  source moves time in all of them, so it calls each; after the first such call the same holds for calls without one. Before it, facts
+  without a source move the time of all sources, so name the sources to `advance/3` before the first fact. With
   `clock: :system` all sources have the time of the system at least.
 
   ## On disk

@@ -339,7 +339,11 @@ defmodule BeTree.Rules.LatenessTest do
 
       {several, id} = start!([rules: text] ++ options)
       {one, _id} = start!(rules: text)
-      for name <- [one, several], do: :ok = Server.subscribe(name)
+
+      for name <- [one, several] do
+        :ok = Server.subscribe(name)
+        for source <- [:web, "mobile"], do: {:ok, _page} = Server.advance(name, -90 * @minute, source: source)
+      end
 
       for {call, number} <- Enum.with_index(calls) do
         [expected, found] = for name <- [one, several], do: name |> call(call) |> Map.fetch!(:late)
