@@ -14,7 +14,7 @@ defmodule BeTree.Call.Batch do
   @events 256
   @bytes 256 * 1024
 
-  # The events that a process of a stream searches one by one, if each has a budget or a timeout of its own.
+  # The events of a chunk whose events are searched one by one, because each has a budget or a timeout of its own.
   @alone 64
 
   # The first events of a list that a stream searches one by one, as a loop does. Setting up chunks takes longer for so few.
@@ -22,7 +22,7 @@ defmodule BeTree.Call.Batch do
 
   @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input]
-  defstruct @enforce_keys ++ [:refused, events: [], limit: @events]
+  defstruct @enforce_keys ++ [:refused, events: [], small?: false]
 
   @typedoc """
   A chunk of events.
@@ -31,14 +31,14 @@ defmodule BeTree.Call.Batch do
     * `input` - each event, after its format and its length; `nil` if the events are searched one by one;
     * `refused` - the error of the next event if that cannot be encoded. The chunk then ends before it;
     * `events` - the events, and the refused one;
-    * `limit` - the greatest number of events of this chunk.
+    * `small?` - whether the chunk precedes the first chunk of full size. The consumer searches small chunks itself.
   """
   @type t :: %__MODULE__{
           count: non_neg_integer,
           input: binary | nil,
           refused: Error.t() | nil,
           events: [Event.t()],
-          limit: pos_integer
+          small?: boolean
         }
 
   @typedoc """
@@ -55,56 +55,44 @@ defmodule BeTree.Call.Batch do
   as the one before, up to #{@events}.
   """
   @spec chunks(Enumerable.t(), Event.reading(), pos_integer) :: Enumerable.t()
-  def chunks(events, reading, first \\ @events),
-    do: Stream.chunk_while(events, empty(first), &add(&1, &2, reading), &finish/1)
+  def chunks(events, reading, first \\ @events), do: chunks(events, first, @events, &Event.encode(&1, reading))
 
-  # The same for events that are searched one by one. Each is encoded before its own search.
-  defp plain_chunks(events, first \\ 1) do
-    Stream.chunk_while(
-      events,
-      {0, [], first},
-      fn
-        event, {count, events, limit} when count + 1 == limit ->
-          {:cont, plain(events, event, limit), {0, [], min(2 * limit, @alone)}}
+  # Chunks of at most `max` events. `encode` returns `:later` for an event that its own search encodes.
+  defp chunks(events, first, max, encode),
+    do: Stream.chunk_while(events, empty(first, max), &add(&1, &2, encode), &finish/1)
 
-        event, {count, events, limit} ->
-          {:cont, {count + 1, [event | events], limit}}
-      end,
-      fn
-        {0, [], _limit} = none -> {:cont, none}
-        {_count, [event | events], limit} -> {:cont, plain(events, event, limit), nil}
-      end
-    )
-  end
+  # Frames are nil while no event is encoded.
+  defp empty(limit, max), do: %{count: 0, bytes: 0, frames: nil, events: [], limit: min(limit, max), max: max}
 
-  # The consumer searches the chunks that are not full, and other processes the full ones.
-  defp plain(events, event, limit) do
-    events = Enum.reverse(events, [event])
-    %__MODULE__{count: length(events), input: nil, events: events, limit: if(limit == @alone, do: @events, else: limit)}
-  end
+  defp add(event, chunk, encode) do
+    chunk = %{chunk | events: [event | chunk.events]}
 
-  defp empty(limit), do: {0, 0, [], [], min(limit, @events)}
-
-  defp add(event, {count, bytes, frames, events, limit}, reading) do
-    case Event.encode(event, reading) do
+    case encode.(event) do
       {:ok, format, encoded} ->
         length = byte_size(encoded)
-        frames = [frames, <<format::little-32, length::little-32>> | encoded]
-        next = {count + 1, bytes + length, frames, [event | events], limit}
-        if full?(next), do: {:cont, chunk(next), empty(2 * limit)}, else: {:cont, next}
+        frames = [chunk.frames || [], <<format::little-32, length::little-32>> | encoded]
+        emit_if_full(%{chunk | count: chunk.count + 1, bytes: chunk.bytes + length, frames: frames})
+
+      :later ->
+        emit_if_full(%{chunk | count: chunk.count + 1})
 
       {:error, error} ->
-        {:cont, %{chunk({count, bytes, frames, [event | events], limit}) | refused: error}, empty(2 * limit)}
+        refused = %{chunk(%{chunk | frames: chunk.frames || []}) | refused: error}
+        {:cont, refused, empty(2 * chunk.limit, chunk.max)}
     end
   end
 
-  defp full?({count, bytes, _frames, _events, limit}), do: count == limit or bytes >= @bytes
+  defp emit_if_full(%{count: count, bytes: bytes, limit: limit} = chunk) when count == limit or bytes >= @bytes,
+    do: {:cont, chunk(chunk), empty(2 * limit, chunk.max)}
 
-  defp finish({0, _bytes, _frames, _events, _limit} = none), do: {:cont, none}
-  defp finish({_count, _bytes, _frames, _events, limit} = last), do: {:cont, chunk(last), empty(limit)}
+  defp emit_if_full(chunk), do: {:cont, chunk}
 
-  defp chunk({count, _bytes, frames, events, limit}) do
-    %__MODULE__{count: count, input: IO.iodata_to_binary(frames), events: Enum.reverse(events), limit: limit}
+  defp finish(%{count: 0} = none), do: {:cont, none}
+  defp finish(last), do: {:cont, chunk(last), nil}
+
+  defp chunk(%{count: count, frames: frames, events: events, limit: limit, max: max}) do
+    input = if frames, do: IO.iodata_to_binary(frames)
+    %__MODULE__{count: count, input: input, events: Enum.reverse(events), small?: limit < max}
   end
 
   @doc "Returns a result for each of `events`, or the first error, with its position if it concerns a single event."
@@ -261,11 +249,17 @@ defmodule BeTree.Call.Batch do
 
   # The first chunk has `first` events.
   defp in_chunks(target, events, first, options, concurrency) do
-    chunks = if alone?(options), do: plain_chunks(events, first), else: chunks(events, options, first)
+    chunks = chunks_for(events, options, first)
 
     if concurrency == 1,
       do: Stream.flat_map(chunks, &pairs(&1, results(&1, target, options))),
       else: Stream.transform(chunks, &no_tasks/0, &next(&1, &2, target, options, concurrency), &rest/1, &shut_down/1)
+  end
+
+  defp chunks_for(events, options, first) do
+    if alone?(options),
+      do: chunks(events, first, @alone, fn _event -> :later end),
+      else: chunks(events, options, first)
   end
 
   defp pairs(chunk, results), do: Enum.zip(chunk.events, results)
@@ -276,9 +270,8 @@ defmodule BeTree.Call.Batch do
   # The processes that search, each with its chunk, and their number.
   defp no_tasks, do: {:queue.new(), 0}
 
-  defp next(%{limit: limit} = chunk, tasks, target, options, _concurrency) when limit < @events do
-    {pairs(chunk, results(chunk, target, options)), tasks}
-  end
+  defp next(%{small?: true} = chunk, tasks, target, options, _concurrency),
+    do: {pairs(chunk, results(chunk, target, options)), tasks}
 
   defp next(chunk, {queue, concurrency}, target, options, concurrency) do
     {{:value, first}, queue} = :queue.out(queue)
@@ -342,8 +335,8 @@ defmodule BeTree.Call.Batch do
   @doc "Returns the results of `events` in a list, as `stream/4` does."
   @spec each(BeTree.target(), [Event.t()], Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
   def each(target, events, options) do
-    chunks = if alone?(options), do: plain_chunks(events), else: chunks(events, options)
-    Enum.flat_map(chunks, &results(&1, target, options))
+    first = if alone?(options), do: 1, else: @events
+    Enum.flat_map(chunks_for(events, options, first), &results(&1, target, options))
   end
 
   # Searches for an event in a call of its own, with the whole budget and the whole timeout.
