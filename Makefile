@@ -138,7 +138,7 @@ bench.tune: $(ready) $(report) ## Tune for two generated workloads, with a repor
 	@MIX_ENV=dev mix be_tree.tune --workload W3 --quick --out _build/bench/tune/W3
 
 bench.benchee: $(ready) ## Run the workloads in Benchee, where that is present, one minute
-	@for script in workloads slices events; do MIX_ENV=dev mix run bench/benchee/$$script.exs --quick || exit 1; done
+	@MIX_ENV=dev mix run bench/benchee/workloads.exs --quick
 
 bench.every.quick: $(ready) $(report) ## Run every quick benchmark, under ten minutes, and print the time of each
 	@scripts/bench-every-quick

@@ -14,8 +14,11 @@ defmodule BeTree.Server.Store do
   # is made from the texts.
 
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
-  alias BeTree.Engine.{CrashReport, Describe, Instance, Journal}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Journal
+  alias BeTree.Call.Instance
+  alias BeTree.Input.Describe
+  alias BeTree.Processes.CrashReport
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Copy, Lineage, Table}
 
   @meta 1

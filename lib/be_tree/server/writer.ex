@@ -7,11 +7,13 @@ defmodule BeTree.Server.Writer do
   # after the acknowledgement sees the change. When the log since the base is long, another process builds the next base.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
   alias BeTree.{Domain, Error, Guest, Image, Index, Telemetry}
-  alias BeTree.Engine.{CrashReport, Describe, Heap, Journal, Stray, Subscription}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Journal
+  alias BeTree.Input.{Describe, Subscription}
+  alias BeTree.Processes.{CrashReport, Heap, Stray}
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Ids, Lineage, Maintainer, Queue, Store, Table, View}
 
   # The log since the base has at most this share of the base's expressions, within these limits, before the next base is built.
@@ -647,7 +649,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # A tree that was emptied has moved to a new instance (BeTree.Engine.Deletion), and takes much less memory than the base.
+  # A tree that was emptied has moved to a new instance (BeTree.Call.Deletion), and takes much less memory than the base.
   defp emptied?(%{count: 0, tree: tree, base: base}),
     do: 2 * tree.runtime.info(tree.instance).memory < base.index.info.memory_bytes
 

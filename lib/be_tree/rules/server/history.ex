@@ -14,7 +14,8 @@ defmodule BeTree.Rules.Server.History do
   # same operations under the same limits, whatever the options of the server are now, and leaves out those that were undone. Only the
   # last operation may be one that was neither undone nor acknowledged.
 
-  alias BeTree.Engine.{Instance, Journal}
+  alias BeTree.Journal
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Module, Swap}
   alias BeTree.Rules.Server.{Base, Change}
