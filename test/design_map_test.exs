@@ -1,8 +1,8 @@
 defmodule BeTree.DesignMapTest do
-  # The map in docs/design.md: each file that it names exists, and has what it names there.
+  # The map in docs/contributing/map.md: each file that it names exists, and has what it names there.
   use ExUnit.Case, async: true
 
-  @text File.read!("docs/design.md")
+  @text File.read!("docs/contributing/map.md")
 
   defp files(name) do
     for folder <- ["", "wasm/index/src/"], path = folder <> name, File.exists?(path), do: path
