@@ -23,7 +23,9 @@ defmodule BeTree.MigrationTest do
   end
 
   test "the negation of an undefined attribute or another one is that of the other one" do
-    assert File.read!("docs/guides/migration.md") =~ "be-tree matches `not (a or b)` when `a` is undefined, for every `b`"
+    assert File.read!("docs/guides/migration.md") =~
+             "be-tree matches `not (a or b)` when `a` is undefined, for every `b`"
+
     tree = BeTree.new!(a: {:boolean, optional: true}, b: :boolean)
     BeTree.insert!(tree, 1, "not (a or b)")
     assert BeTree.search!(tree, %{b: false}) == [1]
