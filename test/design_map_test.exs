@@ -1,8 +1,8 @@
 defmodule BeTree.DesignMapTest do
-  # The map in docs/design.md: each file that it names exists, and has what it names there.
+  # The map and the pages beside it: each file that they name exists, and has the functions that they name beside it.
   use ExUnit.Case, async: true
 
-  @text File.read!("docs/design.md")
+  @text Enum.map_join(~w(map architecture decisions), &File.read!("docs/contributing/#{&1}.md"))
 
   defp files(name) do
     for folder <- ["", "wasm/index/src/"], path = folder <> name, File.exists?(path), do: path

@@ -6,9 +6,9 @@ defmodule BeTree.ErlangExampleTest do
   @compile {:no_warn_undefined, :ads}
 
   @sources Path.wildcard("examples/erlang/src/*.erl")
-  @page "docs/erlang.md"
+  @page "docs/guides/erlang.md"
 
-  # rebar3 and eunit may not be here, so the example is compiled and run by itself; `make example.erlang` runs its tests.
+  # rebar3 and eunit may not be here, so the example is compiled and run by itself; `make test PART=erlang` runs its tests.
   setup_all do
     modules =
       for source <- @sources do

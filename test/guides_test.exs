@@ -17,7 +17,10 @@ defmodule BeTree.GuidesTest do
     on_exit(fn -> Code.put_compiler_option(:no_warn_undefined, before) end)
   end
 
-  for page <- ["README.md" | Path.wildcard("docs/guides/*.md") ++ Path.wildcard("notebooks/*.livemd")] do
+  @guides Path.wildcard("docs/{guides,operating}/*.md")
+  @runnable Enum.filter(@guides, &(File.read!(&1) =~ ~r/^```elixir$/m))
+
+  for page <- ["README.md" | @runnable ++ Path.wildcard("notebooks/*.livemd")] do
     test "#{page} does what it says" do
       # A notebook prints.
       capture_io(fn -> assert Guide.run(unquote(page)) > 0 end)
@@ -68,8 +71,7 @@ defmodule BeTree.GuidesTest do
   end
 
   test "every guide is listed in the README" do
-    listed = Regex.scan(~r"\(docs/guides/(\w+)\.md\)", File.read!("README.md"), capture: :all_but_first)
-    written = for page <- Path.wildcard("docs/guides/*.md"), do: [Path.basename(page, ".md")]
-    assert Enum.sort(listed) == Enum.sort(written)
+    listed = Regex.scan(~r"\((docs/(?:guides|operating)/\w+\.md)\)", File.read!("README.md"), capture: :all_but_first)
+    assert Enum.sort(Enum.uniq(listed)) == Enum.sort(Enum.map(@guides, &[&1]))
   end
 end

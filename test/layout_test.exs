@@ -1,5 +1,5 @@
 defmodule BeTree.LayoutTest do
-  # The files are laid out as docs/design.md says.
+  # The files are laid out as docs/contributing/architecture.md says.
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureIO

@@ -47,8 +47,8 @@ defmodule BeTree.GuestTest do
   # Those of the module of rules have a section of their own.
   @shared ~w(memory __stack_pointer be_tree_abi be_tree_inbox be_tree_outbox be_tree_resume be_tree_forget)
 
-  test "the built-in modules export what docs/abi.md lists, and import nothing", %{wasm: wasm} do
-    [before, rules] = "docs/abi.md" |> File.read!() |> String.split("\n## Rules\n")
+  test "the built-in modules export what docs/contributing/abi.md lists, and import nothing", %{wasm: wasm} do
+    [before, rules] = "docs/contributing/abi.md" |> File.read!() |> String.split("\n## Rules\n")
     [rules, behind] = String.split(rules, "\n## ", parts: 2)
     check_exports(wasm, documented(before <> behind), 27)
 

@@ -73,7 +73,7 @@ defmodule BeTree.ImageTest do
     1..8 |> Task.async_stream(fn _ -> same(index, found) end) |> Stream.run()
   end
 
-  # docs/image.md and docs/abi.md, without a line of what reads images here.
+  # docs/guides/image.md and docs/contributing/abi.md, without a line of what reads images here.
   test "our runtime runs it as a plain module" do
     %{tree: tree, found: found} = random(200)
     image = Image.to_binary!(tree)
@@ -96,7 +96,7 @@ defmodule BeTree.ImageTest do
   @node System.find_executable("node")
 
   @tag skip: if(@node, do: false, else: "there is no node on this machine")
-  test "Node runs it by the program in docs/image.md", %{tmp_dir: folder} do
+  test "Node runs it by the program in docs/guides/image.md", %{tmp_dir: folder} do
     domains = [age: :integer, score: {:float, optional: true}, country: {:string, optional: true}, tags: :string_list]
     tree = BeTree.new!(domains)
 
@@ -112,7 +112,7 @@ defmodule BeTree.ImageTest do
 
     # One that does not fit into the first inbox, and whose memory has to grow.
     events = events ++ [~s({"age": 1, "tags": ["#{String.duplicate("long ", 500_000)}", "t3"]}\n)]
-    [program] = Regex.run(~r/```js\n(.*?)```/s, File.read!("docs/image.md"), capture: :all_but_first)
+    [program] = Regex.run(~r/```js\n(.*?)```/s, File.read!("docs/guides/image.md"), capture: :all_but_first)
     texts = [{"search.mjs", program}, {"index.wasm", Image.to_binary!(tree)}, {"events", events}]
     [program, image, input] = for {name, text} <- texts, do: write(folder, name, text)
     {output, 0} = System.cmd("sh", ["-c", ~s(exec "$0" "$1" "$2" < "$3"), @node, program, image, input])
