@@ -1,28 +1,31 @@
 //! An instance as a resource: its machines behind a gate.
 //!
 //! An instance in Elixir has one machine of its own, or it is a pool of replicas of one snapshot. Replicas are made when
-//! they are needed, and a lost replica is replaced when it is next needed. A caller borrows a machine (`lent`), and processes
+//! they are needed, and a lost replica is replaced when it is next needed. A caller borrows a machine (`loan`), and processes
 //! that find none free wait for one with a ticket (`queue`).
 
-mod lent;
+pub mod checkout;
+mod loan;
+pub mod log;
 mod queue;
 mod renewal;
+pub mod stand_in;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustler::{Env, LocalPid, Resource, Term};
 
+use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
-use crate::gate::{Gate, Refusal, Turn};
-use crate::log::Log;
+use crate::instance::checkout::{Gate, Refusal, Turn};
+use crate::instance::log::Log;
+use crate::machine::phase::Stages;
 use crate::machine::{Machine, Setup};
-use crate::module::Compiled;
-use crate::reaper::{self, Reaped};
-use crate::snapshot::Snapshot;
-use crate::stage::Stages;
+use crate::memory::snapshot::Snapshot;
+use crate::system::background::{self, Reaped};
 
-pub use lent::{Copied, Home, Lent};
+pub use loan::{Copied, Home, Lent};
 pub use queue::Ticket;
 use queue::Waiter;
 use renewal::{Pending, Renewal};
@@ -251,7 +254,7 @@ impl Shared {
 
     fn advance_later(self: &Arc<Self>) {
         let shared = self.clone();
-        reaper::wake_later(move || {
+        background::wake_later(move || {
             shared.gate.advance(|waiter| waiter.wake(None));
             // A caller that gave its turn up renews nothing.
             if let Some(lent) = shared.borrow_to_renew() {

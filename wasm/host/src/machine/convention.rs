@@ -3,10 +3,10 @@
 use wasmtime::{Instance, Memory, Store, TypedFunc};
 
 use super::{finish, outside, Machine, Setup};
+use crate::compile::module::signature;
 use crate::failure::{Failure, Kind};
-use crate::limits::Limits;
-use crate::module::signature;
-use crate::stop::StopWord;
+use crate::machine::stop::StopWord;
+use crate::memory::limits::Limits;
 
 /// The largest inbox in bytes that is kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;

@@ -7,15 +7,15 @@ use wasmtime::{Func, Global, Instance, Mutability, Store, TypedFunc, Val};
 
 use super::convention::{Inbox, CONVENTION_FUEL};
 use super::{finish, Machine, Setup};
-use crate::census::{self, Counted};
+use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
-use crate::limits::Limits;
-use crate::memories::{GUARD, LONGEST};
-use crate::module::Compiled;
-use crate::pages;
-use crate::quota;
-use crate::snapshot::{Growing, Snapshot};
-use crate::stacks::Stack;
+use crate::memory::limits::Limits;
+use crate::memory::linear::{GUARD, LONGEST};
+use crate::memory::pages;
+use crate::memory::snapshot::{Growing, Snapshot};
+use crate::memory::stacks::Stack;
+use crate::system::counts::{self, Counted};
+use crate::system::quota;
 
 /// The mappings of a memory: its bytes, and the reserved addresses after them.
 const MEMORY_MAPPINGS: usize = 2;
@@ -156,7 +156,7 @@ impl Machine {
             has_small_pages: false,
             stack,
             mappings: vec![mappings],
-            _counted: Counted::new(&census::INSTANCES),
+            _counted: Counted::new(&counts::INSTANCES),
         })
     }
 
@@ -167,7 +167,7 @@ impl Machine {
             let start = memory.data_ptr(&self.store);
             let mapping = quota::mappings().take(1, "a replica")?;
             // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to them:
-            // the store is ours alone, and none of its code is running. They lie in a slot of `memories`, as private memory,
+            // the store is ours alone, and none of its code is running. They lie in a slot of `memory::linear`, as private memory,
             // and closing the slot replaces mappings of any kind. Growing changes only the protection of addresses after
             // these bytes.
             match unsafe { snapshot.memory().map_over(start) } {

@@ -5,9 +5,12 @@
 //! checked when it is used.
 
 mod convention;
+mod export;
 mod make;
-mod repeat;
+pub mod phase;
+mod replay;
 mod run;
+pub mod stop;
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,13 +20,13 @@ use std::task::{Context, Poll, Waker};
 
 use wasmtime::{Global, Instance, Memory, Store, Val};
 
-use crate::census::Counted;
-use crate::export::Export;
 use crate::failure::Failure;
-use crate::limits::Limits;
-use crate::quota::Taken;
-use crate::stacks::Stack;
-use crate::stop::StopWord;
+use crate::machine::export::Export;
+use crate::machine::stop::StopWord;
+use crate::memory::limits::Limits;
+use crate::memory::stacks::Stack;
+use crate::system::counts::Counted;
+use crate::system::quota::Taken;
 
 use convention::Inbox;
 pub use make::have_stack;

@@ -8,17 +8,17 @@ use std::task::Poll;
 use rustler::{Binary, OwnedBinary, Term};
 
 use super::Machine;
-use crate::bulk::PART;
-use crate::export::Export;
+use crate::compile::rewrite::PART;
 use crate::failure::Failure;
-use crate::input::Input;
+use crate::instance::log::Entry;
 use crate::instance::Home;
-use crate::log::Entry;
-use crate::memories::{GUARD, LONGEST};
-use crate::pages;
-use crate::quota;
-use crate::stage::Stage;
-use crate::stop::StopWord;
+use crate::machine::export::Export;
+use crate::machine::phase::Stage;
+use crate::machine::stop::StopWord;
+use crate::memory::linear::{GUARD, LONGEST};
+use crate::memory::pages;
+use crate::system::quota;
+use crate::terms::input::Input;
 
 /// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
 pub const OPENING_SLICE: u64 = 300_000;

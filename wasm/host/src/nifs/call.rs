@@ -5,12 +5,12 @@ use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
 use wasmtime::Val;
 
 use super::{deny, WHOLE};
-use crate::call::{Call, Ended, Slice, Suspended};
+use crate::calls::call::{Call, Ended, Slice, Suspended};
 use crate::failure::Failure;
 use crate::instance::{Instance, Scheduler, Ticket};
-use crate::lists;
+use crate::machine::stop::Reason;
 use crate::machine::{Done, Machine, Order, OPENING_SLICE};
-use crate::stop::Reason;
+use crate::terms::lists;
 use crate::terms::{self, atoms, Bytes, Fuel, Output};
 
 #[rustler::nif]

@@ -1,7 +1,7 @@
 //! The log of a pool: calls that each replica makes, in order, before its next call.
 //!
 //! An entry is one or more calls that belong together. A replica knows how many entries it has applied (`Machine::applied`).
-//! A call that borrows a replica first applies the entries that it lacks (`machine::repeat`), so it sees all entries that were
+//! A call that borrows a replica first applies the entries that it lacks (`machine::replay`), so it sees all entries that were
 //! appended before it began, and each of them whole. Entries that every replica of the pool contains are dropped (`trim`).
 
 use std::collections::VecDeque;

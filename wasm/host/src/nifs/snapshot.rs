@@ -12,7 +12,7 @@ use rustler::{Encoder, Env, Resource, ResourceArc, Term};
 use super::{deny, WHOLE};
 use crate::failure::{Failure, Kind};
 use crate::instance::{Copied, Instance, Lent, Scheduler, Ticket};
-use crate::snapshot::{Growing, Held, Snapshot};
+use crate::memory::snapshot::{Growing, Held, Snapshot};
 use crate::terms::{self, atoms};
 
 /// The bytes that are copied at a time: some 50 microseconds.

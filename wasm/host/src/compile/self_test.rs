@@ -10,11 +10,11 @@ use std::{future::Future, pin::pin, thread};
 use wasmtime::{Engine, Instance, Memory, Module, Store, Trap, TypedFunc};
 
 use crate::failure::Failure;
-use crate::frozen::Frozen;
-use crate::limits::Limits;
 use crate::machine::{finish, have_stack};
-use crate::memories::LONGEST;
-use crate::stacks::Stack;
+use crate::memory::limits::Limits;
+use crate::memory::linear::LONGEST;
+use crate::memory::shared_bytes::Frozen;
+use crate::memory::stacks::Stack;
 
 /// A module with a memory of one page, and three functions of `(i32) -> i32`. `load` returns the byte at an address, `far`
 /// the byte at the address plus the largest offset without a bounds check, and `spin` never ends.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use crate::failure::{Failure, Kind};
-use crate::reaper;
+use crate::system::background;
 
 pub struct Quota {
     /// The name of the resource, in the plural.
@@ -126,7 +126,7 @@ fn measure_later() {
     if AWAITED.swap(true, Ordering::Relaxed) {
         return;
     }
-    reaper::later(|| {
+    background::later(|| {
         AWAITED.store(false, Ordering::Relaxed);
         let quota = mappings();
         let others = system::mapped().saturating_sub(quota.taken());

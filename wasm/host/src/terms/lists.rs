@@ -11,7 +11,7 @@ use rustler::sys::{enif_make_list_from_array, ErlNifTerm};
 use rustler::{Encoder, Env, NewBinary, Term};
 
 use crate::failure::Failure;
-use crate::integers::{Integers, Word};
+use crate::terms::small_integers::{Integers, Word};
 use crate::terms::{atoms, Bytes};
 
 /// The number of integers of a list that is made at once. It takes about the time of a slice of a search.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use rustler::{Encoder, Env, Resource, Term};
 use wasmtime::{ExternType, FuncType, Mutability, ValType};
 
-use crate::bounds::{self, Refusal};
-use crate::bulk;
-use crate::carried;
-use crate::census::{self, Counted};
-use crate::engine;
+use crate::compile::bounds::{self, Refusal};
+use crate::compile::engine;
+use crate::compile::rewrite;
+use crate::compile::saved_globals;
 use crate::failure::Failure;
-use crate::quota::{self, Taken};
-use crate::reaper::Reaped;
+use crate::system::background::Reaped;
+use crate::system::counts::{self, Counted};
+use crate::system::quota::{self, Taken};
 use crate::terms::atoms;
 
 pub struct Module(pub Arc<Compiled>);
@@ -51,11 +51,11 @@ impl Compiled {
             Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
         })?;
         let mappings = quota::mappings().take(MAPPINGS, "a module")?;
-        let divided = bulk::divide(bytes).map_err(|error| Failure::not_a_module(&error))?;
+        let divided = rewrite::divide(bytes).map_err(|error| Failure::not_a_module(&error))?;
         let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))?;
-        let carried = carried::globals(bytes);
+        let carried = saved_globals::globals(bytes);
         let code = Code { module, _mappings: mappings };
-        Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&census::MODULES) })
+        Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&counts::MODULES) })
     }
 
     /// Returns the names of the globals that a snapshot carries.

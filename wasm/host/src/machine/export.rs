@@ -4,7 +4,7 @@ use rustler::Term;
 use wasmtime::{Func, Instance, Result, Store, TypedFunc, Val, ValType};
 
 use crate::failure::{Failure, Kind};
-use crate::limits::Limits;
+use crate::memory::limits::Limits;
 use crate::terms::{self, Number};
 
 pub struct Export {

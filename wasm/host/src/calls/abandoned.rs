@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::OnceLock;
 use std::thread;
 
-use crate::call::Call;
+use crate::calls::call::Call;
 
 static CALLS: OnceLock<Sender<Call>> = OnceLock::new();
 

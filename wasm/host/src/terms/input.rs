@@ -5,7 +5,7 @@ use std::ops::Range;
 use rustler::env::SavedTerm;
 use rustler::{Binary, OwnedEnv};
 
-use crate::reaper::Reaped;
+use crate::system::background::Reaped;
 
 pub struct Input {
     /// Keeps the binary alive. If its caller no longer refers to it, dropping this frees it.

@@ -2,7 +2,7 @@
 //!
 //! wasmtime checks the fuel where a function and a loop begin. Between two checks a thread executes all that lies on its path: a
 //! function without a loop has up to 90 kilobytes of code. So a path gets a check before it has taken `UNCHECKED` units of fuel.
-//! Returns are not checked either, and a recursion ends with thousands of them. So in a function of a recursion (`calls`) a path gets
+//! Returns are not checked either, and a recursion ends with thousands of them. So in a function of a recursion (`recursion`) a path gets
 //! one within `AFTER_CALL` units after a call. A check is an empty loop, and costs no fuel.
 //!
 //! For that reason a module's own loops are made blocks if no branch repeats them: 20,000 empty loops took 0.2 milliseconds and
@@ -17,7 +17,7 @@
 use wasmparser::{BinaryReaderError, BlockType, Catch, FunctionBody, Operator};
 use wasmtime::OperatorCost;
 
-use crate::costs::{self, CHARGE};
+use crate::compile::costs::{self, CHARGE};
 
 /// About 10 microseconds.
 const UNCHECKED: u64 = 20_000;

@@ -1,11 +1,11 @@
 //! The gate by itself: the library can only be linked into the BEAM.
 
-#[path = "../src/gate.rs"]
-mod gate;
+#[path = "../src/instance/checkout.rs"]
+mod checkout;
 
 use std::cell::RefCell;
 
-use gate::{Gate, Refusal, Standing};
+use checkout::{Gate, Refusal, Standing};
 
 type TestGate = Gate<&'static str, u32, u32>;
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
 
-use crate::arena::{Arena, Slot};
+use crate::memory::arena::{Arena, Slot};
 
 /// The most bytes of a memory: the range of 32-bit addresses. A memory of 64-bit addresses has the same limit.
 pub const LONGEST: usize = 4 << 30;

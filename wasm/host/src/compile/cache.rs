@@ -14,8 +14,8 @@ use std::thread;
 use rustler::env::SavedTerm;
 use rustler::{Encoder, Env, LocalPid, OwnedEnv, ResourceArc, Term};
 
+use crate::compile::module::{Compiled, Module};
 use crate::failure::{Failure, Kind};
-use crate::module::{Compiled, Module};
 use crate::terms::{self, atoms};
 
 /// The bytes of a compiler's stack. Cranelift recurses into the nesting of a module.

@@ -1,7 +1,7 @@
 //! Finds the functions of a module that may return very often in a row: those of a recursion.
 //!
 //! wasmtime checks the fuel where a function begins, and not where it returns. Without a recursion each function returns at most
-//! once between two beginnings, so the code on the way is as short as one chain of calls. `paths` gives all other functions
+//! once between two beginnings, so the code on the way is as short as one chain of calls. `fuel_checks` gives all other functions
 //! checks after their calls.
 
 use wasmparser::{BinaryReaderError, ConstExpr, ElementItems, ElementSectionReader, Operator};

@@ -18,13 +18,13 @@ use std::task::{Context, Poll, Waker};
 
 use rustler::Resource;
 
-use crate::census::{self, Counted};
+use crate::calls::abandoned;
 use crate::failure::{Failure, Kind};
-use crate::finisher;
 use crate::instance::{Home, Lent};
+use crate::machine::phase::Stage;
+use crate::machine::stop::{Reason, StopWord};
 use crate::machine::{Done, Order, OPENING_SLICE};
-use crate::stage::Stage;
-use crate::stop::{Reason, StopWord};
+use crate::system::counts::{self, Counted};
 use crate::terms::Output;
 
 /// The most fuel that a change may use after it lost its caller, and again after it was asked to give up. Any change takes less:
@@ -151,7 +151,7 @@ impl Call {
     }
 
     /// Returns the fuel of the slices so far. The call used at least this much. Each slice also used the fuel after its last
-    /// check: some straight code, or one part of a bulk instruction, which costs a unit a byte (`bulk`).
+    /// check: some straight code, or one part of a bulk instruction, which costs a unit a byte (`compile::rewrite`).
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -182,7 +182,7 @@ impl Resource for Suspended {}
 
 impl Suspended {
     pub fn new(call: Call) -> Self {
-        Self { state: Mutex::new(State::Standing(call)), _counted: Counted::new(&census::SUSPENDED) }
+        Self { state: Mutex::new(State::Standing(call)), _counted: Counted::new(&counts::SUSPENDED) }
     }
 
     /// Takes the call to run its next slice. `put_back` or `end` must follow.
@@ -238,7 +238,7 @@ impl Suspended {
 /// wants it queues, the process that held the call included.
 fn abandon(call: Call) {
     call.home().resume();
-    finisher::finish(call);
+    abandoned::finish(call);
 }
 
 fn ended() -> Failure {

@@ -7,9 +7,9 @@ use wasmtime::Val;
 use super::run::no_inbox;
 use super::Machine;
 use crate::failure::{Failure, Kind};
+use crate::instance::log::{Entry, Step};
 use crate::instance::Home;
-use crate::log::{Entry, Step};
-use crate::stage::Stage;
+use crate::machine::phase::Stage;
 
 /// Far more fuel than a change takes: it ends a module that loops for ever, after about 2 seconds, and 20 microseconds for each
 /// byte of input.

@@ -2,15 +2,19 @@
 //!
 //! `memory.fill`, `memory.copy` and `memory.init` are charged a unit of fuel a byte, but wasmtime executes each as a whole:
 //! 1 GiB takes seconds. So a module is compiled with these instructions rewritten. If the length exceeds `PART` bytes, a
-//! function after the module's own executes it part by part (`parts`), with a check of the fuel before each part. An instruction
+//! function after the module's own executes it part by part (`chunks`), with a check of the fuel before each part. An instruction
 //! whose length is not constant costs five to seven units more than before. An instruction whose length cannot exceed `PART`
 //! stays unchanged. Instructions on tables are not divided, because `limits` bounds the tables.
 //!
 //! A fill or copy of no bytes is charged nothing, but may take the processor 80 nanoseconds, on a page that was never written.
 //! The same function executes it by doing nothing.
 //!
-//! `paths` tells where fuel is charged and checked besides. All other bytes are copied, `nop` excepted: indexes, exports and
+//! `fuel_checks` tells where fuel is charged and checked besides. All other bytes are copied, `nop` excepted: indexes, exports and
 //! names stay the same.
+
+mod chunks;
+mod fuel_checks;
+mod recursion;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,9 +26,9 @@ use wasmparser::{
     TableInit, TypeRef, TypeSectionReader,
 };
 
-use crate::calls::Calls;
-use crate::parts::{self, Bulk};
-use crate::paths::{self, Arity, Path, Types};
+use chunks::Bulk;
+use fuel_checks::{Arity, Path, Types};
+use recursion::Calls;
 
 /// The most bytes that are filled or copied at a time. In fresh memory that takes 0.05 milliseconds.
 pub const PART: u32 = 64 << 10;
@@ -50,7 +54,7 @@ pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
         return Ok(Cow::Borrowed(wasm));
     }
     for bulk in &helpers.list {
-        code.function(&parts::function(bulk, PART));
+        code.function(&chunks::function(bulk, PART));
     }
     outline.assemble(wasm, &helpers, &code).map(Cow::Owned)
 }
@@ -171,7 +175,7 @@ impl<'a> Outline<'a> {
         let start = operators.original_position();
         let mut pieces = Pieces { wasm, copied: start, code: Vec::new() };
         let mut path = Path::new(self, arity, self.recursive[function]);
-        let mut repeats = paths::loops(body)?.into_iter();
+        let mut repeats = fuel_checks::loops(body)?.into_iter();
         let mut constant = None;
         while !operators.eof() {
             let (mut operator, at) = operators.read_with_offset()?;
@@ -221,7 +225,7 @@ impl<'a> Outline<'a> {
         if constant.is_some_and(|length| (1..=u64::from(PART)).contains(&length)) {
             return None;
         }
-        let memory = |index: u32| parts::Memory::new(index, &self.memories[index as usize]);
+        let memory = |index: u32| chunks::Memory::new(index, &self.memories[index as usize]);
         match *operator {
             Operator::MemoryFill { mem } => Some(Bulk::Fill(memory(mem))),
             Operator::MemoryCopy { dst_mem, src_mem } => Some(Bulk::Copy(memory(dst_mem), memory(src_mem))),
@@ -240,7 +244,7 @@ impl<'a> Outline<'a> {
             let payload = payload?;
             match &payload {
                 Payload::TypeSection(types) => {
-                    let new: Vec<_> = helpers.types.iter().map(parts::ty).collect();
+                    let new: Vec<_> = helpers.types.iter().map(chunks::ty).collect();
                     module.section(&RawSection { id: 1, data: &with_more(wasm, types.range(), &new)? });
                 }
                 Payload::FunctionSection(functions) => {

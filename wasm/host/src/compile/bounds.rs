@@ -11,7 +11,7 @@ use wasmparser::{
     ValidatorResources, WasmFeatures,
 };
 
-use crate::limits;
+use crate::memory::limits;
 
 /// Includes data segments, which are only copied.
 const MODULE_BYTES: usize = 64 << 20;
@@ -30,7 +30,7 @@ const MODULE_WORK: usize = 10_000_000;
 const PASSED: usize = 16;
 /// The number by which the square of the bytes of code is divided to get work.
 const BYTES_SQUARED: usize = 4_096;
-/// The bytes by which dividing a bulk instruction lengthens the code (`bulk`).
+/// The bytes by which dividing a bulk instruction lengthens the code (`rewrite`).
 const DIVIDED: usize = 26;
 
 /// The reason why a module is not compiled.

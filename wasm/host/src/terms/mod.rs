@@ -1,5 +1,9 @@
 //! Conversions between Erlang terms and the host's values.
 
+pub mod input;
+pub mod lists;
+pub mod small_integers;
+
 use std::fmt;
 use std::ops::Range;
 

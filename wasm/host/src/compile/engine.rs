@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use wasmtime::{Config, Engine, OptLevel};
 
-use crate::costs;
+use crate::compile::costs;
+use crate::compile::self_test;
 use crate::failure::{self, Failure};
-use crate::memories::{self, Memories};
-use crate::stacks::{self, Stacks};
-use crate::trial;
+use crate::memory::linear::{self, Memories};
+use crate::memory::stacks::{self, Stacks};
 
 /// The bytes of its fiber's stack that a wasm call may use. It traps beyond them.
 const WASM_STACK: usize = 512 << 10;
@@ -36,7 +36,7 @@ fn tried() -> Result<Engine, Failure> {
             Failure::bad_module(message)
         }
     })?;
-    trial::run(&engine)?;
+    self_test::run(&engine)?;
     Ok(engine)
 }
 
@@ -50,8 +50,8 @@ fn config() -> Config {
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(stacks::LENGTH)
         .with_host_stack(Arc::new(Stacks))
-        .memory_reservation(memories::LONGEST as u64)
-        .memory_guard_size(memories::GUARD as u64)
+        .memory_reservation(linear::LONGEST as u64)
+        .memory_guard_size(linear::GUARD as u64)
         .memory_may_move(false)
         // Data segments are copied. A mapped file would take one more mapping, and a descriptor for each module.
         .memory_init_cow(false)

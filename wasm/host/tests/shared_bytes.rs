@@ -1,9 +1,9 @@
 //! Frozen memory by itself: the library can only be linked into the BEAM.
 
-#[path = "../src/frozen.rs"]
-mod frozen;
+#[path = "../src/memory/shared_bytes.rs"]
+mod shared_bytes;
 
-use frozen::{Freezing, Frozen};
+use shared_bytes::{Freezing, Frozen};
 
 /// So long that a page alone is more than is kept without a file.
 const PAGE: usize = 512 << 10;

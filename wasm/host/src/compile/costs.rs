@@ -10,7 +10,7 @@
 use wasmtime::{OperatorCost, VariableOperatorCost};
 
 /// The fuel of `nop`. It generates no code, so the host places `nop` before an instruction that costs more than its kind does
-/// (`paths`), and removes those of the module.
+/// (`rewrite::fuel_checks`), and removes those of the module.
 pub const CHARGE: u8 = 4;
 
 /// What takes 1 to 2 nanoseconds. The built-in modules use it often, or it is a vector instruction.

@@ -1,9 +1,9 @@
 //! The terms of small integers by themselves: the library can only be linked into the BEAM.
 
-#[path = "../src/integers.rs"]
-mod integers;
+#[path = "../src/terms/small_integers.rs"]
+mod small_integers;
 
-use integers::{Integers, Word};
+use small_integers::{Integers, Word};
 
 /// As a VM tags them that has `bits` for a small integer. Large ones lie at the same place, one after the other.
 fn tagged(bits: u32) -> impl Fn(u64) -> Word {

@@ -7,9 +7,9 @@ use rustler::Resource;
 use wasmtime::Val;
 
 use crate::failure::{Failure, Kind};
-use crate::frozen::{Freezing, Frozen};
-use crate::quota::{self, Taken};
-use crate::reaper::Reaped;
+use crate::memory::shared_bytes::{Freezing, Frozen};
+use crate::system::background::Reaped;
+use crate::system::quota::{self, Taken};
 
 pub struct Held(pub Arc<Snapshot>);
 

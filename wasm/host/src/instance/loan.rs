@@ -7,11 +7,11 @@ use rustler::{Env, LocalPid};
 
 use super::{Scheduler, Shared};
 use crate::failure::{Failure, Kind};
-use crate::log::Entry;
+use crate::instance::log::Entry;
+use crate::machine::phase::Stage;
 use crate::machine::Machine;
-use crate::reaper::{self, Reaped};
-use crate::snapshot::{Growing, Snapshot};
-use crate::stage::Stage;
+use crate::memory::snapshot::{Growing, Snapshot};
+use crate::system::background::{self, Reaped};
 
 /// A machine on loan. `leave` and `fail` return it. If it is dropped instead, its call was cut off.
 pub struct Lent {
@@ -143,7 +143,7 @@ impl Lent {
     /// Returns the machine after a call that ended. If it is to be renewed, a thread of the host does that first.
     pub fn leave(mut self, env: Env) {
         if self.shared.pending.is_set() {
-            return reaper::wake_later(move || self.renew_and_leave());
+            return background::wake_later(move || self.renew_and_leave());
         }
         if let Some(machine) = self.machine.take() {
             let applied = machine.applied();
@@ -152,7 +152,7 @@ impl Lent {
         }
         // A renewal that came meanwhile found the machine lent.
         if let Some(lent) = self.shared.borrow_to_renew() {
-            reaper::wake_later(move || lent.renew_and_leave());
+            background::wake_later(move || lent.renew_and_leave());
         }
     }
 

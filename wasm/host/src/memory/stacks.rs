@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use wasmtime::{Error, StackCreator, StackMemory};
 
-use crate::arena::{Arena, Slot};
 use crate::failure::{Failure, Kind};
-use crate::quota::{self, Taken};
+use crate::memory::arena::{Arena, Slot};
+use crate::system::quota::{self, Taken};
 
 /// The bytes of a stack.
 pub const LENGTH: usize = 2 << 20;
