@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustler::{Encoder, Env, Resource, Term};
-use wasmtime::{ExternType, FuncType, Mutability, ValType};
+use wasmtime::{ExternType, Mutability, ValType};
 
 use crate::compile::bounds::{self, Refusal};
 use crate::compile::engine;
@@ -127,14 +127,4 @@ fn value_type(ty: &ValType) -> rustler::Atom {
         ValType::V128 => atoms::v128(),
         ValType::Ref(_) => atoms::reference(),
     }
-}
-
-/// Returns a function's type in the form `(i32, i64) -> (i32)`.
-pub fn signature(function: &FuncType) -> String {
-    let join = |types: Vec<String>| types.join(", ");
-    format!(
-        "({}) -> ({})",
-        join(function.params().map(|ty| ty.to_string()).collect()),
-        join(function.results().map(|ty| ty.to_string()).collect())
-    )
 }

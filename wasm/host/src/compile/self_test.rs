@@ -10,11 +10,10 @@ use std::{future::Future, pin::pin, thread};
 use wasmtime::{Engine, Instance, Memory, Module, Store, Trap, TypedFunc};
 
 use crate::failure::Failure;
-use crate::machine::{finish, have_stack};
 use crate::memory::limits::Limits;
 use crate::memory::linear::LONGEST;
 use crate::memory::shared_bytes::Frozen;
-use crate::memory::stacks::Stack;
+use crate::memory::stacks::{block_on, Stack};
 
 /// A module with a memory of one page, and three functions of `(i32) -> i32`. `load` returns the byte at an address, `far`
 /// the byte at the address plus the largest offset without a bounds check, and `spin` never ends.
@@ -151,10 +150,7 @@ impl Subject {
         let _ = store.set_fuel(FUEL);
         let stack = Stack::new()?;
         let in_use = stack.enter()?;
-        let instance = stack.provide(|| {
-            have_stack(&mut store)?;
-            finish(Instance::new_async(&mut store, module, &[]))
-        });
+        let instance = stack.instantiate(&mut store, module);
         drop(in_use);
         // It traps nowhere, so only the lack of memory or addresses can be the reason.
         let instance = instance.map_err(|error| no_memory("instance", error))?;
@@ -167,7 +163,7 @@ impl Subject {
         let _in_use = self.stack.enter().map_err(|failure| wasmtime::Error::msg(failure.message))?;
         let _ = self.store.set_fuel(FUEL);
         let function: TypedFunc<u32, u32> = self.instance.get_typed_func(&mut self.store, name)?;
-        finish(function.call_async(&mut self.store, address as u32))
+        block_on(function.call_async(&mut self.store, address as u32))
     }
 
     fn load(&mut self, address: usize) -> Option<u32> {

@@ -7,9 +7,8 @@ use rustler::{Env, LocalPid};
 
 use super::{Scheduler, Shared};
 use crate::failure::{Failure, Kind};
-use crate::instance::log::Entry;
 use crate::machine::phase::Stage;
-use crate::machine::Machine;
+use crate::machine::{Entry, Machine};
 use crate::memory::snapshot::{Growing, Snapshot};
 use crate::system::background::{self, Reaped};
 

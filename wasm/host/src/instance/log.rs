@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::machine::Entry;
+
 #[derive(Default)]
 pub struct Log {
     entries: Mutex<Entries>,
@@ -20,17 +22,6 @@ struct Entries {
     /// The number of entries that were dropped.
     first: u64,
     list: VecDeque<Arc<Entry>>,
-}
-
-pub struct Entry {
-    pub steps: Vec<Step>,
-}
-
-/// A call whose arguments are integers, and which has succeeded elsewhere on the same state.
-pub struct Step {
-    pub export: Box<[u8]>,
-    pub arguments: Vec<i64>,
-    pub input: Option<Box<[u8]>>,
 }
 
 impl Log {

@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
-use wasmtime::{Func, Global, Instance, Mutability, Store, TypedFunc, Val};
+use wasmtime::{Global, Instance, Mutability, Store, Val};
 
 use super::convention::{Inbox, CONVENTION_FUEL};
-use super::{finish, Machine, Setup};
+use super::{Machine, Setup};
 use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
 use crate::memory::limits::Limits;
@@ -130,10 +130,7 @@ impl Machine {
         store.limiter(|limits| limits);
         let _ = store.set_fuel(CONVENTION_FUEL);
         let instance = stack
-            .provide(|| {
-                have_stack(&mut store)?;
-                finish(Instance::new_async(&mut store, module, &[]))
-            })
+            .instantiate(&mut store, module)
             .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
         let memory = instance.get_memory(&mut store, "memory");
         let inbox = setup.inbox.as_ref().map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
@@ -259,13 +256,6 @@ fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<
         first @ (Val::I32(_) | Val::I64(_)) if mutable => Some((global, first)),
         _ => None,
     }
-}
-
-/// Makes the store take its stack, by a call of an empty function.
-pub fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
-    let nothing = Func::wrap(&mut *store, || {});
-    let nothing: TypedFunc<(), ()> = nothing.typed(&*store)?;
-    finish(nothing.call_async(store, ()))
 }
 
 fn instantiation_failure(error: &wasmtime::Error, refused: bool) -> Failure {

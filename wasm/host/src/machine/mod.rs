@@ -12,11 +12,8 @@ mod replay;
 mod run;
 pub mod stop;
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use wasmtime::{Global, Instance, Memory, Store, Val};
 
@@ -29,7 +26,7 @@ use crate::system::counts::Counted;
 use crate::system::quota::Taken;
 
 use convention::Inbox;
-pub use make::have_stack;
+pub use replay::{Entry, Step};
 pub use run::{Done, Order, OPENING_SLICE};
 
 /// The parameters of a new machine.
@@ -128,15 +125,4 @@ impl Machine {
 fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {
     let message = format!("{what} is {length} bytes at {address}, outside of the memory of {size} bytes");
     Failure::bad_module(message)
-}
-
-/// Runs a future of a store that does not yield, so it is ready at the first poll.
-pub fn finish<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
-        }
-    }
 }

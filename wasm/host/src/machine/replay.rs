@@ -7,14 +7,25 @@ use wasmtime::Val;
 use super::run::no_inbox;
 use super::Machine;
 use crate::failure::{Failure, Kind};
-use crate::instance::log::{Entry, Step};
 use crate::instance::Home;
 use crate::machine::phase::Stage;
+use crate::memory::stacks::block_on;
 
 /// Far more fuel than a change takes: it ends a module that loops for ever, after about 2 seconds, and 20 microseconds for each
 /// byte of input.
 const PATIENCE: u64 = 10_000_000_000;
 const PATIENCE_PER_BYTE: u64 = 100_000;
+
+pub struct Entry {
+    pub steps: Vec<Step>,
+}
+
+/// A call whose arguments are integers, and which has succeeded elsewhere on the same state.
+pub struct Step {
+    pub export: Box<[u8]>,
+    pub arguments: Vec<i64>,
+    pub input: Option<Box<[u8]>>,
+}
 
 impl Machine {
     /// Applies entries, in order. If that fails or is cut off, the memory is of no further use, and the stage remains
@@ -44,7 +55,7 @@ impl Machine {
         let stack = self.stack.clone();
         let _in_use = stack.enter()?;
         self.store.data_mut().forget_refusal();
-        let repeated = super::finish(self.repeat_all(entries, None, home));
+        let repeated = block_on(self.repeat_all(entries, None, home));
         if repeated.is_err() {
             self.restore_stack_pointer();
         }

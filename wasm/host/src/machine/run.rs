@@ -7,10 +7,9 @@ use std::task::Poll;
 
 use rustler::{Binary, OwnedBinary, Term};
 
-use super::Machine;
+use super::{Entry, Machine};
 use crate::compile::rewrite::PART;
 use crate::failure::Failure;
-use crate::instance::log::Entry;
 use crate::instance::Home;
 use crate::machine::export::Export;
 use crate::machine::phase::Stage;

@@ -5,14 +5,18 @@
 //! opened last stay open between calls. So a machine that is often called seldom opens its stack.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 
-use wasmtime::{Error, StackCreator, StackMemory};
+use wasmtime::{Error, Func, Instance, Module, StackCreator, StackMemory, Store, TypedFunc};
 
 use crate::failure::{Failure, Kind};
 use crate::memory::arena::{Arena, Slot};
+use crate::memory::limits::Limits;
 use crate::system::quota::{self, Taken};
 
 /// The bytes of a stack.
@@ -120,8 +124,8 @@ impl Stack {
         closes
     }
 
-    /// Runs `work`. The first store that needs a stack in it takes this one.
-    pub fn provide<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+    /// Instantiates `module` in a new store, which takes this stack for all of its calls. The stack must be open.
+    pub fn instantiate(self: &Arc<Self>, store: &mut Store<Limits>, module: &Module) -> wasmtime::Result<Instance> {
         struct Provided;
         impl Drop for Provided {
             fn drop(&mut self) {
@@ -130,7 +134,10 @@ impl Stack {
         }
         NEXT.replace(Some(self.clone()));
         let _provided = Provided;
-        work()
+        // The first call makes the store take its stack, also if the module has no start function.
+        let empty: TypedFunc<(), ()> = Func::wrap(&mut *store, || {}).typed(&*store)?;
+        block_on(empty.call_async(&mut *store, ()))?;
+        block_on(Instance::new_async(store, module, &[]))
     }
 
     /// Closes a stack that is not in use, as if many others had been opened since.
@@ -161,6 +168,17 @@ impl Drop for InUse {
     fn drop(&mut self) {
         if !self.0.turn(USED, IDLE) {
             self.0.close(LAST);
+        }
+    }
+}
+
+/// Runs a future of a store that does not yield, so the first poll completes it.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
         }
     }
 }

@@ -5,7 +5,8 @@ use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
 use wasmtime::Val;
 
 use super::{deny, WHOLE};
-use crate::calls::call::{Call, Ended, Slice, Suspended};
+use crate::calls::call::{Call, Ended, Slice};
+use crate::calls::suspended::Suspended;
 use crate::failure::Failure;
 use crate::instance::{Instance, Scheduler, Ticket};
 use crate::machine::stop::Reason;
