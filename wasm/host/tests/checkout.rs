@@ -148,7 +148,7 @@ fn makes_a_value_only_where_none_is_free_and_lends_the_last_one_used() {
     assert!(!gate.leave(first, a, 0));
     let (first, a) = gate.enter(None, ME, same).unwrap();
     let (second, b) = make(&gate, "b");
-    assert_eq!((gate.made(), gate.standing()), (2, Standing::Free));
+    assert_eq!((gate.places(), gate.made(), gate.standing()), (3, 2, Standing::Free));
     gate.leave(second, b, 0);
     gate.leave(first, a, 0);
     let (_, value) = gate.enter(None, ME, same).unwrap();

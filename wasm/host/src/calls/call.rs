@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::failure::{Failure, Kind};
 use crate::instance::{Home, Lent};
-use crate::machine::phase::Stage;
+use crate::machine::phase::{CurrentPhase, Phase};
 use crate::machine::stop::{Reason, StopWord};
 use crate::machine::{Done, Order, OPENING_SLICE};
 use crate::terms::Output;
@@ -35,6 +35,7 @@ pub type Ended = (Lent, Result<Done, Failure>);
 pub struct Call {
     future: Pin<Box<dyn Future<Output = Ended> + Send>>,
     home: Home,
+    phase: CurrentPhase,
     output: Output,
     fuel: u64,
     slice: u64,
@@ -58,15 +59,14 @@ pub enum Slice {
 }
 
 impl Call {
-    pub fn new(lent: Lent, order: Order, output: Output) -> Self {
-        let home = lent.home();
-        home.enter(Stage::Opening);
+    pub fn new(mut lent: Lent, order: Order, output: Output) -> Self {
+        let (home, phase) = (lent.home(), lent.machine().phase().clone());
         let Order { fuel, is_change, stop, .. } = order;
         let slice = order.slice.unwrap_or(0);
         let patience = GRACE.saturating_add(GRACE_PER_BYTE.saturating_mul(order.length as u64));
         let (grace, is_stopping) = (patience, false);
         let future = Box::pin(run(lent, order));
-        Self { future, home, output, fuel, slice, used: 0, is_change, stop, patience, grace, is_stopping }
+        Self { future, home, phase, output, fuel, slice, used: 0, is_change, stop, patience, grace, is_stopping }
     }
 
     /// Runs until the fuel of a slice is exhausted or the call ends. A call that ended must not run again.
@@ -90,7 +90,7 @@ impl Call {
     /// Asks a change between two slices to give up, so that it rolls back and ends as refused. A module without the stop word is
     /// not asked, and neither is a change that has not begun or whose output is being copied: it would never clear the word.
     pub fn ask_to_stop(&self, reason: Reason) {
-        if let (Some(word), Stage::Running) = (self.stop, self.home.stage()) {
+        if let (Some(word), Phase::Running) = (self.stop, self.phase.get()) {
             // SAFETY: `run_slice` leaves the word only if the future is pending. The future has the machine, and its code is
             // suspended.
             unsafe { word.set(reason) };
@@ -101,7 +101,7 @@ impl Call {
     /// of the log. While the module makes room for input, its allocator may be half done, and the instance is called again. All
     /// of them end in time.
     fn must_end(&self) -> bool {
-        self.is_change || matches!(self.home.stage(), Stage::Opening | Stage::Repeating)
+        self.is_change || matches!(self.phase.get(), Phase::Opening | Phase::Replaying)
     }
 
     /// Runs a turn of a call that lost its caller. Returns whether the call needs another turn. A change that used its grace is
@@ -138,7 +138,7 @@ impl Call {
 
     /// Returns whether the call uses metered fuel: it neither makes room for the input nor copies.
     pub fn is_metered(&self) -> bool {
-        self.home.stage() == Stage::Running
+        self.phase.get() == Phase::Running
     }
 
     pub fn output(&self) -> Output {
@@ -153,7 +153,6 @@ impl Call {
 }
 
 async fn run(mut lent: Lent, order: Order) -> Ended {
-    let home = lent.home();
-    let outcome = lent.machine().run(order, &home).await;
+    let outcome = lent.machine().run(order).await;
     (lent, outcome)
 }

@@ -257,6 +257,10 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         self.state().queue.len()
     }
 
+    pub fn places(&self) -> usize {
+        self.state().places.len()
+    }
+
     /// Returns the number of places that have a value, lent or not.
     pub fn made(&self) -> usize {
         self.state().places.iter().filter(|place| !matches!(place, Place::Vacant)).count()

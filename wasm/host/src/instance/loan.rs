@@ -7,7 +7,7 @@ use rustler::{Env, LocalPid};
 
 use super::{Scheduler, Shared};
 use crate::failure::{Failure, Kind};
-use crate::machine::phase::Stage;
+use crate::machine::phase::Phase;
 use crate::machine::{Entry, Machine};
 use crate::memory::snapshot::{Growing, Snapshot};
 use crate::system::background::{self, Reaped};
@@ -34,14 +34,6 @@ pub struct Home {
 }
 
 impl Home {
-    pub fn stage(&self) -> Stage {
-        self.shared.stages.get(self.place)
-    }
-
-    pub fn enter(&self, stage: Stage) {
-        self.shared.stages.set(self.place, stage);
-    }
-
     /// Records that `holder` has the machine's suspended call.
     pub fn suspend(&self, holder: LocalPid) {
         self.shared.gate.suspend(self.place, holder);
@@ -55,7 +47,7 @@ impl Home {
 
 impl Lent {
     pub(super) fn new(machine: Reaped<Box<Machine>>, place: usize, shared: Arc<Shared>, scheduler: Scheduler) -> Self {
-        shared.stages.set(place, Stage::Opening);
+        machine.phase().set(Phase::Opening);
         Self { machine: Some(machine), place, shared, scheduler }
     }
 
@@ -105,8 +97,7 @@ impl Lent {
             Failure::new(Kind::Overloaded, "the replica fell behind the base that came meanwhile; try again")
         })?;
         if !missing.is_empty() {
-            let home = self.home();
-            self.machine().repeat_now(&missing, &home)?;
+            self.machine().repeat_now(&missing)?;
         }
         Ok(match self.machine().begin_snapshot(carried)? {
             Some(growing) => Copied::InPart(growing),
@@ -181,7 +172,7 @@ impl Lent {
 
     /// Returns whether the application of an entry failed or was cut off.
     fn is_half_changed(&self) -> bool {
-        self.shared.stages.get(self.place) == Stage::Repeating
+        self.machine.as_ref().is_some_and(|machine| machine.phase().get() == Phase::Replaying)
     }
 
     fn advance(&self, env: Env, awaited: bool) {
@@ -195,8 +186,9 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        let is_half_changed = self.is_half_changed();
         let Some(mut machine) = self.machine.take() else { return };
-        if !thread::panicking() && !self.is_half_changed() {
+        if !thread::panicking() && !is_half_changed {
             machine.restore_stack_pointer();
             let applied = machine.applied();
             self.shared.gate.leave(self.place, machine, applied);

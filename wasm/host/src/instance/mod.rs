@@ -20,7 +20,6 @@ use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
 use crate::instance::checkout::{Gate, Refusal, Turn};
 use crate::instance::log::Log;
-use crate::machine::phase::Stages;
 use crate::machine::{Machine, Setup};
 use crate::memory::snapshot::Snapshot;
 use crate::system::background::{self, Reaped};
@@ -43,8 +42,6 @@ pub struct Shared {
     pub setup: Setup,
     /// The calls that each replica makes before its next call.
     pub log: Log,
-    /// The stage of the call at each place of the gate.
-    stages: Stages,
     module: Arc<Compiled>,
     /// The machine with which an instance that is no pool goes on when it is free.
     pending: Pending,
@@ -95,9 +92,9 @@ impl Shared {
             }
         };
         let gate = Gate::single(Reaped::new(Box::new(machine)));
-        let (log, stages) = (Log::default(), Stages::new(1));
+        let log = Log::default();
         let pending = Pending::default();
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base: None }))
+        Ok(Arc::new(Self { gate, charged, setup, log, module, pending, base: None }))
     }
 
     /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
@@ -111,10 +108,10 @@ impl Shared {
         module.carried()?;
         let charged = Arc::new(AtomicUsize::new(snapshot.length()));
         let gate = Gate::vacant(replicas, queue);
-        let (log, stages) = (Log::default(), Stages::new(replicas));
+        let log = Log::default();
         let base = Some(Mutex::new(Base { snapshot, applied: 0, is_copied: false }));
         let pending = Pending::default();
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base }))
+        Ok(Arc::new(Self { gate, charged, setup, log, module, pending, base }))
     }
 
     /// Lends a machine, if one is free and no other caller has a turn before this one.
@@ -194,7 +191,7 @@ impl Shared {
     /// Joins the queue for a machine.
     pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Result<Ticket, Failure> {
         let turn = self.gate.join(Waiter::new(env, reference)).ok_or_else(|| {
-            let replicas = match self.stages.places() {
+            let replicas = match self.gate.places() {
                 1 => "the 1 replica is".to_owned(),
                 count => format!("all {count} replicas are"),
             };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wasmtime::{Global, Instance, Mutability, Store, Val};
 
 use super::convention::{Inbox, CONVENTION_FUEL};
+use super::phase::CurrentPhase;
 use super::{Machine, Setup};
 use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
@@ -148,6 +149,7 @@ impl Machine {
             results: Vec::new(),
             applied: 0,
             used: 0,
+            phase: CurrentPhase::default(),
             owed: 0,
             is_mapped: false,
             has_small_pages: false,

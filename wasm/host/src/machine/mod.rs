@@ -19,6 +19,7 @@ use wasmtime::{Global, Instance, Memory, Store, Val};
 
 use crate::failure::Failure;
 use crate::machine::export::Export;
+use crate::machine::phase::CurrentPhase;
 use crate::machine::stop::StopWord;
 use crate::memory::limits::Limits;
 use crate::memory::stacks::Stack;
@@ -56,6 +57,7 @@ pub struct Machine {
     applied: u64,
     /// The length of the log when a caller last asked for a replica and got this one.
     used: u64,
+    phase: CurrentPhase,
     /// The fuel of repeated calls, for which no process was charged yet.
     owed: u64,
     /// Whether the memory shares pages with a snapshot.
@@ -85,6 +87,10 @@ impl Machine {
 
     pub fn set_used(&mut self, length: u64) {
         self.used = length;
+    }
+
+    pub fn phase(&self) -> &CurrentPhase {
+        &self.phase
     }
 
     pub fn results(&self) -> &[Val] {

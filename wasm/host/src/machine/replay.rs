@@ -7,8 +7,7 @@ use wasmtime::Val;
 use super::run::no_inbox;
 use super::Machine;
 use crate::failure::{Failure, Kind};
-use crate::instance::Home;
-use crate::machine::phase::Stage;
+use crate::machine::phase::Phase;
 use crate::memory::stacks::block_on;
 
 /// Far more fuel than a change takes: it ends a module that loops for ever, after about 2 seconds, and 20 microseconds for each
@@ -28,15 +27,10 @@ pub struct Step {
 }
 
 impl Machine {
-    /// Applies entries, in order. If that fails or is cut off, the memory is of no further use, and the stage remains
-    /// `Repeating`. The arguments of the order that follows stay as they are.
-    pub(super) async fn repeat_all(
-        &mut self,
-        entries: &[Arc<Entry>],
-        slice: Option<u64>,
-        home: &Home,
-    ) -> Result<(), Failure> {
-        home.enter(Stage::Repeating);
+    /// Applies entries, in order. If that fails or is cut off, the memory is of no further use, and the phase remains
+    /// `Replaying`. The arguments of the order that follows stay as they are.
+    pub(super) async fn repeat_all(&mut self, entries: &[Arc<Entry>], slice: Option<u64>) -> Result<(), Failure> {
+        self.phase.set(Phase::Replaying);
         let (params, results) = (std::mem::take(&mut self.params), std::mem::take(&mut self.results));
         for entry in entries {
             for step in &entry.steps {
@@ -46,16 +40,16 @@ impl Machine {
         }
         self.params = params;
         self.results = results;
-        home.enter(Stage::Opening);
+        self.phase.set(Phase::Opening);
         Ok(())
     }
 
     /// Applies entries at once, on a dirty scheduler.
-    pub fn repeat_now(&mut self, entries: &[Arc<Entry>], home: &Home) -> Result<(), Failure> {
+    pub fn repeat_now(&mut self, entries: &[Arc<Entry>]) -> Result<(), Failure> {
         let stack = self.stack.clone();
         let _in_use = stack.enter()?;
         self.store.data_mut().forget_refusal();
-        let repeated = block_on(self.repeat_all(entries, None, home));
+        let repeated = block_on(self.repeat_all(entries, None));
         if repeated.is_err() {
             self.restore_stack_pointer();
         }

@@ -10,9 +10,8 @@ use rustler::{Binary, OwnedBinary, Term};
 use super::{Entry, Machine};
 use crate::compile::rewrite::PART;
 use crate::failure::Failure;
-use crate::instance::Home;
 use crate::machine::export::Export;
-use crate::machine::phase::Stage;
+use crate::machine::phase::Phase;
 use crate::machine::stop::StopWord;
 use crate::memory::linear::{GUARD, LONGEST};
 use crate::memory::pages;
@@ -122,22 +121,22 @@ impl Machine {
     }
 
     /// Runs an order to its end. Its fuel is the fuel of its function, from the time when the input is in place until the
-    /// function returns. So it is the same for every slice. Each stage is recorded in `home`.
-    pub async fn run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+    /// function returns. So it is the same for every slice.
+    pub async fn run(&mut self, order: Order) -> Result<Done, Failure> {
         // Dropped after the call, also if that is cut off.
         let _in_use = self.stack.enter()?;
         self.store.data_mut().forget_refusal();
-        let outcome = self.try_run(order, home).await;
+        let outcome = self.try_run(order).await;
         if outcome.is_err() {
             self.restore_stack_pointer();
         }
         outcome
     }
 
-    async fn try_run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+    async fn try_run(&mut self, order: Order) -> Result<Done, Failure> {
         if !order.missing.is_empty() {
             let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
-            self.repeat_all(&order.missing, slice, home).await?;
+            self.repeat_all(&order.missing, slice).await?;
         }
         let Some(export) = order.export else {
             self.results.clear();
@@ -146,22 +145,22 @@ impl Machine {
         if let Some(input) = order.input {
             let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
             let _ = self.store.fuel_async_yield_interval(slice);
-            self.copy_in(input, slice.is_some(), home).await?;
+            self.copy_in(input, slice.is_some()).await?;
         }
         let _ = self.store.fuel_async_yield_interval(order.slice);
-        let Self { store, exports, params, results, .. } = self;
+        let Self { store, exports, params, results, phase, .. } = self;
         let _ = store.set_fuel(order.fuel);
-        home.enter(Stage::Running);
+        phase.set(Phase::Running);
         let outcome = exports[export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
         let fuel = order.fuel - store.get_fuel().unwrap_or(0);
         self.leave_large_inbox(order.is_change || order.slice.is_none()).await?;
-        let output = if order.has_output && order.slice.is_some() { self.copy_out(home).await? } else { None };
+        let output = if order.has_output && order.slice.is_some() { self.copy_out().await? } else { None };
         Ok(Done { fuel, output })
     }
 
     /// Copies the input to the inbox, part by part.
-    async fn copy_in(&mut self, input: Input, yields: bool, home: &Home) -> Result<(), Failure> {
+    async fn copy_in(&mut self, input: Input, yields: bool) -> Result<(), Failure> {
         if input.length() > LARGE_INPUT {
             self.grow_by_small_pages();
         }
@@ -169,7 +168,7 @@ impl Machine {
             self.open_inbox(input.length()).await?;
         }
         let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
-        home.enter(Stage::Copying);
+        self.phase.set(Phase::Copying);
         for part in parts(input.length()) {
             input.with(part.clone(), |bytes| self.write(address + part.start, bytes))?;
             if yields && part.end < input.length() {
@@ -192,12 +191,12 @@ impl Machine {
     }
 
     /// Returns the output, copied part by part, if it is longer than a part.
-    async fn copy_out(&mut self, home: &Home) -> Result<Option<OwnedBinary>, Failure> {
+    async fn copy_out(&mut self) -> Result<Option<OwnedBinary>, Failure> {
         let (address, length) = self.find_output()?;
         if length <= COPIED {
             return Ok(None);
         }
-        home.enter(Stage::Copying);
+        self.phase.set(Phase::Copying);
         let mut output = OwnedBinary::new(length);
         for part in parts(length) {
             output[part.clone()].copy_from_slice(self.read(address + part.start, part.len())?);
