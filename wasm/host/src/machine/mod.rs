@@ -28,7 +28,7 @@ use crate::system::quota::Taken;
 
 use convention::Inbox;
 pub use replay::{Entry, Step};
-pub use run::{Done, Order, OPENING_SLICE};
+pub use run::{Done, Order, Request, OPENING_SLICE};
 
 /// The parameters of a new machine.
 #[derive(PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 
-use rustler::{Binary, OwnedBinary, Term};
+use rustler::{Binary, NifTuple, OwnedBinary, Term};
 
 use super::{Entry, Machine};
 use crate::compile::rewrite::PART;
@@ -17,6 +17,7 @@ use crate::memory::linear::{GUARD, LONGEST};
 use crate::memory::pages;
 use crate::system::quota;
 use crate::terms::input::Input;
+use crate::terms::{Fuel, Output};
 
 /// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
 pub const OPENING_SLICE: u64 = 300_000;
@@ -24,6 +25,20 @@ pub const OPENING_SLICE: u64 = 300_000;
 const COPIED: usize = PART as usize;
 /// The bytes of an input whose room has small pages: two large pages. A list of events or facts is rarely as long.
 const LARGE_INPUT: usize = 4 << 20;
+
+/// A call as Elixir requests it, in the order of the tuple.
+#[derive(NifTuple)]
+#[rustler(decode)]
+pub struct Request<'a> {
+    pub export: Binary<'a>,
+    pub arguments: Term<'a>,
+    pub input: Option<Binary<'a>>,
+    pub output: Output,
+    pub fuel: Fuel,
+    pub slice: Fuel,
+    /// Whether the call must not be cut off.
+    pub is_change: bool,
+}
 
 /// A prepared call: see `Machine::prepare`.
 pub struct Order {
@@ -72,29 +87,26 @@ pub struct Done {
 
 impl Machine {
     /// Finds the export, reads the arguments, and writes the input to the inbox if no wasm has to run for that.
-    #[allow(clippy::too_many_arguments)]
-    pub fn prepare(
-        &mut self,
-        missing: Vec<Arc<Entry>>,
-        export: &[u8],
-        arguments: Term,
-        input: Option<Binary>,
-        has_output: bool,
-        fuel: u64,
-        slice: Option<u64>,
-        is_change: bool,
-    ) -> Result<Order, Failure> {
-        let export = self.export(export)?;
-        self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
-        let length = input.map_or(0, |input| input.len());
-        let input = match input {
+    pub fn prepare(&mut self, missing: Vec<Arc<Entry>>, request: &Request) -> Result<Order, Failure> {
+        let export = self.export(&request.export)?;
+        self.exports[export].prepare(request.arguments, &mut self.params, &mut self.results)?;
+        let input = match request.input {
             // The missing entries come first, and use the inbox too.
             Some(bytes) if !missing.is_empty() => Some(self.keep(bytes)?),
             Some(bytes) => self.offer(bytes)?,
             None => None,
         };
-        let stop = self.stop.filter(|_| is_change);
-        Ok(Order { export: Some(export), missing, input, length, has_output, fuel, slice, is_change, stop })
+        Ok(Order {
+            export: Some(export),
+            missing,
+            input,
+            length: request.input.map_or(0, |input| input.len()),
+            has_output: request.output != Output::None,
+            fuel: request.fuel.0.unwrap_or(u64::MAX),
+            slice: request.slice.0,
+            is_change: request.is_change,
+            stop: self.stop.filter(|_| request.is_change),
+        })
     }
 
     pub(super) fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
