@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.BulkTest do
-  # Instructions that fill or copy much memory at once. The host divides them (wasm/host/src/bulk.rs): they do what the
+  # Instructions that fill or copy much memory at once. The host divides them (wasm/host/src/compile/rewrite/mod.rs): they do what the
   # specification says, as a model of memory in Elixir tells, and others have their turns meanwhile.
   use ExUnit.Case, async: true
 

@@ -1,5 +1,5 @@
 defmodule BeTree.InstructionsTest do
-  # The fuel of each instruction (wasm/host/src/costs.rs), and where a call yields between loops and calls (wasm/host/src/paths.rs).
+  # The fuel of each instruction (wasm/host/src/compile/costs.rs), and where a call yields between loops and calls (wasm/host/src/compile/rewrite/fuel_checks.rs).
   # bench/instructions.exs measures their times.
   use ExUnit.Case, async: true
 

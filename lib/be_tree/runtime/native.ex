@@ -106,7 +106,7 @@ defmodule BeTree.Runtime.Native do
 
   @doc """
   Makes at most `most` entries in the free replica that lacks most of them, if it lacks at least `lag`. Returns the results of
-  `call/9`, or `:none` if there is no such replica.
+  `call/3`, or `:none` if there is no such replica.
   """
   def catch_up(_instance, _lag, _most), do: :erlang.nif_error(:not_loaded)
 
@@ -134,28 +134,29 @@ defmodule BeTree.Runtime.Native do
   def fill(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
   @doc """
+  Runs the first slice of a call. The request is `{export, arguments, input, output, fuel, slice, change?}`.
+
   Returns `{:done, results, output, fuel}` or `{:yield, suspended, fuel_so_far}` after one slice. If the output is too
   many integers for one list, it is `{:packed, binary}`. If some of many lists are too long, it is `{:packed, lists}` with
   a binary in place of each long one. unpack/3 then makes the lists.
 
-  If its process dies, the call is cut off, or, with `change?`, continues as one of `change/7` does.
+  If its process dies, the call is cut off, or, with `change?`, continues as one of `change/3` does.
   """
-  def call(_instance, _ticket, _export, _arguments, _input, _output, _fuel, _slice, _change?),
-    do: :erlang.nif_error(:not_loaded)
+  def call(_instance, _ticket, _request), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  Returns the results of `call/9`, after a slice of about a millisecond on a dirty scheduler. If its process dies, the call
+  Returns the results of `call/3`, after a slice on a dirty scheduler. If its process dies, the call
   continues for as long as any change takes, and is then asked to give up.
   """
-  def change(_instance, _ticket, _export, _arguments, _input, _output, _fuel), do: :erlang.nif_error(:not_loaded)
+  def change(_instance, _ticket, _request), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  Returns the results of `call/9`. With a `stop` other than 0 it first asks a change to give up, and to roll back: 1 because its
+  Returns the results of `call/3`. With a `stop` other than 0 it first asks a change to give up, and to roll back: 1 because its
   timeout passed, 2 because it used too much fuel. A module without a stop word is not asked.
   """
   def resume(_suspended, _stop), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Continues a call of `change/7`, and returns its results. `stop` is that of `resume/2`."
+  @doc "Continues a call of `change/3`, and returns its results. `stop` is that of `resume/2`."
   def resume_change(_suspended, _stop), do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns `:ok`."

@@ -40,7 +40,7 @@ defmodule BeTree.Runtime.NativeTest do
   end
 
   defp call(instance, ticket, export, slice \\ 1_000) do
-    Native.call(instance, ticket, export, [], nil, :none, 10_000_000, slice, false)
+    Native.call(instance, ticket, {export, [], nil, :none, 10_000_000, slice, false})
   end
 
   # Does the work in a process of its own, whose terms are gone when it has ended, and waits until nothing is left of it.
@@ -125,7 +125,7 @@ defmodule BeTree.Runtime.NativeTest do
       Task.async(fn ->
         assert Native.read(instance, nil, 0, 1) == :busy
         assert Native.write(instance, nil, 0, "x") == :busy
-        assert Native.change(instance, nil, "three", [], nil, :none, :infinity) == :busy
+        assert Native.change(instance, nil, {"three", [], nil, :none, :infinity, 5_000_000, true}) == :busy
       end)
       |> Task.await(:infinity)
 
@@ -180,7 +180,7 @@ defmodule BeTree.Runtime.NativeTest do
         module = compile(wasm)
 
         for _ <- 1..3 do
-          change = Native.call(instance(module), nil, "spin", [], nil, :none, 10_000_000_000, 1_000, true)
+          change = Native.call(instance(module), nil, {"spin", [], nil, :none, 10_000_000_000, 1_000, true})
           assert {:yield, _suspended, 1_000} = change
         end
       end)

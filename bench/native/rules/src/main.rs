@@ -5,7 +5,7 @@ mod clock;
 // Instances get large pages, as those of the library do. No input here is so large that it needs small ones.
 #[cfg(not(target_arch = "wasm32"))]
 #[allow(unsafe_code, dead_code)]
-#[path = "../../../../wasm/host/src/pages.rs"]
+#[path = "../../../../wasm/host/src/memory/pages.rs"]
 mod pages;
 #[cfg(not(target_arch = "wasm32"))]
 mod program;

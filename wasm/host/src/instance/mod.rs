@@ -1,28 +1,30 @@
 //! An instance as a resource: its machines behind a gate.
 //!
 //! An instance in Elixir has one machine of its own, or it is a pool of replicas of one snapshot. Replicas are made when
-//! they are needed, and a lost replica is replaced when it is next needed. A caller borrows a machine (`lent`), and processes
+//! they are needed, and a lost replica is replaced when it is next needed. A caller borrows a machine (`loan`), and processes
 //! that find none free wait for one with a ticket (`queue`).
 
-mod lent;
+pub mod checkout;
+mod loan;
+pub mod log;
 mod queue;
 mod renewal;
+pub mod stand_in;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustler::{Env, LocalPid, Resource, Term};
 
+use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
-use crate::gate::{Gate, Refusal, Turn};
-use crate::log::Log;
+use crate::instance::checkout::{Gate, Refusal, Turn};
+use crate::instance::log::Log;
 use crate::machine::{Machine, Setup};
-use crate::module::Compiled;
-use crate::reaper::{self, Reaped};
-use crate::snapshot::Snapshot;
-use crate::stage::Stages;
+use crate::memory::snapshot::Snapshot;
+use crate::system::background::{self, Reaped};
 
-pub use lent::{Copied, Home, Lent};
+pub use loan::{Copied, Home, Lent};
 pub use queue::Ticket;
 use queue::Waiter;
 use renewal::{Pending, Renewal};
@@ -40,8 +42,6 @@ pub struct Shared {
     pub setup: Setup,
     /// The calls that each replica makes before its next call.
     pub log: Log,
-    /// The stage of the call at each place of the gate.
-    stages: Stages,
     module: Arc<Compiled>,
     /// The machine with which an instance that is no pool goes on when it is free.
     pending: Pending,
@@ -92,9 +92,9 @@ impl Shared {
             }
         };
         let gate = Gate::single(Reaped::new(Box::new(machine)));
-        let (log, stages) = (Log::default(), Stages::new(1));
+        let log = Log::default();
         let pending = Pending::default();
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base: None }))
+        Ok(Arc::new(Self { gate, charged, setup, log, module, pending, base: None }))
     }
 
     /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
@@ -108,10 +108,10 @@ impl Shared {
         module.carried()?;
         let charged = Arc::new(AtomicUsize::new(snapshot.length()));
         let gate = Gate::vacant(replicas, queue);
-        let (log, stages) = (Log::default(), Stages::new(replicas));
+        let log = Log::default();
         let base = Some(Mutex::new(Base { snapshot, applied: 0, is_copied: false }));
         let pending = Pending::default();
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base }))
+        Ok(Arc::new(Self { gate, charged, setup, log, module, pending, base }))
     }
 
     /// Lends a machine, if one is free and no other caller has a turn before this one.
@@ -191,7 +191,7 @@ impl Shared {
     /// Joins the queue for a machine.
     pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Result<Ticket, Failure> {
         let turn = self.gate.join(Waiter::new(env, reference)).ok_or_else(|| {
-            let replicas = match self.stages.places() {
+            let replicas = match self.gate.places() {
                 1 => "the 1 replica is".to_owned(),
                 count => format!("all {count} replicas are"),
             };
@@ -251,7 +251,7 @@ impl Shared {
 
     fn advance_later(self: &Arc<Self>) {
         let shared = self.clone();
-        reaper::wake_later(move || {
+        background::wake_later(move || {
             shared.gate.advance(|waiter| waiter.wake(None));
             // A caller that gave its turn up renews nothing.
             if let Some(lent) = shared.borrow_to_renew() {

@@ -6,7 +6,7 @@ use rustler::env::SavedTerm;
 use rustler::{Env, LocalPid, OwnedEnv, Resource, Term};
 
 use super::Shared;
-use crate::gate::Turn;
+use crate::instance::checkout::Turn;
 use crate::terms::atoms;
 
 /// A process in the queue. It receives `{reference, :ready}`.

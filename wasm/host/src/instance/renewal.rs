@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::machine::Machine;
-use crate::reaper::Reaped;
+use crate::system::background::Reaped;
 
 /// A new machine, and the export of the old one that decides whether it takes over.
 pub struct Renewal {

@@ -1,12 +1,12 @@
 //! The convention for bytes: a module has an inbox for input and an outbox for output.
 
-use wasmtime::{Instance, Memory, Store, TypedFunc};
+use wasmtime::{FuncType, Instance, Memory, Store, TypedFunc};
 
-use super::{finish, outside, Machine, Setup};
+use super::{outside, Machine, Setup};
 use crate::failure::{Failure, Kind};
-use crate::limits::Limits;
-use crate::module::signature;
-use crate::stop::StopWord;
+use crate::machine::stop::StopWord;
+use crate::memory::limits::Limits;
+use crate::memory::stacks::block_on;
 
 /// The largest inbox in bytes that is kept for the next input.
 const LARGE_INBOX: usize = 1 << 20;
@@ -144,7 +144,7 @@ fn find_stop(
 fn ask(instance: &Instance, store: &mut Store<Limits>, name: &str, fuel: u64) -> Result<u32, Failure> {
     let export: TypedFunc<(), u32> = convention_export(instance, store, name, "() -> (i32)")?;
     let _ = store.set_fuel(fuel);
-    let reply = finish(export.call_async(&mut *store, ()));
+    let reply = block_on(export.call_async(&mut *store, ()));
     reply.map_err(|error| Failure::from_call(&error, store.data().refused()))
 }
 
@@ -165,4 +165,14 @@ where
         let found = signature(&func.ty(&*store));
         Failure::bad_module(format!("the function {name} has the type {found}, and must have {expected}"))
     })
+}
+
+/// Returns a function's type in the form `(i32, i64) -> (i32)`.
+fn signature(function: &FuncType) -> String {
+    let join = |types: Vec<String>| types.join(", ");
+    format!(
+        "({}) -> ({})",
+        join(function.params().map(|ty| ty.to_string()).collect()),
+        join(function.results().map(|ty| ty.to_string()).collect())
+    )
 }

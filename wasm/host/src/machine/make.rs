@@ -3,19 +3,20 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
-use wasmtime::{Func, Global, Instance, Mutability, Store, TypedFunc, Val};
+use wasmtime::{Global, Instance, Mutability, Store, Val};
 
 use super::convention::{Inbox, CONVENTION_FUEL};
-use super::{finish, Machine, Setup};
-use crate::census::{self, Counted};
+use super::phase::CurrentPhase;
+use super::{Machine, Setup};
+use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
-use crate::limits::Limits;
-use crate::memories::{GUARD, LONGEST};
-use crate::module::Compiled;
-use crate::pages;
-use crate::quota;
-use crate::snapshot::{Growing, Snapshot};
-use crate::stacks::Stack;
+use crate::memory::limits::Limits;
+use crate::memory::linear::{GUARD, LONGEST};
+use crate::memory::pages;
+use crate::memory::snapshot::{Growing, Snapshot};
+use crate::memory::stacks::Stack;
+use crate::system::counts::{self, Counted};
+use crate::system::quota;
 
 /// The mappings of a memory: its bytes, and the reserved addresses after them.
 const MEMORY_MAPPINGS: usize = 2;
@@ -130,10 +131,7 @@ impl Machine {
         store.limiter(|limits| limits);
         let _ = store.set_fuel(CONVENTION_FUEL);
         let instance = stack
-            .provide(|| {
-                have_stack(&mut store)?;
-                finish(Instance::new_async(&mut store, module, &[]))
-            })
+            .instantiate(&mut store, module)
             .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
         let memory = instance.get_memory(&mut store, "memory");
         let inbox = setup.inbox.as_ref().map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
@@ -151,12 +149,13 @@ impl Machine {
             results: Vec::new(),
             applied: 0,
             used: 0,
+            phase: CurrentPhase::default(),
             owed: 0,
             is_mapped: false,
             has_small_pages: false,
             stack,
             mappings: vec![mappings],
-            _counted: Counted::new(&census::INSTANCES),
+            _counted: Counted::new(&counts::INSTANCES),
         })
     }
 
@@ -167,7 +166,7 @@ impl Machine {
             let start = memory.data_ptr(&self.store);
             let mapping = quota::mappings().take(1, "a replica")?;
             // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to them:
-            // the store is ours alone, and none of its code is running. They lie in a slot of `memories`, as private memory,
+            // the store is ours alone, and none of its code is running. They lie in a slot of `memory::linear`, as private memory,
             // and closing the slot replaces mappings of any kind. Growing changes only the protection of addresses after
             // these bytes.
             match unsafe { snapshot.memory().map_over(start) } {
@@ -259,13 +258,6 @@ fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<
         first @ (Val::I32(_) | Val::I64(_)) if mutable => Some((global, first)),
         _ => None,
     }
-}
-
-/// Makes the store take its stack, by a call of an empty function.
-pub fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
-    let nothing = Func::wrap(&mut *store, || {});
-    let nothing: TypedFunc<(), ()> = nothing.typed(&*store)?;
-    finish(nothing.call_async(store, ()))
 }
 
 fn instantiation_failure(error: &wasmtime::Error, refused: bool) -> Failure {

@@ -5,29 +5,30 @@
 //! checked when it is used.
 
 mod convention;
+mod export;
 mod make;
-mod repeat;
+pub mod phase;
+mod replay;
 mod run;
+pub mod stop;
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use wasmtime::{Global, Instance, Memory, Store, Val};
 
-use crate::census::Counted;
-use crate::export::Export;
 use crate::failure::Failure;
-use crate::limits::Limits;
-use crate::quota::Taken;
-use crate::stacks::Stack;
-use crate::stop::StopWord;
+use crate::machine::export::Export;
+use crate::machine::phase::CurrentPhase;
+use crate::machine::stop::StopWord;
+use crate::memory::limits::Limits;
+use crate::memory::stacks::Stack;
+use crate::system::counts::Counted;
+use crate::system::quota::Taken;
 
 use convention::Inbox;
-pub use make::have_stack;
-pub use run::{Done, Order, OPENING_SLICE};
+pub use replay::{Entry, Step};
+pub use run::{Done, Order, Request, OPENING_SLICE};
 
 /// The parameters of a new machine.
 #[derive(PartialEq, Eq)]
@@ -56,6 +57,7 @@ pub struct Machine {
     applied: u64,
     /// The length of the log when a caller last asked for a replica and got this one.
     used: u64,
+    phase: CurrentPhase,
     /// The fuel of repeated calls, for which no process was charged yet.
     owed: u64,
     /// Whether the memory shares pages with a snapshot.
@@ -85,6 +87,10 @@ impl Machine {
 
     pub fn set_used(&mut self, length: u64) {
         self.used = length;
+    }
+
+    pub fn phase(&self) -> &CurrentPhase {
+        &self.phase
     }
 
     pub fn results(&self) -> &[Val] {
@@ -125,15 +131,4 @@ impl Machine {
 fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {
     let message = format!("{what} is {length} bytes at {address}, outside of the memory of {size} bytes");
     Failure::bad_module(message)
-}
-
-/// Runs a future of a store that does not yield, so it is ready at the first poll.
-pub fn finish<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
-        }
-    }
 }

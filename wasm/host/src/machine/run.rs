@@ -5,20 +5,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 
-use rustler::{Binary, OwnedBinary, Term};
+use rustler::{Binary, NifTuple, OwnedBinary, Term};
 
-use super::Machine;
-use crate::bulk::PART;
-use crate::export::Export;
+use super::{Entry, Machine};
+use crate::compile::rewrite::PART;
 use crate::failure::Failure;
-use crate::input::Input;
-use crate::instance::Home;
-use crate::log::Entry;
-use crate::memories::{GUARD, LONGEST};
-use crate::pages;
-use crate::quota;
-use crate::stage::Stage;
-use crate::stop::StopWord;
+use crate::machine::export::Export;
+use crate::machine::phase::Phase;
+use crate::machine::stop::StopWord;
+use crate::memory::linear::{GUARD, LONGEST};
+use crate::memory::pages;
+use crate::system::quota;
+use crate::terms::input::Input;
+use crate::terms::{Fuel, Output};
 
 /// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
 pub const OPENING_SLICE: u64 = 300_000;
@@ -26,6 +25,20 @@ pub const OPENING_SLICE: u64 = 300_000;
 const COPIED: usize = PART as usize;
 /// The bytes of an input whose room has small pages: two large pages. A list of events or facts is rarely as long.
 const LARGE_INPUT: usize = 4 << 20;
+
+/// A call as Elixir requests it, in the order of the tuple.
+#[derive(NifTuple)]
+#[rustler(decode)]
+pub struct Request<'a> {
+    pub export: Binary<'a>,
+    pub arguments: Term<'a>,
+    pub input: Option<Binary<'a>>,
+    pub output: Output,
+    pub fuel: Fuel,
+    pub slice: Fuel,
+    /// Whether the call must not be cut off.
+    pub is_change: bool,
+}
 
 /// A prepared call: see `Machine::prepare`.
 pub struct Order {
@@ -74,29 +87,26 @@ pub struct Done {
 
 impl Machine {
     /// Finds the export, reads the arguments, and writes the input to the inbox if no wasm has to run for that.
-    #[allow(clippy::too_many_arguments)]
-    pub fn prepare(
-        &mut self,
-        missing: Vec<Arc<Entry>>,
-        export: &[u8],
-        arguments: Term,
-        input: Option<Binary>,
-        has_output: bool,
-        fuel: u64,
-        slice: Option<u64>,
-        is_change: bool,
-    ) -> Result<Order, Failure> {
-        let export = self.export(export)?;
-        self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
-        let length = input.map_or(0, |input| input.len());
-        let input = match input {
+    pub fn prepare(&mut self, missing: Vec<Arc<Entry>>, request: &Request) -> Result<Order, Failure> {
+        let export = self.export(&request.export)?;
+        self.exports[export].prepare(request.arguments, &mut self.params, &mut self.results)?;
+        let input = match request.input {
             // The missing entries come first, and use the inbox too.
             Some(bytes) if !missing.is_empty() => Some(self.keep(bytes)?),
             Some(bytes) => self.offer(bytes)?,
             None => None,
         };
-        let stop = self.stop.filter(|_| is_change);
-        Ok(Order { export: Some(export), missing, input, length, has_output, fuel, slice, is_change, stop })
+        Ok(Order {
+            export: Some(export),
+            missing,
+            input,
+            length: request.input.map_or(0, |input| input.len()),
+            has_output: request.output != Output::None,
+            fuel: request.fuel.0.unwrap_or(u64::MAX),
+            slice: request.slice.0,
+            is_change: request.is_change,
+            stop: self.stop.filter(|_| request.is_change),
+        })
     }
 
     pub(super) fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
@@ -123,22 +133,22 @@ impl Machine {
     }
 
     /// Runs an order to its end. Its fuel is the fuel of its function, from the time when the input is in place until the
-    /// function returns. So it is the same for every slice. Each stage is recorded in `home`.
-    pub async fn run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+    /// function returns. So it is the same for every slice.
+    pub async fn run(&mut self, order: Order) -> Result<Done, Failure> {
         // Dropped after the call, also if that is cut off.
         let _in_use = self.stack.enter()?;
         self.store.data_mut().forget_refusal();
-        let outcome = self.try_run(order, home).await;
+        let outcome = self.try_run(order).await;
         if outcome.is_err() {
             self.restore_stack_pointer();
         }
         outcome
     }
 
-    async fn try_run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+    async fn try_run(&mut self, order: Order) -> Result<Done, Failure> {
         if !order.missing.is_empty() {
             let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
-            self.repeat_all(&order.missing, slice, home).await?;
+            self.repeat_all(&order.missing, slice).await?;
         }
         let Some(export) = order.export else {
             self.results.clear();
@@ -147,22 +157,22 @@ impl Machine {
         if let Some(input) = order.input {
             let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
             let _ = self.store.fuel_async_yield_interval(slice);
-            self.copy_in(input, slice.is_some(), home).await?;
+            self.copy_in(input, slice.is_some()).await?;
         }
         let _ = self.store.fuel_async_yield_interval(order.slice);
-        let Self { store, exports, params, results, .. } = self;
+        let Self { store, exports, params, results, phase, .. } = self;
         let _ = store.set_fuel(order.fuel);
-        home.enter(Stage::Running);
+        phase.set(Phase::Running);
         let outcome = exports[export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
         let fuel = order.fuel - store.get_fuel().unwrap_or(0);
         self.leave_large_inbox(order.is_change || order.slice.is_none()).await?;
-        let output = if order.has_output && order.slice.is_some() { self.copy_out(home).await? } else { None };
+        let output = if order.has_output && order.slice.is_some() { self.copy_out().await? } else { None };
         Ok(Done { fuel, output })
     }
 
     /// Copies the input to the inbox, part by part.
-    async fn copy_in(&mut self, input: Input, yields: bool, home: &Home) -> Result<(), Failure> {
+    async fn copy_in(&mut self, input: Input, yields: bool) -> Result<(), Failure> {
         if input.length() > LARGE_INPUT {
             self.grow_by_small_pages();
         }
@@ -170,7 +180,7 @@ impl Machine {
             self.open_inbox(input.length()).await?;
         }
         let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
-        home.enter(Stage::Copying);
+        self.phase.set(Phase::Copying);
         for part in parts(input.length()) {
             input.with(part.clone(), |bytes| self.write(address + part.start, bytes))?;
             if yields && part.end < input.length() {
@@ -193,12 +203,12 @@ impl Machine {
     }
 
     /// Returns the output, copied part by part, if it is longer than a part.
-    async fn copy_out(&mut self, home: &Home) -> Result<Option<OwnedBinary>, Failure> {
+    async fn copy_out(&mut self) -> Result<Option<OwnedBinary>, Failure> {
         let (address, length) = self.find_output()?;
         if length <= COPIED {
             return Ok(None);
         }
-        home.enter(Stage::Copying);
+        self.phase.set(Phase::Copying);
         let mut output = OwnedBinary::new(length);
         for part in parts(length) {
             output[part.clone()].copy_from_slice(self.read(address + part.start, part.len())?);

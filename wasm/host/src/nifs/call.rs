@@ -5,63 +5,31 @@ use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
 use wasmtime::Val;
 
 use super::{deny, WHOLE};
-use crate::call::{Call, Ended, Slice, Suspended};
+use crate::calls::call::{Call, Ended, Slice};
+use crate::calls::suspended::Suspended;
 use crate::failure::Failure;
 use crate::instance::{Instance, Scheduler, Ticket};
-use crate::lists;
-use crate::machine::{Done, Machine, Order, OPENING_SLICE};
-use crate::stop::Reason;
-use crate::terms::{self, atoms, Bytes, Fuel, Output};
+use crate::machine::stop::Reason;
+use crate::machine::{Done, Machine, Order, Request, OPENING_SLICE};
+use crate::terms::lists;
+use crate::terms::{self, atoms, Bytes, Output};
 
 #[rustler::nif]
-#[allow(clippy::too_many_arguments)]
-fn call<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: Binary<'a>,
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-    slice: Fuel,
-    is_change: bool,
-) -> Term<'a> {
-    begin(env, Scheduler::Normal, is_change, instance, ticket, &export, arguments, input, output, fuel, slice)
+fn call<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>, request: Request<'a>) -> Term<'a> {
+    begin(env, Scheduler::Normal, instance, ticket, &request)
 }
-
-/// The fuel of a slice of a change on a dirty scheduler: about a millisecond. Rescheduling takes a hundredth of it.
-const CHANGE_SLICE: u64 = 5_000_000;
 
 #[rustler::nif(schedule = "DirtyCpu")]
-#[allow(clippy::too_many_arguments)]
-fn change<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: Binary<'a>,
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-) -> Term<'a> {
-    let slice = Fuel(Some(CHANGE_SLICE));
-    begin(env, Scheduler::Dirty, true, instance, ticket, &export, arguments, input, output, fuel, slice)
+fn change<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>, request: Request<'a>) -> Term<'a> {
+    begin(env, Scheduler::Dirty, instance, ticket, &request)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn begin<'a>(
     env: Env<'a>,
     scheduler: Scheduler,
-    is_change: bool,
     instance: &Instance,
     ticket: Option<&Ticket>,
-    export: &[u8],
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-    slice: Fuel,
+    request: &Request<'a>,
 ) -> Term<'a> {
     let mut lent = match instance.0.borrow(env, ticket, scheduler) {
         Ok(lent) => lent,
@@ -71,19 +39,18 @@ fn begin<'a>(
         lent.retire(env);
         return atoms::busy().encode(env);
     };
-    let has_output = output != Output::None;
-    let fuel = fuel.0.unwrap_or(u64::MAX);
-    let call = match lent.machine().prepare(missing, export, arguments, input, has_output, fuel, slice.0, is_change) {
-        Ok(order) => Call::new(lent, order, output),
+    let call = match lent.machine().prepare(missing, request) {
+        Ok(order) => Call::new(lent, order, request.output),
         Err(failure) => {
             lent.leave(env);
             return terms::error(env, &failure);
         }
     };
-    first_slice(env, call, output)
+    first_slice(env, call)
 }
 
-fn first_slice(env: Env, mut call: Call, output: Output) -> Term {
+fn first_slice(env: Env, mut call: Call) -> Term {
+    let output = call.output();
     match call.run_slice() {
         Slice::Yielded => {
             let used = suspend(env, &call);
@@ -102,7 +69,7 @@ fn catch_up<'a>(env: Env<'a>, instance: &Instance, lag: u64, most: usize) -> Ter
         lent.retire(env);
         return atoms::none().encode(env);
     };
-    first_slice(env, Call::new(lent, Order::to_repeat(missing), Output::None), Output::None)
+    first_slice(env, Call::new(lent, Order::to_repeat(missing), Output::None))
 }
 
 /// Suspends a call, and returns the fuel of its slices so far, for which Elixir charges. Making room for the input and

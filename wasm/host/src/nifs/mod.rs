@@ -1,7 +1,7 @@
 //! The functions that `BeTree.Runtime.Native` declares and documents. Those that run calls are in `call`.
 
 mod call;
-mod copy;
+mod snapshot;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -9,21 +9,20 @@ use std::sync::Arc;
 use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, ResourceArc, Term};
 
-use copy::held;
+use snapshot::held;
 
-use crate::cache;
-use crate::census;
-use crate::engine;
+use crate::compile::cache;
+use crate::compile::engine;
+use crate::compile::module::Module;
 use crate::failure::Failure;
-use crate::gate::Standing;
+use crate::instance::checkout::Standing;
+use crate::instance::stand_in::Place;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
-use crate::lists;
-use crate::log::{Entry, Step};
-use crate::machine::Setup;
-use crate::module::Module;
-use crate::place::Place;
-use crate::quota;
-use crate::snapshot::{Held, Snapshot};
+use crate::machine::{Entry, Setup, Step};
+use crate::memory::snapshot::{Held, Snapshot};
+use crate::system::counts;
+use crate::system::quota;
+use crate::terms::lists;
 use crate::terms::{self, atoms};
 
 #[rustler::nif(name = "loaded?")]
@@ -281,9 +280,9 @@ fn info(instance: &Instance) -> (usize, usize, Atom, usize, usize) {
 #[rustler::nif]
 fn counts() -> (usize, usize, usize) {
     (
-        census::MODULES.load(Ordering::Relaxed),
-        census::INSTANCES.load(Ordering::Relaxed),
-        census::SUSPENDED.load(Ordering::Relaxed),
+        counts::MODULES.load(Ordering::Relaxed),
+        counts::INSTANCES.load(Ordering::Relaxed),
+        counts::SUSPENDED.load(Ordering::Relaxed),
     )
 }
 

@@ -1,0 +1,154 @@
+//! Bounds of the modules that are compiled, so that compiling takes seconds at most.
+//!
+//! Compiling cannot be stopped once it has begun, and its time and memory are not linear in a module's bytes. At each place
+//! where control flow meets or parts, the compiler keeps a value for each local variable and each operand: 2,000 loops over
+//! 2,000 variables, 48 kilobytes, are millions of such values. The compiler also moves a computation to the use of its
+//! result, so a long stretch of code has many results alive at once. Both are counted as *work* before a module is compiled.
+//! A million units of work take about a second and 100 MB.
+
+use wasmparser::{
+    BinaryReaderError, FuncToValidate, FunctionBody, Operator, Parser, Payload, ValidPayload, Validator,
+    ValidatorResources, WasmFeatures,
+};
+
+use crate::memory::limits;
+
+/// Includes data segments, which are only copied.
+const MODULE_BYTES: usize = 64 << 20;
+const CODE_BYTES: usize = 4 << 20;
+const FUNCTIONS: usize = 20_000;
+/// Of imports and of exports. Their list is made at once, on a normal scheduler.
+const NAMES: usize = 2_000;
+const TYPES: usize = 50_000;
+/// Parameters and results of all types.
+const TYPE_VALUES: usize = 100_000;
+const LOCALS: usize = 2_000;
+const DEPTH: usize = 500;
+const FUNCTION_WORK: usize = 2_000_000;
+const MODULE_WORK: usize = 10_000_000;
+/// The work of a value that is passed to a function, relative to a value that is kept.
+const PASSED: usize = 16;
+/// The number by which the square of the bytes of code is divided to get work.
+const BYTES_SQUARED: usize = 4_096;
+/// The bytes by which dividing a bulk instruction lengthens the code (`rewrite`).
+const DIVIDED: usize = 26;
+
+/// The reason why a module is not compiled.
+#[derive(Debug)]
+pub enum Refusal {
+    Invalid(BinaryReaderError),
+    /// The module exceeds a bound.
+    Bound(String),
+}
+
+impl From<BinaryReaderError> for Refusal {
+    fn from(error: BinaryReaderError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// Checks that a module is valid and within the bounds, in some 60 milliseconds for each megabyte of code.
+pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
+    at_most(MODULE_BYTES, wasm.len(), "bytes")?;
+    // All features: the engine itself refuses those that it lacks.
+    let mut validator = Validator::new_with_features(WasmFeatures::all());
+    let mut work = 0;
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload?;
+        sections(&payload)?;
+        if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
+            work += check_function(function, &body)?;
+            at_most(MODULE_WORK, work, "units of work for the compiler")?;
+        }
+    }
+    Ok(())
+}
+
+fn sections(payload: &Payload) -> Result<(), Refusal> {
+    match payload {
+        Payload::TypeSection(types) => {
+            at_most(TYPES, types.count() as usize, "types")?;
+            let mut values = 0;
+            for ty in types.clone().into_iter_err_on_gc_types() {
+                let ty = ty?;
+                values += ty.params().len() + ty.results().len();
+            }
+            at_most(TYPE_VALUES, values, "parameters and results in its types")
+        }
+        Payload::ImportSection(imports) => at_most(NAMES, imports.clone().into_imports().count(), "imports"),
+        Payload::ExportSection(exports) => at_most(NAMES, exports.count() as usize, "exports"),
+        Payload::MemorySection(memories) => at_most(limits::MEMORIES, memories.count() as usize, "memories"),
+        Payload::TableSection(tables) => {
+            for table in tables.clone() {
+                let elements = usize::try_from(table?.ty.initial).unwrap_or(usize::MAX);
+                at_most(limits::TABLE_ELEMENTS, elements, "elements in a table")?;
+            }
+            Ok(())
+        }
+        Payload::FunctionSection(functions) => at_most(FUNCTIONS, functions.count() as usize, "functions"),
+        Payload::CodeSectionStart { size, .. } => at_most(CODE_BYTES, *size as usize, "bytes of code"),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the function's work.
+fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionBody) -> Result<usize, Refusal> {
+    let index = function.index;
+    let of_function = |what: &str| format!("{what} in its function {index}");
+    let mut validator = function.into_validator(Default::default());
+    let mut reader = body.get_binary_reader();
+    validator.read_locals(&mut reader)?;
+    // Parameters included.
+    let locals = validator.len_locals() as usize;
+    at_most(LOCALS, locals, &of_function("local variables"))?;
+    let mut bytes = body.range().len();
+    let mut work = 0;
+    let mut operators = body.get_operators_reader()?;
+    while !operators.eof() {
+        let (operator, offset) = operators.read_with_offset()?;
+        let operands = validator.operand_stack_height() as usize;
+        work += weigh(&operator, locals, operands);
+        bytes += if is_bulk(&operator) { DIVIDED } else { 0 };
+        at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
+        validator.op(offset, &operator)?;
+        at_most(DEPTH, validator.control_stack_height() as usize, &of_function("nested blocks"))?;
+    }
+    work += bytes.saturating_mul(bytes) / BYTES_SQUARED;
+    at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
+    Ok(work)
+}
+
+/// Returns the work of an operator with this number of operands, where control flow meets or parts and where values are
+/// passed.
+fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
+    let joint = locals + operands + 1;
+    match operator {
+        Operator::BrTable { targets } => (1 + targets.len() as usize) * joint,
+        Operator::Block { .. }
+        | Operator::Loop { .. }
+        | Operator::If { .. }
+        | Operator::Else
+        | Operator::End
+        | Operator::Br { .. }
+        | Operator::BrIf { .. }
+        | Operator::Return => joint,
+        Operator::Call { .. }
+        | Operator::CallIndirect { .. }
+        | Operator::ReturnCall { .. }
+        | Operator::ReturnCallIndirect { .. } => PASSED * (operands + 1),
+        // It becomes a call in one branch and stays itself in the other.
+        bulk if is_bulk(bulk) => PASSED * (operands + 1) + 3 * joint,
+        _ => 0,
+    }
+}
+
+fn is_bulk(operator: &Operator) -> bool {
+    matches!(operator, Operator::MemoryFill { .. } | Operator::MemoryCopy { .. } | Operator::MemoryInit { .. })
+}
+
+fn at_most(bound: usize, count: usize, what: &str) -> Result<(), Refusal> {
+    if count <= bound {
+        return Ok(());
+    }
+    Err(Refusal::Bound(format!("it has {count} {what}; a module that is compiled here has at most {bound}")))
+}

@@ -1,0 +1,60 @@
+//! The one engine of the process, which compiles and runs every module.
+
+use std::sync::{Arc, OnceLock};
+
+use wasmtime::{Config, Engine, OptLevel};
+
+use crate::compile::costs;
+use crate::compile::self_test;
+use crate::failure::{self, Failure};
+use crate::memory::linear::{self, Memories};
+use crate::memory::stacks::{self, Stacks};
+
+/// The bytes of its fiber's stack that a wasm call may use. It traps beyond them.
+const WASM_STACK: usize = 512 << 10;
+
+/// Returns the engine. The process makes it once, so a failure is final.
+///
+/// # Errors
+///
+/// `OutOfMemory` if the system refuses memory or addresses for it, and otherwise `BadModule`, with the reason why no module
+/// can run on this machine.
+///
+/// A memory reserves 4 GiB of addresses with a guard after them, so compiled code has no bounds checks. Only addresses are
+/// reserved: 47 bits of them have room for some 30,000 instances.
+pub fn get() -> Result<&'static Engine, Failure> {
+    static ENGINE: OnceLock<Result<Engine, Failure>> = OnceLock::new();
+    ENGINE.get_or_init(tried).as_ref().map_err(Clone::clone)
+}
+
+fn tried() -> Result<Engine, Failure> {
+    let engine = Engine::new(&config()).map_err(|error| {
+        let message = format!("wasmtime has no engine for it: {error:#}");
+        if failure::lacks_memory(&error) {
+            Failure::no_memory(message)
+        } else {
+            Failure::bad_module(message)
+        }
+    })?;
+    self_test::run(&engine)?;
+    Ok(engine)
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config
+        .consume_fuel(true)
+        .operator_cost(costs::costs())
+        .cranelift_opt_level(OptLevel::Speed)
+        .wasm_simd(true)
+        .max_wasm_stack(WASM_STACK)
+        .async_stack_size(stacks::LENGTH)
+        .with_host_stack(Arc::new(Stacks))
+        .memory_reservation(linear::LONGEST as u64)
+        .memory_guard_size(linear::GUARD as u64)
+        .memory_may_move(false)
+        // Data segments are copied. A mapped file would take one more mapping, and a descriptor for each module.
+        .memory_init_cow(false)
+        .with_host_memory(Arc::new(Memories));
+    config
+}

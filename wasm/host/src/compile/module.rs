@@ -1,0 +1,130 @@
+//! A compiled module as a resource, with its imports and exports.
+
+use std::sync::Arc;
+
+use rustler::{Encoder, Env, Resource, Term};
+use wasmtime::{ExternType, Mutability, ValType};
+
+use crate::compile::bounds::{self, Refusal};
+use crate::compile::engine;
+use crate::compile::rewrite;
+use crate::compile::saved_globals;
+use crate::failure::Failure;
+use crate::system::background::Reaped;
+use crate::system::counts::{self, Counted};
+use crate::system::quota::{self, Taken};
+use crate::terms::atoms;
+
+pub struct Module(pub Arc<Compiled>);
+
+#[rustler::resource_impl]
+impl Resource for Module {}
+
+pub struct Compiled {
+    module: Reaped<Code>,
+    /// The bytes from which it was compiled.
+    bytes: Box<[u8]>,
+    /// The globals that a snapshot carries, or the reason why the module has no snapshots.
+    carried: Result<Vec<String>, String>,
+    _counted: Counted,
+}
+
+struct Code {
+    module: wasmtime::Module,
+    _mappings: Taken,
+}
+
+/// The mappings of a module: its code, and the read-only data before and after it.
+const MAPPINGS: usize = 4;
+
+impl Compiled {
+    /// Compiles a module, for seconds if it is large, so it is not for a scheduler.
+    ///
+    /// # Errors
+    ///
+    /// `BadModule` if the bytes are not a module that can run here, `Overloaded` if the host may take no more mappings, and
+    /// `OutOfMemory` if the system refuses memory for the code. The VM aborts if the compiler itself is refused memory.
+    pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
+        let engine = engine::get()?;
+        bounds::check(bytes).map_err(|refusal| match refusal {
+            Refusal::Invalid(error) => Failure::not_a_module(&error),
+            Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
+        })?;
+        let mappings = quota::mappings().take(MAPPINGS, "a module")?;
+        let divided = rewrite::divide(bytes).map_err(|error| Failure::not_a_module(&error))?;
+        let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))?;
+        let carried = saved_globals::globals(bytes);
+        let code = Code { module, _mappings: mappings };
+        Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&counts::MODULES) })
+    }
+
+    /// Returns the names of the globals that a snapshot carries.
+    ///
+    /// # Errors
+    ///
+    /// `BadModule` if the module cannot be replicated.
+    pub fn carried(&self) -> Result<&[String], Failure> {
+        self.carried.as_deref().map_err(|why| {
+            Failure::bad_module(format!("the module cannot be replicated: {why}; see docs/abi.md, Replicas"))
+        })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn module(&self) -> &wasmtime::Module {
+        &self.module.module
+    }
+
+    /// `[{module, name, type}]`
+    pub fn imports<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let imports = self.module().imports();
+        imports
+            .map(|import| (import.module(), import.name(), describe(env, &import.ty())))
+            .collect::<Vec<_>>()
+            .encode(env)
+    }
+
+    /// `[{name, type}]`
+    pub fn exports<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let exports = self.module().exports();
+        exports.map(|export| (export.name(), describe(env, &export.ty()))).collect::<Vec<_>>().encode(env)
+    }
+}
+
+fn describe<'a>(env: Env<'a>, external: &ExternType) -> Term<'a> {
+    match external {
+        ExternType::Func(function) => {
+            (atoms::function(), types(env, function.params()), types(env, function.results())).encode(env)
+        }
+        ExternType::Global(global) => {
+            let mutability = match global.mutability() {
+                Mutability::Const => atoms::constant(),
+                Mutability::Var => atoms::mutable(),
+            };
+            (atoms::global(), value_type(global.content()), mutability).encode(env)
+        }
+        ExternType::Memory(memory) => {
+            let bits = if memory.is_64() { 64 } else { 32 };
+            (atoms::memory(), bits, memory.minimum(), memory.maximum()).encode(env)
+        }
+        ExternType::Table(table) => (atoms::table(), table.minimum(), table.maximum()).encode(env),
+        ExternType::Tag(_) => (atoms::tag(),).encode(env),
+    }
+}
+
+fn types<'a>(env: Env<'a>, types: impl Iterator<Item = ValType>) -> Term<'a> {
+    types.map(|ty| value_type(&ty)).collect::<Vec<_>>().encode(env)
+}
+
+fn value_type(ty: &ValType) -> rustler::Atom {
+    match ty {
+        ValType::I32 => atoms::i32(),
+        ValType::I64 => atoms::i64(),
+        ValType::F32 => atoms::f32(),
+        ValType::F64 => atoms::f64(),
+        ValType::V128 => atoms::v128(),
+        ValType::Ref(_) => atoms::reference(),
+    }
+}

@@ -1,0 +1,97 @@
+//! Memories of modules: each lies at the start of a slot of addresses, and grows inside it.
+//!
+//! A slot is as long as the addresses that compiled code can reach without a check of the memory's size: 4 GiB, and a guard
+//! after it for the offsets of instructions. Addresses that are no memory trap. So a memory takes two mappings, and the end
+//! of its slot guards the next one.
+
+use std::io;
+use std::thread;
+
+use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
+
+use crate::memory::arena::{Arena, Slot};
+
+/// The most bytes of a memory: the range of 32-bit addresses. A memory of 64-bit addresses has the same limit.
+pub const LONGEST: usize = 4 << 30;
+/// The bytes after a memory of that length, which are never memory.
+pub const GUARD: usize = 32 << 20;
+
+/// The bytes that are freed at a time, in a tenth of a millisecond. Between two parts other threads have their turn. Closing a slot
+/// frees its memory at once, and no thread of the process can map memory or grow one meanwhile.
+const PART: usize = 2 << 20;
+
+static ARENA: Arena = Arena::new(LONGEST + GUARD, 256);
+
+/// Makes memories for wasmtime.
+pub struct Memories;
+
+// SAFETY: a memory that it makes is zeros, at the beginning of a slot of its own, aligned to pages. The slot is as long as
+// the reservation and the guard together (`new_memory` refuses others), and no more of it than the memory's bytes is
+// readable or writable, so an access beyond them traps.
+unsafe impl MemoryCreator for Memories {
+    fn new_memory(
+        &self,
+        _ty: MemoryType,
+        minimum: usize,
+        _maximum: Option<usize>,
+        reserved: Option<usize>,
+        guard: usize,
+    ) -> Result<Box<dyn LinearMemory>, String> {
+        if reserved != Some(LONGEST) || guard != GUARD {
+            return Err(format!("wasmtime wants {reserved:?} bytes and a guard of {guard} for a memory"));
+        }
+        let slot = ARENA.slot().map_err(|error| format!("the host has no addresses for a memory: {error}"))?;
+        let mut memory = Linear { slot, length: 0 };
+        memory.open(minimum).map_err(|error| format!("the host has no memory of {minimum} bytes: {error}"))?;
+        Ok(Box::new(memory))
+    }
+}
+
+struct Linear {
+    slot: Slot,
+    length: usize,
+}
+
+impl Linear {
+    fn open(&mut self, length: usize) -> io::Result<()> {
+        if length > LONGEST {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("a memory ends at {LONGEST} bytes")));
+        }
+        // A page of a module is one or more pages of the system.
+        self.slot.open(self.length, length)?;
+        self.length = length;
+        Ok(())
+    }
+}
+
+impl Drop for Linear {
+    fn drop(&mut self) {
+        let mut freed = 0;
+        while freed < self.length {
+            let end = self.length.min(freed + PART);
+            // SAFETY: wasmtime's memory, which alone used these bytes, drops this.
+            unsafe { self.slot.drain(freed, end) };
+            freed = end;
+            thread::yield_now();
+        }
+    }
+}
+
+// SAFETY: the bytes stay where they are, and only their owner, wasmtime's memory, uses them until it drops this.
+unsafe impl LinearMemory for Linear {
+    fn byte_size(&self) -> usize {
+        self.length
+    }
+
+    fn byte_capacity(&self) -> usize {
+        LONGEST
+    }
+
+    fn grow_to(&mut self, length: usize) -> Result<()> {
+        Ok(self.open(length)?)
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        self.slot.start()
+    }
+}

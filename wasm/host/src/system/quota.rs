@@ -1,0 +1,181 @@
+//! Quotas of resources that the system limits for each process: memory mappings and file descriptors.
+//!
+//! If mappings run out, the VM's own next allocation aborts it. If descriptors run out, its sockets and files fail. So this
+//! library takes only a part of either, and refuses further requests. Each value that has mappings or a descriptor holds a
+//! `Taken`, in a field that is dropped after them. So a count falls only after the release.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+
+use crate::failure::{Failure, Kind};
+use crate::system::background;
+
+pub struct Quota {
+    /// The name of the resource, in the plural.
+    things: &'static str,
+    /// The system's name of its limit.
+    name: &'static str,
+    limit: usize,
+    /// The way to raise the limit.
+    mend: &'static str,
+    /// The most that this library takes.
+    most: AtomicUsize,
+    /// The amount beyond that for calls, so that existing instances can still be called.
+    reserve: usize,
+    taken: AtomicUsize,
+}
+
+/// After this number of mappings taken or released, the mappings of others are counted again.
+const STEP: usize = 2_048;
+
+/// An amount of a quota that is taken until this is dropped.
+pub struct Taken {
+    quota: &'static Quota,
+    amount: usize,
+}
+
+/// Returns the quota of memory mappings: fifteen sixteenths of the process's limit, less the mappings of others in the
+/// process. A thirty-second more is for calls.
+pub fn mappings() -> &'static Quota {
+    static MAPPINGS: OnceLock<Quota> = OnceLock::new();
+    MAPPINGS.get_or_init(|| {
+        let limit = system::max_map_count();
+        Quota {
+            things: "memory mappings",
+            name: "vm.max_map_count",
+            limit,
+            mend: "sysctl -w vm.max_map_count=262144",
+            most: AtomicUsize::new(beside(limit, system::mapped())),
+            reserve: limit / 32,
+            taken: AtomicUsize::new(0),
+        }
+    })
+}
+
+/// Returns the number of mappings that may be taken of `limit` beside `others`. The rest is for calls, and for mappings that
+/// others make before they are counted again.
+fn beside(limit: usize, others: usize) -> usize {
+    (limit - limit / 16).saturating_sub(others)
+}
+
+/// Returns the quota of file descriptors: half of the process's limit.
+pub fn descriptors() -> &'static Quota {
+    static DESCRIPTORS: OnceLock<Quota> = OnceLock::new();
+    DESCRIPTORS.get_or_init(|| {
+        let limit = system::open_files();
+        Quota {
+            things: "file descriptors",
+            name: "RLIMIT_NOFILE",
+            limit,
+            mend: "ulimit -n 65536",
+            most: AtomicUsize::new(limit / 2),
+            reserve: 0,
+            taken: AtomicUsize::new(0),
+        }
+    })
+}
+
+impl Quota {
+    /// Takes `amount` for `user`, a noun with its article.
+    ///
+    /// # Errors
+    ///
+    /// `Overloaded` if the quota has less left.
+    pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
+        self.take_up_to(self.most.load(Ordering::Relaxed), amount, user)
+    }
+
+    /// Takes `amount` for a call, which may use the reserve.
+    pub fn take_for_call(&'static self, amount: usize) -> Result<Taken, Failure> {
+        self.take_up_to(self.most.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
+    }
+
+    fn take_up_to(&'static self, most: usize, amount: usize, user: &str) -> Result<Taken, Failure> {
+        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= most);
+        match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(taken) => {
+                if taken / STEP != (taken + amount) / STEP {
+                    measure_later();
+                }
+                Ok(Taken { quota: self, amount })
+            }
+            Err(taken) => {
+                // Others may have released mappings since the last count.
+                measure_later();
+                let Self { things, name, limit, mend, .. } = self;
+                Err(Failure::new(
+                    Kind::Overloaded,
+                    format!(
+                        "{user} needs {amount} more {things}, but this node's trees, indexes and calls hold {taken} of \
+                         the {most} that they may take of the limit {name}, which is {limit}; let go of some, or raise \
+                         the limit before the node starts: {mend}"
+                    ),
+                ))
+            }
+        }
+    }
+
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts the mappings of others on the reaper's thread, in up to some ten milliseconds.
+fn measure_later() {
+    static AWAITED: AtomicBool = AtomicBool::new(false);
+    if AWAITED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    background::later(|| {
+        AWAITED.store(false, Ordering::Relaxed);
+        let quota = mappings();
+        let others = system::mapped().saturating_sub(quota.taken());
+        quota.most.store(beside(quota.limit, others), Ordering::Relaxed);
+    });
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.quota.taken.fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs;
+
+    use rustix::process::{getrlimit, Resource};
+
+    /// The default of Linux, for a system whose setting cannot be read.
+    const DEFAULT_MAPPINGS: usize = 65_530;
+
+    pub fn max_map_count() -> usize {
+        let text = fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+        text.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_MAPPINGS)
+    }
+
+    pub fn mapped() -> usize {
+        fs::read("/proc/self/maps").map_or(0, |maps| maps.iter().filter(|byte| **byte == b'\n').count())
+    }
+
+    pub fn open_files() -> usize {
+        let soft = getrlimit(Resource::Nofile).current;
+        soft.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
+    }
+}
+
+/// Other systems have no such limit on mappings, and a snapshot there has no descriptor.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    pub fn max_map_count() -> usize {
+        usize::MAX
+    }
+
+    pub fn mapped() -> usize {
+        0
+    }
+
+    pub fn open_files() -> usize {
+        usize::MAX
+    }
+}

@@ -1,0 +1,39 @@
+//! A large input, which stays in its caller's binary until it is copied into linear memory.
+
+use std::ops::Range;
+
+use rustler::env::SavedTerm;
+use rustler::{Binary, OwnedEnv};
+
+use crate::system::background::Reaped;
+
+pub struct Input {
+    /// Keeps the binary alive. If its caller no longer refers to it, dropping this frees it.
+    kept: Reaped<Kept>,
+    length: usize,
+}
+
+struct Kept {
+    env: OwnedEnv,
+    binary: SavedTerm,
+}
+
+impl Input {
+    /// Shares the binary's bytes.
+    pub fn new(binary: Binary) -> Self {
+        let env = OwnedEnv::new();
+        let saved = env.save(binary);
+        Self { kept: Reaped::new(Kept { env, binary: saved }), length: binary.len() }
+    }
+
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    pub fn with<T>(&self, range: Range<usize>, work: impl FnOnce(&[u8]) -> T) -> T {
+        self.kept.env.run(|env| {
+            let binary = Binary::from_term(self.kept.binary.load(env)).expect("a binary was saved");
+            work(&binary[range])
+        })
+    }
+}

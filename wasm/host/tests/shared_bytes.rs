@@ -1,0 +1,139 @@
+//! Frozen memory by itself: the library can only be linked into the BEAM.
+
+#[path = "../src/memory/shared_bytes.rs"]
+mod shared_bytes;
+
+use shared_bytes::{Freezing, Frozen};
+
+/// So long that a page alone is more than is kept without a file.
+const PAGE: usize = 512 << 10;
+
+/// Bytes of four pages, of which the second and what follows the third's first byte are zeros.
+fn bytes() -> Vec<u8> {
+    let mut bytes = vec![0; 4 * PAGE];
+    for (index, byte) in bytes[..PAGE].iter_mut().enumerate() {
+        *byte = (index % 251) as u8;
+    }
+    bytes[2 * PAGE] = 7;
+    bytes[4 * PAGE - 1] = 9;
+    bytes
+}
+
+fn freeze(bytes: &[u8]) -> Frozen {
+    Frozen::of(bytes.len(), &[(0, bytes)]).unwrap()
+}
+
+fn read(frozen: &Frozen, offset: usize, length: usize) -> Vec<u8> {
+    let mut target = vec![1; length];
+    frozen.read(offset, &mut target).unwrap();
+    target
+}
+
+#[test]
+fn holds_what_it_was_made_of() {
+    let bytes = bytes();
+    for length in [0, 1, 4095, 4096, 4097, PAGE, PAGE + 4096, bytes.len()] {
+        let frozen = freeze(&bytes[..length]);
+        assert_eq!(frozen.length(), length);
+        assert_eq!(read(&frozen, 0, length), &bytes[..length]);
+        assert!(frozen.read(0, &mut vec![0; length + 1]).is_err());
+    }
+    assert_eq!(read(&freeze(&bytes), 2 * PAGE - 1, 3), [0, 7, 0]);
+}
+
+#[test]
+fn few_bytes_take_no_file() {
+    let bytes = vec![1; 256 << 10];
+    let is_file = |length, parts: &[(usize, &[u8])]| Frozen::is_file(length, parts);
+    assert!(!is_file(0, &[]));
+    assert!(!is_file(4 << 20, &[(1 << 20, &bytes)]));
+    assert_eq!(is_file(4 << 20, &[(1 << 20, &bytes), (0, &[1])]), cfg!(target_os = "linux"));
+    assert_eq!(is_file((4 << 20) + 1, &[]), cfg!(target_os = "linux"));
+}
+
+#[test]
+fn holds_parts_among_zeros() {
+    let bytes = bytes();
+    let parts = [(0, &bytes[..100]), (5000, &bytes[..PAGE + 4096]), (3 * PAGE, &bytes[..0]), (4 * PAGE - 1, &[9][..])];
+    let frozen = Frozen::of(4 * PAGE, &parts).unwrap();
+    let mut expected = vec![0; 4 * PAGE];
+    parts.iter().for_each(|(at, part)| expected[*at..*at + part.len()].copy_from_slice(part));
+    assert_eq!(frozen.length(), 4 * PAGE);
+    assert_eq!(read(&frozen, 0, 4 * PAGE), expected);
+}
+
+#[test]
+fn long_bytes_are_frozen_in_parts() {
+    assert!(Freezing::of(4 << 20).is_none());
+    let bytes: Vec<u8> = bytes().into_iter().cycle().take((9 << 20) + 4096).collect();
+    // Only Linux keeps them in a file.
+    let Some(mut freezing) = Freezing::of(bytes.len()) else { return };
+    assert!(freezing.add(&[0; 100], 200).is_err());
+    let parts = (1..).take_while(|_| !freezing.add(&bytes, PAGE).unwrap()).count() + 1;
+    assert_eq!(parts, bytes.len().div_ceil(PAGE));
+    let frozen = freezing.finish().unwrap();
+    assert_eq!(frozen.length(), bytes.len());
+    assert!(read(&frozen, 0, bytes.len()) == bytes);
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+
+    use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
+
+    /// Some bytes of memory, each of them 3.
+    fn memory(length: usize) -> *mut u8 {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the system chooses a place that is free, for bytes that are valid as they are.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) }.unwrap();
+        slice(start.cast(), length).fill(3);
+        start.cast()
+    }
+
+    fn slice<'a>(start: *mut u8, length: usize) -> &'a mut [u8] {
+        // SAFETY: called with memory of that length, and no two slices of one memory are alive at a time.
+        unsafe { std::slice::from_raw_parts_mut(start, length) }
+    }
+
+    fn free(start: *mut u8, length: usize) {
+        // SAFETY: nothing refers to the memory any more.
+        unsafe { munmap(start.cast(), length) }.unwrap();
+    }
+
+    #[test]
+    fn is_mapped_over_many_memories_that_do_not_see_one_another() {
+        let bytes = bytes();
+        let frozen = freeze(&bytes);
+        let memories = [memory(5 * PAGE), memory(5 * PAGE)];
+        for start in memories {
+            // SAFETY: the memory is longer than what is frozen, and nothing refers to it.
+            assert!(unsafe { frozen.map_over(start) }.unwrap());
+        }
+        slice(memories[0], 5 * PAGE)[..2 * PAGE].fill(5);
+        assert_eq!(slice(memories[1], 5 * PAGE)[..4 * PAGE], bytes);
+        assert_eq!(slice(memories[0], 5 * PAGE)[2 * PAGE..4 * PAGE], bytes[2 * PAGE..]);
+        assert_eq!(slice(memories[0], 5 * PAGE)[4 * PAGE..], [3; PAGE]);
+        assert_eq!(read(&frozen, 0, bytes.len()), bytes);
+        // A mapping outlives what it maps.
+        drop(frozen);
+        assert_eq!(slice(memories[1], 5 * PAGE)[..4 * PAGE], bytes);
+        for start in memories {
+            free(start, 5 * PAGE);
+        }
+    }
+
+    #[test]
+    fn is_not_mapped_where_pages_do_not_fit() {
+        let start = memory(4 * PAGE);
+        let whole = freeze(&bytes()[..2 * PAGE]);
+        let part = freeze(&bytes()[..PAGE + 100]);
+        // SAFETY: the memory is longer than what is frozen, and nothing refers to it.
+        unsafe {
+            assert!(!whole.map_over(start.add(8)).unwrap());
+            assert!(!part.map_over(start).unwrap());
+        }
+        assert_eq!(slice(start, 4 * PAGE), [3; 4 * PAGE]);
+        free(start, 4 * PAGE);
+    }
+}
