@@ -11,7 +11,7 @@
 use crate::compile::code::{Kind, Operand, FIELDS, MET, NUMBER, TIME};
 use crate::compile::program::{FactType, Program};
 use crate::engine::Value;
-use crate::facts::{bits, KEY};
+use crate::facts::change::{bits, KEY};
 use crate::memory::{mix, Address, Table, Words};
 
 /// The most facts that are announced at a time.

@@ -1,10 +1,10 @@
 //! Compiled rules.
 
+use crate::aggregate::series::{moment_of_fact, Moment};
 use crate::compile::code::{compare, Bound, Code, Kind, Operand, Relation, Test, OWN};
 use crate::compile::partition::Keys;
 use crate::compile::switch::Switch;
 use crate::memory::{Address, Table, Words};
-use crate::series::{moment_of_fact, Moment};
 
 /// Compiled rules. Nothing in them changes after the engine is made.
 #[derive(Clone, Debug, Default)]

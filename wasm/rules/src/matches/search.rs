@@ -5,7 +5,7 @@
 
 use crate::compile::code::{Bound, NUMBER, SLOTS};
 use crate::compile::program::{self, Plan, Probe, Rule};
-use crate::facts::{is_alive, KEY};
+use crate::facts::change::{is_alive, KEY};
 use crate::memory::{mix, Address};
 use crate::step::{Scratch, Step};
 

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use crate::compile::code::{Bound, NUMBER};
 use crate::compile::program::{Program, Rule};
-use crate::facts::{is_alive, KEY};
+use crate::facts::change::{is_alive, KEY};
 use crate::memory::{mix, Address, Full, Words};
 use crate::step::{Scratch, Step, AGENDA, AGENDA_BASE, MATCHES, MATCH_HEAP};
 

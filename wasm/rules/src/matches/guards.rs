@@ -4,13 +4,13 @@
 //! valid before goes to the agenda, or to the timers if the guard's window is still open. A match that a seed has yet to find is
 //! left to the seed.
 
+use crate::aggregate::series::moment_of_fact;
+use crate::aggregate::totals::{Total, Wide};
 use crate::compile::code::{Bound, Locals, Scope, NO_LOCALS, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::{self, Aggregate, Guard, Limit, Probe, Rule};
-use crate::facts::is_alive;
+use crate::facts::change::is_alive;
 use crate::memory::{Address, Full};
-use crate::series::moment_of_fact;
 use crate::step::{Step, Tested};
-use crate::totals::{Total, Wide};
 
 /// A change of facts that counts for a guard in the state before it: one fact was there, and another was not. The address 0 stands
 /// for none. The fact that is gone keeps its content and its number until the guards are told.
