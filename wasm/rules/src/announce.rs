@@ -129,12 +129,12 @@ fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
         add(LookUp { table: ty.table(index), links: ty.links(index), key });
     }
     for (rule, slot) in conditions.flat_map(|condition| condition.seeds.iter().filter_map(|seeds| seeds.first())) {
-        let Some(step) = program.rules[*rule as usize].plans[usize::from(*slot)].steps.first() else { continue };
+        let Some(join) = program.rules[*rule as usize].plans[usize::from(*slot)].joins.first() else { continue };
         let own = |operand: &Operand| match operand {
             Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(((offset - FIELDS) / 2) as u8)),
             _ => None,
         };
-        let (probe, other) = (&step.probe, &program.types[step.probe.ty]);
+        let (probe, other) = (&join.probe, &program.types[join.probe.ty]);
         if let Some(key) = probe.key.iter().map(own).collect::<Option<Vec<_>>>().filter(|_| probe.index > 0) {
             add(LookUp { table: other.table(probe.index), links: other.links(probe.index), key });
         }

@@ -1282,7 +1282,7 @@ impl Engine {
     /// the positions of the other conditions in the order in which they are joined.
     pub fn join_order(&self) -> Vec<(String, Vec<Vec<usize>>)> {
         let order =
-            |plan: &crate::compile::program::Plan| plan.steps.iter().map(|step| step.probe.slot.into()).collect();
+            |plan: &crate::compile::program::Plan| plan.joins.iter().map(|join| join.probe.slot.into()).collect();
         self.program.rules.iter().map(|rule| (rule.name.clone(), rule.plans.iter().map(order).collect())).collect()
     }
 }

@@ -200,7 +200,7 @@ impl Step<'_> {
     /// Goes on with a flip from the look-up `depth` on.
     fn flip_from(&mut self, flip: Flip, depth: usize, bound: &mut Bound) -> Result<(), Full> {
         let rule = &self.program.rules[flip.rule as usize];
-        let Some(program::Step { probe, window, .. }) = rule.flips[flip.guard as usize].steps.get(depth) else {
+        let Some(program::Join { probe, window, .. }) = rule.flips[flip.guard as usize].joins.get(depth) else {
             return self.gain(flip, bound);
         };
         let tree = window.as_ref().and_then(|window| Some((window, self.tree(window, probe, bound)?)));
@@ -291,8 +291,8 @@ impl Step<'_> {
         if !self.is_searched(seed) {
             return true;
         }
-        for (depth, step) in rule.plans[seed_slot].steps.iter().enumerate() {
-            let (own, (_, reached)) = (numbers(step.probe.slot as usize), self.reached(seed, depth));
+        for (depth, join) in rule.plans[seed_slot].joins.iter().enumerate() {
+            let (own, (_, reached)) = (numbers(join.probe.slot as usize), self.reached(seed, depth));
             if own != reached {
                 return own < reached;
             }
