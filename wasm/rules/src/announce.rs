@@ -11,7 +11,7 @@
 use crate::compile::code::{Kind, Operand, FIELDS, MET, NUMBER, TIME};
 use crate::compile::program::{FactType, Program};
 use crate::engine::Value;
-use crate::facts::{bits, KEY};
+use crate::facts::change::{bits, KEY};
 use crate::memory::{mix, Address, Table, Words};
 
 /// The most facts that are announced at a time.
@@ -129,12 +129,12 @@ fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
         add(LookUp { table: ty.table(index), links: ty.links(index), key });
     }
     for (rule, slot) in conditions.flat_map(|condition| condition.seeds.iter().filter_map(|seeds| seeds.first())) {
-        let Some(step) = program.rules[*rule as usize].plans[usize::from(*slot)].steps.first() else { continue };
+        let Some(join) = program.rules[*rule as usize].plans[usize::from(*slot)].joins.first() else { continue };
         let own = |operand: &Operand| match operand {
             Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(((offset - FIELDS) / 2) as u8)),
             _ => None,
         };
-        let (probe, other) = (&step.probe, &program.types[step.probe.ty]);
+        let (probe, other) = (&join.probe, &program.types[join.probe.ty]);
         if let Some(key) = probe.key.iter().map(own).collect::<Option<Vec<_>>>().filter(|_| probe.index > 0) {
             add(LookUp { table: other.table(probe.index), links: other.links(probe.index), key });
         }

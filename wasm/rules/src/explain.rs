@@ -147,20 +147,20 @@ impl Step<'_> {
                 return;
             }
         }
-        let Some(step) = plan.steps.get(depth) else {
+        let Some(join) = plan.joins.get(depth) else {
             farthest.bound = *bound;
             farthest.is_match = true;
             return;
         };
-        let slot = step.probe.slot as usize;
+        let slot = join.probe.slot as usize;
         farthest.reach(2 * depth + 2, bound, rule.slots[slot].place, 0);
-        let link = step.probe.link;
-        let mut fact = self.head(&step.probe, bound);
+        let link = join.probe.link;
+        let mut fact = self.head(&join.probe, bound);
         while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
             farthest.looks += 1;
             bound[slot] = fact;
-            if step.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
-                self.follow(rule, plan, &step.guards, depth + 1, bound, farthest);
+            if join.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
+                self.follow(rule, plan, &join.guards, depth + 1, bound, farthest);
             }
             bound[slot] = 0;
             fact = self.words.get(fact + link);

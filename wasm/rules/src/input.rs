@@ -12,7 +12,7 @@ use be_tree_index::term::{Kind as TermKind, Reader};
 
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Kind};
-use crate::sources::Source;
+use crate::time::sources::Source;
 
 /// The most fields of a fact.
 const MOST: usize = 32;

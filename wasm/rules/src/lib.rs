@@ -76,28 +76,22 @@
 //! | [`input`] | facts as external terms and as JSON |
 //! | [`partitions`] | the partition of a fact |
 
-mod actions;
-mod agenda;
+mod aggregate;
 mod announce;
 mod compile;
 mod engine;
 pub mod error;
 mod explain;
 mod facts;
-mod guards;
+mod firing;
 pub mod input;
-mod joins;
 mod language;
+mod matches;
 mod memory;
-mod notices;
 pub mod partitions;
 mod selection;
-mod series;
-mod sources;
 mod step;
-mod timers;
-mod totals;
-mod waiting;
+mod time;
 
 // Tests that share their workloads with the integration tests, which name this crate as others do.
 #[cfg(test)]
@@ -110,5 +104,5 @@ pub use announce::GROUP;
 pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Turn, Value};
 pub use error::{Error, Kind, Place};
 pub use explain::{Explanation, Verdict};
-pub use notices::Notice;
-pub use sources::{EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME};
+pub use firing::notices::Notice;
+pub use time::sources::{EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME};

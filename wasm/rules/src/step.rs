@@ -2,8 +2,8 @@
 
 use crate::compile::code::SLOTS;
 use crate::compile::program::Program;
-use crate::facts::Cells;
-use crate::joins::Path;
+use crate::facts::change::Cells;
+use crate::matches::search::Path;
 use crate::memory::{Address, Full, Heap, Order, Pages, Room, StringTable, Table, Words};
 use crate::selection::Selection;
 

@@ -695,14 +695,14 @@ impl Analysis<'_> {
         let rule = &self.program.rules[rule as usize];
         let waits_for_time = rule.guards.iter().any(|guard| guard.deadlines.is_after_only(slot));
         // Each test of two slots is in each plan.
-        let steps = rule.plans.first().map_or(&[][..], |plan| &plan.steps);
+        let joins = rule.plans.first().map_or(&[][..], |plan| &plan.joins);
         let is_later = |test: &Test| match test {
             Test::Code(Code::After { later, earlier, .. }) => {
                 *earlier == slot && !inserted.contains(&rule.slots[usize::from(*later)].ty)
             }
             _ => false,
         };
-        waits_for_time || steps.iter().any(|step| step.probe.tests.iter().any(is_later))
+        waits_for_time || joins.iter().any(|join| join.probe.tests.iter().any(is_later))
     }
 }
 

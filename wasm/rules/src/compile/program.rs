@@ -1,10 +1,10 @@
 //! Compiled rules.
 
+use crate::aggregate::series::{moment_of_fact, Moment};
 use crate::compile::code::{compare, Bound, Code, Kind, Operand, Relation, Test, OWN};
 use crate::compile::partition::Keys;
 use crate::compile::switch::Switch;
 use crate::memory::{Address, Table, Words};
-use crate::series::{moment_of_fact, Moment};
 
 /// Compiled rules. Nothing in them changes after the engine is made.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +32,8 @@ impl Program {
         let Program { types, rules, .. } = self;
         for rule in rules {
             let plans = rule.plans.iter_mut().chain(&mut rule.flips);
-            let steps = plans.flat_map(|plan| plan.steps.iter_mut().chain(&mut plan.later));
-            let probes = steps.map(|step| &mut step.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
+            let joins = plans.flat_map(|plan| plan.joins.iter_mut().chain(&mut plan.later));
+            let probes = joins.map(|join| &mut join.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
             probes.for_each(|probe| probe.table = types[probe.ty].table(probe.index));
         }
     }
@@ -390,14 +390,14 @@ impl Probe {
 pub(crate) struct Plan {
     /// The guards to test once the first fact is bound.
     pub guards: Vec<u8>,
-    pub steps: Vec<Step>,
-    /// Look-ups, besides the first step, of facts that must be later than the given one, the newest of the match. It has no match if
+    pub joins: Vec<Join>,
+    /// Look-ups, besides the first join, of facts that must be later than the given one, the newest of the match. It has no match if
     /// one of them finds nothing.
-    pub later: Vec<Step>,
+    pub later: Vec<Join>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct Join {
     pub probe: Probe,
     /// The part of a series in which the fact lies, in a plan for the facts of an aggregate.
     pub window: Option<Window>,

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
 use crate::compile::implied::implied;
-use crate::compile::plans::{Joins, RawGuard};
-use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Program, Rule, Slot, Step, TypeNames};
+use crate::compile::plans::{Planner, RawGuard};
+use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Join, Program, Rule, Slot, TypeNames};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
 use crate::compile::{common, cycles, life, partition, types};
@@ -58,9 +58,9 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
 fn share_first(program: &mut Program, seeds: &[(u32, u32, u8)]) {
     let mut known: HashMap<String, usize> = HashMap::new();
     for (number, rule, slot) in seeds {
-        let step = program.rules[*rule as usize].plans[*slot as usize].steps.first();
+        let join = program.rules[*rule as usize].plans[*slot as usize].joins.first();
         // It reads the two facts alone, so the numbers of their slots make no difference.
-        let first = step.map(|Step { probe, is_older, .. }| {
+        let first = join.map(|Join { probe, is_older, .. }| {
             let key: Vec<Operand> = probe.key.iter().map(|operand| operand.moved(*slot, OWN)).collect();
             let tests: Vec<Test> = probe.tests.iter().map(|test| test.moved(*slot, OWN).moved(probe.slot, 0)).collect();
             (probe.ty, probe.index, key, tests, *is_older)
@@ -186,7 +186,7 @@ impl Compiler<'_> {
             }
         }
         let implied = implied(&body.conjuncts);
-        let mut joins = Joins {
+        let mut planner = Planner {
             types: &mut self.program.types,
             conditions: &mut self.program.conditions,
             series: &mut self.program.series,
@@ -197,9 +197,9 @@ impl Compiler<'_> {
             implied: &implied,
             guards: &body.guards,
         };
-        let guards: Vec<_> = (0..body.guards.len()).map(|guard| joins.guard(guard)).collect();
-        let plans = (0..body.slots.len()).map(|slot| joins.plan(slot as u8)).collect();
-        let flips = (0..body.guards.len()).map(|guard| joins.flip(guard)).collect();
+        let guards: Vec<_> = (0..body.guards.len()).map(|guard| planner.guard(guard)).collect();
+        let plans = (0..body.slots.len()).map(|slot| planner.plan(slot as u8)).collect();
+        let flips = (0..body.guards.len()).map(|guard| planner.flip(guard)).collect();
         self.places.push(rule.name.at);
         self.program.rules.push(Rule {
             name: rule.name.text.clone(),

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use crate::compile::code::{Bound, NUMBER};
 use crate::compile::program::{Program, Rule};
-use crate::facts::{is_alive, KEY};
+use crate::facts::change::{is_alive, KEY};
 use crate::memory::{mix, Address, Full, Words};
 use crate::step::{Scratch, Step, AGENDA, AGENDA_BASE, MATCHES, MATCH_HEAP};
 
@@ -44,7 +44,7 @@ pub(crate) enum Best {
 /// A match that a search found: its seed, the number of its look-ups, and whether the seed had a match before.
 pub(crate) struct Found {
     seed: Address,
-    steps: usize,
+    joins: usize,
     is_another: bool,
 }
 
@@ -177,13 +177,13 @@ impl Step<'_> {
             bound[slot] = fact;
             let is_another = self.is_searched(seed);
             if is_another {
-                for depth in 0..plan.steps.len() {
+                for depth in 0..plan.joins.len() {
                     self.scratch.path[depth] = self.reached(seed, depth);
                 }
                 self.scratch.next = (self.words.get(seed + SEED_NEXT), self.words.get64(seed + SEED_NEXT + 1));
             }
             if self.search(rule, plan, newest, is_another, bound) {
-                return Ok(Some(Found { seed, steps: plan.steps.len(), is_another }));
+                return Ok(Some(Found { seed, joins: plan.joins.len(), is_another }));
             }
         }
         self.pop_seed(number)?;
@@ -192,23 +192,23 @@ impl Step<'_> {
 
     /// Stores the match that the last search found with its seed.
     pub fn keep(&mut self, found: Found) -> Result<(), Full> {
-        let Found { seed, steps, is_another } = found;
+        let Found { seed, joins, is_another } = found;
         if !is_another {
             // Nothing reads the other words of a seed that was not searched, so they need no way back.
             self.words.set(seed + SEED_SEARCHED, 1)?;
             let Scratch { path, next, .. } = &*self.scratch;
             let places = (seed + SEED_NEXT..).step_by(3);
-            for (at, (fact, number)) in places.zip(std::iter::once(next).chain(&path[..steps])) {
+            for (at, (fact, number)) in places.zip(std::iter::once(next).chain(&path[..joins])) {
                 self.words.raw(at, *fact);
                 self.words.raw64(at + 1, *number);
             }
             return Ok(());
         }
         let next = (self.words.get(seed + SEED_NEXT), self.words.get64(seed + SEED_NEXT + 1));
-        if steps > 0 && self.scratch.next != next {
+        if joins > 0 && self.scratch.next != next {
             self.set_place(seed + SEED_NEXT, self.scratch.next)?;
         }
-        for depth in 0..steps {
+        for depth in 0..joins {
             let place = self.scratch.path[depth];
             if self.reached(seed, depth) != place {
                 self.set_place(seed + SEED_PATH + 3 * depth as u32, place)?;

@@ -5,7 +5,7 @@
 
 use crate::compile::code::{Bound, Code, Locals, Scope, NO_LOCALS, NUMBER};
 use crate::compile::program::{Action, FactType};
-use crate::facts::{is_alive, Removal};
+use crate::facts::change::{is_alive, Removal};
 use crate::memory::{Address, Full};
 use crate::step::{Step, CALL_FIRED, FIRED};
 

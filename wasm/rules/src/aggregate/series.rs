@@ -11,13 +11,13 @@
 //! The words of a series are a table from the hash of a key to the root of the key's tree. If two keys have the same hash, only one of
 //! them has a tree, and the aggregates of the other scan.
 
+use crate::aggregate::totals::{Sum, Total};
 use crate::compile::code::{Bound, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::{Aggregate, Guard, Probe, Series, Window};
-use crate::facts::KEY;
-use crate::guards::Change;
+use crate::facts::change::KEY;
+use crate::matches::guards::Change;
 use crate::memory::{mix, Address, Full, Table, Words};
 use crate::step::Step;
-use crate::totals::{Sum, Total};
 
 const LEFT: Address = 0;
 const RIGHT: Address = 1;

@@ -1,25 +1,25 @@
 //! The engine: compiled rules, their facts, and the operations on them.
 
-use crate::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
 use crate::announce::{Announced, GROUP};
 use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
 use crate::compile::compile;
 use crate::compile::program::{Domain, FactType, Field, Program};
 use crate::compile::switch::FEW;
 use crate::error::{quoted, Error, Kind};
-use crate::facts::Removal;
+use crate::facts::change::Removal;
+use crate::firing::notices::{self, Notice};
 use crate::language::{nearest, parse};
+use crate::matches::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
 use crate::memory::{Address, Full, Room, StringTable, Table, Words};
-use crate::notices::{self, Notice};
 use crate::partitions::{By, Partitions};
 use crate::selection::Selection;
-use crate::sources::Source;
 use crate::step::{
     Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CALL_LATE, CLOCK, EVENT, FACTS, FIRED, FLOOR,
     GATHERING, LATE, MATCH_HEAP, NEXT, NOTICES, NOTICE_WORDS, NUMBERS, POSITION, RELEASED, STRINGS, TIMERS,
 };
-use crate::timers::Due;
-use crate::waiting::{id_of, WAITS};
+use crate::time::due::Due;
+use crate::time::sources::Source;
+use crate::time::waiting::{id_of, WAITS};
 
 /// The limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -1282,7 +1282,7 @@ impl Engine {
     /// the positions of the other conditions in the order in which they are joined.
     pub fn join_order(&self) -> Vec<(String, Vec<Vec<usize>>)> {
         let order =
-            |plan: &crate::compile::program::Plan| plan.steps.iter().map(|step| step.probe.slot.into()).collect();
+            |plan: &crate::compile::program::Plan| plan.joins.iter().map(|join| join.probe.slot.into()).collect();
         self.program.rules.iter().map(|rule| (rule.name.clone(), rule.plans.iter().map(order).collect())).collect()
     }
 }

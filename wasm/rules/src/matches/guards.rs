@@ -4,13 +4,13 @@
 //! valid before goes to the agenda, or to the timers if the guard's window is still open. A match that a seed has yet to find is
 //! left to the seed.
 
+use crate::aggregate::series::moment_of_fact;
+use crate::aggregate::totals::{Total, Wide};
 use crate::compile::code::{Bound, Locals, Scope, NO_LOCALS, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::{self, Aggregate, Guard, Limit, Probe, Rule};
-use crate::facts::is_alive;
+use crate::facts::change::is_alive;
 use crate::memory::{Address, Full};
-use crate::series::moment_of_fact;
 use crate::step::{Step, Tested};
-use crate::totals::{Total, Wide};
 
 /// A change of facts that counts for a guard in the state before it: one fact was there, and another was not. The address 0 stands
 /// for none. The fact that is gone keeps its content and its number until the guards are told.
@@ -200,7 +200,7 @@ impl Step<'_> {
     /// Goes on with a flip from the look-up `depth` on.
     fn flip_from(&mut self, flip: Flip, depth: usize, bound: &mut Bound) -> Result<(), Full> {
         let rule = &self.program.rules[flip.rule as usize];
-        let Some(program::Step { probe, window, .. }) = rule.flips[flip.guard as usize].steps.get(depth) else {
+        let Some(program::Join { probe, window, .. }) = rule.flips[flip.guard as usize].joins.get(depth) else {
             return self.gain(flip, bound);
         };
         let tree = window.as_ref().and_then(|window| Some((window, self.tree(window, probe, bound)?)));
@@ -291,8 +291,8 @@ impl Step<'_> {
         if !self.is_searched(seed) {
             return true;
         }
-        for (depth, step) in rule.plans[seed_slot].steps.iter().enumerate() {
-            let (own, (_, reached)) = (numbers(step.probe.slot as usize), self.reached(seed, depth));
+        for (depth, join) in rule.plans[seed_slot].joins.iter().enumerate() {
+            let (own, (_, reached)) = (numbers(join.probe.slot as usize), self.reached(seed, depth));
             if own != reached {
                 return own < reached;
             }

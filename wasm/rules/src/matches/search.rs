@@ -4,8 +4,8 @@
 //! match, and later go on after that match.
 
 use crate::compile::code::{Bound, NUMBER, SLOTS};
-use crate::compile::program::{self, Plan, Probe, Rule};
-use crate::facts::{is_alive, KEY};
+use crate::compile::program::{Join, Plan, Probe, Rule};
+use crate::facts::change::{is_alive, KEY};
 use crate::memory::{mix, Address};
 use crate::step::{Scratch, Step};
 
@@ -30,30 +30,30 @@ impl Step<'_> {
     /// Returns whether the first look-up of a plan may find a partner for a new fact in `slot`. What is looked up later is older
     /// than the fact, so a plan without a partner now never has one.
     pub fn has_partner(&self, plan: &Plan, slot: u8, fact: Address, newest: u64) -> bool {
-        plan.steps.first().is_none_or(|first| self.may_find(first, slot, fact, newest))
+        plan.joins.first().is_none_or(|first| self.may_find(first, slot, fact, newest))
     }
 
     /// Returns whether there may be the facts that must be later than the new fact in `slot`, as in [`Step::has_partner`].
     #[inline]
-    pub fn has_later(&self, later: &[program::Step], slot: u8, fact: Address, newest: u64) -> bool {
-        later.iter().all(|step| self.may_find(step, slot, fact, newest))
+    pub fn has_later(&self, later: &[Join], slot: u8, fact: Address, newest: u64) -> bool {
+        later.iter().all(|join| self.may_find(join, slot, fact, newest))
     }
 
     /// Returns whether a look-up by the new fact in `slot` alone may find another one.
-    fn may_find(&self, step: &program::Step, slot: u8, fact: Address, newest: u64) -> bool {
+    fn may_find(&self, join: &Join, slot: u8, fact: Address, newest: u64) -> bool {
         let mut bound: Bound = [0; SLOTS + 1];
         bound[slot as usize] = fact;
-        let link = step.probe.link;
-        let most = if step.is_older { newest - 1 } else { newest };
-        let mut fact = self.head(&step.probe, &bound);
+        let link = join.probe.link;
+        let most = if join.is_older { newest - 1 } else { newest };
+        let mut fact = self.head(&join.probe, &bound);
         // A long list is left to the search.
         for _ in 0..8 {
             if fact == 0 {
                 return false;
             }
             if self.words.get64(fact + NUMBER) <= most {
-                bound[step.probe.slot as usize] = fact;
-                if step.probe.tests.iter().all(|test| test.holds(self.words, &bound)) {
+                bound[join.probe.slot as usize] = fact;
+                if join.probe.tests.iter().all(|test| test.holds(self.words, &bound)) {
                     return true;
                 }
             }
@@ -68,14 +68,14 @@ impl Step<'_> {
         let is_found = plan.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
             && self.search_from(rule, plan, 0, newest, &mut goes_on, bound);
         if is_found {
-            for (place, step) in self.scratch.path.iter_mut().zip(&plan.steps) {
-                let fact = bound[step.probe.slot as usize];
+            for (place, join) in self.scratch.path.iter_mut().zip(&plan.joins) {
+                let fact = bound[join.probe.slot as usize];
                 *place = (fact, self.words.get64(fact + NUMBER));
             }
-            if let Some(step) = plan.steps.first() {
-                let link = step.probe.link;
+            if let Some(join) = plan.joins.first() {
+                let link = join.probe.link;
                 let Scratch { path, next, .. } = &mut *self.scratch;
-                let others = &path[1..plan.steps.len()];
+                let others = &path[1..plan.joins.len()];
                 next.0 = self.words.get(path[0].0 + link);
                 while next.0 != 0 && others.iter().any(|(fact, _)| *fact == next.0) {
                     next.0 = self.words.get(next.0 + link);
@@ -91,7 +91,7 @@ impl Step<'_> {
     fn is_next_of(&self, plan: &Plan, number: u64) -> bool {
         let Scratch { path, next, .. } = &*self.scratch;
         let is_there = |(fact, number): (Address, u64)| fact != 0 && is_alive(self.words, fact, number);
-        let mut others = path[1..plan.steps.len()].iter();
+        let mut others = path[1..plan.joins.len()].iter();
         is_there(*next) && !others.any(|other| (next.1..number).contains(&other.1) && is_there(*other))
     }
 
@@ -104,22 +104,22 @@ impl Step<'_> {
         goes_on: &mut bool,
         bound: &mut Bound,
     ) -> bool {
-        let Some(step) = plan.steps.get(depth) else {
+        let Some(join) = plan.joins.get(depth) else {
             // The match after which the search goes on is found again, and is no new one.
             return !std::mem::take(goes_on);
         };
-        let is_last = depth + 1 == plan.steps.len();
-        let link = step.probe.link;
+        let is_last = depth + 1 == plan.joins.len();
+        let link = join.probe.link;
         let (reached, number) = self.scratch.path[depth];
         let mut fact = if *goes_on && is_alive(self.words, reached, number) {
             reached
         } else if *goes_on && depth == 0 && self.is_next_of(plan, number) {
             self.scratch.next.0
         } else {
-            self.head(&step.probe, bound)
+            self.head(&join.probe, bound)
         };
         // Facts before the place where the search goes on.
-        let most = match (*goes_on, step.is_older) {
+        let most = match (*goes_on, join.is_older) {
             (true, _) => number,
             (false, true) => newest - 1,
             (false, false) => newest,
@@ -131,9 +131,9 @@ impl Step<'_> {
             if *goes_on && number != self.words.get64(fact + NUMBER) {
                 *goes_on = false;
             }
-            bound[step.probe.slot as usize] = fact;
-            if step.probe.tests.iter().all(|test| test.holds(self.words, bound))
-                && step.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
+            bound[join.probe.slot as usize] = fact;
+            if join.probe.tests.iter().all(|test| test.holds(self.words, bound))
+                && join.guards.iter().all(|guard| self.guard_holds(&rule.guards[*guard as usize], bound))
             {
                 let is_found = if is_last {
                     !std::mem::take(goes_on)

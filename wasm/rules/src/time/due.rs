@@ -3,9 +3,9 @@
 //! The matches of a rule mostly begin to wait in the order of their deadlines, so they are a queue. A heap has the first match of
 //! each queue, and each match that would come before the last one of its queue.
 
-use crate::agenda::{LAST_WAITING, MATCH_DEADLINE, MATCH_LINK};
 use crate::compile::code::{Bound, SLOTS, TIME};
-use crate::facts::Removal;
+use crate::facts::change::Removal;
+use crate::matches::agenda::{LAST_WAITING, MATCH_DEADLINE, MATCH_LINK};
 use crate::memory::{Address, Full, Words};
 use crate::step::{Step, CLOCK, TIMERS};
 

@@ -11,7 +11,7 @@
 
 use crate::compile::code::{Bound, Kind, DEFINED, FIELDS, MET, NUMBER, OWN, SLOTS, TIME};
 use crate::compile::program::{FactType, NUMBER_READ};
-use crate::guards::Change;
+use crate::matches::guards::Change;
 use crate::memory::{mix, Address, Full, Table, Words};
 use crate::step::{Scratch, Step, FACTS, NEXT, NUMBERS, STRINGS};
 

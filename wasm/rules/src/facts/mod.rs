@@ -1,0 +1,3 @@
+//! Facts in all indices.
+
+pub(crate) mod change;

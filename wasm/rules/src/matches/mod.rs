@@ -1,0 +1,5 @@
+//! Matches: the search for them, their guards, and the agenda.
+
+pub(crate) mod agenda;
+pub(crate) mod guards;
+pub(crate) mod search;
