@@ -93,7 +93,7 @@ defmodule BeTree.Tune.ComparisonTest do
 
   test "what is no run is refused" do
     assert {:error, %{kind: :syntax, message: message}} = Tune.read(~S({"format": "other"}))
-    assert message =~ "no run of mix be_tree.tune"
-    assert {:error, %{kind: :syntax, message: "this is no JSON: byte 1 is wrong"}} = Tune.read("[")
+    assert message =~ "not a run of mix be_tree.tune"
+    assert {:error, %{kind: :syntax, message: "invalid JSON at byte 1"}} = Tune.read("[")
   end
 end

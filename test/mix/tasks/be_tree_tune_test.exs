@@ -107,7 +107,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
              files(folder) ++ ["--budget", "--compare", write(folder, "no_json", "{}"), "--out", folder <> "/o"],
              folder
            ) =~
-             ~r/\Ano_json: this is no run of mix be_tree.tune/
+             ~r/\Ano_json: not a run of mix be_tree.tune/
   end
 
   test "an image is tuned too", %{tmp_dir: folder} do
