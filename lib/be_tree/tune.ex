@@ -85,15 +85,15 @@ defmodule BeTree.Tune do
   @typedoc """
   A run.
 
-    * * `machine` - the processor, the schedulers and the versions;
-    * * `input` - the measured input: counts, digests, the texts of subscriptions by id, and the lines of events;
+    * `machine` - the processor, the schedulers and the versions;
+    * `input` - the measured input: counts, digests, the texts of subscriptions by id, and the lines of events;
     * `costs` - for each event its position, fuel, visited entries, evaluated expressions and matches;
-    * * `budget` - how many searches each total budget would end, and the least budget within which 99.9 % of the searches
-    *   finish;
+    * `budget` - how many searches each total budget would end, and the least budget within which 99.9 % of the searches
+      finish;
     * `profile` - a `BeTree.Profile` of at most 2,000 events;
     * `default` - the configuration without options;
     * `sweep` - the figures of all configurations, or `nil` if only fuel was measured;
-    * * `verdict` - the recommendation with its reasons, or the reasons for none; `nil` if only fuel was measured;
+    * `verdict` - the recommendation with its reasons, or the reasons for none; `nil` if only fuel was measured;
     * `comparison` - with an earlier run, see `compare/3`.
   """
   @type t :: %__MODULE__{
