@@ -24,7 +24,7 @@ defmodule BeTree.DependencyTest do
   end
 
   # With the application's own environment too, which is dev or test while it is developed.
-  test "sees none of the tools, in dev and in test", %{tmp_dir: folder} do
+  test "a dependent project sees none of the tools, in dev and in test", %{tmp_dir: folder} do
     sees_no_tools(folder, "dev")
     # Mix compiles only the files that the second environment has besides.
     File.cp_r!(Path.join(folder, "_build/dev"), Path.join(folder, "_build/test"))

@@ -8,7 +8,7 @@ defmodule BeTree.DesignMapTest do
     for folder <- ["", "wasm/index/src/"], path = folder <> name, File.exists?(path), do: path
   end
 
-  test "every file that is named exists" do
+  test "every named file exists" do
     names = Regex.scan(~r/`((?:[\w.]+\/)*[\w.]+\.(?:rs|ex|exs))`/, @text, capture: :all_but_first)
     names = names |> List.flatten() |> Enum.uniq()
     assert length(names) > 30
@@ -17,7 +17,7 @@ defmodule BeTree.DesignMapTest do
     assert missing == []
   end
 
-  test "every function that is named beside a file is there" do
+  test "every function named beside a file is defined in it" do
     beside = ~r/`((?:[\w.]+\/)+[\w.]+\.(?:rs|ex))`(?:: | \()`(\w+)`/
     named = Regex.scan(beside, @text, capture: :all_but_first)
     assert length(named) > 10

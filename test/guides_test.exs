@@ -18,14 +18,14 @@ defmodule BeTree.GuidesTest do
   end
 
   for page <- ["README.md" | Path.wildcard("docs/guides/*.md") ++ Path.wildcard("notebooks/*.livemd")] do
-    test "#{page} does what it says" do
+    test "the examples of #{page} run with the shown results" do
       # A notebook prints.
       capture_io(fn -> assert Guide.run(unquote(page)) > 0 end)
     end
   end
 
   @tag :tmp_dir
-  test "a guide that is wrong fails, and says where", %{tmp_dir: folder} do
+  test "a wrong guide fails with its line", %{tmp_dir: folder} do
     for {block, line} <- [
           {"iex> 1 + 1\n3", 5},
           {"iex> :ok\n:ok\niex> raise \"no\"", 7},
@@ -41,7 +41,7 @@ defmodule BeTree.GuidesTest do
   end
 
   @tag :tmp_dir
-  test "a block sees what those before it bound; one that is not to be run is not", %{tmp_dir: folder} do
+  test "a block sees the bindings of earlier blocks; a skipped block does not run", %{tmp_dir: folder} do
     path = Path.join(folder, "guide.md")
 
     File.write!(path, """
@@ -67,7 +67,7 @@ defmodule BeTree.GuidesTest do
     assert Guide.run(path) == 2
   end
 
-  test "every guide is listed in the README" do
+  test "the README lists every guide" do
     listed = Regex.scan(~r"\(docs/guides/(\w+)\.md\)", File.read!("README.md"), capture: :all_but_first)
     written = for page <- Path.wildcard("docs/guides/*.md"), do: [Path.basename(page, ".md")]
     assert Enum.sort(listed) == Enum.sort(written)

@@ -13,13 +13,13 @@ defmodule BeTree.LayoutTest do
 
   defp private?(module), do: match?({:docs_v1, _, _, _, :hidden, _, _}, Code.fetch_docs(module))
 
-  test "what lies directly in lib/be_tree is public" do
+  test "modules directly in lib/be_tree are public" do
     public = for module <- modules(), Path.dirname(source(module)) == "lib/be_tree", do: module
     assert BeTree.Search in public
     assert Enum.filter(public, &(private?(&1) and not function_exported?(&1, :__impl__, 1))) == []
   end
 
-  test "what lies in lib/be_tree/engine is private" do
+  test "modules in lib/be_tree/engine are private" do
     engine =
       for module <- modules(),
           String.starts_with?(source(module), "lib/be_tree/engine/"),
@@ -54,7 +54,7 @@ defmodule BeTree.LayoutTest do
   end
 
   # What ex_doc makes links of, with the modules and functions that it documents.
-  test "the documentation names no module, function or callback that is not documented" do
+  test "the documentation names only documented modules, functions and callbacks" do
     documented = for module <- modules(), String.starts_with?(source(module), "lib/"), not private?(module), do: module
     targets = documented |> Enum.flat_map(&targets/1) |> MapSet.new()
     assert "BeTree.search/3" in targets and "c:BeTree.Runtime.call/4" in targets

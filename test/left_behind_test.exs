@@ -3,7 +3,7 @@ defmodule BeTree.LeftBehindTest do
   # Looks at what the whole VM holds.
   use ExUnit.Case, async: false
 
-  test "nothing is left behind" do
+  test "the suite leaves no processes, files or memory" do
     leave = fn ->
       for _ <- 1..20 do
         tree = BeTree.new!([a: :integer], memory: 64_000_000)

@@ -15,7 +15,7 @@ defmodule BeTree.Test.LinearizableTest do
     Linearizable.check(0, operations, &apply_to/2)
   end
 
-  test "a register" do
+  test "the checker tells linearizable histories of a register from others" do
     assert check([])
     assert check([{{:write, 1}, :ok, 1, 2}, {:read, 1, 3, 4}])
     refute check([{{:write, 1}, :ok, 1, 2}, {:read, 0, 3, 4}])

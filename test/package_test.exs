@@ -14,7 +14,7 @@ defmodule BeTree.PackageTest do
     Map.new(files, fn {name, bytes} -> {List.to_string(name), bytes} end)
   end
 
-  test "the package holds the module, what it is built from, and what tells that they agree", %{tmp_dir: folder} do
+  test "the package has the module, its sources, and the digests that connect them", %{tmp_dir: folder} do
     archive = Release.package(folder)
 
     files =
@@ -39,7 +39,7 @@ defmodule BeTree.PackageTest do
     assert Enum.reject(Map.keys(files), &(&1 =~ ~r/^(priv|checksum)/ or File.read!(&1) == files[&1])) == []
   end
 
-  test "the archive of a NIF and its checksum have the names that rustler_precompiled expects", %{tmp_dir: folder} do
+  test "the NIF's archive and checksum have rustler_precompiled's names", %{tmp_dir: folder} do
     nif = Path.join(folder, "nif")
     File.write!(nif, "a NIF")
     library = "libbe_tree_host-v1.2.3-nif-2.15-x86_64-unknown-linux-gnu.so"

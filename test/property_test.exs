@@ -13,13 +13,13 @@ defmodule BeTree.PropertyTest do
 
   # Every number seeds its own domains, expressions and events: a failure names it and is repeated by it alone.
   for part <- 1..@parts do
-    test "what the oracle finds is found, part #{part} of #{@parts}" do
+    test "search/3 finds what the oracle finds, part #{part} of #{@parts}" do
       for seed <- unquote(part)..@schema//@parts, do: compare(seed)
     end
   end
 
   # Where attributes are fewer than 1,024, filters ask without a look at how many there are.
-  test "what the oracle finds is found behind 1,100 other attributes" do
+  test "search/3 finds what the oracle finds behind 1,100 other attributes" do
     others = for number <- 1..1_100, do: {:"other_#{number}", {:boolean, optional: true}}
     for seed <- 1..3, do: compare(seed, others)
   end

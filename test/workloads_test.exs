@@ -28,7 +28,7 @@ defmodule BeTree.WorkloadsTest do
     @workload workload
     @parameters workload.defaults() |> Map.merge(parameters) |> Map.put(:events, @events)
 
-    test "#{inspect(workload)}: the same is found, whatever comes and goes", %{guest: guest} do
+    test "#{inspect(workload)}: searches find the same after random changes", %{guest: guest} do
       subscriptions = @parameters |> @workload.expressions() |> Enum.with_index(&{&2 + 1, &1})
       events = @parameters |> @workload.events() |> Enum.to_list()
       [tree, scan] = for options <- [[], [guest: guest]], do: BeTree.new!(@workload.schema(@parameters), options)

@@ -7,11 +7,9 @@ defmodule BeTree.Event do
     * `{:json, binary}`, a JSON object as UTF-8 text. The sandbox parses it, on the fuel of the search;
     * `{:record, values}`, a list or a tuple of the values in the order of the schema, without names.
       `1` and `0` also stand for `true` and `false`;
-    * `{:records, records}`, a list of Erlang records. The first element of each tuple is ignored; the others are the values
-      in
-      the order of the schema, continued in the next record. Types are strict: no integer for a float, no atom for a string,
-    and
-      only `:undefined` for an undefined value;
+    * `{:records, records}`, a list of Erlang records. The first element of each tuple is ignored; the others are the
+      values in the order of the schema, continued in the next record. Types are strict: no integer for a float, no atom
+      for a string, and only `:undefined` for an undefined value;
     * a `BeTree.Event.Prepared` of `prepare/3`.
 
   The attribute `user.address.city` is a field of a map in a field of a map in the field `user`. Maps are maps, keyword

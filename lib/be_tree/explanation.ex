@@ -44,8 +44,8 @@ defmodule BeTree.Explanation do
       * `attribute` - for a predicate, the name of the attribute that it reads;
       * `text` - for a predicate, its text in canonical form, such as `age >= 21`;
       * `actual` - for a predicate, the attribute's value in the event, or `:undefined`. An object in a list is a map by the
-        names
-        of attributes. A value above 4 KB is `{:omitted, count}`, with the bytes of the string or the elements of the list;
+        names of attributes. A value above 4 KB is `{:omitted, count}`, with the bytes of the string or the elements of
+        the list;
       * `omitted` - for `:omitted`, the number of omitted operands; `verdict` is their combined value.
 
     A field that does not apply to a node is `nil`.

@@ -259,7 +259,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     {:ok, folder: folder, server: __MODULE__, terms: terms, made: made()}
   end
 
-  test "every public function is in the table", context do
+  test "the table has every public function", context do
     {:ok, modules} = :application.get_key(:be_tree, :modules)
 
     public =
@@ -289,7 +289,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     {Files, :locate} => {Files, :load}
   }
 
-  test "every option of a public function is documented", context do
+  test "the docs have every option of a public function", context do
     missing =
       for {module, function, _arguments, options} when options != nil <- rows(context),
           text = documentation(module, Map.get(@same_options, {module, function}, {module, function})),
@@ -311,7 +311,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     text
   end
 
-  test "wrong arguments", context do
+  test "wrong arguments raise or return errors", context do
     failures =
       for {module, function, arguments, _options} <- rows(context),
           arity = length(arguments.()),
@@ -324,7 +324,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     assert failures == [], report(failures)
   end
 
-  test "wrong options", context do
+  test "wrong options raise", context do
     failures =
       for {module, function, arguments, options} when options != nil <- rows(context),
           option <- [:no_such_option | options],
@@ -346,7 +346,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   defp test_support?(module), do: Path.basename(Path.dirname(module.module_info(:compile)[:source])) == "support"
 
-  test "wrong arguments of the Erlang interface are badarg" do
+  test "wrong arguments of the Erlang interface raise badarg" do
     {:ok, tree} = :erl_betree.betree_make([[{:a, :int, :disallow_undefined}]])
     {:ok, tree_err} = :erl_betree.betree_make_err([[{:a, :int, :disallow_undefined}]])
     {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a > 1")

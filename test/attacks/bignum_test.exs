@@ -17,7 +17,7 @@ defmodule BeTree.Attacks.BignumTest do
     {:ok, huge: huge, values: [huge, -huge, {huge, 1}, [huge], [1 | huge], %{key: huge}, %{huge => 1}, [[[{huge}]]]]}
   end
 
-  test "every value is described in a few bytes", %{values: values} do
+  test "every huge integer is described in a few bytes", %{values: values} do
     others = [
       String.duplicate("x", 10_000_000),
       <<0::size(80_000_001)>>,
@@ -56,7 +56,7 @@ defmodule BeTree.Attacks.BignumTest do
     assert byte_size(Exception.message(error)) < @most
   end
 
-  test "an id, an expression, a constant", %{values: values, huge: huge} do
+  test "a huge integer as an id, an expression or a constant", %{values: values, huge: huge} do
     tree = BeTree.new!(a: :integer)
 
     for value <- values do
@@ -74,7 +74,7 @@ defmodule BeTree.Attacks.BignumTest do
     assert BeTree.info!(tree).expressions == 0
   end
 
-  test "an event and a domain", %{values: values} do
+  test "a huge integer in an event or a domain", %{values: values} do
     tree = BeTree.new!(a: :integer)
 
     for value <- values do
@@ -88,7 +88,7 @@ defmodule BeTree.Attacks.BignumTest do
     end
   end
 
-  test "the reply of a guest", %{values: values, huge: huge} do
+  test "a huge integer in the reply of a guest", %{values: values, huge: huge} do
     deep = Enum.reduce(1..100_000, [], fn _depth, inner -> [inner] end)
     names = ~w(expressions predicates strings nodes entries unindexed depth code_bytes memory_bytes)a
     answered = fn term -> :erlang.term_to_binary(term) end
@@ -111,7 +111,7 @@ defmodule BeTree.Attacks.BignumTest do
     assert to_string(explanation) =~ ~s({{"flight", 10, "ns"}, 3, nil})
   end
 
-  test "an option", %{huge: huge} do
+  test "a huge integer as an option", %{huge: huge} do
     tree = BeTree.new!(a: :integer)
     refused!(fn -> BeTree.search(tree, %{a: 1}, fuel: {huge}) end)
     refused!(fn -> BeTree.search(tree, %{a: 1}, timeout: -huge) end)

@@ -78,7 +78,7 @@ defmodule BeTree.Attacks.BulkTest do
     Enum.random([0, 1, @part - 1, @part, @part + 1, 2 * @part, 2 * @part + 1, :rand.uniform(limit), limit, limit + 1])
   end
 
-  test "long instructions write what short ones would, and where they trap nothing" do
+  test "divided bulk instructions write the same, and nothing where they trap" do
     sandbox = sandbox(wasm())
 
     Attack.each(Attack.size(40, 2_000), fn _number ->
@@ -96,7 +96,7 @@ defmodule BeTree.Attacks.BulkTest do
     end)
   end
 
-  test "copies within one memory keep what they overwrite, in both directions" do
+  test "copies within a memory handle overlap in both directions" do
     sandbox = sandbox(wasm())
     noise = :rand.bytes(@size)
 
@@ -106,7 +106,7 @@ defmodule BeTree.Attacks.BulkTest do
     end
   end
 
-  test "ends beyond 32 bits are no ends within the memory" do
+  test "ends beyond 32 bits trap" do
     sandbox = sandbox(wasm())
     before = memory(sandbox)
 
@@ -119,7 +119,7 @@ defmodule BeTree.Attacks.BulkTest do
     check(sandbox, before, "init", [0, 0xFFFF_FFFF, @part + 1])
   end
 
-  test "a segment that was dropped is empty" do
+  test "a dropped segment is empty" do
     sandbox = sandbox(wasm())
     before = memory(sandbox)
     [] = Sandbox.call!(sandbox, "drop", [])
@@ -127,7 +127,7 @@ defmodule BeTree.Attacks.BulkTest do
     assert memory(sandbox) == before
   end
 
-  test "several memories, with addresses of 32 and 64 bits" do
+  test "several memories with 32-bit and 64-bit addresses" do
     operands = for index <- 0..2, do: local_get(index)
 
     functions = [
@@ -164,7 +164,7 @@ defmodule BeTree.Attacks.BulkTest do
     assert {:error, %Error{kind: :trap}} = Sandbox.call(sandbox, "huge", [@size - @part])
   end
 
-  test "a call yields before each part, is cancelled there, and pays a unit a byte" do
+  test "a call yields and can be cancelled before each part, and pays a unit a byte" do
     large = 64 * 1024 * 1024
     sandbox = sandbox(wasm(), memory: 2 * large)
     sandbox_pages = div(large, @page)
@@ -191,7 +191,7 @@ defmodule BeTree.Attacks.BulkTest do
 
   defp yielded({:yield, call}), do: call
 
-  test "the module's bytes and exports are as they were" do
+  test "rewriting keeps the module's bytes and exports" do
     wasm = wasm(globals: [{"__stack_pointer", :i32, :mutable, 0}])
     {:ok, module} = Wasmtime.load(wasm)
     assert Wasmtime.wasm(module) == wasm
@@ -199,7 +199,7 @@ defmodule BeTree.Attacks.BulkTest do
     assert Enum.sort(names) == ["__stack_pointer", "copy", "drop", "fill", "init", "memory"]
   end
 
-  test "tables are as short as an instruction on all of one may be long" do
+  test "tables are bounded by the length of one bulk instruction" do
     assert {:error, %Error{kind: :bad_module, message: message}} = Sandbox.load(assemble(table: 100_001))
     assert message =~ "100001 elements in a table"
     assert message =~ "at most 100000"

@@ -57,7 +57,7 @@ defmodule BeTree.Attacks.ChurnTest do
   end
 
   for kind <- 0..6 do
-    test "replaced by ever longer ones, expressions of kind #{kind} take what these take" do
+    test "expressions of kind #{kind} replaced by longer ones take the longer ones' memory" do
       texts = fn length -> for id <- 1..count(), do: {id, text(unquote(kind), length, id)} end
       tree = tree(texts.(1))
 
@@ -65,7 +65,7 @@ defmodule BeTree.Attacks.ChurnTest do
       assert_as_small_as_new(tree, texts.(41))
     end
 
-    test "replaced by others of any length, expressions of kind #{kind} take what these take" do
+    test "expressions of kind #{kind} replaced by any length take the new ones' memory" do
       Attack.each(1, fn _number ->
         texts = fn round -> for id <- 1..count(), do: {id, text(unquote(kind), :rand.uniform(41), id + round)} end
         tree = tree(texts.(0))
@@ -76,7 +76,7 @@ defmodule BeTree.Attacks.ChurnTest do
       end)
     end
 
-    test "deleted for the most part and inserted again, expressions of kind #{kind} take what they took" do
+    test "expressions of kind #{kind} mostly deleted and inserted again take the same memory" do
       Attack.each(1, fn _number ->
         # So many that a few pages more do not count: an insertion may ask for a block of some hundred KB, and what is left
         # between those that stay may have no room for it.

@@ -12,7 +12,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
   @words ~w[and or not in of one none all is null empty ( ) , = <> < <= > >= && || true false 'a' "b" 1 -9 1.5 1e9 a b_2
             contains starts_with geo_within_radius segment_within within_frequency_cap 99999999999999999999 1e999 ' " \\]
 
-  test "with faults in their bytes, and made of words in any order" do
+  test "insert/4 survives expressions of damaged bytes and shuffled words" do
     Attack.each(Attack.size(40, 4_260), fn number ->
       domains = Random.schema()
       tree = BeTree.new!(domains)
@@ -57,7 +57,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
   # Texts that are no UTF-8 are among them as they are, so most are made readable again.
   defp printable(text), do: if(:rand.uniform(10) == 1, do: text, else: String.replace(text, ~r/[^\x20-\x7e]/, " "))
 
-  test "a like of very many parts takes time linear in the string" do
+  test "a like of many parts takes time linear in the string" do
     length = 20_000
 
     for form <- [
@@ -78,7 +78,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
     end
   end
 
-  test "that the grammar makes for one schema are inserted into another" do
+  test "insert/4 survives expressions generated for another schema" do
     Attack.each(Attack.size(12, 2_130), fn _number ->
       own = Random.schema()
       domains = Random.schema()
@@ -107,7 +107,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
     end)
   end
 
-  test "of the language's own cases, each byte of which is changed once" do
+  test "insert/4 survives the conformance cases with each byte changed once" do
     tree = BeTree.new!(Language.schema())
     rows = Enum.take_every(Language.rows(), Attack.size(10, 1))
 

@@ -155,7 +155,7 @@ defmodule BeTree.Attacks.GrowthTest do
     @template template
     @values Macro.escape(values)
 
-    test "many alternatives of #{name} cost in proportion to their number, and are found" do
+    test "many alternatives of #{name} are found at linear cost" do
       for held <- Attack.size([0, 1, 50], [0, 1, 50, 1_000]) do
         [fewer, more] = for n <- [400, 800], do: fuels(tree(@template, held), join(n, " or ", @template))
         check_doubled("#{unquote(name)} beside #{held}", fewer, more)
@@ -175,7 +175,7 @@ defmodule BeTree.Attacks.GrowthTest do
   end
 
   for {name, fuel} <- @shapes do
-    test "an expression of the shape #{name} costs in proportion to its length" do
+    test "an expression of the shape #{name} has linear cost" do
       for held <- [0, 50] do
         texts = for n <- [400, 800], do: shape(unquote(name), n)
         [fewer, more] = for text <- texts, do: fuels(tree("i = ? and s = 'v?' and j > ?", held), text)
@@ -185,7 +185,7 @@ defmodule BeTree.Attacks.GrowthTest do
     end
   end
 
-  test "every way of a change takes thousands of alternatives" do
+  test "every function that changes takes thousands of alternatives" do
     text = join(2_500, " or ", "i = ?")
     tree = BeTree.new!(i: :integer, s: :string)
     assert BeTree.insert(tree, 99, "true") == :ok
@@ -213,7 +213,7 @@ defmodule BeTree.Attacks.GrowthTest do
     assert :erl_betree.betree_search(tree, [{:event, 14}]) == {:ok, [1, 2]}
   end
 
-  test "large expressions that share all their values cost what as many of others do" do
+  test "large expressions that share their values cost as much as others" do
     [fewer, more] =
       for n <- [100, 200] do
         tree = BeTree.new!(@schema, runtime: Metered)
@@ -228,7 +228,7 @@ defmodule BeTree.Attacks.GrowthTest do
     check_doubled("40 large expressions", fewer, more)
   end
 
-  test "many ranges are merged in proportion to their number" do
+  test "merging many ranges has linear cost" do
     [fewer, more] =
       for n <- [200, 400] do
         tree = BeTree.new!(@schema, runtime: Metered)
@@ -242,7 +242,7 @@ defmodule BeTree.Attacks.GrowthTest do
     check_doubled("7 expressions of ranges", fewer, more)
   end
 
-  test "the lists of a conjunction are not multiplied out" do
+  test "a conjunction does not multiply its lists out" do
     tree = BeTree.new!(@schema, runtime: Metered)
 
     text = fn n, lists ->
@@ -261,7 +261,7 @@ defmodule BeTree.Attacks.GrowthTest do
     for id <- 1..300, do: :ok = BeTree.delete(tree, id)
   end
 
-  test "expressions of many parts of strings take memory in proportion to their parts" do
+  test "expressions with many parts of strings take linear memory" do
     [few, many] =
       for parts <- [5, 60] do
         tree = BeTree.new!(h: :string)
@@ -274,7 +274,7 @@ defmodule BeTree.Attacks.GrowthTest do
     assert many <= 300 * 60 * 400
   end
 
-  test "a rule of thousands of long parts takes a few megabytes" do
+  test "a rule with thousands of long parts takes a few megabytes" do
     tree = BeTree.new!(h: :string)
     before = bytes(tree)
     long = String.duplicate("a part of a command line ", 2)

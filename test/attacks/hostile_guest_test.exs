@@ -22,7 +22,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     {:ok, inserting: inserting, opening: opening}
   end
 
-  test "changes that never end leave other trees' changes their turns", %{inserting: guest} do
+  test "endless changes do not starve changes of other trees", %{inserting: guest} do
     hostile =
       for _ <- 1..Attack.size(4 * dirty_schedulers(), 100) do
         tree = tree(guest)
@@ -48,14 +48,14 @@ defmodule BeTree.Attacks.HostileGuestTest do
     end
   end
 
-  test "a change that passes the timeout of its call ends", %{inserting: guest} do
+  test "a change past its timeout ends", %{inserting: guest} do
     tree = tree(guest)
     request = %{input: @long, output: :binary, fuel: :infinity, slice: :infinity, scheduler: :dirty, timeout: 1}
     assert {:error, %Error{kind: :timeout}} = Wasmtime.call(tree.instance, "be_tree_insert", [2_000], request)
     assert BeTree.search(tree, %{s: "x"}) == {:ok, WasmGuest.ids()}
   end
 
-  test "a large change whose process is killed is made whole" do
+  test "a large change completes when its process is killed" do
     tree = BeTree.new!(a: :integer)
     count = Attack.size(20_000, 200_000)
     many = for id <- 1..count, do: {id, "a = #{id}"}
@@ -70,7 +70,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     for id <- 1..expressions//997, do: assert(BeTree.search!(tree, %{a: id}) == [id])
   end
 
-  test "killed searches that hang in their inbox hold up no other tree", %{opening: guest} do
+  test "killed searches that hang in their inbox do not block other trees", %{opening: guest} do
     hostile =
       for _ <- 1..Attack.size(20, 200) do
         tree = tree(guest)

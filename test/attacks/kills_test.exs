@@ -15,7 +15,7 @@ defmodule BeTree.Attacks.KillsTest do
   # Each process has ids of its own. It writes into the table what it is about to do, and then that it is done.
   @per_process 20
 
-  test "processes that search and change a tree, half of them killed" do
+  test "a tree survives killing half of the processes that search and change it" do
     Attack.each(Attack.size(2, 10), fn _number ->
       tree = BeTree.new!(a: :integer)
       BeTree.insert_all!(tree, for(id <- 1..100, do: {id, "a = 1"}))
@@ -39,7 +39,7 @@ defmodule BeTree.Attacks.KillsTest do
   end
 
   for round <- 1..2 do
-    test "changes of a server whose writer is killed, round #{round}" do
+    test "a server keeps its changes when its writer is killed, round #{round}" do
       name = :"kills_#{System.unique_integer([:positive])}"
 
       start_supervised!({Server, name: name, schema: [a: :integer], max_restarts: 1_000_000_000}, id: name)

@@ -32,7 +32,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
   defp run({:yield, search}, yields), do: run(Search.resume(search), yields + 1)
   defp run({:done, found, stats}, yields), do: {found, stats.fuel, yields}
 
-  test "an event is copied in parts, and found as one that is copied at once", %{tree: tree, text: text, size: size} do
+  test "an event copied in parts is matched like one copied at once", %{tree: tree, text: text, size: size} do
     numbers = Enum.to_list(1..div(size, 10))
     {:ok, prepared} = Event.prepare(tree, %{s: text})
 
@@ -58,7 +58,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
     end
   end
 
-  test "a search that loses its process between two parts leaves a tree that works, and no event", context do
+  test "a search killed between two parts leaves a usable tree without the event", context do
     %{tree: tree, text: text, size: size} = context
     :erlang.garbage_collect()
     before = :erlang.memory(:binary)
@@ -105,7 +105,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
     assert bitmap |> :binary.decode_unsigned(:little) |> Integer.digits(2) |> Enum.sum() == count
   end
 
-  test "a result of too many lists for one copy is refused" do
+  test "a result of too many lists is refused" do
     # Words of this value are lists of as many of them.
     for {value, lists} <- [{0, 10_000}, {100, 400}, {9_000, 5}] do
       expected = List.duplicate(List.duplicate(value, value), lists)
@@ -123,7 +123,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
 
   # A large page is cleared as a whole when it is first written, which nothing divides.
   if File.dir?("/sys/kernel/mm/transparent_hugepage") do
-    test "a large event makes a memory grow by small pages", %{tree: tree, text: text, size: size} do
+    test "a large event grows the memory by small pages", %{tree: tree, text: text, size: size} do
       before = in_small_pages()
       assert BeTree.search(tree, %{s: text}) == {:ok, [2]}
 

@@ -7,7 +7,7 @@ defmodule BeTree.Attacks.ManyServersTest do
 
   @moduletag timeout: :infinity
 
-  test "servers that concurrent callers start on demand" do
+  test "concurrent callers start servers on demand" do
     servers = Attack.size(200, 5_000)
     port = OsNode.start(code(servers), limits: "ulimit -n 1024")
     lines = OsNode.await_end(port)

@@ -62,7 +62,7 @@ defmodule BeTree.Attacks.MemoryTest do
   end
 
   for {name, size} <- [disjunction: 2_000, predicates: 800, booleans: 600, members: 2_000] do
-    test "an insertion of #{name} succeeds, or changes nothing" do
+    test "an insertion of #{name} succeeds or changes nothing" do
       text = unquote(name)(unquote(size))
 
       refused =
@@ -77,7 +77,7 @@ defmodule BeTree.Attacks.MemoryTest do
     end
   end
 
-  test "a batch of many succeeds, or changes nothing" do
+  test "a batch of many insertions succeeds or changes nothing" do
     count = Attack.size(1_000, 10_000)
     batch = for id <- 100..(100 + count), do: {id, "s = 'y#{id}' and i > #{rem(id, 77)} or b#{rem(id, 40)}"}
 
@@ -85,7 +85,7 @@ defmodule BeTree.Attacks.MemoryTest do
     assert refused > 0
   end
 
-  test "a tree that is filled to its limit is emptied again, and explains in between" do
+  test "a full tree explains and can be emptied" do
     for limit <- Enum.map(0..Attack.size(3, 31), &(4_000_000 + &1 * @page)) do
       tree = tree(limit)
 

@@ -10,7 +10,7 @@ defmodule BeTree.Attacks.ModuleBytesTest do
 
   @moduletag runtime: BeTree.Runtime.Wasmtime
 
-  test "the bytes of modules are freed with their last users" do
+  test "the bytes of a module are freed with its last user" do
     # What the library keeps for good is there from here on.
     BeTree.new!(a: :integer)
     settled()
@@ -31,7 +31,7 @@ defmodule BeTree.Attacks.ModuleBytesTest do
     eventually(fn -> :erlang.garbage_collect() && elem(Native.counts(), 0) <= modules end)
   end
 
-  test "the bytes outlive the handle that they came from" do
+  test "the bytes of a module outlive the handle they came from" do
     wasm = WasmGuest.spin(1_000_001)
     bytes = Task.await(Task.async(fn -> wasm |> Guest.load() |> elem(1) |> Instance.wasm() end), :infinity)
     settled()

@@ -13,13 +13,13 @@ defmodule BeTree.Attacks.ModulesTest do
   # A module that can be loaded may have a fault in its first call.
   @refused [:bad_module, :trap, :out_of_fuel, :out_of_memory]
 
-  test "the built-in module" do
+  test "mutations of the built-in module" do
     {:ok, guest} = Instance.built_in(BeTree.Runtime.default())
     attack(Instance.wasm(guest), Attack.size(25, 921))
     sound?()
   end
 
-  test "small modules" do
+  test "mutations of small modules" do
     modules = [
       WasmGuest.spin(100),
       WasmGuest.trapping_insert(),
@@ -30,7 +30,7 @@ defmodule BeTree.Attacks.ModulesTest do
     sound?()
   end
 
-  test "the built-in module, cut off at the ends of its sections and around them" do
+  test "the built-in module truncated at and around the ends of its sections" do
     {:ok, guest} = Instance.built_in(BeTree.Runtime.default())
     wasm = Instance.wasm(guest)
 

@@ -12,12 +12,12 @@ defmodule BeTree.Attacks.NodeKillsTest do
 
   setup [:quiet, :folder]
 
-  test "a node that is killed keeps every acknowledged change", %{folder: folder} do
+  test "a killed node keeps every acknowledged change", %{folder: folder} do
     :rand.seed(:exsss, {Attack.seed(), 31, 0})
     for number <- 1..Attack.size(5, 200), reduce: %{}, do: (there -> kill_node(folder, number, there, &integer/1))
   end
 
-  test "a node that is killed keeps the terms of its ids", %{folder: folder} do
+  test "a killed node keeps the terms of its ids", %{folder: folder} do
     :rand.seed(:exsss, {Attack.seed(), 32, 0})
     for number <- 1..Attack.size(3, 50), reduce: %{}, do: (there -> kill_node(folder, number, there, &term/1))
   end

@@ -85,7 +85,7 @@ defmodule BeTree.Attacks.RefusalsTest do
   defp error({:error, error}), do: error
   defp error(answers) when is_list(answers), do: Enum.find_value(answers, &error/1)
 
-  test "insertions of random expressions succeed, or change nothing" do
+  test "insertions of random expressions succeed or change nothing" do
     Attack.each(Attack.size(4, 100), fn _number ->
       schema = Random.schema()
       more = random(schema, 100..Enum.random([150, 300, 600]))
@@ -125,7 +125,7 @@ defmodule BeTree.Attacks.RefusalsTest do
   defp read(:explain, target, event), do: BeTree.explain(target, event, 1)
 
   for name <- [:search, :search_among, :search_many, :explain] do
-    test "#{name} with a large event succeeds, or changes nothing" do
+    test "#{name} with a large event succeeds or changes nothing" do
       {schema, subscriptions} = language()
       event = {:json, large(@strings)}
 
@@ -140,7 +140,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     end
   end
 
-  test "a publication succeeds, or changes nothing, and so do searches of what is published" do
+  test "publishing and searching succeed or change nothing" do
     {schema, subscriptions} = language()
     event = {:json, large(@strings)}
 
@@ -160,7 +160,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     assert refusals > 0
   end
 
-  test "what is forgotten takes no memory more, at any limit" do
+  test "forgotten input frees its memory at any limit" do
     {schema, subscriptions} = language()
 
     sweep(schema, subscriptions, fn tree ->

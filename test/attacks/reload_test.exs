@@ -8,7 +8,7 @@ defmodule BeTree.Attacks.ReloadTest do
 
   setup :quiet
 
-  test "the module of the NIF is not loaded again, and all that was there goes on" do
+  test "reloading the NIF's module is refused and loses nothing" do
     tree = BeTree.new!(a: :integer)
     BeTree.insert!(tree, 1, "a = 1")
 

@@ -148,7 +148,7 @@ defmodule BeTree.Attacks.RulesGrowthTest do
   defp each(count, text), do: Enum.map_join(1..count, &text.(&1))
 
   for {name, {parts, fuel}} <- @shapes do
-    test "rules that grow by #{name} are compiled in proportion to their text" do
+    test "the cost of compiling rules is linear in #{name}" do
       parts = Attack.size(unquote(parts), 4 * unquote(parts))
       parts = if unquote(name) in [:alternatives, :chain], do: unquote(parts), else: parts
       [{less, fewer}, {text, more}] = for n <- [parts, 2 * parts], do: measure_new(shape(unquote(name), n))
@@ -211,7 +211,7 @@ defmodule BeTree.Attacks.RulesGrowthTest do
   defp in_condition(expression), do: @head <> "rule r when a: t(#{expression}) then retract a"
 
   for {name, {parts, message}} <- @refused do
-    test "rules beyond the limit on #{name} are refused in proportion to their text" do
+    test "refusing rules over the limit on #{name} costs time linear in the text" do
       [fewer, more] =
         for n <- [unquote(parts), 2 * unquote(parts)] do
           {result, fuel} = Metered.measure(fn -> Rules.new(refused(unquote(name), n), runtime: Metered) end)
@@ -224,7 +224,7 @@ defmodule BeTree.Attacks.RulesGrowthTest do
     end
   end
 
-  test "the counts of all types cost in proportion to their number" do
+  test "counting all types costs time linear in their number" do
     [fewer, more] =
       for n <- [2_000, 4_000] do
         rules = Rules.new!(shape(:fact_types, n), runtime: Metered)
@@ -236,7 +236,7 @@ defmodule BeTree.Attacks.RulesGrowthTest do
     assert more <= @doubled * fewer + @constant
   end
 
-  test "the insertion of a fact does not search all types for its name" do
+  test "inserting a fact looks its type up without a search of all types" do
     [few, many] =
       for n <- [2, Attack.size(5_000, 50_000)] do
         rules = Rules.new!(shape(:fact_types, n), runtime: Metered)

@@ -13,7 +13,7 @@ defmodule BeTree.Attacks.SequencesTest do
   @constants Random.constants()
   @ids 1..60
 
-  test "operations under a small memory limit do what the oracle does, or nothing" do
+  test "operations under a small memory limit equal the oracle's or change nothing" do
     case System.get_env("FUZZ_SECONDS") do
       nil -> Attack.each(Attack.size(12, 1_500), fn _number -> sequence(150) end)
       seconds -> until(System.monotonic_time(:second) + String.to_integer(seconds), Attack.seed())

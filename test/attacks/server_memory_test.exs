@@ -26,7 +26,7 @@ defmodule BeTree.Attacks.ServerMemoryTest do
   end
 
   for memory <- [3, 4, 6, 8] do
-    test "of #{memory} MiB comes back with all its data" do
+    test "a server of #{memory} MiB recovers all its data" do
       name = :"full_#{System.unique_integer([:positive])}"
 
       options = [

@@ -45,7 +45,7 @@ defmodule BeTree.EmptiedTest do
     found == [7]
   end
 
-  test "it takes as much memory as a new one, however often" do
+  test "an emptied tree takes the memory of a new one, repeatedly" do
     tree = BeTree.new!(@schema)
 
     for _ <- 1..3 do
@@ -57,7 +57,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "also one that began as an index or an image, and one that is put and given ids again" do
+  test "an emptied tree made from an index or image, and put and ids afterwards" do
     tree = BeTree.new!(@schema)
     fill(tree)
     {:ok, copy} = Index.to_tree(BeTree.publish!(tree), 100_000_000)
@@ -72,7 +72,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "its limit is the same" do
+  test "an emptied tree keeps its memory limit" do
     limit = 4_000_000
     tree = BeTree.new!(@schema, memory: limit)
 
@@ -91,7 +91,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "a server that is emptied publishes as little as a new one" do
+  test "an emptied server publishes as little as a new one" do
     name = __MODULE__.Emptied
     start_supervised!({Server, name: name, schema: @schema})
     fresh = BeTree.info!(BeTree.publish!(BeTree.new!(@schema))).memory_bytes
@@ -106,7 +106,7 @@ defmodule BeTree.EmptiedTest do
     assert BeTree.search!(name, %{a: 3}) == [3]
   end
 
-  test "insertions of others meanwhile are kept, and all searches succeed" do
+  test "concurrent insertions survive the emptying, and all searches succeed" do
     tree = BeTree.new!(@schema)
     rounds = Attack.size(20, 500)
     text = String.duplicate("x", 20_000)
@@ -129,7 +129,7 @@ defmodule BeTree.EmptiedTest do
     assert new?(tree)
   end
 
-  test "a tree that is in use goes on as a new one when that use ends, if it is empty then" do
+  test "a tree in use is replaced after that use, if it is empty then" do
     tree = BeTree.new!(@schema)
     fill(tree)
     before = memory(tree)
@@ -156,7 +156,7 @@ defmodule BeTree.EmptiedTest do
     assert new?(tree)
   end
 
-  test "a deletion that empties a tree waits for nobody, and the memory returns all the same" do
+  test "the deletion that empties a tree does not wait, and the memory returns" do
     for finish <- [&Search.cancel/1, &finish/1, fn _search -> :ok end] do
       tree = BeTree.new!(@schema)
       fill(tree)
@@ -197,7 +197,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "an instance goes on only as one of its module and options, which then is nobody's" do
+  test "an instance replaces another only of the same module and options, with no other user" do
     tree = BeTree.new!(@schema)
     renew = fn other -> Wasmtime.renew(tree.instance, other.instance, "be_tree_abi") end
     scan = BeTree.new!(@schema, guest: WasmGuest.spin(1))
@@ -218,7 +218,7 @@ defmodule BeTree.EmptiedTest do
     assert %{machines: 1, state: :free} = Wasmtime.info(tree.instance)
   end
 
-  test "where there is no second instance, it stays as it is until a later deletion finds one" do
+  test "without a second instance the tree stays until a later deletion" do
     wasm = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
     {:ok, guest} = Guest.load(wasm, Refusing)
     tree = BeTree.new!(@schema, guest: guest)
@@ -234,7 +234,7 @@ defmodule BeTree.EmptiedTest do
     assert new?(tree)
   end
 
-  test "guests that say so falsely, or never end when they are asked, delete all the same" do
+  test "guests with a false or endless reply delete all the same" do
     spent = WasmGuest.deletes_and_is_spent()
 
     for options <- [[], [spent: i32_const(1)], [spent: unreachable()], [spent: [loop(branch(0)), i32_const(0)]]] do

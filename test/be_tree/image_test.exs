@@ -41,7 +41,7 @@ defmodule BeTree.ImageTest do
     Exception.message(error)
   end
 
-  test "an image is the index, as an index and as a tree, from a tree and from an index", %{tmp_dir: folder} do
+  test "an image equals its source, read as an index and as a tree", %{tmp_dir: folder} do
     for _ <- 1..5 do
       %{tree: tree, texts: texts, found: found, schema: domains} = random(300)
       path = Path.join(folder, "index.wasm")
@@ -67,14 +67,14 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "many processes search an index that was read" do
+  test "many processes search an index from an image" do
     %{tree: tree, found: found} = random(300)
     index = Image.read!({:binary, Image.to_binary!(tree)}, replicas: 4)
     1..8 |> Task.async_stream(fn _ -> same(index, found) end) |> Stream.run()
   end
 
   # docs/image.md and docs/abi.md, without a line of what reads images here.
-  test "our runtime runs it as a plain module" do
+  test "the runtime runs an image as a plain module" do
     %{tree: tree, found: found} = random(200)
     image = Image.to_binary!(tree)
     {:ok, module} = Wasmtime.load(image)
@@ -96,7 +96,7 @@ defmodule BeTree.ImageTest do
   @node System.find_executable("node")
 
   @tag skip: if(@node, do: false, else: "there is no node on this machine")
-  test "Node runs it by the program in docs/image.md", %{tmp_dir: folder} do
+  test "Node runs an image with the program of docs/image.md", %{tmp_dir: folder} do
     domains = [age: :integer, score: {:float, optional: true}, country: {:string, optional: true}, tags: :string_list]
     tree = BeTree.new!(domains)
 
@@ -143,7 +143,7 @@ defmodule BeTree.ImageTest do
     assert Image.to_binary!(Image.read_tree!({:binary, image})) == image
   end
 
-  test "nothing of events and of deleted strings is in an image, and what is kept is" do
+  test "an image has no events and deleted strings, and keeps the rest" do
     tree =
       BeTree.new!(
         age: {:integer, optional: true},
@@ -177,7 +177,7 @@ defmodule BeTree.ImageTest do
     assert byte_size(image) < byte_size(memory)
   end
 
-  test "an empty index, and one of no attributes" do
+  test "images of an empty index and of one without attributes" do
     for tree <- [BeTree.new!([]), BeTree.new!(a: :boolean)] do
       image = {:binary, Image.to_binary!(tree)}
       assert Image.verify(image) == :ok
@@ -188,7 +188,7 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "a tree that holds a half done search is not written by its holder, and waited for by others" do
+  test "write/3 waits for another's search and refuses the caller's own" do
     tree = BeTree.new!(a: :integer)
     BeTree.insert_all!(tree, for(id <- 1..1_000, do: {id, "a > #{id}"}))
     {:yield, search} = BeTree.Search.start(tree, %{a: 5}, slice: 1_000)
@@ -206,19 +206,19 @@ defmodule BeTree.ImageTest do
     BeTree.new!([], guest: guest)
   end
 
-  test "a guest that keeps what it knows elsewhere is refused" do
+  test "a guest with state outside its memory is refused" do
     assert refusal(Image.to_binary(unfit())) =~
              "this index module has 2 globals that change, where only __stack_pointer may"
   end
 
-  test "another guest's index is an index, forgetful or not" do
+  test "an image of another guest works, forgetful or not" do
     tree = BeTree.new!([a: :integer], guest: WasmGuest.spin(10))
     index = Image.read!({:binary, Image.to_binary!(tree)})
     assert BeTree.search(index, %{a: 1}) == {:ok, WasmGuest.ids()}
   end
 
   describe "files" do
-    test "what cannot be read or written says why", %{tmp_dir: folder} do
+    test "report why they cannot be read or written", %{tmp_dir: folder} do
       tree = BeTree.new!(a: :integer)
       nowhere = Path.join([folder, "none", "index.wasm"])
       assert refusal(Image.write(tree, nowhere), :file) == "cannot write #{nowhere}: no such file or directory"
@@ -233,7 +233,7 @@ defmodule BeTree.ImageTest do
       assert File.ls!(folder) == []
     end
 
-    test "an image takes the place of another, and a failed one leaves it", %{tmp_dir: folder} do
+    test "are replaced atomically", %{tmp_dir: folder} do
       path = Path.join(folder, "index.wasm")
       tree = BeTree.new!(a: :integer)
       Image.write!(tree, path)
@@ -245,7 +245,7 @@ defmodule BeTree.ImageTest do
       assert File.ls!(folder) == ["index.wasm"]
     end
 
-    test "files that are cut off, damaged or none are refused", %{tmp_dir: folder} do
+    test "are refused if truncated, damaged or no images", %{tmp_dir: folder} do
       path = Path.join(folder, "index.wasm")
       bytes = Image.to_binary!(BeTree.new!(a: :integer))
       length = byte_size(bytes)
@@ -270,7 +270,7 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "an image of more memory than is allowed is refused before it is read", %{tmp_dir: folder} do
+  test "are refused before reading if they exceed the memory limit", %{tmp_dir: folder} do
     path = Path.join(folder, "index.wasm")
     tree = BeTree.new!(a: :integer)
     Image.write!(tree, path)
@@ -283,7 +283,7 @@ defmodule BeTree.ImageTest do
     assert {:ok, %Index{}} = Image.read(path, memory: memory + 65_536)
   end
 
-  test "wrong options are the caller's fault" do
+  test "raise on wrong options" do
     image = {:binary, Image.to_binary!(BeTree.new!(a: :integer))}
 
     for options <- [[memory: 0], [fuel_per_reduction: :a], [replicas: 0], [queue: -1], [nothing: 1]] do
@@ -294,7 +294,7 @@ defmodule BeTree.ImageTest do
     assert_raise ArgumentError, fn -> Image.to_binary("no tree") end
   end
 
-  test "a bang variant raises the error of its function" do
+  test "raise in bang variants" do
     for call <- [&Image.read!/1, &Image.read_tree!/1, &Image.verify!/1, &Image.info!/1] do
       assert_raise Error, ~r/this is no image/, fn -> call.({:binary, "hello"}) end
     end
@@ -302,7 +302,7 @@ defmodule BeTree.ImageTest do
     assert_raise Error, ~r/cannot write/, fn -> Image.write!(BeTree.new!([]), "/nowhere/index.wasm") end
   end
 
-  describe "what is forged" do
+  describe "forged images" do
     setup do
       tree = BeTree.new!(a: :integer, b: {:string, optional: true})
       BeTree.insert_all!(tree, for(id <- 1..200, do: {id, "a > #{id} and b = 's#{rem(id, 20)}'"}))
@@ -315,7 +315,7 @@ defmodule BeTree.ImageTest do
       {:binary, IO.iodata_to_binary(bytes)}
     end
 
-    test "schemas and counts are checked", %{layout: layout} do
+    test "have their schemas and counts checked", %{layout: layout} do
       assert Image.verify(forge(layout, [])) == :ok
 
       for schema <- ["", "x", <<131, 80, 0>>, :erlang.term_to_binary([{"a", :number, false, nil}])] do
@@ -334,7 +334,7 @@ defmodule BeTree.ImageTest do
       assert {:ok, %{abi: 0}} = Image.info(forge(layout, abi: 0))
     end
 
-    test "guests are checked as any are", %{layout: layout} do
+    test "have their guests checked", %{layout: layout} do
       assert refusal(Image.read(forge(layout, guest: WasmGuest.assemble([]) <> <<99, 0>>))) =~
                "not a WebAssembly module"
 
@@ -346,7 +346,7 @@ defmodule BeTree.ImageTest do
       assert refusal(Image.read(forge(layout, guest: plain, memory: 65_536, segments: []))) =~ "does not export"
     end
 
-    test "an image of any wrong memory returns results or errors", %{layout: layout} do
+    test "with any wrong memory return results or errors", %{layout: layout} do
       for _ <- 1..150 do
         with {:ok, index} <- Image.read(forge(layout, segments: damage(layout.segments)), memory: 0x400_0000) do
           for a <- [1, 100, 300], event <- [%{a: a, b: "s3"}, {:json, ~s({"a": #{a}, "b": "s#{a}"})}] do
@@ -397,7 +397,7 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "random damage and truncation are always noticed" do
+  test "with random damage and truncation are detected" do
     image = Image.to_binary!(BeTree.new!(a: :integer))
 
     for _ <- 1..100 do

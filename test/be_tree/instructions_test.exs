@@ -73,7 +73,7 @@ defmodule BeTree.InstructionsTest do
   defp per_round(sandbox), do: fuel(sandbox, 3) - fuel(sandbox, 2)
 
   describe "the fuel of an instruction" do
-    test "is known for each kind" do
+    test "is defined for each kind" do
       cases = for {_class, name, _before, _code, _later} = case <- Instructions.all(), @fuel[name], do: {name, case}
       assert length(cases) == map_size(@fuel)
 
@@ -85,7 +85,7 @@ defmodule BeTree.InstructionsTest do
       end
     end
 
-    test "to fill or copy nothing pays for what the host does in place of it" do
+    test "covers the host's work in filling or copying nothing" do
       for {_class, name, _before, _code, _later} = case <- Instructions.all(),
           name =~ ~r/^memory.(fill|copy)/ and name =~ "of 0 bytes" do
         each = case |> Instructions.module() |> Sandbox.load!() |> Sandbox.new!() |> per_round()
@@ -93,7 +93,7 @@ defmodule BeTree.InstructionsTest do
       end
     end
 
-    test "to fill or copy nothing beyond the memory is a trap, and does nothing up to its end" do
+    test "is burned up to a trap that fills or copies nothing out of bounds" do
       operands = for index <- 0..2, do: local_get(index)
 
       exports = [
@@ -128,8 +128,8 @@ defmodule BeTree.InstructionsTest do
     end
   end
 
-  describe "code without fuel of its own" do
-    test "is charged, however long: blocks, and loops that nothing repeats" do
+  describe "code without instructions of cost" do
+    test "is charged: empty blocks, and loops without repetition" do
       for {title, code} <- [{"blocks", block([])}, {"loops", loop([])}, {"loops of loops", loop(loop([]))}] do
         sandbox = sandbox(functions: [function("run", [:i32], [], count_down(0, List.duplicate(code, 10_000)))])
         # A unit for each 25 operators, which are two at least.
@@ -137,7 +137,7 @@ defmodule BeTree.InstructionsTest do
       end
     end
 
-    test "values that a branch or a return moves are charged for" do
+    test "is charged for values moved by branches and returns" do
       for count <- [16, 100, 900] do
         values = List.duplicate(:i32, count)
         # Its type has the number 1. Each branch moves the values by one.
@@ -189,8 +189,8 @@ defmodule BeTree.InstructionsTest do
     defp straight(units), do: [local_get(0), List.duplicate(i32_eqz(), units), drop()]
   end
 
-  describe "loops and nops of a module" do
-    test "do what they did" do
+  describe "rewritten loops and nops" do
+    test "behave as before" do
       # The type of a block with an i32 as its result.
       i32 = 0x7F
 

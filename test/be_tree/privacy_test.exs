@@ -123,7 +123,7 @@ defmodule BeTree.PrivacyTest do
     name
   end
 
-  test "an error of any call with an event" do
+  test "an error of any call reveals no event" do
     name = server()
     tree = BeTree.new!(@schema)
     BeTree.insert!(tree, 1, "age > 3 or name = 'x'")
@@ -155,7 +155,7 @@ defmodule BeTree.PrivacyTest do
     assert length(refused) > 3_000
   end
 
-  test "an error keeps the attribute, the expected type and the column" do
+  test "an error has the attribute, the expected type and the column" do
     tree = BeTree.new!(@schema)
     assert {:error, error} = BeTree.search(tree, {:json, ~s({"now": 1, "age": "sEcReT"})})
     assert {error.kind, error.attribute, error.column, error.text} == {:type, "age", 19, nil}
@@ -167,7 +167,7 @@ defmodule BeTree.PrivacyTest do
     assert error.message == "attribute `age` of type integer: the integer does not fit signed 64 bits"
   end
 
-  test "an ArgumentError for arguments in the wrong order, or events that are none" do
+  test "an ArgumentError reveals no event" do
     tree = BeTree.new!(@schema)
 
     for {module, function, arguments} <- [
@@ -186,7 +186,7 @@ defmodule BeTree.PrivacyTest do
     check_error(error, nil)
   end
 
-  test "the text of what is made with an event" do
+  test "inspect/1 of terms made with an event reveals none" do
     tree = BeTree.new!(@schema)
     BeTree.insert_all!(tree, for(id <- 1..200, do: {id, "age > #{id} or ends_with(name, 'x#{id}')"}))
     event = %{now: 8_675_309, age: 8_675_309, name: String.duplicate("sEcReT", 100)}
@@ -238,7 +238,7 @@ defmodule BeTree.PrivacyTest do
     :ets.insert(name, {:view, %{view | runtime: :sEcReT_runtime}})
   end
 
-  test "a log, when a search raises in a process of a stream" do
+  test "the log of a search that raises in a stream reveals no event" do
     name = server()
     break(name)
     events = for _ <- 1..600, do: %{now: 1, name: "event sEcReT"}
@@ -254,7 +254,7 @@ defmodule BeTree.PrivacyTest do
     assert log == ""
   end
 
-  test "the log of a server's process that crashes, or gets unknown messages" do
+  test "the log of a server's process reveals no event after a crash or unknown messages" do
     name = server()
     writer = BeTree.Test.Servers.process(name)
 
@@ -276,7 +276,7 @@ defmodule BeTree.PrivacyTest do
     check(log, nil)
   end
 
-  test "the status of a server's processes" do
+  test "the status of a server's processes reveals no event" do
     name = server()
     Server.insert!(name, 2, "name = 'sEcReT'")
     writer = BeTree.Test.Servers.process(name)

@@ -46,7 +46,7 @@ defmodule BeTree.ReplicasTest do
 
   defp in_process(work), do: work |> Task.async() |> Task.await(120_000)
 
-  test "nothing is left of indexes, their replicas and their files" do
+  test "indexes, their replicas and their files are freed" do
     in_process(fn -> index_and_forget(2) end)
     eventually(fn -> footprint().mapped == 0 end)
     before = footprint()
@@ -71,7 +71,7 @@ defmodule BeTree.ReplicasTest do
     end
   end
 
-  test "a search that began before its index was forgotten ends on it" do
+  test "a search ends on its index after the last reference to it" do
     {:yield, search} =
       in_process(fn ->
         tree = BeTree.new!(a: :integer)
@@ -112,7 +112,7 @@ defmodule BeTree.ReplicasTest do
       assert BeTree.search_many!(index, events) == BeTree.search_many!(tree, events)
     end
 
-    test "a pool keeps its memory flat, whatever happens to its searches" do
+    test "a pool keeps its memory flat for every outcome of searches" do
       index = BeTree.publish!(tree(), replicas: 4)
       events = Enum.to_list(W3.events(@parameters))
       for _ <- 1..2, do: search_in(index, 4, events)

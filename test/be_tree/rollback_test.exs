@@ -91,7 +91,7 @@ defmodule BeTree.RollbackTest do
   end
 
   for count <- [0, 1, 12] do
-    test "insertions into a tree of #{9 * count} expressions that are stopped at each slice" do
+    test "insertions into a tree of #{9 * count} expressions roll back at each slice" do
       tree = tree(unquote(count))
       more = for {text, k} <- Enum.with_index(texts(7)), do: {90_000 + k, text}
       delete_all = fn -> for {id, _text} <- more, do: BeTree.delete!(tree, id) end
@@ -103,7 +103,7 @@ defmodule BeTree.RollbackTest do
     end
   end
 
-  test "replacements that are stopped at each slice" do
+  test "replacements roll back at each slice" do
     tree = tree(5)
 
     for {text, k} <- Enum.with_index(texts(3)), {other, _k} <- Enum.take(Enum.with_index(texts(60)), 4) do
@@ -112,7 +112,7 @@ defmodule BeTree.RollbackTest do
     end
   end
 
-  test "an expression of many alternatives that is stopped at each slice" do
+  test "an expression of many alternatives rolls back at each slice" do
     tree = tree(1)
     text = Enum.map_join(1..400, " or ", &"i = #{&1 * 7} and j > #{&1}")
     assert sweep(tree, "be_tree_insert", [{1, text}], 100_003, fn -> BeTree.delete!(tree, 1) end) > 0
@@ -120,7 +120,7 @@ defmodule BeTree.RollbackTest do
     assert BeTree.search!(tree, %{i: 14, j: 3}) |> hd() == 1
   end
 
-  test "a change that used its budget" do
+  test "a change that exhausts its budget rolls back" do
     tree = tree(3)
     before = content(tree)
     input = Subscription.encode(for id <- 10_000..40_000, do: {id, "i = #{id}", []})
@@ -130,7 +130,7 @@ defmodule BeTree.RollbackTest do
     assert content(tree) == before
   end
 
-  test "changes and searches after one that was stopped are not stopped" do
+  test "later changes and searches work after a stopped change" do
     [one, other] = for _ <- 1..2, do: tree(2)
     many = for id <- 10_000..60_000, do: {id, "i = #{id}"}
     assert {:error, %Error{kind: :timeout}} = BeTree.insert_all(one, many, timeout: 0)

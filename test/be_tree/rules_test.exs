@@ -85,7 +85,7 @@ defmodule BeTree.RulesTest do
     describe "on #{Runtimes.name(runtime)}" do
       @describetag runtime: runtime
 
-      test "facts come as maps, keyword lists and JSON, and notices as structs", %{runtime: runtime} do
+      test "facts are maps, keyword lists and JSON, and notices are structs", %{runtime: runtime} do
         rules = Rules.new!(@orders, runtime: runtime)
 
         facts = [
@@ -112,7 +112,7 @@ defmodule BeTree.RulesTest do
         assert page.last_rule == "unpaid" and page.firings == 3 and page.fuel > 0
       end
 
-      test "fields that the type lacks are skipped, unless it is strict", %{runtime: runtime} do
+      test "unknown fields are skipped, or refused by a strict type", %{runtime: runtime} do
         text =
           "fact m(x: string) fact s(x: string) strict rule r when a: m then notify r(x: a.x) rule t when a: s then notify t"
 
@@ -136,7 +136,7 @@ defmodule BeTree.RulesTest do
         assert %{notices: [%Notice{rule: "t"}]} = Rules.assert!(rules, {:s, %{x: "a"}})
       end
 
-      test "values that do not fit count as undefined where the field says so", %{runtime: runtime} do
+      test "mismatching values count as undefined if the field says so", %{runtime: runtime} do
         text = """
         fact m(x: string, n: integer 0..9 optional on_mismatch undefined, f: float optional on_mismatch undefined)
         rule r when a: m(n is null) then notify r
@@ -183,7 +183,7 @@ defmodule BeTree.RulesTest do
         assert_raise ArgumentError, ~r/:fuel/, fn -> Rules.new(text, runtime: runtime, fuel: 0) end
       end
 
-      test "warnings/2 tells rules that can enable each other without end", %{runtime: runtime} do
+      test "warnings/2 names rules that can enable each other endlessly", %{runtime: runtime} do
         text = """
         fact click(x: integer)
         fact session(x: integer)
@@ -235,7 +235,7 @@ defmodule BeTree.RulesTest do
         assert Rules.info!(rules).asserted == 0
       end
 
-      test "a page ends at the limits, and the next one goes on", %{runtime: runtime} do
+      test "a page ends at its limits, and next/1 continues", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime, notices: 25, firings: 10)
         assert {:more, page} = Rules.assert_all(rules, [{:step, left: 100, name: "a"}, {:step, left: 3, name: "b"}])
         assert {page.ids, page.firings, page.reason} == {[1], 10, :firings}
@@ -257,7 +257,7 @@ defmodule BeTree.RulesTest do
 
       for options <- [[firings: 1], [notices: 1], [slice: 1], [firings: 1, slice: 1], [firings: 2, notices: 1]] do
         @tag options: options
-        test "operations in pages do the same as whole ones: #{inspect(options)}", context do
+        test "operations in pages equal those in one page: #{inspect(options)}", context do
           %{runtime: runtime, options: options} = context
           {limit, options} = Keyword.split(options, [:notices])
           whole = Rules.new!(@paged, runtime: runtime)
@@ -277,7 +277,7 @@ defmodule BeTree.RulesTest do
         end
       end
 
-      test "a swap goes through the smallest pages", %{runtime: runtime} do
+      test "swap/2 works with the smallest pages", %{runtime: runtime} do
         [whole, paged] =
           for limits <- [[], [firings: 1, notices: 1]] do
             rules = Rules.new!(@paged, [runtime: runtime] ++ limits)
@@ -295,7 +295,7 @@ defmodule BeTree.RulesTest do
         assert page.notices == Rules.advance!(whole, 20_000).notices
       end
 
-      test "a page that is asked for again goes on from the present state", %{runtime: runtime} do
+      test "next/1 on an old page continues from the present state", %{runtime: runtime} do
         rules = Rules.new!(@released, runtime: runtime)
         Rules.assert_all!(rules, [{:b, x: 0} | for(x <- 1..5, do: {:a, x: x})])
         assert {:more, first} = Rules.retract(rules, 1, firings: 2)
@@ -304,7 +304,7 @@ defmodule BeTree.RulesTest do
         assert {:ok, %{firings: 0}} = Rules.next(first)
       end
 
-      test "the option :firings limits a call", %{runtime: runtime} do
+      test ":firings limits a call", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime)
         assert {:more, page} = Rules.assert(rules, {:step, left: 5, name: "a"}, firings: 1)
         assert {page.firings, page.last_rule, page.reason} == {1, "next", :firings}
@@ -315,7 +315,7 @@ defmodule BeTree.RulesTest do
         assert Enum.map(page.notices, & &1.values["left"]) == [3, 2, 1]
       end
 
-      test "a call pauses only where a rule would fire", %{runtime: runtime} do
+      test "a call pauses only before a firing", %{runtime: runtime} do
         # The second rule searches in vain after the first one has fired.
         rules =
           Rules.new!(
@@ -335,7 +335,7 @@ defmodule BeTree.RulesTest do
         assert {:ok, %{firings: 1, ids: []}} = Rules.next(page)
       end
 
-      test "limits hold for calls during which memory grows", %{runtime: runtime} do
+      test "limits hold while memory grows", %{runtime: runtime} do
         rules = """
         fact step(left: integer)
         fact made(number: integer)
@@ -352,7 +352,7 @@ defmodule BeTree.RulesTest do
         assert hd(page.notices).values == %{"left" => 17_000}
       end
 
-      test "memory grows, ends, and is used again", %{runtime: runtime} do
+      test "memory grows, ends, and is reused", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime, memory: 16_000_000)
         step = &{:step, left: -&1, name: "name #{1_000_000 + &1}"}
         assert {:ok, %{ids: ids}} = Rules.assert_all(rules, Enum.map(1..5_000, step))
@@ -377,7 +377,7 @@ defmodule BeTree.RulesTest do
         assert Rules.info!(rules).types == %{"order" => 0, "payment" => 2}
       end
 
-      test "facts come in pages of any size", %{runtime: runtime} do
+      test "facts/3 returns all facts in pages of any size", %{runtime: runtime} do
         rules = Rules.new!(@orders, runtime: runtime)
         Rules.assert_all!(rules, for(order <- 1..2_500, do: {:payment, order: order}))
         Rules.retract!(rules, 1_200)
@@ -406,7 +406,7 @@ defmodule BeTree.RulesTest do
         end
       end
 
-      test "a budget ends a call, and the next one goes on", %{runtime: runtime} do
+      test "an exhausted budget ends a call, and next/1 continues", %{runtime: runtime} do
         {text, facts} = RuleWorkloads.manners(8)
         whole = Rules.new!(text, runtime: runtime)
         expected = Rules.assert_all!(whole, facts)
@@ -423,7 +423,7 @@ defmodule BeTree.RulesTest do
         end
       end
 
-      test "an explanation names the facts that fired, the blocking condition, or the time", %{runtime: runtime} do
+      test "explain/3 names the fired facts, the blocking condition, or the time", %{runtime: runtime} do
         rules = Rules.new!(@orders, runtime: runtime)
         assert [%{verdict: :blocked, line: 4, condition: "o: order", facts: []}] = Rules.explain!(rules, :unpaid)
         Rules.assert!(rules, {:order, id: 1, user: "ann", at: 0})
@@ -471,7 +471,7 @@ defmodule BeTree.RulesTest do
   end
 
   @tag runtime: Wasmtime
-  test "a call that is killed anywhere has made whole steps, and its notices go to the next call" do
+  test "a killed call leaves complete steps, and the next call has its notices" do
     {text, facts} = RuleWorkloads.manners(8)
     whole = Rules.new!(text)
     expected = Rules.assert_all!(whole, facts)
@@ -508,7 +508,7 @@ defmodule BeTree.RulesTest do
   defp some_slices(outcome, _left), do: elem(outcome, 0) == :done
 
   @tag runtime: Wasmtime
-  test "a call that is killed while it makes room leaves a whole engine" do
+  test "a call killed while it makes room leaves a consistent engine" do
     facts = for number <- 1..20_000, do: {:step, left: -number, name: "name #{number}"}
 
     for _round <- 1..30 do
@@ -527,7 +527,7 @@ defmodule BeTree.RulesTest do
 
   # A runtime that can only trap, and lose the stack, continues by be_tree_resume (docs/abi.md, Interruption).
   @tag runtime: Wasmtime
-  test "a call that traps anywhere is resumed to the same firings, facts and notices" do
+  test "a call that traps anywhere resumes to the same firings, facts and notices" do
     {text, facts} = RuleWorkloads.manners(8)
     whole = Rules.new!(text)
     expected = Rules.assert_all!(whole, facts)
@@ -553,7 +553,7 @@ defmodule BeTree.RulesTest do
 
   # A step stores the way back before it changes a word. Where a compiler exchanges two such stores, a few units of fuel tell.
   @tag runtime: Wasmtime
-  test "a call that is cut off every few units of fuel is resumed, or given up with whole steps" do
+  test "a call cut off every few units resumes, or is abandoned with complete steps" do
     facts = for x <- 5..8, do: {:a, x: x, s: "s", at: 10 * x}
     input = :erlang.term_to_binary(facts)
 
@@ -655,7 +655,7 @@ defmodule BeTree.RulesTest do
   end
 
   @tag runtime: Wasmtime
-  test "many processes use the same rules" do
+  test "concurrent processes share rules" do
     rules = Rules.new!("fact a(x: integer) rule r when a: a then retract a, notify n(x: a.x)")
 
     tasks =
@@ -670,7 +670,7 @@ defmodule BeTree.RulesTest do
     assert Rules.info!(rules).firings == 1_600
   end
 
-  test "a text is refused with its place" do
+  test "new/2 refuses a text with the place of the fault" do
     for {text, kind, line, column, message} <- [
           {"fact a(x: integr)", :type, 1, 11, "did you mean `integer`?"},
           {"fact a(x: integer)\nrule r when b: a, b.y = 1 then retract b", :unknown_attribute, 2, 21,
@@ -687,7 +687,7 @@ defmodule BeTree.RulesTest do
     assert {:error, %Error{kind: :out_of_memory}} = Rules.new("fact a(x: integer)", memory: 100)
   end
 
-  test "rules print their counts" do
+  test "inspect/1 prints counts" do
     rules = Rules.new!(@orders)
     assert inspect(rules) =~ ~r/^#BeTree.Rules<1 rule, 0 facts, \d+\.\d MB>$/
     Rules.assert!(rules, {:payment, order: 1})

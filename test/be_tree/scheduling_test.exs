@@ -21,7 +21,7 @@ defmodule BeTree.SchedulingTest do
     tree
   end
 
-  describe "ids and fuel are the same whatever the slice, and the slices' fuel adds up," do
+  describe "for every slice ids and fuel are the same, and fuel adds up," do
     test "over dense boolean trees" do
       parameters = Map.merge(W1.defaults(), %{expressions: 500, events: 30})
       check(fn -> tree(W1, parameters) end, W1.events(parameters))
@@ -70,7 +70,7 @@ defmodule BeTree.SchedulingTest do
     end
   end
 
-  describe "reductions rise by what the fuel is worth" do
+  describe "reductions equal the fuel's worth" do
     # `search` takes a tree and returns the fuel that it burnt; `build` makes one with a ratio. What the code around the
     # searches costs is what they cost where fuel is worth nothing.
     defp check_charge(build, ratio, search) do
@@ -137,7 +137,7 @@ defmodule BeTree.SchedulingTest do
     @processes 10_000
     @killed 1_000
 
-    test "while 1,000 of them are killed, and nothing is left of that" do
+    test "while 1,000 of them are killed, and leave nothing" do
       tree = BeTree.new!(a: :integer, b: {:boolean, optional: true})
       BeTree.insert_all!(tree, for(id <- 1..2_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
       expected = Enum.to_list(1_000..2_000)
@@ -223,7 +223,7 @@ defmodule BeTree.SchedulingTest do
     defp mappings({:error, :enoent}), do: 0
   end
 
-  describe "an index module that misbehaves is an error within its budget, and the next search works:" do
+  describe "a misbehaving module ends within its budget, and the next search works:" do
     @budget 50_000_000
 
     for {title, kind, body} <- [
@@ -251,7 +251,7 @@ defmodule BeTree.SchedulingTest do
       end
     end
 
-    test "it loops for ever, and has a deadline instead of a budget" do
+    test "an endless loop with a deadline" do
       bad = BeTree.new!([], guest: WasmGuest.assemble(loop(branch(0)), when_json: true))
       {microseconds, answer} = :timer.tc(fn -> BeTree.search(bad, {:json, "{}"}, timeout: 50) end)
       assert {:error, %Error{kind: :timeout}} = answer

@@ -89,12 +89,12 @@ defmodule BeTree.TelemetryTest do
       end
     end
 
-    test "has a start, a yield for each slice but the last, and a stop", %{tree: tree} do
+    test "emits a start, a yield for each slice but the last, and a stop", %{tree: tree} do
       {:done, ids, stats} = search(tree, slice: 10_000)
       check_whole(tree, stats, ids)
     end
 
-    test "stops with the error where the search is refused", %{tree: tree} do
+    test "stops with the error of a refused search", %{tree: tree} do
       for {options, kind} <- [{[slice: 10_000, timeout: 0], :timeout}, {[slice: 10_000, fuel: 25_000], :out_of_fuel}] do
         {:error, %Error{kind: ^kind} = error} = search(tree, options)
         {_started, %{telemetry_span_context: context}} = received(:start)
@@ -108,7 +108,7 @@ defmodule BeTree.TelemetryTest do
       end
     end
 
-    test "has an exception where something raises, with a stack trace without arguments" do
+    test "emits an exception with a stack trace without arguments" do
       # From a list, so that the compiler does not see the wrong type.
       secret = Enum.at([{:secret, 1}], 0)
       raise_it = fn -> :erlang.binary_to_atom(secret) end
@@ -123,7 +123,7 @@ defmodule BeTree.TelemetryTest do
       assert {_measured, %{kind: :throw, reason: :ball}} = received(:exception)
     end
 
-    test "is not ended twice by one who resumes it once more", %{tree: tree} do
+    test "ends once, even if the search is resumed again", %{tree: tree} do
       {:yield, search} = Search.start(tree, @event, slice: 10_000)
       search = %{search | span: Span.start(Recorder, :search, %{})}
       received(:start)
@@ -134,7 +134,7 @@ defmodule BeTree.TelemetryTest do
     end
   end
 
-  describe "searches, where :telemetry is there," do
+  describe "searches with :telemetry present" do
     @describetag skip: unless(Telemetry.enabled?(), do: "the package :telemetry is not there")
 
     setup %{test: test} do
@@ -154,7 +154,7 @@ defmodule BeTree.TelemetryTest do
       check_whole(tree, stats, ids)
     end
 
-    test "emit how they failed", %{tree: tree} do
+    test "emit their errors", %{tree: tree} do
       for {event, options, kind, slices} <- [
             {%{}, [], :missing_attribute, 0},
             {:no_event, [], :type, 0},
@@ -171,7 +171,7 @@ defmodule BeTree.TelemetryTest do
       end
     end
 
-    test "emit nothing more once they are cancelled", %{tree: tree} do
+    test "emit nothing after they are cancelled", %{tree: tree} do
       {:yield, search} = Search.start(tree, @event, slice: 10_000)
       received(:start)
       received(:yield)

@@ -36,7 +36,7 @@ defmodule BeTree.TrapsTest do
 
   for {name, event} <- @events, ids <- [nil, [910, 1, 838, 919]] do
     @tag event: event, ids: ids
-    test "#{name}, among #{if ids, do: "some", else: "all"}: at every unit of fuel", %{event: event, ids: ids} do
+    test "#{name} with #{if ids, do: "some", else: "all"} ids trapped at every unit of fuel", %{event: event, ids: ids} do
       check(event, ids, &(1..&1))
     end
   end
@@ -44,15 +44,15 @@ defmodule BeTree.TrapsTest do
   # Beyond the room that searches find.
   @large %{a: 3, l: for(i <- 1..4_000, do: i * 1_000_003), t: for(i <- 1..1_000, do: "s#{i}")}
 
-  test "a large event: at a hundred places" do
+  test "a large event trapped at a hundred places" do
     check(@large, nil, &(1..&1//div(&1, 100)))
   end
 
-  test "a large event among many ids: at a hundred places" do
+  test "a large event with ids: trapped at a hundred places" do
     check(@large, for(i <- 1..3_000, do: rem(i, 1_100)), &(1..&1//div(&1, 100)))
   end
 
-  test "a batch: at twenty places" do
+  test "a batch trapped at twenty places" do
     frames =
       for event <- [@events[:terms], @events[:escapes], @events[:latin_1], @events[:terms]], into: "" do
         {:ok, format, bytes} = Event.encode(event)
@@ -64,7 +64,7 @@ defmodule BeTree.TrapsTest do
     end
   end
 
-  test "an event that is prepared: at every seventh unit of fuel" do
+  test "preparing an event trapped at every seventh unit of fuel" do
     {:ok, format, bytes} = Event.encode(@events[:escapes])
     check("be_tree_prepare", [format, byte_size(bytes)], bytes, &(1..&1//7))
   end
@@ -139,7 +139,7 @@ defmodule BeTree.TrapsTest do
     Wasmtime.call(instance, export, arguments, Map.merge(@request, Map.new(changes)))
   end
 
-  test "there is nothing to go on with before a search and after it" do
+  test "resume is refused before a search and after it" do
     tree = tree()
 
     for _ <- 1..2 do

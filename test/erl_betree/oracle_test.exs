@@ -18,7 +18,7 @@ defmodule ErlBetree.OracleTest do
   }
 
   for part <- 1..2 do
-    test "the whole language, part #{part} of 2" do
+    test "finds what the oracle finds over the whole language, part #{part} of 2" do
       for seed <- unquote(part)..40//2 do
         :rand.seed(:exsss, seed)
         Random.original()
@@ -36,7 +36,7 @@ defmodule ErlBetree.OracleTest do
     end
   end
 
-  test "dense trees" do
+  test "finds what the oracle finds over dense trees" do
     for attributes <- [64, 128], optional <- [false, true] do
       parameters = %{W1.defaults() | attributes: attributes, expressions: 300, events: 8}
       domains = for domain <- W1.schema(parameters), do: {domain.name, {:boolean, optional: optional}}
@@ -59,7 +59,7 @@ defmodule ErlBetree.OracleTest do
   defp variables({:not, operand}), do: {:not, variables(operand)}
   defp variables(name), do: {:variable, name}
 
-  test "the rows of the whole-language corpus" do
+  test "evaluates the rows of the conformance corpus" do
     # Its language has no maps.
     domains = for {name, spec} <- Language.flat_schema(), do: {Atom.to_string(name), spec}
 

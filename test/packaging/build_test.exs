@@ -17,7 +17,7 @@ defmodule BeTree.Packaging.BuildTest do
 
   defp built(app, path, environment \\ "dev"), do: Path.join([app, "_build", environment, "lib/be_tree", path])
 
-  test "the results lie in the build of the project, and nothing else is left", context do
+  test "a build leaves results in the project's build folder and nothing elsewhere", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     sources = files(be_tree)
     # Also within a parallel make.
@@ -53,7 +53,7 @@ defmodule BeTree.Packaging.BuildTest do
   end
 
   @tag @no_rust
-  test "without Rust the errors name the ways out", context do
+  test "without Rust the errors name the alternatives", context do
     %{app: app, be_tree: be_tree, rust: rust, no_rust: no_rust} = context
     {output, status} = mix(app, ["compile"], no_rust)
     assert status != 0
@@ -76,7 +76,7 @@ defmodule BeTree.Packaging.BuildTest do
   end
 
   @tag @no_rust
-  test "wasmex that is added is found, its note comes once, and so is Rust", context do
+  test "a build finds wasmex and Rust when they are added, and prints its note once", context do
     %{tmp_dir: folder, app: app, be_tree: be_tree, rust: rust, no_rust: no_rust} = context
     release(app, be_tree, rust)
     {_output, status} = mix(app, ["compile"], no_rust)
@@ -98,7 +98,7 @@ defmodule BeTree.Packaging.BuildTest do
     assert File.exists?(built(app, @nif))
   end
 
-  test "a released module is used as it is, and one of other sources is refused", context do
+  test "a build uses a released module, and refuses one of other sources", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     release(app, be_tree, rust)
     File.rm!(log)
@@ -131,7 +131,7 @@ defmodule BeTree.Packaging.BuildTest do
     File.rm_rf!(Path.join(app, "_build"))
   end
 
-  test "in a build of rebar3 the results lie beside the BEAM files that rebar_mix takes", context do
+  test "a rebar3 build puts results beside the BEAM files that rebar_mix takes", context do
     %{tmp_dir: folder, be_tree: be_tree, rust: rust} = context
     fetched = Path.join(folder, "erlang/_build/default/lib/be_tree")
     File.mkdir_p!(Path.dirname(fetched))

@@ -20,7 +20,7 @@ defmodule BeTree.Packaging.ReleaseTest do
 
   for runtime <- Runtimes.all(), name = Runtimes.name(runtime) do
     @tag runtime: runtime
-    test "a release runs on its own, with #{name}", %{folder: folder, releases: releases} do
+    test "a release runs without Elixir installed, with #{name}", %{folder: folder, releases: releases} do
       programs = programs(Path.join(folder, "programs of #{unquote(name)}"))
       for name <- ~w(elixir erl mix), do: File.rm!(Path.join(programs, name))
       variables = for {name, _value} <- System.get_env(), do: {name, nil}
@@ -32,7 +32,7 @@ defmodule BeTree.Packaging.ReleaseTest do
 
     @tag runtime: runtime
     @tag skip: @chroot == nil && "neither chroot nor unshare may give a program a root of its own here"
-    test "a release runs in a root that has nothing else, with #{name}", %{folder: folder, releases: releases} do
+    test "a release runs in an otherwise empty root, with #{name}", %{folder: folder, releases: releases} do
       root = Path.join(folder, "root of #{unquote(name)}")
       fill(root, releases[unquote(runtime)])
       variables = for {name, value} <- [{"PATH", "/bin"}, {"HOME", "/"} | release_variables()], do: "#{name}=#{value}"

@@ -20,7 +20,7 @@ defmodule BeTree.SoakTest do
   # The first windows make what the VM and the host keep.
   @warm_up 3
 
-  test "results stay right, and memory, processes and mappings stay flat" do
+  test "hours of load leave results right and memory, processes and mappings flat" do
     # Code is loaded when it is first called, and brings its atoms.
     {:ok, modules} = :application.get_key(:be_tree, :modules)
     for module <- modules, do: Code.ensure_loaded!(module)

@@ -24,7 +24,7 @@ defmodule BeTree.BencheeTest do
     Code.eval_file(script)
   end
 
-  test "there are scripts" do
+  test "the folder has scripts" do
     assert length(@scripts) >= 3
   end
 
@@ -34,7 +34,7 @@ defmodule BeTree.BencheeTest do
     end
 
     if Code.ensure_loaded?(Benchee) do
-      test "#{script} shows the fuel of a search beside its reductions" do
+      test "#{script} prints fuel beside reductions" do
         output = ExUnit.CaptureIO.capture_io(fn -> run(unquote(script), ["--quick"]) end)
         assert output =~ "Reduction count statistics:"
         assert [_, table] = String.split(output, ~r/^Fuel of a search .*\n/m)
@@ -49,13 +49,13 @@ defmodule BeTree.BencheeTest do
         end
       end
     else
-      test "#{script} says that Benchee is missing" do
+      test "#{script} reports that Benchee is missing" do
         assert_raise Mix.Error, ~r/^Benchee is missing\. /, fn -> run(unquote(script), ["--quick"]) end
       end
     end
   end
 
-  test "with a fuel unit a reduction, a search's reductions are its fuel and those of the Elixir code" do
+  test "reductions of a search are its fuel plus those of Elixir, at one fuel a reduction" do
     alias BeTree.Workload.W3
     parameters = %{W3.defaults() | expressions: 2_000, events: 30}
     tree = BeTree.new!(W3.schema(parameters), fuel_per_reduction: 1)

@@ -51,7 +51,7 @@ defmodule BeTree.Image.LayoutTest do
     before <> part <> behind
   end
 
-  test "the digest is SHA-256, whatever the pieces" do
+  test "the digest is SHA-256 for any division into parts" do
     for size <- [0, 1, 16_383, 16_384, 16_385, 100_000] do
       bytes = :rand.bytes(size)
       assert Digest.sha256(bytes) == :crypto.hash(:sha256, bytes)
@@ -86,7 +86,7 @@ defmodule BeTree.Image.LayoutTest do
 
   defp zeros(size), do: <<0::size(size)-unit(8)>>
 
-  test "what goes in comes out, the guest to the byte" do
+  test "an image round-trips, with the guest's exact bytes" do
     guests = [
       WasmGuest.spin(1),
       :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!(),
@@ -108,7 +108,7 @@ defmodule BeTree.Image.LayoutTest do
     end
   end
 
-  test "the header tells what the image holds without the rest of it" do
+  test "header/1 needs only the start of an image" do
     bytes = encode!(image())
     prefix = binary_part(bytes, 0, Layout.prefix())
     {:ok, size} = Layout.section_size(prefix)
@@ -128,7 +128,7 @@ defmodule BeTree.Image.LayoutTest do
     :crypto.hash(:sha256, before <> behind)
   end
 
-  test "wasmtime runs it as a plain module, with the memory in place and the start function left out" do
+  test "wasmtime runs an image with its memory and without the start function" do
     memory = memory(3)
     counter = [WasmModule.i32_const(0), WasmModule.i32_const(77), WasmModule.i32_store()]
 
@@ -140,7 +140,7 @@ defmodule BeTree.Image.LayoutTest do
     assert Wasmtime.info(instance).memory == 3 * @page
   end
 
-  test "a guest that keeps what it knows elsewhere than in its memory is refused" do
+  test "a guest with state outside its memory is refused" do
     for {parts, message} <- [
           {[memory: {1, nil}, globals: [{"a", :i32, :mutable, 0}, {"b", :i32, :mutable, 0}]], "2 globals that change"},
           {[], "no memory"}
@@ -155,7 +155,7 @@ defmodule BeTree.Image.LayoutTest do
     assert {:error, %Error{kind: :bad_module}} = Layout.encode(image(guest: "no module"))
   end
 
-  test "other versions, other files and shorter ones say what was expected and what came" do
+  test "foreign, truncated and other versions' files report expected and actual values" do
     bytes = encode!(image())
     assert refusal("") =~ "expected a WebAssembly module"
 
@@ -179,7 +179,7 @@ defmodule BeTree.Image.LayoutTest do
     assert refusal(sealed(put(bytes, 86, <<0::256>>))) =~ ~r/the SHA-256 of its guest is [0-9a-f]{64}; expected 0{64}/
   end
 
-  test "every damaged byte and every truncation is noticed" do
+  test "every damaged byte and every truncation is detected" do
     bytes = encode!(image(memory: <<1, 0::size(@page - 1)-unit(8)>>))
 
     for at <- 0..(byte_size(bytes) - 1) do
@@ -190,7 +190,7 @@ defmodule BeTree.Image.LayoutTest do
     end
   end
 
-  test "what is forged, with a digest that fits, is refused or holds what another runtime makes of it" do
+  test "a forged image with a valid digest is refused or read like other runtimes read it" do
     memory = <<1, 0::size(@page - 1)-unit(8)>>
     bytes = encode!(image(memory: memory))
 

@@ -18,7 +18,7 @@ defmodule BeTree.Image.WasmTest do
     contents
   end
 
-  test "numbers come back from their shortest and from their padded form" do
+  test "numbers decode from their shortest and padded forms" do
     edges = for shift <- 0..32, offset <- -1..1, number = Bitwise.bsl(1, shift) + offset, do: number
 
     for number <- Enum.filter(edges, &(&1 in 0..0xFFFF_FFFF)) do
@@ -28,13 +28,13 @@ defmodule BeTree.Image.WasmTest do
     end
   end
 
-  test "a number that is cut off or too large is refused" do
+  test "truncated and too large numbers are refused" do
     for bytes <- ["", <<0x80>>, <<0x80, 0x80, 0x80, 0x80>>, <<0xFF, 0xFF, 0xFF, 0xFF, 0x10>>, <<-1::40, 0>>] do
       assert {:error, "a number that is cut off or over 32 bits"} = Wasm.u32(bytes)
     end
   end
 
-  test "the sections of the index module are all of its bytes" do
+  test "the sections of the index module cover all of its bytes" do
     guest = :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()
     {:ok, sections} = sections(guest)
     assert binary([Wasm.preamble() | Enum.map(sections, &elem(&1, 1))]) == guest
@@ -51,7 +51,7 @@ defmodule BeTree.Image.WasmTest do
     end
   end
 
-  test "memories are read as they are written, and other kinds refused" do
+  test "memory sections round-trip, and other kinds are refused" do
     for {minimum, maximum} <- [{0, nil}, {1, 1}, {17, 65_536}, {65_536, nil}] do
       {:ok, [{5, _whole, contents}]} = Wasm.sections(binary(Wasm.memory_section(minimum, maximum)))
       assert Wasm.memory(contents) == {:ok, minimum, maximum}
@@ -64,7 +64,7 @@ defmodule BeTree.Image.WasmTest do
         do: assert({:error, _} = Wasm.memory(contents))
   end
 
-  test "globals that change are counted, whatever they begin with" do
+  test "mutable globals are counted for any initial value" do
     module = assemble(globals: [{"a", :i32, :mutable, -1}, {"b", :i64, :constant, 300}, {"c", :i64, :mutable, 1}])
     assert Wasm.mutable_globals(contents(module, :global)) == {:ok, 2}
 
@@ -94,7 +94,7 @@ defmodule BeTree.Image.WasmTest do
     assert {:error, _} = Wasm.mutable_globals(<<1, 0x7F, 1, 0x10, 0, 0x0B>>)
   end
 
-  test "data segments are read as they are written, at any address" do
+  test "data segments round-trip at any address" do
     for _ <- 1..100 do
       segments = random_segments()
       {:ok, [{11, _whole, contents}]} = Wasm.sections(binary(Wasm.data_section(segments)))
@@ -110,7 +110,7 @@ defmodule BeTree.Image.WasmTest do
     for address <- Enum.sort(addresses), do: {address, :rand.bytes(Enum.random([0, 1, 10]))}
   end
 
-  test "other data segments are told apart" do
+  test "passive and invalid data segments are refused" do
     passive = <<1, 1, 3, "abc">>
     assert Wasm.active?(passive) == {:ok, false}
     assert {:error, _} = Wasm.data(passive)

@@ -57,8 +57,8 @@ defmodule BeTree.Rules.AtomicTest do
     {Map.take(info, [:facts, :firings, :asserted, :now, :next_due, :types, :due]), facts}
   end
 
-  describe "a call that fires without end" do
-    test "is undone, and sends no notice" do
+  describe "a call that fires endlessly" do
+    test "is undone without a notice" do
       {name, _id} = start!(rules: @loop, firings: 1_000, notices: 10)
       :ok = Server.subscribe(name)
       {:ok, _page} = Server.assert_all(name, [{:note, text: "before"}], [])
@@ -72,7 +72,7 @@ defmodule BeTree.Rules.AtomicTest do
       assert {:ok, %{firings: 1, ids: [2]}} = Server.assert(name, {:note, text: "after"})
     end
 
-    test "is undone in the journal, too", %{tmp_dir: dir} do
+    test "is undone in the journal", %{tmp_dir: dir} do
       options = [rules: @loop, firings: 1_000, dir: dir]
       {name, id} = start!(options)
       for id <- 1..3, do: {:error, %Error{}} = Server.assert_all(name, [{:note, text: "lost"}, {:click, id: id}])
@@ -84,7 +84,7 @@ defmodule BeTree.Rules.AtomicTest do
       assert state(name) == before
     end
 
-    test "at a time of the clock holds time, and calls are made all the same", %{tmp_dir: dir} do
+    test "by the clock holds time back while other calls succeed", %{tmp_dir: dir} do
       options = [rules: @late_loop, firings: 1_000, clock: :system, dir: dir]
       {name, id} = start!(options)
       :ok = Server.subscribe(name)
@@ -107,7 +107,7 @@ defmodule BeTree.Rules.AtomicTest do
       assert later >= at
     end
 
-    test "at a time of the clock ends with other rules", %{tmp_dir: dir} do
+    test "by the clock ends with other rules", %{tmp_dir: dir} do
       {name, _id} = start!(rules: @late_loop, firings: 1_000, clock: :system, dir: dir)
       {:ok, _page} = Server.assert(name, {:order, id: 1_000})
       eventually(fn -> match?({:ok, %{held: %{}}}, Server.info(name)) end)
@@ -115,7 +115,7 @@ defmodule BeTree.Rules.AtomicTest do
       eventually(fn -> match?({:ok, %{held: nil, types: %{"ping" => 1}}}, Server.info(name)) end)
     end
 
-    test "in a partition leaves the others as they are" do
+    test "in a partition leaves other partitions unchanged" do
       rules = """
       fact click(user: integer, n: integer)
       fact session(user: integer)
@@ -135,7 +135,7 @@ defmodule BeTree.Rules.AtomicTest do
     end
   end
 
-  test "a list that uses up its fuel is undone, and so is the time that it moved" do
+  test "a list out of fuel is undone, with the time that it moved" do
     {name, _id} = start!(rules: @late_loop)
     {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
     list = for id <- 2..200, do: {:order, id: id, at: 5 * id}
@@ -151,7 +151,7 @@ defmodule BeTree.Rules.AtomicTest do
     assert length(ids) == 199
   end
 
-  test "an advance that an error stops keeps the time before it, also after a restart", %{tmp_dir: dir} do
+  test "an advance that stops with an error keeps the time before it, after a restart too", %{tmp_dir: dir} do
     options = [rules: @late_loop, firings: 1_000_000, dir: dir, durability: :none]
     {name, id} = start!(options)
     # Each event changes words of the engine. Beyond 65,536 changed words an advance saves its time.
@@ -171,7 +171,7 @@ defmodule BeTree.Rules.AtomicTest do
     assert state(name) == before
   end
 
-  describe "a server without room" do
+  describe "a server without memory" do
     @big """
     fact big(text: string)
     fact small(id: integer)
@@ -192,7 +192,7 @@ defmodule BeTree.Rules.AtomicTest do
       assert length(Notices.notices(name)) == 2
     end
 
-    test "is emptied, swaps its rules, is read, and has more room after a restart", %{tmp_dir: dir} do
+    test "can be emptied, swapped and read, and has memory after a restart", %{tmp_dir: dir} do
       options = [rules: @big, memory: 2_000_000, dir: dir, durability: :none]
       {name, id} = start!(options)
       full = fill(name, 0)
@@ -257,7 +257,7 @@ defmodule BeTree.Rules.AtomicTest do
   @other_life @life <> "rule paid when o: order p: payment(order = o.id) then retract p, retract o"
 
   for seed <- 1..Attack.size(4, 60) do
-    test "a life with other options at each start is that of a twin that never stopped, seed #{seed}", %{tmp_dir: dir} do
+    test "a server with other options at each start equals one that never stopped, seed #{seed}", %{tmp_dir: dir} do
       :rand.seed(:exsss, {unquote(seed), 5, 6})
       name = :"life_#{unquote(seed)}_#{System.unique_integer([:positive])}"
 

@@ -63,7 +63,7 @@ defmodule BeTree.Rules.ClockTest do
       assert {60_005, @minute, _clock} = quietly_passed(clock)
     end
 
-    test "goes 1 % slower after a small step back, and never back", %{clocks: clocks, clock: clock} do
+    test "goes 1 % slower after a small step back, never back", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, -1_000)
       assert {0, ahead, clock} = quietly_passed(clock)
       # Facts may be as far ahead of the system clock as before.
@@ -87,7 +87,7 @@ defmodule BeTree.Rules.ClockTest do
       assert later == passed + @hour
     end
 
-    test "does not follow a jump that is taken back within max_skew, and logs it once", %{clocks: clocks, clock: clock} do
+    test "ignores and logs a jump undone within max_skew", %{clocks: clocks, clock: clock} do
       for jump <- [@day, -@day], reduce: clock do
         clock ->
           {before, @minute, clock} = quietly_passed(clock)
@@ -108,7 +108,7 @@ defmodule BeTree.Rules.ClockTest do
       end
     end
 
-    test "follows a jump forward once it has lasted max_skew", %{clocks: clocks, clock: clock} do
+    test "follows a jump forward after max_skew", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, @hour)
       {{0, @minute, clock}, _log} = with_log("clock", fn -> passed(clock) end)
       Clocks.pass(clocks, @minute)
@@ -120,7 +120,7 @@ defmodule BeTree.Rules.ClockTest do
       assert {_passed, @minute, _clock} = quietly_passed(clock)
     end
 
-    test "a second jump must last as long again", %{clocks: clocks, clock: clock} do
+    test "restarts the wait at a second jump", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, @hour)
       {{0, @minute, clock}, _log} = with_log("clock", fn -> passed(clock) end)
       Clocks.pass(clocks, 50_000)
@@ -135,7 +135,7 @@ defmodule BeTree.Rules.ClockTest do
       assert passed == 2 * @hour + 110_000
     end
 
-    test "goes 1 % slower after a lasting jump back, and takes no facts from beyond", %{clocks: clocks, clock: clock} do
+    test "goes 1 % slower after a lasting jump back, and refuses facts ahead of it", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, -@hour)
       {{0, @minute, clock}, _log} = with_log("clock", fn -> passed(clock) end)
       Clocks.pass(clocks, @minute)
@@ -176,7 +176,7 @@ defmodule BeTree.Rules.ClockTest do
         end)
       end
 
-      test "a day forward and back within max_skew leaves time as it is", %{options: options} do
+      test "a day forward and back within max_skew does not move time", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         :ok = Server.subscribe(name)
@@ -203,7 +203,7 @@ defmodule BeTree.Rules.ClockTest do
         assert keys(name) == []
       end
 
-      test "a jump forward that lasts closes the windows by the system clock", %{options: options} do
+      test "a lasting jump forward closes windows by the system clock", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         :ok = Server.subscribe(name)
@@ -224,7 +224,7 @@ defmodule BeTree.Rules.ClockTest do
         assert now(name) == Clocks.system(clocks)
       end
 
-      test "timers wait for the monotonic clock, and look at the system clock", %{options: options} do
+      test "timers wait for the monotonic clock and check the system clock", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         {:ok, _page} = Server.assert_all(name, for(id <- 1..9, do: {:order, id: id}))
@@ -233,7 +233,7 @@ defmodule BeTree.Rules.ClockTest do
         assert {:ok, %{facts: 9, firings: 0}} = Server.info(name)
       end
 
-      test "a start goes on from the time of the folder", %{options: options, tmp_dir: folder} do
+      test "a start continues from the time of the folder", %{options: options, tmp_dir: folder} do
         clocks = Clocks.new()
         options = [dir: folder] ++ options
         name = start!(clocks, options)

@@ -58,7 +58,7 @@ defmodule BeTree.Rules.DiskTest do
   end
 
   for {layout, options} <- [one: [], partitions: [partitions: @partitions, partition_by: :id]] do
-    test "a disk that fails refuses calls with #{layout}, and takes them again when it works", %{folder: folder} do
+    test "a failing disk refuses calls with #{layout} until it works", %{folder: folder} do
       name = start!(folder, unquote(options))
       process = Process.whereis(name)
       assert {:ok, _page} = insert(name, 1..40)
@@ -86,7 +86,7 @@ defmodule BeTree.Rules.DiskTest do
     end
   end
 
-  test "partitions whose journals do not take a swap have it when the disk works again", %{folder: folder} do
+  test "partitions that could not journal a swap get it when the disk works", %{folder: folder} do
     name = start!(folder, partitions())
     process = Process.whereis(name)
     assert {:ok, _page} = insert(name, 1..40)
@@ -123,7 +123,7 @@ defmodule BeTree.Rules.DiskTest do
     end
   end
 
-  test "a partition whose folder is gone is an error of the calls that need it, until it is back", %{folder: folder} do
+  test "a partition without its folder fails its calls until the folder is back", %{folder: folder} do
     name = start!(folder, partitions())
     process = Process.whereis(name)
     assert {:ok, _page} = insert(name, 1..40)
@@ -149,7 +149,7 @@ defmodule BeTree.Rules.DiskTest do
     assert Process.whereis(name) == process
   end
 
-  test "a closed partition does not hinder the windows of others", %{folder: folder} do
+  test "a closed partition does not delay windows of others", %{folder: folder} do
     name = start!(folder, rules: @timer, partitions: @partitions, partition_by: %{order: :id, payment: :order})
     {:ok, _page} = Server.assert_all(name, for(id <- 1..40, do: {:order, id: id, at: 0}))
     {:ok, facts} = Server.facts(name, :order)
@@ -173,7 +173,7 @@ defmodule BeTree.Rules.DiskTest do
     assert firings in [0, closed]
   end
 
-  test "a timer whose write fails is tried again", %{folder: folder} do
+  test "a timer repeats a failed write", %{folder: folder} do
     clocks = Clocks.new()
     Disk.watch(folder)
     name = :"disk_#{System.unique_integer([:positive])}"

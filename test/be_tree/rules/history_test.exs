@@ -66,7 +66,7 @@ defmodule BeTree.Rules.HistoryTest do
     describe "go_live/2 with #{layout}" do
       @describetag options: options
 
-      test "makes of a day of history what a server has that was there", %{options: options, tmp_dir: folder} do
+      test "gives a day of history the state of a server that ran through it", %{options: options, tmp_dir: folder} do
         from = Clocks.start()
         events = day(from)
 
@@ -107,7 +107,7 @@ defmodule BeTree.Rules.HistoryTest do
         assert {:error, %Error{kind: :out_of_bounds}} = Server.assert(name, {:order, id: 1, at: from + 3 * @day})
       end
 
-      test "takes facts by the clock from then on, and again moves only time", %{options: options} do
+      test "moves time by the clock from then on; a second call only moves time", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         ahead = Clocks.start() + @day
@@ -122,7 +122,7 @@ defmodule BeTree.Rules.HistoryTest do
         assert {:ok, %{firings: 0}} = Server.go_live(name)
       end
 
-      test "that cannot write to the folder leaves the server as it is", %{options: options, tmp_dir: folder} do
+      test "changes nothing without a writable folder", %{options: options, tmp_dir: folder} do
         clocks = Clocks.new()
         name = start!(clocks, [dir: folder] ++ options)
         assert {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
@@ -136,7 +136,7 @@ defmodule BeTree.Rules.HistoryTest do
         assert {:ok, %{firings: 2}} = Server.go_live(name)
       end
 
-      test "of a server that does not run returns an error" do
+      test "returns an error without a running server" do
         assert {:error, %Error{kind: :no_server}} = Server.go_live(:history_nobody)
         assert_raise ArgumentError, fn -> Server.go_live("x") end
         assert_raise ArgumentError, fn -> Server.go_live(:history_nobody, wrong: 1) end
@@ -160,7 +160,7 @@ defmodule BeTree.Rules.HistoryTest do
     end
   end
 
-  test "a partition that is killed after go_live/2 comes back live" do
+  test "survives a kill of a partition afterwards" do
     clocks = Clocks.new()
     name = start!(clocks, partitions: 3, partition_by: %{order: :id, payment: :order})
     assert {:ok, _page} = Server.go_live(name)

@@ -50,7 +50,7 @@ defmodule BeTree.Rules.LatenessTest do
     describe "on #{Runtimes.name(runtime)}" do
       @describetag runtime: runtime
 
-      test "assert_all/3 of late facts fires what facts in order fire", %{runtime: runtime} do
+      test "assert_all/3 of late facts fires what ordered facts fire", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime, lateness: 15 * @minute)
         assert {:ok, page} = Rules.assert_all(rules, late_facts())
         assert {told(page.notices), page.late, page.ids} == {[], 0, [1, 2, 3, 4, 5, 7, 8]}
@@ -85,7 +85,7 @@ defmodule BeTree.Rules.LatenessTest do
                  for(rules <- [whole, sliced], do: Map.drop(Rules.info!(rules), [:facts_bytes, :memory_bytes]))
       end
 
-      test "a call that fires as many rules as it may goes on with the facts that wait", %{runtime: runtime} do
+      test "a call that reached its limit of firings resumes with waiting facts", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime, lateness: 5, firings: 1)
         facts = for n <- 10..1//-1, do: {:order, id: n, user: "u#{n}", at: n}
         assert {:ok, page} = Rules.assert_all(rules, facts)
@@ -106,7 +106,7 @@ defmodule BeTree.Rules.LatenessTest do
         assert %{facts: 0, waiting: 0, late: 4, firings: 10} = Rules.info!(rules)
       end
 
-      test "each source has its time, and an idle one holds the others back", %{runtime: runtime} do
+      test "each source has its time, and an idle source holds time back", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime)
         for source <- [:web, "mobile"], do: Rules.advance!(rules, 0, source: source)
         order = &{:order, id: &1, user: "u", at: &2}
@@ -128,7 +128,7 @@ defmodule BeTree.Rules.LatenessTest do
         assert Rules.sources!(rules) == %{"mobile" => 45 * @minute}
       end
 
-      test "a fact that waits can be retracted", %{runtime: runtime} do
+      test "a waiting fact can be retracted", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime, lateness: @minute)
         %{ids: [one, two]} = Rules.assert_all!(rules, for(id <- 1..2, do: {:order, id: id, user: "u", at: id}))
         Rules.retract!(rules, one)
@@ -169,7 +169,7 @@ defmodule BeTree.Rules.LatenessTest do
     assert %{late: 1} = Rules.assert!(rules, order, source: :web)
   end
 
-  describe "a server" do
+  describe "a server with lateness" do
     # Everything that calls decide.
     defp state(name) do
       {:ok, info} = Server.info(name)
@@ -195,7 +195,7 @@ defmodule BeTree.Rules.LatenessTest do
     @calls [:web, :none, :web, :advance, :retract, :none, :web, :advance, :all, :web, :end, :none, :web]
 
     for {title, options} <- [{"its journal", []}, {"bases", [base_bytes: 1]}] do
-      test "with a folder goes on like a twin after a restart from #{title}", %{tmp_dir: folder} do
+      test "with a folder equals its twin after a restart from #{title}", %{tmp_dir: folder} do
         options = [lateness: 3 * @minute, durability: :none] ++ unquote(options)
         {twin, _id} = start!(options)
         {name, id} = start!([dir: folder] ++ options)
@@ -221,7 +221,7 @@ defmodule BeTree.Rules.LatenessTest do
     defp rules(number) when number > length(@calls), do: @rules <> "# Once more.\n"
     defp rules(_number), do: @rules
 
-    test "swaps rules and keeps the facts that wait and the sources" do
+    test "keeps waiting facts and sources in a swap" do
       {name, _id} = start!([])
       {:ok, _page} = Server.assert_all(name, late_facts(), source: :web)
       {:ok, _page} = Server.advance(name, 20 * @minute, source: :mobile)
@@ -255,7 +255,7 @@ defmodule BeTree.Rules.LatenessTest do
       assert {:ok, %{late: 3}} = Server.info(name)
     end
 
-    test "with the system's clock lets facts wait for the lateness" do
+    test "with the system's clock holds facts for the lateness" do
       {name, _id} = start!(clock: :system, lateness: 20)
       :ok = Server.subscribe(name)
       now = System.os_time(:millisecond)
@@ -269,7 +269,7 @@ defmodule BeTree.Rules.LatenessTest do
       assert_receive {Server, ^name, [%Notice{values: %{"order" => 5}}]}, @wait
     end
 
-    test "with partitions fires what one engine fires, and knows no sources" do
+    test "with partitions fires what one engine fires, without sources" do
       options = [partitions: 3, partition_by: %{order: :user, payment: :user}]
 
       text = """

@@ -59,7 +59,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     {page.firings, name |> notices() |> Enum.map(& &1.name) |> Enum.uniq()}
   end
 
-  test "a partition that is killed before it has made the new rules refuses the swap for all", %{tmp_dir: dir} do
+  test "a partition killed before it made the new rules refuses the swap for all", %{tmp_dir: dir} do
     name = start!(dir)
     swap = begin_swap(name, Shared.owner(name, 0))
     kill_partition(name, 0)
@@ -71,7 +71,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert texts(name) == List.duplicate(@new, @partitions)
   end
 
-  test "a partition that is killed once it has made the new rules takes them when it starts again", %{tmp_dir: dir} do
+  test "a partition killed after it made the new rules restarts with them", %{tmp_dir: dir} do
     name = start!(dir)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
@@ -88,7 +88,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert texts(name) == List.duplicate(@new, @partitions)
   end
 
-  test "without a folder, such a partition has the new rules and no facts" do
+  test "without a folder such a partition restarts with the new rules and no facts" do
     name = start!(nil)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
@@ -101,7 +101,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert fired(name) == {facts, ["new"]}
   end
 
-  test "a swap whose front process is killed before its decision is not made", %{tmp_dir: dir} do
+  test "a swap whose front process is killed before the decision is not made", %{tmp_dir: dir} do
     name = start!(dir)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
@@ -115,7 +115,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   end
 
   # This process stands for a front process that decides, tells one partition alone, and ends.
-  test "a swap whose front process is killed after its decision is made by all", %{tmp_dir: dir} do
+  test "a swap whose front process is killed after the decision is made by all", %{tmp_dir: dir} do
     name = start!(dir)
     [first | others] = owners(name)
     {:ok, routes} = Routes.new(@new, @partitions, @by, [])
@@ -148,7 +148,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   end
 
   for seed <- 1..5 do
-    test "whatever is killed at whatever time, all partitions have the same rules and all facts, seed #{seed}", %{
+    test "partitions agree on the rules and keep all facts under random kills, seed #{seed}", %{
       tmp_dir: dir
     } do
       name = start!(dir)

@@ -210,7 +210,7 @@ defmodule BeTree.Rules.PartitionsTest do
     end
   end
 
-  test "so they do with the smallest slice" do
+  test "partitions with the smallest slice fire the rules of one engine" do
     {name, _id} = start!([])
     one = Rules.new!(@text)
     {facts, _state} = facts(60, 0, random(6))
@@ -220,7 +220,7 @@ defmodule BeTree.Rules.PartitionsTest do
     same_facts(one, name)
   end
 
-  test "killed partitions recover what they acknowledged, and no other partition notices", %{tmp_dir: folder} do
+  test "killed partitions recover what they acknowledged, unnoticed by others", %{tmp_dir: folder} do
     {name, _id} = start!(dir: folder, durability: :none, base_bytes: 3_000)
     counter = :counters.new(1, [])
 
@@ -241,7 +241,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert Path.wildcard(Path.join(folder, "partition-*/*.base")) != []
   end
 
-  test "a server that is killed as a whole recovers", %{tmp_dir: folder} do
+  test "a server recovers after a kill of all its processes", %{tmp_dir: folder} do
     options = [dir: folder, durability: :none]
     {name, id} = start!(options)
     one = Rules.new!(@text)
@@ -307,7 +307,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert Enum.count(notices(name), &(&1.name == "seen")) >= 40
   end
 
-  test "many processes call at once" do
+  test "concurrent callers" do
     {name, _id} = start!([])
 
     1..8
@@ -330,7 +330,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:ok, %{types: %{"payment" => 0}}} = Server.info(name)
   end
 
-  test "a wrong fact changes no partition, and its position is that in the list" do
+  test "a wrong fact changes no partition and has its position in the list" do
     {name, _id} = start!([])
     facts = for id <- 1..20, do: {:order, id: id, who: "x"}
     assert {:error, %Error{kind: :type, position: 20}} = Server.assert_all(name, facts ++ [{:order, id: "x", who: "y"}])
@@ -343,7 +343,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:error, %Error{kind: :not_found}} = Server.retract(name, 0)
   end
 
-  test "a partition that is full refuses its facts, with their position in the list" do
+  test "a full partition refuses its facts with their position in the list" do
     {name, _id} = start!(facts: 3)
     facts = for id <- 1..40, do: {:order, id: id, who: "x"}
     assert {:error, %Error{kind: :out_of_bounds, position: position}} = Server.assert_all(name, facts)
@@ -359,7 +359,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:ok, %{facts: 4}} = Server.info(name)
   end
 
-  test "pages of facts go on across partitions" do
+  test "pages of facts continue across partitions" do
     {name, _id} = start!([])
     {:ok, page} = Server.assert_all(name, for(id <- 1..50, do: {:order, id: id, who: "x"}))
     {:ok, facts} = Server.facts(name, :order)
@@ -401,7 +401,7 @@ defmodule BeTree.Rules.PartitionsTest do
     Enum.sort(for(notice <- notices, do: notice.values["key"]) ++ keys(name, count - length(notices)))
   end
 
-  test "a start refuses rules and keys that lose matches, and says where" do
+  test "a start refuses rules and keys that lose matches, with their place" do
     Process.flag(:trap_exit, true)
     start = &Server.start_link([name: :partitions_wrong, partitions: 3] ++ &1)
     rules = "fact a(x: integer)\nfact b(y: integer)\nrule r\n  when a: a\n       b: b\n  then notify n"
@@ -440,7 +440,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:error, %Error{kind: :other_schema}} = Server.start_link(Keyword.put(options, :dir, single))
   end
 
-  test "a first start that failed can be made again, and files of others do not hinder it", %{tmp_dir: folder} do
+  test "a failed first start can be repeated beside foreign files", %{tmp_dir: folder} do
     Process.flag(:trap_exit, true)
     folder = Path.join(folder, "rules")
     File.mkdir_p!(Path.join(folder, "lost+found"))
@@ -467,7 +467,7 @@ defmodule BeTree.Rules.PartitionsTest do
 
   defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)
 
-  test "a call that waits longer than its timeout is not made" do
+  test "a call past its timeout is not made" do
     {name, _id} = start!([])
     owners = for number <- 0..3, do: Shared.owner(name, number)
     Enum.each(owners, &:sys.suspend/1)
@@ -478,7 +478,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:ok, %{facts: 0}} = Server.info(name)
   end
 
-  test "a partition that ends is an error of the calls that need it, and comes back empty without a folder" do
+  test "an ended partition fails its calls, and returns empty without a folder" do
     {name, _id} = start!([])
     {:ok, _page} = Server.assert_all(name, for(id <- 1..40, do: {:order, id: id, who: "x"}))
     {:ok, %{partitions: before}} = Server.info(name)
@@ -490,7 +490,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert length(notices(name)) == Enum.sum(for(part <- now, do: part.facts))
   end
 
-  test "the end of a subscriber is noticed, also after the front process ended" do
+  test "the front process notices the end of a subscriber, after its own restart too" do
     {name, _id} = start!([])
     front = Shared.front(name)
     other = spawn(fn -> receive(do: (:stop -> :ok)) end)

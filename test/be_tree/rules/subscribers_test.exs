@@ -38,7 +38,7 @@ defmodule BeTree.Rules.SubscribersTest do
     describe "with #{layout}" do
       @describetag options: options
 
-      test "an idle subscriber gets at most max_pending notices, and then the number of dropped ones", %{
+      test "an idle subscriber gets max_pending notices, then the number of dropped ones", %{
         options: options
       } do
         name = start!([max_pending: 100] ++ options)
@@ -62,7 +62,7 @@ defmodule BeTree.Rules.SubscribersTest do
         assert dropped(name) == 2_000 - most
       end
 
-      test "a process that receives gets every notice", %{options: options} do
+      test "a fast process gets every notice", %{options: options} do
         # The mailbox has no more than three messages of three notices. A partition takes those of the others for its own last ones.
         name = start!([max_pending: 12] ++ options)
         :ok = Server.subscribe(name)
@@ -82,7 +82,7 @@ defmodule BeTree.Rules.SubscribersTest do
         assert dropped(name) == 0
       end
 
-      test "a slow process does not take notices from others", %{options: options} do
+      test "a slow process does not affect others", %{options: options} do
         name = start!([max_pending: 50] ++ options)
         slow = Subscriber.start(name)
         :ok = Server.subscribe(name)
@@ -108,7 +108,7 @@ defmodule BeTree.Rules.SubscribersTest do
     Enum.map(notices, & &1.values["id"]) ++ received(name, count - length(notices))
   end
 
-  test "a call with more notices than there is room for sends those that fit" do
+  test "a call with too many notices sends those that fit" do
     name = start!(max_pending: 100)
     pid = Subscriber.start(name)
     click(name, 1..30)
@@ -127,7 +127,7 @@ defmodule BeTree.Rules.SubscribersTest do
     assert told == [1_000 - length(ids)]
   end
 
-  test "notices come again once half of them are received" do
+  test "notices resume when half of them are received" do
     name = start!(max_pending: 10)
     pid = Subscriber.start(name)
     for id <- 1..15, do: click(name, [id])
@@ -145,7 +145,7 @@ defmodule BeTree.Rules.SubscribersTest do
     assert dropped(name) == 6
   end
 
-  test "processes of :notify are bounded, and another process of the same name gets all" do
+  test "processes of :notify are bounded, and a successor of the name gets all" do
     listener = :"listener_#{System.unique_integer([:positive])}"
     name = start!(max_pending: 20, notify: [listener])
     click(name, 1..5)
@@ -184,7 +184,7 @@ defmodule BeTree.Rules.SubscribersTest do
     assert dropped(name) == 900
   end
 
-  test "a node that does not reply does not hold up the server" do
+  test "an unresponsive node does not delay the server" do
     {peer, node} = Peers.start()
     name = start!(max_pending: 100)
     pid = Subscriber.start(name, node)

@@ -28,7 +28,7 @@ defmodule BeTree.Server.AwaitTest do
   end
 
   describe "await/3" do
-    test "costs a change the same with many callers that wait for later versions" do
+    test "does not slow changes down with many waiting callers" do
       server = server()
       work(server)
       alone = work(server)
@@ -40,7 +40,7 @@ defmodule BeTree.Server.AwaitTest do
       eventually(fn -> waiting(server) == 0 end)
     end
 
-    test "returns to each caller when its version comes, and to no other" do
+    test "returns to each caller when its version is reached" do
       server = server()
       tasks = for version <- Enum.shuffle(Enum.to_list(1..40)), do: {version, wait(server, version)}
       eventually(fn -> waiting(server) == 40 end)
@@ -53,7 +53,7 @@ defmodule BeTree.Server.AwaitTest do
       end
     end
 
-    test "forgets callers whose timeout passes or whose process ends" do
+    test "forgets callers after their timeout or exit" do
       server = server()
       task = wait(server, 5, timeout: 1)
       assert {:error, %Error{kind: :timeout}} = Task.await(task)
@@ -69,7 +69,7 @@ defmodule BeTree.Server.AwaitTest do
       eventually(fn -> waiting(follower) == 0 end)
     end
 
-    test "takes a position, and refuses other terms" do
+    test "takes a position and refuses other terms" do
       server = server()
       {lineage, 0} = position = Server.position!(server)
       assert Server.await(server, position) == {:ok, 0}

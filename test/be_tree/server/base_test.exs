@@ -41,7 +41,7 @@ defmodule BeTree.Server.BaseTest do
 
   @size 6_000
 
-  test "the replicas and the memory stay the same over many bases, and the log is short" do
+  test "many bases leave replicas and memory constant and the log short" do
     name = start(replicas: 2)
     Server.insert_all!(name, for(id <- 1..@size, do: {id, text(id)}))
     for value <- 1..20, do: BeTree.search!(name, %{a: value})
@@ -74,7 +74,7 @@ defmodule BeTree.Server.BaseTest do
     eventually(fn -> :ets.info(table.log, :size) <= 2_000 end)
   end
 
-  test "a process that is killed between any steps of a base continues with all changes" do
+  test "a kill between any steps of a base loses no change" do
     name = start(replicas: 2)
     Server.insert_all!(name, for(id <- 1..@size, do: {id, text(id)}))
 
@@ -105,7 +105,7 @@ defmodule BeTree.Server.BaseTest do
     assert Builder.copies(base(name).index).count <= 2
   end
 
-  test "a follower builds its bases from its own replicas" do
+  test "a follower builds bases from its own replicas" do
     name = start(replicas: 2)
     Server.insert_all!(name, for(id <- 1..@size, do: {id, text(id)}))
     follower = :"#{name}_follower"

@@ -21,8 +21,8 @@ defmodule BeTree.Server.FollowerTest do
 
   defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
 
-  describe "a follower with less memory than the server that it follows" do
-    test "shows its last version, reports why, and follows again when the index fits" do
+  describe "a follower with less memory than its server" do
+    test "keeps its last version, reports the reason, and resumes when the index fits" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()}, memory: 2_000_000)
       :ok = Server.insert(leader, 1, "age >= 1")
@@ -73,7 +73,7 @@ defmodule BeTree.Server.FollowerTest do
     no_list: :rows
   ]
 
-  test "a follower that receives a row that it cannot make starts anew from the index of the other server" do
+  test "a follower that cannot apply a row restarts from the server's index" do
     leader = server()
     for id <- 1..2, do: :ok = Server.insert(leader, id, "age >= 1")
 
@@ -105,7 +105,7 @@ defmodule BeTree.Server.FollowerTest do
     end
   end
 
-  test "a follower whose runtime has no log of replicas shows each change, and can be followed" do
+  test "a follower without a log of replicas shows each change and can be followed" do
     leader = server()
     middle = server(schema: nil, follow: {leader, node()}, runtime: Plain)
     last = server(schema: nil, follow: {middle, node()})
@@ -130,7 +130,7 @@ defmodule BeTree.Server.FollowerTest do
 
   for {name, options} <- [in_memory: [], in_a_folder: [durability: {:interval, 20}]] do
     @options options
-    test "followers see each change whole, and no acknowledged one is lost, while the server's process is killed: #{name}",
+    test "followers see atomic changes and lose none while the server's process is killed: #{name}",
          %{folder: folder} do
       leader = server(if(@options == [], do: [], else: [dir: folder] ++ @options))
       middle = server(schema: nil, follow: {leader, node()})
@@ -201,7 +201,7 @@ defmodule BeTree.Server.FollowerTest do
     end)
   end
 
-  test "a follower whose replicas cannot apply the log makes a base of its tree" do
+  test "a follower whose replicas refuse the log builds a base of its tree" do
     leader = server()
     follower = server(schema: nil, follow: {leader, node()})
     for id <- 1..2, do: :ok = Server.insert(leader, id, "age >= 1")

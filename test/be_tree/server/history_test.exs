@@ -30,7 +30,7 @@ defmodule BeTree.Server.HistoryTest do
     @durability durability
     @kind kind
     @ids if kind == :term, do: @terms, else: @integers
-    test "histories of a server #{title}", %{folder: folder} do
+    test "concurrent histories of a server are linearizable, #{title}", %{folder: folder} do
       name = :"history_#{System.unique_integer([:positive])}"
       durable = if @durability, do: [dir: folder, durability: @durability], else: []
 

@@ -29,7 +29,7 @@ defmodule BeTree.Server.RestartsTest do
     end
   end
 
-  test "a process that ends too often ends the server, and its supervisor starts another" do
+  test "a process that ends too often ends the server, and the supervisor starts another" do
     name = name()
     options = [name: name, schema: [a: :integer], load: {__MODULE__, :load, []}, max_restarts: 3, max_seconds: 600]
     {:ok, above} = Supervisor.start_link([{Server, options}], strategy: :one_for_one, max_restarts: 2)
@@ -49,7 +49,7 @@ defmodule BeTree.Server.RestartsTest do
 
   def load, do: [{1, "true"}]
 
-  test "a transient server stays away, and its name is free" do
+  test "a transient server does not return, and its name is free" do
     name = name()
     options = [name: name, schema: [a: :integer], max_restarts: 1, max_seconds: 600]
     child = Supervisor.child_spec({Server, options}, restart: :transient)
@@ -65,7 +65,7 @@ defmodule BeTree.Server.RestartsTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, []}
   end
 
-  test "with a folder the next start has all changes" do
+  test "a server with a folder starts again with all changes" do
     folder = Path.join(System.tmp_dir!(), "be_tree_restarts_#{System.unique_integer([:positive])}")
     on_exit(fn -> File.rm_rf!(folder) end)
     name = name()

@@ -57,7 +57,7 @@ defmodule BeTree.Server.SwapTest do
     %{bytes: String.to_integer(resident) * 4_096, mappings: mappings, files: length(File.ls!("/proc/self/fd"))}
   end
 
-  test "again and again under load: every answer is that of one of the two, and memory stays what it was after 50" do
+  test "repeated swaps under load return results of one index and keep memory flat" do
     subscriptions = subscriptions(2_000)
     {half, _rest} = Enum.split(subscriptions, 1_000)
     versions = for part <- [subscriptions, half], do: domains() |> BeTree.new!() |> fill(part) |> BeTree.publish!()
@@ -88,7 +88,7 @@ defmodule BeTree.Server.SwapTest do
     tree
   end
 
-  test "changes of an index while another is swapped in and out: every answer is one of those" do
+  test "changes while an index is swapped in and out are all in the results" do
     subscriptions = subscriptions(1_000)
     other = domains() |> BeTree.new!() |> fill([{5_000, "true"}]) |> BeTree.publish!()
     events = events(20)
@@ -112,8 +112,8 @@ defmodule BeTree.Server.SwapTest do
 
   defp prefixes(ids), do: for(length <- 1..length(ids)//1, do: Enum.take(ids, length))
 
-  describe "a third-party module takes the BE-Tree's place" do
-    test "under load, and answers the same, with what was changed meanwhile", %{scan: scan} do
+  describe "swapping in a third-party module" do
+    test "under load returns the same results, with changes made meanwhile", %{scan: scan} do
       {:ok, built_in} = Instance.built_in(BeTree.Runtime.default())
       subscriptions = subscriptions(500)
       name = start(schema: domains())
@@ -144,7 +144,7 @@ defmodule BeTree.Server.SwapTest do
       assert BeTree.explain!(name, elem(hd(allowed), 0), 10_001).match == false
     end
 
-    test "by its bytes; and where it is none, or refuses an expression, all is as it was" do
+    test "by its bytes works, and a refused one changes nothing" do
       name = start(schema: [a: :integer])
       Server.insert_all!(name, [{1, "a = 1"}, {2, "a in (1, 2)"}])
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, "no module")
@@ -157,7 +157,7 @@ defmodule BeTree.Server.SwapTest do
       assert BeTree.info!(name).nodes == 0
     end
 
-    test "but not of an index that came without its expressions", %{scan: scan} do
+    test "needs an index with the texts of its expressions", %{scan: scan} do
       name = start(schema: [a: :integer])
       index = [a: :integer] |> BeTree.new!() |> fill([{1, "a = 1"}]) |> BeTree.publish!()
       Server.swap!(name, index)
@@ -170,7 +170,7 @@ defmodule BeTree.Server.SwapTest do
     end
   end
 
-  test "an index of other domains, and one after the other" do
+  test "an index of other domains can be swapped in repeatedly" do
     name = start(schema: [a: :integer])
     Server.insert!(name, 1, "a = 1")
 
@@ -187,7 +187,7 @@ defmodule BeTree.Server.SwapTest do
   end
 
   @tag :tmp_dir
-  test "an image, in a file or a binary; a damaged one changes nothing", %{tmp_dir: folder} do
+  test "an image is swapped in from a file or a binary, a damaged one refused", %{tmp_dir: folder} do
     name = start(schema: [a: :integer], replicas: 3)
     Server.insert!(name, 1, "a = 1")
     path = Path.join(folder, "index.wasm")
@@ -206,7 +206,7 @@ defmodule BeTree.Server.SwapTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, [2]}
   end
 
-  test "what was swapped out is freed" do
+  test "a swapped-out index is freed" do
     {_modules, before, _calls} = Native.counts()
     name = start(schema: [a: :integer])
 

@@ -82,14 +82,14 @@ defmodule BeTree.Server.ValidityTest do
     expected
   end
 
-  test "an expression that only erl-be-tree refuses is valid everywhere, and a wrong one is wrong everywhere" do
+  test "every function agrees on which expressions are valid" do
     tree = BeTree.new!(@schema)
     server = Servers.start(schema: @schema)
     for text <- @taken, do: assert({text, compare(text, %{}, tree, server)} == {text, :ok})
     for {text, kind} <- @refused, do: assert({text, compare(text, %{}, tree, server)} == {text, kind})
   end
 
-  test "a follower, and a server that recovers its folder, take the same expressions", %{folder: dir} do
+  test "a follower and a recovering server take the same expressions", %{folder: dir} do
     name = Servers.new_name()
     start = fn -> start_supervised!({Server, name: name, schema: @schema, dir: dir}, id: name) end
     start.()
@@ -105,7 +105,7 @@ defmodule BeTree.Server.ValidityTest do
     assert Server.count!(name) == length(@taken)
   end
 
-  test "every way agrees with a tree over the whole language" do
+  test "every function agrees with a tree over the whole language" do
     kinds =
       for seed <- 1..@schemas, reduce: %{} do
         kinds ->

@@ -59,14 +59,14 @@ defmodule BeTree.Tune.ChoiceTest do
       recommended_crowd: recommended
     }
 
-  test "takes the default yields where nothing is faster, and the least of the others" do
+  test "chooses default yields without a faster one, and the least of other settings" do
     candidate = sweep(fn _ -> 1_000 end, fn _ -> 1_100 end)
     assert candidate.setting == %{Sweep.default() | max_concurrency: 1, replicas: 1}
     assert Enum.any?(candidate.reasons, &(&1 =~ "1.10 times as late as beside plain Elixir"))
     assert Enum.any?(candidate.reasons, &(&1 =~ "1 events a call: more brought at most 0.0 %"))
   end
 
-  test "takes the fastest yields among the punctual, and what brings more" do
+  test "chooses the fastest punctual yields, and larger settings that pay" do
     rate = fn setting ->
       1_000 + if(setting.slice == 1_000_000, do: 500, else: 0) + if(setting.slice == :infinity, do: 900, else: 0) +
         min(setting.batch, 64) * 10 + setting.max_concurrency * 200 + min(setting.replicas, 2) * 100
@@ -82,12 +82,12 @@ defmodule BeTree.Tune.ChoiceTest do
     assert setting.replicas == @crowd
   end
 
-  test "says when no combination is punctual" do
+  test "reports that no combination is punctual" do
     %{reasons: [reason | _]} = sweep(fn _ -> 1_000 end, fn setting -> 3_000 + setting.fuel_per_reduction end)
     assert reason =~ "No measured configuration keeps within 1.2 times; this one is the nearest."
   end
 
-  test "recommends what is certainly faster, with figures that its turns support" do
+  test "recommends a certainly faster setting with supported figures" do
     candidate = %{setting: %{Sweep.default() | batch: 64}, reasons: ["64 events a call: why."]}
     verdict = Choice.decide(candidate, rounds(turns({1_000, 1_050}, {1_300, 1_060})), @budget)
     assert verdict.state == :clear
@@ -112,7 +112,7 @@ defmodule BeTree.Tune.ChoiceTest do
     %{rounds | turns: turns}
   end
 
-  test "a second run lies within what the first promises" do
+  test "promises a range that holds a second run" do
     candidate = %{setting: %{Sweep.default() | batch: 64}, reasons: []}
     promises = for seed <- 1..50, do: Choice.decide(candidate, noisy(seed), @budget).promise.rate
 
@@ -123,7 +123,7 @@ defmodule BeTree.Tune.ChoiceTest do
     end
   end
 
-  test "recommends the defaults where nothing is certainly better" do
+  test "recommends the defaults without a certain gain" do
     candidate = %{setting: %{Sweep.default() | batch: 8}, reasons: ["8 events a call: why."]}
     verdict = Choice.decide(candidate, rounds(turns({1_000, 1_050}, {1_000, 1_050}), 0.03), @budget)
     assert verdict.is_default and verdict.setting == Sweep.default()
@@ -134,14 +134,14 @@ defmodule BeTree.Tune.ChoiceTest do
     assert Choice.decide(own, rounds(turns), @budget).is_default
   end
 
-  test "prefers a punctual configuration of the same speed" do
+  test "prefers a punctual setting of the same speed" do
     candidate = %{setting: %{Sweep.default() | slice: 50_000}, reasons: []}
     verdict = Choice.decide(candidate, rounds(turns({1_000, 2_000}, {1_000, 1_100}), 0.02), @budget)
     assert verdict.setting.slice == 50_000
     assert hd(verdict.reasons) =~ "a sleeper wakes 0.5"
   end
 
-  test "a noisy machine has no verdict, and is told why" do
+  test "reports a noisy machine without a verdict" do
     candidate = %{setting: %{Sweep.default() | batch: 64}, reasons: []}
     turns = turns({1_000, 1_050}, {2_000, 1_050})
 
@@ -156,7 +156,7 @@ defmodule BeTree.Tune.ChoiceTest do
     end
   end
 
-  test "what is pasted runs" do
+  test "pastes code that runs" do
     tree = BeTree.new!(age: :integer)
     BeTree.insert!(tree, 1, "age > 3")
     text = Choice.paste(%{Sweep.default() | slice: :infinity, batch: 8}, %{budget: 1_234_567})
@@ -170,12 +170,12 @@ defmodule BeTree.Tune.ChoiceTest do
     assert %BeTree.Index{} = bindings[:index]
   end
 
-  test "a budget is rounded up to two digits" do
+  test "rounds a budget up to two digits" do
     assert for(fuel <- [0, 99, 100, 101, 1_000, 123_456, 990_001], do: Choice.up(fuel)) ==
              [100, 100, 100, 110, 1_000, 130_000, 1_000_000]
   end
 
-  test "the front is what no other surpasses" do
+  test "front/1 returns the loads that no other surpasses" do
     a = {:search, %{Sweep.default() | batch: 1}}
     b = {:search, %{Sweep.default() | batch: 8}}
     c = {:search, %{Sweep.default() | batch: 64}}
@@ -183,7 +183,7 @@ defmodule BeTree.Tune.ChoiceTest do
     assert Enum.sort(Sweep.front(figures)) == Enum.sort([a, b])
   end
 
-  test "slices beyond the longest search are measured once" do
+  test "charts/1 measures slices beyond the longest search once" do
     slices = fn most -> for {:search, setting} <- Sweep.charts(most)[:grid], uniq: true, do: setting.slice end
     assert Enum.sort(slices.(60_000)) == [50_000, 100_000, 300_000]
     assert Enum.sort(slices.(2_000_000)) == [50_000, 100_000, 300_000, 1_000_000, :infinity]

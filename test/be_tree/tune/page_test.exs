@@ -7,7 +7,7 @@ defmodule BeTree.Tune.PageTest do
   @moduletag :tmp_dir
   @moduletag :browser
 
-  test "the page draws, hovers and slides", %{tmp_dir: folder} do
+  test "the page draws charts and reacts to the pointer and the slider", %{tmp_dir: folder} do
     tree = BeTree.new!(age: :integer, country: {:string, optional: true}, text: {:string, optional: true})
 
     subscriptions =

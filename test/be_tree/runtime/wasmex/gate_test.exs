@@ -39,7 +39,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
 
   defp leave(worker, group, number), do: tell(worker, fn -> Gate.leave(group, number) end)
 
-  test "one who finds a machine free takes it, the first that is", %{group: group} do
+  test "a caller takes the first free machine", %{group: group} do
     assert Gate.enter(group, 3, 0, 0) == {:ok, 0}
     assert Gate.enter(group, 3, 0, 0) == {:ok, 1}
     assert Gate.standing(group, 3) == {:free, 0}
@@ -52,7 +52,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert Gate.standing(group, 3) == {:free, 0}
   end
 
-  test "who waits gets the machine in order, whoever lets go of one", %{group: group} do
+  test "waiting callers get released machines in order", %{group: group} do
     {:ok, 0} = Gate.enter(group, 2, 0, 0)
     {:ok, 1} = Gate.enter(group, 2, 0, 0)
 
@@ -78,7 +78,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert Gate.enter(group, 2, 0, 0) == {:ok, 0}
   end
 
-  test "a machine is handed on when its holder dies, running or suspended", %{group: group} do
+  test "a machine passes on when its holder dies, running or suspended", %{group: group} do
     for suspended? <- [false, true] do
       holder = enter(worker(), group, 1)
       assert answer(holder) == {:ok, 0}
@@ -92,14 +92,14 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     end
   end
 
-  test "a machine whose holder died before is found out by who comes next", %{group: group} do
+  test "the next caller detects a holder that died before", %{group: group} do
     holder = enter(worker(), group, 1)
     assert answer(holder) == {:ok, 0}
     Process.exit(holder, :kill)
     assert Gate.enter(group, 1, 5_000, 10) == {:ok, 0}
   end
 
-  test "a suspended call is resumed once, by anybody, who then holds the machine", %{group: group} do
+  test "one process resumes a suspended call and becomes the holder", %{group: group} do
     {:ok, 0} = Gate.enter(group, 1, 0, 0)
     Gate.suspend(group, 0, 7)
     assert Gate.standing(group, 1) == {:suspended, 0}
@@ -114,7 +114,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert answer(waiting) == {:ok, 0}
   end
 
-  test "who holds all machines by suspended calls is not made to wait", %{group: group} do
+  test "a holder of all machines is refused instead of waiting", %{group: group} do
     for number <- 0..1 do
       {:ok, ^number} = Gate.enter(group, 2, 0, 0)
       Gate.suspend(group, number, number + 1)
@@ -127,7 +127,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert Gate.enter(group, 2, :infinity, :infinity) == {:ok, 0}
   end
 
-  test "no more than the limit wait, and nobody longer than the timeout", %{group: group} do
+  test "waiting is bounded in number and time", %{group: group} do
     {:ok, 0} = Gate.enter(group, 1, 0, 0)
     other = worker()
     assert other |> enter(group, 1, :infinity, 0) |> answer() == :full
@@ -143,7 +143,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert answer(other) == {:ok, 0}
   end
 
-  test "is held by one at a time, whoever is killed and whoever gives up", %{group: group} do
+  test "a machine has one holder under kills and timeouts", %{group: group} do
     :rand.seed(:exsss, {1, 2, 3})
     inside = :counters.new(2, [:atomics])
 
