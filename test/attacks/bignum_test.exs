@@ -1,6 +1,7 @@
 defmodule BeTree.Attacks.BignumTest do
-  # Values whose text would take a scheduler seconds to minutes: integers of a million bits and more, and values that hold
-  # them. A message names them by kind and size. A test here that prints one whole does not end within its timeout.
+  # Values that would take a scheduler minutes to print: integers of a million bits, and terms that contain them. Messages
+  # name such
+  # values by kind and size. A test that prints one whole exceeds its timeout.
   use ExUnit.Case, async: true
 
   import Bitwise
@@ -8,11 +9,11 @@ defmodule BeTree.Attacks.BignumTest do
   alias BeTree.{Domain, Error, Event, Explanation}
   alias BeTree.Engine.{Reply, Describe}
 
-  # The longest message that a refusal may have.
-  @most 1_000
+  # Bytes of the longest accepted message.
+  @max_message_bytes 1_000
 
   setup_all do
-    # Newer versions of OTP hold integers of up to four million bits.
+    # Newer versions of OTP allow integers of up to four million bits.
     huge = 1 <<< 4_000_000
     {:ok, huge: huge, values: [huge, -huge, {huge, 1}, [huge], [1 | huge], %{key: huge}, %{huge => 1}, [[[{huge}]]]]}
   end
@@ -47,13 +48,13 @@ defmodule BeTree.Attacks.BignumTest do
   end
 
   defp refused({:error, %Error{} = error}) do
-    assert byte_size(Exception.message(error)) < @most
+    assert byte_size(Exception.message(error)) < @max_message_bytes
     error.kind
   end
 
   defp refused!(function) do
     error = assert_raise(ArgumentError, function)
-    assert byte_size(Exception.message(error)) < @most
+    assert byte_size(Exception.message(error)) < @max_message_bytes
   end
 
   test "a huge integer as an id, an expression or a constant", %{values: values, huge: huge} do

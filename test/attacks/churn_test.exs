@@ -1,7 +1,7 @@
 defmodule BeTree.Attacks.ChurnTest do
   @moduledoc false
-  # Memory after churn: a tree whose subscriptions were replaced holds at most 1.25 times the memory of one that is built
-  # anew. It is wasm/index/tests/churn.rs in the sandbox, whose memory also has what lies free between the blocks in use.
+  # Memory after churn: a tree with replaced subscriptions takes at most 1.25 times the memory of a new one. This repeats
+  # wasm/index/tests/churn.rs in the sandbox, where free blocks count too.
   use ExUnit.Case, async: true
 
   alias BeTree.Test.Attack
@@ -46,7 +46,7 @@ defmodule BeTree.Attacks.ChurnTest do
     tree
   end
 
-  # One by one, as what a tree takes also depends on how it grew.
+  # Inserts one by one, because a tree's memory depends on how it grew.
   defp insert(tree, texts), do: for({id, text} <- texts, do: :ok = BeTree.insert(tree, id, text))
   defp delete(tree, texts), do: for({id, _text} <- texts, do: :ok = BeTree.delete(tree, id))
   defp replace(tree, texts), do: for(text <- texts, do: {delete(tree, [text]), insert(tree, [text])})
@@ -78,8 +78,9 @@ defmodule BeTree.Attacks.ChurnTest do
 
     test "expressions of kind #{kind} mostly deleted and inserted again take the same memory" do
       Attack.each(1, fn _number ->
-        # So many that a few pages more do not count: an insertion may ask for a block of some hundred KB, and what is left
-        # between those that stay may have no room for it.
+        # A large number, so that a few pages of fragmentation do not matter: an insertion may need a block of some hundred
+        # KB that the
+        # gaps between live blocks cannot provide.
         texts = for id <- 1..5_000, do: {id, text(unquote(kind), 9, id)}
         tree = tree(texts)
 

@@ -1,12 +1,12 @@
 defmodule BeTree.Attacks.ExplanationTest do
-  # Explanations of huge expressions and values: whole, readable, and no longer than they promise.
+  # Explanations of huge expressions and values are complete, readable and bounded.
   use ExUnit.Case, async: true
 
   alias BeTree.Explanation
   alias BeTree.Explanation.Node
   alias BeTree.Test.Attack
 
-  @printed 65_536
+  @max_printed_bytes 65_536
 
   defp explain(expression, event) do
     tree = BeTree.new!(a: :integer, b: {:boolean, optional: true}, s: {:string, optional: true})
@@ -16,7 +16,7 @@ defmodule BeTree.Attacks.ExplanationTest do
 
   defp printed(explanation) do
     for text <- [to_string(explanation), inspect(explanation)] do
-      assert byte_size(text) <= @printed
+      assert byte_size(text) <= @max_printed_bytes
       assert String.valid?(text)
       assert length(String.split(text, "\n")) <= 202
     end

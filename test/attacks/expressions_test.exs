@@ -1,6 +1,7 @@
 defmodule BeTree.Attacks.ExpressionsTest do
-  # Texts of expressions: of the grammar with other types and constants than fit, with faults in their bytes, and noise.
-  # Each is inserted, and then found where the oracle finds it, or refused, and then changes nothing.
+  # Texts of expressions: of the grammar with ill-fitting types and constants, with damaged bytes, and noise. Each is
+  # inserted and
+  # found where the oracle finds it, or refused without a change.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -39,7 +40,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
   defp refused(kind, error, text) do
     assert kind in @refused, "#{inspect(text)}: #{inspect(error)}"
     assert error.text == text
-    # Of bytes that are no text each counts as a character at the most.
+    # A byte of invalid UTF-8 counts as at most one character.
     most = if String.valid?(text), do: length(String.codepoints(text)), else: byte_size(text)
     assert error.column == nil or error.column in 1..(most + 1)
     assert is_binary(Exception.message(error))
@@ -54,7 +55,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
     end
   end
 
-  # Texts that are no UTF-8 are among them as they are, so most are made readable again.
+  # Few texts stay invalid UTF-8; most are repaired.
   defp printable(text), do: if(:rand.uniform(10) == 1, do: text, else: String.replace(text, ~r/[^\x20-\x7e]/, " "))
 
   test "a like of many parts takes time linear in the string" do
@@ -73,7 +74,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
           stats.fuel
         end
 
-      # A hundred times as many parts; the pattern itself is read once.
+      # The string has a hundred times as many parts; the pattern is read once.
       assert many < 3 * few
     end
   end
@@ -91,7 +92,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
 
       taken = for {id, expression, :ok} <- results, do: {id, expression}
 
-      # Those of its own schema are all taken, unless the others have used up the count of distinct values of an attribute.
+      # A tree takes all expressions of its own schema, unless the count of distinct values of an attribute is used up.
       for {id, expression, {:error, error}} <- results, rem(id, 2) == 1 do
         assert error.kind == :out_of_bounds and error.message =~ "raise its count", inspect({expression, error})
       end
@@ -99,7 +100,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
       for _ <- 1..5 do
         event = Random.event(domains)
         expected = for {id, expression} <- taken, Naive.eval(expression, Map.new(event), Random.constants()), do: id
-        # Another schema's expression may name an attribute of another type, by which the oracle decides otherwise.
+        # With another schema an attribute may have another type, which the oracle treats differently.
         found = BeTree.search!(tree, event)
         own = Enum.filter(found, &(rem(&1, 2) == 1))
         assert own == Enum.filter(expected, &(rem(&1, 2) == 1))

@@ -1,6 +1,7 @@
 defmodule BeTree.Attacks.HostileGuestTest do
-  # Index modules that never end: other trees are searched and changed meanwhile, and a kill ends such a call. What comes
-  # first is told by what is still under way, not by a clock.
+  # Index modules with endless loops must not stop searches and changes of other trees, and a kill ends such a call.
+  # Assertions look at
+  # which calls are still running, not at a clock.
   use ExUnit.Case, async: true
 
   import BeTree.WasmModule
@@ -35,7 +36,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     for id <- 1..20, do: BeTree.insert!(innocent, id, "a = 1")
     assert length(BeTree.search!(innocent, %{a: 1})) == 20
 
-    # None of them has ended of itself, as it does when its fuel is used up.
+    # None has ended by itself, as it would when its fuel is exhausted.
     for {tree, %Task{ref: ref} = task} <- hostile do
       assert busy?(tree)
       refute_received {^ref, _answer}
@@ -60,11 +61,11 @@ defmodule BeTree.Attacks.HostileGuestTest do
     count = Attack.size(20_000, 200_000)
     many = for id <- 1..count, do: {id, "a = #{id}"}
     changer = spawn(fn -> BeTree.insert_all(tree, many) end)
-    # On a loaded machine the change may end before it is seen.
+    # On a loaded machine the change may end before it is observed.
     eventually(fn -> busy?(tree) or not Process.alive?(changer) end)
     Process.exit(changer, :kill)
     eventually(fn -> not busy?(tree) and not Process.alive?(changer) end)
-    # Parts of a batch are changes of their own.
+    # Each part of a batch is a change.
     expressions = BeTree.info!(tree).expressions
     assert expressions in 0..count
     for id <- 1..expressions//997, do: assert(BeTree.search!(tree, %{a: id}) == [id])
@@ -89,7 +90,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     BeTree.Search.cancel(search)
     assert Task.await(waiting, :infinity) == {:ok, [1]}
     assert Enum.any?(hostile, fn {tree, _pid} -> busy?(tree) end)
-    # Each of them has its turns for about 0.1 seconds.
+    # Each gets its turns within about 0.1 seconds.
     for {tree, _pid} <- hostile, do: eventually(fn -> not busy?(tree) end)
   end
 

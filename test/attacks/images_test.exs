@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ImagesTest do
-  # Images with faults: each is refused with a reason, whatever byte is wrong and wherever it is cut off.
+  # Damaged and truncated images are refused with a reason.
   use ExUnit.Case, async: true
 
   import Bitwise

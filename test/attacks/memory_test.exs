@@ -1,7 +1,8 @@
 defmodule BeTree.Attacks.MemoryTest do
   @moduledoc false
-  # Changes and reads at every memory limit, by pages, between what a tree holds and what they need: each succeeds, or is
-  # refused as :out_of_memory and changes nothing.
+  # Changes and reads at every memory limit, page by page, from the tree's size up to the need of the call. Each succeeds,
+  # or returns
+  # :out_of_memory and changes nothing.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -20,7 +21,7 @@ defmodule BeTree.Attacks.MemoryTest do
   defp booleans(count), do: join(count, " or ", &"(b#{rem(&1, 40)} and not b#{rem(7 * &1 + 1, 40)})")
   defp members(count), do: "i in (#{join(count, ", ", &"#{&1}")}) and s in ('x1', 'x3')"
 
-  # A tree with this limit and some subscriptions, or none where not even these fit.
+  # Returns a tree with this limit and some subscriptions, or none if even these do not fit.
   defp tree(limit) do
     with {:ok, tree} <- BeTree.new(@schema, memory: limit),
          {:ok, _} <- BeTree.insert_all(tree, for(id <- 1..40, do: {id, "s = 'x#{rem(id, 5)}' and i > #{rem(id, 9)}"})) do
@@ -34,8 +35,8 @@ defmodule BeTree.Attacks.MemoryTest do
     {BeTree.search!(tree, @event), Map.take(BeTree.info!(tree), [:expressions, :predicates, :strings, :entries])}
   end
 
-  # Calls `each` with a tree at every limit from the smallest on that there is a tree at, until it returns :ok, and returns
-  # how many limits refused it.
+  # Calls `each` with a tree at every limit from the smallest possible on, until it returns :ok. Returns the number of
+  # refusals.
   defp sweep(each) do
     {:ok, none} = BeTree.new(@schema)
     least = BeTree.info!(none).memory_bytes

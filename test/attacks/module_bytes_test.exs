@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ModuleBytesTest do
-  # Many index modules, each used once: nothing of them stays. In a node's own terms, so this runs alone.
+  # Many index modules, each used once, leave nothing. The test counts binaries of the whole node, so it runs alone.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually
@@ -11,7 +11,7 @@ defmodule BeTree.Attacks.ModuleBytesTest do
   @moduletag runtime: BeTree.Runtime.Wasmtime
 
   test "the bytes of a module are freed with its last user" do
-    # What the library keeps for good is there from here on.
+    # Allocations from here on are not permanent.
     BeTree.new!(a: :integer)
     settled()
     kept = :persistent_term.info().count

@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ModulesTest do
-  # Index modules with faults: each is refused, or is a module that does something, within its budget and its memory.
+  # Damaged index modules are refused, or run within their budget and memory.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Guest}
@@ -10,7 +10,7 @@ defmodule BeTree.Attacks.ModulesTest do
 
   @event %{a: 3}
 
-  # A module that can be loaded may have a fault in its first call.
+  # A loadable module may fail in its first call.
   @refused [:bad_module, :trap, :out_of_fuel, :out_of_memory]
 
   test "mutations of the built-in module" do
@@ -42,7 +42,7 @@ defmodule BeTree.Attacks.ModulesTest do
     sound?()
   end
 
-  # Where each section begins, behind the header of 8 bytes.
+  # The offset of each section, after the header of 8 bytes.
   defp sections(<<_header::binary-size(8), rest::binary>>, size), do: begins(rest, size)
   defp begins("", _size), do: []
 
@@ -77,7 +77,7 @@ defmodule BeTree.Attacks.ModulesTest do
     assert tree.runtime.info(tree.instance).memory <= 8_000_000
   end
 
-  # Another module's tree works.
+  # A tree of another module still works.
   defp sound? do
     tree = BeTree.new!(a: :integer)
     BeTree.insert!(tree, 1, "a = 3")

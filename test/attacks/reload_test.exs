@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ReloadTest do
-  # The module of the NIF is loaded again, as a tool for development or a release upgrade may do: nothing changes.
+  # Reloading the module of the NIF, as a development tool or a release upgrade may do, changes nothing.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Quiet

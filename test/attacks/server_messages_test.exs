@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ServerMessagesTest do
-  # Messages that a server's process does not know, and kills of it, one after the other.
+  # Unknown messages to a server's process, and rapid kills of it.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}

@@ -1,6 +1,7 @@
 defmodule BeTree.Attacks.TermsTest do
-  # Any term as an event, a schema or subscriptions: it is taken, or it is an error or an ArgumentError. What others
-  # search goes on.
+  # Any term as an event, a schema or subscriptions is accepted, returned as an error, or raises an ArgumentError. Searches
+  # of other
+  # processes continue.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -89,7 +90,7 @@ defmodule BeTree.Attacks.TermsTest do
     error in [ArgumentError] -> assert is_binary(Exception.message(error))
   end
 
-  # An event of the schema's names, most of whose values are wrong.
+  # An event with the schema's names and mostly wrong values.
   defp event(depth) do
     pairs = for name <- Enum.take_random(@names, Enum.random(0..4)), do: {Enum.random([name, "#{name}"]), term(depth)}
     Enum.random([Map.new(pairs), pairs])

@@ -15,8 +15,9 @@ defmodule BeTree.ClusterTest do
   setup_all :peers
   setup :quiet
 
-  # A node takes a second or two to start and to compile the index. So all tests share these two, and those that end a node or cut a
-  # connection are in test/be_tree/cluster/lost_test.exs.
+  # Starting a node and compiling the index takes seconds. So all tests here share two nodes; tests that end one or cut a
+  # connection are
+  # in test/be_tree/cluster/lost_test.exs.
   defp peers(_context) do
     {_peer, one} = Peers.start()
     {_peer, two} = Peers.start()
@@ -82,7 +83,7 @@ defmodule BeTree.ClusterTest do
       assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
       assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Search.run/3)
 
-      # Nor can such a node be followed.
+      # Such a node cannot be followed either.
       follower = server(schema: nil, follow: {Ads, node})
       eventually(fn -> match?(%{error: %Error{kind: :no_server}}, Server.info!(follower)) end)
 
@@ -112,7 +113,7 @@ defmodule BeTree.ClusterTest do
       end
 
       assert %{expressions: expressions} = :erpc.call(node, Server, :info!, [name])
-      # A change that passed its timeout may still be made, and those of another node in any order.
+      # A change past its timeout may still be made, and in any order with others.
       assert expressions in 1..3
     end
 
@@ -171,12 +172,12 @@ defmodule BeTree.ClusterTest do
       refute Server.member?(follower, 8)
       assert BeTree.info!(follower).expressions == 2_499
 
-      # A crash of the follower's process loses none of them.
+      # A crash of the follower's process loses no change.
       Process.exit(Servers.process(follower), :kill)
       eventually(fn -> match?({:ok, 3}, Server.version(follower)) end)
       assert length(Server.ids!(follower)) == 2_499
 
-      # An index that is swapped in has no texts.
+      # A swapped index has no texts.
       :ok = Peers.swap(node, name, @schema, [{7, "age = 1"}])
       assert Server.await(follower, 4) == {:ok, 4}
       assert {:error, %Error{kind: :not_found}} = Server.fetch(follower, 7)
@@ -220,7 +221,7 @@ defmodule BeTree.ClusterTest do
       Server.insert!(leader, 1, "age >= 1")
       assert {:ok, 1} = Server.await(follower, 1)
 
-      # In front of the next base.
+      # Before the next base.
       process = Servers.process(follower)
       courier = :sys.get_state(process).courier
       send(process, {:piece, courier, "damaged"})

@@ -1,5 +1,5 @@
 defmodule BeTree.EmptiedTest do
-  # A tree that is emptied takes as much memory as a new one, and is used as before.
+  # An emptied tree takes the memory of a new one and works like before.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -15,7 +15,7 @@ defmodule BeTree.EmptiedTest do
   @schema [a: :integer, s: {:string, optional: true}]
   @count 5_000
 
-  # As the built-in runtime, but for instances, of which a process that says so gets no more.
+  # The built-in runtime, except that a process may refuse new instances to itself.
   defmodule Refusing do
     use BeTree.Test.Delegating, except: [instantiate: 2]
 
@@ -35,7 +35,7 @@ defmodule BeTree.EmptiedTest do
   defp fill(tree), do: BeTree.insert_all!(tree, for(id <- 1..@count, do: {id, "a = #{id} or s = 'value #{id}'"}))
   defp empty(tree), do: for(id <- 1..@count, do: :ok = BeTree.delete(tree, id))
 
-  # An emptied tree has room for a few changes and searches more than one that has just been made.
+  # An emptied tree keeps room for a few more changes and searches than a new one.
   defp new?(tree), do: memory(tree) <= 1.25 * memory(BeTree.new!(@schema))
 
   defp works?(tree) do
@@ -111,7 +111,7 @@ defmodule BeTree.EmptiedTest do
     rounds = Attack.size(20, 500)
     text = String.duplicate("x", 20_000)
 
-    # Each process empties the tree where no other has a subscription in it at that moment, and each subscription is large.
+    # A process empties the tree when no other has a subscription in it. Each subscription is large.
     changers =
       for id <- 1..4 do
         Task.async(fn ->
@@ -144,7 +144,7 @@ defmodule BeTree.EmptiedTest do
     assert BeTree.search!(tree, %{a: 3}) == [3]
     assert memory(tree) == before
 
-    # Another process has it.
+    # Another process holds it.
     for id <- 1..(@count - 1), do: BeTree.delete!(tree, id)
     held = Holding.hold(tree, Enum.map(1..100, &{"a#{&1}", 1}) ++ [a: 1, s: String.duplicate("x", 10_000)])
     assert renew.() == :ok
@@ -164,7 +164,7 @@ defmodule BeTree.EmptiedTest do
       before = memory(tree)
       test = self()
 
-      # The deletion is next, and a search after it. So the search has the tree when the deletion would begin anew.
+      # The deletion queues first, then a search. So the search holds the tree when the deletion would replace it.
       {:yield, first} = Search.start(tree, %{a: 1}, slice: 100)
       deletion = Task.async(fn -> BeTree.delete(tree, 1) end)
       eventually(fn -> Wasmtime.info(tree.instance).waiting == 1 end)

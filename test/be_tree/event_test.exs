@@ -63,7 +63,7 @@ defmodule BeTree.EventTest do
 
     json = ~s({"user": {"age": 30, "country": "CA"}, "user.country": 3, "a": {"b": 1}})
     assert BeTree.search(tree, {:json, json}) == {:ok, [1, 2]}
-    # Of two objects of one name the last one counts, with all that is in it.
+    # Of two objects of one name the last counts, with all of its fields.
     assert BeTree.search(tree, {:json, ~s({"user": {"country": "CA"}, "a.b": 1, "user": {"age": 30}})}) == {:ok, [1, 3]}
     assert BeTree.search(tree, {:record, [30, "CA", nil]}) == {:ok, [1, 2]}
 

@@ -105,6 +105,6 @@ defmodule BeTree.ExplanationTest do
     end
   end
 
-  # A term too short to be worth it is not compressed by the VM; a compressed one has this head.
+  # The VM leaves short terms uncompressed. Compressed terms begin with this head.
   defp compressed(term), do: <<131, 80, byte_size(term)::32, :zlib.compress(term)::binary>>
 end

@@ -381,7 +381,7 @@ defmodule BeTree.FilesTest do
       tree = BeTree.new!(attributes)
       assert {:error, error} = BeTree.insert_all(tree, subscriptions)
       located = Files.locate(error, terms)
-      # In the file two characters stand before the term, three before the text, and two are escaped.
+      # In the file two characters stand before the term, three before the text, and two of the text are escaped.
       assert {located.line, located.column, located.caret} == {2, 2 + 3 + 2 + 13, 13}
       assert message({:error, located}, folder) =~ ~r/\Aterms:2:20: .*\n\n    s = "x" and and\n                \^\z/
     end

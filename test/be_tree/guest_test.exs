@@ -23,7 +23,7 @@ defmodule BeTree.GuestTest do
   end
 
   test "a handle holds no large binary and keeps its module's bytes", %{wasm: wasm} do
-    # As part of a larger one, which is not to stay.
+    # Part of a larger binary, which must not be kept alive.
     <<_first, part::binary>> = <<0, wasm::binary>>
     {:ok, guest} = Guest.load(part)
     assert Instance.wasm(guest) == wasm
@@ -70,13 +70,13 @@ defmodule BeTree.GuestTest do
     assert BeTree.Runtime.Wasmtime.imports(compiled) == []
     exported = for {name, _type} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
     assert length(documented) == count
-    # A linker may add exports of its own, such as where the heap starts, but no function.
+    # A linker may export addresses such as the start of the heap, but no other function.
     assert documented -- exported == []
     functions = for {name, {:function, _, _}} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
     assert functions -- documented == []
   end
 
-  # A module is its magic and sections; these are one by one what a WebAssembly binary is made of.
+  # The encoding of a module: magic and sections.
   defp module(sections), do: IO.iodata_to_binary(["\0asm", <<1::little-32>>, sections])
   defp section(id, contents), do: with(bytes = IO.iodata_to_binary(contents), do: [id, leb(byte_size(bytes)), bytes])
   defp vector(items), do: [leb(length(items)), items]
@@ -103,8 +103,9 @@ defmodule BeTree.GuestTest do
     "info" => {[], 0}
   }
 
-  # A module with all exports of the interface; each function returns a constant, or loops for ever. Its inbox and its
-  # results are the zeros of a fresh memory.
+  # A module with all exports of the interface, whose functions return a constant or loop endlessly. Inbox and results are
+  # the zeros of
+  # fresh memory.
   defp guest(changes \\ %{}) do
     functions = for name <- @operations ++ ["forget"], do: {name, Map.get(changes, name, @types[name] || :none)}
     stack_mutable = Map.get(changes, :stack_mutable, 1)
@@ -202,7 +203,7 @@ defmodule BeTree.GuestTest do
   end
 
   test "load/1 names the imports of a module" do
-    # The import shifts the functions by one; what it exports no longer matters.
+    # The import shifts the indices of functions; the exports no longer matter.
     assert {:error, %Error{kind: :bad_module} = error} = Guest.load(guest(%{import: true}))
     assert Exception.message(error) =~ "imports env.clock"
   end

@@ -14,7 +14,7 @@ defmodule BeTree.ImageTest do
 
   @events 30
 
-  # Random domains, a tree over them that was changed and searched, and events with the ids that a naive scan finds.
+  # Random domains, a changed and searched tree, and events with the ids of a naive scan.
   defp random(expressions) do
     domains = Random.schema()
     expressions = for id <- 1..expressions, do: {id * 3, Random.expression(domains)}
@@ -54,7 +54,7 @@ defmodule BeTree.ImageTest do
 
       {:ok, copy} = Image.read_tree({:binary, File.read!(path)})
       same(copy, found)
-      # It is changed until nothing is left of it, and the image's index is as it was.
+      # Changes until nothing of the tree is left do not affect the image's index.
       {:error, error} = BeTree.insert(copy, 3, "true")
       assert error.kind == :duplicate_id
       for {id, _, _} <- texts, do: BeTree.delete!(copy, id)
@@ -73,7 +73,7 @@ defmodule BeTree.ImageTest do
     1..8 |> Task.async_stream(fn _ -> same(index, found) end) |> Stream.run()
   end
 
-  # docs/image.md and docs/abi.md, without a line of what reads images here.
+  # Reads the image by docs/image.md and docs/abi.md alone, without the library's reader.
   test "the runtime runs an image as a plain module" do
     %{tree: tree, found: found} = random(200)
     image = Image.to_binary!(tree)
@@ -110,7 +110,7 @@ defmodule BeTree.ImageTest do
         ~s({"age": #{i}, "country": #{if rem(i, 3) == 0, do: "null", else: ~s("c#{rem(i, 7)}")}, "tags": ["t#{rem(i, 11)}"]}\n)
       end
 
-    # One that does not fit into the first inbox, and whose memory has to grow.
+    # This event exceeds the first inbox, and memory has to grow.
     events = events ++ [~s({"age": 1, "tags": ["#{String.duplicate("long ", 500_000)}", "t3"]}\n)]
     [program] = Regex.run(~r/```js\n(.*?)```/s, File.read!("docs/image.md"), capture: :all_but_first)
     texts = [{"search.mjs", program}, {"index.wasm", Image.to_binary!(tree)}, {"events", events}]
@@ -161,7 +161,7 @@ defmodule BeTree.ImageTest do
     {:error, _} =
       BeTree.insert_all(tree, for(id <- 5_000..6_000, do: {id, "country = 'ReFuSeD#{id}'"}) ++ [{1, "true"}])
 
-    # Of all sizes, so that buffers grow and leave their former places behind.
+    # Events of all sizes, so that buffers grow and leave stale copies behind.
     for size <- [1, 10, 100, 1_000, 10_000, 100_000], i <- 1..20 do
       secret = "SeCrEt#{i}" |> String.duplicate(size) |> binary_part(0, size)
       BeTree.search!(tree, %{age: i, country: secret, tags: [secret, "SeCrEt"]})
@@ -200,7 +200,7 @@ defmodule BeTree.ImageTest do
     assert BeTree.search(index, %{a: 5}) == {:ok, [1, 2, 3, 4]}
   end
 
-  # With a global beside its memory.
+  # A guest with a global besides its memory.
   defp unfit do
     guest = WasmGuest.assemble([], parts: [globals: [{"state", :i32, :mutable, 0}]])
     BeTree.new!([], guest: guest)
@@ -278,7 +278,7 @@ defmodule BeTree.ImageTest do
     message = "the image holds a memory of #{memory} bytes, more than the limit of 1000; raise the option :memory"
     assert refusal(Image.read(path, memory: 1_000), :out_of_memory) == message
     assert refusal(Image.read_tree({:binary, File.read!(path)}, memory: 1_000), :out_of_memory) == message
-    # Its tables do not fit.
+    # The tables do not fit.
     assert {:error, %Error{kind: :out_of_memory}} = Image.read(path, memory: memory)
     assert {:ok, %Index{}} = Image.read(path, memory: memory + 65_536)
   end
@@ -338,7 +338,7 @@ defmodule BeTree.ImageTest do
       assert refusal(Image.read(forge(layout, guest: WasmGuest.assemble([]) <> <<99, 0>>))) =~
                "not a WebAssembly module"
 
-      # One that has all exports and none of the index.
+      # A guest with all exports and no index.
       assert refusal(Image.read(forge(layout, guest: WasmGuest.spin(1), memory: 65_536, segments: []))) =~
                "the index module returned"
 
@@ -373,7 +373,7 @@ defmodule BeTree.ImageTest do
       end
     end
 
-    # A few bytes of some segment, or all of it, are others.
+    # Changes a few bytes of a segment, or all of it.
     defp damage(segments) do
       which = Enum.random(0..(length(segments) - 1))
 

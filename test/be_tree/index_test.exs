@@ -14,7 +14,7 @@ defmodule BeTree.IndexTest do
   @event %{a: 2_500, b: true}
   @matches Enum.to_list(2_500..5_000)
 
-  # A tree whose search takes many small slices.
+  # A tree whose search takes many slices.
   defp tree do
     tree = BeTree.new!(a: :integer, b: {:boolean, optional: true})
     BeTree.insert_all!(tree, for(id <- 1..5_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
@@ -138,7 +138,7 @@ defmodule BeTree.IndexTest do
     test "refuses a tree with an interrupted change" do
       tree = tree()
       input = :erlang.term_to_binary(for(id <- 10_000..20_000, do: {id, "a = #{id}", []}))
-      # On a normal scheduler a call that runs out of fuel is cut off.
+      # On a normal scheduler a call out of fuel is cut off.
       request = %{input: input, output: :binary, fuel: 1_000_000, slice: :infinity, scheduler: :normal}
 
       assert {:error, %{kind: :out_of_fuel}} =
@@ -173,7 +173,7 @@ defmodule BeTree.IndexTest do
         assert BeTree.search(tree, %{}) == {:ok, WasmGuest.ids()}
       end
 
-      # What does not change needs no copy.
+      # Immutable state needs no copy.
       tree = BeTree.new!([], guest: body.(parts: [table: 1, globals: [{nil, :i32, :constant, 0}]]))
       assert BeTree.search(BeTree.publish!(tree), %{}) == {:ok, WasmGuest.ids()}
     end
@@ -219,7 +219,7 @@ defmodule BeTree.IndexTest do
       holder = hold(index, @event)
       turns = :counters.new(1, [])
 
-      # Counts the turns before its own while it holds the only replica, so that nobody else has one meanwhile.
+      # Counts the waiting calls while it holds the only replica.
       turn = fn ->
         {:yield, search} = Search.start(index, @event, slice: 10_000)
         before = :counters.get(turns, 1)
@@ -289,7 +289,7 @@ defmodule BeTree.IndexTest do
     end
 
     test "are replaced after a trap, for waiting callers too" do
-      # Counts what it is asked in its memory, and traps for what is JSON.
+      # A guest that counts its searches in memory and traps on JSON.
       counted = [i32_const(48), i32_const(48), i32_load(), i32_const(1), i32_add(), i32_store()]
       guest = WasmGuest.assemble([counted, unreachable()], when_json: true)
       index = BeTree.publish!(BeTree.new!([], guest: guest), replicas: 2)

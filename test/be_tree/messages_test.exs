@@ -1,12 +1,12 @@
 defmodule BeTree.MessagesTest do
-  # Messages of errors, as users read them. A backtick in a name is spelled as two, so no name here has one.
+  # Error messages as users read them. They spell a backtick in a name as two, so no name here has one.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Pattern, Rules}
   alias BeTree.Test.Language
 
-  # The corpus of wrong expressions, with names that no expression spells without backticks. Some become right or wrong in another
-  # way, which does not matter here.
+  # The corpus of wrong expressions, with names that need no backticks. Some become valid or fail differently, which does
+  # not matter.
   @names ~w(b i j f s e il sl seg now ip at t items user loose)
 
   defp quoted(expression) do
@@ -162,7 +162,7 @@ defmodule BeTree.MessagesTest do
     {:ok, rules} = Rules.new("fact f(x: string)\nrule r when a: f then notify n")
     assert {:error, %Error{message: message}} = Rules.assert(rules, mark <> ~s({"f": {"x": "a"}}))
     assert message =~ "byte order mark"
-    # In a string it is a character like any other.
+    # Inside a string a byte order mark is an ordinary character.
     assert BeTree.insert(BeTree.new!(s: :string), 1, "s = '#{mark}x'") == :ok
   end
 

@@ -13,7 +13,7 @@ defmodule BeTree.MismatchTest do
 
   @expressions [{1, "eventName = 'DeleteTrail'"}, {2, "sourceIPAddress in ('10.0.0.0/8') or user.id = 1"}]
 
-  # Events of every form, each with the values that do not fit.
+  # Events of every form, each with its number of mismatches.
   @service "cloudformation.amazonaws.com"
   @events [
     {{:json, ~s({"sourceIPAddress": "#{@service}", "eventName": "DeleteTrail"})}, 1},
@@ -32,7 +32,7 @@ defmodule BeTree.MismatchTest do
     tree
   end
 
-  # The ways in which an event is searched: by a function of a target, events and options.
+  # Every function that searches, as a function of a target, events and options.
   defp ways do
     [
       fn target, events, options -> for event <- events, do: BeTree.search!(target, event, options) end,
@@ -159,11 +159,11 @@ defmodule BeTree.MismatchTest do
         refute BeTree.explain!(target, event, 2, options).match
         prepared = Event.prepare!(target, event, options)
         assert {:ok, [1], %{mismatches: ^mismatches}} = BeTree.search(target, prepared, [stats: true] ++ options)
-        # The event was read when it was prepared.
+        # The mismatch was counted when the event was prepared.
         assert BeTree.search!(strict, prepared) == [1]
       end
 
-      # The events before and after a refused one have their results.
+      # Events before and after a refused one have results.
       events = [hd(events), %{}, hd(events)]
       results = for {_event, result} <- BeTree.stream(target, events, options), do: result
       assert [{:ok, [1]}, {:error, %Error{kind: :missing_attribute}}, {:ok, [1]}] = results
@@ -239,7 +239,7 @@ defmodule BeTree.MismatchTest do
     end
   end
 
-  # Random events in which values of optional attributes are replaced by others that do not fit.
+  # Random events with mismatches in optional attributes.
   test "search/3 finds what the oracle finds for the event without these values" do
     for seed <- 1..30 do
       :rand.seed(:exsss, seed)

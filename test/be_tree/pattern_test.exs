@@ -222,7 +222,7 @@ defmodule BeTree.PatternTest do
              BeTree.insert(tree, 9, BeTree.Pattern.to_expression!(~s({"ip": [{"cidr": "10.0.0.0/99"}]})))
   end
 
-  # Kinds of patterns by their size.
+  # Kinds of growing patterns, by size.
   defp grown(:fields, n), do: for(i <- 1..n, into: %{}, do: {"f#{i}", ["x"]})
   defp grown(:tests, n), do: %{"a" => for(i <- 1..n, do: %{"prefix" => "p#{i}"})}
   defp grown(:strings, n), do: %{"a" => for(i <- 1..n, do: "p#{i}")}
@@ -233,7 +233,7 @@ defmodule BeTree.PatternTest do
   defp grown(:nested_alternatives, n), do: Enum.reduce(1..n, %{"z" => ["x"]}, &%{"$or" => [&2, %{"f#{&1}" => ["x"]}]})
   defp grown(:deep_fields, n), do: for(i <- 1..div(n, 90), into: %{}, do: {"f#{i}", levels(80)})
 
-  # Objects in one another, each with a test of its own.
+  # Nested objects, each with a test.
   defp levels(n), do: Enum.reduce(1..n, %{"z" => ["x"]}, fn _level, inner -> %{"a" => inner, "b" => ["x"]} end)
 
   for kind <- ~w(fields tests strings numbers long_string wildcard alternatives nested_alternatives deep_fields)a do

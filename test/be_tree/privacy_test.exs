@@ -1,5 +1,5 @@
 defmodule BeTree.PrivacyTest do
-  # Nothing of an event is in an error, in the text of a handle, or in a log.
+  # Errors, printed handles and logs contain no part of an event.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually
@@ -19,10 +19,10 @@ defmodule BeTree.PrivacyTest do
     now: :integer
   ]
 
-  # Each value of an event here contains one of these, and nothing else contains any.
+  # Each value of an event contains one of these, and nothing else does.
   @secrets ["sEcReT", "8675309"]
 
-  # Values of every type. Each is wrong for most attributes.
+  # Values of every type, wrong for most attributes.
   @terms [
     "sEcReT",
     "`sEcReT` does not fit, given sEcReT, given 8675309",
@@ -148,7 +148,7 @@ defmodule BeTree.PrivacyTest do
         error.kind
       end
 
-    # All kinds of faults are among them.
+    # The terms cover all kinds of faults.
     assert refused |> Enum.uniq() |> Enum.sort() ==
              [:missing_attribute, :out_of_bounds, :syntax, :type]
 
@@ -206,11 +206,11 @@ defmodule BeTree.PrivacyTest do
 
   defmodule Handler do
     @moduledoc false
-    # A handler of :logger that sends each event as text, in Erlang's format, which prints every value as it is.
+    # A :logger handler that sends each event as text. Erlang's format prints every value.
     def log(event, %{config: test}), do: send(test, {:log, event |> :logger_formatter.format(%{}) |> to_string()})
   end
 
-  # Returns all that is logged while `fun` runs, up to a line that the test itself logs at the end.
+  # Returns the log of `fun`, up to a line that the test itself logs at the end.
   defp logged(fun) do
     id = :"privacy_#{System.unique_integer([:positive])}"
     :ok = :logger.add_handler(id, Handler, %{config: self()})
@@ -232,7 +232,7 @@ defmodule BeTree.PrivacyTest do
     if text =~ last, do: logged, else: collect(last, logged <> text)
   end
 
-  # A view without a runtime makes a search raise, as a fault in this library would.
+  # A view without a runtime makes a search raise, like a bug in the library would.
   defp break(name) do
     [{:view, view}] = :ets.lookup(name, :view)
     :ets.insert(name, {:view, %{view | runtime: :sEcReT_runtime}})
@@ -269,7 +269,7 @@ defmodule BeTree.PrivacyTest do
       end)
 
     assert log =~ "ignores an unknown message: a tuple of 2 elements"
-    # Elixir's log and Erlang's differ.
+    # Elixir's and Erlang's logs differ.
     assert log =~ ~r/(Generic server |GenServer #PID)<.*> terminating/
     assert log =~ "a map of 1 keys"
     assert log =~ "it starts again"

@@ -46,7 +46,7 @@ defmodule BeTree.ProfileTest do
     adds_up(tree, for(_ <- 1..40, do: Random.event(domains)))
   end
 
-  # The oracle is the search itself.
+  # The search itself is the oracle.
   defp adds_up(tree, events) do
     searches =
       for {event, position} <- Enum.with_index(events),
@@ -69,7 +69,7 @@ defmodule BeTree.ProfileTest do
       assert Enum.all?(event.phases, fn {_phase, fuel} -> fuel > 0 end), inspect(event)
     end
 
-    # Each candidate of the scan ran.
+    # Each candidate of the scan was run.
     runs = Enum.sum(for row <- profile.expressions, do: row.candidate)
     assert Enum.all?(profile.expressions, &(&1.matched + &1.failed == &1.candidate))
     assert Enum.sum(for row <- profile.attributes, do: row.candidates) <= runs
@@ -84,7 +84,7 @@ defmodule BeTree.ProfileTest do
     Enum.sum(for line <- lines, do: line |> String.split(" ") |> List.last() |> String.to_integer())
   end
 
-  # `device` leads to 60 expressions, of which an event of this device and this place makes one true.
+  # `device` leads to 60 expressions; one of them is true of an event with this device and place.
   defp devices do
     tree = BeTree.new!(device: :string, geo: {:string, optional: true})
 

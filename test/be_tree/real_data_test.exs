@@ -4,7 +4,7 @@ defmodule BeTree.RealDataTest do
   alias BeTree.Files
   alias BeTree.Test.BooleanNaive
 
-  # erl-be-tree's own files lie beside a checkout of this project, or not at all; they are no part of it.
+  # erl-be-tree's files lie beside some checkouts and are not part of this project.
   @data Path.expand("../../../shared/data", __DIR__)
 
   unless File.dir?(@data), do: @moduletag(skip: "erl-be-tree's files are not in ../shared/data")

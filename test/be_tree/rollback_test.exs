@@ -1,6 +1,5 @@
 defmodule BeTree.RollbackTest do
-  # A change that is asked to give up between two slices, at its timeout or at the end of its budget, either is made or leaves the
-  # tree as it was. docs/abi.md, be_tree_stop.
+  # A change stopped between two slices, by its timeout or its budget, is made or rolled back (docs/abi.md, be_tree_stop).
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Runtime.Wasmtime}
@@ -46,12 +45,12 @@ defmodule BeTree.RollbackTest do
     tree
   end
 
-  # Everything that a user can see of a tree.
+  # All visible state of a tree.
   defp content(tree) do
     {Map.take(BeTree.info!(tree), [:expressions, :predicates, :strings]), Enum.map(@events, &BeTree.search!(tree, &1))}
   end
 
-  # Begins a change in slices, and asks it to give up before each slice after the first `granted`.
+  # Begins a change in slices, and requests a stop before each slice after the first `granted`.
   defp change(tree, export, subscriptions, slice, granted, reason) do
     input = Subscription.encode(for {id, text} <- subscriptions, do: {id, text, []})
     request = %{input: input, output: :binary, fuel: :infinity, slice: slice, scheduler: :whole}
@@ -66,8 +65,8 @@ defmodule BeTree.RollbackTest do
 
   defp to_end({:done, status, output, _fuel}, granted, _reason), do: {status, output, granted}
 
-  # Stops the change after each number of slices until it is no longer stopped, and undoes it by `undo` where it was made. Returns
-  # how often it rolled back.
+  # Stops the change after each possible number of slices, and reverts it by `undo` if it was made. Returns the number of
+  # rollbacks.
   defp sweep(tree, export, subscriptions, slice, undo) do
     before = content(tree)
 
@@ -84,7 +83,7 @@ defmodule BeTree.RollbackTest do
         {0, _output, left} ->
           undo.()
           assert content(tree) == before
-          # It ended before it was asked.
+          # It ended before the stop.
           if left > 0, do: {:halt, refusals}, else: {:cont, refusals}
       end
     end)

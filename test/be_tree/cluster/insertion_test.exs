@@ -1,5 +1,5 @@
 defmodule BeTree.Cluster.InsertionTest do
-  # Lists that are inserted into several shards, all or none, while shards stand still, crash or are lost.
+  # Atomic insertion into several shards, while shards stall, crash or are lost.
   # Makes this node a distributed one.
   use ExUnit.Case, async: false
 
@@ -39,7 +39,7 @@ defmodule BeTree.Cluster.InsertionTest do
         assert message =~ "did not reply in time"
         assert message =~ "deletes its part then: "
         assert message =~ "#{inspect(elem(second, 0))} of #{elem(second, 1)} (5 subscriptions)"
-        # The first shard has taken its part and deleted it again.
+        # The first shard has inserted its part and deleted it again.
         eventually(fn -> {count(first), version(first)} == {0, 2} end)
         :sys.resume(process)
         eventually(fn -> version(second) == 2 end)
@@ -111,7 +111,7 @@ defmodule BeTree.Cluster.InsertionTest do
           |> Enum.find(fn _ -> :atomics.get(stop, 1) == 1 end)
         end)
 
-      # Until insertions have succeeded and failed often.
+      # Runs until many insertions have succeeded and many failed.
       inserted =
         Stream.iterate(1, &(&1 + 1))
         |> Enum.reduce_while({[], 0}, fn round, {inserted, failures} ->

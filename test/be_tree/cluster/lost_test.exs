@@ -1,5 +1,5 @@
 defmodule BeTree.Cluster.LostTest do
-  # Nodes that die, stand still or lose their connections. Each test has nodes of its own.
+  # Nodes that die, stall or lose connections. Each test starts its own nodes.
   # Makes this node a distributed one.
   use ExUnit.Case, async: false
 
@@ -98,7 +98,7 @@ defmodule BeTree.Cluster.LostTest do
       all = Enum.to_list(1..300)
       assert Cluster.search(cluster, %{age: 1}) == {:ok, all}
 
-      # Searches go on while the node dies: each has all ids, or says which node is gone.
+      # Searches continue while the node dies. Each has all ids, or names the lost node.
       searched = :counters.new(1, [])
 
       searchers =
@@ -128,7 +128,7 @@ defmodule BeTree.Cluster.LostTest do
       assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
       assert message =~ "#{two}"
       assert {:error, %Error{kind: :no_server}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
-      # What the others took of that they gave back.
+      # The other shards rolled their parts back.
       assert {:ok, ids} = shards |> Enum.take(2) |> Cluster.new() |> Cluster.search(%{age: 1})
       assert Enum.max(ids) <= 300
     end
@@ -174,7 +174,7 @@ defmodule BeTree.Cluster.LostTest do
       bases = Server.info!(follower).bases
 
       for round <- 1..4 do
-        # The other node changes its index while nobody sees it.
+        # The other node changes its index while it is disconnected.
         :erpc.cast(node, Peers, :disconnect_and_put, [node(), name, 1_000 * round])
         # Searches go on meanwhile.
         eventually(fn ->
@@ -188,7 +188,7 @@ defmodule BeTree.Cluster.LostTest do
         assert %{connected: true, error: nil} = Server.info!(follower)
       end
 
-      # The log led on, so no base travelled.
+      # The log continued, so no base was sent.
       assert Server.info!(follower).bases == bases
     end
 
@@ -202,7 +202,7 @@ defmodule BeTree.Cluster.LostTest do
       os_pid = :erpc.call(node, System, :pid, [])
       signal = fn signal -> {_output, 0} = System.cmd("kill", ["-#{signal}", os_pid]) end
       on_exit(fn -> System.cmd("kill", ["-CONT", os_pid], stderr_to_stdout: true) end)
-      # The silence of a node is noticed after this many seconds.
+      # Seconds after which a silent node is detected.
       before = :net_kernel.get_net_ticktime()
       on_exit(fn -> :net_kernel.set_net_ticktime(before, 1) end)
       :net_kernel.set_net_ticktime(4, 1)

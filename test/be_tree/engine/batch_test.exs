@@ -15,7 +15,7 @@ defmodule BeTree.Engine.BatchTest do
     {tree, domains, random}
   end
 
-  # Boolean attributes alone, which no index can tell apart by an attribute's value.
+  # Boolean attributes alone offer the index no selective access predicate.
   defp dense(0), do: {:variable, "dense#{Enum.random(1..8)}"}
 
   defp dense(depth) do
@@ -148,7 +148,7 @@ defmodule BeTree.Engine.BatchTest do
       for {bad, kind} <- @bad, count <- [1, 20, 300, 600], position <- [0, div(count, 2), count - 1] do
         events = for n <- 0..(count - 1), do: if(n == position, do: bad, else: %{a: n})
         assert {:error, %Error{kind: ^kind, position: ^position}} = BeTree.search_many(tree, events)
-        # A later one makes no difference.
+        # A later fault makes no difference.
         assert {:error, %Error{kind: ^kind, position: ^position}} = BeTree.search_many(tree, events ++ [:later, %{}])
       end
     end
@@ -250,7 +250,7 @@ defmodule BeTree.Engine.BatchTest do
       events = Stream.cycle([%{a: 1}])
       before = links()
       assert [{%{a: 1}, {:ok, [1]}}] = tree |> BeTree.stream(events, max_concurrency: 4) |> Enum.take(1)
-      # A process whose result was taken is a moment later gone.
+      # A process ends shortly after its result was taken.
       eventually(fn -> links() == before end)
       assert tree |> BeTree.stream(events, max_concurrency: 4) |> Enum.take(3_000) |> length() == 3_000
       eventually(fn -> links() == before end)
@@ -289,7 +289,7 @@ defmodule BeTree.Engine.BatchTest do
         stream = BeTree.stream(tree, events, [max_concurrency: concurrency] ++ options)
         pairs = for event <- events, do: {event, BeTree.search(tree, event)}
         assert Enum.to_list(stream) == pairs
-        # A zip pauses both sides after each pair.
+        # Stream.zip pauses both sides after each pair.
         assert Enum.zip(stream, stream) == Enum.zip(pairs, pairs)
         for some <- [1, 7, 8, 20], do: assert(Enum.take(stream, some) == Enum.take(pairs, some))
         assert stream |> Stream.drop(8) |> Enum.to_list() == Enum.drop(pairs, 8)

@@ -10,7 +10,7 @@ defmodule BeTree.Engine.HeapTest do
 
   defp room(words), do: Heap.with_room(words, fn -> settings()[:min_heap_size] end)
 
-  # Returns the result of `fun` in a process with these settings.
+  # Returns the result of `fun` in a process with these heap settings.
   defp in_process(options, fun) do
     test = self()
     :erlang.spawn_opt(fn -> send(test, {:answer, fun.()}) end, [:link | options])

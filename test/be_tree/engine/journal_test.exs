@@ -38,7 +38,7 @@ defmodule BeTree.Engine.JournalTest do
     journal
   end
 
-  # Returns the base's content, the changes after it and the last version, as another owner finds them.
+  # Returns the base, the changes after it and the last version, as the next owner finds them.
   defp content(folder, options \\ []) do
     journal = open!(folder, options)
     content = read(journal)
@@ -55,7 +55,7 @@ defmodule BeTree.Engine.JournalTest do
   defp segments(folder), do: Path.wildcard(Path.join(folder, "*.log")) |> Enum.sort()
   defp bases(folder), do: Path.wildcard(Path.join(folder, "*.base"))
 
-  # Ends the owner as a kill of the node does: nothing is flushed.
+  # Ends the owner like a kill of the node: nothing is flushed.
   defp in_other_process(function) do
     {pid, monitor} = spawn_monitor(fn -> exit({:result, function.()}) end)
     assert_receive {:DOWN, ^monitor, :process, ^pid, {:result, result}}
@@ -94,7 +94,7 @@ defmodule BeTree.Engine.JournalTest do
 
     write = Journal.base_writer(journal)
     assert Task.await(Task.async(fn -> write.(120, ["the first ", ["1", "20"]]) end), :infinity) == :ok
-    # Changes go on while a base is written.
+    # Changes continue while a base is written.
     journal = append!(journal, ["change 201"])
     {:ok, journal} = Journal.trim(journal, 120)
     assert length(segments(folder)) in 2..6
@@ -180,7 +180,7 @@ defmodule BeTree.Engine.JournalTest do
 
   defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)
 
-  # Other systems than Linux have a socket in the folder then.
+  # On other systems than Linux the folder then has a socket.
   if :os.type() != {:unix, :linux}, do: @tag(skip: "a socket cannot be copied")
 
   test "a folder can be copied, while open and after a kill", %{folder: folder} do
@@ -205,7 +205,7 @@ defmodule BeTree.Engine.JournalTest do
     :ok = Journal.close(journal)
     assert segments(folder) == []
     assert content(folder) == {{count, "all"}, [], count}
-    # Full segments are no reason.
+    # Full segments do not make a base due.
     journal = Enum.reduce(1..100, open!(folder, segment_bytes: 40), &append!(&2, ["change #{&1}"]))
     assert length(segments(folder)) >= 50
     refute Journal.fragmented?(journal)
@@ -219,7 +219,7 @@ defmodule BeTree.Engine.JournalTest do
     end)
 
     [segment] = segments(folder)
-    # The system did not write the last change before the power was lost.
+    # The system had not written the last change when power was lost.
     File.write!(segment, binary_part(File.read!(segment), 0, File.stat!(segment).size - 60))
     journal = open!(folder, durability: :none)
     assert read(journal) == {{3, "three"}, [], 3}
@@ -231,7 +231,7 @@ defmodule BeTree.Engine.JournalTest do
     journal = folder |> open!() |> append!(["a", "b"])
     write = Journal.base_writer(%{journal | identity: "other"})
     :ok = write.(3, ["three"])
-    # The owner ends before it removes the older changes.
+    # The owner ends before it removes older changes.
     :ok = Journal.close(journal)
     assert open(folder, []) == {:error, {:identity, "other"}}
     assert content(folder, identity: "other") == {{3, "three"}, [], 3}
@@ -302,7 +302,7 @@ defmodule BeTree.Engine.JournalTest do
     assert Enum.all?(results, &(&1 in [1, :locked]))
   end
 
-  # The lock of systems without names for sockets, which this one may have too.
+  # The lock of systems without abstract socket names, also usable here.
   test "concurrent openers with a lock file never own a folder together", %{folder: folder} do
     counter = :counters.new(1, [])
 
@@ -393,7 +393,7 @@ defmodule BeTree.Engine.JournalTest do
   test "a truncation of the last segment keeps the changes before it", %{folder: folder} do
     payloads = ["a", "", "a longer change", "d"]
 
-    # None of them is known to be on the disk.
+    # None is known to be synced.
     in_other_process(fn ->
       folder |> open!(durability: :none) |> append!(Enum.take(payloads, 2)) |> append!(Enum.drop(payloads, 2))
     end)
@@ -417,7 +417,7 @@ defmodule BeTree.Engine.JournalTest do
       journal = open!(folder)
       assert read(journal) == {:none, expected, count}
       assert journal.cut == nil == size in [head | ends]
-      # What follows the cut is not read again.
+      # Bytes behind the cut are not read again.
       :ok = journal |> append!(["after"]) |> Journal.close()
       assert content(folder) == {:none, expected ++ [{count + 1, "after"}], count + 1}
       for other <- segments(folder), other != path, do: File.rm!(other)
@@ -584,7 +584,7 @@ defmodule BeTree.Engine.JournalTest do
 
   defp faulty(folder, options), do: folder |> Disk.watch() |> open!([files: Disk] ++ options)
 
-  # All that comes of a disk without room, at every byte at which it can run out.
+  # Every effect of a full disk, at every byte where it can run out.
   for durability <- [:sync, {:interval, 60_000}, :none] do
     @durability durability
     test "a full disk refuses a change and takes it later, with #{inspect(durability)}", %{
@@ -624,7 +624,7 @@ defmodule BeTree.Engine.JournalTest do
   test "a refused change is gone after a crash", %{folder: folder} do
     in_other_process(fn ->
       journal = folder |> faulty([]) |> append!(["a"])
-      # The change is written as a whole, and the disk fails to sync it.
+      # The change is written completely, but its sync fails.
       Disk.fail(folder, fn operation, _number -> if operation == :sync, do: :eio end)
       {:error, error, _journal} = Journal.append(journal, ["b"])
       assert error.message =~ "; the change was not made"
@@ -647,7 +647,7 @@ defmodule BeTree.Engine.JournalTest do
     journal = faulty(folder, [])
     before = Disk.count(folder, :sync)
     journal = append!(journal, for(number <- 1..100, do: "#{number}"))
-    # One for the head of the segment, one for its number in the manifest, one for the changes.
+    # One sync for the segment's head, one for its number in the manifest, one for the changes.
     assert Disk.count(folder, :sync) == before + 3
     journal = append!(journal, ["one more"])
     assert Disk.count(folder, :sync) == before + 4
@@ -679,7 +679,7 @@ defmodule BeTree.Engine.JournalTest do
 
   test "with an interval, syncing a segment that a base removed leaves no file", %{folder: folder} do
     journal = folder |> open!(durability: {:interval, 1}, segment_bytes: 1) |> append!(["a"])
-    # The syncer gets to it when the segment is gone.
+    # The syncer runs after the segment was removed.
     true = :erlang.suspend_process(journal.syncer)
     assert_receive {Journal, _ref, :due} = message
     {:ok, journal} = Journal.info(journal, message)

@@ -43,7 +43,7 @@ defmodule BeTree.Engine.NativeTest do
     Native.call(instance, ticket, export, [], nil, :none, 10_000_000, slice, false)
   end
 
-  # Does the work in a process of its own, whose terms are gone when it has ended, and waits until nothing is left of it.
+  # Works in a separate process, whose terms are freed at its end, and waits until nothing is left.
   defp leaves_nothing(work) do
     {modules, instances, suspended} = Native.counts()
     {pid, monitor} = spawn_monitor(work)
@@ -79,7 +79,7 @@ defmodule BeTree.Engine.NativeTest do
     loads = 1..50 |> Enum.map(fn _ -> Task.async(fn -> Wasmtime.load(wasm) end) end) |> Task.await_many(60_000)
     {modules, _instances, _suspended} = Native.counts()
     assert Enum.all?(loads, &match?({:ok, _}, &1))
-    # Modules of earlier tests may go meanwhile, and none comes: no other test runs.
+    # Modules of earlier tests may be freed meanwhile. No other test runs, so none is added.
     assert modules <= before + 1
   end
 
@@ -92,7 +92,7 @@ defmodule BeTree.Engine.NativeTest do
       assert call(instance, nil, "three") == :busy
       assert {:done, [3], nil, _fuel} = call(instance, ticket, "three")
       assert {:done, [3], nil, _fuel} = call(instance, nil, "three")
-      # It is good for once.
+      # The turn is kept for good.
       assert call(instance, ticket, "three") == :busy
     end
 

@@ -40,7 +40,7 @@ defmodule BeTree.Image.LayoutTest do
     what
   end
 
-  # The same bytes with the digest that they should have, as one who forges an image would write it.
+  # The same bytes with a matching digest, as a forger would write them.
   defp sealed(<<before::binary-size(38), _digest::binary-size(32), behind::binary>>) do
     before <> Digest.sha256([before, behind]) <> behind
   end
@@ -67,7 +67,7 @@ defmodule BeTree.Image.LayoutTest do
 
       assert Enum.all?(segments, fn {address, bytes} -> rem(address, 4096) == 0 and rem(byte_size(bytes), 4096) == 0 end)
 
-      # None touches the next.
+      # No segment touches the next.
       ends = for {address, bytes} <- segments, do: address + byte_size(bytes)
       assert ends -- Enum.map(segments, &elem(&1, 0)) == ends
     end
@@ -91,7 +91,7 @@ defmodule BeTree.Image.LayoutTest do
       WasmGuest.spin(1),
       :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!(),
       WasmModule.assemble(memory: {1, 4}),
-      # A start function, which must not run again, sections of other tools, and an image as the guest of an image.
+      # A start function, which must not run again, custom sections, and an image as the guest of an image.
       WasmModule.assemble(
         memory: {1, nil},
         functions: [WasmModule.function(nil, [], [], [])],
@@ -123,7 +123,7 @@ defmodule BeTree.Image.LayoutTest do
     assert header.sha256 == sha256_as_documented(bytes)
   end
 
-  # docs/image.md: of all bytes but the 32 from 38 on.
+  # docs/image.md: the digest covers all bytes but the 32 from 38 on.
   defp sha256_as_documented(<<before::binary-size(38), _::binary-size(32), behind::binary>>) do
     :crypto.hash(:sha256, before <> behind)
   end
@@ -194,7 +194,7 @@ defmodule BeTree.Image.LayoutTest do
     memory = <<1, 0::size(@page - 1)-unit(8)>>
     bytes = encode!(image(memory: memory))
 
-    # All of it but the memory's zeros, and some of these.
+    # Everything except the memory's zeros, and some of these.
     zeros = (byte_size(bytes) - 4000)..(byte_size(bytes) - 1)
     places = Enum.to_list(0..(zeros.first - 1)) ++ Enum.take_random(zeros, 200)
 
@@ -213,11 +213,11 @@ defmodule BeTree.Image.LayoutTest do
         end
       end
 
-    # Not all of it is refused: contents of memory, constants in code.
+    # Some forgeries remain valid: other memory contents, other constants in code.
     assert Enum.sum(decoded) > 200
   end
 
-  # With the digest of whatever its guest has become, where that can be told.
+  # With the digest of the changed guest, where it can be located.
   defp forge_guest(bytes) do
     with {:error, %{message: "this is no image: the SHA-256 of its guest is " <> hex}} <-
            Layout.decode(sealed(bytes), 1) do

@@ -42,7 +42,7 @@ defmodule BeTree.Image.WasmTest do
     assert {:ok, 1} = Wasm.mutable_globals(contents(guest, :global))
     assert Wasm.active?(contents(guest, :data)) == {:ok, true}
 
-    # Cut off anywhere but behind a section, it is none.
+    # A truncated module is invalid unless the cut lies between sections.
     ends = Enum.scan(sections, 0, fn {_id, whole, _contents}, at -> at + byte_size(whole) end)
     <<_::binary-size(8), rest::binary>> = guest
 
@@ -120,11 +120,11 @@ defmodule BeTree.Image.WasmTest do
     computed = <<1, 0, 0x23, 0, 0x0B, 3, "abc">>
     assert Wasm.active?(computed) == {:ok, true}
     assert {:error, _} = Wasm.data(computed)
-    # One over the other, and in the wrong order.
+    # Overlapping, and in descending order.
     assert {:error, message} = Wasm.data(<<2, 0, 0x41, 4, 0x0B, 3, "abc", 0, 0x41, 6, 0x0B, 1, "d">>)
     assert message == "a data segment at 6, where the one before it ends at 7"
     assert {:error, "100001 data segments; expected 100000 at most"} = Wasm.data(binary(Wasm.encode_u32(100_001)))
-    # An address of 33 bits, and one whose last bits are not its sign.
+    # An address of 33 bits, and one whose last bits do not extend its sign.
     assert {:error, _} = Wasm.data(<<1, 0, 0x41, 0x80, 0x80, 0x80, 0x80, 0x10, 0x0B, 0>>)
     assert {:error, _} = Wasm.data(<<1, 0, 0x41, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0x0B, 0>>)
     assert {:ok, [{0xFFFF_FFFF, ""}]} = Wasm.data(<<1, 0, 0x41, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 0x0B, 0>>)

@@ -134,11 +134,14 @@ defmodule BeTree.Server.HistoryTest do
   defp operation(name, operation, clock) do
     called = :atomics.add_get(clock, 1, 1)
     result = perform(name, operation)
-    if result == :not_running, do: again(name, operation, clock), else: recorded(operation, result, called, clock)
+
+    if result == :not_running,
+      do: retry(name, operation, clock),
+      else: recorded(operation, result, called, clock)
   end
 
   # While no process runs, nothing is changed.
-  defp again(name, operation, clock) do
+  defp retry(name, operation, clock) do
     eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
     operation(name, operation, clock)
   end
