@@ -8,7 +8,7 @@ defmodule BeTree.Bench.Growth do
   @workload "W3"
 
   # The width of the longest bar, in characters.
-  @widest 60
+  @max_bar_width 60
 
   # Returns a chart for the cases of a workload, smallest first, and how much faster the time grew than the work. Returns nil
   # for workloads of one size.
@@ -49,7 +49,7 @@ defmodule BeTree.Bench.Growth do
           {"time", :time}
         ] do
       times = size[key] / first[key]
-      width = round(@widest * max(:math.log(times), 0) / most)
+      width = round(@max_bar_width * max(:math.log(times), 0) / most)
       Report.chart_row(if(key == :expressions, do: size.name, else: ""), what, times, width)
     end
   end

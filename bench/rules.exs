@@ -34,7 +34,7 @@ defmodule BeTree.Bench.Rules do
   # The rules that Drools needs to fire for the newest facts first, or else it tries all rows of guests.
   @depth_first ["find_seating"]
   # Beyond these sizes a peer needs minutes.
-  @most %{"manners" => 128, "waltzdb" => 50}
+  @max_peer_sizes %{"manners" => 128, "waltzdb" => 50}
 
   def run(options) do
     File.mkdir_p!(@folder)
@@ -197,7 +197,7 @@ defmodule BeTree.Bench.Rules do
   end
 
   defp peer(peer, how, name, size, input, options) when is_map_key(@counted, name) do
-    if peer == :clips and size <= @most[name],
+    if peer == :clips and size <= @max_peer_sizes[name],
       do: Peers.clips(how, input, @counted[name], runs(options), @folder),
       else: :none
   end

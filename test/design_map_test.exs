@@ -1,5 +1,5 @@
 defmodule BeTree.DesignMapTest do
-  # The map in docs/design.md: each file that it names exists, and has what it names there.
+  # Files and functions that docs/design.md names exist.
   use ExUnit.Case, async: true
 
   @text File.read!("docs/design.md")
@@ -12,7 +12,7 @@ defmodule BeTree.DesignMapTest do
     names = Regex.scan(~r/`((?:[\w.]+\/)*[\w.]+\.(?:rs|ex|exs))`/, @text, capture: :all_but_first)
     names = names |> List.flatten() |> Enum.uniq()
     assert length(names) > 30
-    # A bare name is of the folder of the one before it.
+    # A bare name is relative to the folder of the previous one.
     missing = for name <- names, String.contains?(name, "/"), files(name) == [], do: name
     assert missing == []
   end

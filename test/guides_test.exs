@@ -1,5 +1,5 @@
 defmodule BeTree.GuidesTest do
-  # The guides name servers and attach handlers, as an application does.
+  # Not async: the guides name servers and attach handlers like an application.
   use ExUnit.Case
 
   import BeTree.Test.Quiet, only: [quiet: 1]
@@ -10,7 +10,7 @@ defmodule BeTree.GuidesTest do
   # Guides end processes.
   setup :quiet
 
-  # A guide attaches to telemetry, which need not be there.
+  # :telemetry may be missing.
   setup_all do
     before = Code.get_compiler_option(:no_warn_undefined)
     Code.put_compiler_option(:no_warn_undefined, [:telemetry])

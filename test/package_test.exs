@@ -32,10 +32,10 @@ defmodule BeTree.PackageTest do
       assert is_map_key(files, file)
     end
 
-    # What belongs to this machine or is built anew.
+    # Files of this machine, or built on demand.
     assert Enum.filter(Map.keys(files), &(&1 =~ ~r"^(priv/native|wasm/target|_build|test|tools|bench)/")) == []
     assert files["priv/be_tree.wasm.sha256"] =~ ~r/^#{sha256(files["priv/be_tree.wasm"])}  be_tree\.wasm$/m
-    # Each is what it is here.
+    # Each equals the file here.
     assert Enum.reject(Map.keys(files), &(&1 =~ ~r/^(priv|checksum)/ or File.read!(&1) == files[&1])) == []
   end
 
@@ -47,7 +47,7 @@ defmodule BeTree.PackageTest do
     assert Path.basename(archive) == library <> ".tar.gz"
     assert unpack(archive) == %{library => "a NIF"}
 
-    # Those of another version are none of this one's.
+    # Archives of another version are left out.
     of_this = Release.archive(folder, nif, Mix.Project.config()[:version], "x86_64-unknown-linux-gnu")
     {checksums, _bindings} = folder |> Release.checksums() |> IO.iodata_to_binary() |> Code.eval_string()
     assert checksums == %{Path.basename(of_this) => "sha256:" <> sha256(File.read!(of_this))}

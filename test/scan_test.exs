@@ -228,7 +228,7 @@ defmodule BeTree.ScanTest do
     end
   end
 
-  # The predicates with what they came to; chains of one operator may be nested or not.
+  # The evaluated predicates. Chains of one operator may be nested.
   defp texts_of(%{match: match, root: root}), do: {match, predicates(root)}
 
   defp predicates(%{kind: :predicate} = node), do: [{node.verdict, node.attribute, node.text, normal(node.actual)}]

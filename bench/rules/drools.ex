@@ -8,7 +8,7 @@ defmodule BeTree.Bench.Rules.Drools do
   alias BeTree.Bench.Rules.Program
 
   # More numbers than a program uses, so that priorities come first.
-  @most 50_000_000
+  @max_number 50_000_000
 
   @spec program(Program.t(), [String.t()]) :: iodata
   def program(program, depth_first) do
@@ -45,11 +45,11 @@ defmodule BeTree.Bench.Rules.Drools do
     ]
   end
 
-  defp salience(rule, false), do: rule.priority * @most
+  defp salience(rule, false), do: rule.priority * @max_number
 
   defp salience(rule, true) do
     numbers = for {:fact, variable, _type, _tests} <- rule.conditions, do: "$#{variable}_number"
-    "#{rule.priority * @most} + " <> Enum.reduce(numbers, &"Math.max(#{&1}, #{&2})")
+    "#{rule.priority * @max_number} + " <> Enum.reduce(numbers, &"Math.max(#{&1}, #{&2})")
   end
 
   # A pattern binds the fields that something reads.

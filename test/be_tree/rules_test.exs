@@ -40,7 +40,7 @@ defmodule BeTree.RulesTest do
   rule r when p: a none b then notify m(x: p.x)
   """
 
-  # Each operation makes dozens of matches due: an inserted or a retracted fact, and the end of a window.
+  # Each operation makes dozens of matches due: inserting or retracting a fact, and the end of a window.
   @paged """
   fact a(x: integer)
   fact b(x: integer)
@@ -52,7 +52,7 @@ defmodule BeTree.RulesTest do
   rule u when d: done, d.x > 0 then modify d(x: d.x - 20), notify lowered(x: d.x)
   """
 
-  # 50 facts in one call, and then calls that each have much to fire.
+  # 50 facts in one call, then calls that each fire many rules.
   defp paged_calls do
     [
       {:assert, [{:b, x: 0, at: 0}]},
@@ -68,7 +68,7 @@ defmodule BeTree.RulesTest do
     ]
   end
 
-  # Calls until all is done, and returns the pages together.
+  # Calls next/1 until everything is done. Returns the joined pages.
   defp all({:ok, page}), do: page
   defp all({:more, page}), do: joined(page, all(Rules.next(page)))
 
@@ -310,13 +310,13 @@ defmodule BeTree.RulesTest do
         assert {page.firings, page.last_rule, page.reason} == {1, "next", :firings}
         assert {:more, page} = Rules.next(page)
         assert Enum.map(page.notices, & &1.values["left"]) == [4]
-        # Another call goes on as well.
+        # A new call continues too.
         assert {:ok, page} = Rules.advance(rules, 0)
         assert Enum.map(page.notices, & &1.values["left"]) == [3, 2, 1]
       end
 
       test "a call pauses only before a firing", %{runtime: runtime} do
-        # The second rule searches in vain after the first one has fired.
+        # After the first rule fired, the second searches in vain.
         rules =
           Rules.new!(
             """
@@ -416,7 +416,7 @@ defmodule BeTree.RulesTest do
           rules = Rules.new!(text, runtime: runtime)
           Rules.assert_all!(rules, before)
           assert {:error, %Error{kind: :out_of_fuel}} = Rules.assert(rules, last, fuel: fuel, slice: 5_000)
-          # The fact may be out, if the budget ended before it was in.
+          # The fact may be absent if the budget ended before its insertion.
           first = if Rules.facts!(rules, :context) == [], do: Rules.assert!(rules, last).notices, else: []
           assert first ++ Rules.advance!(rules, 0).notices == expected.notices
           assert state(rules) == state(whole)
@@ -456,7 +456,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # Everything that a call can change.
+  # All state that a call can change.
   defp state(rules) do
     info = Rules.info!(rules)
     {info.firings, info.asserted, info.now, for(type <- Map.keys(info.types), do: Rules.facts!(rules, type))}
@@ -484,7 +484,7 @@ defmodule BeTree.RulesTest do
       request = %{input: input, output: :binary, fuel: :infinity, slice: :rand.uniform(3_000), scheduler: :normal}
       test = self()
 
-      # It runs some slices, and dies with the suspended call.
+      # It runs some slices and dies with the suspended call.
       {pid, monitor} =
         spawn_monitor(fn ->
           outcome =
@@ -514,7 +514,7 @@ defmodule BeTree.RulesTest do
     for _round <- 1..30 do
       rules = Rules.new!(@chain)
       {pid, monitor} = spawn_monitor(fn -> Rules.assert_all(rules, facts) end)
-      # Room is made again and again in this time.
+      # The engine makes room repeatedly during this time.
       Process.sleep(:rand.uniform(60))
       Process.exit(pid, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, 60_000
@@ -525,7 +525,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # A runtime that can only trap, and lose the stack, continues by be_tree_resume (docs/abi.md, Interruption).
+  # A runtime that can only trap, and loses the stack, resumes by be_tree_resume (docs/abi.md, Interruption).
   @tag runtime: Wasmtime
   test "a call that traps anywhere resumes to the same firings, facts and notices" do
     {text, facts} = RuleWorkloads.manners(8)
@@ -551,7 +551,8 @@ defmodule BeTree.RulesTest do
   rule u priority 1 when p: b(not seen) then modify p(seen: true)
   """
 
-  # A step stores the way back before it changes a word. Where a compiler exchanges two such stores, a few units of fuel tell.
+  # A step stores its undo log before it changes a word. If a compiler reorders the two stores, budgets a few units apart
+  # detect it.
   @tag runtime: Wasmtime
   test "a call cut off every few units resumes, or is abandoned with complete steps" do
     facts = for x <- 5..8, do: {:a, x: x, s: "s", at: 10 * x}
@@ -584,7 +585,8 @@ defmodule BeTree.RulesTest do
     {ids, notices}
   end
 
-  # Returns whether the call lacks this fuel. If so, it is resumed to the same end, and the next call tells the rest if it is given up.
+  # Returns whether the call needs more fuel than this. If so, the call is resumed to the same end, and abandoned to check
+  # the next call.
   defp check_cut(start, {export, _arguments, _input} = call, fuel, {ids, notices, expected}) do
     resumed = start.()
 
@@ -604,7 +606,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # Returns whether a call lacks this fuel.
+  # Returns whether a call needs more fuel than this.
   defp cut(rules, {export, arguments, input}, fuel) do
     request = %{input: input, output: :binary, fuel: fuel, slice: :infinity, scheduler: :normal}
 
@@ -614,7 +616,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # The engine lacks room now and then, and the call goes on behind it.
+  # The engine runs out of room now and then, and the call continues afterwards.
   defp to_end(rules, {export, [length, _from | others], input} = call, fuel) do
     {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0, _late}} =
       rules |> trapping(call, fuel) |> Rules.Reply.outcome()

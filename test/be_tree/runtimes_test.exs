@@ -1,5 +1,5 @@
 defmodule BeTree.RuntimesTest do
-  # What holds of every runtime, run on each that is here.
+  # Behavior of every runtime, tested on each available one.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -301,7 +301,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      # Starting a batch costs some hundred units of fuel, and an event of it at most a thousandth more than its search.
+      # Starting a batch costs some hundred units of fuel; an event costs at most a thousandth more than its search.
       test "a batch costs no more fuel than its searches", %{runtime: runtime} do
         whole = [slice: :infinity]
 
@@ -321,7 +321,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      # Over the phases that a small index has, cut off after any number of units up to some.
+      # Cuts off the phases of a small index after every number of units up to a bound.
       test "a search cut off anywhere finds the same", %{runtime: runtime} do
         tree = BeTree.new!([a: :integer, s: {:string, optional: true}], runtime: runtime)
         BeTree.insert_all!(tree, for(i <- 20..1//-1, do: {i * 7919, "a = #{i} or not (s = 'x#{i}')"}))
@@ -427,7 +427,7 @@ defmodule BeTree.RuntimesTest do
         turns = :counters.new(1, [])
         holder = hold(tree, @event)
 
-        # Counts the turns before its own while it holds the tree, so that nobody else has one meanwhile.
+        # Counts the waiting calls while it holds the tree.
         turn = fn ->
           {:yield, search} = Search.start(tree, @event, slice: 10_000)
           before = :counters.get(turns, 1)
@@ -443,7 +443,7 @@ defmodule BeTree.RuntimesTest do
             task
           end
 
-        # One who waits may die.
+        # A waiting process may die.
         Process.unlink(hd(waiting).pid)
         Process.exit(hd(waiting).pid, :kill)
         eventually(fn -> info(tree).waiting == 19 end)
@@ -653,7 +653,7 @@ defmodule BeTree.RuntimesTest do
   describe "wasmex alone:" do
     @describetag runtime: Runtime.Wasmex
 
-    # Compiled where wasmex is: here it may not be.
+    # Uses functions of wasmex, which may be missing here.
     defp stack_pointer(tree) do
       [value] = apply(Runtime.Wasmex.Machine, :round, [elem(tree.instance.machines, 0), [{:global, "__stack_pointer"}]])
       value

@@ -14,7 +14,7 @@ defmodule BeTree.SandboxTest do
   @page 65_536
   @ratio 100
 
-  # Modules are assembled here, so that each test shows what it runs.
+  # Modules are assembled in place, so each test shows its code.
   defp sandbox(parts, options \\ []) do
     parts |> WasmModule.assemble() |> Sandbox.load!() |> Sandbox.new!([fuel_per_reduction: @ratio] ++ options)
   end
@@ -173,14 +173,14 @@ defmodule BeTree.SandboxTest do
       {microseconds, answer} = :timer.tc(fn -> Sandbox.call(sandbox, "spin", [], timeout: 50) end)
       assert {:error, %Error{kind: :timeout, message: message}} = answer
       assert message =~ ~r/after \d+ slices/
-      # Not before its time; how much later is up to the machine.
+      # Not before its timeout; the delay depends on the machine.
       assert microseconds >= 49_000
 
       assert Sandbox.call!(sandbox, "count", [3]) == [7]
     end
 
     test "with endless recursion traps and gets its stack pointer back" do
-      # As compiled code does: takes room on the shadow stack, then calls itself.
+      # Like compiled code: allocates on the shadow stack, then calls itself.
       recurse = [global_get(0), i32_const(16), i32_sub(), global_set(0), call(0)]
 
       sandbox =
@@ -229,7 +229,7 @@ defmodule BeTree.SandboxTest do
         function("spin", [], [], loop([i32_const(1), memory_grow(), drop(), branch(0)]))
       ]
 
-      # Most growths are refused: that takes the host its time too.
+      # Most growths are refused, which also takes the host time.
       new = fn -> sandbox([functions: functions, memory: {1, nil}, table: 1], memory: 100 * @page) end
       {:ok, [], %{fuel: idle}} = Sandbox.call(new.(), "nothing", [5_000])
 
@@ -273,7 +273,7 @@ defmodule BeTree.SandboxTest do
     sandbox = counter()
     callers = for _ <- 1..20, do: spawn(fn -> Sandbox.call(sandbox, "spin", [], slice: 10_000) end)
 
-    # One spins, the others wait for it; each that is killed makes room for the next.
+    # One call loops and the others wait; each killed one makes room for the next.
     for caller <- callers do
       Process.sleep(2)
       Process.exit(caller, :kill)
@@ -299,7 +299,7 @@ defmodule BeTree.SandboxTest do
   end
 
   describe "the Steiner tree example" do
-    # The cheapest spanning tree over the terminals and any others of the nodes.
+    # The cheapest spanning tree over the terminals and any subset of other nodes.
     defp brute_force(nodes, edges, terminals) do
       others = Enum.to_list(0..(nodes - 1)) -- terminals
 
@@ -313,7 +313,7 @@ defmodule BeTree.SandboxTest do
     defp subsets([]), do: [[]]
     defp subsets([first | rest]), do: Enum.flat_map(subsets(rest), &[&1, [first | &1]])
 
-    # Kruskal: each node stands for its component.
+    # Kruskal: each node starts as its own component.
     defp spanning_tree(nodes, edges) do
       {components, cost} =
         edges
@@ -355,7 +355,7 @@ defmodule BeTree.SandboxTest do
     test "computes a path's edges with the same fuel for every slice" do
       runs =
         for slice <- [1_000, 20_000, 100_000, 1_000_000, :infinity] do
-          # Fuel depends on the allocator's state, so each run has a fresh instance.
+          # Fuel depends on the allocator's state, so each run has a new instance.
           {:ok, [8], stats} = Sandbox.call(Steiner.new!(), "steiner_path", [9], slice: slice)
           stats
         end

@@ -13,7 +13,7 @@ defmodule BeTree.SearchTest do
     {:ok, tree: tree()}
   end
 
-  # A tree whose search takes many small slices.
+  # A tree whose search takes many slices.
   defp tree(ratio \\ @ratio) do
     tree = BeTree.new!([a: :integer, b: {:boolean, optional: true}], fuel_per_reduction: ratio)
     BeTree.insert_all!(tree, for(id <- 1..5_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
@@ -28,7 +28,7 @@ defmodule BeTree.SearchTest do
     for slice <- [1_000, 1_001, 3_333, 10_000, 77_777, 1_000_000_000] do
       {:done, @matches, sliced} = Search.run(tree, @event, slice: slice)
       assert {slice, Map.put(sliced, :slices, 1)} == {slice, whole}
-      # A slice ends with the block of instructions in which its fuel is exhausted.
+      # A slice ends with the block of instructions that exhausts its fuel.
       assert sliced.slices in div(whole.fuel, 2 * slice)..(div(whole.fuel, slice) + 1)
     end
   end
@@ -143,7 +143,7 @@ defmodule BeTree.SearchTest do
   end
 
   describe "reductions" do
-    # The reductions that a process has done when it has done `search`.
+    # Returns the reductions of the process after it ran `search`.
     defp charged(search) do
       parent = self()
 
@@ -163,7 +163,7 @@ defmodule BeTree.SearchTest do
       expected = div(fuel, @ratio)
       assert expected > 5_000
 
-      # One reduction for more fuel than there is charges nothing; what is left is the loop's own code.
+      # A huge ratio charges nothing; the remaining reductions are the loop's own.
       free = tree(1_000_000_000_000)
 
       for slice <- [fuel, :infinity, 500_000, 50_000, 20_000] do

@@ -24,7 +24,7 @@ defmodule BeTree.ServerTest do
 
   defp counts, do: Native.counts()
 
-  # Waits until no more instances are alive than there were.
+  # Waits until no more instances are alive than before.
   defp settle({_modules, instances, suspended}) do
     eventually(fn ->
       :erlang.garbage_collect()
@@ -39,7 +39,7 @@ defmodule BeTree.ServerTest do
       tree = BeTree.new!(Language.schema())
       {first, second} = Enum.split(Language.subscriptions(), 100)
       BeTree.insert_all!(tree, first ++ second)
-      # Some in the base, some in the log, and some in both.
+      # Some changes in the base, some in the log, some in both.
       Server.insert_all!(name, first)
       {:ok, %Index{}} = Server.index(name)
       for {id, _, _} <- Enum.take(first, 20), do: Server.delete!(name, id)
@@ -371,7 +371,7 @@ defmodule BeTree.ServerTest do
       assert_raise ArgumentError, fn -> Server.await(name, -1) end
     end
 
-    # Through all ways to make a base: of a replica, aside, and of the whole tree.
+    # Covers all sources of a base: a replica, a separate build, and a whole tree.
     test "equal a model's at every version" do
       :rand.seed(:exsss, 5)
       domains = Random.schema()
@@ -539,7 +539,7 @@ defmodule BeTree.ServerTest do
       name = server()
       Server.insert_all!(name, for(id <- 1..500, do: {id, "true"}))
 
-      # The ids that match are those from the first to the last: each change takes one away in front or adds some behind.
+      # Matching ids are contiguous: each change removes the first or appends some.
       searchers = for _ <- 1..4, do: Task.async(fn -> search_on(name, 0, 0, 0) end)
 
       for round <- 1..60 do
@@ -547,7 +547,7 @@ defmodule BeTree.ServerTest do
         last = 500 + 50 * (round - 1)
         Server.insert_all!(name, for(id <- (last + 1)..(last + 50), do: {id, "true"}))
         for id <- first..(first + 9), do: Server.delete!(name, id)
-        # Enough changes for another base, however slowly it is built.
+        # Enough changes for another base, even if building is slow.
         if round == 55, do: eventually(fn -> Server.info!(name).bases > 1 end)
       end
 
@@ -555,7 +555,7 @@ defmodule BeTree.ServerTest do
       eventually(fn -> Server.info!(name).bases > 1 end)
     end
 
-    # Until the last round is seen; answers how many searches that took.
+    # Runs until the last round is visible. Returns the number of searches.
     defp search_on(name, first, last, count) do
       {:ok, ids} = BeTree.search(name, %{age: 1})
       [now_first | _] = ids

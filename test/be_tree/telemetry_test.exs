@@ -10,7 +10,7 @@ defmodule BeTree.TelemetryTest do
 
   @event %{a: 500}
 
-  # A sink that sends the calling process what :telemetry would hand to its listeners.
+  # A sink that sends the events to the calling process.
   defmodule Recorder do
     def execute(name, measurements, metadata) do
       send(self(), {name, measurements, metadata})
@@ -43,7 +43,7 @@ defmodule BeTree.TelemetryTest do
 
   defp nothing_more, do: refute_received({[:be_tree, :search, _name], _measurements, _metadata})
 
-  # Checks all events of a search that ran to its end.
+  # Checks all events of a complete search.
   defp check_whole(tree, stats, ids) do
     {started, %{tree: ^tree, telemetry_span_context: context}} = received(:start)
     assert started |> Map.keys() |> Enum.sort() == [:monotonic_time, :system_time]
@@ -73,7 +73,7 @@ defmodule BeTree.TelemetryTest do
   end
 
   describe "a span" do
-    # What BeTree.Search does where the events are compiled in; its own go to nobody.
+    # Calls the span functions like BeTree.Search does.
     defp search(tree, options) do
       span = Span.start(Recorder, :search, Span.target(tree))
       {:yield, search} = tree |> Search.start(@event, options)
@@ -109,7 +109,7 @@ defmodule BeTree.TelemetryTest do
     end
 
     test "emits an exception with a stack trace without arguments" do
-      # From a list, so that the compiler does not see the wrong type.
+      # A list, so that the compiler cannot infer the wrong type.
       secret = Enum.at([{:secret, 1}], 0)
       raise_it = fn -> :erlang.binary_to_atom(secret) end
       measure = fn _result -> %{} end
@@ -144,7 +144,7 @@ defmodule BeTree.TelemetryTest do
       on_exit(fn -> :telemetry.detach(test) end)
     end
 
-    # Handlers run for all searches there are, in their processes.
+    # Handlers run for all searches, in their processes.
     def forward(name, measurements, metadata, pid) do
       if self() == pid, do: send(pid, {name, measurements, metadata})
     end

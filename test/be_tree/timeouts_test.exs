@@ -1,5 +1,5 @@
 defmodule BeTree.TimeoutsTest do
-  # Each call that may wait for its turn ends when its timeout has passed, and changes nothing then.
+  # Each call that may wait for its turn ends at its timeout without a change.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Event, Image, Sandbox, Search, Server, WasmModule}
@@ -43,7 +43,7 @@ defmodule BeTree.TimeoutsTest do
       assert inspect(tree) =~ "#BeTree<suspended, "
       refute File.exists?(path)
       Holding.release(held)
-      # Each waits for the end of the search, and has its turn then.
+      # Each waits for the end of the search, then runs.
       assert BeTree.info!(tree, timeout: 60_000).expressions == 2_000
       assert BeTree.insert(tree, 9_999, "a = 1", timeout: 60_000) == :ok
       assert BeTree.search(tree, %{a: 1}, timeout: 60_000) == {:ok, [1, 9_999]}

@@ -49,7 +49,7 @@ defmodule BeTree.TuneTest do
     assert run.sweep.front != []
     assert run.verdict.state in [:clear, :too_noisy]
     assert inspect(run) =~ ~r/^#BeTree\.Tune<40 events, (clear|too_noisy)>$/
-    # A second run of the same input reads the first, whatever the machine did.
+    # A second run of the same input can be compared with the first on any machine.
     {:ok, earlier} = run |> Tune.to_json() |> Tune.read()
     assert Tune.compare(run, earlier, 1_000.0).comparison.worse == false
   end

@@ -23,7 +23,7 @@ defmodule ErlBetree.OracleTest do
         :rand.seed(:exsss, seed)
         Random.original()
         domains = Random.schema()
-        # Expressions that erl-be-tree refuses are tested with its types.
+        # Expressions that erl-be-tree refuses are tested in its own types.
         expressions =
           for id <- 1..120, expression = Random.expression(domains), takes?(expression, domains), do: {id, expression}
 
@@ -46,7 +46,7 @@ defmodule ErlBetree.OracleTest do
 
       for {{:record, bits}, number} <- Enum.with_index(W1.events(parameters)) do
         values = for {{name, _}, index} <- Enum.with_index(domains), do: {name, Enum.at(bits, index) == 1, index}
-        # Every seventh is undefined, where that may be.
+        # Every seventh value is undefined, if its attribute is optional.
         event =
           for {name, value, index} <- values, not optional or rem(index + number, 7) > 0, into: %{}, do: {name, value}
 
@@ -60,11 +60,11 @@ defmodule ErlBetree.OracleTest do
   defp variables(name), do: {:variable, name}
 
   test "evaluates the rows of the conformance corpus" do
-    # Its language has no maps.
+    # erl-be-tree's language has no maps.
     domains = for {name, spec} <- Language.flat_schema(), do: {Atom.to_string(name), spec}
 
     for {text, event, holds} <- Language.flat_rows() do
-      # Where the corpus has something stand for something else.
+      # Values that the corpus writes differently.
       values = Map.new(event, fn {name, value} -> {to_string(name), literal(Language.flat_schema()[name], value)} end)
       {:ok, tree} = :erl_betree.betree_make([declare(domains)])
 
@@ -74,7 +74,7 @@ defmodule ErlBetree.OracleTest do
         assert {text, event, :erl_betree.betree_search(tree, record(values, domains))} ==
                  {text, event, {:ok, if(holds, do: [1], else: [])}}
       else
-        # Membership of an enum, which erl-be-tree does not have, and emptiness of what is no list there.
+        # erl-be-tree lacks membership of an enum, and emptiness of scalars.
         {:error, :failed} -> assert text =~ ~r/\be (not )?in\b|(seg|caps|timestamp) is empty/
       end
     end

@@ -1,5 +1,5 @@
 defmodule BeTree.Packaging.BuildTest do
-  # The places of compiled files, and the errors without Rust.
+  # Places of compiled files, and errors without Rust.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Packaging
@@ -20,7 +20,7 @@ defmodule BeTree.Packaging.BuildTest do
   test "a build leaves results in the project's build folder and nothing elsewhere", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     sources = files(be_tree)
-    # Also within a parallel make.
+    # Within a parallel make too.
     jobs = "-j2 --jobserver-auth=3,4"
     output = mix!(app, ["compile"], [{"MAKEFLAGS", jobs}, {"MFLAGS", jobs} | rust])
     assert output =~ "Compiling be_tree_host with Rust 1.99.0"
@@ -35,19 +35,19 @@ defmodule BeTree.Packaging.BuildTest do
     # Nothing has changed.
     refute mix!(app, ["compile"], rust) =~ "with Rust"
     refute mix!(app, ["deps.compile", "be_tree", "--force"], rust) =~ "with Rust"
-    # Another environment takes what this one has.
+    # Another environment copies the results of this one.
     refute mix!(app, ["compile"], [{"MIX_ENV", "prod"} | rust]) =~ "with Rust"
     assert File.read!(built(app, @nif, "prod")) == File.read!(built(app, @nif))
     assert length(cargo_calls(log)) == 3
 
-    # Of changed sources only the crate that they belong to is compiled.
+    # Changed sources recompile only their own crate.
     File.write!(Path.join(be_tree, "wasm/host/src/lib.rs"), "// another host")
     mix!(app, ["compile"], [{"CARGO_TARGET_DIR", Path.join(app, "kept")} | rust])
     assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest", "be_tree_host", "be_tree_host"]
     assert File.read!(built(app, @nif)) == "be_tree_host of // another host\n"
     assert File.exists?(Path.join(app, "kept/release/deps"))
 
-    # So are other flags.
+    # Other flags recompile too.
     mix!(app, ["compile"], [{"RUSTFLAGS", "-C target-cpu=native"} | rust])
     assert List.last(cargo_calls(log)) == "be_tree_host" and length(cargo_calls(log)) == 5
   end
@@ -69,7 +69,7 @@ defmodule BeTree.Packaging.BuildTest do
     assert output =~ ~s({:wasmex, "~> 0.15.1"})
     assert output =~ "config :be_tree, runtime: MyRuntime"
 
-    # A runtime of one's own needs no NIF.
+    # Another runtime needs no NIF.
     write(app, %{"config/config.exs" => "import Config\nconfig :be_tree, runtime: MyRuntime\n"})
     refute mix!(app, ["compile"], no_rust) =~ "with Rust"
     refute File.exists?(built(app, @nif))
@@ -120,7 +120,7 @@ defmodule BeTree.Packaging.BuildTest do
     assert cargo_calls(log) == ["be_tree_host", "be_tree_guest", "be_tree_rules_guest"]
   end
 
-  # Puts the module into the dependency, as a package has it, and forgets what was built.
+  # Puts the module into the dependency like a package does, and deletes the build.
   defp release(app, be_tree, rust) do
     mix!(app, ["compile"], rust)
     File.mkdir_p!(Path.join(be_tree, "priv"))

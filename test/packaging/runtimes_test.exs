@@ -59,7 +59,7 @@ defmodule BeTree.Packaging.RuntimesTest do
     assert call(peer, Runtime, :default, []) == Wasmex
   end
 
-  # A module with the functions that the runtime asks for, which lie in wasmex 0.15.
+  # A stub of wasmex 0.15 with the functions that the runtime checks for.
   defp stand_in do
     functions =
       [store_or_caller_set_fuel: 3, store_or_caller_get_fuel: 2, instance_call_exported_function: 6] ++

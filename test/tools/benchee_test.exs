@@ -1,5 +1,5 @@
 defmodule BeTree.BencheeTest do
-  # The scripts for Benchee. Where it is missing, that they say so; where it is there, that they run.
+  # The Benchee scripts run with Benchee, and report that it is missing otherwise.
   use ExUnit.Case
 
   alias BeTree.Test.Reductions
@@ -44,7 +44,7 @@ defmodule BeTree.BencheeTest do
         for [_name, _time, reductions, fuel, elixir] <- rows do
           [reductions, fuel, elixir] = Enum.map([reductions, fuel, elixir], &String.to_float/1)
           assert_in_delta reductions - fuel, elixir, 0.11
-          # Encoding the event and taking the list of ids.
+          # Encoding the event and decoding the list of ids.
           assert elixir > -100 and elixir < 2_000
         end
       end
@@ -66,14 +66,13 @@ defmodule BeTree.BencheeTest do
     for event <- W3.events(parameters), slice <- [:infinity, 10_000, 300_000] do
       {:ok, _ids, %{fuel: fuel, slices: slices}} = BeTree.search(index, event, slice: slice, stats: true)
 
-      # The Elixir code takes some dozens, and more for each time that the search is taken up again. The VM loses some dozens
-      # when it takes a process off its scheduler.
+      # The Elixir code takes some dozens, and more for each resumption. Descheduling a process loses some dozens.
       assert_in_delta least_reductions(index, event, slice), fuel, 200 + 30 * slices
       assert fuel > 20_000
     end
   end
 
-  # The VM charges more when it takes a process off its scheduler, so the least of several counts is used.
+  # The VM charges more when it deschedules a process, so the minimum of several counts is used.
   defp least_reductions(target, event, slice) do
     Enum.min(
       for _ <- 1..5, do: Reductions.reductions(fn -> {:ok, _ids} = BeTree.search(target, event, slice: slice) end)

@@ -149,7 +149,7 @@ defmodule BeTree.WorkloadTest do
       {tree, events} = build(W2, %{W2.defaults() | expressions: 2_000, events: 1})
       roots = for id <- 1..2_000, do: BeTree.explain!(tree, hd(events), id).root
 
-      # An explanation shows an `and` within an `and` as one, so the depth is that of the text or less.
+      # An explanation flattens an `and` within an `and`, so its depth is at most the text's.
       depths = roots |> Enum.map(&depth/1) |> Enum.frequencies()
       assert depths |> Map.keys() |> Enum.sort() == [1, 2, 3, 4, 5, 6]
       assert_in_delta depths[1], 333, 80

@@ -8,7 +8,7 @@ use crate::term::Reader;
 use crate::value::{Shape, Value, Values};
 
 /// The longest event in bytes. Its memory is requested with the schema, so that no search requests any.
-pub const LONGEST: usize = 64 * 1024;
+pub const MAX_EVENT_BYTES: usize = 64 * 1024;
 
 /// The format of a prepared event: the number of another format, and the event in it.
 pub const PREPARED: i32 = 3;
@@ -21,7 +21,7 @@ pub struct Event {
 
 impl Event {
     pub fn new(schema: &Schema) -> Self {
-        Event { attributes: vec![Value::Undefined; schema.len()], values: Values::with_capacity(LONGEST) }
+        Event { attributes: vec![Value::Undefined; schema.len()], values: Values::with_capacity(MAX_EVENT_BYTES) }
     }
 
     pub fn decode<'a>(&mut self, format: i32, bytes: &'a [u8], schema: &'a Schema) -> Result<(), Error<'a>> {
@@ -29,7 +29,7 @@ impl Event {
             Some((inner, bytes)) if format == PREPARED => (i32::from_le_bytes(*inner), bytes),
             _ => (format, bytes),
         };
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_EVENT_BYTES {
             return Err(Error::new(
                 Kind::OutOfBounds,
                 "the event has more than 65,536 bytes; this module reads no more",

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{push, reserve, Error, Kind};
 use crate::evaluate::{depth, expression_holds};
-use crate::event::{Event, LONGEST, PREPARED};
+use crate::event::{Event, MAX_EVENT_BYTES, PREPARED};
 use crate::explain::explain;
 use crate::expression::{self, Step};
 use crate::schema::{self, Schema};
@@ -19,7 +19,7 @@ use crate::term::{Reader, Writer};
 use crate::vocabulary::{is_counted, Vocabulary};
 
 /// The first size of the inbox. It suffices for any event.
-const INBOX: usize = LONGEST;
+const INBOX: usize = MAX_EVENT_BYTES;
 /// More bytes than the error of a search takes, apart from the name in it.
 const REFUSAL: usize = 1024;
 
@@ -148,7 +148,7 @@ impl State {
         };
         let longest = schema.iter().map(|attribute| attribute.name.len()).max().unwrap_or_default();
         result.clear();
-        result.reserve(REFUSAL + 2 * longest + LONGEST);
+        result.reserve(REFUSAL + 2 * longest + MAX_EVENT_BYTES);
         search.found.resize(HEADER, 0);
         search.bitmap.resize(HEADER + BITMAP, 0);
         *index = Some(Index { event: Event::new(&schema), schema, subscriptions: Vec::new() });

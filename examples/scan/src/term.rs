@@ -1,7 +1,7 @@
 //! Reads and writes Erlang's external terms.
 
 use crate::error::{Error, Kind};
-use crate::value::{too_deep, Sequence, Shape, Value, Values, DEEPEST};
+use crate::value::{too_deep, Sequence, Shape, Value, Values, MAX_DEPTH};
 
 const VERSION: u8 = 131;
 const NEW_FLOAT: u8 = 70;
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a term.
     pub fn value(&mut self, values: &mut Values, depth: usize) -> Result<Value, Error<'a>> {
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             return Err(too_deep());
         }
         let Some(&tag) = self.rest.first() else { return Err(cut_short()) };

@@ -3,7 +3,7 @@
 use crate::error::{Error, Kind};
 
 /// The deepest nesting of values. Reading them is the only recursion here.
-pub const DEEPEST: usize = 100;
+pub const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Copy)]
 pub enum Value {

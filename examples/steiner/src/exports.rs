@@ -5,7 +5,7 @@ use std::hint::black_box;
 use crate::{minimum_tree, path, NO_EDGE};
 
 /// The most terminals. The table over all sets of more would not fit a 32-bit memory.
-const MOST_TERMINALS: u32 = 24;
+const MAX_TERMINALS: u32 = 24;
 
 /// Makes room for a graph without edges, and returns the address of its weights: a row of `nodes` words for each node, in
 /// which `u32::MAX` stands for no edge. The room is never freed.
@@ -22,7 +22,7 @@ pub extern "C" fn graph(nodes: usize) -> *mut u32 {
 /// `weights` was returned by `graph` for the same number of nodes.
 #[no_mangle]
 pub unsafe extern "C" fn steiner(weights: *const u32, nodes: usize, terminals: u64) -> i64 {
-    assert!(terminals.count_ones() <= MOST_TERMINALS, "more than {MOST_TERMINALS} terminals");
+    assert!(terminals.count_ones() <= MAX_TERMINALS, "more than {MAX_TERMINALS} terminals");
     // SAFETY: the caller's promise. If it is broken, the module reads its own memory or traps.
     let weights = unsafe { std::slice::from_raw_parts(weights, nodes * nodes) };
     let terminals: Vec<usize> = (0..64).filter(|bit| terminals >> bit & 1 == 1).collect();
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn steiner(weights: *const u32, nodes: usize, terminals: u
 /// Returns the cost of a minimum tree that joins all nodes of a path with edges of weight 1: `nodes - 1`.
 #[no_mangle]
 pub extern "C" fn steiner_path(nodes: u32) -> i64 {
-    assert!(nodes <= MOST_TERMINALS, "more than {MOST_TERMINALS} terminals");
+    assert!(nodes <= MAX_TERMINALS, "more than {MAX_TERMINALS} terminals");
     let nodes = nodes as usize;
     let terminals: Vec<usize> = (0..nodes).collect();
     cost(minimum_tree(&path(nodes), nodes, &terminals))

@@ -1,6 +1,7 @@
 defmodule BeTree.Rules.ClockTest do
-  # The clock of a server with `clock: :system`. The tests move both clocks of the system, and let timers run out themselves. They read
-  # the log, which tests that run at the same time may silence.
+  # The clock of a server with `clock: :system`. The tests control both system clocks and the timers. They read the log, so
+  # they run
+  # alone: other tests may silence it.
   use ExUnit.Case
 
   import BeTree.Test.Notices
@@ -42,7 +43,7 @@ defmodule BeTree.Rules.ClockTest do
       %{clocks: clocks, clock: Clock.new(%{name: :clock, max_skew: @minute, clocks: Clocks.sources(clocks)})}
     end
 
-    # Returns the milliseconds since the clock's start, and how far a fact may be ahead.
+    # Returns the milliseconds since the clock's start, and the maximum lead of a fact.
     defp passed(clock) do
       {now, latest, clock} = Clock.read(clock)
       {now - Clocks.start(), latest - now, clock}
@@ -66,7 +67,7 @@ defmodule BeTree.Rules.ClockTest do
     test "goes 1 % slower after a small step back, never back", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, -1_000)
       assert {0, ahead, clock} = quietly_passed(clock)
-      # Facts may be as far ahead of the system clock as before.
+      # The maximum lead is relative to the system clock, as before.
       assert ahead == @minute - 1_000
 
       clock =
@@ -145,7 +146,7 @@ defmodule BeTree.Rules.ClockTest do
       Clocks.pass(clocks, @hour)
       assert {passed, 0, clock} = quietly_passed(clock)
       assert passed == @minute + div(@hour * 99, 100)
-      # Set right, the system clock is ahead of time by what that lost.
+      # Once corrected, the system clock is ahead by the lost difference.
       Clocks.jump(clocks, @hour)
       {{passed, @minute, _clock}, log} = with_log("clock", fn -> passed(clock) end)
       assert passed == @minute + @hour
@@ -169,7 +170,7 @@ defmodule BeTree.Rules.ClockTest do
           Clocks.pass(clocks, 10 * @minute - 1_000)
           Clocks.run_timers(name)
           assert keys(name) == []
-          # The jump has lasted since the timers looked, so time goes 1 % slower.
+          # The jump has lasted since the timers checked, so time goes 1 % slower.
           Clocks.pass(clocks, 1_000)
           Clocks.run_timers(name)
           assert keys(name) == Enum.to_list(1..9)
@@ -211,7 +212,7 @@ defmodule BeTree.Rules.ClockTest do
 
         {_result, log} =
           with_log(inspect(name), fn ->
-            # As after a machine that slept.
+            # Like a machine after sleep.
             Clocks.jump(clocks, @hour)
             Clocks.run_timers(name)
             Clocks.pass(clocks, @minute)
@@ -228,7 +229,7 @@ defmodule BeTree.Rules.ClockTest do
         clocks = Clocks.new()
         name = start!(clocks, options)
         {:ok, _page} = Server.assert_all(name, for(id <- 1..9, do: {:order, id: id}))
-        # Neither closes a window early when it runs out.
+        # Neither timer closes a window early.
         Clocks.run_timers(name)
         assert {:ok, %{facts: 9, firings: 0}} = Server.info(name)
       end
@@ -240,7 +241,7 @@ defmodule BeTree.Rules.ClockTest do
         {:ok, _page} = Server.assert_all(name, for(id <- 1..9, do: {:order, id: id}))
         :ok = stop_supervised(name)
 
-        # The machine starts with a clock that stands an hour back.
+        # The machine starts with its clock an hour behind.
         behind = Clocks.new()
         Clocks.jump(behind, -@hour)
         {name, log} = with_log(inspect(name), fn -> start!(behind, [name: name] ++ options) end)
@@ -257,7 +258,7 @@ defmodule BeTree.Rules.ClockTest do
         assert keys(name) == Enum.to_list(1..9)
         :ok = stop_supervised(name)
 
-        # Facts may be a little ahead, so a folder may be, too.
+        # A fact may be slightly ahead, and so may a folder.
         clocks = Clocks.new()
         Clocks.pass(clocks, 9 * @minute + 1_000)
         {name, log} = with_log(inspect(name), fn -> start!(clocks, [name: name] ++ options) end)

@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.DiskTest do
-  # The disk of a server of rules fails, and works again.
+  # A server of rules whose disk fails and recovers.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Disk, only: [folder: 1]
@@ -43,7 +43,7 @@ defmodule BeTree.Rules.DiskTest do
   defp partitions, do: [partitions: @partitions, partition_by: :id]
   defp owners(name), do: for(number <- 0..(@partitions - 1), do: Shared.owner(name, number))
 
-  # Every write of the folders fails from now on.
+  # All writes to the folders fail from now on.
   defp break(folder) do
     fault = fn operation, _number -> if operation in [:pwrite, :sync, :create], do: :eio end
     for folder <- folders(folder), do: Disk.fail(folder, fault)
@@ -66,7 +66,7 @@ defmodule BeTree.Rules.DiskTest do
       for round <- 1..5 do
         break(folder)
         for id <- 41..60, do: assert({:error, %Error{kind: :file}} = insert(name, [id]))
-        # The table of partitions decides a swap; each takes it when its journal works.
+        # The table of partitions decides a swap; a partition applies it when its journal works.
         swapped = Server.swap(name, @new)
         if unquote(layout) == :one, do: assert({:error, %Error{kind: :file}} = swapped), else: assert(swapped == :ok)
         heal(folder)
@@ -92,7 +92,7 @@ defmodule BeTree.Rules.DiskTest do
     assert {:ok, _page} = insert(name, 1..40)
     before = owners(name)
 
-    # All have made the new rules when the disk fails.
+    # The disk fails after all have made the new rules.
     [held | others] = owners(name)
     :ok = :sys.suspend(held)
     swap = Task.async(fn -> Server.swap(name, @new) end)
@@ -128,7 +128,7 @@ defmodule BeTree.Rules.DiskTest do
     process = Process.whereis(name)
     assert {:ok, _page} = insert(name, 1..40)
     {:ok, facts} = Server.facts(name, :order)
-    # The number of a fact tells its partition.
+    # A fact's id contains its partition.
     {mine, others} = Enum.split_with(facts, &(rem(&1.id - 1, @partitions) == 3))
     own = Shared.folder(folder, 3)
     File.rename!(own, own <> ".away")
@@ -158,7 +158,7 @@ defmodule BeTree.Rules.DiskTest do
     File.write!(own, "in the way")
     kill_partition(name, 3)
 
-    # A fact of another partition closes the windows of those that are open.
+    # A fact of another partition closes the windows of open partitions.
     :ok = Server.subscribe(name)
     other = Enum.find(facts, &(rem(&1.id - 1, @partitions) != 3)).fields["id"]
     assert {:ok, page} = Server.assert(name, {:order, id: other, at: 600_001})
@@ -187,7 +187,7 @@ defmodule BeTree.Rules.DiskTest do
     Clocks.run_timers(name)
     refute_received {Server, ^name, _notices}
     %{held: %{retry: timer, error: %Error{kind: :file}}} = :sys.get_state(name)
-    # Later, not at once.
+    # Later, after a delay.
     assert is_integer(Process.read_timer(timer))
     heal(folder)
     assert_receive {Server, ^name, [%{name: "unpaid", values: %{"key" => 7}}]}, @wait

@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.HistoryTest do
-  # A server gets a history before it goes live. Then it is as if it had been there all the time.
+  # A server that reads a history before it goes live equals a server that ran through it.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Notices
@@ -38,7 +38,7 @@ defmodule BeTree.Rules.HistoryTest do
 
   defp notes(name), do: Enum.sort(for(notice <- notices(name), do: {notice.name, notice.values}))
 
-  # A day with an order each minute. Every third order is never paid. Every fifth is paid half an hour late.
+  # A day with an order each minute. Every third order is never paid, every fifth half an hour late.
   defp day(from) do
     orders = for minute <- 0..(24 * 60 - 1), do: {from + minute * @minute, {:order, minute}}
 
@@ -70,7 +70,7 @@ defmodule BeTree.Rules.HistoryTest do
         from = Clocks.start()
         events = day(from)
 
-        # This one is there, and lives through the day.
+        # This server runs through the day.
         clocks = Clocks.new()
         twin = start!(clocks, [clock: :system] ++ options)
         :ok = Server.subscribe(twin)
@@ -85,7 +85,7 @@ defmodule BeTree.Rules.HistoryTest do
         expected = notes(twin)
         assert Enum.count(expected, &match?({"unpaid", _values}, &1)) > 480
 
-        # This one gets the day afterwards.
+        # This server reads the day afterwards.
         given = [dir: folder] ++ options
         name = start!(clocks, given)
         :ok = Server.subscribe(name)
@@ -127,7 +127,7 @@ defmodule BeTree.Rules.HistoryTest do
         name = start!(clocks, [dir: folder] ++ options)
         assert {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
         before = state(name)
-        # A folder in place of the file.
+        # A directory in place of the file.
         File.mkdir!(Path.join(folder, "live.new"))
         assert {:error, %Error{kind: :file}} = Server.go_live(name)
         assert state(name) == before

@@ -28,7 +28,7 @@ defmodule BeTree.Rules.LatenessTest do
 
   @minute 60_000
 
-  # Two orders in time, then one that is 12 minutes late together with its payment, and one without a payment.
+  # Two orders in order, then one 12 minutes late with its payment, and one without a payment.
   defp late_facts do
     [
       {:order, id: 1, user: "ann", at: 0},
@@ -68,7 +68,7 @@ defmodule BeTree.Rules.LatenessTest do
         [whole, sliced] = for _rules <- 1..2, do: Rules.new!(@rules, runtime: runtime, lateness: 2 * @minute)
         facts = late_facts() ++ for(n <- 1..20, do: {:order, id: n, user: "u", at: (20 + rem(7 * n, 5)) * @minute})
 
-        # A slice below what a step needs is given more.
+        # A slice below the need of a step is enlarged.
         for options <- [[source: :web], []] do
           pages =
             for {rules, slice} <- [{whole, 10_000_000}, {sliced, 1}],
@@ -116,7 +116,7 @@ defmodule BeTree.Rules.LatenessTest do
         assert %{late: 0} = Rules.assert!(rules, order.(2, 5 * @minute), source: :mobile)
         assert %{late: 0, notices: []} = Rules.assert!(rules, {:payment, order: 2, at: 6 * @minute}, source: :mobile)
         assert Rules.sources!(rules) == %{"web" => 30 * @minute, "mobile" => 6 * @minute}
-        # The time of a source is that of its facts without one.
+        # A source starts at the time of facts without a source.
         Rules.assert!(rules, {:payment, order: 1}, source: :mobile)
         assert [%{at: 360_000}, _payment] = Rules.facts!(rules, :payment)
         page = Rules.advance!(rules, 31 * @minute, source: :mobile)
@@ -170,7 +170,7 @@ defmodule BeTree.Rules.LatenessTest do
   end
 
   describe "a server with lateness" do
-    # Everything that calls decide.
+    # All state that calls depend on.
     defp state(name) do
       {:ok, info} = Server.info(name)
       {:ok, sources} = Server.sources(name)
@@ -265,7 +265,7 @@ defmodule BeTree.Rules.LatenessTest do
       assert page.late == 0 and page.next_due <= now + 20
       {:ok, page} = Server.assert(name, {:order, id: 7, user: "u"})
       assert page.late == 0
-      # The timer of the first one's window, which has closed when it comes.
+      # The timer of the first window; the window has closed by then.
       assert_receive {Server, ^name, [%Notice{values: %{"order" => 5}}]}, @wait
     end
 

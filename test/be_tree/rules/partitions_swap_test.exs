@@ -1,6 +1,7 @@
 defmodule BeTree.Rules.PartitionsSwapTest do
-  # Processes of a server with partitions are killed within a swap. Afterwards all partitions have the same rules, no acknowledged
-  # fact is lost, and every call ends.
+  # Kills processes of a partitioned server during a swap. Afterwards all partitions have the same rules, no acknowledged
+  # fact is lost,
+  # and every call has ended.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -35,7 +36,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   defp owners(name), do: for(number <- 0..(@partitions - 1), do: Shared.owner(name, number))
   defp texts(name), do: for(owner <- owners(name), do: :sys.get_state(owner, @wait).text)
 
-  # Begins a swap that partition 0 delays, and waits until the others have made the new rules.
+  # Begins a swap that partition 0 delays. Returns when the others have made the new rules.
   defp begin_swap(name, held) do
     :ok = :sys.suspend(held)
     swap = Task.async(fn -> Server.swap(name, @new) end)
@@ -50,10 +51,10 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     end
   end
 
-  # Kills a process, and waits until `now` returns another one.
+  # Kills a process and waits until `now` returns its successor.
   defp kill_front(name), do: kill_and_wait(Shared.front(name), fn -> Shared.front(name) end)
 
-  # The rule that fires in each partition for the orders 1 to 40.
+  # Returns the rule that fires in each partition for orders 1 to 40.
   defp fired(name) do
     {:ok, page} = Server.assert_all(name, for(id <- 1..40, do: {:payment, order: id}))
     {page.firings, name |> notices() |> Enum.map(& &1.name) |> Enum.uniq()}
@@ -75,7 +76,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     name = start!(dir)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
-    # It starts again with the rules of before, because the swap is not decided.
+    # It restarts with the old rules, because the swap is undecided.
     kill_partition(name, 2)
     assert :sys.get_state(Shared.owner(name, 2), @wait).text == @old
     :ok = :sys.resume(held)
@@ -83,7 +84,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert texts(name) == List.duplicate(@new, @partitions)
     assert fired(name) == {40, ["new"]}
 
-    # The journal has the swap too.
+    # The journal contains the swap.
     kill_partition(name, 2)
     assert texts(name) == List.duplicate(@new, @partitions)
   end
@@ -114,7 +115,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert texts(name) == List.duplicate(@new, @partitions)
   end
 
-  # This process stands for a front process that decides, tells one partition alone, and ends.
+  # This process plays a front process that decides, tells only one partition, and ends.
   test "a swap whose front process is killed after the decision is made by all", %{tmp_dir: dir} do
     name = start!(dir)
     [first | others] = owners(name)
@@ -125,7 +126,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
         swap = make_ref()
         requests = for owner <- [first | others], do: :gen_server.send_request(owner, {:prepare_swap, @new, swap})
         for request <- requests, do: {:reply, {:ok, :prepared}} = :gen_server.receive_response(request, @wait)
-        # It starts again before the decision, with the rules of before.
+        # It restarts before the decision, with the old rules.
         kill_and_wait(List.last(others), fn -> Shared.owner(name, @partitions - 1) end)
         Shared.put_rules(name, @new, @by, routes)
         send(first, {swap, :commit})
@@ -156,7 +157,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
       test = self()
       inserter = spawn_link(fn -> insert(name, 100, [], test) end)
 
-      # A supervisor allows three restarts in five seconds.
+      # The supervisor allows three restarts in five seconds.
       {_times, outcomes} =
         Enum.map_reduce(1..6, [], fn round, outcomes ->
           text = if rem(round, 2) == 1, do: @new, else: @old
@@ -167,7 +168,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
 
       for {_text, outcome} <- outcomes, do: assert(match?(:ok, outcome) or match?({:error, %Error{}}, outcome))
       eventually(fn -> Enum.all?([Shared.front(name) | owners(name)], &(&1 && Process.alive?(&1))) end)
-      # The last swap and those after it had no kill beside them.
+      # The last swaps run without a kill.
       assert {@old, _outcome} = hd(outcomes)
       assert :ok = Server.swap(name, @new)
       assert texts(name) == List.duplicate(@new, @partitions)
@@ -179,14 +180,14 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     end
   end
 
-  # Kills a process of the server after some reductions.
+  # Kills a process of the server after a random number of reductions.
   defp kill_soon(name) do
     victims = [Shared.front(name) | owners(name)]
     for _time <- 1..:rand.uniform(3_000), do: :erlang.yield()
     if pid = Enum.random(victims), do: Process.exit(pid, :kill)
   end
 
-  # Inserts orders one by one, until it is to stop, and sends those that the server acknowledged.
+  # Inserts orders until it is stopped, and sends the acknowledged ones.
   defp insert(name, id, acknowledged, test) do
     receive do
       :stop -> send(test, {:inserted, acknowledged})

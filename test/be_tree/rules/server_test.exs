@@ -33,7 +33,7 @@ defmodule BeTree.Rules.ServerTest do
 
   defp start!(options), do: RulesServers.start!(Keyword.put_new(options, :rules, @orders))
 
-  # Everything that calls decide.
+  # All state that calls depend on.
   defp state(name) do
     {:ok, info} = Server.info(name)
     types = for type <- Map.keys(info.types), do: Server.facts(name, type)
@@ -106,7 +106,7 @@ defmodule BeTree.Rules.ServerTest do
     assert notices(name) == []
     assert {:ok, _page} = Server.assert(name, {:payment, order: 2, at: 10})
     assert Enum.sort(notices(name)) == [{"paid", 2}, {"seen", 2}]
-    # The window of the third order is open still.
+    # The window of the third order is still open.
     assert {:ok, _page} = Server.advance(name, 700_000)
     assert notices(name) == [{"unpaid", 3}]
   end
@@ -184,7 +184,7 @@ defmodule BeTree.Rules.ServerTest do
       kill(name, id)
     end
 
-    # A base may be there already, of a start that was killed before it removed what that replaces.
+    # A base may already exist, of a start that was killed before it removed the replaced files.
     {name, _id} = start!(dir: folder)
     {:ok, _page} = Server.assert(name, {:order, id: 41, at: 0})
     eventually(fn -> length(Path.wildcard(Path.join(folder, "*.log"))) < 40 end)

@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.SkewTest do
-  # A server with `clock: :system` refuses facts and times that are more than `max_skew:` ahead of its clock.
+  # A server with `clock: :system` refuses facts and times more than `max_skew:` ahead of its clock.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Notices

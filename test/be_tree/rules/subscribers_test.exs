@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.SubscribersTest do
-  # The notices that wait in a mailbox are bounded, and a process learns how many it lacks.
+  # Pending notices of a mailbox are bounded, and a process learns the number of dropped ones.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -48,13 +48,13 @@ defmodule BeTree.Rules.SubscribersTest do
         assert waiting(pid) == most
         assert dropped(name) == 2_000 - most
 
-        # Nothing else happens in the server.
+        # The server does nothing else.
         gaps = options[:partitions] || 1
 
         {ids, told} = take_until_told(pid, gaps)
         assert length(ids) == most
         assert Enum.sum(told) == 2_000 - most
-        # Each partition sends the first ones, and then no more until it tells.
+        # Each partition sends its first notices, then none until it reports the dropped ones.
         if gaps == 1, do: assert(ids == Enum.to_list(1..100))
 
         click(name, 2_001..2_020)
@@ -63,7 +63,7 @@ defmodule BeTree.Rules.SubscribersTest do
       end
 
       test "a fast process gets every notice", %{options: options} do
-        # The mailbox has no more than three messages of three notices. A partition takes those of the others for its own last ones.
+        # The mailbox has at most three messages of three notices. A partition counts other messages as its own latest.
         name = start!([max_pending: 12] ++ options)
         :ok = Server.subscribe(name)
 
@@ -118,10 +118,10 @@ defmodule BeTree.Rules.SubscribersTest do
     {ids, told} = take_until_told(pid)
     assert ids == Enum.to_list(1..100)
     assert told == [150]
-    # No list is longer than that, so no more could ever come at once.
+    # A list of this length is the maximum, so more can never wait.
     click(name, 1..1_000)
     {ids, told} = take_until_told(pid)
-    # The message before may be in the mailbox still.
+    # The previous message may still be in the mailbox.
     assert length(ids) in 99..100
     assert ids == Enum.to_list(1..length(ids))
     assert told == [1_000 - length(ids)]
@@ -132,14 +132,14 @@ defmodule BeTree.Rules.SubscribersTest do
     pid = Subscriber.start(name)
     for id <- 1..15, do: click(name, [id])
     assert waiting(pid) == 10
-    # Six wait: a look at the mailbox finds no room.
+    # Six notices wait, so the check finds the mailbox full.
     for id <- 1..4, do: assert(take_one(pid) == [id])
     click(name, [16])
     assert waiting(pid) == 6
     assert take_one(pid) == [5]
     click(name, [17])
     for id <- 6..10, do: assert(take_one(pid) == [id])
-    # Five were dropped before four of them were received, and one after it.
+    # Five were dropped before four were received, and one afterwards.
     assert take_one(pid) == [{:dropped, 6}]
     assert take_one(pid) == [17]
     assert dropped(name) == 6
@@ -175,7 +175,7 @@ defmodule BeTree.Rules.SubscribersTest do
     {ids, told} = take_until_told(pid)
     assert ids == Enum.to_list(1..100)
     assert told == [900]
-    # It receives as fast as they come.
+    # The subscriber receives as fast as notices arrive.
     for id <- 1..1_000 do
       click(name, [id])
       if rem(id, 50) == 0, do: assert(take(pid) == Enum.to_list((id - 49)..id))

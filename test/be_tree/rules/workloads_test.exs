@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.WorkloadsTest do
-  # Workloads whose exact totals two other engines agree on.
+  # Workloads with totals on which two other engines agree.
   use ExUnit.Case, async: true
 
   alias BeTree.{Rules, RuleWorkloads}

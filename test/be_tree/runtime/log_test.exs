@@ -1,5 +1,5 @@
 defmodule BeTree.Runtime.LogTest do
-  # The log of replicas: each applies it before its next call, whole entries only.
+  # The log of replicas: a replica applies all complete entries before its next call.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -56,7 +56,7 @@ defmodule BeTree.Runtime.LogTest do
     index = index(3)
 
     for round <- 1..20 do
-      # Each takes many slices.
+      # Each entry takes many slices.
       for part <- 1..3,
           do: append(index, [], for(id <- 1..100, do: {1_000 * round + 100 * part + id, "a = #{round} or a < -#{id}"}))
 
@@ -87,7 +87,7 @@ defmodule BeTree.Runtime.LogTest do
     assert length(BeTree.search!(index(1), %{a: 1})) == 10
   end
 
-  # A failed replica is discarded, so there may be none to catch up.
+  # A failed replica is discarded, so none may be left to catch up.
   defp with_replica({:ok, false}, index), do: BeTree.search(index, %{a: 1})
   defp with_replica(outcome, _index), do: outcome
 
@@ -111,12 +111,12 @@ defmodule BeTree.Runtime.LogTest do
     assert Wasmtime.rebase(index.instance, snapshot) == :ok
     append(index, [201], [])
 
-    # A search that began before ends as it began. Its replica is dropped then.
+    # A running search ends on its version. Its replica is dropped afterwards.
     assert length(finish(held)) == 10
     assert machines(index) == 1
     assert Wasmtime.lag(index.instance) == {51, 1}
 
-    # The next replica begins with the base.
+    # The next replica starts from the base.
     {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
     assert length(BeTree.search!(index, %{a: 1})) == 59
     assert length(finish(held)) == 59
@@ -149,7 +149,7 @@ defmodule BeTree.Runtime.LogTest do
       if rem(id, 100) == 0, do: BeTree.search!(index, %{a: 1})
     end
 
-    # The other one is far behind, and stays there.
+    # The other replica lags far behind and stays.
     assert Wasmtime.lag(index.instance) == {1_100, 1_100}
     assert Wasmtime.catch_up(index.instance, 32, 64) == {:ok, false}
     assert length(BeTree.search!(index, %{a: 2})) == 1_110

@@ -1,5 +1,5 @@
 defmodule BeTree.Runtime.MemoryTest do
-  # Nodes in which the system refuses memory or addresses to the host: the error names that, and not the module.
+  # Nodes in which the system refuses memory or addresses. The error names that cause, not the module.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -10,7 +10,7 @@ defmodule BeTree.Runtime.MemoryTest do
   if not File.exists?("/proc/self/status"), do: @moduletag(skip: "this system has no such limits")
 
   test "an address limit without room for a memory is reported" do
-    # In KiB. The VM starts within it, and a memory reserves 4 GiB.
+    # In KiB. The VM starts within this limit; a memory reserves 4 GiB.
     assert %Error{kind: :out_of_memory, message: message} = Limits.in_limited_node("-v 4000000", :load, [])
 
     assert message =~

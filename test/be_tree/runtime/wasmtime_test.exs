@@ -11,7 +11,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   @request %{input: nil, output: :none, fuel: :infinity, slice: :infinity, scheduler: :normal}
   @memory 64 * 65_536
 
-  # Loops for ever, counting in the first 8 bytes of memory.
+  # Loops endlessly, counting in the first 8 bytes of memory.
   @count_for_ever loop([i32_const(0), i32_const(0), i64_load(), i64_const(1), i64_add(), i64_store(), branch(0)])
 
   defp instance(parts, options \\ []) do
@@ -64,7 +64,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   test "hashing a large module takes many time slices" do
-    # Refused at its first byte, so that hashing is all that takes time.
+    # Refused at the first byte, so only hashing takes time.
     wasm = :binary.copy(<<1>>, 16 <<< 20)
     loading = spawn(fn -> receive(do: (:go -> {:error, %Error{kind: :bad_module}} = Wasmtime.load(wasm))) end)
     monitor = Process.monitor(loading)
@@ -94,12 +94,12 @@ defmodule BeTree.Runtime.WasmtimeTest do
     assert Wasmtime.place_put(place, 3, one) == :ok
     assert Wasmtime.place_get(place, 2) == nil
     assert Wasmtime.place_get(place, 3) == one
-    # What is late is not put there.
+    # An older version is not put there.
     assert Wasmtime.place_put(place, 2, two) == :ok
     assert Wasmtime.place_get(place, 3) == one
     assert Wasmtime.place_put(place, 3, two) == :ok
     assert Wasmtime.place_get(place, 3) == two
-    # At a later version it is let go.
+    # A later version releases it.
     assert Wasmtime.place_get(place, 4) == nil
     assert Wasmtime.place_get(place, 3) == nil
   end
@@ -295,7 +295,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
     test "builds lists of integers of any size" do
       instance = echo()
       ids = for bits <- 1..63, near <- -2..2, do: (1 <<< bits) + near
-      # Some terms are worked out, others asked of the VM; what is kept beside the list has to outlive a collection.
+      # Some terms are computed, others created by the VM; references kept beside the list must survive a garbage
+      # collection.
       for order <- [ids, Enum.reverse(ids), Enum.shuffle(ids)] do
         packed = for id <- order, into: "", do: <<id::little-64>>
         assert {:done, 0, answer, _fuel} = call(instance, "echo", [byte_size(packed)], input: packed, output: :u64s)
@@ -338,7 +339,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         later - before
       end
 
-      # What is left of the first time slice and two whole ones, at three ends of parts: so others run in between.
+      # The rest of the first time slice and two full ones end at three parts, where other processes run.
       assert reductions.(4 * part) > 2 * 4_000
     end
 
@@ -495,7 +496,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   describe "the stop word" do
-    # `wait` returns the word once it is not 0.
+    # `wait` returns the stop word once it is not 0.
     setup do
       functions = [
         function("stop", [], [:i32], i32_const(64)),
@@ -523,7 +524,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       Process.exit(pid, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, 60_000
       eventually(fn -> Wasmtime.info(instance).state == :free end)
-      # The module cleared it, as it does when it returns.
+      # The module cleared the word, as it does on return.
       assert {:ok, <<0::32>>} = Wasmtime.read(instance, 64, 4)
     end
 
@@ -580,7 +581,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       instance = instance([functions: functions, memory: {1, nil}], memory: 10 * 65_536)
       assert {:error, %Error{kind: :out_of_memory}} = call(instance, "grow")
       assert %{memory: 655_360, state: :free} = Wasmtime.info(instance)
-      # A later trap is not memory's fault.
+      # Memory is not the cause of a later trap.
       assert {:error, %Error{kind: :trap}} = call(instance, "unreachable")
     end
 
@@ -745,7 +746,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   describe "a snapshot" do
-    # Adds to a counter in memory and to one in a global, and returns the sum; fills a page; grows by pages.
+    # `count` adds to a counter in memory and one in a global, and returns the sum. `fill` fills a page. `grow` grows by
+    # pages.
     defp counters(globals) do
       functions = [
         function("count", [], [:i64], [
@@ -797,7 +799,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:ok, <<0::size(8000)>>} = Wasmtime.read(replicas, 200_000, 1_000)
       assert {:done, 5, nil, _fuel} = call(replicas, "grow", [1])
       assert %{memory: 393_216, machines: 1} = Wasmtime.info(replicas)
-      # A snapshot of a replica, as of any instance.
+      # A snapshot of a replica, like that of any instance.
       {:ok, second} = Wasmtime.snapshot(replicas)
       assert count(replicas) == 5_005
       assert compiled |> replicas(second) |> count() == 5_005
@@ -830,7 +832,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_read(snapshot, 131_071, 2)
       assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_read(snapshot, 1 <<< 63, 1 <<< 63)
 
-      # Bytes have no globals: those begin as the module says.
+      # Bytes have no globals, so these start with the module's values.
       {:ok, snapshot} = Wasmtime.snapshot_of(131_072, [{0, memory}])
       assert compiled |> replicas(snapshot) |> count() == 1_004
       # All but parts of it is zero.
@@ -851,7 +853,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       {:ok, copy} = Wasmtime.instantiate(compiled, memory: @memory, snapshot: snapshot)
       assert %{memory: 327_680} = Wasmtime.info(copy)
       assert count(copy) == 4_004
-      # It is no replica: what a trap leaves is kept.
+      # The instance is no replica, so effects before a trap remain.
       assert {:error, %Error{kind: :trap}} = call(copy, "trap")
       assert count(copy) == 5_078
       assert count(instance) == 4_004
@@ -904,7 +906,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         function(nil, [], [], [i32_const(0), i32_const(5), i32_store(), i32_const(1), memory_grow(), drop()]),
         function("load", [], [:i32], [i32_const(0), i32_load()]),
         function("set", [:i32], [], [i32_const(0), local_get(0), i32_store()]),
-        # The outbox lies where the memory says.
+        # The memory determines the outbox's address.
         function("outbox", [], [:i32], [i32_const(8), i32_load()]),
         function("answer", [], [:i32], [
           [i32_const(100), i32_const(65_536), i32_store(), i32_const(104), i32_const(4), i32_store(), i32_const(0)]
@@ -950,7 +952,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
   describe "many callers" do
     setup do
-      # Returns how often it was called before.
+      # Returns the number of earlier calls.
       number = [i32_const(0), i32_load(64)]
       next = [i32_const(0), number, i32_const(1), i32_add(), i32_store(64), number, i32_const(1), i32_sub()]
 
@@ -990,7 +992,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         end
 
       Wasmtime.cancel(suspended)
-      # Each is told by the module itself how many were before it.
+      # The module itself counts the calls before each.
       assert for({:done, before, nil, _fuel} <- Task.await_many(callers, 60_000), do: before) == Enum.to_list(0..49)
     end
 
@@ -1001,7 +1003,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       waiting = for _ <- 1..5, do: Task.async(fn -> call(instance, "count", [1]) end)
       eventually(fn -> Wasmtime.info(instance).waiting == 6 end)
 
-      # Whether the kill meets the call before, in or after its run of half a second, all the others get their turn.
+      # The kill comes before, during or after the half second of the preceding call. All others get their turn.
       Wasmtime.cancel(suspended)
       eventually(fn -> Wasmtime.info(instance).waiting < 6 end)
       Process.sleep(50)

@@ -18,7 +18,8 @@ defmodule BeTree.Server.AwaitTest do
 
   defp wait(server, wanted, options \\ []), do: Task.async(fn -> Server.await(server, wanted, options) end)
 
-  # Returns the reductions of the server's process for some changes. They count its work, on a busy machine too.
+  # Returns the reductions of the server's process for some changes, as a measure of work that a busy machine does not
+  # affect.
   defp work(server) do
     process = Servers.process(server)
     {:reductions, before} = Process.info(process, :reductions)
@@ -34,7 +35,7 @@ defmodule BeTree.Server.AwaitTest do
       alone = work(server)
       tasks = for n <- 1..@many, do: wait(server, 1_000_000 + n, timeout: :infinity)
       eventually(fn -> waiting(server) == @many end)
-      # A look at each caller would take several times as much.
+      # Visiting each caller would take several times as many.
       assert work(server) < 4 * alone
       for task <- tasks, do: Task.shutdown(task, :brutal_kill)
       eventually(fn -> waiting(server) == 0 end)

@@ -1,5 +1,5 @@
 defmodule BeTree.Server.DurabilityTest do
-  # Servers that keep their changes in a folder, and servers that are filled at the start.
+  # Servers with a folder, and servers that are filled at the start.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
@@ -40,7 +40,7 @@ defmodule BeTree.Server.DurabilityTest do
       assert BeTree.search(two, %{a: 1}) == {:ok, [1]}
       assert BeTree.search(two, %{a: -1}) == {:ok, [2]}
       :ok = Server.insert(two, 9, "a = 1")
-      # All of its processes are gone at once, as with the node.
+      # All of its processes end at once, as with the node.
       Process.flag(:trap_exit, true)
       kill(two)
 
@@ -261,7 +261,7 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.stop(name)
   end
 
-  # The same subscriptions in another order take other memory: some of these servers are too small for them.
+  # The same subscriptions in another order may take more memory than a small server has.
   for seed <- Attack.size([102, 125, 140], Enum.to_list(100..150)) do
     @seed seed
     test "a full server starts again with its memory limit, seed #{seed}", %{folder: folder} do
@@ -320,7 +320,7 @@ defmodule BeTree.Server.DurabilityTest do
       assert BeTree.search(name, %{a: 2}) == {:ok, [2]}
       assert texts(name) == %{1 => "a = 1", 2 => "a = 2"}
       :ok = Server.put(name, 3, "a = 2")
-      # The process that takes over does not load again.
+      # The successor does not load again.
       name |> Servers.process() |> Process.exit(:kill)
       eventually(fn -> match?({:ok, %{expressions: 3}}, Server.info(name)) end)
       assert BeTree.search(name, %{a: 2}) == {:ok, [2, 3]}

@@ -1,5 +1,5 @@
 defmodule BeTree.Server.LineageTest do
-  # Servers that begin anew, or are restored from an older folder, with followers of followers.
+  # Servers with a new lineage or restored from an older folder, with followers of followers.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
@@ -20,7 +20,7 @@ defmodule BeTree.Server.LineageTest do
     name
   end
 
-  # Returns the names of a leader, a follower of it, and a follower of that one.
+  # Returns the names of a leader, its follower, and the follower's follower.
   defp chain(options \\ []) do
     leader = start(Servers.new_name(), options)
     middle = Servers.start(follow: {leader, node()})
@@ -30,7 +30,7 @@ defmodule BeTree.Server.LineageTest do
 
   defp insert(leader, ids), do: for(id <- ids, do: :ok = Server.insert(leader, id, "age >= 1"))
 
-  # Replaces the folder `to`. The socket of the lock is no file.
+  # Replaces the folder `to`. The lock's socket is not copied.
   defp copy(from, to) do
     File.rm_rf!(to)
     File.mkdir_p!(to)
@@ -40,7 +40,7 @@ defmodule BeTree.Server.LineageTest do
         do: File.cp!(path, Path.join(to, Path.basename(path)))
   end
 
-  # Waits until the last of the chain has the position of the leader, and checks all of them.
+  # Waits until the last follower has the leader's position, and checks all of them.
   defp shows({leader, middle, last}, ids) do
     {lineage, version} = position = Server.position!(leader)
 
@@ -93,7 +93,7 @@ defmodule BeTree.Server.LineageTest do
       positions =
         for start <- 1..3, reduce: positions do
           [{lineage, version} | _] = positions ->
-            # It is started again without changes meanwhile, too.
+            # It also restarts without changes in between.
             for _ <- 1..2 do
               stop_supervised!(leader)
               start(leader, dir: folder)
@@ -154,7 +154,7 @@ defmodule BeTree.Server.LineageTest do
       insert(leader, 1..10)
       backup = folder <> "_backup"
       on_exit(fn -> File.rm_rf!(backup) end)
-      # Without a new start between them, the lost changes have the lineage of the kept ones.
+      # Without a restart in between, lost and kept changes have the same lineage.
       copy(folder, backup)
       insert(leader, 11..15)
       shows(chain, Enum.to_list(1..15))

@@ -10,7 +10,7 @@ defmodule BeTree.Server.RestartsTest do
 
   defp name, do: :"server_#{System.unique_integer([:positive])}"
 
-  # Kills the process of a server until its supervisor has ended, or `most` times. Returns the number of kills.
+  # Kills the process of a server until its supervisor ends, or `most` times. Returns the number of kills.
   defp kill(name, supervisor, most, kills \\ 0) do
     if kills < most and Process.alive?(supervisor) do
       case Servers.process(name) do
@@ -37,12 +37,12 @@ defmodule BeTree.Server.RestartsTest do
     monitor = Process.monitor(supervisor)
     Server.insert!(name, 2, "true")
     assert kill(name, supervisor, 3) == 3
-    # As often as it may.
+    # The maximum number of restarts.
     eventually(fn -> Server.insert(name, 3, "true") == :ok end)
     assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2, 3]}
     kill(name, supervisor, 1)
     assert_receive {:DOWN, ^monitor, :process, ^supervisor, :shutdown}, 30_000
-    # It begins as at first.
+    # The count starts again.
     eventually(fn -> BeTree.search(name, %{a: 1}) == {:ok, [1]} end)
     Supervisor.stop(above)
   end

@@ -29,8 +29,9 @@ defmodule BeTree.Server.SwapTest do
   defp domains, do: W3.schema(W3.defaults())
   defp events(count), do: %{W3.defaults() | events: count} |> W3.events() |> Enum.to_list()
 
-  # Searches for one event after the other in `count` processes, until the function that is answered is called, which
-  # answers how many searches there were. Each answer has to be one of `allowed` for its event.
+  # Searches for the events in `count` processes. Each result must be one of `allowed` for its event. The returned function
+  # stops the
+  # processes and returns the number of searches.
   defp searching(name, allowed, count) do
     stop = :atomics.new(1, [])
     events = List.to_tuple(allowed)
@@ -49,7 +50,7 @@ defmodule BeTree.Server.SwapTest do
     if :atomics.get(stop, 1) == 1, do: done + 1, else: search(name, events, stop, number, done + 1)
   end
 
-  # Bytes of this VM that are in memory, its mappings, and its files.
+  # Returns the VM's resident bytes, mappings and files.
   defp footprint do
     :erlang.garbage_collect()
     [_size, resident | _] = "/proc/self/statm" |> File.read!() |> String.split()
@@ -94,7 +95,7 @@ defmodule BeTree.Server.SwapTest do
     events = events(20)
     name = start(schema: domains())
 
-    # What is there is all of the other index, or of the first some from the beginning, all at once.
+    # The result is that of the other index, or of a prefix of this one's changes.
     tree = fill(BeTree.new!(domains()), subscriptions)
     allowed = for event <- events, do: {event, [[] | prefixes(BeTree.search!(tree, event))] ++ [[5_000]]}
     searched = searching(name, allowed, 4)
@@ -122,7 +123,7 @@ defmodule BeTree.Server.SwapTest do
       allowed = for event <- events(50), do: {event, [BeTree.search!(tree, event)]}
       searched = searching(name, allowed, 4)
 
-      # Comes and goes without being found.
+      # An expression that comes and goes unmatched.
       changer =
         Task.async(fn ->
           for id <- 10_000..10_100 do
@@ -148,7 +149,7 @@ defmodule BeTree.Server.SwapTest do
       name = start(schema: [a: :integer])
       Server.insert_all!(name, [{1, "a = 1"}, {2, "a in (1, 2)"}])
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, "no module")
-      # One that says yes to everything and keeps nothing.
+      # A module that accepts everything and stores nothing.
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, WasmGuest.spin(10))
       assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
       assert Server.swap(name, Scan.wasm!()) == :ok
@@ -221,7 +222,7 @@ defmodule BeTree.Server.SwapTest do
       :erlang.garbage_collect()
       for process <- Process.list(), do: :erlang.garbage_collect(process)
       {_modules, now, _calls} = Native.counts()
-      # The tree, its index's replicas.
+      # The tree and its index's replicas.
       now <= before + 4
     end)
   end

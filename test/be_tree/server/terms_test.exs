@@ -22,7 +22,7 @@ defmodule BeTree.Server.TermsTest do
     name
   end
 
-  # Lets the rows of deleted ids go now, as they do after some seconds.
+  # Removes the rows of deleted ids now instead of after some seconds.
   defp age(name) do
     {:ok, %{ids: %{released: released}}} = Table.fetch(name)
 
@@ -97,7 +97,7 @@ defmodule BeTree.Server.TermsTest do
   test "an integer and an equal float are two ids" do
     name = start!()
     assert {:ok, 2} = Server.insert_all(name, [{1, "a = 1"}, {1.0, "a = 1"}])
-    # They have no order among each other.
+    # Equal terms have no order among each other.
     assert [1, 1] == name |> BeTree.search!(%{a: 1}) |> Enum.map(&trunc/1)
     assert Server.delete(name, 1) == :ok
     assert [found] = BeTree.search!(name, %{a: 1})
@@ -135,7 +135,7 @@ defmodule BeTree.Server.TermsTest do
     assert {:error, %Error{kind: :syntax}} = Server.change(name, put: [{"s", "a ="}], delete: ["p"])
     assert BeTree.search(name, %{a: 3}) == {:ok, ["p", "r"]}
     assert Server.ids(name) == {:ok, [{:rule, 1}, "p", "r"]}
-    # Of the ids that were refused nothing stays.
+    # Refused ids leave nothing.
     eventually(fn -> aged_count(name) == 3 end)
 
     for as <- [:binary, :bitmap] do
@@ -235,12 +235,12 @@ defmodule BeTree.Server.TermsTest do
     eventually(fn -> aged_count(name) == 201 end)
     expected = Enum.sort([:other, :later] ++ for(id <- 1..200, id not in [7, 8], do: {:id, id}))
     assert {:done, ^expected, _stats} = finish(search)
-    # The same id has another number now.
+    # The id now has another number.
     :ok = Server.insert(name, {:id, 7}, "a = 500")
     expected = Enum.sort(for(id <- 1..200, id != 8, do: {:id, id}))
     assert {:done, ^expected, _stats} = finish(listed)
 
-    # While its row is there, the search ends as it began.
+    # While the row exists, the search ends on its version.
     {:yield, search} = Search.start(name, %{a: 500}, slice: 1_000)
     :ok = Server.delete(name, :later)
     expected = Enum.sort([:other, :later | expected])

@@ -1,5 +1,5 @@
 defmodule BeTree.Telemetry.EventsTest do
-  # The sink of the node is another one meanwhile.
+  # The tests replace the sink of the node.
   use ExUnit.Case, async: false
 
   import BeTree.Test.{Eventually, Quiet}
@@ -176,7 +176,7 @@ defmodule BeTree.Telemetry.EventsTest do
     for id <- 1..20,
         do: Server.insert_all!(name, for(n <- 1..900, do: {id * 1_000 + n, "a = #{n} and a <> #{1_000 * id}"}))
 
-    # More than 10,000 changes in all, from several processes, so that the server never waits for the next one.
+    # Over 10,000 changes from several processes, so that the server never idles.
     1..9_400
     |> Task.async_stream(fn _ -> Server.put!(name, 1, "a = 1") end, max_concurrency: 8, timeout: :infinity)
     |> Stream.run()
@@ -204,7 +204,7 @@ defmodule BeTree.Telemetry.EventsTest do
     assert {%{version: 1}, %{server: ^follower, error: %Error{kind: :no_server}}, _} = event([:follower, :lost])
   end
 
-  # Telemetry.Metrics, as far as it is used here.
+  # The functions of Telemetry.Metrics in use here.
   defmodule Definitions do
     for kind <- [:counter, :sum, :summary, :last_value] do
       def unquote(kind)(name, options), do: {unquote(kind), String.split(name, "."), Map.new(options)}

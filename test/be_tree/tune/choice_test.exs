@@ -11,7 +11,7 @@ defmodule BeTree.Tune.ChoiceTest do
     %{rate: estimate.(rate), latency: %{p99: estimate.(100)}, late: %{p99: estimate.(late)}}
   end
 
-  # Figures of a sweep in which `rate` and `late` tell those of a setting.
+  # Figures of a sweep, with `rate` and `late` by setting.
   defp sweep(rate, late) do
     charts = Sweep.charts(2_000_000)
 
@@ -26,7 +26,7 @@ defmodule BeTree.Tune.ChoiceTest do
     Choice.candidate(charts, figures)
   end
 
-  # Rounds whose turns have these rates and this lateness, with a relative spread.
+  # Rounds with these rates and lateness, and a relative spread.
   defp rounds(turns, spread \\ 0.01, others \\ 0.0) do
     count = 20
 
@@ -35,7 +35,7 @@ defmodule BeTree.Tune.ChoiceTest do
         Map.new(turns, fn {name, {rate, late}} ->
           {name,
            for number <- 1..count do
-             # Every name has its own order, as chance has.
+             # Each name has its own random order.
              factor = 1 + spread * :math.sin(number * (:erlang.phash2(name, 7) + 1))
              counters = Histogram.new()
              Histogram.add(counters, round(late * 1_000), 100)
@@ -75,7 +75,7 @@ defmodule BeTree.Tune.ChoiceTest do
     late = fn setting -> if(setting.slice == :infinity, do: 9_000, else: 1_050 + setting.fuel_per_reduction) end
     %{setting: setting} = sweep(rate, late)
     assert setting.slice == 1_000_000
-    # Equally fast, 25 is the most punctual.
+    # Of the equally fast, 25 is the most punctual.
     assert setting.fuel_per_reduction == 25
     assert setting.batch == 64
     assert setting.max_concurrency == @crowd
@@ -118,7 +118,7 @@ defmodule BeTree.Tune.ChoiceTest do
 
     for {first, second} <- Enum.zip(promises, Enum.drop(promises, 1)) do
       assert first.low <= second.value and second.value <= first.high
-      # The range says something.
+      # The range is narrow enough to be useful.
       assert first.high / first.low < 1.12
     end
   end
@@ -128,7 +128,7 @@ defmodule BeTree.Tune.ChoiceTest do
     verdict = Choice.decide(candidate, rounds(turns({1_000, 1_050}, {1_000, 1_050}), 0.03), @budget)
     assert verdict.is_default and verdict.setting == Sweep.default()
     assert hd(verdict.reasons) =~ "That is no certain gain."
-    # Without a candidate of its own, too.
+    # Without a candidate too.
     own = %{setting: Sweep.default(), reasons: ["It is as fast."]}
     turns = Map.drop(turns({1_000, 1_050}, {1_000, 1_050}), [:recommended, :recommended_crowd])
     assert Choice.decide(own, rounds(turns), @budget).is_default
@@ -163,7 +163,7 @@ defmodule BeTree.Tune.ChoiceTest do
     assert text =~ "slice: :infinity, fuel: 1_300_000"
     assert text =~ "slice: :infinity, fuel: 10_400_000"
     assert text =~ "config :be_tree, fuel_per_reduction: 75"
-    # All but the configuration's line is code of a program.
+    # Every other line is code of a program.
     code = text |> String.split("\n") |> Enum.reject(&(&1 =~ ~r/^config /)) |> Enum.join("\n")
     bindings = [tree: tree, event: %{age: 5}, events: [%{age: 5}]]
     {_stream, bindings} = Code.eval_string(code, bindings)

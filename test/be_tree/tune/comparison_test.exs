@@ -58,7 +58,7 @@ defmodule BeTree.Tune.ComparisonTest do
     assert [%{position: position, old: before, new: now} | _] = comparison.events
     assert before == Enum.at(old.costs, position).fuel and now == Enum.at(new.costs, position).fuel
 
-    # What became better is no fault, and a large threshold allows the worse.
+    # Improvements are no fault, and a large threshold permits the rest.
     better = compare(old, new, 0.05)
     refute better.comparison.worse
     allowed = compare(new, old, 10.0)

@@ -1,5 +1,5 @@
 defmodule BeTree.Tune.PageTest do
-  # The report in a real browser. The clock decides nothing here: the page is the same for quiet and noisy machines.
+  # The report in a real browser. Nothing depends on time: the page is the same for quiet and noisy machines.
   use ExUnit.Case
 
   alias BeTree.Tune

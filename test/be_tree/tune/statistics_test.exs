@@ -35,7 +35,7 @@ defmodule BeTree.Tune.StatisticsTest do
       assert_in_delta Histogram.value(bucket) / duration, 1, 0.008
     end
 
-    # What is beyond counts at the ends.
+    # Durations out of range count in the first and last bucket.
     assert histogram([0, -5]) == histogram([1, 1])
     assert histogram([5_000_000_000_000]) == histogram([1_000_000_000_000])
   end
@@ -54,7 +54,7 @@ defmodule BeTree.Tune.StatisticsTest do
     assert Statistics.of_quantiles([[], []], [0.5]) == [nil]
   end
 
-  # A 95 % interval misses one time in twenty. Of 100 it misses some, and not many.
+  # A 95 % interval misses one time in twenty, so of 100 some miss, but few.
   test "an interval holds the true median about 95 times of 100" do
     held =
       for seed <- 1..100 do
@@ -71,7 +71,7 @@ defmodule BeTree.Tune.StatisticsTest do
     %{low: low, high: high} = Statistics.of_ratio(other, base)
     assert low < 1 and 1 < high
 
-    # The turns of a round share their noise, which the ratio of a round does not see.
+    # Turns of one round share their noise, so their ratio is free of it.
     noisy = Enum.map(1..30, &(100 * &1))
     paired = Statistics.of_ratio(Enum.map(noisy, &(1.1 * &1)), noisy)
     assert_in_delta paired.low, 1.1, 0.001

@@ -94,7 +94,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     run(files ++ ["--out", out])
     assert File.read!(out) == "[1,2]\n[]\n[]\n"
 
-    # A schema that is given says which fields have arrays.
+    # The schema tells which fields have arrays.
     schema = write(folder, "defs", "source|string list|true\ndetail.n|float|true\ndetail.tags|string list|true\n")
     listed = write(folder, "listed", ~s({"source": ["b", "c"]}\n))
     run(["--expressions", files |> Enum.at(1), "--events", listed, "--schema", schema, "--out", out])

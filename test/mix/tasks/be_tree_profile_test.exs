@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.ProfileTest do
 
   import BeTree.Test.Files
 
-  # Devices lead to expressions that fail on the place.
+  # Devices lead to expressions, which then fail on the place.
   defp files(folder, events \\ ~s({"device": "tv", "geo": "g3"}\n{"device": "pc"}\n)) do
     expressions = for id <- 1..40, do: "device = 'tv' and not (geo = 'g#{id}' or geo is null) and geo <> 'x'\n"
 

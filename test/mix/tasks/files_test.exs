@@ -1,5 +1,5 @@
 defmodule Mix.Tasks.FilesTest do
-  # Every task with every kind of file that it can be given.
+  # Every task with every kind of file.
   use BeTree.Test.TaskCase, task: "be_tree.match"
 
   import BeTree.Test.Files
@@ -45,7 +45,7 @@ defmodule Mix.Tasks.FilesTest do
     error in [Mix.Error, BeTree.Files.Error] -> Exception.message(error)
   end
 
-  # The ways to write one file: a name, the input, and a function that returns :ok or the message of the refusal.
+  # Commands that write a file: a name, the input, and a function that returns :ok or the message of the refusal.
   defp writers(files, tree) do
     [
       {"image build", files.terms, &task!("be_tree.image", ["build", "--expressions", files.terms, "--out", &1])},
@@ -99,7 +99,7 @@ defmodule Mix.Tasks.FilesTest do
     error in Mix.Error -> Exception.message(error)
   end
 
-  # The names of the files that a writer chooses itself.
+  # The names of files that a task chooses.
   @names %{"tune" => "tune.json", "erl_bench generate" => "P_64_Ev_2.txt"}
 
   defp place(folder, name), do: Path.join(folder, @names[name] || "out")
@@ -113,7 +113,7 @@ defmodule Mix.Tasks.FilesTest do
     end
   end
 
-  # A device of our own: no test may write to those of the machine.
+  # A device made for the test, because no test may write to the machine's.
   defp device!(path, minor) do
     with {_output, 0} <- System.cmd("mknod", [path, "c", "1", "#{minor}"], stderr_to_stdout: true),
          {:ok, device} <- :file.open(path, [:read, :raw]) do
@@ -131,7 +131,7 @@ defmodule Mix.Tasks.FilesTest do
     path
   end
 
-  # Feeds a pipe with the bytes of a file.
+  # Writes a file's bytes to a pipe.
   defp fed(folder, source) do
     path = fifo!(Path.join(folder, "pipe_#{System.unique_integer([:positive])}"))
     {path, Task.async(fn -> System.cmd("sh", ["-c", "cat \"$0\" > \"$1\"", source, path]) end)}
@@ -282,7 +282,7 @@ defmodule Mix.Tasks.FilesTest do
     end
   end
 
-  # Runs a task in a VM of its own, whose standard input and output are the shell's.
+  # Runs a task in another VM, with standard input and output of the shell.
   defp separate(task, arguments, redirection, before \\ "") do
     module = Mix.Task.get!("be_tree." <> task)
     code = "Mix.start(); {:ok, _} = Application.ensure_all_started(:be_tree); #{inspect(module)}.run(System.argv())"
@@ -291,7 +291,7 @@ defmodule Mix.Tasks.FilesTest do
     System.cmd("sh", ["-c", "#{before} #{command} #{redirection}"])
   end
 
-  # The tasks that read: a name, the files by role, and a function that runs the task with other paths for them.
+  # Commands that read: a name, the files by role, and a function that runs the task with other paths.
   defp readers(files) do
     [
       {"match of terms", Map.take(files, [:terms, :records]),

@@ -18,7 +18,7 @@ use be_tree_bench_common::Built;
 /// The number of subscriptions of one insertion.
 const CHUNK: usize = 1_000;
 /// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
-const PLENTY: u64 = u64::MAX / 2;
+const UNLIMITED_FUEL: u64 = u64::MAX / 2;
 
 /// The module, and the one index that was built with it. Every sandbox begins with a copy of its memory. Guests that differ
 /// only in their slices share a sandbox, because the pages of a copy make more of a difference.
@@ -85,7 +85,7 @@ fn build(wasm: &[u8], workload: &Workload) -> wasmtime::Result<Image> {
     let runtime = runtime(true)?;
     let module = Module::new(&runtime, wasm)?;
     let mut store = Store::new(&runtime, ());
-    store.set_fuel(PLENTY)?;
+    store.set_fuel(UNLIMITED_FUEL)?;
     let instance = Instance::new(&mut store, &module, &[])?;
     let mut builder = Builder::find(&instance, store)?;
     let started = Instant::now();
@@ -115,7 +115,7 @@ impl Builder {
     }
 
     fn call(&mut self, function: &str, input: &[u8]) -> wasmtime::Result<()> {
-        self.store.set_fuel(PLENTY)?;
+        self.store.set_fuel(UNLIMITED_FUEL)?;
         let inbox = self.inbox.call(&mut self.store, input.len() as u32)?;
         self.memory.write(&mut self.store, inbox as usize, input)?;
         let function = self.instance.get_typed_func::<u32, u32>(&mut self.store, function)?;
@@ -200,7 +200,7 @@ impl Sandbox {
         let module = Module::new(&runtime, wasm)?;
         let mut store = Store::new(&runtime, ());
         if metered {
-            store.set_fuel(PLENTY)?;
+            store.set_fuel(UNLIMITED_FUEL)?;
         }
         let instance = Instance::new(&mut store, &module, &[])?;
         let memory = memory(&instance, &mut store)?;
@@ -219,7 +219,7 @@ impl Sandbox {
     fn search(&mut self, format: i32, length: u32, mode: Mode) -> wasmtime::Result<i32> {
         let Sandbox { store, search, metered, .. } = self;
         if *metered {
-            store.set_fuel(PLENTY)?;
+            store.set_fuel(UNLIMITED_FUEL)?;
         }
         let arguments = (format, length, -1, 0);
         match mode {
@@ -267,7 +267,7 @@ impl Engine for Guest<'_> {
 
     fn fuel(&mut self) -> Option<u64> {
         let left = self.sandbox.borrow().store.get_fuel().ok()?;
-        Some(PLENTY - left)
+        Some(UNLIMITED_FUEL - left)
     }
 }
 

@@ -9,7 +9,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     {:ok, group: make_ref()}
   end
 
-  # A process that does as it is told, and tells what came of it.
+  # A process that obeys commands and reports the results.
   defp worker do
     parent = self()
     spawn(fn -> work(parent) end)
@@ -109,7 +109,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     eventually(fn -> Gate.standing(group, 1) == {:suspended, 1} end)
     assert other |> tell(fn -> Gate.resume(group, 0, 7) end) |> answer()
     refute Gate.resume(group, 0, 7)
-    # Its death is noticed, though it did not hold the machine when one began to wait.
+    # The end of a former holder is noticed too.
     Process.exit(other, :kill)
     assert answer(waiting) == {:ok, 0}
   end
@@ -150,7 +150,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     run = fn ->
       for _ <- 1..50 do
         with {:ok, number} <- Gate.enter(group, 2, Enum.random([1, 5, :infinity]), :infinity) do
-          # Who is killed in between leaves a count behind, so what was there before is what must not change.
+          # A process killed between two steps leaves a count behind, so the test compares with the earlier counts.
           before = :counters.get(inside, number + 1)
           :counters.add(inside, number + 1, 1)
           if :rand.uniform(4) == 1, do: Process.sleep(1)

@@ -1,7 +1,7 @@
 defmodule Mix.Tasks.BeTree.BenchTest do
   use ExUnit.Case
 
-  # Compiled by the task, which every test here has run before.
+  # Every test here runs the task first, which compiles this module.
   @compile {:no_warn_undefined, [BeTree.Bench.Bars, BeTree.Bench.Cases, BeTree.Bench.Readme]}
 
   alias BeTree.Bench.{Bars, Cases, Readme}
@@ -34,7 +34,7 @@ defmodule Mix.Tasks.BeTree.BenchTest do
     end
   end
 
-  # A number stands for any number, and the processor for any processor.
+  # Numbers and processor names are placeholders.
   defp shape(text) do
     text |> String.replace(~r/on one core \(.*\)\./, "on one core (CPU).") |> String.replace(~r/\d[\d,.]*(?= |$)/m, "N")
   end
@@ -58,7 +58,7 @@ defmodule Mix.Tasks.BeTree.BenchTest do
     assert text =~ "| 10,000 ad-targeting expressions | 500 | 9.1 us | 33,000 us |\n"
     assert text =~ "The million takes 16 seconds to insert and 264 bytes an expression."
 
-    # Only what stands between the marks is written.
+    # Only the text between the marks is replaced.
     written = Readme.replace(readme, text)
     assert Readme.present(written) == text
     assert Readme.replace(written, Readme.present(readme)) == readme
