@@ -1,7 +1,7 @@
 defmodule BeTree.Bench.Growth do
   @moduledoc false
-  # Compares the growth of the time of an event with the growth of its work: matches and candidates (the expressions that are
-  # evaluated), and visited entries.
+  # Compares how an event's time grows with how its work grows: matches, candidates (evaluated expressions) and visited
+  # entries.
 
   alias BeTree.Bench.{Bars, Report}
 
@@ -10,8 +10,8 @@ defmodule BeTree.Bench.Growth do
   # The width of the longest bar, in characters.
   @max_bar_width 60
 
-  # Returns a chart for the cases of a workload, smallest first, and how much faster the time grew than the work. Returns nil
-  # for workloads of one size.
+  # Returns a chart for the cases of a workload, smallest first, and the growth of the time relative to the work. Returns
+  # nil for workloads of one size.
   @spec of(String.t(), [[map]]) :: {iodata, [Bars.t()]} | nil
   def of(@workload, [_, _ | _] = cases) do
     sizes = for rows <- cases, do: size(rows)

@@ -1,17 +1,17 @@
 defmodule BeTree.Bench.Benchee do
   @moduledoc false
-  # What the scripts for Benchee share: the workloads, a job that searches, and a run with the formatter for fuel.
+  # Shared by the Benchee scripts: the workloads, a job that searches, and a run with the formatter for fuel.
 
   alias BeTree.Workload
 
   @compile {:no_warn_undefined, Benchee}
 
-  # Events of one call of a job, so that a job costs more than Benchee's own call.
+  # Events in one call of a job, enough to make Benchee's own overhead small.
   @events 50
 
   @sizes %{"W1" => 5_000, "W2" => 10_000, "W3" => 100_000, "W4" => 100_000, "W5" => 20_000}
 
-  @doc "Returns `{index, events}` of a workload, in which fuel and reductions are equal."
+  @doc "Returns `{index, events}` of a workload, with one reduction per unit of fuel."
   @spec workload(String.t(), boolean) :: {BeTree.Index.t(), [BeTree.Event.t()]}
   def workload(name, quick) do
     workload = Map.fetch!(Workload.all(), name)
@@ -34,7 +34,7 @@ defmodule BeTree.Bench.Benchee do
   end
 
   @doc """
-  Runs jobs in Benchee. Each is `{name, function, searches, fuel}`: a call makes so many searches, which burn this fuel.
+  Runs jobs in Benchee. Each is `{name, function, searches, fuel}`: the searches of one call, and their fuel.
   """
   @spec run([{String.t(), (() -> term), pos_integer, non_neg_integer}], boolean) :: term
   def run(jobs, quick) do
@@ -50,7 +50,7 @@ defmodule BeTree.Bench.Benchee do
     )
   end
 
-  @doc "Returns whether `--quick` is given. Raises for other arguments, and where Benchee is missing."
+  @doc "Returns whether `--quick` is given. Raises for other arguments, and if Benchee is missing."
   @spec quick!([String.t()]) :: boolean
   def quick!(arguments) do
     {options, rest} = Mix.BeTree.Command.parse!(arguments, quick: :boolean)
@@ -70,9 +70,9 @@ end
 if Code.ensure_loaded?(Benchee.Formatter) do
   defmodule BeTree.Bench.FuelFormatter do
     @moduledoc false
-    # A formatter for Benchee that adds the fuel of a search beside its reductions. Its option is the number of searches and the
-    # fuel of a call of each job. Where a reduction is one unit of fuel, the reductions are the fuel and those of the Elixir code
-    # around the searches.
+    # A formatter for Benchee that prints the fuel of a search beside its reductions. Its option has the searches and the
+    # fuel of each job's call. With one reduction per unit of fuel, the reductions are the fuel plus those of the Elixir
+    # code around the searches.
 
     @behaviour Benchee.Formatter
 

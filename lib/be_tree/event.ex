@@ -13,23 +13,18 @@ defmodule BeTree.Event do
     * a `BeTree.Event.Prepared` of `prepare/3`.
 
   The attribute `user.address.city` is a field of a map in a field of a map in the field `user`. Maps are maps, keyword
-  lists, lists
-  of pairs, structs or JSON objects. If a map is missing or undefined, so are its fields; any other value in its place does
-  not fit.
-  In a schema backticks mark a field whose own name has a point: `` `a.b` ``. Records have one value for each attribute,
-  without
-  maps. Of a repeated name JSON's last value counts, with all of its fields; in lists of pairs the first defined one does.
-  its fields, and in lists of pairs the first one that is defined.
+  lists, lists of pairs, structs or JSON objects. If a map is missing or undefined, so are its fields; any other value in
+  its place does not fit. In a schema backticks mark a field whose own name has a point: `` `a.b` ``. Records have one value
+  for each attribute, without maps. Of a repeated name JSON's last value counts, with all of its fields; in lists of pairs
+  the first defined one does. its fields, and in lists of pairs the first one that is defined.
 
   `BeTree.Domain` lists the values of each type, and the conversions of `coerce: true`. `nil`, `:undefined`, JSON's `null`
-  and a
-  missing attribute are undefined. Names outside the schema are ignored, whatever their values; the option `strict: true` of
-  searches and of `prepare/3` refuses them.
+  and a missing attribute are undefined. Names outside the schema are ignored, whatever their values; the option `strict:
+  true` of searches and of `prepare/3` refuses them.
 
   A value that does not fit its attribute is an error of kind `:type` or `:out_of_bounds`, which names the attribute. With
   `on_mismatch: :undefined` of the attribute, the schema or the call, the value counts as undefined instead
-  (`BeTree.Domain`). Of a
-  name repeated in JSON only the last value must fit.
+  (`BeTree.Domain`). Of a name repeated in JSON only the last value must fit.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
 
@@ -82,10 +77,8 @@ defmodule BeTree.Event do
   Decodes `event` once, for several searches. Returns `{:ok, event}`.
 
   The result works for every tree with the attributes of `target` in the same order; their bounds may differ. Other trees
-  refuse
-  it with an error of kind `:type`. Names are resolved and values checked in advance, so a search only copies them. The size
-  is
-  about that of the event as a term.
+  refuse it with an error of kind `:type`. Names are resolved and values checked in advance, so a search only copies them.
+  The size is about that of the event as a term.
 
   The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@max_inline_bytes, 1024)} KB is decoded on a
   dirty scheduler.
@@ -146,8 +139,7 @@ defmodule BeTree.Event do
 
   @doc false
   # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names outside the
-  # schema. It
-  # is meaningless for records, which have no names, and for prepared events, which were read before.
+  # schema. It is meaningless for records, which have no names, and for prepared events, which were read before.
   @spec encode(t, reading) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(event, reading) do
     with {:ok, format, bytes} <- encode(event), do: {:ok, format |> strict(reading) |> forgiving(reading), bytes}

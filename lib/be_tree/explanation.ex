@@ -69,8 +69,7 @@ defmodule BeTree.Explanation do
   Returns the predicates and constants that decide the result, in the order of the text.
 
   Of an `and` that is false these are the false operands, of a true one all operands. Of an `or` it is the reverse. Of a
-  `not`
-  they are those of its operand.
+  `not` they are those of its operand.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and not (country = 'CA' or age > 65)")
@@ -160,8 +159,7 @@ defmodule BeTree.Explanation do
 
   @doc """
   Returns the explanation as a readable tree of at most 200 lines, 20 levels and 64 KB, with notes on omitted parts. The
-  text
-  ends without a line break.
+  text ends without a line break.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and country in ('CA', 'US')")

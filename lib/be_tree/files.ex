@@ -32,8 +32,7 @@ defmodule BeTree.Files do
   ## Lines, as in be-tree's data folder
 
   The attributes (`betree_defs`) are `name|type|allow undefined`, optionally with `|min|max` or `|count`. Types are
-  `boolean`,
-  `integer`, `integer enum`, `float`, `string`, `integer list`, `string list`, `segments` and `frequency caps`.
+  `boolean`, `integer`, `integer enum`, `float`, `string`, `integer list`, `string list`, `segments` and `frequency caps`.
 
       age|integer|false|0|99
       country|string|true
@@ -48,17 +47,14 @@ defmodule BeTree.Files do
       {"age": 30, "country": "CA"}
 
   A frequency cap may be flat as in be-tree: `["flight", 10, "ns", 2, 1700000000000000]`, with type, id, namespace, value
-  and
-  time in microseconds. `events/1` rewrites it to the form of `BeTree.Event`, with the key in an array of its own:
+  and time in microseconds. `events/1` rewrites it to the form of `BeTree.Event`, with the key in an array of its own:
   `[["flight", 10, "ns"], 2, 1700000000000000]`. The columns of errors refer to the rewritten text.
 
   ## Patterns of EventBridge
 
   A file of expressions that begins with `{` has a pattern of `BeTree.Pattern`, a JSON object, on each line. Ids and
-  constants
-  work as in be-tree's lines. Without a file of attributes the schema is that of `BeTree.Pattern.schema/2`. With one, the
-  list
-  attributes are the fields that may have arrays.
+  constants work as in be-tree's lines. Without a file of attributes the schema is that of `BeTree.Pattern.schema/2`. With
+  one, the list attributes are the fields that may have arrays.
 
       {"source": ["aws.ec2"], "detail": {"state": ["running", {"prefix": "stop"}]}}
 
@@ -120,8 +116,7 @@ defmodule BeTree.Files do
   line.
 
   The file is read as the stream is consumed. The stream raises a `BeTree.Files.Error` at the first unreadable event.
-  Parsing
-  JSON and checking events against the schema is left to the search.
+  Parsing JSON and checking events against the schema is left to the search.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_events_doctest")
       iex> File.write!(path, "[1,0,<<\\"CA\\">>].\\n[0,undefined,\\n <<\\"US\\">>].\\n")
@@ -157,8 +152,7 @@ defmodule BeTree.Files do
   Returns the place of an error of `BeTree.new/2` or `BeTree.insert_all/3` in the files that `load/2` read.
 
   `path` and `options` are those of `load/2`, and `error` is a `BeTree.Error`. The function reads the files again to find
-  the
-  line, so pipes do not work here. An error without a position concerns the attributes.
+  the line, so pipes do not work here. An error without a position concerns the attributes.
   """
   @spec locate(BeTree.Error.t(), Path.t(), schema: Path.t(), constants: Path.t()) :: Error.t()
   def locate(error, path, options \\ []) do

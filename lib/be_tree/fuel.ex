@@ -3,12 +3,9 @@ defmodule BeTree.Fuel do
   Converts fuel, the cost of a search, to reductions, the unit of the BEAM's schedulers.
 
   The WebAssembly runtime counts fuel, about one unit per instruction. The same input burns the same fuel on every machine;
-  the
-  time per unit differs. The BEAM lets a process run for 4,000 reductions before it switches to another. By default 75 fuel
-  are
-  one reduction, so the BEAM's time slice equals the default slice of a search, 300,000 fuel. A process then waits about as
-  long
-  for searches as for Erlang code.
+  the time per unit differs. The BEAM lets a process run for 4,000 reductions before it switches to another. By default 75
+  fuel are one reduction, so the BEAM's time slice equals the default slice of a search, 300,000 fuel. A process then waits
+  about as long for searches as for Erlang code.
 
   On a core of an AMD EPYC (Zen 4), searches burn from 10,000 (ad targeting) to 18,000 (dense boolean expressions) fuel per
   microsecond. So a time slice of a search takes 17 to 30 microseconds there, and a time slice of a loop in plain Elixir 11.
@@ -23,10 +20,8 @@ defmodule BeTree.Fuel do
   @default_slice 300_000
 
   # A reduction's worth of fuel takes this multiple of the time of a reduction of plain Elixir. It is the largest multiple
-  # at
-  # which a process that sleeps a millisecond wakes at most 1.2 times as late as beside plain Elixir, with five searches on
-  # each
-  # scheduler (docs/scheduling.md). Larger slices make searches cheaper.
+  # at which a process that sleeps a millisecond wakes at most 1.2 times as late as beside plain Elixir, with five searches
+  # on each scheduler (docs/scheduling.md). Larger slices make searches cheaper.
   @slowdown 2.2
 
   # Bounds measured rates: far above those of any machine.
@@ -110,8 +105,7 @@ defmodule BeTree.Fuel do
   Returns the fuel per reduction to configure, from two rates that `mix be_tree.tune --calibrate` measures.
 
   wasm burns `fuel_per_microsecond`, and a reduction of plain Elixir takes `nanoseconds`. The result is the fuel that wasm
-  burns
-  in 2.2 reductions' time.
+  burns in 2.2 reductions' time.
 
       iex> BeTree.Fuel.ratio(12_500.0, 2.7)
       74

@@ -14,8 +14,7 @@ defmodule BeTree.Image do
       :ok
 
   An image is written once and read any number of times: after a restart, on other nodes, or by any other WebAssembly
-  runtime
-  (`docs/image.md` describes the format and a search in JavaScript). Its properties:
+  runtime (`docs/image.md` describes the format and a search in JavaScript). Its properties:
 
     * it is self-contained: the index module with its memory. A newer release of this library does not change that module;
     * reading takes 60 milliseconds for 100 MB of memory. The module is compiled only if the VM has not loaded it before;
@@ -27,12 +26,10 @@ defmodule BeTree.Image do
   ## Trust
 
   The SHA-256 in an image proves integrity, not who wrote the image. Reading checks lengths, versions, the digest, every
-  section,
-  the exports and the counts before it uses anything. A forged image can pass these checks with a module and a memory of its
-  author's choice. That module runs in the sandbox like any index module: it can return wrong ids and use up its memory and
-  the
-  fuel of a search, and reaches nothing else. You trust the runtime: its compiler, which reads the code of the image, and
-  the sandbox.
+  section, the exports and the counts before it uses anything. A forged image can pass these checks with a module and a
+  memory of its author's choice. That module runs in the sandbox like any index module: it can return wrong ids and use up
+  its memory and the fuel of a search, and reaches nothing else. You trust the runtime: its compiler, which reads the code
+  of the image, and the sandbox.
   """
 
   import BeTree.Engine.Limits, only: [is_name: 1]
@@ -79,20 +76,17 @@ defmodule BeTree.Image do
 
   @doc """
   Writes an image of a tree, an index or a server to the file at `path`. The file is replaced atomically and keeps its mode.
-  A
-  symbolic link is followed; a device or a pipe is written to.
+  A symbolic link is followed; a device or a pipe is written to.
 
   The call takes about 300 milliseconds and three times the index's memory for 100 MB. It holds a tree only while it copies
-  the
-  tree's memory, on a dirty scheduler. The digest runs on the scheduler of the calling process, charged to that process.
+  the tree's memory, on a dirty scheduler. The digest runs on the scheduler of the calling process, charged to that process.
 
   ## Options
 
   #{Options.docs(@write_options)}
 
   Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or
-  `:bad_module`
-  for a guest with state outside its memory (`docs/abi.md`).
+  `:bad_module` for a guest with state outside its memory (`docs/abi.md`).
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do
@@ -313,8 +307,7 @@ defmodule BeTree.Image do
   ## Reading
 
   # Returns the checked guest, the schema, and the memory as a snapshot. An instance made from the snapshot must report the
-  # same
-  # counts as the image.
+  # same counts as the image.
   defp load(source, options) do
     runtime = options[:runtime]
 

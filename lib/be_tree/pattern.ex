@@ -3,8 +3,7 @@ defmodule BeTree.Pattern do
   Translates EventBridge patterns to expressions.
 
   A pattern is a JSON object, as in Amazon EventBridge, event-ruler, quamina and hypermatch. `schema/2` returns the
-  attributes
-  that a set of patterns needs; `to_expression/2` returns the expression of one pattern:
+  attributes that a set of patterns needs; `to_expression/2` returns the expression of one pattern:
 
       iex> patterns = [
       ...>   ~s({"source": ["aws.ec2"], "detail": {"state": ["running", "stopped"]}}),
@@ -23,8 +22,7 @@ defmodule BeTree.Pattern do
   ## Patterns
 
   The fields of an object are joined by "and". The value of a field is an object with fields of its own, or an array of
-  tests
-  joined by "or".
+  tests joined by "or".
 
   | test | is true of | expression |
   | --- | --- | --- |
@@ -41,15 +39,13 @@ defmodule BeTree.Pattern do
   | `{"anything-but": {"prefix": ["a"]}}` | strings that pass no such test: `prefix`, `suffix`, `equals-ignore-case`, `wildcard` with a string or a list | `x is not null and not starts_with(x, 'a')` |
 
   `"$or"` with an array of two or more objects joins them by "or". With any other value, or if an object in it has a field
-  named
-  like a test, `$or` is an ordinary field name.
+  named like a test, `$or` is an ordinary field name.
 
   ## Arrays in events
 
   In event-ruler an array in an event passes a test if one of its elements does. In an index an attribute is a list or it is
   not. So the option `arrays:` names the fields that may have arrays; events may still have a single value there. Such a
-  field
-  supports exact strings, exact integers, and `exists`.
+  field supports exact strings, exact integers, and `exists`.
 
       iex> {:ok, [resources]} = BeTree.Pattern.schema([~s({"resources": ["a", "b"]})], arrays: ["resources"])
       iex> {resources.type, BeTree.Pattern.to_expression!(~s({"resources": ["a", "b"]}), arrays: ["resources"])}
@@ -108,13 +104,11 @@ defmodule BeTree.Pattern do
   Pass the schema: a field tested only for `exists` is a list in it, and `exists` is false of an empty list.
 
   The call takes linear time on the scheduler of the calling process. Fields lie at most 100 levels deep, and the names on
-  the
-  path to one have at most 4,000 bytes.
+  the path to one have at most 4,000 bytes.
 
   Returns `{:error, error}` with the kind `:syntax` for invalid JSON and repeated names (with the column), and for wildcards
-  that
-  event-ruler refuses. The kind is `:type` for anything that is no pattern or no supported test of a field with arrays; that
-  error names the field.
+  that event-ruler refuses. The kind is `:type` for anything that is no pattern or no supported test of a field with arrays;
+  that error names the field.
 
       iex> BeTree.Pattern.to_expression(%{"detail" => %{"first name" => [%{"prefix" => "A"}, "Bo"]}})
       {:ok, "starts_with(detail.`first name`, 'A') or detail.`first name` = 'Bo'"}
@@ -155,12 +149,11 @@ defmodule BeTree.Pattern do
   #{Options.docs(@options)}
 
   Strings become `:string`, numbers `:float`, booleans `:boolean`, and fields with `cidr` tests `:ip`. A field with arrays
-  becomes
-  `:string_list` or `:integer_list`, and a field tested only for `exists` becomes `:string_list`; lists have `coerce: true`.
+  becomes `:string_list` or `:integer_list`, and a field tested only for `exists` becomes `:string_list`; lists have
+  `coerce: true`.
 
   Returns `{:error, error}` with the kinds of `to_expression/2`, and with `:type` if patterns test a field as two types. The
-  error
-  has the position of the pattern in the list, from 0.
+  error has the position of the pattern in the list, from 0.
 
       iex> {:ok, schema} = BeTree.Pattern.schema([~s({"a": {"n": [1]}, "b": [true]}), ~s({"a": {"s": [{"suffix": ".de"}]}})])
       iex> for domain <- schema, do: {domain.name, domain.type}

@@ -34,10 +34,8 @@ defmodule BeTree.Profile do
 
   An attribute has its `name` (`"(patterns)"` for prefixes, suffixes and parts of strings, `nil` for the nodes that every
   search visits); `lookups`, how often its value was looked up; `nodes`, those found; `entries`, those scanned there;
-  `proven`
-  and `candidates`, the expressions among these entries; `failed`, the candidates that turned out false; and `failed_by`,
-  the
-  attributes of the deciding tests, as `{name, times}`.
+  `proven` and `candidates`, the expressions among these entries; `failed`, the candidates that turned out false; and
+  `failed_by`, the attributes of the deciding tests, as `{name, times}`.
 
   An expression has its `id`; `candidate`, how often it was one; `tests`, the tests run; `matched` and `failed`; and
   `decided_by`, as `{name, times}`. A proven expression is no candidate, because its program does not run.
@@ -100,12 +98,10 @@ defmodule BeTree.Profile do
 
   @doc """
   Returns the profile in the folded format of flame graph tools: for each stack a line with its frames, joined by
-  semicolons,
-  a space, and its fuel.
+  semicolons, a space, and its fuel.
 
   The fuel of a phase is exact. Within a phase it is apportioned: the walk by lookups and nodes, the scan by entries,
-  programs
-  by tests. The lines add up to the fuel of the profile.
+  programs by tests. The lines add up to the fuel of the profile.
 
       iex> tree = BeTree.new!(device: :string)
       iex> BeTree.insert!(tree, 1, "device = 'tv'")

@@ -7,10 +7,10 @@ defmodule BeTree.Telemetry do
   nothing is emitted. `metrics/0` returns metrics of these events for `Telemetry.Metrics` and Phoenix LiveDashboard.
   ## Spans
 
-  A span has the events `:start`, `:stop` and `:exception` under its name. A refusal, such as `:missing_attribute` or `:timeout`, is
-  A span emits `:start`, then `:stop` or `:exception`, under its name. A refusal such as `:missing_attribute` or `:timeout`
-  is a
-  result: the span stops with `result: :error`. `:exception` means that the process raised, exited or threw.
+  A span has the events `:start`, `:stop` and `:exception` under its name. A refusal, such as `:missing_attribute` or
+  `:timeout`, is A span emits `:start`, then `:stop` or `:exception`, under its name. A refusal such as `:missing_attribute`
+  or `:timeout` is a result: the span stops with `result: :error`. `:exception` means that the process raised, exited or
+  threw.
   | span | it is | measurements of `:stop` | metadata |
   | --- | --- | --- | --- |
   | `[:be_tree, :search]` | a search for one event | `fuel`, `slices`, `matches`, `mismatches` | |
@@ -65,18 +65,14 @@ defmodule BeTree.Telemetry do
 
   The metadata of `[:be_tree, :rules]` has the handle as `rules` instead of `tree`, and `operation`: `:assert`, `:retract`,
   `:advance` or `:run`. `reason` is `:firings` or `:notices`, the limit that ended a page, or `nil`. A failed firing has no
-  event of
-  its own; its notice has no name.
+  event of its own; its notice has no name.
 
   The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change` or `:swap`, and `:revoke` when a cluster rolls
-  back
-  the insertion of a list.
+  back the insertion of a list.
 
   Handlers run in the process that does the work: for searches and changes the caller, otherwise a process of the server. A
-  search
-  that is cancelled by `BeTree.Search.cancel/1`, or whose process ends, emits nothing more. A handler of yields runs once
-  per
-  slice, every 30 to 100 microseconds of a long search.
+  search that is cancelled by `BeTree.Search.cancel/1`, or whose process ends, emits nothing more. A handler of yields runs
+  once per slice, every 30 to 100 microseconds of a long search.
 
   Without handlers, the start and stop events of a search take about a microsecond together.
 
@@ -116,8 +112,7 @@ defmodule BeTree.Telemetry do
   def metrics, do: if(Code.ensure_loaded?(Telemetry.Metrics), do: Metrics.all(Telemetry.Metrics), else: [])
 
   # The sink: the module whose `execute/3` takes the events, or false. It is cached, because the check for an absent package
-  # calls
-  # the code server.
+  # calls the code server.
   @doc false
   @spec sink() :: module | false
   def sink do

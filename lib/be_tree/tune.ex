@@ -19,14 +19,12 @@ defmodule BeTree.Tune do
 
   A turn runs one configuration for a fraction of a second. Some processes search. Beside them a sleeper, one process that
   sleeps a millisecond at a time, measures how late it wakes. A round runs a turn of each configuration in random order.
-  Rounds
-  repeat until the confidence intervals are narrow enough or the time is used up. The first half of the time sweeps all
-  configurations. The second half measures the best one again, beside the defaults.
+  Rounds repeat until the confidence intervals are narrow enough or the time is used up. The first half of the time sweeps
+  all configurations. The second half measures the best one again, beside the defaults.
 
   Intervals have 95 % confidence, from 400 bootstrap samples. The bootstrap draws whole turns, because the searches of one
   turn depend on each other. A recommendation promises the range from the 5th to the 95th percentile of its turns. The
-  median of
-  another run should lie in that range.
+  median of another run should lie in that range.
 
   The defaults are measured twice in each round. The verdict is `:too_noisy`, without a recommendation, if the two
   measurements differ by more than 5 %, if an interval is too wide, or if other programs take over a quarter of the
@@ -112,8 +110,7 @@ defmodule BeTree.Tune do
   Measures searches of a tree or an index for at most 10,000 of `events`.
 
   Times are measured on published copies of the tree, and the calling process searches too. Run nothing else meanwhile:
-  other
-  work is detected and can prevent a recommendation.
+  other work is detected and can prevent a recommendation.
 
   ## Options
 
@@ -273,8 +270,7 @@ defmodule BeTree.Tune do
 
   `threshold` is the tolerated increase as a share, such as 0.05. Fuel is compared exactly, and event by event if the events
   are the same. Times are compared if both runs are of the same machine and have a verdict. A time is worse only if its
-  whole
-  95 % interval exceeds the threshold.
+  whole 95 % interval exceeds the threshold.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")

@@ -3,8 +3,7 @@ defmodule ErlBetree.Clock do
   # The clocks for elapsed times, by their number in erl-be-tree.
   #
   # Process time is that of the whole VM in milliseconds, the BEAM's only one. The BEAM has no thread clock either, because
-  # a call may
-  # move to another scheduler; that clock type is monotonic time.
+  # a call may move to another scheduler; that clock type is monotonic time.
 
   @realtime 0
   @process 2

@@ -3,8 +3,7 @@ defmodule ErlBetree.Reference do
   # Wraps a term in a reference. Users of erl-be-tree hold references, and recognize an event by `is_reference/1`.
   #
   # A compiled match specification is a reference that returns a term, and is garbage-collected with it. Making one takes
-  # 0.3
-  # microseconds; opening it takes 0.1 plus the copy of the term.
+  # 0.3 microseconds; opening it takes 0.1 plus the copy of the term.
 
   @type kind :: :tree | :subscription | :event | :iterator | :state | :reasons
 

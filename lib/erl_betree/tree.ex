@@ -11,8 +11,7 @@ defmodule ErlBetree.Tree do
 
   @typedoc """
   The handle without its schema, which every use of the reference would copy; the counters below; the host's place for
-  replicas, if
-  the runtime has places; and the names of reasons, if the tree keeps reasons.
+  replicas, if the runtime has places; and the names of reasons, if the tree keeps reasons.
   """
   @type t :: %__MODULE__{
           tree: BeTree.t(),
@@ -22,8 +21,7 @@ defmodule ErlBetree.Tree do
         }
 
   # The counters: insertions, which are the tree's version; the last version with replicas, plus one; and searches that
-  # found the tree
-  # busy at that version.
+  # found the tree busy at that version.
   @inserted 1
   @published 2
   @contended 3
@@ -78,8 +76,7 @@ defmodule ErlBetree.Tree do
   def fail(%Error{} = error), do: raise(error)
 
   # A tree runs one search at a time. Colliding searches move to replicas until the tree changes. Making replicas copies the
-  # tree's
-  # memory once, so it requires this many collisions at one version.
+  # tree's memory once, so it requires this many collisions at one version.
   @meetings 8
 
   # Upper bound on replicas, made on demand. A search suspended at its threshold holds one.
@@ -110,8 +107,7 @@ defmodule ErlBetree.Tree do
   end
 
   # Returns nil if another process makes the replicas, or without memory. An insertion meanwhile changes the version, and no
-  # search uses
-  # these replicas.
+  # search uses these replicas.
   defp publish(%__MODULE__{tree: %{runtime: runtime} = tree, place: place, counters: counters} = held) do
     version = inserted(held)
     limits = [memory: tree.memory, replicas: @replicas, queue: @queue]

@@ -3,17 +3,14 @@ defmodule ErlBetree.Yielding do
   # Searches that stop at a time threshold and continue from the same reference.
   #
   # Within a call BeTree's slices yield to other processes. The clock is read between slices; past the threshold the search
-  # stays
-  # suspended. A suspended search holds its instance, so it restarts on a replica of the tree and loses its earlier work.
-  # With a
-  # threshold of 0 candidates are returned instead, which hold nothing.
+  # stays suspended. A suspended search holds its instance, so it restarts on a replica of the tree and loses its earlier
+  # work. With a threshold of 0 candidates are returned instead, which hold nothing.
 
   alias BeTree.{Event, Fuel, Search}
   alias ErlBetree.{Candidates, Clock, Reference, Tree}
 
   # A slice takes at most this fraction of the threshold, at a cautious 5,000 fuel a microsecond (this index burns 10,000 to
-  # 18,000 on
-  # our machine), but no less than the cost of starting it.
+  # 18,000 on our machine), but no less than the cost of starting it.
   @slices_per_threshold 4
   @fuel_per_microsecond 5_000
   @min_slice 20_000

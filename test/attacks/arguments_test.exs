@@ -1,9 +1,7 @@
 defmodule BeTree.Attacks.ArgumentsTest do
   # Calls every public function with a wrong value in each place: as an argument, and as each of its options. Each call
-  # returns a
-  # result or an error, or raises an ArgumentError with the expected values: no FunctionClauseError from inside the library,
-  # no
-  # exit, no message of a megabyte.
+  # returns a result or an error, or raises an ArgumentError with the expected values: no FunctionClauseError from inside
+  # the library, no exit, no message of a megabyte.
   use ExUnit.Case, async: true
 
   alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Pattern, Runtime}

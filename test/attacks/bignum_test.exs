@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.BignumTest do
   # Values that would take a scheduler minutes to print: integers of a million bits, and terms that contain them. Messages
-  # name such
-  # values by kind and size. A test that prints one whole exceeds its timeout.
+  # name such values by kind and size. A test that prints one whole exceeds its timeout.
   use ExUnit.Case, async: true
 
   import Bitwise

@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.BulkTest do
   # Bulk instructions on much memory, which the host divides (wasm/host/src/bulk.rs). They must agree with a model of memory
-  # in
-  # Elixir, and yield between parts.
+  # in Elixir, and yield between parts.
   use ExUnit.Case, async: true
 
   import BeTree.WasmModule

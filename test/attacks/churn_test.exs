@@ -79,8 +79,7 @@ defmodule BeTree.Attacks.ChurnTest do
     test "expressions of kind #{kind} mostly deleted and inserted again take the same memory" do
       Attack.each(1, fn _number ->
         # A large number, so that a few pages of fragmentation do not matter: an insertion may need a block of some hundred
-        # KB that the
-        # gaps between live blocks cannot provide.
+        # KB that the gaps between live blocks cannot provide.
         texts = for id <- 1..5_000, do: {id, text(unquote(kind), 9, id)}
         tree = tree(texts)
 

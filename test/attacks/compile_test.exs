@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.CompileTest do
   # Modules that take far longer to compile than their length suggests, and more modules than the compilers can handle. The
-  # test
-  # runs alone, because all tests of a run share the compilers.
+  # test runs alone, because all tests of a run share the compilers.
   use ExUnit.Case, async: false
 
   import BeTree.WasmModule

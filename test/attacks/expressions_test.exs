@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.ExpressionsTest do
   # Texts of expressions: of the grammar with ill-fitting types and constants, with damaged bytes, and noise. Each is
-  # inserted and
-  # found where the oracle finds it, or refused without a change.
+  # inserted and found where the oracle finds it, or refused without a change.
   use ExUnit.Case, async: true
 
   alias BeTree.Error

@@ -7,8 +7,7 @@ defmodule BeTree.Attacks.GrowthTest do
   alias BeTree.Test.{Attack, Metered}
 
   # Bounds on the fuel of a text twice as long: a factor above 2, because tables grow in steps, and a constant, because a
-  # test for
-  # free memory above 128 KB clears pieces.
+  # test for free memory above 128 KB clears pieces.
   @max_growth 2.4
   @constant_fuel 1_000_000
 
@@ -32,8 +31,7 @@ defmodule BeTree.Attacks.GrowthTest do
   @constants [flight_id: 10]
 
   # For each kind: the maximum fuel and bytes of an alternative, the text of an alternative by its number, and an event that
-  # makes the
-  # second alternative true.
+  # makes the second alternative true.
   @alternatives [
     integers: {33_000, 3_500, "i = ?", %{i: 2}},
     strings: {35_000, 3_500, "s = 'v?'", %{s: "v2"}},

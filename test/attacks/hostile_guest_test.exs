@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.HostileGuestTest do
   # Index modules with endless loops must not stop searches and changes of other trees, and a kill ends such a call.
-  # Assertions look at
-  # which calls are still running, not at a clock.
+  # Assertions look at which calls are still running, not at a clock.
   use ExUnit.Case, async: true
 
   import BeTree.WasmModule

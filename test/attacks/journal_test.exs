@@ -1,8 +1,7 @@
 defmodule BeTree.Attacks.JournalTest do
   @moduledoc false
   # Compares random changes, bases, failures, kills and losses of power with a list, on a simulated disk. A kill or a loss
-  # of power
-  # comes at any operation on a file. No step depends on time, so a seed repeats a life exactly.
+  # of power comes at any operation on a file. No step depends on time, so a seed repeats a life exactly.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Disk, only: [folder: 1]
@@ -80,8 +79,7 @@ defmodule BeTree.Attacks.JournalTest do
   end
 
   # The model: all changes, newest first; how many must survive a loss of power; and the groups that may follow: the one
-  # being written,
-  # and those refused since the last change, whose bytes a failing disk kept.
+  # being written, and those refused since the last change, whose bytes a failing disk kept.
   defp life(folder, durability, owners) do
     Enum.reduce(1..owners, {[], 0}, fn _owner, {accepted, durable} ->
       seed = :rand.uniform(1_000_000_000)

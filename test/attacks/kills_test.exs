@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.KillsTest do
   # Processes that search and change are killed anywhere. Afterwards the tree has what was acknowledged, except for the one
-  # pending
-  # change of each killed process.
+  # pending change of each killed process.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}

@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.LargeEventsTest do
   # Events and results of megabytes. The host copies them in parts and yields in between. With slices of unlimited length
-  # every yield
-  # of a call comes from copying.
+  # every yield of a call comes from copying.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually

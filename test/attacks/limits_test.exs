@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.LimitsTest do
   # Nodes that exhaust the system's mappings or descriptors. The excess is refused, existing values keep working, and
-  # everything is
-  # released.
+  # everything is released.
   use ExUnit.Case, async: false
 
   alias BeTree.Error

@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.ManyServersTest do
   # One server for each tenant, on a node with the system's default limits: 1,024 open files and 65,530 mappings. Processes
-  # start
-  # servers on demand, several the same one at once.
+  # start servers on demand, several the same one at once.
   use ExUnit.Case, async: false
 
   alias BeTree.Test.{Attack, OsNode}

@@ -1,8 +1,7 @@
 defmodule BeTree.Attacks.MemoryTest do
   @moduledoc false
   # Changes and reads at every memory limit, page by page, from the tree's size up to the need of the call. Each succeeds,
-  # or returns
-  # :out_of_memory and changes nothing.
+  # or returns :out_of_memory and changes nothing.
   use ExUnit.Case, async: true
 
   alias BeTree.Error

@@ -23,8 +23,7 @@ defmodule BeTree.Attacks.NodeKillsTest do
   end
 
   # Code for the server's options, for the id of an integer, and the reverse. Each node makes the atoms itself, after
-  # recovery read
-  # those of the previous node.
+  # recovery read those of the previous node.
   defp integer(:options), do: "[]"
   defp integer(:id), do: "fn id -> id end"
   defp integer(:integer), do: "fn id -> id end"

@@ -1,14 +1,12 @@
 defmodule BeTree.Attacks.RefusalsTest do
   @moduledoc false
   # Random expressions, large events and publications at every memory limit, page by page. Each call succeeds, or returns
-  # :out_of_memory
-  # and changes nothing.
+  # :out_of_memory and changes nothing.
   #
   # Images show whether a read changed anything: they hold nothing but the subscriptions, so their bytes are compared. The
-  # first read may
-  # enlarge memory and change the allocator's data, so the second of two reads counts. Rolling a batch back permutes the
-  # free lists of
-  # slots and string ids and changes estimates. There the test compares counts and results, of the tree and of its image.
+  # first read may enlarge memory and change the allocator's data, so the second of two reads counts. Rolling a batch back
+  # permutes the free lists of slots and string ids and changes estimates. There the test compares counts and results, of
+  # the tree and of its image.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Image, Index}

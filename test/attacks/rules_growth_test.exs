@@ -1,8 +1,7 @@
 defmodule BeTree.Attacks.RulesGrowthTest do
   @moduledoc false
   # The fuel of BeTree.Rules.new/2 is linear in the text, for every kind of growth. So are calls that return all types or
-  # rules. The
-  # insertion of a fact does not depend on their number.
+  # rules. The insertion of a fact does not depend on their number.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Rules}

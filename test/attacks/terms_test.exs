@@ -1,7 +1,6 @@
 defmodule BeTree.Attacks.TermsTest do
   # Any term as an event, a schema or subscriptions is accepted, returned as an error, or raises an ArgumentError. Searches
-  # of other
-  # processes continue.
+  # of other processes continue.
   use ExUnit.Case, async: true
 
   alias BeTree.Error

@@ -16,8 +16,7 @@ defmodule BeTree.ClusterTest do
   setup :quiet
 
   # Starting a node and compiling the index takes seconds. So all tests here share two nodes; tests that end one or cut a
-  # connection are
-  # in test/be_tree/cluster/lost_test.exs.
+  # connection are in test/be_tree/cluster/lost_test.exs.
   defp peers(_context) do
     {_peer, one} = Peers.start()
     {_peer, two} = Peers.start()

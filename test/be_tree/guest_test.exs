@@ -104,8 +104,7 @@ defmodule BeTree.GuestTest do
   }
 
   # A module with all exports of the interface, whose functions return a constant or loop endlessly. Inbox and results are
-  # the zeros of
-  # fresh memory.
+  # the zeros of fresh memory.
   defp guest(changes \\ %{}) do
     functions = for name <- @operations ++ ["forget"], do: {name, Map.get(changes, name, @types[name] || :none)}
     stack_mutable = Map.get(changes, :stack_mutable, 1)

@@ -86,8 +86,7 @@ defmodule BeTree.ReplicasTest do
   # Only Linux has this file, and only there replicas share pages.
   if File.exists?("/proc/self/smaps") do
     # Kilobytes of the replicas' memories: private pages, their share of shared pages, and growth beyond the snapshot, which
-    # has a
-    # mapping of its own.
+    # has a mapping of its own.
     defp taken(index) do
       [_others | ours] = String.split(File.read!("/proc/self/smaps"), ~r/^.* \/memfd:be_tree.*$/m)
       shares = for mapping <- ours, do: Regex.run(~r/^Pss: +(\d+) kB$/m, mapping, capture: :all_but_first)

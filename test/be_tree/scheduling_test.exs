@@ -71,8 +71,7 @@ defmodule BeTree.SchedulingTest do
 
   describe "reductions equal the fuel's worth" do
     # `search` returns the burned fuel of a tree; `build` makes a tree with a ratio. The overhead of the code around is
-    # measured with
-    # uncharged fuel.
+    # measured with uncharged fuel.
     defp check_charge(build, ratio, search) do
       charged = build.(ratio)
       free = build.(@free)

@@ -1,8 +1,7 @@
 # Rows of the language: {expression, event, value}. A fixed bug adds a row.
 #
 # All attributes are optional: b boolean, i and j integer, f float, s string, e integer_enum, il integer_list, sl
-# string_list,
-# seg segments, and the predefined ones. The test has the constants.
+# string_list, seg segments, and the predefined ones. The test has the constants.
 
 now = 1_700_000_000
 second = 1_000_000

@@ -1,9 +1,7 @@
 defmodule BeTree.SoakTest do
   # Operations from a seed, in windows that each end empty. Results are compared with the oracle, and the VM's resources
-  # after each
-  # window with those after the first ones. `make test` runs a few small windows, `make soak` as many as fit into
-  # SOAK_MINUTES. The
-  # seed alone determines the operations.
+  # after each window with those after the first ones. `make test` runs a few small windows, `make soak` as many as fit into
+  # SOAK_MINUTES. The seed alone determines the operations.
   use ExUnit.Case, async: false
 
   import BeTree.Test.{Eventually, Quiet}

@@ -1,8 +1,7 @@
 defmodule BeTree.Test.BooleanNaive do
   @moduledoc """
   A naive parser and evaluator of expressions over boolean attributes. This oracle shares no code with the library; Erlang
-  itself
-  reads the files of terms.
+  itself reads the files of terms.
   """
 
   @doc "Returns the names, the expressions by id, and the events as maps from names to booleans."

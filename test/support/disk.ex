@@ -3,8 +3,7 @@ defmodule BeTree.Test.Disk do
   A simulated disk for a journal: real files with faults, and background work that runs when the owner lets time pass.
 
   It tracks syncs, so `lose_power/1` leaves a possible state after a loss of power: synced contents and names, and of
-  unsynced ones
-  any blocks and any prefix of the renames.
+  unsynced ones any blocks and any prefix of the renames.
   """
 
   @behaviour BeTree.Engine.Journal.Files
@@ -223,8 +222,7 @@ defmodule BeTree.Test.Disk do
   ## Background
 
   # Everything runs in the owner, ordered by the process's `:rand`, so a test repeats exactly. Losing power requires that:
-  # of two
-  # concurrent syncs of a file, one would forget what the other has synced.
+  # of two concurrent syncs of a file, one would forget what the other has synced.
   @impl true
   def send_later(message, _ms), do: wait({:message, message})
 
@@ -246,8 +244,7 @@ defmodule BeTree.Test.Disk do
 
   @doc """
   Lets time pass for the journal's owner: the first pending timer or sync completes. A sync may take two steps: the file is
-  synced,
-  then its message arrives.
+  synced, then its message arrives.
   """
   def pass(journal) do
     case waiting() do

@@ -27,8 +27,7 @@ defmodule BeTree.Test.Instructions do
 
   @doc """
   Returns the cases, `{class, name, before, code, after}`. A round executes `before`, then `code` `times/0` times, then
-  `after`. Each
-  result is the next operand, which forms the slowest chain of dependencies.
+  `after`. Each result is the next operand, which forms the slowest chain of dependencies.
   """
   def all do
     computing("numbers", numeric()) ++

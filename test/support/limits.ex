@@ -3,8 +3,7 @@ defmodule BeTree.Test.Limits do
   Exhausts the mappings or descriptors of a separate node.
 
   `in_node/3` starts the node and runs another function there. Each function makes values of one kind until a refusal, drops
-  them,
-  waits until all are freed, and returns their number and the refusal.
+  them, waits until all are freed, and returns their number and the refusal.
   """
 
   import BeTree.Test.Eventually
@@ -89,8 +88,7 @@ defmodule BeTree.Test.Limits do
   end
 
   # Makes the VM allocate like a busy one: 10,000 processes, 500 binaries with mappings of their own, 1,000 tables. Returns
-  # the number
-  # of mappings.
+  # the number of mappings.
   defp allocate do
     processes = for number <- 1..10_000, do: spawn_link(fn -> hold(Enum.to_list(1..number//10)) end)
     binaries = for number <- 1..500, do: :binary.copy(<<number>>, 600_000)

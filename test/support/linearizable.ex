@@ -5,15 +5,13 @@ defmodule BeTree.Test.Linearizable do
 
   @typedoc """
   An operation, its result, and the times of its call and return. With the result `:unknown` and the return `:infinity` it
-  may have
-  taken effect at any time after its call, or never.
+  may have taken effect at any time after its call, or never.
   """
   @type operation :: %{operation: term, result: term, called: integer, returned: integer | :infinity}
 
   @doc """
   Returns whether some order of the operations explains all results, each taking effect between its call and return. `apply`
-  applies
-  an operation to a model, and returns the result and the new model.
+  applies an operation to a model, and returns the result and the new model.
   """
   @spec check(term, [operation], (term, term -> {term, term})) :: boolean
   def check(model, operations, apply) do

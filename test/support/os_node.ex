@@ -3,8 +3,7 @@ defmodule BeTree.Test.OsNode do
   An Erlang node in another operating-system process, with the code of this build, for tests that kill it.
 
   The calling test receives printed lines as `{port, {:data, {:eol, line}}}`, and `{port, {:exit_status, status}}` at the
-  end. A node
-  still running at the end of the test is killed.
+  end. A node still running at the end of the test is killed.
   """
 
   import ExUnit.Callbacks, only: [on_exit: 2]

@@ -68,8 +68,7 @@ defmodule BeTree.Test.Packaging do
 
   @doc """
   Makes a dependency (folder `be_tree`) with BeTree's compilers, mix.exs and empty crates, and an application (folder `app`)
-  that
-  depends on it.
+  that depends on it.
 
   Returns their paths, the environment variables for Mix with and without a fake Rust, a script, and the path of its log.
   """

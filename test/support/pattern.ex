@@ -1,8 +1,7 @@
 defmodule BeTree.Test.Pattern do
   @moduledoc """
   A naive evaluator of EventBridge patterns, by event-ruler's documentation, for fields of one type; and a generator of
-  random patterns
-  and events. Unlike in event-ruler a field in `$or` and beside it must pass both.
+  random patterns and events. Unlike in event-ruler a field in `$or` and beside it must pass both.
   """
 
   @doc "Returns whether the decoded `event` matches the decoded `pattern`. The fields in `arrays` may have arrays."

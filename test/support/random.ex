@@ -344,8 +344,7 @@ defmodule BeTree.Test.Random do
 
   @doc """
   Replaces values of optional attributes, in objects of lists too, by mismatching ones. Returns the event without these
-  values, the
-  event with them, and their number.
+  values, the event with them, and their number.
   """
   def spoil(event, domains) do
     attributes = Enum.map(domains, &spoil_attribute(&1, List.keyfind(event, elem(&1, 0), 0)))
@@ -397,8 +396,7 @@ defmodule BeTree.Test.Random do
 
   @doc """
   Returns an equivalent event in another form: paths as maps, shuffled, undefined attributes absent or explicit, strings as
-  atoms here
-  and there, whole floats as integers, unknown attributes added.
+  atoms here and there, whole floats as integers, unknown attributes added.
   """
   def dress(event, domains) do
     undefined =

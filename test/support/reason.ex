@@ -1,8 +1,7 @@
 defmodule BeTree.Test.Reason do
   @moduledoc """
   A naive search for the reason why an expression of `BeTree.Test.Naive` is false. It folds `true` and `false`, then
-  evaluates operands
-  from left to right until the value is known.
+  evaluates operands from left to right until the value is known.
   """
 
   alias BeTree.Test.Naive

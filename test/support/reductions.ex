@@ -4,8 +4,7 @@ defmodule BeTree.Test.Reductions do
   """
 
   # Garbage collections cost reductions too, and depend on the sizes of terms. So the heap has room for all garbage of the
-  # work. The
-  # system allocates a page of it only when it is written.
+  # work. The system allocates a page of it only when it is written.
   @words 32_000_000
 
   @doc "Returns the reductions of `work` in a new process."

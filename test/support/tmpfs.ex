@@ -3,8 +3,7 @@ defmodule BeTree.Test.Tmpfs do
 
   @doc """
   Calls `function` with `folder` while a file system of this size is mounted there. Without the right to mount it prints a
-  note and
-  does nothing.
+  note and does nothing.
   """
   def with_room(folder, size, function) do
     case System.cmd("mount", ["-t", "tmpfs", "-o", "size=#{size}", "tmpfs", folder], stderr_to_stdout: true) do

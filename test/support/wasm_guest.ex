@@ -27,12 +27,11 @@ defmodule BeTree.Test.WasmGuest do
 
   @doc """
   Returns a guest whose searches run `body`, a function without parameters and with the local variables `locals`, and then
-  return
-  `ids/0`. With `when_json: true` only searches for events in JSON run the body.
+  return `ids/0`. With `when_json: true` only searches for events in JSON run the body.
 
   `parts:` are further parts of the module for `BeTree.WasmModule.assemble/1`. `insert:` and `delete:` are the bodies of its
-  changes,
-  `inbox:` is code at the start of its inbox, and `spent:` is the body of the optional `be_tree_spent`. All counts are 0.
+  changes, `inbox:` is code at the start of its inbox, and `spent:` is the body of the optional `be_tree_spent`. All counts
+  are 0.
   """
   def assemble(body, options \\ []) do
     defaults = [

@@ -3,8 +3,7 @@ defmodule BeTree.Release do
   Builds the published files of a version: the package, and the NIF's archive for this platform.
 
   The package holds exactly the files of `package()[:files]` in `mix.exs`. The WebAssembly module comes from the build. The
-  checksums
-  cover the archives in the release folder, so those of other platforms must be there too.
+  checksums cover the archives in the release folder, so those of other platforms must be there too.
   """
 
   alias Mix.BeTree.{Crate, Precompiled, Toolchain}

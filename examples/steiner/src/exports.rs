@@ -1,21 +1,21 @@
-//! The functions that the sandbox calls. They take and return numbers. The caller writes a graph to the module's memory.
+//! Exports for the sandbox. They take and return numbers. The caller writes a graph to the module's memory.
 
 use std::hint::black_box;
 
 use crate::{minimum_tree, path, NO_EDGE};
 
-/// The most terminals. The table over all sets of more would not fit a 32-bit memory.
+/// Maximum terminals. The table of all subsets of more would not fit a 32-bit memory.
 const MAX_TERMINALS: u32 = 24;
 
-/// Makes room for a graph without edges, and returns the address of its weights: a row of `nodes` words for each node, in
-/// which `u32::MAX` stands for no edge. The room is never freed.
+/// Allocates a graph without edges and returns the address of its weights: a row of `nodes` words for each node, in which
+/// `u32::MAX` means no edge. The memory is never freed.
 #[no_mangle]
 pub extern "C" fn graph(nodes: usize) -> *mut u32 {
     let cells = nodes.checked_mul(nodes).expect("more nodes than memory");
     Box::leak(vec![NO_EDGE; cells].into_boxed_slice()).as_mut_ptr()
 }
 
-/// Returns the cost of a minimum tree that joins the nodes whose bits are set in `terminals`, or -1 if no tree does.
+/// Returns the cost of a minimum tree that joins the nodes whose bits are set in `terminals`, or -1 if there is none.
 ///
 /// # Safety
 ///

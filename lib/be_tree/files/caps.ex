@@ -3,8 +3,7 @@ defmodule BeTree.Files.Caps do
   # Frequency caps in be-tree's events. An array of a cap is flat there, or has the key in an array of its own.
 
   # The beginning of a flat cap: type, id and namespace. It cannot match inside a string, because no letter follows the
-  # closing
-  # quote of a JSON string that ends with a bracket.
+  # closing quote of a JSON string that ends with a bracket.
   @flat_cap_start ~r/\[(\s*"(?:advertiser|campaign_group|campaign|flight|product)(?::ip)?"\s*,\s*-?\d+\s*,\s*"(?:[^"\\]|\\.)*+")\s*,/
 
   # Rewrites an event in JSON so that the key of each cap is an array.

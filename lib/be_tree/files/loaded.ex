@@ -9,8 +9,7 @@ defmodule BeTree.Files.Loaded do
 
   @typedoc """
   The place of an expression: the text that an error shows, its line, and its offset in that line. The offset is `nil` if
-  the
-  expression is the whole line, and `:pattern` if it was translated from a pattern.
+  the expression is the whole line, and `:pattern` if it was translated from a pattern.
   """
   @type place :: {text :: binary, line :: pos_integer, nil | :pattern | {file_line :: binary, non_neg_integer}}
 

@@ -30,8 +30,7 @@ defmodule BeTree.Files.Match do
   @type t :: %__MODULE__{}
 
   # Returns an index: read from the option `:image`, or built from `:expressions` and the options of `BeTree.Files.load/2`.
-  # A
-  # built tree is published, so that its searches take the same time as those of an image.
+  # A built tree is published, so that its searches take the same time as those of an image.
   @spec open(keyword(Path.t())) ::
           {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t() | Files.Error.t()}
   def open(options) do
@@ -85,8 +84,7 @@ defmodule BeTree.Files.Match do
   end
 
   # Searches for the events in the file at `path`, one after the other. Calls `each` with the summary so far, the event and
-  # its
-  # ids. The clock runs only during searches, which include decoding the event in the sandbox.
+  # its ids. The clock runs only during searches, which include decoding the event in the sandbox.
   @spec run(BeTree.target(), t, Path.t(), (t, BeTree.Event.t(), [BeTree.id()] -> term)) ::
           {:ok, t} | {:error, Files.Error.t()}
   def run(tree, %__MODULE__{} = summary, path, each) do

@@ -1,8 +1,7 @@
 defmodule BeTree.Files.Reader do
   @moduledoc false
   # Reads a text file line by line, once, and counts the lines. It holds one line and a read-ahead buffer. A UTF-8 byte
-  # order mark
-  # before the first line is skipped, because it is not part of the text.
+  # order mark before the first line is skipped, because it is not part of the text.
 
   alias BeTree.Engine.Input
   alias BeTree.Files.Error
@@ -51,8 +50,7 @@ defmodule BeTree.Files.Reader do
   end
 
   # A file of terms begins with a list, a binary or a comment. No expression, attribute or JSON object begins like that.
-  # Only a
-  # JSON object begins with a brace.
+  # Only a JSON object begins with a brace.
   defp format(<<first, _rest::binary>>) when first in ~c"[%", do: :terms
   defp format("<<" <> _rest), do: :terms
   defp format("{" <> _rest), do: :objects
@@ -74,8 +72,7 @@ defmodule BeTree.Files.Reader do
   end
 
   # Returns a stream of elements. `take` returns an element and the cursor behind it, or nil at the end. The stream opens
-  # the file
-  # when it is consumed, and closes it afterwards.
+  # the file when it is consumed, and closes it afterwards.
   @spec stream(Path.t(), (cursor -> {element, cursor} | nil)) :: Enumerable.t() when element: term
   def stream(path, take) do
     Stream.resource(

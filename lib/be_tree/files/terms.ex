@@ -4,14 +4,11 @@ defmodule BeTree.Files.Terms do
   # making atoms. It reads the terms of the two formats: integers, floats, atoms, strings, binaries, lists and tuples.
   #
   # `true`, `false` and `undefined` become these atoms; all other atoms become strings. A string in double quotes is a list
-  # of
-  # characters, as in Erlang. A binary is the UTF-8 of the text between its quotes.
+  # of characters, as in Erlang. A binary is the UTF-8 of the text between its quotes.
   #
   # A recursive-descent parser works on one line and reads the next line at its end. So a term may span lines, a line may
-  # hold
-  # several terms, and nothing is scanned twice. Only strings and binaries must end on the line where they begin: `~p`
-  # escapes
-  # their line ends.
+  # hold several terms, and nothing is scanned twice. Only strings and binaries must end on the line where they begin: `~p`
+  # escapes their line ends.
 
   alias BeTree.Files.Reader
 

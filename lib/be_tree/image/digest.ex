@@ -1,8 +1,7 @@
 defmodule BeTree.Image.Digest do
   @moduledoc false
   # SHA-256 of many parts on a normal scheduler, without joining the parts. Each piece is charged for its real time.
-  # `:crypto.hash/2`
-  # would charge a whole time slice for each 20,000 bytes.
+  # `:crypto.hash/2` would charge a whole time slice for each 20,000 bytes.
 
   # A piece takes about 20 microseconds, which is 80 of the 4,000 reductions of a millisecond.
   @piece_bytes 16_384

@@ -1,8 +1,7 @@
 defmodule BeTree.Image.Layout do
   @moduledoc false
   # The layout of an image (docs/image.md): a section with a description, then the guest's module with the index's memory as
-  # its
-  # initial memory. Nothing here runs a module.
+  # its initial memory. Nothing here runs a module.
 
   alias BeTree.Error
   alias BeTree.Engine.Describe
@@ -84,8 +83,7 @@ defmodule BeTree.Image.Layout do
 
   @doc """
   Returns the header of an image. `start` is at least its first `section_size/1` bytes. `length` is the image's length, or
-  `nil`
-  to trust the header.
+  `nil` to trust the header.
   """
   @spec header(binary, non_neg_integer | nil) :: {:ok, header} | {:error, Error.t()}
   def header(start, length) do
@@ -96,8 +94,7 @@ defmodule BeTree.Image.Layout do
 
   @doc """
   Returns the segments of a memory: all of it except runs of zeros of at least 4 KiB, or more in a memory over 256 MiB.
-  Segments
-  are sub-binaries, not copies.
+  Segments are sub-binaries, not copies.
   """
   @spec segments(binary) :: [Wasm.segment()]
   def segments(memory), do: runs(memory, 0, grain(byte_size(memory), @min_zero_run), nil, [])

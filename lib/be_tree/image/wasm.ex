@@ -1,9 +1,8 @@
 defmodule BeTree.Image.Wasm do
   @moduledoc false
   # The parts of WebAssembly's binary format that an image needs: sections, limits of the memory, globals and data segments.
-  # Every
-  # read is bounds-checked. Invalid content is `{:error, fault}`, where `fault` completes a sentence that begins with "it
-  # has".
+  # Every read is bounds-checked. Invalid content is `{:error, fault}`, where `fault` completes a sentence that begins with
+  # "it has".
 
   import Bitwise
 
@@ -93,8 +92,7 @@ defmodule BeTree.Image.Wasm do
 
   @doc """
   Returns whether all data segments are active, that is copied to the memory at instantiation. Code cannot observe how
-  active
-  segments are divided.
+  active segments are divided.
   """
   @spec active?(binary) :: {:ok, boolean} | {:error, String.t()}
   def active?(contents) do

@@ -3,9 +3,8 @@ defmodule BeTree.Profile.Recorder do
   # Runs searches part by part (docs/abi.md), measures the fuel of each part, and reads its counts.
   #
   # Each event is first searched as usual, for its total fuel. Then the same phases run as parts, one call each. A part
-  # costs its
-  # phase plus the fixed fuel of a call, which the last, empty part measures. The remaining fuel belongs to the call of the
-  # search.
+  # costs its phase plus the fixed fuel of a call, which the last, empty part measures. The remaining fuel belongs to the
+  # call of the search.
 
   alias BeTree.{Error, Event, Index, Search}
   alias BeTree.Engine.{Deadline, Instance, Reply, Slices}

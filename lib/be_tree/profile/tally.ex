@@ -6,8 +6,7 @@ defmodule BeTree.Profile.Tally do
   alias BeTree.Profile.Recorder
 
   # `names`: the attributes by position. `sums`, by attribute: `{lookups, nodes, entries, proven}`. `runs` counts runs of
-  # programs
-  # by `{id, leading attribute, outcome, deciding attribute}`.
+  # programs by `{id, leading attribute, outcome, deciding attribute}`.
   @enforce_keys [:names]
   defstruct @enforce_keys ++ [sums: %{}, runs: %{}, phases: %{}, events: []]
 

@@ -24,8 +24,7 @@ defmodule BeTree.Rules.Module do
 
   @doc """
   Compiles the rules of `input` (docs/abi.md) in slices. Returns an instance with the rules, and the warnings. An instance
-  is dropped if
-  its compilation ends early.
+  is dropped if its compilation ends early.
   """
   @spec compile(Guest.t(), pos_integer, binary, budget) ::
           {:ok, BeTree.Runtime.instance(), [String.t()]} | {:error, Error.t()}

@@ -3,8 +3,7 @@ defmodule BeTree.Rules.Operation do
   # An operation that fires rules: it calls the module until everything is done or a limit ends the page.
   #
   # A call ends early, with a consistent engine, if the engine runs out of room. A call of `be_tree_room`, which must not be
-  # interrupted,
-  # then makes room, and the next call continues. Effects of completed calls persist even if the process dies.
+  # interrupted, then makes room, and the next call continues. Effects of completed calls persist even if the process dies.
 
   alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
   alias BeTree.{Fuel, Rules, Telemetry}

@@ -1,8 +1,7 @@
 defmodule BeTree.Telemetry.Span do
   @moduledoc false
   # A :telemetry span: start, then stop or exception. Searches add one event per yield (BeTree.Telemetry lists all). The
-  # sink is the
-  # module whose execute/3 takes the events, :telemetry.
+  # sink is the module whose execute/3 takes the events, :telemetry.
 
   alias BeTree.Cluster.Shards
   alias BeTree.{Error, Search, Stats}

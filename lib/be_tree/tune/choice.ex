@@ -1,8 +1,7 @@
 defmodule BeTree.Tune.Choice do
   @moduledoc false
   # Chooses one configuration from a sweep, with reasons. After the confirmation it decides whether the machine was quiet
-  # enough
-  # for a verdict.
+  # enough for a verdict.
 
   import BeTree.Engine.Describe, only: [grouped: 1]
 
@@ -107,8 +106,7 @@ defmodule BeTree.Tune.Choice do
 
   @doc """
   Returns the loads of the confirmation. The defaults run twice, which shows the noise. The candidate, the defaults and
-  plain
-  Elixir also run with the largest number of processes.
+  plain Elixir also run with the largest number of processes.
   """
   @spec confirmation(Turn.setting()) :: Rounds.loads()
   def confirmation(setting) do

@@ -1,8 +1,7 @@
 defmodule BeTree.Tune.Comparison do
   @moduledoc false
   # Compares the JSON of two runs. Fuel is exact, so runs of different machines compare, and any difference is a change.
-  # Times are
-  # compared by bootstrapped intervals, if both runs are of one machine and quiet enough for a verdict.
+  # Times are compared by bootstrapped intervals, if both runs are of one machine and quiet enough for a verdict.
 
   alias BeTree.Engine.Describe
   alias BeTree.Tune.{Machine, Statistics}

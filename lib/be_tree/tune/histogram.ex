@@ -1,12 +1,10 @@
 defmodule BeTree.Tune.Histogram do
   @moduledoc false
   # Durations, counted in buckets whose width is 1/64 of their value. Adding one takes about 100 ns and allocates nothing,
-  # so the
-  # memory does not depend on the number of durations. A quantile is exact to 0.8 %.
+  # so the memory does not depend on the number of durations. A quantile is exact to 0.8 %.
 
   # A bucket is the top of a float behind its sign: 11 bits of the exponent and the first 6 of the fraction. The bounds are
-  # the
-  # buckets of 1 ns and of 1,000 s.
+  # the buckets of 1 ns and of 1,000 s.
   @bucket_bits 17
   @first_bucket 65_472
   @last_bucket 68_020

@@ -4,8 +4,7 @@ defmodule BeTree.Tune.Statistics do
   #
   # The bootstrap draws whole turns with replacement and computes the figure of each draw. Searches of one turn are not
   # independent, because other work of the machine affects them alike. An interval has 95 % of the drawn figures. The draws
-  # use a
-  # fixed seed, so results are repeatable.
+  # use a fixed seed, so results are repeatable.
 
   alias BeTree.Tune.Histogram
 

@@ -3,10 +3,8 @@ defmodule BeTree.Tune.Sweep do
   # The configurations to measure, and their figures.
   #
   # Slice and fuel per reduction are measured in all combinations, because both decide when a search yields. The other
-  # settings
-  # vary one at a time around the defaults. `BeTree.Tune.Choice` measures the best configuration again beside the defaults:
-  # the
-  # maximum of many noisy figures is biased upwards, so its first figure is not promised.
+  # settings vary one at a time around the defaults. `BeTree.Tune.Choice` measures the best configuration again beside the
+  # defaults: the maximum of many noisy figures is biased upwards, so its first figure is not promised.
 
   alias BeTree.Engine.Limits
   alias BeTree.Fuel

@@ -9,8 +9,7 @@ defmodule BeTree.Tune.Turn do
 
   @typedoc """
   A configuration of searches: fuel of a slice and of a reduction, events of a call, replicas of the index, and the number
-  of
-  searching processes.
+  of searching processes.
   """
   @type setting :: %{
           slice: BeTree.Fuel.budget(),

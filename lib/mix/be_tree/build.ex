@@ -3,10 +3,8 @@ defmodule Mix.BeTree.Build do
   # Paths of compiled files, and notes of the compilers.
   #
   # Compiled files belong to the build of the user's project; the folder of the sources, possibly a dependency, stays
-  # unchanged. Only
-  # rebar_mix takes priv/ from the sources: rebar3 fetches a dependency into its own build, calls Mix there, and keeps only
-  # the BEAM
-  # files of Mix's build.
+  # unchanged. Only rebar_mix takes priv/ from the sources: rebar3 fetches a dependency into its own build, calls Mix there,
+  # and keeps only the BEAM files of Mix's build.
 
   @kept "be_tree"
   @notes "be_tree.notes"
@@ -24,8 +22,7 @@ defmodule Mix.BeTree.Build do
 
   @doc """
   Returns the path of a hard link to a file in the priv directory. The link survives when Mix deletes the application's
-  build, as in
-  `mix deps.compile --force`.
+  build, as in `mix deps.compile --force`.
   """
   @spec kept(Path.t()) :: Path.t()
   def kept(path), do: Path.join([Mix.Project.build_path(), @kept, Path.basename(path)])

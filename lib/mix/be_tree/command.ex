@@ -87,8 +87,7 @@ defmodule Mix.BeTree.Command do
   def write_output!(path, bytes, inputs), do: written!(Output.write_file(path, bytes, inputs), path)
 
   # Calls `fun` with a function that writes to `path`. The file appears with its content when `fun` returns. If `fun`
-  # raises, an existing
-  # file is unchanged.
+  # raises, an existing file is unchanged.
   @spec with_output!(Path.t(), [Path.t()], ((iodata -> :ok) -> result)) :: result when result: term
   def with_output!(path, inputs, fun) do
     output = written!(Output.open(path, inputs), path)

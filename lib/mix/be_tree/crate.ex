@@ -3,8 +3,7 @@ defmodule Mix.BeTree.Crate do
   # A crate and its installed file. The crate belongs to the workspace wasm/ unless it names another.
   #
   # The SHA-256 of the file stands beside it, in the format of sha256sum, below the digest of the sources and flags. While
-  # both match,
-  # nothing runs, not even cargo, so a packaged file needs no Rust.
+  # both match, nothing runs, not even cargo, so a packaged file needs no Rust.
 
   alias Mix.BeTree.{Build, Toolchain}
 
@@ -103,12 +102,11 @@ defmodule Mix.BeTree.Crate do
     File.mkdir_p!(Path.dirname(file))
 
     # A rename keeps the old library for running VMs; overwriting it would crash them. Other processes, also in this VM, may
-    # install the
-    # same file at this time.
+    # install the same file at this time.
     unfinished = "#{file}.#{System.pid()}.#{System.unique_integer([:positive])}"
     copy.(from, unfinished)
     File.rename!(unfinished, file)
-    # A rename between two hard links of one file does nothing, so the link is removed.
+    # A rename between two hard links of one file does nothing and leaves both.
     File.rm_rf!(unfinished)
     File.write!(digest_file(file), digest_text(file, File.read!(file), origin))
     {:ok, []}

@@ -3,8 +3,7 @@ defmodule Mix.BeTree.Precompiled do
   # A NIF compiled for a release, downloaded by the package rustler_precompiled.
   #
   # This module calls rustler_precompiled directly instead of by `use` in BeTree.Engine.Native. With `use`, a package added
-  # later would
-  # not be noticed, and the library would be loaded with the module.
+  # later would not be noticed, and the library would be loaded with the module.
 
   alias Mix.BeTree.Crate
 

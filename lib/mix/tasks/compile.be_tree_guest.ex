@@ -55,8 +55,7 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
   @spec crates() :: [Crate.t()]
   def crates do
     # The index needs at most 10 KB of the shadow stack, because nothing recurses on its input. The parser of rules recurses
-    # to a bounded
-    # depth.
+    # to a bounded depth.
     [
       crate("be_tree.wasm", "be_tree_guest", ~w(index module guest), 128),
       crate("be_tree_rules.wasm", "be_tree_rules_guest", ~w(index module rules rules_guest), 512)
@@ -71,8 +70,7 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
       profile: "guest",
       target: "wasm32-unknown-unknown",
       # The host restores the shadow stack's pointer after a trap, so it is exported. The stack lies below all other data,
-      # so an overflow
-      # traps.
+      # so an overflow traps.
       rustflags:
         ~w(-C target-feature=+simd128 -C link-arg=--export=__stack_pointer -C link-arg=-zstack-size=#{stack * 1024}),
       sources: ["{#{folders}}/Cargo.toml", "{#{folders}}/src/**/*.rs"],

@@ -233,8 +233,7 @@ defmodule BeTree.Rules.AtomicTest do
   end
 
   # A life: calls of every kind, some over their limits, reads, swaps, kills, and other options at each start. Its twin is
-  # an engine
-  # without limits that repeats the acknowledged calls.
+  # an engine without limits that repeats the acknowledged calls.
   @life """
   fact order(id: integer, user: string)
   fact payment(order: integer)

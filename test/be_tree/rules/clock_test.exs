@@ -1,7 +1,6 @@
 defmodule BeTree.Rules.ClockTest do
   # The clock of a server with `clock: :system`. The tests control both system clocks and the timers. They read the log, so
-  # they run
-  # alone: other tests may silence it.
+  # they run alone: other tests may silence it.
   use ExUnit.Case
 
   import BeTree.Test.Notices

@@ -1,7 +1,6 @@
 defmodule BeTree.Rules.PartitionsSwapTest do
   # Kills processes of a partitioned server during a swap. Afterwards all partitions have the same rules, no acknowledged
-  # fact is lost,
-  # and every call has ended.
+  # fact is lost, and every call has ended.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually

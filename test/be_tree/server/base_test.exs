@@ -58,8 +58,7 @@ defmodule BeTree.Server.BaseTest do
         assert info.log <= 600 and info.replicas.count <= 2
 
         # A replica has at most a copy of the index, of the same size. Replicas share a log of some hundred changes,
-        # possibly other ones than
-        # those since the base.
+        # possibly other ones than those since the base.
         assert info.memory <= 1.5 * first.memory
         assert info.replicas.bytes <= 2 * info.memory + 1_000_000
         next

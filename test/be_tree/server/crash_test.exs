@@ -18,8 +18,7 @@ defmodule BeTree.Server.CrashTest do
   end
 
   # Each process inserts and deletes ids of its own until it is stopped. Returns the acknowledged ids and those with an
-  # unknown
-  # outcome.
+  # unknown outcome.
   defp change(name, ids, stop, acknowledged) do
     Enum.reduce_while(ids, {MapSet.new(), MapSet.new()}, fn id, {present, unknown} = state ->
       cond do

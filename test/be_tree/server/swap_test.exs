@@ -30,8 +30,7 @@ defmodule BeTree.Server.SwapTest do
   defp events(count), do: %{W3.defaults() | events: count} |> W3.events() |> Enum.to_list()
 
   # Searches for the events in `count` processes. Each result must be one of `allowed` for its event. The returned function
-  # stops the
-  # processes and returns the number of searches.
+  # stops the processes and returns the number of searches.
   defp searching(name, allowed, count) do
     stop = :atomics.new(1, [])
     events = List.to_tuple(allowed)

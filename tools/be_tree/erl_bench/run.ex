@@ -27,8 +27,7 @@ defmodule BeTree.ErlBench.Run do
   end
 
   # Evaluates all events in all ways. The ways take turns in random order, so that other work of the machine and the caches
-  # affect all
-  # alike.
+  # affect all alike.
   @spec in_turns!(Tree.t(), Path.t(), progress) :: [{Way.t(), Stats.t()}]
   def in_turns!(tree, path, progress) do
     start = for way <- Way.all(), do: {way, Stats.new(Way.title(way))}
@@ -45,8 +44,7 @@ defmodule BeTree.ErlBench.Run do
   end
 
   # Compares the ids of all ways, event by event. Returns the number of events, and for each difference from the first way
-  # the event's
-  # number, the other way, and both lists of ids.
+  # the event's number, the other way, and both lists of ids.
   @spec check!(Tree.t(), Path.t()) ::
           {non_neg_integer, [{pos_integer, Way.t(), [BeTree.id()], [BeTree.id()]}]}
   def check!(tree, path) do

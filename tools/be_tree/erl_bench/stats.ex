@@ -1,8 +1,7 @@
 defmodule BeTree.ErlBench.Stats do
   @moduledoc false
   # Times of events as sums of a thousand, and their file of Erlang terms. It has the names of erl-be-tree's runner, so each
-  # program reads
-  # the other's files.
+  # program reads the other's files.
 
   alias BeTree.Engine.Input
   alias BeTree.Files.Error

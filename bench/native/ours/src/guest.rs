@@ -17,11 +17,11 @@ use be_tree_bench_common::Built;
 
 /// The number of subscriptions of one insertion.
 const CHUNK: usize = 1_000;
-/// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
+/// More fuel than any call uses. wasmtime stores fuel in a signed number, so a larger value is refused.
 const UNLIMITED_FUEL: u64 = u64::MAX / 2;
 
-/// The module, and the one index that was built with it. Every sandbox begins with a copy of its memory. Guests that differ
-/// only in their slices share a sandbox, because the pages of a copy make more of a difference.
+/// The module, and the one index built with it. Every sandbox begins with a copy of its memory. Guests with different
+/// slices share a sandbox, because the placement of a copy's pages affects times more than slices do.
 pub struct Guests {
     wasm: Vec<u8>,
     built: Option<Image>,
@@ -41,17 +41,17 @@ impl Guests {
         Guests { wasm, built: None, on_fibers: None }
     }
 
-    /// Returns a guest that meters its fuel and is called as a plain function.
+    /// Returns a guest with metered fuel, called as a plain function.
     pub fn metered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.guest(w, events, true, Mode::Plain)
     }
 
-    /// Returns a guest that does not meter its fuel.
+    /// Returns a guest without metered fuel.
     pub fn unmetered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.guest(w, events, false, Mode::Plain)
     }
 
-    /// Returns a guest on a fiber of its own, which yields after each `slice` of fuel, if there is one.
+    /// Returns a guest on a fiber that yields after each `slice` of fuel, or never without one.
     pub fn on_a_fiber<'a>(&mut self, workload: &Workload, events: &'a Events, slice: Option<u64>) -> Built<'a> {
         self.guest(workload, events, true, Mode::Fiber(slice))
     }
@@ -80,7 +80,7 @@ fn runtime(fuel: bool) -> wasmtime::Result<Runtime> {
     Runtime::new(&config)
 }
 
-/// Builds the index of the workload in a guest, and returns its memory.
+/// Builds the workload's index in a guest, and returns its memory.
 fn build(wasm: &[u8], workload: &Workload) -> wasmtime::Result<Image> {
     let runtime = runtime(true)?;
     let module = Module::new(&runtime, wasm)?;
@@ -258,7 +258,7 @@ impl Engine for Guest<'_> {
         assert_eq!(status.expect("a search does not trap"), 0, "the events of a workload are right");
     }
 
-    /// The ids follow the two counts of the result.
+    /// The ids follow the result's two counts.
     fn ids(&mut self, _nth: usize) -> Vec<u64> {
         let sandbox = self.sandbox.borrow();
         let words = sandbox.result().chunks_exact(8).skip(2);

@@ -8,10 +8,10 @@ use be_tree_rules_jobs::jobs::{Totals, NAMES};
 
 use crate::{clock, pages};
 
-/// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
+/// More fuel than any call uses. wasmtime stores fuel in a signed number, so a larger value is refused.
 const UNLIMITED_FUEL: u64 = u64::MAX / 2;
 
-/// The addresses that wasmtime reserves for a memory.
+/// Reserved addresses of a memory.
 const ADDRESSES: usize = 1 << 32;
 
 /// The compiled module.
@@ -64,7 +64,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Fills an input, handles it, and returns the time of the latter and its fuel.
+    /// Fills an input and handles it. Returns the time of handling and its fuel.
     pub fn turn(&mut self) -> Result<(Duration, u64)> {
         self.store.set_fuel(UNLIMITED_FUEL)?;
         self.fill.call(&mut self.store, ())?;
@@ -75,7 +75,7 @@ impl Sandbox {
         Ok((time, UNLIMITED_FUEL - self.store.get_fuel()?))
     }
 
-    /// Returns the totals, with these names.
+    /// Returns the totals of these names.
     pub fn totals(&mut self, names: &Totals) -> Result<Totals> {
         let mut totals = Totals::new();
         for (position, (name, _)) in names.iter().enumerate() {
