@@ -19,7 +19,7 @@ defmodule BeTree.AdversarialTest do
 
   defp ids?(ids), do: ids == Enum.sort(ids) and Enum.all?(ids, &(&1 in 1..200))
 
-  test "odd terms as events", %{tree: tree, schema: domains} = context do
+  test "search/3 survives odd terms as events", %{tree: tree, schema: domains} = context do
     names = for {name, _spec} <- domains, do: name
 
     for _ <- 1..Attack.size(4_000, 8_000) do
@@ -84,7 +84,7 @@ defmodule BeTree.AdversarialTest do
     end
   end
 
-  test "mutated JSON texts", %{tree: tree, schema: domains} = context do
+  test "search/3 survives mutated JSON", %{tree: tree, schema: domains} = context do
     for _ <- 1..Attack.size(3_000, 6_000) do
       json = mutate(Json.encode(Random.dress(Random.event(domains), domains)))
 
@@ -101,7 +101,7 @@ defmodule BeTree.AdversarialTest do
     assert BeTree.search!(tree, context.sound) == context.expected
   end
 
-  test "mutated expressions", %{tree: tree, texts: texts} = context do
+  test "insert/4 survives mutated expressions", %{tree: tree, texts: texts} = context do
     for _ <- 1..Attack.size(1_500, 5_000) do
       {_, text, options} = Enum.random(texts)
       text = mutate(text)
@@ -128,7 +128,7 @@ defmodule BeTree.AdversarialTest do
     assert BeTree.info!(tree).expressions == 200
   end
 
-  test "mutated modules" do
+  test "load/1 survives mutated modules" do
     wasm = :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()
 
     # One that is still a module is compiled, which takes a second.

@@ -1,5 +1,5 @@
 defmodule BeTree.GuidesTest do
-  # The guides name servers and attach handlers, as an application does.
+  # Not async: the guides name servers and attach handlers like an application.
   use ExUnit.Case
 
   import BeTree.Test.Quiet, only: [quiet: 1]
@@ -10,7 +10,7 @@ defmodule BeTree.GuidesTest do
   # Guides end processes.
   setup :quiet
 
-  # A guide attaches to telemetry, which need not be there.
+  # :telemetry may be missing.
   setup_all do
     before = Code.get_compiler_option(:no_warn_undefined)
     Code.put_compiler_option(:no_warn_undefined, [:telemetry])
@@ -28,7 +28,7 @@ defmodule BeTree.GuidesTest do
   end
 
   @tag :tmp_dir
-  test "a guide that is wrong fails, and says where", %{tmp_dir: folder} do
+  test "a wrong guide fails with its line", %{tmp_dir: folder} do
     for {block, line} <- [
           {"iex> 1 + 1\n3", 5},
           {"iex> :ok\n:ok\niex> raise \"no\"", 7},
@@ -44,7 +44,7 @@ defmodule BeTree.GuidesTest do
   end
 
   @tag :tmp_dir
-  test "a block sees what those before it bound; one that is not to be run is not", %{tmp_dir: folder} do
+  test "a block sees the bindings of earlier blocks; a skipped block does not run", %{tmp_dir: folder} do
     path = Path.join(folder, "guide.md")
 
     File.write!(path, """

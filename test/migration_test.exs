@@ -14,7 +14,7 @@ defmodule BeTree.MigrationTest do
       {:ok, sub} = :erl_betree.betree_make_sub(betree, 1, [], expression)
       :ok = :erl_betree.betree_insert_sub(betree, sub)
 
-      # What the expression does not read may be anything.
+      # Attributes outside the expression do not matter.
       event =
         if undefined == "a", do: {:event, b == "true", :undefined, 1}, else: {:event, b == "true", true, :undefined}
 

@@ -130,9 +130,9 @@ defmodule BeTree.Rules do
   @typedoc "The outcome of a call: all is done, or `next/1` goes on, or it failed."
   @type outcome :: {:ok, Page.t()} | {:more, Page.t()} | {:error, Error.t()}
 
-  @most_u32 0xFFFF_FFFF
+  @max_u32 0xFFFF_FFFF
   # Greater numbers have other meanings in the module.
-  @most_firings 0x7FFF_FFFF
+  @max_firings 0x7FFF_FFFF
 
   @new_options [
                  memory: [
@@ -142,19 +142,19 @@ defmodule BeTree.Rules do
                    doc: "the bytes of memory that rules and facts may take. More is refused as `:out_of_memory`"
                  ],
                  facts: [
-                   type: {:integer, 1, @most_u32},
-                   default: @most_u32,
+                   type: {:integer, 1, @max_u32},
+                   default: @max_u32,
                    default_doc: "4,294,967,295",
                    doc: "the most facts. One more is refused as `:out_of_bounds`"
                  ],
                  firings: [
-                   type: {:integer, 1, @most_firings},
+                   type: {:integer, 1, @max_firings},
                    default: 1_000_000,
                    default_doc: "1,000,000",
                    doc: "the most firings of a call, which then returns `{:more, page}`"
                  ],
                  notices: [
-                   type: {:integer, 1, @most_u32},
+                   type: {:integer, 1, @max_u32},
                    default: 10_000,
                    default_doc: "10,000",
                    doc: "the most notices of a page"
@@ -173,7 +173,7 @@ defmodule BeTree.Rules do
   @options Common.take([:fuel, :slice, :timeout]) ++
              [
                firings: [
-                 type: {:integer, 1, @most_firings},
+                 type: {:integer, 1, @max_firings},
                  default: nil,
                  default_doc: "the option of `new/2`",
                  doc: "the most firings of this call, which then returns `{:more, page}`"

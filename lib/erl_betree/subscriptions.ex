@@ -12,7 +12,7 @@ defmodule ErlBetree.Subscriptions do
           {:error, :bad_id | :bad_constant_list | :bad_binary | :failed}
           | {:error, :bad_constant, non_neg_integer, atom}
 
-  @doc "Returns a reference to a subscription that the tree has checked and does not hold."
+  @doc "Checks a subscription against the tree without inserting it. Returns a reference to it."
   @spec make(Tree.t(), term, term, term) :: {:ok, reference} | refusal
   def make(%Tree{tree: tree}, id, constants, expression) do
     with :ok <- check_id(id),

@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ReloadTest do
-  # The module of the NIF is loaded again, as a tool for development or a release upgrade may do: nothing changes.
+  # Reloading the module of the NIF, as a development tool or a release upgrade may do, changes nothing.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Quiet
@@ -8,7 +8,7 @@ defmodule BeTree.Attacks.ReloadTest do
 
   setup :quiet
 
-  test "the module of the NIF is not loaded again, and all that was there goes on" do
+  test "reloading the NIF's module is refused and loses nothing" do
     tree = BeTree.new!(a: :integer)
     BeTree.insert!(tree, 1, "a = 1")
 

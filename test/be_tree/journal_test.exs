@@ -38,7 +38,7 @@ defmodule BeTree.JournalTest do
     journal
   end
 
-  # Returns the base's content, the changes after it and the last version, as another owner finds them.
+  # Returns the base, the changes after it and the last version, as the next owner finds them.
   defp content(folder, options \\ []) do
     journal = open!(folder, options)
     content = read(journal)
@@ -55,7 +55,7 @@ defmodule BeTree.JournalTest do
   defp segments(folder), do: Path.wildcard(Path.join(folder, "*.log")) |> Enum.sort()
   defp bases(folder), do: Path.wildcard(Path.join(folder, "*.base"))
 
-  # Ends the owner as a kill of the node does: nothing is flushed.
+  # Ends the owner like a kill of the node: nothing is flushed.
   defp in_other_process(function) do
     {pid, monitor} = spawn_monitor(fn -> exit({:result, function.()}) end)
     assert_receive {:DOWN, ^monitor, :process, ^pid, {:result, result}}
@@ -79,7 +79,7 @@ defmodule BeTree.JournalTest do
     end
   end
 
-  test "a folder that is only read gets no segment", %{folder: folder} do
+  test "reading a folder begins no segment", %{folder: folder} do
     for _ <- 1..3, do: content(folder)
     assert segments(folder) == []
     folder |> open!() |> append!(["a"]) |> Journal.close()
@@ -87,14 +87,14 @@ defmodule BeTree.JournalTest do
     assert length(segments(folder)) == 1
   end
 
-  test "divides changes among segments, and removes those before a base", %{folder: folder} do
+  test "divides changes among segments and removes those before a base", %{folder: folder} do
     changes = for number <- 1..200, do: "change #{number}"
     journal = Enum.reduce(changes, open!(folder, segment_bytes: 500), &append!(&2, [&1]))
     assert length(segments(folder)) > 5
 
     write = Journal.base_writer(journal)
     assert Task.await(Task.async(fn -> write.(120, ["the first ", ["1", "20"]]) end), :infinity) == :ok
-    # Changes go on while a base is written.
+    # Changes continue while a base is written.
     journal = append!(journal, ["change 201"])
     {:ok, journal} = Journal.trim(journal, 120)
     assert length(segments(folder)) in 2..6
@@ -113,7 +113,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{201, "all"}, [{202, "change 202"}], 202}
   end
 
-  test "a base that was not finished leaves the older one, and goes with the next change", %{folder: folder} do
+  test "an unfinished base keeps the older one until the next change", %{folder: folder} do
     journal = folder |> open!() |> append!(["a", "b"])
     :ok = Journal.base_writer(journal).(1, ["one"])
     :ok = Journal.close(journal)
@@ -126,7 +126,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{1, "one"}, [{2, "b"}, {3, "c"}], 3}
   end
 
-  test "what a base replaces goes with the next change, if its owner was killed before", %{folder: folder} do
+  test "the next change removes files that a base replaced before a kill", %{folder: folder} do
     in_other_process(fn ->
       journal = Enum.reduce(1..5, open!(folder, segment_bytes: 1), &append!(&2, ["#{&1}"]))
       for version <- 3..4, do: :ok = Journal.base_writer(journal).(version, ["base"])
@@ -138,7 +138,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{4, "base"}, [{5, "5"}, {6, "6"}], 6}
   end
 
-  test "files of others stay, and a refused start removes none", %{folder: folder} do
+  test "foreign files stay, and a refused start removes none", %{folder: folder} do
     folder |> open!() |> append!(["a"]) |> Journal.close()
     others = ~w(notes.new 12.log 0000000000000001.log.bak lost+found/x +000000000000003.base partitions)
 
@@ -162,7 +162,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{2, "two"}, [], 2}
   end
 
-  test "its files and folders are for their owner alone, and a folder that exists keeps its mode", %{folder: folder} do
+  test "files and folders are private to their owner, and an existing folder keeps its mode", %{folder: folder} do
     File.chmod!(folder, 0o755)
     new = Path.join(folder, "above/journal")
 
@@ -180,10 +180,10 @@ defmodule BeTree.JournalTest do
 
   defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)
 
-  # Other systems than Linux have a socket in the folder then.
+  # On other systems than Linux the folder then has a socket.
   if :os.type() != {:unix, :linux}, do: @tag(skip: "a socket cannot be copied")
 
-  test "a folder can be copied, also while it is open, and after a kill", %{folder: folder} do
+  test "a folder can be copied, while open and after a kill", %{folder: folder} do
     original = Path.join(folder, "original")
     in_other_process(fn -> original |> open!() |> append!(["a"]) end)
     File.cp_r!(original, Path.join(folder, "killed"))
@@ -205,21 +205,21 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(journal)
     assert segments(folder) == []
     assert content(folder) == {{count, "all"}, [], count}
-    # Full segments are no reason.
+    # Full segments do not make a base due.
     journal = Enum.reduce(1..100, open!(folder, segment_bytes: 40), &append!(&2, ["change #{&1}"]))
     assert length(segments(folder)) >= 50
     refute Journal.fragmented?(journal)
     :ok = Journal.close(journal)
   end
 
-  test "a base that is ahead of the changes is the state", %{folder: folder} do
+  test "a base ahead of the changes is the state", %{folder: folder} do
     in_other_process(fn ->
       journal = folder |> open!(durability: :none) |> append!(["a", "b", "c"])
       :ok = Journal.base_writer(journal).(3, ["three"])
     end)
 
     [segment] = segments(folder)
-    # The system did not write the last change before the power was lost.
+    # The system had not written the last change when power was lost.
     File.write!(segment, binary_part(File.read!(segment), 0, File.stat!(segment).size - 60))
     journal = open!(folder, durability: :none)
     assert read(journal) == {{3, "three"}, [], 3}
@@ -227,11 +227,11 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{3, "three"}, [{4, "d"}], 4}
   end
 
-  test "a base can replace all changes, with a later version and another identity", %{folder: folder} do
+  test "a base can replace all changes with a later version and identity", %{folder: folder} do
     journal = folder |> open!() |> append!(["a", "b"])
     write = Journal.base_writer(%{journal | identity: "other"})
     :ok = write.(3, ["three"])
-    # The owner ends before it removes the older changes.
+    # The owner ends before it removes older changes.
     :ok = Journal.close(journal)
     assert open(folder, []) == {:error, {:identity, "other"}}
     assert content(folder, identity: "other") == {{3, "three"}, [], 3}
@@ -244,7 +244,7 @@ defmodule BeTree.JournalTest do
     assert content(folder, identity: "other") == {{7, "seven"}, [{8, "h"}], 8}
   end
 
-  test "reads many changes in batches, and stops at an error", %{folder: folder} do
+  test "reads many changes in batches and stops at an error", %{folder: folder} do
     folder |> open!() |> append!(for number <- 1..5_000, do: "#{number}") |> Journal.close()
     journal = open!(folder)
 
@@ -255,7 +255,7 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(journal)
   end
 
-  test "is refused with another identity", %{folder: folder} do
+  test "refuses another identity", %{folder: folder} do
     folder |> open!() |> append!(["a"]) |> Journal.close()
     assert open(folder, identity: "age: float") == {:error, {:identity, @identity}}
     assert content(folder) == {:none, [{1, "a"}], 1}
@@ -266,7 +266,7 @@ defmodule BeTree.JournalTest do
     assert open(folder, identity: "age: float") == {:error, {:identity, @identity}}
   end
 
-  test "one owner has the folder, until it closes it or ends", %{folder: folder} do
+  test "has one owner until it closes the folder or ends", %{folder: folder} do
     journal = open!(folder)
     assert {:error, %{kind: :locked, message: message}} = in_other_process(fn -> open(folder, []) end)
     assert message =~ folder
@@ -275,7 +275,7 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(open!(folder))
   end
 
-  test "many that open a folder at once never have it together", %{folder: folder} do
+  test "concurrent openers never own a folder together", %{folder: folder} do
     counter = :counters.new(1, [])
 
     tasks =
@@ -302,8 +302,8 @@ defmodule BeTree.JournalTest do
     assert Enum.all?(results, &(&1 in [1, :locked]))
   end
 
-  # The lock of systems without names for sockets, which this one may have too.
-  test "many that lock a folder by a file at once never have it together, and leave none", %{folder: folder} do
+  # The lock of systems without abstract socket names, also usable here.
+  test "concurrent openers with a lock file never own a folder together", %{folder: folder} do
     counter = :counters.new(1, [])
 
     tasks =
@@ -327,7 +327,7 @@ defmodule BeTree.JournalTest do
     assert File.ls!(folder) == []
   end
 
-  test "a lock by a file ends with its process, also in a folder with a long path", %{folder: folder} do
+  test "a lock file ends with its process, in a folder with a long path too", %{folder: folder} do
     folder = Path.join(folder, String.duplicate("long", 40))
     File.mkdir_p!(folder)
     in_other_process(fn -> assert {:ok, _lock} = SocketFile.acquire(folder) end)
@@ -343,7 +343,7 @@ defmodule BeTree.JournalTest do
     with :locked <- SocketFile.acquire(folder), do: eventually_free(folder)
   end
 
-  test "a folder that is moved, or found by a link, is locked as before", %{folder: folder} do
+  test "a folder is locked under a new name and through a link", %{folder: folder} do
     {old, moved, link} = {Path.join(folder, "old"), Path.join(folder, "moved"), Path.join(folder, "link")}
     journal = open!(old)
     File.rename!(old, moved)
@@ -357,7 +357,7 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(open!(link))
   end
 
-  test "one of two nodes has the folder, until it is killed", %{folder: folder} do
+  test "one of two nodes owns the folder until it is killed", %{folder: folder} do
     port =
       OsNode.start("""
       {:ok, journal} = BeTree.Journal.open(#{inspect(folder)}, identity: #{inspect(@identity)}, durability: :sync)
@@ -381,7 +381,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {:none, [{1, "a"}], 1}
   end
 
-  test "a folder that cannot be made is named", %{folder: folder} do
+  test "names a folder that cannot be made", %{folder: folder} do
     file = Path.join(folder, "file")
     File.write!(file, "")
     assert {:error, %{kind: :file, message: message}} = open(Path.join(file, "journal"), [])
@@ -390,10 +390,10 @@ defmodule BeTree.JournalTest do
 
   ## Interrupted writes and damages
 
-  test "every cut of the last segment leaves the changes before it", %{folder: folder} do
+  test "a truncation of the last segment keeps the changes before it", %{folder: folder} do
     payloads = ["a", "", "a longer change", "d"]
 
-    # None of them is known to be on the disk.
+    # None is known to be synced.
     in_other_process(fn ->
       folder |> open!(durability: :none) |> append!(Enum.take(payloads, 2)) |> append!(Enum.drop(payloads, 2))
     end)
@@ -417,7 +417,7 @@ defmodule BeTree.JournalTest do
       journal = open!(folder)
       assert read(journal) == {:none, expected, count}
       assert journal.cut == nil == size in [head | ends]
-      # What follows the cut is not read again.
+      # Bytes behind the cut are not read again.
       :ok = journal |> append!(["after"]) |> Journal.close()
       assert content(folder) == {:none, expected ++ [{count + 1, "after"}], count + 1}
       for other <- segments(folder), other != path, do: File.rm!(other)
@@ -429,7 +429,7 @@ defmodule BeTree.JournalTest do
     end
   end
 
-  test "a cut is logged", %{folder: folder} do
+  test "a truncation is logged", %{folder: folder} do
     in_other_process(fn -> folder |> open!(durability: :none) |> append!(["a", "b"]) end)
     [path] = segments(folder)
     File.write!(path, binary_part(File.read!(path), 0, File.stat!(path).size - 10))
@@ -438,7 +438,7 @@ defmodule BeTree.JournalTest do
     assert text =~ "#{path} ends with a write that was interrupted" and text =~ "the last whole change is 1"
   end
 
-  test "every flipped byte is found, or was of no change", %{folder: folder} do
+  test "every flipped byte is detected, or affected no change", %{folder: folder} do
     journal = folder |> open!(segment_bytes: 40) |> append!(["a", "bb"]) |> append!(["ccc", "d"]) |> append!(["e"])
     :ok = Journal.base_writer(journal).(1, ["base"])
     :ok = Journal.close(journal)
@@ -479,7 +479,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == whole
   end
 
-  test "a missing segment or base is found", %{folder: folder} do
+  test "a missing segment or base is detected", %{folder: folder} do
     journal = Enum.reduce(1..6, open!(folder, segment_bytes: 1), &append!(&2, ["#{&1}"]))
     :ok = Journal.close(journal)
     [first, second | _rest] = segments(folder)
@@ -504,7 +504,7 @@ defmodule BeTree.JournalTest do
   for {durability, ending} <- [sync: :kill, sync: :close, none: :close, interval: :close] do
     @durability if durability == :interval, do: {:interval, 60_000}, else: durability
     @ending ending
-    test "a cut of the newest segment is found after a #{ending}, with #{durability}", %{folder: folder} do
+    test "a truncated newest segment is detected after a #{ending}, with #{durability}", %{folder: folder} do
       in_other_process(fn ->
         journal = folder |> open!(durability: @durability) |> append!(["a"]) |> append!(["b", "c"])
         if @ending == :close, do: :ok = Journal.close(journal)
@@ -527,7 +527,7 @@ defmodule BeTree.JournalTest do
 
   for durability <- [:sync, {:interval, 60_000}, :none] do
     @durability durability
-    test "a missing newest segment is found after a kill, with #{inspect(durability)}", %{folder: folder} do
+    test "a missing newest segment is detected after a kill, with #{inspect(durability)}", %{folder: folder} do
       in_other_process(fn ->
         Enum.reduce(1..3, open!(folder, durability: @durability, segment_bytes: 1), &append!(&2, ["#{&1}"]))
       end)
@@ -548,7 +548,7 @@ defmodule BeTree.JournalTest do
     end
   end
 
-  test "a missing manifest is found", %{folder: folder} do
+  test "a missing manifest is detected", %{folder: folder} do
     folder |> open!() |> append!(["a"]) |> Journal.close()
     path = Path.join(folder, "journal.manifest")
     bytes = File.read!(path)
@@ -559,7 +559,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {:none, [{1, "a"}], 1}
   end
 
-  test "a start that is given up leaves the folder as it is", %{folder: folder} do
+  test "an abandoned start leaves the folder unchanged", %{folder: folder} do
     in_other_process(fn -> folder |> open!(durability: :none) |> append!(["a"]) end)
 
     state = fn ->
@@ -584,10 +584,10 @@ defmodule BeTree.JournalTest do
 
   defp faulty(folder, options), do: folder |> Disk.watch() |> open!([files: Disk] ++ options)
 
-  # All that comes of a disk without room, at every byte at which it can run out.
+  # Every effect of a full disk, at every byte where it can run out.
   for durability <- [:sync, {:interval, 60_000}, :none] do
     @durability durability
-    test "a full disk refuses a change, and takes it when there is room, with #{inspect(durability)}", %{
+    test "a full disk refuses a change and takes it later, with #{inspect(durability)}", %{
       folder: folder
     } do
       for room <- Attack.size(Enum.take_every(0..150, 11), 0..150) do
@@ -621,10 +621,10 @@ defmodule BeTree.JournalTest do
     end
   end
 
-  test "a refused change is gone after a crash too", %{folder: folder} do
+  test "a refused change is gone after a crash", %{folder: folder} do
     in_other_process(fn ->
       journal = folder |> faulty([]) |> append!(["a"])
-      # The change is written as a whole, and the disk fails to sync it.
+      # The change is written completely, but its sync fails.
       Disk.fail(folder, fn operation, _number -> if operation == :sync, do: :eio end)
       {:error, error, _journal} = Journal.append(journal, ["b"])
       assert error.message =~ "; the change was not made"
@@ -633,7 +633,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {:none, [{1, "a"}], 1}
   end
 
-  test "what cannot be cut off is replaced", %{folder: folder} do
+  test "a write that cannot be truncated is replaced", %{folder: folder} do
     journal = folder |> faulty([]) |> append!(["a"])
     Disk.fail(folder, fn operation, _number -> if operation in [:sync, :truncate], do: :eio end)
     {:error, _error, journal} = Journal.append(journal, ["b"])
@@ -643,11 +643,11 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {:none, [{1, "a"}, {2, "c"}], 2}
   end
 
-  test "changes that wait share a sync", %{folder: folder} do
+  test "waiting changes share a sync", %{folder: folder} do
     journal = faulty(folder, [])
     before = Disk.count(folder, :sync)
     journal = append!(journal, for(number <- 1..100, do: "#{number}"))
-    # One for the head of the segment, one for its number in the manifest, one for the changes.
+    # One sync for the segment's head, one for its number in the manifest, one for the changes.
     assert Disk.count(folder, :sync) == before + 3
     journal = append!(journal, ["one more"])
     assert Disk.count(folder, :sync) == before + 4
@@ -677,9 +677,9 @@ defmodule BeTree.JournalTest do
     refute Process.alive?(journal.syncer)
   end
 
-  test "with an interval, a sync of a segment that a base has removed meanwhile leaves no file", %{folder: folder} do
+  test "with an interval, syncing a segment that a base removed leaves no file", %{folder: folder} do
     journal = folder |> open!(durability: {:interval, 1}, segment_bytes: 1) |> append!(["a"])
-    # The syncer gets to it when the segment is gone.
+    # The syncer runs after the segment was removed.
     true = :erlang.suspend_process(journal.syncer)
     assert_receive {Journal, _ref, :due} = message
     {:ok, journal} = Journal.info(journal, message)
@@ -694,7 +694,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{1, "one"}, [{2, "b"}], 2}
   end
 
-  test "with an interval, a sync that failed is made good", %{folder: folder} do
+  test "with an interval, a failed sync is repeated", %{folder: folder} do
     journal = folder |> faulty(durability: {:interval, 1}) |> append!(["a", "b"])
     Disk.fail(folder, fn operation, _number -> if operation == :sync, do: :eio end)
 
@@ -710,7 +710,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {:none, [{1, "a"}, {2, "b"}, {3, "c"}], 3}
   end
 
-  test "with an interval, a kill at any operation after a failed write loses no accepted change", %{folder: folder} do
+  test "with an interval, a kill after a failed write loses no accepted change", %{folder: folder} do
     for count <- 0..20 do
       folder = Path.join(folder, "#{count}")
 
@@ -732,7 +732,7 @@ defmodule BeTree.JournalTest do
     end
   end
 
-  test "with an interval, changes that were appended together are written again together, though a base has some of them",
+  test "with an interval, changes appended together are rewritten together, though a base has some of them",
        %{folder: folder} do
     journal = folder |> faulty(durability: {:interval, 60_000}) |> append!(["a", "b", "c"])
     :ok = Journal.base_writer(journal).(1, ["base"])
@@ -751,7 +751,7 @@ defmodule BeTree.JournalTest do
     assert_receive {:DOWN, ^monitor, :process, ^syncer, _reason}
   end
 
-  test "a base that cannot be written leaves nothing", %{folder: folder} do
+  test "a failed base leaves no file", %{folder: folder} do
     journal = folder |> faulty([]) |> append!(["a"])
     Disk.room(folder, 6)
     assert {:error, %{kind: :file, message: message}} = Journal.base_writer(journal).(1, ["base"])
@@ -765,7 +765,7 @@ defmodule BeTree.JournalTest do
 
   # A small file system, where the tests may make one.
   @tag :tmpfs
-  test "a full file system refuses changes, and takes them when there is room", %{folder: folder} do
+  test "a full file system refuses changes and takes them later", %{folder: folder} do
     Tmpfs.with_room(folder, "256k", &full/1)
   end
 

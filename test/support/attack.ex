@@ -1,7 +1,6 @@
 defmodule BeTree.Test.Attack do
   @moduledoc false
-  # The sizes and seeds of the attacks in test/attacks/: small ones in `make test`, full ones in `make attack`, which sets
-  # BE_TREE_ATTACK=full.
+  # Sizes and seeds of test/attacks: small in `make test`, full in `make attack`, which sets BE_TREE_ATTACK=full.
 
   @doc "Returns `small`, or `full` in `make attack`."
   def size(small, full), do: if(full?(), do: full, else: small)
@@ -9,12 +8,12 @@ defmodule BeTree.Test.Attack do
   @doc "Returns whether this is `make attack`."
   def full?, do: System.get_env("BE_TREE_ATTACK") == "full"
 
-  @doc "Returns the seed of this run: BE_TREE_SEED, which test_helper.exs sets and prints where it is not set."
+  @doc "Returns the seed of this run, BE_TREE_SEED. test_helper.exs sets and prints it if it is missing."
   def seed, do: "BE_TREE_SEED" |> System.fetch_env!() |> String.to_integer()
 
   @doc """
-  Runs `attack` for each number from 1 to `count`, with a `:rand` that depends on the seed and the number alone. A failure
-  names both.
+  Runs `attack` for each number from 1 to `count`, with `:rand` seeded by the run's seed and the number. A failure names
+  both.
   """
   def each(count, attack) do
     for number <- numbers(count) do
@@ -37,7 +36,7 @@ defmodule BeTree.Test.Attack do
     end
   end
 
-  @doc "Returns `bytes` with one to four random faults: bits flipped, bytes inserted or deleted, parts cut out or doubled."
+  @doc "Returns `bytes` with one to four random faults: flipped bits, inserted or deleted bytes, removed or repeated parts."
   def mutate(bytes), do: Enum.reduce(1..Enum.random([1, 1, 2, 4]), bytes, fn _, bytes -> fault(bytes) end)
 
   defp fault(""), do: <<:rand.uniform(256) - 1>>

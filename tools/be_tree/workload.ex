@@ -1,6 +1,6 @@
 defmodule BeTree.Workload do
   @moduledoc """
-  A workload is a module that generates expressions and events, for trials and measurements of an index.
+  A workload is a module that generates expressions and events for tests and benchmarks.
 
   The module streams the expressions and the events, and writes them in one of the two public formats (`BeTree.Files`):
 
@@ -57,7 +57,7 @@ defmodule BeTree.Workload do
   @callback files(parameters) :: [{role :: atom, name :: String.t(), lines :: Enumerable.t()}]
 
   @doc false
-  # Takes all callbacks but `files/1` from a generator of the library, which calibrates with the same expressions.
+  # Delegates all callbacks but `files/1` to a generator of the library, which calibrates with the same expressions.
   defmacro __using__(generator: generator) do
     quote do
       @behaviour BeTree.Workload
@@ -137,7 +137,7 @@ defmodule BeTree.Workload do
     end
   end
 
-  # A workload's own parameters are those of its defaults.
+  # The parameters of a workload are the keys of its defaults.
   defp check_parameters(workload, parameters) do
     unless is_map(parameters) and Enum.all?(Map.keys(workload.defaults()), &is_map_key(parameters, &1)) do
       keys = workload.defaults() |> Map.keys() |> Enum.sort() |> Enum.map_join(", ", &inspect/1)

@@ -12,7 +12,7 @@ defmodule BeTree.Rules.Module do
   @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
   def built_in(runtime), do: Instance.built_in(runtime, "be_tree_rules.wasm", &load/2)
 
-  # Compilation mostly writes new memory, which takes longer than its fuel says.
+  # Compilation mostly writes new memory, which takes longer than the fuel suggests, so slices are smaller.
   @slice 100_000
 
   @typedoc "How long a compilation may take, and the fuel of a reduction."
@@ -24,8 +24,8 @@ defmodule BeTree.Rules.Module do
         }
 
   @doc """
-  Returns an instance with the rules of `input`, as docs/abi.md describes it, and the warnings about them. It compiles them in slices.
-  An instance whose compilation ends early is of no use, and is dropped.
+  Compiles the rules of `input` (docs/abi.md) in slices. Returns an instance with the rules, and the warnings. An instance
+  is dropped if its compilation ends early.
   """
   @spec compile(Guest.t(), pos_integer, binary, budget) ::
           {:ok, BeTree.Runtime.instance(), [String.t()]} | {:error, Error.t()}

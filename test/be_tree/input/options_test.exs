@@ -18,7 +18,7 @@ defmodule BeTree.Input.OptionsTest do
   def name?(name), do: is_atom(name) and name != nil
   def size, do: 5
 
-  test "have defaults, and are left out without one" do
+  test "use defaults, and are absent without one" do
     assert Options.validate!([name: :x], @definitions) ==
              [name: :x, count: 3, size: 5, only: :a, budget: :infinity, loud: false]
   end
@@ -29,7 +29,7 @@ defmodule BeTree.Input.OptionsTest do
     assert Options.put!(%{count: 0}, [count: 1, count: 2], @definitions) == %{count: 1}
   end
 
-  test "raise an error that names the option and the expected values" do
+  test "raise with the option's name and the expected values" do
     for {options, message} <- [
           {[], "the option :name takes an atom, got: nil"},
           {[name: 1], "the option :name takes an atom, got: 1"},

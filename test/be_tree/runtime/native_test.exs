@@ -43,7 +43,7 @@ defmodule BeTree.Runtime.NativeTest do
     Native.call(instance, ticket, {export, [], nil, :none, 10_000_000, slice, false})
   end
 
-  # Does the work in a process of its own, whose terms are gone when it has ended, and waits until nothing is left of it.
+  # Works in a separate process, whose terms are freed at its end, and waits until nothing is left.
   defp leaves_nothing(work) do
     {modules, instances, suspended} = Native.counts()
     {pid, monitor} = spawn_monitor(work)
@@ -57,7 +57,7 @@ defmodule BeTree.Runtime.NativeTest do
     eventually(none_left)
   end
 
-  test "a library that cannot be loaded is told of in the words of the system" do
+  test "reports why the library cannot be loaded" do
     folder = Path.join(System.tmp_dir!(), "be_tree_native_#{System.unique_integer([:positive])}/be_tree")
     on_exit(fn -> File.rm_rf!(Path.dirname(folder)) end)
     File.mkdir_p!(Path.join(folder, "priv/native"))
@@ -73,18 +73,18 @@ defmodule BeTree.Runtime.NativeTest do
     :peer.stop(peer)
   end
 
-  test "compiles a binary once, however many ask for it at once" do
+  test "compiles a binary once for concurrent callers" do
     wasm = assemble(functions: [function("once", [], [], [nop()])])
     {before, _instances, _suspended} = Native.counts()
     loads = 1..50 |> Enum.map(fn _ -> Task.async(fn -> Wasmtime.load(wasm) end) end) |> Task.await_many(60_000)
     {modules, _instances, _suspended} = Native.counts()
     assert Enum.all?(loads, &match?({:ok, _}, &1))
-    # Modules of earlier tests may go meanwhile, and none comes: no other test runs.
+    # Modules of earlier tests may be freed meanwhile. No other test runs, so none is added.
     assert modules <= before + 1
   end
 
   describe "queue" do
-    test "calls at once where the instance is free, and keeps the turn", %{module: module} do
+    test "enters a free instance at once and keeps the turn", %{module: module} do
       instance = instance(module)
       reference = make_ref()
       {:ok, ticket} = Native.queue(instance, reference)
@@ -92,11 +92,11 @@ defmodule BeTree.Runtime.NativeTest do
       assert call(instance, nil, "three") == :busy
       assert {:done, [3], nil, _fuel} = call(instance, ticket, "three")
       assert {:done, [3], nil, _fuel} = call(instance, nil, "three")
-      # It is good for once.
+      # The turn is kept for good.
       assert call(instance, ticket, "three") == :busy
     end
 
-    test "passes a turn on whose process dies before it enters", %{module: module} do
+    test "passes the turn on when a process dies before it enters", %{module: module} do
       instance = instance(module)
       parent = self()
 
@@ -118,7 +118,7 @@ defmodule BeTree.Runtime.NativeTest do
       assert {:done, [3], nil, _fuel} = call(instance, ticket, "three")
     end
 
-    test "holds up reads and writes too", %{module: module} do
+    test "holds reads and writes too", %{module: module} do
       instance = instance(module)
       {:yield, suspended, 1_000} = call(instance, nil, "spin")
 
@@ -134,7 +134,7 @@ defmodule BeTree.Runtime.NativeTest do
     end
   end
 
-  test "terms of one kind are not taken for another", %{module: module} do
+  test "distinguishes resources of different kinds", %{module: module} do
     instance = instance(module)
     assert_raise ArgumentError, fn -> call(module, nil, "three") end
     assert_raise ArgumentError, fn -> call(instance, instance, "three") end
@@ -143,7 +143,7 @@ defmodule BeTree.Runtime.NativeTest do
     assert_raise ArgumentError, fn -> Native.instantiate(module, nil, -1, nil, nil, nil) end
   end
 
-  describe "nothing is left" do
+  describe "resources are freed" do
     test "of modules and instances" do
       leaves_nothing(fn ->
         for index <- 1..20 do
@@ -153,7 +153,7 @@ defmodule BeTree.Runtime.NativeTest do
       end)
     end
 
-    test "of suspended calls, whatever becomes of them" do
+    test "of suspended calls, however they end" do
       wasm = WasmModule.assemble(functions: @functions, memory: {1, nil})
 
       leaves_nothing(fn ->
@@ -173,7 +173,7 @@ defmodule BeTree.Runtime.NativeTest do
       end)
     end
 
-    test "of changes in slices that lose their process" do
+    test "of sliced changes that lose their process" do
       wasm = WasmModule.assemble(functions: @functions, memory: {1, nil})
 
       leaves_nothing(fn ->
@@ -186,7 +186,7 @@ defmodule BeTree.Runtime.NativeTest do
       end)
     end
 
-    test "of thousands of traps and of callers killed in between" do
+    test "of thousands of traps and of killed callers" do
       wasm = WasmModule.assemble(functions: @functions, memory: {1, nil})
 
       leaves_nothing(fn ->
@@ -213,7 +213,7 @@ defmodule BeTree.Runtime.NativeTest do
     end
   end
 
-  test "unpack puts a part of what is packed in front of a list, and refuses what is not there" do
+  test "unpack prepends a part of the packed ids and refuses ranges out of bounds" do
     packed = for integer <- 1..20_000, into: "", do: <<integer::little-64>>
     {list, left} = Native.unpack(packed, 20_000, [:behind])
     assert left < 20_000

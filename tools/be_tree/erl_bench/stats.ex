@@ -1,7 +1,7 @@
 defmodule BeTree.ErlBench.Stats do
   @moduledoc false
-  # The times of events, in sums of a thousand, and the file with them: Erlang terms under the names of erl-be-tree's
-  # runner, so that either program reads the files of the other.
+  # Times of events as sums of a thousand, and their file of Erlang terms. It has the names of erl-be-tree's runner, so each
+  # program reads the other's files.
 
   alias BeTree.Input.FileReader
   alias BeTree.Files.Error
@@ -74,7 +74,7 @@ defmodule BeTree.ErlBench.Stats do
     end
   end
 
-  # Returns the terms of a text, as `:file.consult/1` does with those of a file, which it opens in another way.
+  # Returns the terms of a text, like `:file.consult/1`, which only opens files.
   defp terms!(text, path) do
     case :erl_scan.string(text) do
       {:ok, tokens, _end} -> for tokens <- split(tokens), do: term!(tokens, path)

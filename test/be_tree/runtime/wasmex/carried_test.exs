@@ -5,7 +5,7 @@ defmodule BeTree.Runtime.Wasmex.CarriedTest do
 
   alias BeTree.Runtime.Wasmex.Carried
 
-  test "are the exported mutable globals" do
+  test "carried state is the exported mutable globals" do
     globals = [{"a", :i32, :mutable, -5}, {nil, :i64, :constant, 1_000_000}, {"b", :i64, :mutable, 7}]
     assert Carried.globals(assemble(globals: globals, memory: {1, 2})) == {:ok, ["a", "b"]}
     assert Carried.globals(assemble([])) == {:ok, []}
@@ -18,7 +18,7 @@ defmodule BeTree.Runtime.Wasmex.CarriedTest do
     assert Carried.globals(assemble(memory: [{1, nil}, {1, nil}])) == {:error, "it has 2 memories"}
   end
 
-  test "the built-in module can be copied, but for its globals" do
+  test "the built-in module needs only its globals" do
     wasm = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
     assert Carried.globals(wasm) == {:ok, ["__stack_pointer"]}
   end

@@ -9,7 +9,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     {:ok, group: make_ref()}
   end
 
-  # A process that does as it is told, and tells what came of it.
+  # A process that obeys commands and reports the results.
   defp worker do
     parent = self()
     spawn(fn -> work(parent) end)
@@ -39,7 +39,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
 
   defp leave(worker, group, number), do: tell(worker, fn -> Gate.leave(group, number) end)
 
-  test "one who finds a machine free takes it, the first that is", %{group: group} do
+  test "a caller takes the first free machine", %{group: group} do
     assert Gate.enter(group, 3, 0, 0) == {:ok, 0}
     assert Gate.enter(group, 3, 0, 0) == {:ok, 1}
     assert Gate.standing(group, 3) == {:free, 0}
@@ -52,7 +52,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert Gate.standing(group, 3) == {:free, 0}
   end
 
-  test "who waits gets the machine in order, whoever lets go of one", %{group: group} do
+  test "waiting callers get released machines in order", %{group: group} do
     {:ok, 0} = Gate.enter(group, 2, 0, 0)
     {:ok, 1} = Gate.enter(group, 2, 0, 0)
 
@@ -78,7 +78,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert Gate.enter(group, 2, 0, 0) == {:ok, 0}
   end
 
-  test "a machine is handed on when its holder dies, running or suspended", %{group: group} do
+  test "a machine passes on when its holder dies, running or suspended", %{group: group} do
     for suspended? <- [false, true] do
       holder = enter(worker(), group, 1)
       assert answer(holder) == {:ok, 0}
@@ -92,14 +92,14 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     end
   end
 
-  test "a machine whose holder died before is found out by who comes next", %{group: group} do
+  test "the next caller detects a holder that died before", %{group: group} do
     holder = enter(worker(), group, 1)
     assert answer(holder) == {:ok, 0}
     Process.exit(holder, :kill)
     assert Gate.enter(group, 1, 5_000, 10) == {:ok, 0}
   end
 
-  test "a suspended call is resumed once, by anybody, who then holds the machine", %{group: group} do
+  test "one process resumes a suspended call and becomes the holder", %{group: group} do
     {:ok, 0} = Gate.enter(group, 1, 0, 0)
     Gate.suspend(group, 0, 7)
     assert Gate.standing(group, 1) == {:suspended, 0}
@@ -109,12 +109,12 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     eventually(fn -> Gate.standing(group, 1) == {:suspended, 1} end)
     assert other |> tell(fn -> Gate.resume(group, 0, 7) end) |> answer()
     refute Gate.resume(group, 0, 7)
-    # Its death is noticed, though it did not hold the machine when one began to wait.
+    # The end of a former holder is noticed too.
     Process.exit(other, :kill)
     assert answer(waiting) == {:ok, 0}
   end
 
-  test "who holds all machines by suspended calls is not made to wait", %{group: group} do
+  test "a holder of all machines is refused instead of waiting", %{group: group} do
     for number <- 0..1 do
       {:ok, ^number} = Gate.enter(group, 2, 0, 0)
       Gate.suspend(group, number, number + 1)
@@ -127,7 +127,7 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert Gate.enter(group, 2, :infinity, :infinity) == {:ok, 0}
   end
 
-  test "no more than the limit wait, and nobody longer than the timeout", %{group: group} do
+  test "waiting is bounded in number and time", %{group: group} do
     {:ok, 0} = Gate.enter(group, 1, 0, 0)
     other = worker()
     assert other |> enter(group, 1, :infinity, 0) |> answer() == :full
@@ -143,14 +143,14 @@ defmodule BeTree.Runtime.Wasmex.GateTest do
     assert answer(other) == {:ok, 0}
   end
 
-  test "is held by one at a time, whoever is killed and whoever gives up", %{group: group} do
+  test "a machine has one holder under kills and timeouts", %{group: group} do
     :rand.seed(:exsss, {1, 2, 3})
     inside = :counters.new(2, [:atomics])
 
     run = fn ->
       for _ <- 1..50 do
         with {:ok, number} <- Gate.enter(group, 2, Enum.random([1, 5, :infinity]), :infinity) do
-          # Who is killed in between leaves a count behind, so what was there before is what must not change.
+          # A process killed between two steps leaves a count behind, so the test compares with the earlier counts.
           before = :counters.get(inside, number + 1)
           :counters.add(inside, number + 1, 1)
           if :rand.uniform(4) == 1, do: Process.sleep(1)
