@@ -31,12 +31,11 @@ defmodule BeTree.Event do
   Encoding costs the calling process one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
-  alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Call.{Instance, Target}
+  alias BeTree.Call.{Handle, Instance}
   alias BeTree.Error.Bang
   alias BeTree.Input.{Describe, Options}
   alias BeTree.Input.Options.Common
-  alias BeTree.Error
+  alias BeTree.{Error, Target}
   alias BeTree.Event.Prepared
 
   @type t ::
@@ -110,16 +109,16 @@ defmodule BeTree.Event do
       {[1], [2]}
   """
   @spec prepare(BeTree.target(), t, [prepare_option]) :: {:ok, Prepared.t()} | {:error, Error.t()}
-  def prepare(target, event, options \\ [])
+  def prepare(target, event, options \\ []), do: Target.prepare(target, event, options)
 
-  def prepare(%Shards{} = cluster, event, options),
-    do: Operation.prepare(cluster, {__MODULE__, :prepare}, event, options)
-
-  def prepare(target, event, options) do
+  @doc false
+  # Like `prepare/3`, for a single index.
+  @spec prepare_one(BeTree.target(), t, [prepare_option]) :: {:ok, Prepared.t()} | {:error, Error.t()}
+  def prepare_one(target, event, options) do
     %{timeout: timeout} = options = Options.put!(@prepare_defaults, options, @prepare_options)
 
     with {:ok, format, bytes} <- encode(event, options),
-         {:ok, handle} <- Target.handle(target) do
+         {:ok, handle} <- Handle.handle(target) do
       arguments = [format, byte_size(bytes)]
       options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
 

@@ -38,7 +38,7 @@ defmodule BeTree.Image do
   import BeTree.Input.Limits, only: [is_name: 1]
 
   alias BeTree.{Domain, Error, Guest, Index, Tree}
-  alias BeTree.Call.{Instance, Reply, Target}
+  alias BeTree.Call.{Handle, Instance, Reply}
   alias BeTree.Error.Bang
   alias BeTree.Input.{AtomicFile, Check, Describe, FileReader, Options}
   alias BeTree.Processes.Deadline
@@ -302,7 +302,7 @@ defmodule BeTree.Image do
     Copy.index(name, Deadline.left(deadline))
   end
 
-  defp whole(target, _deadline), do: {:ok, Target.resolve(target)}
+  defp whole(target, _deadline), do: {:ok, Handle.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
   defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)

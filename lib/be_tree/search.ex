@@ -52,9 +52,8 @@ defmodule BeTree.Search do
   process refers to any more is cancelled.
   """
 
-  alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
-  alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Call.{Reply, Slices, Target}
+  alias BeTree.{Error, Event, Fuel, Stats, Target, Telemetry}
+  alias BeTree.Call.{Handle, Reply, Slices}
   alias BeTree.Input.{Check, Options}
   alias BeTree.Processes.{Deadline, Heap}
   alias BeTree.Input.Options.Common
@@ -105,7 +104,7 @@ defmodule BeTree.Search do
   def start(target, event, options \\ []), do: start_checked(target, event, check(options))
 
   defp start_checked(target, event, options) do
-    case Target.resolve(target) do
+    case Handle.resolve(target) do
       {:error, error} -> {:error, error}
       handle -> start_in(handle, event, options)
     end
@@ -196,10 +195,12 @@ defmodule BeTree.Search do
       [1]
   """
   @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
-  def run(target, event, options \\ [])
+  def run(target, event, options \\ []), do: Target.run(target, event, options)
 
-  def run(%Shards{} = cluster, event, options), do: Operation.search(cluster, {__MODULE__, :run}, event, options)
-  def run(target, event, options), do: finish(start(target, event, options))
+  @doc false
+  # Like `run/3`, for a single index.
+  @spec run_one(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
+  def run_one(target, event, options), do: finish(start(target, event, options))
 
   @doc false
   # Like `run/3`, with options that `check/1` returned.
@@ -238,7 +239,7 @@ defmodule BeTree.Search do
     options = %{options | fuel: Slices.left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 
     with :ok <- Slices.check_left(options.fuel, slices.deadline) do
-      case Target.resolve(view.name) do
+      case Handle.resolve(view.name) do
         {:error, error} ->
           {:error, error}
 

@@ -80,7 +80,7 @@ defmodule BeTree.ClusterTest do
       {_peer, node} = Peers.start_bare()
       cluster = Cluster.new([{Ads, node}])
       assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
-      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Search.run/3)
+      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Target.run/3)
 
       # Nor can such a node be followed.
       follower = server(schema: nil, follow: {Ads, node})

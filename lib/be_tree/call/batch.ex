@@ -3,9 +3,9 @@ defmodule BeTree.Call.Batch do
   # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
   # be_tree_search_many (docs/abi.md). Large results come in parts.
 
-  alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.{Error, Event, Search, Telemetry}
-  alias BeTree.Call.{Reply, Slices, Target}
+  alias BeTree.Cluster.Shards
+  alias BeTree.{Error, Event, Search, Target, Telemetry}
+  alias BeTree.Call.{Handle, Reply, Slices}
   alias BeTree.Input.Check
   alias BeTree.Processes.{Aside, Deadline, Heap}
   alias BeTree.Server.{Ids, View}
@@ -171,7 +171,7 @@ defmodule BeTree.Call.Batch do
 
   # A subscription was deleted meanwhile, so the search begins again, on the present replicas.
   defp again(%{tree: %View{name: name}} = run) do
-    case Target.resolve(name) do
+    case Handle.resolve(name) do
       {:error, error} -> {:error, error}
       view -> enter(%{run | tree: view})
     end
@@ -316,7 +316,7 @@ defmodule BeTree.Call.Batch do
   # Returns the results of a chunk, and whether they are counted. The shards of a cluster count for themselves.
 
   defp search_each(chunk, %Shards{} = cluster, options),
-    do: {Operation.search_each(cluster, {__MODULE__, :each}, chunk.events, options), false}
+    do: {Target.search_each(cluster, chunk.events, options), false}
 
   defp search_each(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
@@ -376,7 +376,7 @@ defmodule BeTree.Call.Batch do
   end
 
   defp resolve(target) do
-    with %_handle{} = handle <- Target.resolve(target), do: {:ok, handle}
+    with %_handle{} = handle <- Handle.resolve(target), do: {:ok, handle}
   end
 
   # Returns the results of a chunk, followed by `rest`.
