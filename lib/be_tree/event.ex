@@ -52,7 +52,7 @@ defmodule BeTree.Event do
   @type format :: 0..6 | 16..22
 
   @typedoc false
-  # The options by which an event is read. A map of options with others is one too.
+  # The options that decide how an event is read. The map may have further options.
   @type reading :: %{:strict => boolean, :on_mismatch => BeTree.Domain.on_mismatch(), optional(atom) => term}
 
   @pairs 0
@@ -60,16 +60,16 @@ defmodule BeTree.Event do
   @record 2
   @prepared 3
   @records 4
-  # The strict formats of pairs and of JSON are these, more than the others.
-  @strict 5
-  # A format in which values that do not fit count as undefined is this, more than the other.
-  @forgiving 16
+  # Added to the formats of pairs and JSON for a strict event.
+  @strict_offset 5
+  # Added to a format whose mismatched values count as undefined.
+  @forgiving_offset 16
 
   @prepare_options Common.wait() ++ Common.take([:strict, :on_mismatch])
   @prepare_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
 
-  # An event of this many bytes is decoded in less time than a slice of a search takes.
-  @small 16 * 1024
+  # Decoding an event of at most so many bytes takes less time than a slice of a search.
+  @max_normal_bytes 16 * 1024
 
   @typedoc "An option of `prepare/3`."
   @type prepare_option :: {:timeout, timeout} | {:strict, boolean} | {:on_mismatch, BeTree.Domain.on_mismatch()}
@@ -81,7 +81,7 @@ defmodule BeTree.Event do
   tree refuses it with an error of kind `:type`. The event is about as large as the original as a term. Its names are resolved
   and its values checked, so a search only copies them.
 
-  The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@small, 1024)} KB is decoded on a
+  The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@max_normal_bytes, 1024)} KB is decoded on a
   dirty scheduler.
 
   ## Options
@@ -120,7 +120,7 @@ defmodule BeTree.Event do
     with {:ok, format, bytes} <- encode(event, options),
          {:ok, handle} <- Handle.handle(target) do
       arguments = [format, byte_size(bytes)]
-      options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
+      options = [scheduler: if(byte_size(bytes) <= @max_normal_bytes, do: :normal, else: :dirty), timeout: timeout]
 
       with {:ok, prepared} <-
              Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options),
@@ -141,20 +141,20 @@ defmodule BeTree.Event do
 
   @doc false
   # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names that the schema
-  # does not have. Records have no names, and a prepared event was read before.
+  # lacks. Strictness means nothing for records, which have no names, and for prepared events, which were checked.
   @spec encode(t, reading) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(event, reading) do
     with {:ok, format, bytes} <- encode(event), do: {:ok, format |> strict(reading) |> forgiving(reading), bytes}
   end
 
-  defp strict(format, %{strict: true}) when format in [@pairs, @json], do: format + @strict
+  defp strict(format, %{strict: true}) when format in [@pairs, @json], do: format + @strict_offset
   defp strict(format, _reading), do: format
 
-  defp forgiving(format, %{on_mismatch: :undefined}) when format != @prepared, do: format + @forgiving
+  defp forgiving(format, %{on_mismatch: :undefined}) when format != @prepared, do: format + @forgiving_offset
   defp forgiving(format, _reading), do: format
 
   @doc false
-  # Returns the same in a format that is neither strict nor forgiving.
+  # Returns the format and the bytes of an event that is neither strict nor forgiving.
   @spec encode(t) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(%Prepared{bytes: bytes}), do: {:ok, @prepared, bytes}
   def encode(%_struct{} = event), do: {:ok, @pairs, to_term(Map.from_struct(event))}

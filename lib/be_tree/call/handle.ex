@@ -31,7 +31,7 @@ defmodule BeTree.Call.Handle do
   end
 
   def resolve(other) do
-    # The arguments may be in the wrong order, and this one the event.
+    # Prints the kind only: with swapped arguments this term is the event.
     raise ArgumentError,
           "expected a tree, a published index, a server's name or a cluster, got: #{Describe.kind(other)}"
   end

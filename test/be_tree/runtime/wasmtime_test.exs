@@ -87,7 +87,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  test "a place holds the instance of one version, the latest that was put there" do
+  test "a place holds the instance of the latest version" do
     [one, two] = for number <- 1..2, do: single([i32_const(number), drop()])
     place = Wasmtime.place()
     assert Wasmtime.place_get(place, 0) == nil
@@ -105,7 +105,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   describe "load" do
-    test "names what is wrong with bytes that are no module" do
+    test "names the fault of bytes that are no module" do
       for bytes <- ["", "nonsense", <<"\0asm", 2::little-32>>, <<"\0asm", 1::little-32, 10, 200>>] do
         assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.load(bytes)
         assert message =~ "not a WebAssembly module that can run here: "
@@ -119,7 +119,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert message =~ "type mismatch"
     end
 
-    test "tells imports and exports" do
+    test "returns imports and exports" do
       wasm =
         WasmModule.assemble(
           imports: [{"env", "log"}],
@@ -256,7 +256,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "refuses a wrong number of arguments, and what is no list" do
+    test "refuses a wrong number of arguments, and a term that is no list" do
       instance = single([])
       assert {:error, %Error{kind: :type, message: message}} = call(instance, "run", [1])
       assert message == "the function run takes 0 arguments, and got 1"
@@ -279,7 +279,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "gives input and takes output" do
+    test "writes input and reads output" do
       instance = echo()
       assert {:done, 0, "hello", _fuel} = call(instance, "echo", [5], input: "hello", output: :binary)
       assert {:done, 0, "", _fuel} = call(instance, "echo", [0], input: "", output: :binary)
@@ -342,7 +342,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert reductions.(4 * part) > 2 * 4_000
     end
 
-    test "gives the same on a dirty scheduler" do
+    test "returns the same on a dirty scheduler" do
       instance = echo()
 
       assert {:done, 0, "hello", fuel} =
@@ -438,7 +438,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: counting)}
     end
 
-    test "is the same whatever the slice, and the slices add up to it", %{instance: instance} do
+    test "is the same for every slice, and the sum of its slices", %{instance: instance} do
       {:done, 7, nil, whole} = call(instance, "count", [50_000])
       assert whole > 100_000
 
@@ -455,7 +455,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {{:done, 7, nil, ^whole}, [_ | _]} = finish(call(instance, "count", [100], slice: 1), [])
     end
 
-    test "is enough to the unit", %{instance: instance} do
+    test "suffices to the unit", %{instance: instance} do
       {:done, 7, nil, whole} = call(instance, "count", [1_000])
 
       for slice <- [:infinity, 100, 1] do
@@ -477,7 +477,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {{:done, 0, nil, ^whole}, [_ | _]} = finish(call(instance, "fill", [60_001], slice: 1_000), [])
     end
 
-    test "does not count what the inbox takes" do
+    test "does not include the inbox" do
       functions = [
         function("inbox", [:i32], [:i32], [count_down(1, nop()), i32_const(1024)], [:i32]),
         function("run", [], [:i32], i32_const(0))
@@ -542,8 +542,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  describe "what a module does wrong" do
-    test "is reported, and the instance goes on" do
+  describe "a fault of a module" do
+    test "is reported, and the instance stays usable" do
       functions = [
         function("unreachable", [], [], unreachable()),
         function("divide", [], [:i32], [i32_const(1), i32_const(0), i32_div_u()]),
@@ -584,7 +584,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :trap}} = call(instance, "unreachable")
     end
 
-    test "puts the stack pointer back after a trap and after a cancelled call" do
+    test "restores the stack pointer after a trap and a cancelled call" do
       functions = [
         function("trap", [], [], [i32_const(5), global_set(0), unreachable()]),
         function("spin", [], [], [i32_const(6), global_set(0), loop(branch(0))]),
@@ -627,7 +627,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
     defp mark, do: [i32_const(8), i32_const(1), i32_store()]
 
-    test "goes on in another process, on whatever scheduler", %{instance: instance} do
+    test "resumes in another process, on any scheduler", %{instance: instance} do
       outcome = call(instance, "count", [50_000], slice: 10_000)
 
       {:done, 7, nil, _fuel} =
@@ -639,7 +639,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         end)
     end
 
-    test "can be cancelled, once and again", %{instance: instance} do
+    test "can be cancelled twice", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
       assert %{state: :suspended} = Wasmtime.info(instance)
       assert :ok = Wasmtime.cancel(suspended)
@@ -658,7 +658,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 7, nil, _fuel} = call(instance, "count", [1])
     end
 
-    test "is no reason for its own process to wait", %{instance: instance} do
+    test "does not make its own process wait", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
       assert {:error, %Error{kind: :overloaded}} = call(instance, "peek")
       assert {:error, %Error{kind: :overloaded}} = call(instance, "peek", [], scheduler: :dirty)
@@ -674,7 +674,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       eventually(fn -> Wasmtime.info(instance).state == :free end)
     end
 
-    test "is given up with the process that held it, and the memory survives", %{instance: instance} do
+    test "is cancelled when its process ends, and the memory survives", %{instance: instance} do
       parent = self()
 
       holder =
@@ -693,7 +693,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  describe "a suspended call that must be made whole" do
+  describe "a suspended call that must not be cut off" do
     setup do
       change = [count_down(0, nop()), i32_const(0), i64_const(77), i64_store(), i32_const(7)]
       functions = [function("change", [:i32], [:i32], change), function("peek", [], [:i64], [i32_const(0), i64_load()])]
@@ -781,7 +781,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       count
     end
 
-    test "carries memory and globals, as they stood", %{compiled: compiled, instance: instance} do
+    test "contains memory and globals", %{compiled: compiled, instance: instance} do
       for _ <- 1..3, do: count(instance)
       assert {:done, 2, nil, _fuel} = call(instance, "grow", [3])
       :ok = Wasmtime.write(instance, 5 * 65_536 - 3, "end")
@@ -804,7 +804,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert count(instance) == 5_005
     end
 
-    test "begins each replica anew, which sees nothing of another", %{compiled: compiled, instance: instance} do
+    test "is the initial state of replicas, which are isolated", %{compiled: compiled, instance: instance} do
       count(instance)
       {:ok, snapshot} = Wasmtime.snapshot(instance)
       replicas = replicas(compiled, snapshot)
@@ -844,7 +844,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "is what an instance may begin with", %{compiled: compiled, instance: instance} do
+    test "can be the initial state of an instance", %{compiled: compiled, instance: instance} do
       for _ <- 1..3, do: count(instance)
       call(instance, "grow", [3])
       {:ok, snapshot} = Wasmtime.snapshot(instance)
@@ -923,7 +923,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, "4321", _fuel} = call(replicas, "answer", [], output: :binary)
     end
 
-    test "is refused where it would not be whole" do
+    test "is refused for a module with state outside its memory and exported globals" do
       {:ok, compiled} = Wasmtime.load(WasmModule.assemble(counters([hd(@counters), {nil, :i64, :mutable, 0}])))
       {:ok, instance} = Wasmtime.instantiate(compiled, memory: @memory)
       assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.snapshot(instance)
@@ -963,7 +963,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: functions, memory: {1, nil})}
     end
 
-    test "all get their turn", %{instance: instance} do
+    test "each get a turn", %{instance: instance} do
       for scheduler <- [:normal, :dirty, :whole] do
         1..300
         |> Enum.map(fn _ ->
@@ -994,7 +994,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert for({:done, before, nil, _fuel} <- Task.await_many(callers, 60_000), do: before) == Enum.to_list(0..49)
     end
 
-    test "are told although the caller before them was killed within a dirty call", %{instance: instance} do
+    test "get their turn after a caller is killed in a dirty call", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
       killed = spawn(fn -> call(instance, "spin", [], fuel: 3_000_000_000, scheduler: :dirty) end)
       eventually(fn -> Wasmtime.info(instance).waiting == 1 end)
@@ -1009,7 +1009,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       for outcome <- Task.await_many(waiting, 30_000), do: assert({:done, 7, nil, _fuel} = outcome)
     end
 
-    test "do not hinder one another when they are killed at any time", %{instance: instance} do
+    test "stay unaffected by callers killed at any time", %{instance: instance} do
       :rand.seed(:exsss, {1, 2, 3})
 
       for _round <- 1..5 do
