@@ -55,7 +55,6 @@ defmodule BeTree.LayoutTest do
     {"call", "server"},
     {"call", "tree"},
     {"domain", "call"},
-    {"event", "call"},
     {"fuel", "be_tree"},
     {"image", "server"},
     {"input", "call"},

@@ -31,7 +31,6 @@ defmodule BeTree.Event do
   Encoding costs the calling process one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
-  alias BeTree.Call.{Handle, Instance}
   alias BeTree.Error.Bang
   alias BeTree.Input.{Describe, Options}
   alias BeTree.Input.Options.Common
@@ -65,12 +64,6 @@ defmodule BeTree.Event do
   # Added to a format whose mismatched values count as undefined.
   @forgiving_offset 16
 
-  @prepare_options Common.wait() ++ Common.take([:strict, :on_mismatch])
-  @prepare_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
-
-  # Decoding an event of at most so many bytes takes less time than a slice of a search.
-  @max_normal_bytes 16 * 1024
-
   @typedoc "An option of `prepare/3`."
   @type prepare_option :: {:timeout, timeout} | {:strict, boolean} | {:on_mismatch, BeTree.Domain.on_mismatch()}
 
@@ -81,12 +74,12 @@ defmodule BeTree.Event do
   tree refuses it with an error of kind `:type`. The event is about as large as the original as a term. Its names are resolved
   and its values checked, so a search only copies them.
 
-  The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@max_normal_bytes, 1024)} KB is decoded on a
+  The call takes some microseconds on the scheduler of the calling process. An event of more than 16 KB is decoded on a
   dirty scheduler.
 
   ## Options
 
-  #{Options.docs(@prepare_options)}
+  #{Options.docs(Common.prepare())}
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
@@ -110,23 +103,6 @@ defmodule BeTree.Event do
   """
   @spec prepare(BeTree.target(), t, [prepare_option]) :: {:ok, Prepared.t()} | {:error, Error.t()}
   def prepare(target, event, options \\ []), do: Target.prepare(target, event, options)
-
-  @doc false
-  # Like `prepare/3`, for a single index.
-  @spec prepare_one(BeTree.target(), t, [prepare_option]) :: {:ok, Prepared.t()} | {:error, Error.t()}
-  def prepare_one(target, event, options) do
-    %{timeout: timeout} = options = Options.put!(@prepare_defaults, options, @prepare_options)
-
-    with {:ok, format, bytes} <- encode(event, options),
-         {:ok, handle} <- Handle.handle(target) do
-      arguments = [format, byte_size(bytes)]
-      options = [scheduler: if(byte_size(bytes) <= @max_normal_bytes, do: :normal, else: :dirty), timeout: timeout]
-
-      with {:ok, prepared} <-
-             Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options),
-           do: {:ok, %Prepared{bytes: prepared}}
-    end
-  end
 
   @doc """
   Like `prepare/3`, but returns the event and raises on error.

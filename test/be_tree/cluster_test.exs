@@ -63,7 +63,7 @@ defmodule BeTree.ClusterTest do
       assert Cluster.insert_all(cluster, List.delete_at(wrong, 20)) == {:ok, 29}
     end
 
-    test "names a server that is not there, and one that does not answer in time", %{one: node} do
+    test "names a missing server, and one that does not reply in time", %{one: node} do
       shard = peer_server(node)
       cluster = Cluster.new([{:nobody, node()}, shard])
       assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
@@ -76,7 +76,7 @@ defmodule BeTree.ClusterTest do
       assert Cluster.search(slow, %{age: 1}) == {:ok, [1]}
     end
 
-    test "tells nothing of the event when a shard's node cannot run the search" do
+    test "keeps the event out of the error when a shard's node cannot run the search" do
       {_peer, node} = Peers.start_bare()
       cluster = Cluster.new([{Ads, node}])
       assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
@@ -134,7 +134,7 @@ defmodule BeTree.ClusterTest do
   end
 
   describe "a server that follows" do
-    test "shows what the other shows: base, insertions and deletions", %{one: node} do
+    test "has the base, insertions and deletions of its leader", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       follower = server(schema: nil, follow: leader)
       assert {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..100, do: {id, "age >= #{id}"})])
@@ -156,7 +156,7 @@ defmodule BeTree.ClusterTest do
       eventually(fn -> BeTree.search(follower, %{b: "x"}) == {:ok, [7]} end)
     end
 
-    test "has the texts of the other, in every order of changes and bases", %{one: node} do
+    test "has the texts of its leader, in every order of changes and bases", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
       {:ok, 2_500} = call.(:insert_all, [for(id <- 1..2_500, do: {id, "age >= #{id}"})])
@@ -186,7 +186,7 @@ defmodule BeTree.ClusterTest do
       assert Server.count(follower) == {:ok, 2}
     end
 
-    test "goes on when the other's process is killed" do
+    test "continues when the process of its leader is killed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       Server.insert!(leader, 1, "age >= 1")
@@ -196,7 +196,7 @@ defmodule BeTree.ClusterTest do
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]} end)
     end
 
-    test "waits for the other, and takes no changes itself" do
+    test "waits for its leader, and refuses changes" do
       follower = server(schema: nil, follow: {:late, node()})
       assert {:error, %Error{kind: :not_ready, message: message}} = BeTree.search(follower, %{age: 1})
       assert message =~ "has no index yet"
@@ -238,7 +238,7 @@ defmodule BeTree.ClusterTest do
       BeTree.publish!(tree)
     end
 
-    test "can be followed itself" do
+    test "can be followed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       last = server(schema: nil, follow: {follower, node()})
@@ -247,7 +247,7 @@ defmodule BeTree.ClusterTest do
       assert BeTree.search(last, %{age: 1}) == {:ok, Enum.to_list(1..50)}
     end
 
-    test "of thousands of changes makes bases itself" do
+    test "makes its own bases after thousands of changes" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       assert {:ok, _version} = Server.await(follower, 0)
@@ -257,7 +257,7 @@ defmodule BeTree.ClusterTest do
       for age <- [0, 17, 49], do: assert(BeTree.search(follower, %{age: age}) == BeTree.search(leader, %{age: age}))
     end
 
-    test "whose process is killed continues where it was" do
+    test "continues at its position after its process is killed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
 
@@ -270,7 +270,7 @@ defmodule BeTree.ClusterTest do
       assert BeTree.search(follower, %{age: 1}) == {:ok, Enum.to_list(1..200)}
     end
 
-    test "shows an index of many pieces", %{one: node} do
+    test "receives an index in many pieces", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..20_000, do: {id, "age in (#{id}, -1)"})])
       follower = server(schema: nil, follow: leader)

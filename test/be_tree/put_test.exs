@@ -43,7 +43,7 @@ defmodule BeTree.PutTest do
     end
   end
 
-  test "searches beside it see the old or the new one" do
+  test "concurrent searches see the old or the new subscription" do
     tree = BeTree.new!(a: :integer)
     BeTree.put!(tree, 1, "a = 0")
     stop = :atomics.new(1, [])
@@ -62,7 +62,7 @@ defmodule BeTree.PutTest do
     assert Task.await(searcher, 60_000) > 0
   end
 
-  test "too little memory leaves the old one" do
+  test "a refusal of memory keeps the old subscription" do
     tree = BeTree.new!([a: :integer], memory: 3_000_000)
     BeTree.insert!(tree, 1, "a = 1")
     long = Enum.map_join(1..200_000, " or ", &"a = #{&1}")

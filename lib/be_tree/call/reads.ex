@@ -15,7 +15,12 @@ defmodule BeTree.Call.Reads do
   @search_defaults Map.put(Search.check([]), :stats, false)
 
   @explain_options Common.explain()
-  @explain_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
+  @read_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
+
+  @prepare_options Common.prepare()
+
+  # Decoding an event of at most so many bytes takes less time than a slice of a search.
+  @max_normal_bytes 16 * 1024
 
   defmacro __using__(_options) do
     quote do
@@ -24,7 +29,7 @@ defmodule BeTree.Call.Reads do
       defdelegate search_many(target, events, options), to: BeTree.Call.Reads
       defdelegate search_each(target, events, options), to: BeTree.Call.Batch, as: :each
       defdelegate explain(target, event, id, options), to: BeTree.Call.Reads
-      defdelegate prepare(target, event, options), to: BeTree.Event, as: :prepare_one
+      defdelegate prepare(target, event, options), to: BeTree.Call.Reads
     end
   end
 
@@ -57,7 +62,7 @@ defmodule BeTree.Call.Reads do
   @doc "Implements `BeTree.explain/4`."
   @spec explain(Handle.t(), Event.t(), BeTree.id(), keyword) :: {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(target, event, id, options) do
-    options = Options.put!(@explain_defaults, options, @explain_options)
+    options = Options.put!(@read_defaults, options, @explain_options)
     deadline = Deadline.new(options.timeout)
 
     with %_handle{runtime: runtime, instance: instance} = handle <- Handle.resolve(target),
@@ -71,6 +76,22 @@ defmodule BeTree.Call.Reads do
         {:error, %Error{kind: :not_found}} -> {:error, Subscription.not_found(id)}
         {:error, error} -> {:error, error}
       end
+    end
+  end
+
+  @doc "Implements `BeTree.Event.prepare/3`."
+  @spec prepare(Handle.t(), Event.t(), keyword) :: {:ok, Event.Prepared.t()} | {:error, Error.t()}
+  def prepare(target, event, options) do
+    %{timeout: timeout} = options = Options.put!(@read_defaults, options, @prepare_options)
+
+    with {:ok, format, bytes} <- Event.encode(event, options),
+         {:ok, %{runtime: runtime, instance: instance}} <- Handle.handle(target) do
+      scheduler = if byte_size(bytes) <= @max_normal_bytes, do: :normal, else: :dirty
+      arguments = [format, byte_size(bytes)]
+      call = [scheduler: scheduler, timeout: timeout]
+
+      with {:ok, prepared} <- Instance.call(runtime, instance, "be_tree_prepare", arguments, bytes, call),
+           do: {:ok, %Event.Prepared{bytes: prepared}}
     end
   end
 

@@ -34,6 +34,10 @@ defmodule BeTree.Input.Options.Common do
   @spec explain() :: BeTree.Input.Options.definitions()
   def explain, do: wait() ++ take([:on_mismatch])
 
+  @doc "Returns the definitions of the options of functions that prepare an event."
+  @spec prepare() :: BeTree.Input.Options.definitions()
+  def prepare, do: wait() ++ take([:strict, :on_mismatch])
+
   @doc "Returns the definition of the option `:on_mismatch` of functions that take a schema."
   @spec on_mismatch_of_schema() :: BeTree.Input.Options.definitions()
   def on_mismatch_of_schema do
