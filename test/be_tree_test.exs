@@ -7,8 +7,8 @@ defmodule BeTreeTest do
 
   @greatest 0xFFFF_FFFF_FFFF_FFFF
 
-  describe "new/2" do
-    test "raises on unknown and wrong options" do
+  describe "new" do
+    test "an unknown or wrong option raises" do
       for options <- [
             [memroy: 1],
             [memory: 0],
@@ -27,13 +27,13 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{}) == {:ok, [1, 3]}
     end
 
-    test "makes trees that share nothing" do
+    test "trees are isolated from each other" do
       [one, other] = for _ <- 1..2, do: BeTree.new!(a: :integer)
       BeTree.insert!(one, 1, "a = 1")
       assert BeTree.search(other, %{a: 1}) == {:ok, []}
     end
 
-    test "refuses insertions over the memory limit and keeps earlier ones" do
+    test "a memory limit refuses an insertion and keeps earlier ones" do
       tree = BeTree.new!([a: :integer], memory: 4_000_000)
       BeTree.insert!(tree, 1, "a = 1")
       rules = for id <- 2..200_000, do: {id, "a = #{id} or a in (#{id + 1}, #{id + 2}) and a <> #{id * 7}"}
@@ -44,7 +44,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 1}) == {:ok, [1, 2]}
     end
 
-    test "refuses a memory limit below the module's needs" do
+    test "a memory limit below the need of the module is an error of kind :out_of_memory" do
       assert {:error, %Error{kind: :out_of_memory}} = BeTree.new([a: :integer], memory: 1)
     end
   end
@@ -54,7 +54,7 @@ defmodule BeTreeTest do
       {:ok, tree: BeTree.new!(a: {:integer, optional: true}, now: :integer, frequency_caps: :frequency_caps)}
     end
 
-    test "take unsigned 64-bit ids and return them in order", %{tree: tree} do
+    test "ids are unsigned 64-bit integers, returned in order", %{tree: tree} do
       ids = [@greatest, 0, 0x8000_0000_0000_0000, 1, 0x7FFF_FFFF_FFFF_FFFF, @greatest - 1]
       for id <- ids, do: assert(BeTree.insert(tree, id, "true") == :ok)
       event = %{now: 0, frequency_caps: []}
@@ -65,7 +65,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, event) == {:ok, Enum.sort(ids) -- [@greatest]}
     end
 
-    test "refuse a term that is no id", %{tree: tree} do
+    test "other terms than ids are refused", %{tree: tree} do
       for {id, kind} <- [
             {-1, :out_of_bounds},
             {@greatest + 1, :out_of_bounds},
@@ -80,7 +80,7 @@ defmodule BeTreeTest do
       end
     end
 
-    test "refuse a used id until it is deleted", %{tree: tree} do
+    test "a duplicate id is refused until its deletion", %{tree: tree} do
       event = %{a: 1, now: 0, frequency_caps: []}
       assert BeTree.insert(tree, 1, "a = 1") == :ok
       assert {:error, %Error{kind: :duplicate_id}} = BeTree.insert(tree, 1, "a = 2")
@@ -141,7 +141,7 @@ defmodule BeTreeTest do
       {:ok, tree: BeTree.new!(a: :integer)}
     end
 
-    test "takes any enumerable, an empty one too", %{tree: tree} do
+    test "takes any enumerable, and an empty one", %{tree: tree} do
       assert BeTree.insert_all(tree, []) == {:ok, 0}
       assert BeTree.insert_all(tree, Stream.map(1..10, &{&1, "a = #{&1}"})) == {:ok, 10}
       assert BeTree.insert_all(tree, %{11 => "a > 3"}) == {:ok, 1}
@@ -149,7 +149,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 5}) == {:ok, [5, 11, 12]}
     end
 
-    test "inserts all or nothing and returns the position of the fault", %{tree: tree} do
+    test "is all or nothing, and names the wrong subscription", %{tree: tree} do
       BeTree.insert!(tree, 1, "a = 1")
       info = BeTree.info!(tree)
 
@@ -172,7 +172,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 1}) == {:ok, [1, 2, 3]}
     end
 
-    test "refuses a term that is no subscription by its position", %{tree: tree} do
+    test "other elements than subscriptions are refused with their position", %{tree: tree} do
       for other <- [1, {1}, {1, "true", %{}}, {1, "true", [], []}, nil] do
         assert {:error, %Error{kind: :type, position: 1}} = BeTree.insert_all(tree, [{1, "true"}, other])
       end
@@ -199,13 +199,13 @@ defmodule BeTreeTest do
       {:ok, tree: tree}
     end
 
-    test "with ids: searches among these only", %{tree: tree} do
+    test "returns only ids of the option :ids", %{tree: tree} do
       assert BeTree.search(tree, %{a: 5}, ids: [7, 3, 3, 1, 99_999]) == {:ok, [1, 3]}
       assert BeTree.search(tree, %{a: 5}, ids: []) == {:ok, []}
       assert {:error, %Error{kind: :missing_attribute}} = BeTree.search(tree, %{}, ids: [])
     end
 
-    test "with stats: returns its statistics", %{tree: tree} do
+    test "returns its statistics", %{tree: tree} do
       assert BeTree.search(tree, %{a: 3}) == {:ok, [1, 2]}
       assert {:ok, [1, 2], %BeTree.Stats{} = stats} = BeTree.search(tree, %{a: 3}, stats: true)
       assert stats.fuel > 0 and stats.slices == 1 and stats.visited > 0
@@ -213,7 +213,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 3}, stats: false) == {:ok, [1, 2]}
     end
 
-    test "search_many/3 charges all events to one budget", %{tree: tree} do
+    test "search_many/3 has one budget for many events", %{tree: tree} do
       events = [%{a: 2}, [a: 1], {:json, ~s({"a": 3})}]
       assert BeTree.search_many(tree, events) == {:ok, [[1], [], [1, 2]]}
       assert BeTree.search_many(tree, Stream.map(1..2, &%{a: &1}), ids: [1]) == {:ok, [[], [1]]}
@@ -235,7 +235,7 @@ defmodule BeTreeTest do
       assert_raise ArgumentError, fn -> BeTree.search_many(tree, events, stats: true) end
     end
 
-    test "raises on wrong options", %{tree: tree} do
+    test "wrong options raise", %{tree: tree} do
       for options <- [
             [fule: 1],
             [fuel: 0],
@@ -254,7 +254,7 @@ defmodule BeTreeTest do
       end
     end
 
-    test "works from 50 processes at once", %{tree: tree} do
+    test "50 concurrent processes search one tree", %{tree: tree} do
       found =
         1..50
         |> Task.async_stream(fn a -> for _ <- 1..20, do: BeTree.search!(tree, %{a: a}, slice: 2_000) end,
@@ -266,7 +266,7 @@ defmodule BeTreeTest do
     end
   end
 
-  test "inspect/1 shows the tree's size and memory" do
+  test "inspect/1 of a tree shows its expressions and its memory" do
     tree = BeTree.new!(a: :integer)
     assert inspect(tree) =~ ~r/^#BeTree<0 expressions, \d+\.\d MB>$/
     BeTree.insert!(tree, 1, "a = 1")

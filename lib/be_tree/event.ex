@@ -1,6 +1,6 @@
 defmodule BeTree.Event do
   @moduledoc """
-  An event is a set of attributes with values, in one of these forms:
+  The forms of an event.
 
     * a map, a keyword list, a list of pairs or a struct, with atoms or strings for keys:
       `%{age: 30, country: "CA"}`, `[age: 30]`, `[{"age", 30}]`, `%User{age: 30}`;
@@ -8,35 +8,33 @@ defmodule BeTree.Event do
     * `{:record, values}`, a list or a tuple of the values in the order of the schema, without names.
       `1` and `0` also stand for `true` and `false`;
     * `{:records, records}`, a list of Erlang records. The first element of each tuple is ignored; the others are the
-      values in the order of the schema, continued in the next record. Types are strict: no integer for a float, no atom
-      for a string, and only `:undefined` for an undefined value;
-    * a `BeTree.Event.Prepared` of `prepare/3`.
+      values in the order of the schema, record after record. Types are strict: no integer for a float, no atom for a
+      string, and only `:undefined` for an undefined value;
+    * a `BeTree.Event.Prepared`, a result of `prepare/3`.
 
-  The attribute `user.address.city` is a field of a map in a field of a map in the field `user`. Maps are maps, keyword
-  lists, lists of pairs, structs or JSON objects. If a map is missing or undefined, so are its fields; any other value in
-  its place does not fit. In a schema backticks mark a field whose own name has a point: `` `a.b` ``. Records have one value
-  for each attribute, without maps. Of a repeated name JSON's last value counts, with all of its fields; in lists of pairs
-  the first defined one does. its fields, and in lists of pairs the first one that is defined.
+  The attribute `user.address.city` is a field of the map in a field of the map in the field `user`. A map in an event is a map, a
+  keyword list, a list of pairs, a struct or a JSON object. If it is missing or undefined, all of its fields are; any other value
+  in its place does not fit. A field whose own name has a point is written in backticks in a schema:
+  `` `a.b` ``. Records have one value for each attribute, without maps. If a name comes twice, JSON's last value counts, with all of
+  its fields, and in lists of pairs the first one that is defined.
 
-  `BeTree.Domain` lists the values of each type, and the conversions of `coerce: true`. `nil`, `:undefined`, JSON's `null`
-  and a missing attribute are undefined. Names outside the schema are ignored, whatever their values; the option `strict:
-  true` of searches and of `prepare/3` refuses them.
+  `BeTree.Domain` lists the values of each type, and what `coerce: true` converts. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
+  attribute. Names that the schema lacks are ignored, with any values; the option
+  `strict: true` of searches and of `prepare/3` refuses them.
 
-  A value that does not fit its attribute is an error of kind `:type` or `:out_of_bounds`, which names the attribute. With
-  `on_mismatch: :undefined` of the attribute, the schema or the call, the value counts as undefined instead
-  (`BeTree.Domain`). Of a name repeated in JSON only the last value must fit.
+  A value that does not fit its attribute is an error of kind `:type` or `:out_of_bounds`, which names the attribute, or counts as
+  undefined where the attribute, the schema or the call has `on_mismatch: :undefined` (`BeTree.Domain`). If JSON has a name twice, only
+  the last value must fit.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
 
   Encoding costs the calling process one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
-  alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Call.{Instance, Target}
   alias BeTree.Error.Bang
   alias BeTree.Input.{Describe, Options}
   alias BeTree.Input.Options.Common
-  alias BeTree.Error
+  alias BeTree.{Error, Target}
   alias BeTree.Event.Prepared
 
   @type t ::
@@ -53,7 +51,7 @@ defmodule BeTree.Event do
   @type format :: 0..6 | 16..22
 
   @typedoc false
-  # The options for reading an event. A map may have further options.
+  # The options that decide how an event is read. The map may have further options.
   @type reading :: %{:strict => boolean, :on_mismatch => BeTree.Domain.on_mismatch(), optional(atom) => term}
 
   @pairs 0
@@ -61,16 +59,10 @@ defmodule BeTree.Event do
   @record 2
   @prepared 3
   @records 4
-  # Added to the formats of pairs and JSON: names outside the schema are refused.
+  # Added to the formats of pairs and JSON for a strict event.
   @strict_offset 5
-  # Added to a format: values that do not fit count as undefined.
-  @forgiving_flag 16
-
-  @prepare_options Common.wait() ++ Common.take([:strict, :on_mismatch])
-  @prepare_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
-
-  # Events up to this many bytes are decoded faster than one slice of a search.
-  @max_inline_bytes 16 * 1024
+  # Added to a format whose mismatched values count as undefined.
+  @forgiving_offset 16
 
   @typedoc "An option of `prepare/3`."
   @type prepare_option :: {:timeout, timeout} | {:strict, boolean} | {:on_mismatch, BeTree.Domain.on_mismatch()}
@@ -78,22 +70,23 @@ defmodule BeTree.Event do
   @doc """
   Decodes `event` once, for several searches. Returns `{:ok, event}`.
 
-  The result works for every tree with the attributes of `target` in the same order; their bounds may differ. Other trees
-  refuse it with an error of kind `:type`. Names are resolved and values checked in advance, so a search only copies them.
-  The size is about that of the event as a term.
+  Every tree with the attributes of `target` in the same order accepts the returned event; their bounds may differ. Any other
+  tree refuses it with an error of kind `:type`. The event is about as large as the original as a term. Its names are resolved
+  and its values checked, so a search only copies them.
 
-  The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@max_inline_bytes, 1024)} KB is decoded on a
+  The call takes some microseconds on the scheduler of the calling process. An event of more than 16 KB is decoded on a
   dirty scheduler.
 
   ## Options
 
-  #{Options.docs(@prepare_options)}
+  #{Options.docs(Common.prepare())}
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
-  A search for the event with `on_mismatch: :undefined` also reports the mismatches that were counted here.
+  A search for the event with `on_mismatch: :undefined`, or under a schema that has it, also counts the values that did not fit when it
+  was prepared.
 
-  With `strict: true` the call also refuses names outside the schema, with the kind `:unknown_attribute`:
+  With `strict: true` it also refuses names that the schema lacks, with the kind `:unknown_attribute`:
 
       iex> tree = BeTree.new!(age: :integer)
       iex> {:error, error} = BeTree.Event.prepare(tree, %{age: 30, aeg: 31}, strict: true)
@@ -109,24 +102,7 @@ defmodule BeTree.Event do
       {[1], [2]}
   """
   @spec prepare(BeTree.target(), t, [prepare_option]) :: {:ok, Prepared.t()} | {:error, Error.t()}
-  def prepare(target, event, options \\ [])
-
-  def prepare(%Shards{} = cluster, event, options),
-    do: Operation.prepare(cluster, {__MODULE__, :prepare}, event, options)
-
-  def prepare(target, event, options) do
-    %{timeout: timeout} = options = Options.put!(@prepare_defaults, options, @prepare_options)
-
-    with {:ok, format, bytes} <- encode(event, options),
-         {:ok, handle} <- Target.handle(target) do
-      arguments = [format, byte_size(bytes)]
-      options = [scheduler: if(byte_size(bytes) <= @max_inline_bytes, do: :normal, else: :dirty), timeout: timeout]
-
-      with {:ok, prepared} <-
-             Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options),
-           do: {:ok, %Prepared{bytes: prepared}}
-    end
-  end
+  def prepare(target, event, options \\ []), do: Target.prepare(target, event, options)
 
   @doc """
   Like `prepare/3`, but returns the event and raises on error.
@@ -140,8 +116,8 @@ defmodule BeTree.Event do
   def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
-  # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names outside the
-  # schema. It is meaningless for records, which have no names, and for prepared events, which were read before.
+  # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names that the schema
+  # lacks. Strictness means nothing for records, which have no names, and for prepared events, which were checked.
   @spec encode(t, reading) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(event, reading) do
     with {:ok, format, bytes} <- encode(event), do: {:ok, format |> strict(reading) |> forgiving(reading), bytes}
@@ -150,11 +126,11 @@ defmodule BeTree.Event do
   defp strict(format, %{strict: true}) when format in [@pairs, @json], do: format + @strict_offset
   defp strict(format, _reading), do: format
 
-  defp forgiving(format, %{on_mismatch: :undefined}) when format != @prepared, do: format + @forgiving_flag
+  defp forgiving(format, %{on_mismatch: :undefined}) when format != @prepared, do: format + @forgiving_offset
   defp forgiving(format, _reading), do: format
 
   @doc false
-  # Removes strict and forgiving from a format.
+  # Returns the format and the bytes of an event that is neither strict nor forgiving.
   @spec encode(t) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(%Prepared{bytes: bytes}), do: {:ok, @prepared, bytes}
   def encode(%_struct{} = event), do: {:ok, @pairs, to_term(Map.from_struct(event))}

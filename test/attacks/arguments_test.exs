@@ -281,6 +281,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   # Functions that take the arguments of another function, whose documentation has the options.
   @same_options %{
+    {Server, :insert} => {BeTree, :insert},
+    {Server, :put} => {BeTree, :put},
+    {Server, :delete} => {BeTree, :delete},
     {Search, :start} => :moduledoc,
     {Search, :run} => :moduledoc,
     {Sandbox, :start} => {Sandbox, :call},

@@ -63,7 +63,7 @@ defmodule BeTree.ClusterTest do
       assert Cluster.insert_all(cluster, List.delete_at(wrong, 20)) == {:ok, 29}
     end
 
-    test "names a missing server and one past its timeout", %{one: node} do
+    test "names a missing server, and one that does not reply in time", %{one: node} do
       shard = peer_server(node)
       cluster = Cluster.new([{:nobody, node()}, shard])
       assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
@@ -76,11 +76,11 @@ defmodule BeTree.ClusterTest do
       assert Cluster.search(slow, %{age: 1}) == {:ok, [1]}
     end
 
-    test "reveals no event when a shard's node cannot run the search" do
+    test "keeps the event out of the error when a shard's node cannot run the search" do
       {_peer, node} = Peers.start_bare()
       cluster = Cluster.new([{Ads, node}])
       assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
-      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Search.run/3)
+      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Target.run/3)
 
       # Such a node cannot be followed either.
       follower = server(schema: nil, follow: {Ads, node})
@@ -133,8 +133,8 @@ defmodule BeTree.ClusterTest do
     end
   end
 
-  describe "a follower" do
-    test "shows the base, insertions and deletions of its server", %{one: node} do
+  describe "a server that follows" do
+    test "has the base, insertions and deletions of its leader", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       follower = server(schema: nil, follow: leader)
       assert {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..100, do: {id, "age >= #{id}"})])
@@ -156,7 +156,7 @@ defmodule BeTree.ClusterTest do
       eventually(fn -> BeTree.search(follower, %{b: "x"}) == {:ok, [7]} end)
     end
 
-    test "has the texts of its server for every order of changes and bases", %{one: node} do
+    test "has the texts of its leader, in every order of changes and bases", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
       {:ok, 2_500} = call.(:insert_all, [for(id <- 1..2_500, do: {id, "age >= #{id}"})])
@@ -186,7 +186,7 @@ defmodule BeTree.ClusterTest do
       assert Server.count(follower) == {:ok, 2}
     end
 
-    test "survives a kill of its server's process" do
+    test "continues when the process of its leader is killed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       Server.insert!(leader, 1, "age >= 1")
@@ -196,7 +196,7 @@ defmodule BeTree.ClusterTest do
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]} end)
     end
 
-    test "waits for its server and refuses changes" do
+    test "waits for its leader, and refuses changes" do
       follower = server(schema: nil, follow: {:late, node()})
       assert {:error, %Error{kind: :not_ready, message: message}} = BeTree.search(follower, %{age: 1})
       assert message =~ "has no index yet"
@@ -247,7 +247,7 @@ defmodule BeTree.ClusterTest do
       assert BeTree.search(last, %{age: 1}) == {:ok, Enum.to_list(1..50)}
     end
 
-    test "builds its own bases of thousands of changes" do
+    test "makes its own bases after thousands of changes" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       assert {:ok, _version} = Server.await(follower, 0)
@@ -257,7 +257,7 @@ defmodule BeTree.ClusterTest do
       for age <- [0, 17, 49], do: assert(BeTree.search(follower, %{age: age}) == BeTree.search(leader, %{age: age}))
     end
 
-    test "continues after a kill where it was" do
+    test "continues at its position after its process is killed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
 

@@ -6,7 +6,7 @@ defmodule BeTree.DomainTest do
   doctest Domain
   doctest Domain.Path
 
-  test "parse/2 takes every type, bare and with bounds, in order" do
+  test "every type is parsed, bare and with bounds, in order" do
     domains = [
       {:b, :boolean},
       {"i", {:integer, optional: true, min: -1, max: 5}},
@@ -35,7 +35,7 @@ defmodule BeTree.DomainTest do
              [{"a", :integer, false, {1, nil}}, {"b", :string, true, 2}, {"c", :boolean, false, nil}]
   end
 
-  test "parse/2 of a schema returns the same schema" do
+  test "an encoded schema decodes to the same" do
     {:ok, domains} =
       Domain.parse([
         {:b, :boolean},
@@ -57,7 +57,7 @@ defmodule BeTree.DomainTest do
     assert Domain.parse(coerced) == {:ok, coerced}
   end
 
-  test "parse/2 refuses invalid schemas" do
+  test "other terms than schemas are refused" do
     terms = [
       :a,
       [:a],
@@ -154,7 +154,7 @@ defmodule BeTree.DomainTest do
     {[%Domain{name: "a", type: :nope}], :type, "a", ~r/the types are/}
   ]
 
-  test "parse/2 refuses contradictory options by the attribute's name" do
+  test "contradictory options are refused with the attribute's name" do
     for {domains, kind, attribute, message} <- @refused do
       assert {:error, %BeTree.Error{} = error} = BeTree.new(domains)
       assert {domains, error.kind, error.attribute} == {domains, kind, attribute}

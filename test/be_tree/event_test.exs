@@ -15,7 +15,7 @@ defmodule BeTree.EventTest do
     {:ok, tree: tree}
   end
 
-  test "maps, keyword lists, pairs, structs, JSON and records are equivalent", %{tree: tree} do
+  test "maps, keyword lists, pairs, structs, JSON and records are equivalent events", %{tree: tree} do
     for event <- [
           %{age: 30, country: "CA", adult: false},
           %{"age" => 30, "country" => "CA"},
@@ -82,7 +82,7 @@ defmodule BeTree.EventTest do
     assert {:error, %{kind: :type, attribute: "adult"}} = BeTree.search(tree, {:json, ~s({"age": 1, "adult": 1})})
   end
 
-  test "values of unknown names are skipped", %{tree: tree} do
+  test "values without an attribute are skipped", %{tree: tree} do
     odd = %{
       age: 30,
       function: &String.upcase/1,
@@ -103,7 +103,7 @@ defmodule BeTree.EventTest do
     assert BeTree.search(tree, {:json, ~s({"deep": #{deep}, "age": 30})}) == {:ok, [1, 3]}
   end
 
-  test "invalid events are refused by kind", %{tree: tree} do
+  test "other terms than events are refused, and the error names their kind", %{tree: tree} do
     for {event, kind} <- [
           {30, :type},
           {"age", :type},

@@ -62,7 +62,7 @@ defmodule BeTree.PutTest do
     assert Task.await(searcher, 60_000) > 0
   end
 
-  test "put/4 without memory keeps the old subscription" do
+  test "a refusal of memory keeps the old subscription" do
     tree = BeTree.new!([a: :integer], memory: 3_000_000)
     BeTree.insert!(tree, 1, "a = 1")
     long = Enum.map_join(1..200_000, " or ", &"a = #{&1}")

@@ -10,13 +10,13 @@ defmodule BeTree.RuntimeTest do
     on_exit(fn -> Application.delete_env(:be_tree, :runtime) end)
   end
 
-  test "default/0 prefers the built-in runtime" do
+  test "the built-in runtime precedes other usable ones" do
     assert Runtime.default() == hd(Runtime.available())
     assert Runtime.available() -- [Wasmtime, Wasmex] == []
     assert Wasmtime in Runtime.available() == Wasmtime.available?()
   end
 
-  test "default/0 obeys the environment" do
+  test "the application environment selects another runtime" do
     Application.put_env(:be_tree, :runtime, Wasmex)
     assert Runtime.default() == Wasmex
     Application.put_env(:be_tree, :runtime, "wasmex")

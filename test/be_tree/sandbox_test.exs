@@ -33,8 +33,8 @@ defmodule BeTree.SandboxTest do
   defp finish({:yield, call}), do: finish(Sandbox.resume(call))
   defp finish(ended), do: ended
 
-  describe "load/2 and new/2" do
-    test "refuse a module with imports and name them" do
+  describe "load and new" do
+    test "a module with imports is refused, and the error names them" do
       wasm = WasmModule.assemble(imports: [{"env", "log"}, {"wasi", "clock"}])
       assert {:error, %Error{kind: :bad_module, message: message}} = Sandbox.load(wasm)
       assert message =~ "env.log, wasi.clock"
@@ -54,7 +54,7 @@ defmodule BeTree.SandboxTest do
       end
     end
 
-    test "give instances of one module separate memories" do
+    test "instances of one module have separate memories" do
       module = Sandbox.load!(WasmModule.assemble(memory: {1, nil}, data: [{4, "start"}]))
       [one, other] = [Sandbox.new!(module), Sandbox.new!(module)]
       :ok = Sandbox.write(one, 4, "after")
@@ -62,7 +62,7 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.read(other, 4, 5) == {:ok, "start"}
     end
 
-    test "raise on unknown and wrong options" do
+    test "unknown or wrong options raise" do
       module = Sandbox.load!(WasmModule.assemble([]))
 
       for options <- [[memory: 0], [memory: :infinity], [fuel_per_reduction: 1.5], [table: 3]] do
@@ -90,7 +90,7 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.call!(sandbox, "undefined", []) == [:nan]
     end
 
-    test "refuses a missing export and arguments that do not fit" do
+    test "refuses a missing export, and arguments of wrong types" do
       sandbox = counter()
 
       for {export, arguments, kind} <- [
@@ -107,7 +107,7 @@ defmodule BeTree.SandboxTest do
       assert_raise Error, fn -> Sandbox.call!(sandbox, "absent", []) end
     end
 
-    test "raises on unknown and wrong options" do
+    test "unknown or wrong options raise" do
       sandbox = counter()
 
       for options <- [[fuel: 0], [slice: -1], [slice: nil], [timeout: 0.5], [ids: []]] do
@@ -115,7 +115,7 @@ defmodule BeTree.SandboxTest do
       end
     end
 
-    test "charges the process for the fuel, for every slice" do
+    test "charges the process for the fuel of every slice size" do
       sandbox = counter()
       {:ok, [7], %{fuel: fuel}} = Sandbox.call(sandbox, "count", [100_000])
 
@@ -154,7 +154,7 @@ defmodule BeTree.SandboxTest do
       assert sliced.slices > 3
     end
 
-    test "frees its instance when it is cancelled" do
+    test "a cancelled call releases its instance" do
       sandbox = counter()
       {:yield, call} = Sandbox.start(sandbox, "spin", [])
       assert Sandbox.cancel(call) == :ok
@@ -179,8 +179,8 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.call!(sandbox, "count", [3]) == [7]
     end
 
-    test "with endless recursion traps and gets its stack pointer back" do
-      # Like compiled code: allocates on the shadow stack, then calls itself.
+    test "recurses for ever traps, and its stack pointer is restored" do
+      # As compiled code does: takes room on the shadow stack, then calls itself.
       recurse = [global_get(0), i32_const(16), i32_sub(), global_set(0), call(0)]
 
       sandbox =
@@ -199,7 +199,7 @@ defmodule BeTree.SandboxTest do
       end
     end
 
-    test "that allocates endlessly ends out of memory, or out of fuel" do
+    test "allocates for ever runs out of memory, or out of fuel if it ignores refusals" do
       grow = [i32_const(1), memory_grow()]
 
       sandbox =
@@ -221,7 +221,7 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.call!(sandbox, "pages", []) == [10]
     end
 
-    test "that grows memory or a table pays for the host's work and lets others run" do
+    test "grows its memory or a table repeatedly is charged for the host's work, and others get their turns" do
       functions = [
         function("grow_memory", [:i32], [], count_down(0, [i32_const(1), memory_grow(), drop()])),
         function("grow_table", [:i32], [], count_down(0, [ref_null(), i32_const(1), table_grow(), drop()])),
@@ -246,7 +246,7 @@ defmodule BeTree.SandboxTest do
       for sandbox <- growing, do: assert(Sandbox.call!(sandbox, "nothing", [1]) == [])
     end
 
-    test "that traps returns the trap and stays usable" do
+    test "traps returns an error that names the trap, and can be called again" do
       sandbox =
         sandbox(
           functions: [
@@ -269,7 +269,7 @@ defmodule BeTree.SandboxTest do
     end
   end
 
-  test "stays usable after its caller is killed, with nothing suspended" do
+  test "a killed caller leaves the instance usable, without a suspended call" do
     sandbox = counter()
     callers = for _ <- 1..20, do: spawn(fn -> Sandbox.call(sandbox, "spin", [], slice: 10_000) end)
 
@@ -330,7 +330,7 @@ defmodule BeTree.SandboxTest do
       if components |> Map.values() |> Enum.uniq() |> length() <= 1, do: cost
     end
 
-    test "finds the cost that exhaustive search finds" do
+    test "has the cost that an exhaustive search finds" do
       :rand.seed(:exsss, 11)
       steiner = Steiner.new!()
 
@@ -352,7 +352,7 @@ defmodule BeTree.SandboxTest do
       end
     end
 
-    test "computes a path's edges with the same fuel for every slice" do
+    test "a path of terminals costs its edges, and the same fuel for every slice" do
       runs =
         for slice <- [1_000, 20_000, 100_000, 1_000_000, :infinity] do
           # Fuel depends on the allocator's state, so each run has a new instance.
@@ -365,7 +365,7 @@ defmodule BeTree.SandboxTest do
       assert hd(runs).slices > fuel / 1_200
     end
 
-    test "can be stopped anywhere and refuses invalid input" do
+    test "can be stopped at any slice, and refuses wrong input" do
       steiner = Steiner.new!()
       assert {:error, %Error{kind: :timeout}} = Sandbox.call(steiner, "steiner_paths", [11, 1_000_000], timeout: 20)
 

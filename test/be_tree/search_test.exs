@@ -33,7 +33,7 @@ defmodule BeTree.SearchTest do
     end
   end
 
-  test "a budget suffices from the search's fuel on, and a smaller one changes nothing", %{tree: tree} do
+  test "a budget of the search's fuel suffices, and a smaller one leaves the tree unchanged", %{tree: tree} do
     {:done, @matches, %{fuel: fuel}} = Search.run(tree, @event)
 
     for slice <- [1_000, 10_000, :infinity] do
@@ -53,7 +53,7 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
-  test "results of any length are equal" do
+  test "results of any length are complete" do
     tree = BeTree.new!(a: :integer)
     count = 20_000
     BeTree.insert_all!(tree, for(id <- 1..count, do: {2 * id, "a > #{id}"}))
@@ -67,7 +67,7 @@ defmodule BeTree.SearchTest do
     end
   end
 
-  test "a long search restores the caller's heap settings", %{tree: tree} do
+  test "a long search restores the heap settings of its caller, and leaves room in the heap", %{tree: tree} do
     test = self()
 
     spawn_link(fn ->
@@ -99,7 +99,7 @@ defmodule BeTree.SearchTest do
     assert {:done, @matches, _stats} = Task.await(Task.async(fn -> finish.({:yield, search}, finish) end), :infinity)
   end
 
-  test "a finished or cancelled search is not resumed", %{tree: tree} do
+  test "a cancelled or finished search cannot be resumed", %{tree: tree} do
     {:yield, search} = Search.start(tree, @event, slice: 10_000)
     assert Search.cancel(search) == :ok
     assert Search.cancel(search) == :ok
@@ -111,7 +111,7 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
-  test "a process that holds a search cannot start another on the same tree", %{tree: tree} do
+  test "a process that holds a search of a tree cannot start another one", %{tree: tree} do
     {:yield, search} = Search.start(tree, @event, slice: 10_000)
     assert {:error, %Error{kind: :overloaded}} = BeTree.search(tree, @event)
     assert inspect(tree) =~ ~r/^#BeTree<suspended, /
@@ -119,13 +119,13 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
-  test "a search past its timeout is cancelled and frees the tree", %{tree: tree} do
+  test "a search is cancelled at its timeout, and the tree stays usable", %{tree: tree} do
     assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, @event, slice: 1_000, timeout: 0)
     assert BeTree.search(tree, @event, timeout: 60_000) == {:ok, @matches}
     assert BeTree.search(tree, @event, slice: :infinity, timeout: 0) == {:ok, @matches}
   end
 
-  test "a killed process frees the tree" do
+  test "a killed process releases the tree" do
     tree = tree()
     parent = self()
 
@@ -158,7 +158,7 @@ defmodule BeTree.SearchTest do
       reductions
     end
 
-    test "are charged for fuel, for every slice", %{tree: tree} do
+    test "are charged for the fuel of every slice size", %{tree: tree} do
       {:done, _ids, %{fuel: fuel}} = Search.run(tree, @event)
       expected = div(fuel, @ratio)
       assert expected > 5_000
@@ -173,7 +173,7 @@ defmodule BeTree.SearchTest do
       end
     end
 
-    test "are charged for an exhausted budget and for steps", %{tree: tree} do
+    test "are charged for an exhausted budget, and step by step", %{tree: tree} do
       {:done, _ids, %{fuel: fuel}} = Search.run(tree, @event)
       charged = charged(fn -> Search.run(tree, @event, fuel: fuel - 1) end)
       assert_in_delta charged, div(fuel, @ratio), div(fuel, @ratio) / 10
@@ -187,7 +187,7 @@ defmodule BeTree.SearchTest do
       assert_in_delta charged, 1_000, 300
     end
 
-    test "let other processes run on the scheduler" do
+    test "let other processes run during a long search" do
       tree = tree()
       schedulers = System.schedulers_online()
       parent = self()

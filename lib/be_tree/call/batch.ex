@@ -3,22 +3,22 @@ defmodule BeTree.Call.Batch do
   # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
   # be_tree_search_many (docs/abi.md). Large results come in parts.
 
-  alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.{Error, Event, Search, Telemetry}
-  alias BeTree.Call.{Reply, Slices, Target}
+  alias BeTree.Cluster.Shards
+  alias BeTree.{Error, Event, Search, Target, Telemetry}
+  alias BeTree.Call.{Handle, Reply, Slices}
   alias BeTree.Input.Check
   alias BeTree.Processes.{Aside, Deadline, Heap}
   alias BeTree.Server.{Ids, View}
 
-  # A chunk ends with this number of events, or with the event that brings it to this number of bytes.
-  @events 256
-  @bytes 256 * 1024
+  # Limits of a chunk. The event that reaches the limit of bytes still belongs to the chunk.
+  @max_events 256
+  @max_bytes 256 * 1024
 
   # The events of a chunk whose events are searched one by one, because each has a budget or a timeout of its own.
-  @alone 64
+  @max_plain_events 64
 
-  # The first events of a list that a stream searches one by one, as a loop does. Setting up chunks takes longer for so few.
-  @first 7
+  # A stream searches so many events of a list one by one before it makes chunks, whose set-up costs more than these searches.
+  @events_before_chunks 7
 
   @derive {Inspect, only: [:count]}
   @enforce_keys [:count, :input]
@@ -52,10 +52,10 @@ defmodule BeTree.Call.Batch do
 
   @doc """
   Returns a stream of the events in chunks. The first chunk has at most `first` events, and each of the next at most twice as many
-  as the one before, up to #{@events}.
+  as the one before, up to #{@max_events}.
   """
   @spec chunks(Enumerable.t(), Event.reading(), pos_integer) :: Enumerable.t()
-  def chunks(events, reading, first \\ @events), do: chunks(events, first, @events, &Event.encode(&1, reading))
+  def chunks(events, reading, first \\ @max_events), do: chunks(events, first, @max_events, &Event.encode(&1, reading))
 
   # Chunks of at most `max` events. `encode` returns `:later` for an event that its own search encodes.
   defp chunks(events, first, max, encode),
@@ -82,7 +82,7 @@ defmodule BeTree.Call.Batch do
     end
   end
 
-  defp emit_if_full(%{count: count, bytes: bytes, limit: limit} = chunk) when count == limit or bytes >= @bytes,
+  defp emit_if_full(%{count: count, bytes: bytes, limit: limit} = chunk) when count == limit or bytes >= @max_bytes,
     do: {:cont, chunk(chunk), empty(2 * limit, chunk.max)}
 
   defp emit_if_full(chunk), do: {:cont, chunk}
@@ -127,7 +127,7 @@ defmodule BeTree.Call.Batch do
   defp without_count([_mismatches | ids]), do: ids
   defp without_count(<<_mismatches::little-64, found::binary>>), do: found
 
-  # One event is searched without the work of a batch.
+  # A single event skips the encoding of a batch.
   defp search_all(tree, [event], options) do
     with {:ok, run} <- run(tree, options, 0) do
       case Event.encode(event, options) do
@@ -162,16 +162,16 @@ defmodule BeTree.Call.Batch do
     |> with_terms(run, &search_one(format, bytes, &1))
   end
 
-  # Turns the numbers that were found into terms, if the ids of a server are terms.
+  # Replaces the numbers in a result by terms, for a server with terms for ids.
   defp with_terms({:ok, found}, %{tree: %View{ids: %Ids{} = ids}} = run, search) do
-    with :gone <- named(found, ids, run, []), {:ok, run} <- again(run), do: search.(run)
+    with :gone <- named(found, ids, run, []), {:ok, run} <- restart(run), do: search.(run)
   end
 
   defp with_terms(result, _run, _search), do: result
 
-  # A subscription was deleted meanwhile, so the search begins again, on the present replicas.
-  defp again(%{tree: %View{name: name}} = run) do
-    case Target.resolve(name) do
+  # A deleted subscription made the result stale. The search restarts on the current replicas.
+  defp restart(%{tree: %View{name: name}} = run) do
+    case Handle.resolve(name) do
       {:error, error} -> {:error, error}
       view -> enter(%{run | tree: view})
     end
@@ -194,7 +194,7 @@ defmodule BeTree.Call.Batch do
     case Search.finished(ended, counted) do
       {:done, found, %{mismatches: mismatches}} when counted -> {:ok, [with_count(found, mismatches)]}
       {:done, found, _stats} -> {:ok, [found]}
-      # A damaged tree and a faulty module are no fault of the event.
+      # A damaged tree or a faulty module is independent of the event, so the error has no position.
       {:error, %{kind: kind} = error} when kind in [:trap, :bad_module] -> {:error, error}
       {:error, error} -> {:error, %{error | position: 0}}
     end
@@ -227,11 +227,11 @@ defmodule BeTree.Call.Batch do
   def stream(%Shards{} = cluster, events, options, concurrency), do: in_chunks(cluster, events, 1, options, concurrency)
 
   def stream(target, events, options, concurrency) when is_list(events),
-    do: &one_by_one(events, @first, &1, &2, {target, options, concurrency})
+    do: &one_by_one(events, @events_before_chunks, &1, &2, {target, options, concurrency})
 
   def stream(target, events, options, concurrency), do: in_chunks(target, events, 1, options, concurrency)
 
-  # Reduces the results of the first `left` events, and then those of the rest.
+  # Reduces the results of the first `left` events, one search each, and then those of the chunks.
   defp one_by_one(_events, _left, {:halt, acc}, _fun, _search), do: {:halted, acc}
 
   defp one_by_one(events, left, {:suspend, acc}, fun, search),
@@ -240,7 +240,10 @@ defmodule BeTree.Call.Batch do
   defp one_by_one([], _left, {:cont, acc}, _fun, _search), do: {:done, acc}
 
   defp one_by_one(events, 0, {:cont, acc}, fun, {target, options, concurrency}),
-    do: target |> in_chunks(events, @first + 1, options, concurrency) |> Enumerable.reduce({:cont, acc}, fun)
+    do:
+      target
+      |> in_chunks(events, @events_before_chunks + 1, options, concurrency)
+      |> Enumerable.reduce({:cont, acc}, fun)
 
   defp one_by_one([event | rest], left, {:cont, acc}, fun, {target, options, _concurrency} = search) do
     [result] = results(%__MODULE__{count: 1, input: nil, events: [event]}, target, options)
@@ -258,16 +261,16 @@ defmodule BeTree.Call.Batch do
 
   defp chunks_for(events, options, first) do
     if alone?(options),
-      do: chunks(events, first, @alone, fn _event -> :later end),
+      do: chunks(events, first, @max_plain_events, fn _event -> :later end),
       else: chunks(events, options, first)
   end
 
   defp pairs(chunk, results), do: Enum.zip(chunk.events, results)
 
-  # A budget and a timeout hold for each event.
+  # Budget and timeout apply to each event of a stream, so such events cannot share a call.
   defp alone?(%{fuel: fuel, timeout: timeout}), do: fuel != :infinity or timeout != :infinity
 
-  # The processes that search, each with its chunk, and their number.
+  # The queue of searching tasks with their chunks, and its length.
   defp no_tasks, do: {:queue.new(), 0}
 
   defp next(%{small?: true} = chunk, tasks, target, options, _concurrency),
@@ -282,7 +285,7 @@ defmodule BeTree.Call.Batch do
     {[], {:queue.in(start(chunk, target, options), queue), count + 1}}
   end
 
-  # The process gets no copy of events that are encoded.
+  # Encoded events are not copied to the task.
   defp start(chunk, target, options) do
     encoded = if chunk.input, do: %{chunk | events: []}, else: chunk
     {Aside.start(fn -> results(encoded, target, options) end), chunk}
@@ -313,10 +316,9 @@ defmodule BeTree.Call.Batch do
   defp without_count_if_found({:ok, found}), do: {:ok, without_count(found)}
   defp without_count_if_found(error), do: error
 
-  # Returns the results of a chunk, and whether they are counted. The shards of a cluster count for themselves.
-
+  # Returns the results of a chunk, and whether each begins with its count of mismatched values. The shards of a cluster remove theirs.
   defp search_each(chunk, %Shards{} = cluster, options),
-    do: {Operation.search_each(cluster, {__MODULE__, :each}, chunk.events, options), false}
+    do: {Target.search_each(cluster, chunk.events, options), false}
 
   defp search_each(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
@@ -335,11 +337,11 @@ defmodule BeTree.Call.Batch do
   @doc "Returns the results of `events` in a list, as `stream/4` does."
   @spec each(BeTree.target(), [Event.t()], Slices.options()) :: [{:ok, Search.found()} | {:error, Error.t()}]
   def each(target, events, options) do
-    first = if alone?(options), do: 1, else: @events
+    first = if alone?(options), do: 1, else: @max_events
     Enum.flat_map(chunks_for(events, options, first), &results(&1, target, options))
   end
 
-  # Searches for an event in a call of its own, with the whole budget and the whole timeout.
+  # Searches for one event in one call, with a fresh budget and timeout.
   defp search_alone(event, run) do
     with {:ok, format, bytes} <- Event.encode(event, run.options),
          {:ok, [found]} <- search_one(format, bytes, %{run | deadline: Deadline.new(run.options.timeout)}) do
@@ -349,12 +351,11 @@ defmodule BeTree.Call.Batch do
     end
   end
 
-  # Returns the state of a search over chunks: the handle, the options, and the rest of the budget. `ahead` is the number of
-  # results that are still to come and are all held at once, 0 if it is unknown.
+  # Returns the state of a search over chunks: the handle, the options and the remaining budget. `ahead` is the number of pending
+  # results that the caller holds at once, 0 if unknown.
   defp run(tree, options, ahead) do
-    # With more chunks than one, or an unknown number, making room at once would copy the results of the chunks before, which the
-    # caller may keep.
-    room = if ahead in 1..@events, do: &Heap.with_room/2, else: &Heap.with_room_in_time/2
+    # With several chunks, or an unknown number, an immediate collection would copy the results of earlier chunks.
+    room = if ahead in 1..@max_events, do: &Heap.with_room/2, else: &Heap.with_room_in_time/2
 
     run = %{
       tree: tree,
@@ -369,14 +370,14 @@ defmodule BeTree.Call.Batch do
     enter(run)
   end
 
-  # Adds the numbers of the option `:ids`.
+  # Adds the packed option `:ids`.
   defp enter(%{tree: tree, options: options} = run) do
     with {:ok, ids, length} <- Search.pack_ids(tree, options),
          do: {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
   end
 
   defp resolve(target) do
-    with %_handle{} = handle <- Target.resolve(target), do: {:ok, handle}
+    with %_handle{} = handle <- Handle.resolve(target), do: {:ok, handle}
   end
 
   # Returns the results of a chunk, followed by `rest`.
@@ -385,7 +386,7 @@ defmodule BeTree.Call.Batch do
       {:ok, found, _run} ->
         prepend(found, rest)
 
-      # The error concerns no single event, so every event without a result has it.
+      # An error without a position is the result of every remaining event.
       {:error, %{position: nil} = error, found} ->
         prepend(found, List.duplicate({:error, error}, count - length(found)) ++ rest)
 
@@ -411,7 +412,7 @@ defmodule BeTree.Call.Batch do
     case {named(numbers, ids, run, []), outcome} do
       {{:ok, lists}, :ok} -> {:ok, lists, rest}
       {{:ok, lists}, {:error, error}} -> {:error, error, lists}
-      {:gone, _outcome} -> search_chunk_again(chunk, again(rest))
+      {:gone, _outcome} -> search_chunk_again(chunk, restart(rest))
     end
   end
 
@@ -424,7 +425,7 @@ defmodule BeTree.Call.Batch do
   defp submit(%{count: 0}, found, run), do: {:ok, in_order(found), run}
 
   defp submit(%{count: count, input: input} = chunk, found, run) do
-    # The module knows by this number which batch be_tree_more continues.
+    # be_tree_more continues the batch with this number.
     number = System.os_time() + System.unique_integer([:positive])
     arguments = [number, count, byte_size(input), run.ids_length, Search.number(run.options.as, run.counted)]
     outcome = call(run, "be_tree_search_many", arguments, IO.iodata_to_binary([input | run.ids]))
@@ -468,8 +469,8 @@ defmodule BeTree.Call.Batch do
   defp has_count?(result),
     do: match?([_mismatches | _ids], result) or match?(<<_mismatches::64, _found::binary>>, result)
 
-  # Estimates the words of `count` results as lists, from the first part, and adds a quarter. An estimate that is too low costs
-  # a garbage collection of all results. Room that is not used is never touched.
+  # Extrapolates the words of `count` results from the first part, plus a quarter: a low estimate costs a garbage collection of all
+  # results, while unused room is never touched.
   defp estimate(results, count) do
     words = Enum.reduce(results, 0, &(words(&1) + &2))
     div(count * words * 5, length(results) * 4)
@@ -483,7 +484,7 @@ defmodule BeTree.Call.Batch do
     case call(run, "be_tree_more", [batch.number], nil) do
       {:done, 1, refusal, slices} when is_binary(refusal) ->
         case Reply.refusal(refusal) do
-          # Another call came in between, and the module forgot the batch.
+          # Another call intervened, and the module dropped the batch.
           %{kind: :not_found, position: nil} ->
             submit_rest(batch, found, %{run | fuel: Slices.left(run.fuel, slices.fuel)})
 
@@ -506,7 +507,7 @@ defmodule BeTree.Call.Batch do
     end
   end
 
-  # A position outside the chunk is none.
+  # A position outside the chunk comes from a faulty module and is dropped.
   defp check_position(%{position: position} = error, %{chunk: %{count: count}})
        when is_integer(position) and position < count,
        do: error

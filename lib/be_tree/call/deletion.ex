@@ -1,7 +1,7 @@
 defmodule BeTree.Call.Deletion do
   @moduledoc false
-  # Deletes subscriptions of a tree. The memory of an instance never shrinks. When the guest reports that a deletion left its
-  # index empty, and that a new instance would take much less memory, the tree continues with a new instance.
+  # Deletes subscriptions of a tree. The memory of an instance never shrinks, so a tree moves to a new instance when the guest reports
+  # that its index is empty and that a new instance would take much less memory.
 
   alias BeTree.Error
   alias BeTree.Call.{Instance, Reply}
@@ -14,16 +14,15 @@ defmodule BeTree.Call.Deletion do
 
     case Instance.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, options) do
       {:ok, ""} -> :ok
-      {:ok, <<1>>} -> begin_anew(tree)
+      {:ok, <<1>>} -> renew(tree)
       {:ok, other} -> {:error, Reply.bad("a deletion with #{byte_size(other)} bytes")}
       {:error, error} -> {:error, error}
     end
   end
 
-  # The instance is replaced when no call has it: now, or when the call that has it ends. If there is no second instance, for
-  # which there may be too little memory, the deletion is done all the same, and the next one that leaves the tree empty tries
-  # again.
-  defp begin_anew(%{runtime: runtime} = tree) do
+  # Replaces the instance now, or when its current call ends. Without memory for a second instance the deletion still succeeds, and
+  # the next deletion that empties the tree retries.
+  defp renew(%{runtime: runtime} = tree) do
     with true <- Instance.renews?(tree.guest),
          {:ok, fresh} <- Instance.begin(tree.guest, tree.schema, tree.memory) do
       :ok = runtime.renew(tree.instance, fresh, "be_tree_spent")

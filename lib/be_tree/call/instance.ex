@@ -11,8 +11,8 @@ defmodule BeTree.Call.Instance do
   @conventions [inbox: "be_tree_inbox", outbox: "be_tree_outbox", resume: "be_tree_resume"]
   @stop "be_tree_stop"
 
-  # Far more fuel than any call except a search takes: about 2 seconds of wasm, and 20 microseconds for each byte of input. A
-  # change that uses it rolls back, if its module can do that (`be_tree_stop`), and a module that loops for ever is cut off.
+  # Fuel limit of calls except searches, far above their need: about 2 seconds of wasm plus 20 microseconds per byte of input. At the
+  # limit a change rolls back, if its module supports that (`be_tree_stop`), and an endless loop is cut off.
   @patience 10_000_000_000
   @patience_per_byte 100_000
 
@@ -122,7 +122,7 @@ defmodule BeTree.Call.Instance do
     end
   end
 
-  # These operations mostly write new memory, which takes longer than its fuel says.
+  # These operations mostly write new memory, whose page faults cost time but no fuel.
   @slice_of_whole 100_000
 
   defp scheduled(request, :slices, runtime), do: %{request | scheduler: :normal, slice: runtime.default_slice()}
@@ -138,7 +138,7 @@ defmodule BeTree.Call.Instance do
 
   defp to_end(outcome, _runtime), do: outcome
 
-  # Wipes all of an instance but its subscriptions, if its module has the export for that.
+  # Wipes everything in an instance except its subscriptions, if its module exports that.
   @spec forget(Guest.t(), BeTree.Runtime.instance()) :: :ok | {:error, Error.t()}
   def forget(%Guest{runtime: runtime} = guest, instance) do
     with true <- exports?(guest, "be_tree_forget"),

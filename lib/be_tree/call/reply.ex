@@ -44,15 +44,15 @@ defmodule BeTree.Call.Reply do
   end
 
   # No guest counts beyond 64 bits. A larger integer would take seconds to print.
-  @most Limits.max_u64()
+  @max_u64 Limits.max_u64()
 
   @doc "Returns whether `value` is an integer of at least `least` that a guest can have counted."
-  defguard is_count(value, least) when is_integer(value) and value >= least and value <= @most
+  defguard is_count(value, least) when is_integer(value) and value >= least and value <= @max_u64
 
   defguardp is_number_or_nil(value, least) when value == nil or is_count(value, least)
 
-  # The most bytes of a guest's message that are kept. Messages go to logs.
-  @longest_message 4_096
+  # Messages of a guest go to logs, so they are cut.
+  @max_message_bytes 4_096
 
   @doc "Returns the refusal in `binary`. A long message is cut, and says how many bytes are left out."
   @spec refusal(binary) :: Error.t()
@@ -87,7 +87,7 @@ defmodule BeTree.Call.Reply do
 
   # Returns the whole characters among the first bytes.
   defp beginning(message) do
-    bytes = binary_part(message, 0, min(byte_size(message), @longest_message))
+    bytes = binary_part(message, 0, min(byte_size(message), @max_message_bytes))
 
     case :unicode.characters_to_binary(bytes) do
       ^bytes -> {:ok, bytes}

@@ -4,7 +4,7 @@ defmodule BeTree.Cluster.Options do
 
   alias BeTree.Input.Options.Common
 
-  # Milliseconds. A list of a million is inserted in half a minute.
+  # In milliseconds. The insertion of a million subscriptions takes half a minute.
   @search_timeout 5_000
   @change_timeout 300_000
 

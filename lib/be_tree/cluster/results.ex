@@ -1,6 +1,6 @@
 defmodule BeTree.Cluster.Results do
   @moduledoc false
-  # Joins the results of the shards into one. An error of one shard is the result of all.
+  # Merges the results of the shards. The error of any shard is the result of the cluster.
 
   alias BeTree.Call.Reply
   alias BeTree.{Error, Stats}

@@ -1,6 +1,6 @@
 defmodule BeTree.Error.Bang do
   @moduledoc false
-  # The variants of public functions with an exclamation mark.
+  # Converts a result into the return value or exception of a function with an exclamation mark.
 
   alias BeTree.Error
 

@@ -1,12 +1,12 @@
 defmodule BeTree.Input.AtomicFile do
   @moduledoc false
-  # A file that is written wholly or not at all.
+  # A file that is replaced as a whole or stays unchanged.
   #
   # A regular file, or one that is missing, is written under another name in the same folder and renamed when it is complete.
   # It keeps the mode and, where permitted, the owner of the file that it replaces. Symbolic links are followed first, so a
   # link stays a link. Other hard links to the replaced file keep its content. Devices and pipes are written to directly.
   #
-  # Errors are texts without the path, for the caller to put behind it.
+  # Error texts omit the path, which the caller puts in front.
 
   import Bitwise
 
@@ -16,8 +16,8 @@ defmodule BeTree.Input.AtomicFile do
   @typedoc "The open file; and unless it is written to directly, the name that it has until `commit/1` and that behind it."
   @type t :: %__MODULE__{device: :file.io_device(), unfinished: Path.t() | nil, target: Path.t() | nil}
 
-  # Linux follows as many.
-  @most_links 40
+  # The limit of symbolic links that Linux follows.
+  @max_links 40
   @permissions 0o7777
 
   @doc """
@@ -37,11 +37,11 @@ defmodule BeTree.Input.AtomicFile do
 
   @doc "Writes bytes."
   @spec write(t, iodata) :: :ok | {:error, String.t()}
-  def write(%__MODULE__{device: device}, bytes), do: told(:file.write(device, bytes))
+  def write(%__MODULE__{device: device}, bytes), do: with_text(:file.write(device, bytes))
 
   @doc "Ends the output: the file has its name, and the disk its bytes. After an error nothing has changed."
   @spec commit(t) :: :ok | {:error, String.t()}
-  def commit(%__MODULE__{unfinished: nil, device: device}), do: told(:file.close(device))
+  def commit(%__MODULE__{unfinished: nil, device: device}), do: with_text(:file.close(device))
 
   def commit(%__MODULE__{device: device} = output) do
     synced = :file.sync(device)
@@ -130,7 +130,7 @@ defmodule BeTree.Input.AtomicFile do
 
   # Returns `:direct`, or the file that is created or replaced and its state, which is nil if it is missing.
   defp place(path, inputs) do
-    with {:ok, target} <- follow(path, @most_links), do: place(target, File.stat(target), inputs)
+    with {:ok, target} <- follow(path, @max_links), do: place(target, File.stat(target), inputs)
   end
 
   defp place(target, {:error, :enoent}, _inputs) do
@@ -139,7 +139,7 @@ defmodule BeTree.Input.AtomicFile do
 
   defp place(_target, {:error, reason}, _inputs), do: {:error, reason}
   defp place(_target, {:ok, %{type: :directory}}, _inputs), do: {:error, :eisdir}
-  # Reading from a device and writing to it do not disturb each other.
+  # A device may be input and output at once.
   defp place(_target, {:ok, %{type: :device}}, _inputs), do: {:ok, :direct}
 
   defp place(target, {:ok, stat}, inputs) do
@@ -186,8 +186,8 @@ defmodule BeTree.Input.AtomicFile do
     end
   end
 
-  defp told(:ok), do: :ok
-  defp told({:error, reason}), do: {:error, text(reason)}
+  defp with_text(:ok), do: :ok
+  defp with_text({:error, reason}), do: {:error, text(reason)}
 
   defp text({:input, input}), do: "the command reads this file too, as #{input}; name another file for the output"
 

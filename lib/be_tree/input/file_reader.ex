@@ -1,9 +1,9 @@
 defmodule BeTree.Input.FileReader do
   @moduledoc false
-  # A file, a pipe or a device that is read once, from its beginning to its end.
+  # Sequential reads of a file, a pipe or a device.
   #
-  # The VM reads the standard input ahead of everybody, so its bytes are in the process `:user`. A pipe or a terminal that is the
-  # standard input is read there, whatever its name: `/dev/stdin`, `/dev/fd/0`, `/dev/pts/1`.
+  # The process `:user` of the VM buffers the standard input. A pipe or a terminal that is the standard input must therefore be read
+  # from this process, under any of its names: `/dev/stdin`, `/dev/fd/0`, `/dev/pts/1`.
 
   @enforce_keys [:device]
   defstruct [:device, :encoding]
@@ -62,7 +62,7 @@ defmodule BeTree.Input.FileReader do
   @spec read_file(Path.t()) :: {:ok, binary} | {:error, term}
   def read_file(path) do
     with {:ok, input} <- open(path) do
-      # No file has as many bytes as the VM has addresses.
+      # More bytes than any file has.
       bytes = read(input, 0xFFFF_FFFF_FFFF)
       close(input)
       bytes

@@ -1,9 +1,10 @@
 defmodule BeTree.Input.Json do
   @moduledoc false
-  # Writes and reads JSON, for the files of `BeTree.Tune` and for patterns. Elixir 1.14 and OTP 25 have no JSON of their own.
+  # Writes and reads JSON, for the files of `BeTree.Tune` and for patterns. Elixir 1.14 and OTP 25 have no JSON module, and a library
+  # would be the only run-time dependency of every user; libraries also keep one of two equal names in silence.
 
-  # The most characters of a number. A longer integer takes long to read, and fits no attribute.
-  @longest 400
+  # Conversion of a longer integer is slow, and no attribute can hold it.
+  @max_number_characters 400
 
   @doc "Returns the JSON of maps, lists, strings, atoms and numbers. The keys of a map are sorted."
   @spec encode(term) :: String.t()
@@ -43,7 +44,7 @@ defmodule BeTree.Input.Json do
 
   @doc """
   Returns the term of a JSON text, with strings as keys, or the offset in bytes of the first fault. A name that an object has twice is
-  a fault with that name, because either value may be meant. A number of more than #{@longest} characters, and one that no float
+  a fault with that name, because either value may be meant. A number of more than #{@max_number_characters} characters, and one that no float
   holds, is a fault.
   """
   @spec decode(binary) ::
@@ -82,7 +83,7 @@ defmodule BeTree.Input.Json do
   defp parse("[" <> rest), do: rest |> skip() |> elements("]", &parse/1, [])
 
   defp parse(text) do
-    with [number | fraction] when byte_size(number) <= @longest <-
+    with [number | fraction] when byte_size(number) <= @max_number_characters <-
            Regex.run(~r/\A-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/, text),
          {:ok, value} <- number(number, fraction) do
       {value, binary_part(text, byte_size(number), byte_size(text) - byte_size(number))}

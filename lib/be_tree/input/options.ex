@@ -1,7 +1,8 @@
 defmodule BeTree.Input.Options do
   @moduledoc false
   # Options as data: each has a type, a default and a text. Public functions check their options by these definitions,
-  # and render the text of their documentation from them.
+  # and render the text of their documentation from them. NimbleOptions does the same, but validates every definition in each call,
+  # which costs more than a search; `put!/3` looks at the given options only.
 
   alias BeTree.Input.{Describe, Limits}
 

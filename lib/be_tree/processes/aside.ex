@@ -1,7 +1,7 @@
 defmodule BeTree.Processes.Aside do
   @moduledoc false
-  # Calls a function in a process of its own, which ends with its caller. An exception is raised in the caller: the log of a process
-  # that crashes has the arguments of its functions, which may be events.
+  # Calls a function in a linked process and raises its exception in the caller. A crash of the process itself would log arguments of
+  # functions, which may be events.
 
   alias BeTree.Processes.CrashReport
   alias BeTree.Error
@@ -24,7 +24,7 @@ defmodule BeTree.Processes.Aside do
     end
   end
 
-  # A caller that traps exits gets no message of a process that it does not know.
+  # Removes the exit signal of the task from the mailbox of a caller that traps exits.
   defp forget(%Task{pid: pid}) do
     Process.unlink(pid)
 

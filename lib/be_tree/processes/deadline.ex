@@ -1,6 +1,6 @@
 defmodule BeTree.Processes.Deadline do
   @moduledoc false
-  # The moment when a timeout has passed, for calls that wait more than once.
+  # The end of a timeout in monotonic time, for calls with several waits.
 
   @type t :: integer | :infinity
 

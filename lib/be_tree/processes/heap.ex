@@ -2,14 +2,14 @@ defmodule BeTree.Processes.Heap do
   @moduledoc false
   # Enlarges the heap of a process before a large result.
   #
-  # Such a result comes in parts. Each time the parts fill the heap, the garbage collector copies them to a slightly larger
-  # one. So the heap gets the size for all parts at once, and binaries that are made meanwhile start no collection.
+  # Such a result arrives in parts, and the garbage collector would copy all earlier parts each time they fill the heap. One
+  # enlargement for all parts avoids the copies; new binaries then trigger no collection either.
 
-  # The greatest number of words that are requested, because an estimate may be wrong. Unused words are never touched.
-  @most 16_000_000
+  # Bounds the damage of a wrong estimate. Unused words are never touched.
+  @max_requested_words 16_000_000
 
-  # A binary of more than 64 bytes lies outside of the heap.
-  @off_heap 65
+  # The VM allocates binaries of at least so many bytes outside the heap.
+  @min_off_heap_bytes 65
 
   @doc """
   Returns the result of `fun`, after making room for `words` words. A collection first copies everything that the process
@@ -31,8 +31,8 @@ defmodule BeTree.Processes.Heap do
 
   defp widened(words, prepare, fun) do
     {:garbage_collection, settings} = Process.info(self(), :garbage_collection)
-    words = min(words, @most)
-    # A limit of the heap is the choice of its owner.
+    words = min(words, @max_requested_words)
+    # The owner of the process set max_heap_size, and it stays in force.
     if words > settings[:min_heap_size] and settings[:max_heap_size].size == 0,
       do: widen(words, settings, prepare, fun),
       else: fun.()
@@ -54,7 +54,7 @@ defmodule BeTree.Processes.Heap do
   defp make_room(words) do
     if free() < words do
       # In newer versions of OTP a collection changes the limit of binaries only if it meets one outside of the heap.
-      :binary.copy(<<0>>, @off_heap)
+      :binary.copy(<<0>>, @min_off_heap_bytes)
       :erlang.garbage_collect(self(), type: :minor)
     end
   end

@@ -1,12 +1,11 @@
 defmodule BeTree.Processes.Stray do
   @moduledoc false
-  # Handles unknown messages: a process logs their kind, at most one a second, and continues.
+  # Unknown messages to a process: it logs their kind, at most one per second, and continues.
 
   alias BeTree.Input.Describe
 
   @key {__MODULE__, :logged}
-  # The milliseconds between two log lines of a process.
-  @pause 1_000
+  @min_log_interval_ms 1_000
 
   @doc "Logs that the calling process ignores `message`."
   @spec ignore(:message | :call | :cast, term) :: :ok
@@ -14,7 +13,7 @@ defmodule BeTree.Processes.Stray do
     now = System.monotonic_time(:millisecond)
 
     case Process.get(@key) do
-      {at, ignored} when now - at < @pause ->
+      {at, ignored} when now - at < @min_log_interval_ms ->
         Process.put(@key, {at, ignored + 1})
         :ok
 

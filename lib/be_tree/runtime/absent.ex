@@ -1,6 +1,6 @@
 defmodule BeTree.Runtime.Absent do
   @moduledoc false
-  # The error of a runtime of this library that cannot be used on this node: the reason, and the ways out.
+  # Errors of a runtime that cannot be used on this node, each with the reason and the remedies.
 
   alias BeTree.Error
 

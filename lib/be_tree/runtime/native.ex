@@ -4,11 +4,11 @@ defmodule BeTree.Runtime.Native do
   # {:error, kind, message} for a failure, :busy if another call holds the instance, and :vacant if fill/2 must make a
   # replica first. A ticket is nil, the result of queue/2 after its message has arrived, or the result of fill/2.
 
-  # This module does not load the library: it may be built later, in the same VM. Before load/0 only load/0, loaded?/0 and
-  # charge/1 can be called; the other functions take values that come from compile/3.
+  # The library is loaded by load/0, not with this module, because the same VM may still have to build it. Until then only load/0,
+  # loaded?/0 and charge/1 can be called.
 
-  # A library belongs to the code that loaded it. If this module were loaded again, the new code would have no library, and
-  # could not load it while the old code exists. So a second load is refused, and the old code stays.
+  # The VM ties a library to one version of a module. A reload would leave the new code without a library while the old code
+  # exists, so this module refuses to be reloaded.
   @on_load :keep_library
 
   @doc false
@@ -37,7 +37,7 @@ defmodule BeTree.Runtime.Native do
   defp load(priv) do
     case :erlang.load_nif(:filename.join(priv, ~c"native/be_tree_host"), 0) do
       :ok -> :ok
-      # Another process was quicker.
+      # Another process loaded it first.
       {:error, {:reload, _text}} -> :ok
       {:error, {_reason, text}} -> {:error, :bad_module, List.to_string(text)}
     end

@@ -59,7 +59,7 @@ defmodule BeTree.Runtime.Wasmex do
 
   @impl Runtime
   def instantiate(%Compiled{} = compiled, options) do
-    # A call cannot be interrupted, so it is never asked to give up.
+    # Calls cannot be interrupted, so the stop word is never set.
     options = Keyword.validate!(options, [:memory, :stop, snapshot: nil, inbox: nil, outbox: nil, resume: nil])
     Keyword.fetch!(options, :memory)
 
@@ -69,7 +69,7 @@ defmodule BeTree.Runtime.Wasmex do
 
   defp begin(instance, nil), do: {:ok, instance}
 
-  # Only a lost replica begins as the snapshot again.
+  # Only a lost replica is refilled from the snapshot.
   defp begin(instance, snapshot) do
     with {:ok, _globals} <- carried(instance.compiled),
          :ok <- Snapshot.restore(snapshot, Instance.machine(instance, 0)),

@@ -97,7 +97,7 @@ defmodule BeTree.Server.Ids do
   @doc "Records a key. Returns it."
   @spec put(t | nil, key) :: key
   def put(%__MODULE__{numbers: numbers, terms: terms, counters: counters}, {number, term}) do
-    key = {number, Id.own(term)}
+    key = {number, Id.copy(term)}
 
     case :ets.lookup(numbers, number) do
       [^key] ->

@@ -29,8 +29,14 @@ defmodule BeTree.Server.Request do
     end
   end
 
-  def table(name) do
-    raise ArgumentError, "a server's name is an atom or {:via, module, term}, got: #{Describe.value(name)}"
+  def table(name), do: check_name!(name)
+
+  @doc "Returns the name of a server, or raises an `ArgumentError` for another term."
+  @spec check_name!(term) :: BeTree.Server.name()
+  def check_name!(name) when is_name(name), do: name
+
+  def check_name!(other) do
+    raise ArgumentError, "a server's name is an atom or {:via, module, term}, got: #{Describe.value(other)}"
   end
 
   @doc "Returns the kind of the ids of the server `name`."

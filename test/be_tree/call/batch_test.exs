@@ -50,7 +50,7 @@ defmodule BeTree.Call.BatchTest do
   defp ids(bitmap), do: for(<<byte <- bitmap>>, bit <- 0..7, do: Bitwise.band(Bitwise.bsr(byte, bit), 1)) |> ones()
   defp ones(bits), do: for({1, id} <- Enum.with_index(bits), do: id)
 
-  test "search_many/3 finds what the oracle finds, in every form, size, slice and ids" do
+  test "batches of every size return the ids of the oracle, for every form, slice and :ids" do
     for {count, seed} <- Enum.with_index([1, 15, 16, 100, 256, 257, 600]) do
       {tree, domains, expressions} = random_tree(seed, 200)
       events = events(domains, count)
@@ -87,7 +87,7 @@ defmodule BeTree.Call.BatchTest do
       {:ok, tree: tree}
     end
 
-    test "come in parts", %{tree: tree} do
+    test "are returned in parts", %{tree: tree} do
       events = for a <- [0, 1, 5, 0, 20_001, 7], b <- [true, false], do: %{a: a, b: b}
       expected = Enum.map(events, &BeTree.search!(tree, &1))
       assert expected |> Enum.map(&length/1) |> Enum.sum() > 100_000
@@ -96,7 +96,7 @@ defmodule BeTree.Call.BatchTest do
       assert Enum.map(BeTree.search_many!(tree, events, as: :bitmap), &ids/1) == expected
     end
 
-    test "restore the caller's heap settings", %{tree: tree} do
+    test "restore the heap settings of the caller", %{tree: tree} do
       settings = fn -> Process.info(self(), :garbage_collection) |> elem(1) |> Keyword.delete(:minor_gcs) end
       before = settings.()
       events = for a <- 1..40, do: %{a: a, b: true}
@@ -105,7 +105,7 @@ defmodule BeTree.Call.BatchTest do
       assert settings.() == before
     end
 
-    test "are right with other calls in between", %{tree: tree} do
+    test "are complete when other calls intervene", %{tree: tree} do
       events = for a <- 1..40, do: %{a: a, b: true}
       expected = Enum.map(events, &BeTree.search!(tree, &1))
 
@@ -120,7 +120,7 @@ defmodule BeTree.Call.BatchTest do
       Task.await_many(tasks, 60_000)
     end
 
-    test "leave the memory unchanged", %{tree: tree} do
+    test "do not grow the memory", %{tree: tree} do
       events = for a <- 1..300, do: %{a: a, b: true}
       BeTree.search_many!(tree, events, as: :binary)
       %{memory_bytes: before} = BeTree.info!(tree)
@@ -159,7 +159,7 @@ defmodule BeTree.Call.BatchTest do
       assert {error.position, error.column, error.text} == {20, 7, nil}
     end
 
-    test "is one result of a stream", %{tree: tree} do
+    test "is one result of a stream, between those of the other events", %{tree: tree} do
       for {bad, kind} <- @bad, count <- [1, 20, 600], concurrency <- [1, 2] do
         bad_at = MapSet.new([0, div(count, 3), div(count, 2), count - 1])
         events = for n <- 0..(count - 1), do: if(n in bad_at, do: bad, else: %{a: rem(n, 120)})
@@ -186,7 +186,7 @@ defmodule BeTree.Call.BatchTest do
       {:ok, tree: tree, events: for(a <- 1..600, do: %{a: a})}
     end
 
-    test "cover all events together", %{tree: tree, events: events} do
+    test "of search_many/3 hold for all events together", %{tree: tree, events: events} do
       for options <- [[fuel: 1], [fuel: 1_000_000], [fuel: 1_000_000, slice: 10_000]] do
         assert {:error, %Error{kind: :out_of_fuel, position: nil}} = BeTree.search_many(tree, events, options)
       end
@@ -198,7 +198,7 @@ defmodule BeTree.Call.BatchTest do
       assert length(answers) == 600
     end
 
-    test "charge fuel in reductions", %{tree: tree, events: events} do
+    test "charge the caller reductions for fuel", %{tree: tree, events: events} do
       reductions = fn tree ->
         Task.async(fn ->
           {:reductions, before} = Process.info(self(), :reductions)
@@ -221,7 +221,7 @@ defmodule BeTree.Call.BatchTest do
       {:ok, tree: tree}
     end
 
-    test "are lazy and hold a bounded number of events", %{tree: tree} do
+    test "consume events lazily and hold a bounded number", %{tree: tree} do
       me = self()
 
       events =
@@ -246,7 +246,7 @@ defmodule BeTree.Call.BatchTest do
       end
     end
 
-    test "leave nothing running when the consumer halts", %{tree: tree} do
+    test "end their processes when the consumer halts", %{tree: tree} do
       events = Stream.cycle([%{a: 1}])
       before = links()
       assert [{%{a: 1}, {:ok, [1]}}] = tree |> BeTree.stream(events, max_concurrency: 4) |> Enum.take(1)
@@ -268,7 +268,7 @@ defmodule BeTree.Call.BatchTest do
       Enum.sort(links)
     end
 
-    test "begin with small batches", %{tree: tree} do
+    test "search few events first", %{tree: tree} do
       me = self()
 
       events =
@@ -283,7 +283,7 @@ defmodule BeTree.Call.BatchTest do
       assert taken() == 3
     end
 
-    test "of a list return the same pairs wherever the consumer pauses, halts or drops", %{tree: tree} do
+    test "of a list return the same pairs to consumers that pause, halt or drop", %{tree: tree} do
       for length <- [0, 1, 6, 7, 8, 9, 15, 16, 300], concurrency <- [1, 2], options <- [[], [timeout: 60_000]] do
         events = for a <- 1..length//1, do: if(rem(a, 7) == 6, do: %{}, else: %{a: 2 - rem(a, 3)})
         stream = BeTree.stream(tree, events, [max_concurrency: concurrency] ++ options)
@@ -297,7 +297,7 @@ defmodule BeTree.Call.BatchTest do
       end
     end
 
-    test "apply a budget and a timeout to each event", %{tree: tree} do
+    test "apply the budget and the timeout to each event", %{tree: tree} do
       BeTree.insert_all!(tree, for(id <- 2..2_000, do: {id, "a <> #{id}"}))
       {:ok, _ids, %{fuel: fuel}} = BeTree.search(tree, %{a: 1}, stats: true)
       events = for a <- 1..600, do: %{a: a}
@@ -312,7 +312,7 @@ defmodule BeTree.Call.BatchTest do
       end
     end
 
-    test "check their options", %{tree: tree} do
+    test "refuse wrong options", %{tree: tree} do
       for options <- [[max_concurrency: 0], [max_concurrency: :all], [fuel: 0], [timeout: -1], [as: :tuple], [slice: 0]] do
         assert_raise ArgumentError, fn -> BeTree.stream(tree, [], options) end
       end
@@ -320,7 +320,7 @@ defmodule BeTree.Call.BatchTest do
   end
 
   describe "prepared events" do
-    test "serve trees with the same attributes and any bounds" do
+    test "fit trees with the same attributes and other bounds" do
       tree = BeTree.new!(a: {:integer, min: 0, max: 9}, b: {:string, optional: true})
       same = BeTree.new!(a: :integer, b: {:string, optional: true, count: 3})
       BeTree.insert!(same, 1, "b = 'x' and a = 3")
@@ -359,7 +359,7 @@ defmodule BeTree.Call.BatchTest do
     end
   end
 
-  test "a module that returns too few or too many lists is refused" do
+  test "a module that returns too few or too many lists is an error of kind :bad_module" do
     tree = BeTree.new!([], guest: BeTree.Test.WasmGuest.assemble([]))
 
     for as <- [:list, :binary],
@@ -369,7 +369,7 @@ defmodule BeTree.Call.BatchTest do
              [%{}, %{}] |> Stream.map(& &1) |> then(&BeTree.stream(tree, &1)) |> Enum.to_list()
   end
 
-  test "a bitmap has the ids below a limit" do
+  test "a bitmap refuses ids above its limit" do
     tree = BeTree.new!(a: :boolean, b: :boolean)
     BeTree.insert_all!(tree, [{1_048_575, "a"}, {1_048_576, "b"}])
     {:ok, bitmap} = BeTree.search(tree, %{a: true, b: false}, as: :bitmap)

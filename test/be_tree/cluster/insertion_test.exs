@@ -27,7 +27,7 @@ defmodule BeTree.Cluster.InsertionTest do
   defp shards(node), do: [{server(), node()}, Peers.start_shard(node, schema: @schema)]
 
   describe "insert_all/3" do
-    test "leaves nothing when a shard replies after the timeout, and can be repeated" do
+    test "is undone by a shard that replies after the timeout, and can be repeated" do
       {_peer, node} = Peers.start()
 
       for other <- [nil, node] do
@@ -49,7 +49,7 @@ defmodule BeTree.Cluster.InsertionTest do
       end
     end
 
-    test "leaves nothing when the calling process is killed" do
+    test "is undone when the calling process is killed" do
       [first, second] = shards = shards(nil)
       process = process(second)
       :sys.suspend(process)
@@ -62,7 +62,7 @@ defmodule BeTree.Cluster.InsertionTest do
       assert count(second) == 0
     end
 
-    test "keeps a subscription that replaced one of its own meanwhile" do
+    test "keeps a subscription that replaced an inserted one before the roll back" do
       [first, second] = shards = shards(nil)
       process = process(second)
       :sys.suspend(process)
@@ -135,7 +135,7 @@ defmodule BeTree.Cluster.InsertionTest do
       eventually(fn -> Cluster.search(cluster, %{age: 1}) == {:ok, expected} end)
     end
 
-    test "names a shard whose node ends and rolls the others back" do
+    test "names a shard whose node ends, and rolls the other parts back" do
       {_peer, node} = Peers.start()
       [first, second] = shards = shards(node)
       :sys.suspend(process(second))
@@ -147,7 +147,7 @@ defmodule BeTree.Cluster.InsertionTest do
       assert count(first) == 0
     end
 
-    test "detects the loss of a finished shard while it waits for another" do
+    test "notices the loss of a shard while it waits for another one" do
       {_peer, node} = Peers.start()
       [first, second] = shards = shards(node)
       process = process(first)
@@ -161,7 +161,7 @@ defmodule BeTree.Cluster.InsertionTest do
       assert count(first) == 0
     end
 
-    test "leaves nothing after the connection to a shard is lost" do
+    test "is undone when the connection to a shard is lost" do
       {_peer, node} = Peers.start_apart()
       [first, {name, ^node} = second] = shards = shards(node)
       process = process(second)

@@ -17,7 +17,7 @@ defmodule BeTree.Cluster.LostTest do
   defp peer_server(node, options \\ []), do: Peers.start_shard(node, Keyword.merge([schema: @schema], options))
 
   describe "a cluster" do
-    test "is a target like a tree" do
+    test "is a target of BeTree's functions" do
       {_peer, node} = Peers.start()
       cluster = Cluster.new([{server(), node()}, peer_server(node)])
       assert BeTree.insert_all(cluster, for(id <- 1..100, do: {id, "age >= #{id}"})) == {:ok, 100}
@@ -76,7 +76,7 @@ defmodule BeTree.Cluster.LostTest do
       end
     end
 
-    test "returns at its timeout when a node is stopped" do
+    test "returns :timeout for a stopped node" do
       {_peer, node} = Peers.start()
       cluster = Cluster.new([{server(), node()}, peer_server(node)])
       pid = :erpc.call(node, System, :pid, [])
@@ -89,7 +89,7 @@ defmodule BeTree.Cluster.LostTest do
       assert Cluster.search(cluster, %{age: 1}, timeout: 60_000) == {:ok, []}
     end
 
-    test "never returns a list without a shard's part" do
+    test "never returns a list that lacks a shard" do
       {_peer, one} = Peers.start()
       {_peer, two} = Peers.start()
       shards = [{server(), node()}, peer_server(one), peer_server(two)]
@@ -134,8 +134,8 @@ defmodule BeTree.Cluster.LostTest do
     end
   end
 
-  describe "a follower of a server on another node" do
-    test "survives the end of the node, and resumes when it is back" do
+  describe "a server that follows" do
+    test "keeps searching when the leader's node dies, and reconnects" do
       {_peer, node} = Peers.start()
       {name, ^node} = leader = peer_server(node)
       :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
@@ -164,7 +164,7 @@ defmodule BeTree.Cluster.LostTest do
       assert Task.await(searcher, 60_000) > 10
     end
 
-    test "catches up after repeated losses of the connection" do
+    test "catches up after each of many lost connections" do
       {_peer, node} = Peers.start_apart()
       {name, ^node} = leader = peer_server(node)
       call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
@@ -192,7 +192,7 @@ defmodule BeTree.Cluster.LostTest do
       assert Server.info!(follower).bases == bases
     end
 
-    test "detects a stopped node and resumes when it continues" do
+    test "notices a stopped node and reconnects when it continues" do
       {_peer, node} = Peers.start_apart()
       {name, ^node} = leader = peer_server(node)
       :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])

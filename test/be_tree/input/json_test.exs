@@ -3,7 +3,7 @@ defmodule BeTree.Input.JsonTest do
 
   alias BeTree.Input.Json
 
-  test "decode/1 reads what encode/1 writes" do
+  test "encode/1 and decode/1 round-trip" do
     for term <- [
           nil,
           true,
@@ -21,17 +21,17 @@ defmodule BeTree.Input.JsonTest do
     end
   end
 
-  test "sorts keys, writes atoms as strings, and keeps invalid UTF-8 readable" do
+  test "encode/1 sorts keys, writes atoms as strings and replaces bytes that are not UTF-8" do
     assert Json.encode(%{b: :x, a: 1.0}) == ~S({"a":1.0,"b":"x"})
     assert Json.decode!(Json.encode(<<255, ?a>>)) == "ÿa"
   end
 
-  test "decodes all forms" do
+  test "decode/1 reads all forms of JSON values" do
     assert Json.decode!(~S( { "a" : [ 1 , -0.5e-2 , "\u00e4\ud834\udd1e\/\b\f\r" ] , "b":false } )) ==
              %{"a" => [1, -0.005, "ä𝄞/\b\f\r"], "b" => false}
   end
 
-  test "returns the offset of a fault" do
+  test "decode/1 returns the offset of a fault" do
     for {text, offset} <- [
           {"", 0},
           {"[1,]", 3},

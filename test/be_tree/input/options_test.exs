@@ -18,18 +18,18 @@ defmodule BeTree.Input.OptionsTest do
   def name?(name), do: is_atom(name) and name != nil
   def size, do: 5
 
-  test "use defaults, and are absent without one" do
+  test "validate!/2 adds defaults and omits options without one" do
     assert Options.validate!([name: :x], @definitions) ==
              [name: :x, count: 3, size: 5, only: :a, budget: :infinity, loud: false]
   end
 
-  test "keep the first value of an option" do
+  test "validate!/2 keeps the first value of a repeated option" do
     options = Options.validate!([count: 1, name: :x, count: 2, timeout: nil, form: :b, other: 7], @definitions)
     assert {options[:count], options[:timeout], options[:form], options[:other]} == {1, nil, :b, 7}
     assert Options.put!(%{count: 0}, [count: 1, count: 2], @definitions) == %{count: 1}
   end
 
-  test "raise with the option's name and the expected values" do
+  test "validate!/2 names the option and the expected values in its error" do
     for {options, message} <- [
           {[], "the option :name takes an atom, got: nil"},
           {[name: 1], "the option :name takes an atom, got: 1"},
@@ -55,7 +55,7 @@ defmodule BeTree.Input.OptionsTest do
 
   defp defaults, do: Map.new(@definitions, fn {name, _definition} -> {name, nil} end)
 
-  test "are documented with their defaults" do
+  test "docs/1 renders options with their defaults" do
     assert Options.docs(Keyword.take(@definitions, [:name, :count, :size, :loud])) ==
              """
                * `:name` - an atom.

@@ -10,7 +10,7 @@ defmodule BeTree.Input.SubscriptionTest do
   defp subscription(id), do: {id, "age > #{id}", constants: [flight_id: -id]}
   defp wire(id), do: {id, "age > #{id}", [{"flight_id", -id}]}
 
-  test "a batch encodes as one list in any number of chunks" do
+  test "a batch of several chunks is one list of the ABI" do
     for count <- @counts do
       ids = Enum.take(Stream.iterate(1, &(&1 + 1)), count)
       {:ok, batch} = ids |> Stream.map(&subscription/1) |> Batch.new()
@@ -19,7 +19,7 @@ defmodule BeTree.Input.SubscriptionTest do
     end
   end
 
-  test "a fault is reported by position in any chunk, and nothing is inserted" do
+  test "an error in any chunk has its position, and its batch changes nothing" do
     tree = BeTree.new!(age: :integer)
     right = for id <- 0..1_233, do: {id, "age > #{id}"}
 
@@ -43,7 +43,7 @@ defmodule BeTree.Input.SubscriptionTest do
     assert BeTree.insert_all!(tree, right) == length(right)
   end
 
-  test "a stream is consumed only up to its fault" do
+  test "a stream is consumed up to the first wrong subscription" do
     tree = BeTree.new!(age: :integer)
 
     stream =
@@ -56,7 +56,7 @@ defmodule BeTree.Input.SubscriptionTest do
     assert {:error, %Error{kind: :type, position: 700}} = BeTree.insert_all(tree, stream)
   end
 
-  test "a refusal outside the batch is a fault of the index module" do
+  test "a refusal with a position outside the batch is an error of kind :bad_module" do
     {:ok, batch} = Batch.new([{1, "age > 1"}])
     assert %Error{kind: :bad_module} = Batch.blame(%Error{kind: :syntax, message: "no", position: 1}, batch)
   end

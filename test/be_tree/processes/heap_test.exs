@@ -18,7 +18,7 @@ defmodule BeTree.Processes.HeapTest do
     answer
   end
 
-  test "the heap has room inside the function and none afterwards" do
+  test "with_room/2 enlarges the heap during the function only" do
     before = settings()
     assert room(100_000) >= 100_000
     assert settings() == before
@@ -26,7 +26,7 @@ defmodule BeTree.Processes.HeapTest do
     assert settings() == before
   end
 
-  test "a function without large results causes no collection" do
+  test "with_room/2 does not collect a heap that is large enough" do
     collections = fn -> Process.info(self(), :garbage_collection) |> elem(1) |> Keyword.fetch!(:minor_gcs) end
 
     counts =
@@ -40,7 +40,7 @@ defmodule BeTree.Processes.HeapTest do
     assert {count, count, 200_000, 1_000} = counts
   end
 
-  test "the process's own setting counts" do
+  test "with_room/2 respects the settings of the process" do
     assert in_process([min_heap_size: 500_000], fn -> room(100_000) end) >= 500_000
 
     binaries = fn ->
@@ -53,7 +53,7 @@ defmodule BeTree.Processes.HeapTest do
     assert in_process([max_heap_size: 300_000], fn -> room(1_000_000) end) == small
   end
 
-  test "the first collection makes the room" do
+  test "with_room_in_time/2 makes room at the first collection" do
     in_process([], fn ->
       {:garbage_collection_info, before} = Process.info(self(), :garbage_collection_info)
       assert before[:heap_block_size] < 100_000
@@ -72,7 +72,7 @@ defmodule BeTree.Processes.HeapTest do
     assert settings() == before
   end
 
-  test "a wrong estimate does no harm" do
+  test "with_room/2 bounds a wrong estimate" do
     assert room(0) == settings()[:min_heap_size]
     assert room(1_000_000_000_000) < 20_000_000
   end

@@ -32,7 +32,7 @@ defmodule BeTree.Runtime.LogTest do
     assert Wasmtime.snapshot_applied(snapshot) == 2
   end
 
-  test "a log is applied to free replicas that lag too far" do
+  test "is applied to free replicas that lag far behind" do
     index = index(1)
     for id <- 201..250, do: append(index, [], [{id, "a = 1"}])
     assert Wasmtime.catch_up(index.instance, 51, 10) == {:ok, false}
@@ -43,7 +43,7 @@ defmodule BeTree.Runtime.LogTest do
     assert length(BeTree.search!(index, %{a: 1})) == 60
   end
 
-  test "applying a log costs the search no fuel" do
+  test "adds no fuel to a search" do
     [one, other] = [index(1), index(1)]
     for index <- [one, other], id <- 201..230, do: append(index, [], [{id, "a = 1"}])
     {:ok, ids, %{fuel: fuel}} = BeTree.search(one, %{a: 1}, stats: true)
@@ -52,7 +52,7 @@ defmodule BeTree.Runtime.LogTest do
     assert {:ok, ^ids} = BeTree.search(other, %{a: 1}, fuel: fuel)
   end
 
-  test "a log survives the end of processes whose replicas apply it" do
+  test "survives processes that end while their replicas apply it" do
     index = index(3)
 
     for round <- 1..20 do
@@ -78,7 +78,7 @@ defmodule BeTree.Runtime.LogTest do
     assert length(ids) == 20 * 3 * 49
   end
 
-  test "a refused entry fails the calls of its index only" do
+  test "with an entry that a replica refuses fails calls of this index only" do
     index = index(2)
     append(index, [777], [])
     for _ <- 1..3, do: assert({:error, %Error{kind: :trap}} = BeTree.search(index, %{a: 1}))
@@ -100,7 +100,7 @@ defmodule BeTree.Runtime.LogTest do
 
   defp machines(index), do: Wasmtime.info(index.instance).machines
 
-  test "a later base shortens the log and drops replicas behind it" do
+  test "is trimmed by a later base, which drops the replicas behind it" do
     index = index(2)
     {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
     for id <- 201..250, do: append(index, [], [{id, "a = 1"}])
@@ -138,7 +138,7 @@ defmodule BeTree.Runtime.LogTest do
     end
   end
 
-  test "a replica unused for long does not get the log" do
+  test "is not applied to a replica that was idle for long" do
     index = index(2)
     {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
     BeTree.search!(index, %{a: 1})
@@ -155,7 +155,7 @@ defmodule BeTree.Runtime.LogTest do
     assert length(BeTree.search!(index, %{a: 2})) == 1_110
   end
 
-  test "replicas and trees get private pages with the same state" do
+  test "replicas and trees un-share their pages without a change of state" do
     index = large_index(2)
     {:ok, tree} = BeTree.Index.to_tree(index, 1_000_000_000)
     {:yield, held} = BeTree.Search.start(index, %{a: 7}, slice: 1)

@@ -9,8 +9,8 @@ defmodule BeTree.Runtime.MemoryTest do
 
   if not File.exists?("/proc/self/status"), do: @moduletag(skip: "this system has no such limits")
 
-  test "an address limit without room for a memory is reported" do
-    # In KiB. The VM starts within this limit; a memory reserves 4 GiB.
+  test "the error names a limit of addresses that leaves no room for a memory" do
+    # In KiB. The VM starts within it, and a memory reserves 4 GiB.
     assert %Error{kind: :out_of_memory, message: message} = Limits.in_limited_node("-v 4000000", :load, [])
 
     assert message =~
@@ -22,7 +22,7 @@ defmodule BeTree.Runtime.MemoryTest do
 
   if System.find_executable("prlimit") == nil, do: @tag(skip: "prlimit is missing")
 
-  test "a compilation without memory is reported, and succeeds later" do
+  test "the error names memory refused to the compiler, and the same module compiles later" do
     {error, later} = Limits.in_limited_node(nil, :load_without_memory, [])
     assert %Error{kind: :out_of_memory, message: message} = error
     assert message =~ "the host has no" and message =~ "(ulimit -v"

@@ -57,7 +57,7 @@ defmodule BeTree.Runtime.NativeTest do
     eventually(none_left)
   end
 
-  test "reports why the library cannot be loaded" do
+  test "load/0 returns the system's message for a library that cannot be loaded" do
     folder = Path.join(System.tmp_dir!(), "be_tree_native_#{System.unique_integer([:positive])}/be_tree")
     on_exit(fn -> File.rm_rf!(Path.dirname(folder)) end)
     File.mkdir_p!(Path.join(folder, "priv/native"))
@@ -73,7 +73,7 @@ defmodule BeTree.Runtime.NativeTest do
     :peer.stop(peer)
   end
 
-  test "compiles a binary once for concurrent callers" do
+  test "compile/3 compiles a binary once for concurrent callers" do
     wasm = assemble(functions: [function("once", [], [], [nop()])])
     {before, _instances, _suspended} = Native.counts()
     loads = 1..50 |> Enum.map(fn _ -> Task.async(fn -> Wasmtime.load(wasm) end) end) |> Task.await_many(60_000)
@@ -84,7 +84,7 @@ defmodule BeTree.Runtime.NativeTest do
   end
 
   describe "queue" do
-    test "enters a free instance at once and keeps the turn", %{module: module} do
+    test "grants a free instance at once", %{module: module} do
       instance = instance(module)
       reference = make_ref()
       {:ok, ticket} = Native.queue(instance, reference)
@@ -96,7 +96,7 @@ defmodule BeTree.Runtime.NativeTest do
       assert call(instance, ticket, "three") == :busy
     end
 
-    test "passes the turn on when a process dies before it enters", %{module: module} do
+    test "passes on the turn of a process that dies before its call", %{module: module} do
       instance = instance(module)
       parent = self()
 
@@ -118,7 +118,7 @@ defmodule BeTree.Runtime.NativeTest do
       assert {:done, [3], nil, _fuel} = call(instance, ticket, "three")
     end
 
-    test "holds reads and writes too", %{module: module} do
+    test "delays reads and writes as well", %{module: module} do
       instance = instance(module)
       {:yield, suspended, 1_000} = call(instance, nil, "spin")
 
@@ -134,7 +134,7 @@ defmodule BeTree.Runtime.NativeTest do
     end
   end
 
-  test "distinguishes resources of different kinds", %{module: module} do
+  test "functions refuse resources of another kind", %{module: module} do
     instance = instance(module)
     assert_raise ArgumentError, fn -> call(module, nil, "three") end
     assert_raise ArgumentError, fn -> call(instance, instance, "three") end
@@ -153,7 +153,7 @@ defmodule BeTree.Runtime.NativeTest do
       end)
     end
 
-    test "of suspended calls, however they end" do
+    test "of suspended calls that are resumed, cancelled or dropped" do
       wasm = WasmModule.assemble(functions: @functions, memory: {1, nil})
 
       leaves_nothing(fn ->
@@ -186,7 +186,7 @@ defmodule BeTree.Runtime.NativeTest do
       end)
     end
 
-    test "of thousands of traps and of killed callers" do
+    test "of thousands of traps and killed callers" do
       wasm = WasmModule.assemble(functions: @functions, memory: {1, nil})
 
       leaves_nothing(fn ->
@@ -213,7 +213,7 @@ defmodule BeTree.Runtime.NativeTest do
     end
   end
 
-  test "unpack prepends a part of the packed ids and refuses ranges out of bounds" do
+  test "unpack prepends a part of packed integers to a list, and refuses a range outside them" do
     packed = for integer <- 1..20_000, into: "", do: <<integer::little-64>>
     {list, left} = Native.unpack(packed, 20_000, [:behind])
     assert left < 20_000

@@ -87,7 +87,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  test "a place holds one instance, of the latest version" do
+  test "a place holds the instance of the latest version" do
     [one, two] = for number <- 1..2, do: single([i32_const(number), drop()])
     place = Wasmtime.place()
     assert Wasmtime.place_get(place, 0) == nil
@@ -104,8 +104,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
     assert Wasmtime.place_get(place, 3) == nil
   end
 
-  describe "load/1" do
-    test "reports bytes that are no module" do
+  describe "load" do
+    test "names the fault of bytes that are no module" do
       for bytes <- ["", "nonsense", <<"\0asm", 2::little-32>>, <<"\0asm", 1::little-32, 10, 200>>] do
         assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.load(bytes)
         assert message =~ "not a WebAssembly module that can run here: "
@@ -256,7 +256,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "refuses a wrong number of arguments, and improper ones" do
+    test "refuses a wrong number of arguments, and a term that is no list" do
       instance = single([])
       assert {:error, %Error{kind: :type, message: message}} = call(instance, "run", [1])
       assert message == "the function run takes 0 arguments, and got 1"
@@ -439,7 +439,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: counting)}
     end
 
-    test "is the same for every slice, and the slices add up", %{instance: instance} do
+    test "is the same for every slice, and the sum of its slices", %{instance: instance} do
       {:done, 7, nil, whole} = call(instance, "count", [50_000])
       assert whole > 100_000
 
@@ -456,7 +456,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {{:done, 7, nil, ^whole}, [_ | _]} = finish(call(instance, "count", [100], slice: 1), [])
     end
 
-    test "suffices exactly to the unit", %{instance: instance} do
+    test "suffices to the unit", %{instance: instance} do
       {:done, 7, nil, whole} = call(instance, "count", [1_000])
 
       for slice <- [:infinity, 100, 1] do
@@ -478,7 +478,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {{:done, 0, nil, ^whole}, [_ | _]} = finish(call(instance, "fill", [60_001], slice: 1_000), [])
     end
 
-    test "excludes the inbox" do
+    test "does not include the inbox" do
       functions = [
         function("inbox", [:i32], [:i32], [count_down(1, nop()), i32_const(1024)], [:i32]),
         function("run", [], [:i32], i32_const(0))
@@ -543,8 +543,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  describe "a misbehaving module" do
-    test "is reported and the instance stays usable" do
+  describe "a fault of a module" do
+    test "is reported, and the instance stays usable" do
       functions = [
         function("unreachable", [], [], unreachable()),
         function("divide", [], [:i32], [i32_const(1), i32_const(0), i32_div_u()]),
@@ -585,7 +585,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :trap}} = call(instance, "unreachable")
     end
 
-    test "gets its stack pointer back after a trap and a cancelled call" do
+    test "restores the stack pointer after a trap and a cancelled call" do
       functions = [
         function("trap", [], [], [i32_const(5), global_set(0), unreachable()]),
         function("spin", [], [], [i32_const(6), global_set(0), loop(branch(0))]),
@@ -628,7 +628,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
     defp mark, do: [i32_const(8), i32_const(1), i32_store()]
 
-    test "resumes in another process on any scheduler", %{instance: instance} do
+    test "resumes in another process, on any scheduler", %{instance: instance} do
       outcome = call(instance, "count", [50_000], slice: 10_000)
 
       {:done, 7, nil, _fuel} =
@@ -640,7 +640,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         end)
     end
 
-    test "can be cancelled repeatedly", %{instance: instance} do
+    test "can be cancelled twice", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
       assert %{state: :suspended} = Wasmtime.info(instance)
       assert :ok = Wasmtime.cancel(suspended)
@@ -659,7 +659,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 7, nil, _fuel} = call(instance, "count", [1])
     end
 
-    test "does not block its own process", %{instance: instance} do
+    test "does not make its own process wait", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
       assert {:error, %Error{kind: :overloaded}} = call(instance, "peek")
       assert {:error, %Error{kind: :overloaded}} = call(instance, "peek", [], scheduler: :dirty)
@@ -694,7 +694,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  describe "a suspended change" do
+  describe "a suspended call that must not be cut off" do
     setup do
       change = [count_down(0, nop()), i32_const(0), i64_const(77), i64_store(), i32_const(7)]
       functions = [function("change", [:i32], [:i32], change), function("peek", [], [:i64], [i32_const(0), i64_load()])]
@@ -783,7 +783,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       count
     end
 
-    test "restores memory and globals", %{compiled: compiled, instance: instance} do
+    test "contains memory and globals", %{compiled: compiled, instance: instance} do
       for _ <- 1..3, do: count(instance)
       assert {:done, 2, nil, _fuel} = call(instance, "grow", [3])
       :ok = Wasmtime.write(instance, 5 * 65_536 - 3, "end")
@@ -806,7 +806,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert count(instance) == 5_005
     end
 
-    test "gives each replica private memory", %{compiled: compiled, instance: instance} do
+    test "is the initial state of replicas, which are isolated", %{compiled: compiled, instance: instance} do
       count(instance)
       {:ok, snapshot} = Wasmtime.snapshot(instance)
       replicas = replicas(compiled, snapshot)
@@ -925,7 +925,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, "4321", _fuel} = call(replicas, "answer", [], output: :binary)
     end
 
-    test "is refused if it would be incomplete" do
+    test "is refused for a module with state outside its memory and exported globals" do
       {:ok, compiled} = Wasmtime.load(WasmModule.assemble(counters([hd(@counters), {nil, :i64, :mutable, 0}])))
       {:ok, instance} = Wasmtime.instantiate(compiled, memory: @memory)
       assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.snapshot(instance)
@@ -965,7 +965,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: functions, memory: {1, nil})}
     end
 
-    test "all get their turn", %{instance: instance} do
+    test "each get a turn", %{instance: instance} do
       for scheduler <- [:normal, :dirty, :whole] do
         1..300
         |> Enum.map(fn _ ->
@@ -996,7 +996,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert for({:done, before, nil, _fuel} <- Task.await_many(callers, 60_000), do: before) == Enum.to_list(0..49)
     end
 
-    test "are woken when the caller before them is killed in a dirty call", %{instance: instance} do
+    test "get their turn after a caller is killed in a dirty call", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
       killed = spawn(fn -> call(instance, "spin", [], fuel: 3_000_000_000, scheduler: :dirty) end)
       eventually(fn -> Wasmtime.info(instance).waiting == 1 end)
@@ -1011,7 +1011,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       for outcome <- Task.await_many(waiting, 30_000), do: assert({:done, 7, nil, _fuel} = outcome)
     end
 
-    test "do not block each other when they are killed at any time", %{instance: instance} do
+    test "stay unaffected by callers killed at any time", %{instance: instance} do
       :rand.seed(:exsss, {1, 2, 3})
 
       for _round <- 1..5 do

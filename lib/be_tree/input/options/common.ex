@@ -13,6 +13,31 @@ defmodule BeTree.Input.Options.Common do
   @spec wait() :: BeTree.Input.Options.definitions()
   def wait, do: timeout("milliseconds that the call may wait for the tree or a replica, or `:infinity`")
 
+  @doc "Returns the definitions of the options of functions that delete, or insert many."
+  @spec change() :: BeTree.Input.Options.definitions()
+  def change do
+    timeout(
+      "milliseconds until the call ends with the error `:timeout`, or `:infinity`. A tree then rolls the change back, in at most the " <>
+        "time of the change so far, or completes a deletion that has begun. A server may still make the change"
+    )
+  end
+
+  @doc "Returns the definitions of the options of functions that insert or put one subscription."
+  @spec insert() :: BeTree.Input.Options.definitions()
+  def insert, do: take([:constants]) ++ change()
+
+  @doc "Returns the definitions of the options of a search."
+  @spec search() :: BeTree.Input.Options.definitions()
+  def search, do: take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch, :stats])
+
+  @doc "Returns the definitions of the options of an explanation."
+  @spec explain() :: BeTree.Input.Options.definitions()
+  def explain, do: wait() ++ take([:on_mismatch])
+
+  @doc "Returns the definitions of the options of functions that prepare an event."
+  @spec prepare() :: BeTree.Input.Options.definitions()
+  def prepare, do: wait() ++ take([:strict, :on_mismatch])
+
   @doc "Returns the definition of the option `:on_mismatch` of functions that take a schema."
   @spec on_mismatch_of_schema() :: BeTree.Input.Options.definitions()
   def on_mismatch_of_schema do

@@ -1,8 +1,7 @@
 defmodule BeTree.Input.Subscription.Batch do
   @moduledoc false
-  # Encodes many subscriptions for the sandbox: one list in the form of docs/abi.md, a few hundred at a time. So the heap
-  # of the calling process never holds a list of a hundred thousand, which its garbage collector would copy, and a stream
-  # is consumed lazily.
+  # Encodes many subscriptions as one list (docs/abi.md), a few hundred at a time. A stream is consumed lazily, and the garbage
+  # collector never copies a list of a hundred thousand tuples.
 
   alias BeTree.Error
   alias BeTree.Call.Reply

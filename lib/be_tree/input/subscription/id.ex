@@ -8,10 +8,9 @@ defmodule BeTree.Input.Subscription.Id do
   alias BeTree.Input.{Describe, Limits}
   alias BeTree.Error
 
-  # The greatest number of bytes of a term.
-  @most 0x1_0000
-  # An integer within these bounds takes a word.
-  @small 0x07FF_FFFF_FFFF_FFFF
+  @max_term_bytes 0x1_0000
+  # A smaller integer fits one word.
+  @max_small_integer 0x07FF_FFFF_FFFF_FFFF
 
   @typedoc """
     * `:integer` - an unsigned integer of 64 bits;
@@ -32,13 +31,14 @@ defmodule BeTree.Input.Subscription.Id do
   def check(id, _term) when is_atom(id), do: :ok
 
   def check(id, kind) do
-    if left(id, @most, kind) < 0, do: too_large(id), else: :ok
+    if left(id, @max_term_bytes, kind) < 0, do: too_large(id), else: :ok
   catch
     :too_large -> too_large(id)
     {:local, part} -> local(part)
   end
 
-  defp too_large(id), do: refuse(:out_of_bounds, "an id takes at most #{@most} bytes, got: #{Describe.kind(id)}")
+  defp too_large(id),
+    do: refuse(:out_of_bounds, "an id takes at most #{@max_term_bytes} bytes, got: #{Describe.kind(id)}")
 
   defp local(part) do
     refuse(
@@ -50,11 +50,14 @@ defmodule BeTree.Input.Subscription.Id do
 
   defp refuse(kind, message), do: {:error, %Error{kind: kind, message: message}}
 
-  # Returns the bytes of the budget that are left. A part that stands in a term twice counts twice, since a copy has it twice.
-  # So the time is bounded for every term.
+  # Returns the rest of the budget in bytes. A shared subterm counts once for each occurrence, as in a copy, which also bounds the
+  # time of this function.
   defp left(_term, left, _kind) when left < 0, do: throw(:too_large)
   defp left(atom, left, _kind) when is_atom(atom), do: left - 8
-  defp left(integer, left, _kind) when is_integer(integer) and integer in -@small..@small, do: left - 8
+
+  defp left(integer, left, _kind) when is_integer(integer) and integer in -@max_small_integer..@max_small_integer,
+    do: left - 8
+
   defp left(integer, left, _kind) when is_integer(integer), do: left - :erlang.external_size(integer)
   defp left(bits, left, _kind) when is_bitstring(bits), do: left - 8 - byte_size(bits)
   defp left([head | tail], left, kind), do: left(tail, left(head, left - 16, kind), kind)
@@ -79,14 +82,14 @@ defmodule BeTree.Input.Subscription.Id do
   defp left(_process_port_or_reference, left, _kind), do: left - 40
 
   @doc "Returns the term of `id` without larger binaries that its binaries are part of, which would stay in memory with it."
-  @spec own(term) :: term
-  def own(binary) when is_binary(binary) do
+  @spec copy(term) :: term
+  def copy(binary) when is_binary(binary) do
     if :binary.referenced_byte_size(binary) > byte_size(binary), do: :binary.copy(binary), else: binary
   end
 
-  def own(bits) when is_bitstring(bits), do: :erlang.list_to_bitstring([bits])
-  def own([head | tail]), do: [own(head) | own(tail)]
-  def own(tuple) when is_tuple(tuple), do: tuple |> Tuple.to_list() |> own() |> List.to_tuple()
-  def own(map) when is_map(map), do: map |> :maps.to_list() |> own() |> :maps.from_list()
-  def own(other), do: other
+  def copy(bits) when is_bitstring(bits), do: :erlang.list_to_bitstring([bits])
+  def copy([head | tail]), do: [copy(head) | copy(tail)]
+  def copy(tuple) when is_tuple(tuple), do: tuple |> Tuple.to_list() |> copy() |> List.to_tuple()
+  def copy(map) when is_map(map), do: map |> :maps.to_list() |> copy() |> :maps.from_list()
+  def copy(other), do: other
 end

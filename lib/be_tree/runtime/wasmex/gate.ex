@@ -1,7 +1,6 @@
 defmodule BeTree.Runtime.Wasmex.Gate do
   @moduledoc false
-  # Groups of machines. Each machine is lent to one process at a time. A process that finds none free waits for its turn, in
-  # order.
+  # A lease of machines, in groups: each machine is lent to one process at a time, and other processes queue in order.
   #
   # A row of the table is a machine in use, {{group, number}, holder, call, contended}. The process that inserts the row
   # holds the machine, and deleting the row releases it. `call` is 0 while the holder runs, and the number of the call
@@ -37,7 +36,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
       number -> {:ok, number}
     end
   rescue
-    # The table is made when it is first needed.
+    # Creates the table at its first use.
     ArgumentError ->
       start()
       enter(group, count, timeout, limit)

@@ -1,8 +1,7 @@
-defmodule BeTree.Call.Target do
+defmodule BeTree.Call.Handle do
   @moduledoc false
-  # Resolves the target of a search, a tree, an index or the name of a server, to a handle: a tree, an index or a server's view.
-  # Handles have the fields runtime, instance and fuel_per_reduction. A cluster has no handle: its functions call those of its
-  # shards.
+  # Resolves a target to the handle of one index: a tree, a published index or a server's view. Handles have the fields runtime,
+  # instance and fuel_per_reduction. A cluster has no handle, because it has several indexes.
 
   import BeTree.Input.Limits, only: [is_name: 1]
 
@@ -32,9 +31,16 @@ defmodule BeTree.Call.Target do
   end
 
   def resolve(other) do
-    # The arguments may be in the wrong order, and this one the event.
+    # Prints the kind only: with swapped arguments this term is the event.
     raise ArgumentError,
           "expected a tree, a published index, a server's name or a cluster, got: #{Describe.kind(other)}"
+  end
+
+  @doc "Raises the `ArgumentError` of a target that cannot be changed or published."
+  @spec no_tree!(term) :: no_return
+  def no_tree!(other) do
+    raise ArgumentError,
+          "expected a tree to change or publish, or the name of a server to change, got: #{Describe.value(other)}"
   end
 
   @doc "Returns a handle with the schema of the target."
