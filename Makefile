@@ -1,4 +1,4 @@
-# Each target does the set-up that it needs. `make` lists the targets. `make --jobs=2` runs two parts of `lint` or `test` at once.
+# Each target does the set-up that it needs. `make` lists the targets. `make --jobs=2` runs two parts of `lint` at once.
 
 # Elixir warns where file names are not UTF-8.
 export LC_ALL := C.UTF-8
@@ -60,7 +60,13 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: $(addprefix test.,$(or $(PART),mix rust wasm32 host web)) ## Run all tests, or PART=mix, rust, wasm32, host, web, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, erlang, elixir or repeat
+ifdef PART
+	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
+else
+	@echo "two parts at once; the output of a part comes when it ends"
+	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web)
+endif
 
 # The tests of the Elixir, or those of TESTS.
 test.mix: build.test $(browser_ready)
