@@ -1,7 +1,6 @@
 defmodule BeTree.Rules do
   @moduledoc ~S"""
-  Stateful rules: facts and events joined, with windows, absence and aggregates, in the same sandbox and under the same fuel as a
-  search.
+  Stateful rules join facts and events, with windows, absence and aggregates, in the sandbox and under the fuel of a search.
 
   An expression sees one event. A rule sees many: two failed logins and then a change of the password within five minutes, or
   an order without a payment in ten minutes.
@@ -27,40 +26,42 @@ defmodule BeTree.Rules do
 
   ## Facts
 
-  A fact is `{type, fields}`: a type that the rules declare, as an atom or a string, and a map or a keyword list of fields, or a
-  string with a JSON object of them. Or it is a string with a JSON object of one name, the type, whose value is the object of
-  fields. A field is a number, a string, a boolean or undefined (`nil`, in JSON `null`). An atom stands for the string of its name.
+  A fact is `{type, fields}`: a declared type, as an atom or a string, and a map or keyword list of fields or a string with
+  their JSON object. It can also be one string: a JSON object whose only name is the type and whose value is the object of
+  fields. A field is a number, a string, a boolean or undefined (`nil`, in JSON `null`). An atom stands for the string of
+  its name.
 
-  As in events, fields that the type does not have are skipped, with any values. A type that ends in `strict` refuses them:
-  `fact login(user: string) strict`. A value that does not fit its field is refused, or counts as undefined if the field is declared
-  so: `ip: string optional on_mismatch undefined`. It does not fit if it is of another type, or outside the field's domain.
+  Unknown fields are skipped, as in events. A type that ends in `strict` refuses them: `fact login(user: string) strict`. A
+  value does not fit if it has another type, or lies outside the field's domain. It is refused, or counts as undefined if
+  the field says so: `ip: string optional on_mismatch undefined`.
 
-  The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A fact without it has the latest time
-  of its source, or of the rules if the source has none.
+  The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. It defaults to the latest time
+  of the fact's source, or of the rules if there is no source.
 
   ## Time
 
-  Time moves by the times of facts and by `advance/3` only, so the same calls have the same results. A fact that comes late keeps
-  its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped. A condition without
-  a window keeps its facts, and those that it is joined with: [the guide](rules.md#memory) says how to bound them.
+  Time moves only by the times of facts and by `advance/3`, so the same calls have the same results. A late fact keeps its
+  own time. A fact is dropped when every use of its type lies within a window and all of these have passed. A condition
+  without a window keeps its facts, and the facts joined with them: [the guide](rules.md#memory) says how to bound them.
 
-  With the option `lateness: ms` of `new/2`, time is a watermark: the latest time that the rules have seen, minus the lateness. A
-  fact beyond the watermark waits. When the watermark reaches its time it is inserted, so rules see facts in the order of their times,
-  and facts of one time in the order in which they came. So a fact that is late by at most the lateness makes no difference: rules
-  fire in the same order for the same facts. All rules fire as much later. A fact from before the watermark is too late: it is inserted
-  at once, and `late` of the page and of `info/2` counts it. A lateness of 0, the default, lets no fact wait.
+  With the option `lateness: ms` of `new/2`, time is a watermark: the latest time seen, minus the lateness. A fact ahead of
+  the watermark waits until the watermark reaches it. So rules see facts in the order of their times, and facts of one time
+  in the order of arrival. A fact that is late by at most the lateness makes no difference: rules fire in the same order for
+  the same facts, later by the lateness. A fact behind the watermark is too late: it is inserted at once, and counted by
+  `late` of the page and of `info/2`. With a lateness of 0, the default, no fact waits.
 
-  Facts may have a source, the option `:source` of `assert/3`. Each source has a time of its own, and the watermark is the earliest time
-  of the sources that were seen, minus the lateness. Facts without a source are one more source. So the facts of a slow source are not
-  late, whatever the others send. An idle source holds the watermark back: `advance/3` with its name moves it alone, `advance/3`
-  without a source moves all, and `end_source/3` forgets it. A source counts from its first call on. To let no other one move time
-  before that, name all of them to `advance/3` first. There may be 10,000 sources, with names of up to 255 bytes.
+  Facts may have a source, the option `:source` of `assert/3`. Each source has its own time, and the watermark is the
+  earliest time of all known sources, minus the lateness. Facts without a source form one more source. So the facts of a
+  slow source are not late because of others. An idle source holds the watermark back: `advance/3` with its name moves it
+  alone, `advance/3` without a source moves all, and `end_source/3` forgets it. A source is known from its first call on. To
+  hold the watermark back from the start, name every source in a call of `advance/3` first. There may be 10,000 sources,
+  with names of up to 255 bytes.
 
   ## Pages
 
-  A call returns `{:ok, page}` with a `BeTree.Rules.Page`: the notices of the rules that fired, and more. If another rule is due when
-  as many notices wait as the option `:notices` of `new/2` says, or when the call has fired as many rules as its option `:firings` says,
-  it returns `{:more, page}`. Then `next/1` goes on. Until it does, facts of `assert_all/3` may not be inserted yet.
+  A call returns `{:ok, page}` with a `BeTree.Rules.Page`, which has the notices of the fired rules. It returns `{:more,
+  page}` if another rule is due and a limit is reached: the option `:notices` of `new/2` on waiting notices, or the call's
+  option `:firings`. `next/1` continues the call. Facts of `assert_all/3` may not all be inserted before that.
 
   ## Handles, processes and errors
 
@@ -68,12 +69,13 @@ defmodule BeTree.Rules do
   the process whose call fires the rule. `BeTree.Rules.Server` is a process that owns rules, keeps them on disk, moves time by the
   clock and sends notices to other processes.
 
-  A call runs in slices on the scheduler of its process, and the process is charged for its fuel (`BeTree.Fuel`). Facts and rules
-  survive a process that is killed in the middle of a call: each fact is in or out, and each rule fired or not. The notices of such
-  a call go to the next one.
+  A call runs in slices on the scheduler of its process, charged for its fuel (`BeTree.Fuel`). If that process is killed,
+  facts and rules stay consistent: each fact is in or out, and each rule has fired or not. The next call returns the notices
+  of the killed one.
 
-  A list with a wrong fact is refused and changes nothing; `position` in the `BeTree.Error` is that of the fact. Other errors stop
-  the list at a fact: `:out_of_memory`, `:out_of_bounds` (too many facts), `:out_of_fuel` and `:timeout`. The facts before stand.
+  A list with a wrong fact is refused and changes nothing; `position` of the `BeTree.Error` is the fact's. Other errors stop
+  the list at a fact, and earlier facts stand: `:out_of_memory`, `:out_of_bounds` (too many facts), `:out_of_fuel` and
+  `:timeout`.
   """
 
   alias BeTree.{Error, Fuel}
@@ -99,13 +101,13 @@ defmodule BeTree.Rules do
           {atom | String.t(), %{optional(atom | String.t()) => term} | [{atom | String.t(), term}] | String.t()}
           | String.t()
 
-  @typedoc "The number of a fact."
+  @typedoc "The number of a fact, unique within the rules."
   @type id :: pos_integer
 
   @typedoc "A time in milliseconds."
   @type time :: integer
 
-  @typedoc "The name of a source of facts. An atom is the same as the string of its name."
+  @typedoc "The name of a source of facts. An atom stands for the string of its name."
   @type source :: atom | String.t()
 
   @type new_option ::
@@ -126,11 +128,11 @@ defmodule BeTree.Rules do
   @typedoc "An option of a call with facts or a time."
   @type source_option :: option | {:source, source | nil}
 
-  @typedoc "The outcome of a call: all is done, or `next/1` goes on, or it failed."
+  @typedoc "The outcome of a call: complete, to be continued by `next/1`, or an error."
   @type outcome :: {:ok, Page.t()} | {:more, Page.t()} | {:error, Error.t()}
 
   @max_u32 0xFFFF_FFFF
-  # Greater numbers have other meanings in the module.
+  # Larger numbers have special meanings in the module.
   @max_firings 0x7FFF_FFFF
 
   @new_options [
@@ -208,10 +210,10 @@ defmodule BeTree.Rules do
   @doc """
   Returns rules without facts.
 
-  The text is compiled in slices on the scheduler of the calling process. The time is linear in the text, some microseconds for each
-  rule. Texts of strangers need a budget all the same: give `:fuel` or `:timeout`.
+  The text is compiled in slices on the scheduler of the calling process, in linear time: some microseconds for each rule.
+  Untrusted texts still need a budget: pass `:fuel` or `:timeout`.
 
-  `new/2` logs a warning for each cycle of rules that may enable themselves or one another without end, and still returns the rules.
+  `new/2` logs a warning for each cycle of rules that may enable each other endlessly, and still returns the rules.
   `warnings/2` returns the warnings.
 
   ## Options
@@ -250,15 +252,16 @@ defmodule BeTree.Rules do
   @doc """
   Inserts a fact, and fires the rules that this makes due.
 
-  The rules that were due before, and those that become due because time moves to the fact's time, fire first.
+  Rules that are already due, and those that become due when time moves to the fact's time, fire first.
 
   ## Options
 
   #{Options.docs(@source_options)}
 
-  Returns `{:error, error}` with the kind `:unknown_attribute` for an unknown type, or an unknown field of a strict type, `:type`, `:out_of_bounds` or
-  `:missing_attribute` for a value that the field does not take, `:out_of_bounds` for a source too many, `:syntax` for wrong JSON, `:out_of_memory`, `:out_of_fuel`, or
-  `:timeout`. Raises an `ArgumentError` for an unknown or wrong option.
+  Returns `{:error, error}` with the kind `:unknown_attribute` for an unknown type, or an unknown field of a strict type;
+  `:type`, `:out_of_bounds` or `:missing_attribute` for a value that the field refuses; `:out_of_bounds` for too many
+  sources; `:syntax` for invalid JSON; `:out_of_memory`, `:out_of_fuel`, or `:timeout`. Raises an `ArgumentError` for an
+  unknown or wrong option.
 
       iex> rules = BeTree.Rules.new!("fact order(id: integer) rule seen when o: order then notify seen(id: o.id)")
       iex> {:ok, page} = BeTree.Rules.assert(rules, {:order, id: 7})
@@ -274,15 +277,15 @@ defmodule BeTree.Rules do
     Operation.assert(rules, [fact], check_source_options(options))
   end
 
-  @doc "Like `assert/3`, but returns the page and raises on error, or if there is more than a page."
+  @doc "Like `assert/3`, but returns the page, and raises on error and on `{:more, page}`."
   @spec assert!(t, fact, [source_option]) :: Page.t()
   def assert!(rules, fact, options \\ []), do: done!(assert(rules, fact, options))
 
   @doc """
-  Inserts facts in their order, each as `assert/3` does. Takes the options of `assert/3`.
+  Inserts facts in order, each like `assert/3`, with the same options.
 
-  All of them are checked before the first is inserted. The errors are those of `assert/3`, with `position`, and `:type` if `facts` is
-  no list or other enumerable.
+  All facts are checked before the first is inserted. The errors are those of `assert/3` with `position`, and `:type` if
+  `facts` is not enumerable.
 
       iex> rules = BeTree.Rules.new!("fact order(id: integer) rule none_yet when o: order(id > 1) then retract o")
       iex> {:ok, page} = BeTree.Rules.assert_all(rules, [{:order, id: 1}, {:order, id: 2}])
@@ -300,14 +303,15 @@ defmodule BeTree.Rules do
     with :ok <- Check.enumerable(facts, "facts"), do: Operation.assert(rules, Enum.to_list(facts), options)
   end
 
-  @doc "Like `assert_all/3`, but returns the page and raises on error, or if there is more than a page."
+  @doc "Like `assert_all/3`, but returns the page, and raises on error and on `{:more, page}`."
   @spec assert_all!(t, Enumerable.t(), [source_option]) :: Page.t()
   def assert_all!(rules, facts, options \\ []), do: done!(assert_all(rules, facts, options))
 
   @doc """
-  Retracts a fact by its number, and fires the rules that this makes due. Takes the options of `assert/3`, apart from `:source`.
+  Retracts a fact by its number, and fires the rules that this makes due. Takes the options of `assert/3` except `:source`.
 
-  Returns `{:error, error}` with the kind `:not_found` if the fact was retracted or dropped, and with the kinds of `assert/3`.
+  Returns `{:error, error}` with the kind `:not_found` if the fact is already retracted or dropped, and with the kinds of
+  `assert/3`.
 
       iex> rules = BeTree.Rules.new!("fact lock(name: string) fact job(name: string)
       ...> rule start when j: job none lock(name = j.name) then notify start(name: j.name), retract j")
@@ -326,16 +330,16 @@ defmodule BeTree.Rules do
 
   def retract(_rules, other, _options), do: Check.expected!("the number of a fact, an unsigned 64-bit integer", other)
 
-  @doc "Like `retract/3`, but returns the page and raises on error, or if there is more than a page."
+  @doc "Like `retract/3`, but returns the page, and raises on error and on `{:more, page}`."
   @spec retract!(t, id, [option]) :: Page.t()
   def retract!(rules, id, options \\ []), do: done!(retract(rules, id, options))
 
   @doc """
   Moves time to `now` milliseconds, if that is later, and fires the rules that are due by then. Takes the options of `assert/3`.
 
-  It says that all sources have reached `now`, or with `:source` that this one has. With a lateness facts from up to as much before `now` may
-  still come, so windows close and facts stop waiting up to `now` minus the lateness. If no more facts come, move to the last time
-  plus the lateness.
+  The call declares that all sources, or the one in `:source`, have reached `now`. With a lateness, facts as late as that
+  may still arrive, so windows close and waiting facts are inserted up to `now` minus the lateness. After the last fact,
+  advance to its time plus the lateness.
 
   Returns `{:error, error}` with the kind `:out_of_bounds` for a time beyond a hundred million days, and with the kinds of
   `assert/3`.
@@ -361,14 +365,15 @@ defmodule BeTree.Rules do
 
   def advance(_rules, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
 
-  @doc "Like `advance/3`, but returns the page and raises on error, or if there is more than a page."
+  @doc "Like `advance/3`, but returns the page, and raises on error and on `{:more, page}`."
   @spec advance!(t, time, [source_option]) :: Page.t()
   def advance!(rules, now, options \\ []), do: done!(advance(rules, now, options))
 
   @doc """
-  Forgets a source, so that it holds time back no more, and fires the rules that this makes due. Takes the options of `retract/3`.
+  Forgets a source, which then no longer holds time back, and fires the rules that are due. Takes the options of
+  `retract/3`.
 
-  An unknown source is no error. A source that sends again counts again from then on.
+  An unknown source is no error. A forgotten source is known again from its next call on.
 
       iex> rules = BeTree.Rules.new!("fact click(user: string) rule seen when c: click then notify seen(user: c.user)")
       iex> {:ok, _page} = BeTree.Rules.advance(rules, 0, source: :mobile)
@@ -385,12 +390,12 @@ defmodule BeTree.Rules do
     Operation.reach(rules, check_source!(source), :end, check_options(options))
   end
 
-  @doc "Like `end_source/3`, but returns the page and raises on error, or if there is more than a page."
+  @doc "Like `end_source/3`, but returns the page, and raises on error and on `{:more, page}`."
   @spec end_source!(t, source, [option]) :: Page.t()
   def end_source!(rules, source, options \\ []), do: done!(end_source(rules, source, options))
 
   @doc """
-  Returns the times of the sources that were seen, by name, that of facts without a source under `nil`.
+  Returns the times of the known sources by name. The time of facts without a source is under `nil`.
 
   The option `:timeout` is the milliseconds that the call may wait for its turn.
   """
@@ -408,10 +413,10 @@ defmodule BeTree.Rules do
   def sources!(rules, options \\ []), do: done!(sources(rules, options))
 
   @doc """
-  Goes on with the call whose page this is. Returns its next page.
+  Continues the call of a page. Returns its next page.
 
-  The call has the options of the first one: the same budget, limit of firings and timeout again. After the last page, it fires the
-  rules that are due since.
+  The call has its original options: the budget, the limit of firings and the timeout apply anew. After the last page it
+  fires the rules that have become due since.
 
       iex> rules = BeTree.Rules.new!("fact step(left: integer)
       ...> rule next when s: step(left > 0) then modify s(left: s.left - 1), notify at(left: s.left)", notices: 2)
@@ -426,12 +431,12 @@ defmodule BeTree.Rules do
   def next(%Page{operation: operation}), do: Operation.next(operation)
   def next(other), do: Check.expected!("a BeTree.Rules.Page", other)
 
-  @doc "Like `next/1`, but returns the page and raises on error, or if there is more than a page."
+  @doc "Like `next/1`, but returns the page, and raises on error and on `{:more, page}`."
   @spec next!(Page.t()) :: Page.t()
   def next!(page), do: done!(next(page))
 
   @doc """
-  Returns the facts of a type, newest first, as `BeTree.Rules.Fact`. Runs in slices. Facts that wait are left out.
+  Returns the facts of a type, newest first, as `BeTree.Rules.Fact`. Runs in slices. Waiting facts are left out.
 
   ## Options
 
@@ -462,7 +467,7 @@ defmodule BeTree.Rules do
   @spec facts!(t, atom | String.t(), limit: pos_integer | nil, before: id | nil, timeout: timeout) :: [Fact.t()]
   def facts!(rules, type, options \\ []), do: done!(facts(rules, type, options))
 
-  # The most facts that are read at a time.
+  # Maximum facts read at a time.
   @page 1_000
 
   defp pages(rules, type, before, limit, timeout, read) do
@@ -486,9 +491,9 @@ defmodule BeTree.Rules do
   @doc """
   Explains a rule by its name: the facts for which it fired, or the condition that blocks it.
 
-  Returns `{:ok, explanations}`, a `BeTree.Rules.Explanation` for each combination of the rule's alternatives, and one for a rule
-  without any. The explanation is of the combination of facts that comes farthest, the newest first. Looks at no more than 200,000
-  facts, in slices.
+  Returns `{:ok, explanations}`, a `BeTree.Rules.Explanation` for each combination of the rule's alternatives; a rule
+  without any has one. An explanation is of the combination of facts that meets the most conditions, the newest first. The
+  call examines at most 200,000 facts, in slices.
 
   Returns `{:error, error}` with the kind `:not_found` for an unknown rule, or `:timeout`.
 
@@ -517,11 +522,12 @@ defmodule BeTree.Rules do
   def explain!(rules, rule, options \\ []), do: done!(explain(rules, rule, options))
 
   @doc """
-  Returns `{:ok, warnings}`: sentences about rules that can enable themselves or one another without end.
+  Returns `{:ok, warnings}`: sentences about rules that can enable themselves or each other endlessly.
 
-  A rule enables another one if it inserts or modifies a fact that the other may bind, or removes one that keeps a `none` of the other
-  false. Each warning names the rules of one cycle and their lines. Cycles that certainly end have none: those that constants rule
-  out, that use facts up, or that count towards a bound. Other cycles may end for a reason that the analysis does not see.
+  A rule enables another if it inserts or modifies a fact that the other may bind, or removes one that violates a `none` of
+  the other. Each warning names the rules of one cycle and their lines. Cycles that certainly end have no warning: constants
+  exclude them, they use facts up, or they count towards a bound. Other cycles may end for a reason that the analysis cannot
+  see.
 
   The option `:timeout` is the milliseconds that the call may wait for its turn.
 
@@ -544,16 +550,17 @@ defmodule BeTree.Rules do
     * `:rules` - the rules, each combination of alternatives counted;
     * `:warnings` - those of `warnings/2`;
     * `:facts`, `:types` - the facts, and those of each type, by name;
-    * `:asserted`, `:firings` - the facts that were ever inserted, a modification counted as one, and the firings;
-    * `:notices` - the notices that wait for the next call;
+    * `:asserted`, `:firings` - all insertions so far, modifications included, and all firings;
+    * `:notices` - the notices held for the next call;
     * `:due` - whether rules are due;
-    * `:late` - the facts that came too late, from before the rules' time;
-    * `:waiting`, `:lateness` - the facts that wait for the rules' time, and the option `:lateness`;
-    * `:now` - the time of the rules in milliseconds, the watermark, or `nil`; `:latest` - the latest time that they have seen, or `nil`;
-    * `:next_due` - the time to which `advance/3` has to move for the next window to close or the next fact to wait no more, or `nil`;
-    * `:lives` - the milliseconds after which facts of a type are dropped, by the names of the types that have them. Facts of other
-      types stay until a rule or a call retracts them;
-    * `:facts_bytes`, `:memory_bytes` - the bytes that facts and their indices ever took at once, and those of the memory.
+    * `:late` - the facts from before the watermark;
+    * `:waiting`, `:lateness` - the facts ahead of the watermark, and the option `:lateness`;
+    * `:now`, `:latest` - the watermark, and the latest time seen, in milliseconds or `nil`;
+    * `:next_due` - the time to which `advance/3` must move to close the next window or insert the next waiting fact, or
+      `nil`;
+    * `:lives` - the milliseconds after which facts of a type are dropped, by type. Facts of other types stay until they are
+      retracted;
+    * `:facts_bytes`, `:memory_bytes` - the maximum bytes of facts and their indices so far, and the bytes of the memory.
 
   The option `:timeout` is the milliseconds that the call may wait for its turn.
 
@@ -583,7 +590,7 @@ defmodule BeTree.Rules do
   def check_new!(options), do: options |> Options.validate!(@new_options) |> Map.new()
 
   @doc false
-  # Returns rules as the input of the module.
+  # Encodes rules for the module.
   @spec input(String.t(), map) :: binary
   def input(text, options), do: :erlang.term_to_binary(List.to_tuple([text | limits(options)] ++ [options.lateness]))
 
@@ -593,7 +600,7 @@ defmodule BeTree.Rules do
   def limits(options), do: [options.memory, options.facts, options.firings, options.notices]
 
   @doc false
-  # Returns the handle of an instance that has rules.
+  # Returns the handle of an instance with rules.
   @spec handle(BeTree.Runtime.instance(), map) :: t
   def handle(instance, options) do
     %__MODULE__{
@@ -605,7 +612,7 @@ defmodule BeTree.Rules do
   end
 
   @doc false
-  # Returns the options of a call that are not given, all of them.
+  # Returns all options of a call, defaults included.
   @spec default_options() :: map
   def default_options, do: @defaults
 
@@ -620,7 +627,7 @@ defmodule BeTree.Rules do
   def check_rule!(rule), do: name!(rule, "the name of a rule")
 
   @doc false
-  # Returns an option of rules with these options.
+  # Returns one option of rules.
   @spec limit([new_option], atom) :: term
   def limit(options, name), do: Map.fetch!(check_new!(options), name)
 
