@@ -86,7 +86,7 @@ defmodule BeTree.AdversarialTest do
 
   test "search/3 survives mutated JSON", %{tree: tree, schema: domains} = context do
     for _ <- 1..Attack.size(3_000, 6_000) do
-      json = mutate(Json.encode(Random.dress(Random.event(domains), domains)))
+      json = Attack.mutate(Json.encode(Random.dress(Random.event(domains), domains)))
 
       case BeTree.search(tree, {:json, json}) do
         {:ok, ids} ->
@@ -104,7 +104,7 @@ defmodule BeTree.AdversarialTest do
   test "insert/4 survives mutated expressions", %{tree: tree, texts: texts} = context do
     for _ <- 1..Attack.size(1_500, 5_000) do
       {_, text, options} = Enum.random(texts)
-      text = mutate(text)
+      text = Attack.mutate(text)
 
       case BeTree.insert(tree, 1_000, text, options) do
         :ok ->
@@ -133,7 +133,7 @@ defmodule BeTree.AdversarialTest do
 
     # One that is still a module is compiled, which takes a second.
     for _ <- 1..Attack.size(100, 1_000) do
-      with {:ok, tree} <- BeTree.new([a: :integer], guest: mutate(wasm), memory: 64_000_000),
+      with {:ok, tree} <- BeTree.new([a: :integer], guest: Attack.mutate(wasm), memory: 64_000_000),
            {:ok, 2} <- BeTree.insert_all(tree, [{1, "a > 1"}, {2, "not (a in (3, 4)) or a = 5"}]),
            {:ok, ids} <- BeTree.search(tree, %{a: 3}, fuel: 10_000_000) do
         assert Enum.all?(ids, &is_integer/1)
@@ -141,23 +141,5 @@ defmodule BeTree.AdversarialTest do
         {:error, %Error{} = error} -> assert is_binary(Exception.message(error))
       end
     end
-  end
-
-  @characters [0, 0xFF, ?\\, ?", ?'] ++ ~c"()[]{}<>=,:0-.ea "
-
-  # Adds, drops, repeats or replaces a few bytes, in a few places.
-  defp mutate(bytes) do
-    Enum.reduce(1..:rand.uniform(4), bytes, fn _, bytes ->
-      at = :rand.uniform(byte_size(bytes) + 1) - 1
-      {before, rest} = :erlang.split_binary(bytes, at)
-      {some, later} = :erlang.split_binary(rest, min(:rand.uniform(8), byte_size(rest)))
-
-      case :rand.uniform(4) do
-        1 -> <<before::binary, :rand.uniform(256) - 1, rest::binary>>
-        2 -> <<before::binary, later::binary>>
-        3 -> <<before::binary, some::binary, some::binary, later::binary>>
-        4 -> <<before::binary, Enum.random(@characters), later::binary>>
-      end
-    end)
   end
 end

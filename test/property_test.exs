@@ -2,7 +2,7 @@ defmodule BeTree.PropertyTest do
   @moduledoc "The index against the oracle: random domains, expressions and events over the whole language."
   use ExUnit.Case, async: true
 
-  alias BeTree.Test.{Attack, Json, Naive, Nested, Random}
+  alias BeTree.Test.{Attack, Json, Nested, Random}
 
   @moduletag :property
 
@@ -29,7 +29,7 @@ defmodule BeTree.PropertyTest do
     domains = Random.nested_schema()
     tree = BeTree.new!(others ++ domains)
     expressions = for id <- 1..@expressions, do: {id, Random.expression(domains)}
-    texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+    texts = Random.subscriptions(expressions)
     BeTree.insert_all!(tree, texts)
     changed = churn(tree, texts)
     assert changed > 0
@@ -54,7 +54,7 @@ defmodule BeTree.PropertyTest do
   end
 
   defp matches(expressions, event) do
-    for {id, expression} <- expressions, Naive.eval(expression, event, Random.constants()), do: id
+    Random.matches(expressions, event)
   end
 
   defp as_term(pairs) do

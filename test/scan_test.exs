@@ -155,7 +155,7 @@ defmodule BeTree.ScanTest do
       Random.original()
       domains = Random.schema()
       expressions = for id <- Enum.take_random(1..1_000, 150), do: {id, Random.expression(domains)}
-      texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+      texts = Random.subscriptions(expressions)
       scan = BeTree.new!(domains, guest: guest)
       tree = BeTree.new!(domains)
 

@@ -4,7 +4,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Error
-  alias BeTree.Test.{Attack, Language, Naive, Random}
+  alias BeTree.Test.{Attack, Language, Random}
 
   @moduletag timeout: :infinity
 
@@ -98,7 +98,7 @@ defmodule BeTree.Attacks.ExpressionsTest do
 
       for _ <- 1..5 do
         event = Random.event(domains)
-        expected = for {id, expression} <- taken, Naive.eval(expression, Map.new(event), Random.constants()), do: id
+        expected = Random.matches(taken, Map.new(event))
         # With another schema an attribute may have another type, which the oracle treats differently.
         found = BeTree.search!(tree, event)
         own = Enum.filter(found, &(rem(&1, 2) == 1))

@@ -180,7 +180,7 @@ defmodule BeTree.FilesTest do
                "exprs: does not begin with its attributes; name their file with the option schema"
 
       assert message(Files.load(domains, schema: domains), folder) =~
-               "domains:1:1: the attributes stand here; leave the option schema away\n"
+               "domains:1:1: the attributes begin here; remove the option schema\n"
 
       assert message(Files.load(exprs, schema: exprs), folder) =~ "exprs:1:1: expected a list of attributes"
     end

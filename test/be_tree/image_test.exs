@@ -6,7 +6,7 @@ defmodule BeTree.ImageTest do
   alias BeTree.{Error, Image, Index}
   alias BeTree.Image.Layout
   alias BeTree.Runtime.Wasmtime
-  alias BeTree.Test.{Naive, Random, WasmGuest}
+  alias BeTree.Test.{Random, WasmGuest}
 
   doctest Image
 
@@ -19,7 +19,7 @@ defmodule BeTree.ImageTest do
     domains = Random.schema()
     expressions = for id <- 1..expressions, do: {id * 3, Random.expression(domains)}
     tree = BeTree.new!(domains)
-    texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+    texts = Random.subscriptions(expressions)
     BeTree.insert_all!(tree, texts)
     again = Enum.take_random(texts, 20)
     for {id, _, _} <- again, do: BeTree.delete!(tree, id)
@@ -31,7 +31,7 @@ defmodule BeTree.ImageTest do
   end
 
   defp naive(expressions, event) do
-    for {id, expression} <- expressions, Naive.eval(expression, event, Random.constants()), do: id
+    Random.matches(expressions, event)
   end
 
   defp same(target, found), do: for({event, ids} <- found, do: assert(BeTree.search(target, event) == {:ok, ids}))

@@ -245,7 +245,7 @@ defmodule BeTree.MismatchTest do
       :rand.seed(:exsss, seed)
       domains = Random.nested_schema()
       expressions = for id <- 1..60, do: {id, Random.expression(domains)}
-      texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+      texts = Random.subscriptions(expressions)
       by_call = BeTree.new!(domains)
       by_schema = BeTree.new!(domains, on_mismatch: :undefined)
       for tree <- [by_call, by_schema], do: BeTree.insert_all!(tree, texts)

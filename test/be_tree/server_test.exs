@@ -436,7 +436,7 @@ defmodule BeTree.ServerTest do
 
     defp many(name, expressions, present, count) do
       new = expressions |> Enum.take_random(count) |> Enum.reject(fn {id, _} -> is_map_key(present, id) end)
-      texts = for {id, expression} <- new, do: {id, Random.text(expression), constants: Random.constants()}
+      texts = Random.subscriptions(new)
       Server.insert_all!(name, texts)
       Map.merge(present, Map.new(new))
     end

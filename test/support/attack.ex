@@ -39,6 +39,9 @@ defmodule BeTree.Test.Attack do
   @doc "Returns `bytes` with one to four random faults: flipped bits, inserted or deleted bytes, removed or repeated parts."
   def mutate(bytes), do: Enum.reduce(1..Enum.random([1, 1, 2, 4]), bytes, fn _, bytes -> fault(bytes) end)
 
+  # Syntax of expressions, JSON and Erlang terms.
+  @characters [0, 0xFF, ?\\, ?", ?'] ++ ~c"()[]{}<>=,:0-.ea "
+
   defp fault(""), do: <<:rand.uniform(256) - 1>>
 
   defp fault(bytes) do
@@ -47,7 +50,7 @@ defmodule BeTree.Test.Attack do
     {before, <<byte, behind::binary>> = from} = :erlang.split_binary(bytes, at)
     {part, rest} = :erlang.split_binary(from, length)
 
-    case :rand.uniform(7) do
+    case :rand.uniform(8) do
       1 -> <<before::binary, Bitwise.bxor(byte, Bitwise.bsl(1, :rand.uniform(8) - 1)), behind::binary>>
       2 -> <<before::binary, Enum.random([0, 1, 127, 128, 255, :rand.uniform(256) - 1]), behind::binary>>
       3 -> <<before::binary, :rand.uniform(256) - 1, byte, behind::binary>>
@@ -55,6 +58,7 @@ defmodule BeTree.Test.Attack do
       5 -> before <> rest
       6 -> before
       7 -> <<before::binary, part::binary, part::binary, rest::binary>>
+      8 -> <<before::binary, Enum.random(@characters), rest::binary>>
     end
   end
 end

@@ -5,7 +5,7 @@ defmodule BeTree.Test.Random do
   All use the process's `:rand`, so a seed repeats them. Values come from small pools, so that predicates are often true.
   """
 
-  alias BeTree.Test.Nested
+  alias BeTree.Test.{Naive, Nested}
 
   # Some names begin like keywords, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
@@ -435,6 +435,14 @@ defmodule BeTree.Test.Random do
   end
 
   defp dress_pair(pair), do: pair
+
+  @doc "Returns `{id, expression}` pairs as subscriptions with random spellings."
+  def subscriptions(expressions),
+    do: for({id, expression} <- expressions, do: {id, text(expression), constants: constants()})
+
+  @doc "Returns the ids of the `{id, expression}` pairs that the oracle finds for a map of values."
+  def matches(expressions, event),
+    do: for({id, expression} <- expressions, Naive.eval(expression, event, constants()), do: id)
 
   @doc "Returns the text of an expression, in a random spelling."
   def text(expression), do: expression |> spell(0) |> IO.iodata_to_binary()

@@ -111,7 +111,7 @@ defmodule BeTree.Files.Loaded do
     do: {Schema.from_term(located, path), rest}
 
   defp with_schema([{first, text, number, offset} | _rest], _schema_path, path) when is_list(first),
-    do: raise(Reader.error(path, text, number, offset, "the attributes stand here; leave the option schema away"))
+    do: raise(Reader.error(path, text, number, offset, "the attributes begin here; remove the option schema"))
 
   defp with_schema(_terms, nil, path),
     do: raise(%Error{path: path, reason: "does not begin with its attributes; name their file with the option schema"})

@@ -51,7 +51,7 @@ defmodule BeTree.Pattern.Reader do
   defp fault("\uFEFF" <> _rest),
     do: "a byte order mark (U+FEFF) is here, which belongs to a file and not to its text; leave it out"
 
-  defp fault(_text), do: "the pattern is no JSON here"
+  defp fault(_text), do: "the pattern is no JSON here; give a JSON object"
 
   defp syntax(message, text, offset) do
     column = text |> binary_part(0, offset) |> characters()
@@ -226,14 +226,14 @@ defmodule BeTree.Pattern.Reader do
   defp number(number, path) when is_number(number) do
     # Longer integers exceed the range of floats.
     if is_integer(number) and abs(number) >= Bitwise.bsl(1, 1_023),
-      do: refuse(path, "a number fits a double"),
+      do: refuse(path, "a number must fit a double"),
       else: number
   end
 
   defp number(other, path), do: refuse(path, "numeric takes numbers, got: #{Describe.value(other)}")
 
   defp string(string, path) when is_binary(string) do
-    if String.valid?(string), do: string, else: refuse(path, "a string is in UTF-8")
+    if String.valid?(string), do: string, else: refuse(path, "a string must be UTF-8")
   end
 
   defp string(other, path), do: refuse(path, "this test takes a string, got: #{Describe.value(other)}")

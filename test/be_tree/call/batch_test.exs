@@ -4,14 +4,14 @@ defmodule BeTree.Call.BatchTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Error, Event}
-  alias BeTree.Test.{Json, Naive, Random}
+  alias BeTree.Test.{Json, Random}
 
   defp random_tree(seed, expressions) do
     :rand.seed(:exsss, seed)
     domains = Random.schema() ++ for number <- 1..8, do: {"dense#{number}", {:boolean, [optional: true]}}
     tree = BeTree.new!(domains)
     random = for id <- 1..expressions, do: {id, if(rem(id, 2) == 0, do: dense(3), else: Random.expression(domains))}
-    BeTree.insert_all!(tree, for({id, it} <- random, do: {id, Random.text(it), constants: Random.constants()}))
+    BeTree.insert_all!(tree, Random.subscriptions(random))
     {tree, domains, random}
   end
 
@@ -34,7 +34,7 @@ defmodule BeTree.Call.BatchTest do
   defp events(domains, count), do: for(_ <- 1..count, do: domains |> event() |> Enum.uniq_by(&elem(&1, 0)))
 
   defp matches(expressions, event) do
-    for {id, expression} <- expressions, Naive.eval(expression, Map.new(event), Random.constants()), do: id
+    Random.matches(expressions, Map.new(event))
   end
 
   defp encode(event, tree, domains) do

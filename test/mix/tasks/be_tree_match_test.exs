@@ -103,7 +103,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     for {text, expected} <- [
           {~s({"a": ["x"]}\n{"a": [1]}\n), "patterns:2: `a` is tested as a string and as a number"},
           {~s({"a": ["x"]}\n{"b": "x"}\n), "patterns:2: `b`: a field has an object or an array"},
-          {~s({"a": ["x"]}\n{"b": [x]}\n), "patterns:2:8: the pattern is no JSON here"},
+          {~s({"a": ["x"]}\n{"b": [x]}\n), "patterns:2:8: the pattern is no JSON here; give a JSON object"},
           {~s({"a": ["x"]}\n{"a": {"b": ["x"]}}\n), "patterns: attribute `a` is of type string, so `a.b` cannot"}
         ] do
       path = write(folder, "patterns", text)
