@@ -8,11 +8,12 @@
 //!
 //! Nothing depends on the loaded words.
 
-use crate::compile::code::{Kind, Operand, FIELDS, MET, NUMBER, TIME};
+use crate::compile::code::{Kind, Operand};
+use crate::compile::fact_type::{bits, KEY};
 use crate::compile::program::{FactType, Program};
-use crate::engine::Value;
-use crate::facts::change::{bits, KEY};
+use crate::layout::{field_at, MET, NUMBER, TIME};
 use crate::memory::{mix, Address, Table, Words};
+use crate::value::Value;
 
 /// The most facts that are announced at a time.
 pub const GROUP: usize = 16;
@@ -131,7 +132,7 @@ fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
     for (rule, slot) in conditions.flat_map(|condition| condition.seeds.iter().filter_map(|seeds| seeds.first())) {
         let Some(join) = program.rules[*rule as usize].plans[usize::from(*slot)].joins.first() else { continue };
         let own = |operand: &Operand| match operand {
-            Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(((offset - FIELDS) / 2) as u8)),
+            Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(field_at(*offset) as u8)),
             _ => None,
         };
         let (probe, other) = (&join.probe, &program.types[join.probe.ty]);

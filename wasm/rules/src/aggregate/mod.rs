@@ -2,3 +2,4 @@
 
 pub(crate) mod series;
 pub(crate) mod totals;
+pub(crate) mod tree;

@@ -9,11 +9,12 @@
 
 use std::collections::HashSet;
 
-use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
+use crate::compile::code::{Code, Kind, Operand, Relation, Test, OWN};
 use crate::compile::program::{
     Aggregate, Condition, Deadlines, FactType, Guard, Join, Limit, Plan, Probe, Series, Slot,
 };
 use crate::compile::program::{TimeBound, Window, NUMBER_READ};
+use crate::layout::field_at;
 use crate::memory::Table;
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
@@ -86,12 +87,12 @@ impl Planner<'_> {
     /// order of facts of the same time does. What it reads besides, a modification leaves as it is.
     fn fields_read(raw: &RawGuard) -> u64 {
         let mut read = match raw.aggregate.field() {
-            Some(Operand::Field { offset, .. }) => 1 << ((offset - FIELDS) / 2),
+            Some(Operand::Field { offset, .. }) => 1 << field_at(offset),
             _ => 0,
         };
         for code in &raw.conjuncts {
             code.visit(&mut |code| match code {
-                Code::Field { slot: OWN, offset, .. } => read |= 1 << ((offset - FIELDS) / 2),
+                Code::Field { slot: OWN, offset, .. } => read |= 1 << field_at(*offset),
                 Code::After { later, earlier, .. } if [later, earlier].contains(&&OWN) => read |= NUMBER_READ,
                 _ => {}
             });
@@ -310,7 +311,7 @@ fn equality(code: &Code, slot: u8, bound: u32) -> Option<(u8, Operand)> {
                 Operand::Constant(_) => true,
                 Operand::Field { slot, .. } => bound & 1 << slot != 0,
             };
-            is_bound.then_some((((offset - FIELDS) / 2) as u8, other))
+            is_bound.then_some((field_at(offset) as u8, other))
         }
         _ => None,
     })

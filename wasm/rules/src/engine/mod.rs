@@ -1,25 +1,36 @@
 //! The engine: compiled rules, their facts, and the operations on them.
 
+mod arrivals;
+
 use crate::announce::{Announced, GROUP};
-use crate::compile::code::{Bound, Kind as FieldKind, NUMBER, SLOTS, TIME};
+use crate::clock::MAX_TIME;
+use crate::compile::code::{Bound, Kind as FieldKind, SLOTS};
 use crate::compile::compile;
 use crate::compile::program::{Domain, FactType, Field, Program};
 use crate::compile::switch::FEW;
 use crate::error::{quoted, Error, Kind};
-use crate::facts::change::Removal;
+use crate::facts::change::{self, Removal};
+use crate::facts::expiry;
+use crate::facts::tickets::id_of;
+use crate::firing::actions;
 use crate::firing::notices::{self, Notice};
+use crate::keys::By;
 use crate::language::{nearest, parse};
-use crate::matches::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
-use crate::memory::{Address, Full, Room, StringTable, Table, Words};
-use crate::partitions::{By, Partitions};
-use crate::selection::Selection;
-use crate::step::{
-    Scratch, Step, StepLimits, AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CALL_LATE, CLOCK, EVENT, FACTS, FIRED, FLOOR,
-    GATHERING, LATE, MATCH_HEAP, NEXT, NOTICES, NOTICE_WORDS, NUMBERS, POSITION, RELEASED, STRINGS, TIMERS,
+use crate::layout::{
+    AGENDA, AGENDA_BASE, ASSERTED, CALL_FIRED, CALL_LATE, CLOCK, EVENT, FACTS, FIRED, FLOOR, GATHERING, LATE, NEXT,
+    NOTICES, NOTICE_WORDS, NUMBER, POSITION, RELEASED, TIME,
 };
-use crate::time::due::Due;
-use crate::time::sources::Source;
-use crate::time::waiting::{id_of, WAITS};
+use crate::matches::agenda::{self, Best, MATCH_DEADLINE, RULE_WORDS};
+use crate::matches::{deadlines, guards, search};
+use crate::memory::{Address, Full, Room, StringTable, Table, Words};
+use crate::partitions::Partitions;
+use crate::selection::Selection;
+use crate::step::{Scratch, Step, StepLimits};
+use crate::tables::{DEADLINES, MATCH_HEAP, NUMBERS, STRINGS};
+use crate::time::due::{self, Due};
+use crate::time::sources::{self, Source};
+use crate::time::waiting::{self, WAITS};
+use crate::value::{Owned, Value};
 
 /// The limits of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,44 +48,6 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits { memory: 1 << 30, facts: u32::MAX, firings: 1_000_000, notices: 10_000 }
-    }
-}
-
-/// The value of a field of a new fact.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value<'a> {
-    /// An integer. It may stand for a float.
-    Integer(i64),
-    /// A finite float.
-    Float(f64),
-    /// `true` or `false`.
-    Boolean(bool),
-    /// A string.
-    String(&'a [u8]),
-}
-
-/// The value of a field of a stored fact or of a notice.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Owned {
-    /// An integer.
-    Integer(i64),
-    /// A float.
-    Float(f64),
-    /// `true` or `false`.
-    Boolean(bool),
-    /// A string.
-    String(Vec<u8>),
-}
-
-impl Owned {
-    /// Returns the value as one of a new fact.
-    pub fn borrowed(&self) -> Value<'_> {
-        match self {
-            Owned::Integer(integer) => Value::Integer(*integer),
-            Owned::Float(float) => Value::Float(*float),
-            Owned::Boolean(boolean) => Value::Boolean(*boolean),
-            Owned::String(bytes) => Value::String(bytes),
-        }
     }
 }
 
@@ -266,6 +239,9 @@ impl Engine {
             self.retried(|step| agenda::set_up(step.words, step.program, number))?;
         }
         self.retried(|step| {
+            for (number, ty) in step.program.types.iter().enumerate() {
+                expiry::set_up(step.words, ty, number)?;
+            }
             step.words.set(AGENDA_BASE, base)?;
             step.words.set64(NEXT, 1)?;
             for time in [CLOCK, EVENT, FLOOR] {
@@ -410,7 +386,7 @@ impl Engine {
     /// Returns whether all has happened that is due by the engine's time.
     fn is_at_rest(&mut self) -> bool {
         let (now, is_gathering) = (self.now(), self.words.get(GATHERING) == 1);
-        !is_gathering && !self.is_busy() && self.examine(|step| step.first_due(now).is_none()).unwrap_or(false)
+        !is_gathering && !self.is_busy() && self.examine(|step| due::first_due(step, now).is_none()).unwrap_or(false)
     }
 
     /// Sets the limits, also where the engine is beyond them.
@@ -507,7 +483,7 @@ impl Engine {
                 }
             }
         }
-        if time.is_some_and(|time| time.unsigned_abs() > LATEST) {
+        if time.is_some_and(|time| time.unsigned_abs() > MAX_TIME) {
             let message = "a time is beyond a hundred million days from the epoch; give milliseconds";
             return Err(Error::new(Kind::OutOfBounds, message));
         }
@@ -653,9 +629,9 @@ impl Engine {
                 step.scratch.cells.set(number, cell);
             }
             let number = if time > step.clock() {
-                step.let_wait(ty, time)?
+                waiting::let_wait(step, ty, time)?
             } else {
-                let fact = step.insert(ty, time)?;
+                let fact = change::insert(step, ty, time)?;
                 step.words.get64(fact + NUMBER)
             };
             // Facts that are loaded were counted when they came.
@@ -664,7 +640,7 @@ impl Engine {
                     step.words.set64(LATE, step.words.get64(LATE) + 1)?;
                     step.words.set(CALL_LATE, step.words.get(CALL_LATE) + 1)?;
                 }
-                step.raise_event_time(time, source)?;
+                sources::raise_event_time(step, time, source)?;
             }
             step.words.set64(ASSERTED, number)?;
             if step.words.get(POSITION) != position {
@@ -724,8 +700,8 @@ impl Engine {
         };
         self.retried(|step| {
             match step.words.get(fact) {
-                WAITS => step.free_waiting(fact)?,
-                ty => step.remove(ty as usize, fact, Removal::Retraction)?,
+                WAITS => waiting::free_waiting(step, fact)?,
+                ty => change::remove(step, ty as usize, fact, Removal::Retraction)?,
             }
             step.words.set(POSITION, position)
         })
@@ -801,7 +777,7 @@ impl Engine {
     ///
     /// Errors: `out_of_bounds`.
     pub fn check_time(&self, time: i64) -> Result<(), Error> {
-        if time.unsigned_abs() > LATEST {
+        if time.unsigned_abs() > MAX_TIME {
             let message = "the time is beyond a hundred million days from the epoch; give milliseconds";
             return Err(Error::new(Kind::OutOfBounds, message));
         }
@@ -827,8 +803,8 @@ impl Engine {
         // All that is due at one time happens before rules fire.
         if self.words.get(GATHERING) == 1 {
             let at = self.now();
-            self.retried(|step| match step.first_due(at) {
-                Some((time, due @ Due::Match(_))) => step.happen(time, due),
+            self.retried(|step| match due::first_due(step, at) {
+                Some((time, due @ Due::Match(_))) => due::happen(step, time, due),
                 _ => step.words.set(GATHERING, 0),
             })?;
             return Ok(Turn::More);
@@ -844,7 +820,7 @@ impl Engine {
         self.retried(|step| {
             // A dropped fact makes no rule due, and at its time no match waits any more.
             for position in 0..MOST_DROPS {
-                let Some((time, due)) = step.first_due(now) else {
+                let Some((time, due)) = due::first_due(step, now) else {
                     if step.clock() != now {
                         step.words.set64(CLOCK, now as u64)?;
                     }
@@ -854,7 +830,7 @@ impl Engine {
                 if may_save && position > 0 && time > step.clock() {
                     break;
                 }
-                step.happen(time, due)?;
+                due::happen(step, time, due)?;
                 if let Due::Match(_) = due {
                     step.words.set(GATHERING, 1)?;
                     break;
@@ -866,7 +842,7 @@ impl Engine {
 
     /// Returns the first time to which [`Engine::advance`] would make anything happen, the dropping of facts left out.
     pub fn next_due(&self) -> Option<i64> {
-        let deadline = TIMERS.first(&self.words).map(|block| self.words.get64(block + MATCH_DEADLINE) as i64);
+        let deadline = DEADLINES.first(&self.words).map(|block| self.words.get64(block + MATCH_DEADLINE) as i64);
         let first = deadline.into_iter().chain(self.first_waiting()).min()?;
         Some(first.saturating_add(self.lateness()))
     }
@@ -952,30 +928,33 @@ impl Engine {
         let pause = if is_quiet { None } else { self.pause() };
         self.retried(|step| {
             let mut bound: Bound = [0; SLOTS + 1];
-            let number = match step.best() {
+            let number = match agenda::best(step) {
                 None => return Ok(Stepped::Prepared),
                 Some(Best::Seed(number)) => {
-                    let Some(found) = step.next_match(number, &mut bound)? else { return Ok(Stepped::Prepared) };
-                    let deadline = step.deadline(&step.program.rules[number as usize], &bound);
+                    let Some(found) = search::next_match(step, number, &mut bound)? else {
+                        return Ok(Stepped::Prepared);
+                    };
+                    let deadline = guards::deadline(step, &step.program.rules[number as usize], &bound);
                     if deadline > step.clock() {
-                        step.keep(found)?;
-                        step.wait(number, &bound, deadline)?;
+                        search::keep(step, found)?;
+                        deadlines::wait(step, number, &bound, deadline)?;
                         return Ok(Stepped::Prepared);
                     }
                     if let Some(pause) = pause {
                         return Ok(Stepped::Paused(pause));
                     }
-                    step.keep(found)?;
+                    search::keep(step, found)?;
                     number
                 }
                 Some(Best::Match) => {
-                    let (number, are_there) = step.first_match(&mut bound);
+                    let (number, are_there) = agenda::first_match(step, &mut bound);
                     let rule = &step.program.rules[number as usize];
-                    let is_valid = are_there && rule.guards.iter().all(|guard| step.guard_holds(guard, &mut bound));
+                    let is_valid =
+                        are_there && rule.guards.iter().all(|guard| guards::guard_holds(step, guard, &mut bound));
                     if let (true, Some(pause)) = (is_valid, pause) {
                         return Ok(Stepped::Paused(pause));
                     }
-                    step.pop_match()?;
+                    agenda::pop_match(step)?;
                     if !is_valid {
                         return Ok(Stepped::Prepared);
                     }
@@ -991,7 +970,7 @@ impl Engine {
                     *place = step.words.get64(fact + NUMBER);
                 }
             }
-            step.fire(number, &mut bound)?;
+            actions::fire(step, number, &mut bound)?;
             Ok(Stepped::Fired(number))
         })
     }
@@ -1301,6 +1280,3 @@ const MOST_FREQUENT: usize = 8;
 
 /// The most facts that a turn drops.
 const MOST_DROPS: usize = 16;
-
-/// The latest time, in milliseconds from the epoch: so far from the ends of 64 bits that durations can be added.
-pub(crate) const LATEST: u64 = 100_000_000 * 86_400_000;

@@ -5,9 +5,10 @@
 
 use crate::compile::code::{Bound, Code, Kind, Locals, Scope};
 use crate::compile::program::{Action, Program};
-use crate::engine::Owned;
+use crate::layout::{NOTICES, NOTICE_WORDS};
 use crate::memory::{Address, Full, StringTable, Words};
-use crate::step::{Step, NOTICES, NOTICE_WORDS};
+use crate::step::Step;
+use crate::value::Owned;
 
 /// The action of a notice that a firing failed. Its two values are the positions of the action and of the field.
 const FAILED: u32 = u32::MAX;
@@ -78,34 +79,32 @@ fn write(
     Ok(at as u32)
 }
 
-impl Step<'_> {
-    /// Writes the notice of an action.
-    pub fn notify(
-        &mut self,
-        rule: u32,
-        action: u32,
-        values: &[(String, Kind, Code)],
-        bound: &Bound,
-        locals: &Locals,
-    ) -> Result<(), Full> {
-        let Step { words, scratch, .. } = self;
-        let scope = Scope { words, bound, locals };
-        let values = values.iter().map(|(_, kind, code)| (*kind, code.value(scope)));
-        let end = write(words, &mut scratch.notices, rule, action, values)?;
-        self.count_notice(end)
-    }
+/// Writes the notice of an action.
+pub(crate) fn notify(
+    step: &mut Step,
+    rule: u32,
+    action: u32,
+    values: &[(String, Kind, Code)],
+    bound: &Bound,
+    locals: &Locals,
+) -> Result<(), Full> {
+    let Step { words, scratch, .. } = step;
+    let scope = Scope { words, bound, locals };
+    let values = values.iter().map(|(_, kind, code)| (*kind, code.value(scope)));
+    let end = write(words, &mut scratch.notices, rule, action, values)?;
+    count_notice(step, end)
+}
 
-    /// Writes the notice that a firing failed.
-    pub fn notify_failure(&mut self, rule: u32, action: u32, field: u32) -> Result<(), Full> {
-        let values = [action, field].map(|number| (Kind::Integer, Some(number.into())));
-        let end = write(self.words, &mut self.scratch.notices, rule, FAILED, values.into_iter())?;
-        self.count_notice(end)
-    }
+/// Writes the notice that a firing failed.
+pub(crate) fn notify_failure(step: &mut Step, rule: u32, action: u32, field: u32) -> Result<(), Full> {
+    let values = [action, field].map(|number| (Kind::Integer, Some(number.into())));
+    let end = write(step.words, &mut step.scratch.notices, rule, FAILED, values.into_iter())?;
+    count_notice(step, end)
+}
 
-    fn count_notice(&mut self, end: u32) -> Result<(), Full> {
-        self.words.set(NOTICE_WORDS, end)?;
-        self.words.set(NOTICES, self.words.get(NOTICES) + 1)
-    }
+fn count_notice(step: &mut Step, end: u32) -> Result<(), Full> {
+    step.words.set(NOTICE_WORDS, end)?;
+    step.words.set(NOTICES, step.words.get(NOTICES) + 1)
 }
 
 /// Reads notices.

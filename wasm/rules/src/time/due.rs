@@ -1,13 +1,14 @@
-//! Deadlines of matches, and the dropping of facts that no rule can use any more.
-//!
-//! The matches of a rule mostly begin to wait in the order of their deadlines, so they are a queue. A heap has the first match of
-//! each queue, and each match that would come before the last one of its queue.
+//! The next event in time: a match whose deadline comes, or a fact that expires.
 
-use crate::compile::code::{Bound, SLOTS, TIME};
-use crate::facts::change::Removal;
-use crate::matches::agenda::{LAST_WAITING, MATCH_DEADLINE, MATCH_LINK};
-use crate::memory::{Address, Full, Words};
-use crate::step::{Step, CLOCK, TIMERS};
+use crate::compile::code::{Bound, SLOTS};
+use crate::facts::change::{self, Removal};
+use crate::facts::expiry;
+use crate::layout::CLOCK;
+use crate::matches::agenda::MATCH_DEADLINE;
+use crate::matches::{agenda, deadlines, guards};
+use crate::memory::{Address, Full};
+use crate::step::Step;
+use crate::tables::DEADLINES;
 
 /// An event in time.
 #[derive(Clone, Copy)]
@@ -18,78 +19,40 @@ pub(crate) enum Due {
     Fact(usize, Address),
 }
 
-impl Step<'_> {
-    /// Keeps a match until its deadline.
-    pub fn wait(&mut self, rule: u32, bound: &Bound, deadline: i64) -> Result<(), Full> {
-        let block = self.match_block(rule, bound, deadline)?;
-        let last_at = self.program.rule_at(rule) + LAST_WAITING;
-        let last = self.words.get(last_at);
-        if last == 0 {
-            self.words.set(last_at, block)?;
-        } else if self.words.get64(last + MATCH_DEADLINE) as i64 <= deadline {
-            self.words.set(last + MATCH_LINK, block)?;
-            return self.words.set(last_at, block);
-        }
-        TIMERS.push(self.words, block, is_before)
-    }
-
-    /// Takes the first waiting match out.
-    fn take_first(&mut self, block: Address) -> Result<(), Full> {
-        let last_at = self.program.rule_at(self.match_rule(block)) + LAST_WAITING;
-        if self.words.get(last_at) == block {
-            self.words.set(last_at, 0)?;
-        }
-        match self.words.get(block + MATCH_LINK) {
-            0 => TIMERS.pop(self.words, is_before),
-            next => TIMERS.replace_first(self.words, next, is_before),
+/// Returns the first event up to `time`, and its time. At the same time, matches come before facts.
+pub(crate) fn first_due(step: &Step, time: i64) -> Option<(i64, Due)> {
+    let mut first = None;
+    if let Some(block) = DEADLINES.first(step.words) {
+        let deadline = step.words.get64(block + MATCH_DEADLINE) as i64;
+        if deadline <= time {
+            first = Some((deadline, Due::Match(block)));
         }
     }
-
-    /// Returns the first event up to `time`, and its time. At the same time, matches come before facts.
-    pub fn first_due(&self, time: i64) -> Option<(i64, Due)> {
-        let mut first = None;
-        if let Some(block) = TIMERS.first(self.words) {
-            let deadline = self.words.get64(block + MATCH_DEADLINE) as i64;
-            if deadline <= time {
-                first = Some((deadline, Due::Match(block)));
-            }
-        }
-        for (number, life) in &self.program.lives {
-            let ty = &self.program.types[*number];
-            let fact = ty.oldest(self.words);
-            if fact == 0 {
-                continue;
-            }
-            // A late fact is dropped after those that came before it. So it stays no longer than a fact that came with it and was
-            // not late.
-            let end = (self.words.get64(fact + TIME) as i64).saturating_add(*life).max(self.clock());
-            if end <= time && first.is_none_or(|(earliest, _)| end < earliest) {
-                first = Some((end, Due::Fact(*number, fact)));
-            }
-        }
-        first
-    }
-
-    /// Lets an event happen.
-    pub fn happen(&mut self, time: i64, due: Due) -> Result<(), Full> {
-        self.words.set64(CLOCK, time.max(self.clock()) as u64)?;
-        match due {
-            Due::Fact(ty, fact) => self.remove(ty, fact, Removal::Drop),
-            Due::Match(block) => {
-                self.take_first(block)?;
-                let mut bound: Bound = [0; SLOTS + 1];
-                let rule = &self.program.rules[self.match_rule(block) as usize];
-                if self.bind(block, &mut bound) && rule.guards.iter().all(|guard| self.guard_holds(guard, &mut bound)) {
-                    self.push_match_block(block)
-                } else {
-                    self.free_match(block)
-                }
-            }
+    if let Some((end, ty, fact)) = expiry::first(step) {
+        let end = end.max(step.clock());
+        if end <= time && first.is_none_or(|(earliest, _)| end < earliest) {
+            first = Some((end, Due::Fact(ty, fact)));
         }
     }
+    first
 }
 
-fn is_before(words: &Words, a: u32, b: u32) -> bool {
-    let deadline = |block: u32| words.get64(block + MATCH_DEADLINE) as i64;
-    deadline(a) < deadline(b)
+/// Lets an event happen.
+pub(crate) fn happen(step: &mut Step, time: i64, due: Due) -> Result<(), Full> {
+    step.words.set64(CLOCK, time.max(step.clock()) as u64)?;
+    match due {
+        Due::Fact(ty, fact) => change::remove(step, ty, fact, Removal::Drop),
+        Due::Match(block) => {
+            deadlines::take_first(step, block)?;
+            let mut bound: Bound = [0; SLOTS + 1];
+            let rule = &step.program.rules[agenda::match_rule(step, block) as usize];
+            if agenda::bind(step, block, &mut bound)
+                && rule.guards.iter().all(|guard| guards::guard_holds(step, guard, &mut bound))
+            {
+                agenda::push_match_block(step, block)
+            } else {
+                agenda::free_match(step, block)
+            }
+        }
+    }
 }
