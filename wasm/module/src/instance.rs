@@ -118,7 +118,7 @@ pub trait Instance: Sized {
 
     /// Runs the stored request to its end.
     fn go_on(&mut self) -> i32 {
-        memory::of_search(self.port().outbox.progress() == NOTED);
+        memory::use_search_memory(self.port().outbox.progress() == NOTED);
         let status = self.finish();
         // The last store: the request cannot be continued after it.
         self.port().outbox.advance_to(NOTHING);

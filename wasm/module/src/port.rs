@@ -145,7 +145,7 @@ impl Port {
     /// Begins an operation that changes nothing. It allocates only in the memory of searches, so it may be cut off anywhere.
     pub fn begin_read(&mut self) {
         self.outbox.advance_to(NOTHING);
-        memory::of_search(true);
+        memory::use_search_memory(true);
         self.transient = Vec::new();
         self.outbox.clear();
     }
@@ -197,7 +197,7 @@ impl Port {
 ///
 /// After an interrupted change the heap cannot be trusted. The buffer lets the host make the next call, which returns the error.
 pub(crate) fn temporary_inbox(bytes: usize) -> Option<*const u8> {
-    memory::of_search(true);
+    memory::use_search_memory(true);
     let mut inbox = Vec::<u8>::new();
     inbox.try_reserve_exact(bytes).ok()?;
     Some(ManuallyDrop::new(inbox).as_ptr())

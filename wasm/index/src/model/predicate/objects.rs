@@ -2,11 +2,8 @@
 
 use crate::model::predicate::{Predicate, Step};
 
-/// The most attributes of an object. A word has a bit for each.
-pub const MOST_ATTRIBUTES: usize = u64::BITS as usize;
-
 /// The most steps of a condition.
-pub const MOST_STEPS: usize = 255;
+pub const MAX_CONDITION_STEPS: usize = 255;
 
 /// The share of a list's objects that must meet a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,10 +39,10 @@ pub struct Quantified<S> {
 }
 
 impl<S> Quantified<S> {
-    /// Returns the predicate whose condition is `steps`, an expression in postfix order of at most [`MOST_STEPS`] steps without
+    /// Returns the predicate whose condition is `steps`, an expression in postfix order of at most [`MAX_CONDITION_STEPS`] steps without
     /// predicates over lists of objects.
     pub fn new(quantifier: Quantifier, steps: Box<[Step<S>]>) -> Self {
-        debug_assert!(steps.len() <= MOST_STEPS, "a byte holds a position");
+        debug_assert!(steps.len() <= MAX_CONDITION_STEPS, "a byte holds a position");
         let mut operators = vec![0; steps.len()].into_boxed_slice();
         let mut starts: Vec<usize> = Vec::with_capacity(steps.len());
         for (position, step) in steps.iter().enumerate() {
@@ -115,7 +112,7 @@ impl<S> Quantified<S> {
         self.predicates().for_each(|predicate| predicate.test.each_string(&mut *each));
     }
 
-    /// Returns an upper bound of the number of its constants, as [`Test::constants`](super::predicate::Test::constants) does. A
+    /// Returns an upper bound of the number of its constants, as [`Test::constants`](super::Test::constants) does. A
     /// step takes as much memory as some constants.
     pub(crate) fn constants(&self) -> usize {
         2 * self.steps.len() + self.predicates().map(|predicate| predicate.test.constants()).sum::<usize>()
@@ -125,8 +122,8 @@ impl<S> Quantified<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::attribute::AttributeId;
     use crate::model::predicate::Test;
-    use crate::model::schema::AttributeId;
 
     /// Returns the value of a condition by its definition.
     fn plain(steps: &[Step<u32>], values: u32) -> bool {
