@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use wasmtime::{Error, OutOfMemory, Trap, WasmBacktrace};
 
 /// The most bytes of a message. A message may contain a name in a module, and such a name may be as long as the module.
-const LONGEST: usize = 4_096;
+const MAX_MESSAGE_BYTES: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -79,8 +79,8 @@ pub fn lacks_memory(error: &Error) -> bool {
 
 /// Returns the text, cut between two characters if it is long.
 fn shortened(mut text: String) -> String {
-    if text.len() > LONGEST {
-        let end = text.floor_char_boundary(LONGEST);
+    if text.len() > MAX_MESSAGE_BYTES {
+        let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
         let omitted = text.len() - end;
         text.truncate(end);
         // Writing to a string does not fail.

@@ -14,24 +14,24 @@ use wasmparser::{
 use crate::memory::limits;
 
 /// Includes data segments, which are only copied.
-const MODULE_BYTES: usize = 64 << 20;
-const CODE_BYTES: usize = 4 << 20;
-const FUNCTIONS: usize = 20_000;
+const MAX_MODULE_BYTES: usize = 64 << 20;
+const MAX_CODE_BYTES: usize = 4 << 20;
+const MAX_FUNCTIONS: usize = 20_000;
 /// Of imports and of exports. Their list is made at once, on a normal scheduler.
-const NAMES: usize = 2_000;
-const TYPES: usize = 50_000;
+const MAX_NAMES: usize = 2_000;
+const MAX_TYPES: usize = 50_000;
 /// Parameters and results of all types.
-const TYPE_VALUES: usize = 100_000;
-const LOCALS: usize = 2_000;
-const DEPTH: usize = 500;
-const FUNCTION_WORK: usize = 2_000_000;
-const MODULE_WORK: usize = 10_000_000;
+const MAX_TYPE_VALUES: usize = 100_000;
+const MAX_LOCALS: usize = 2_000;
+const MAX_DEPTH: usize = 500;
+const MAX_FUNCTION_WORK: usize = 2_000_000;
+const MAX_MODULE_WORK: usize = 10_000_000;
 /// The work of a value that is passed to a function, relative to a value that is kept.
-const PASSED: usize = 16;
+const WORK_PER_PASSED_VALUE: usize = 16;
 /// The number by which the square of the bytes of code is divided to get work.
-const BYTES_SQUARED: usize = 4_096;
+const SQUARED_BYTES_PER_WORK: usize = 4_096;
 /// The bytes by which dividing a bulk instruction lengthens the code (`rewrite`).
-const DIVIDED: usize = 26;
+const CHUNKED_BULK_BYTES: usize = 26;
 
 /// The reason why a module is not compiled.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl From<BinaryReaderError> for Refusal {
 
 /// Checks that a module is valid and within the bounds, in some 60 milliseconds for each megabyte of code.
 pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
-    at_most(MODULE_BYTES, wasm.len(), "bytes")?;
+    at_most(MAX_MODULE_BYTES, wasm.len(), "bytes")?;
     // All features: the engine itself refuses those that it lacks.
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut work = 0;
@@ -58,7 +58,7 @@ pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
         sections(&payload)?;
         if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
             work += check_function(function, &body)?;
-            at_most(MODULE_WORK, work, "units of work for the compiler")?;
+            at_most(MAX_MODULE_WORK, work, "units of work for the compiler")?;
         }
     }
     Ok(())
@@ -67,26 +67,26 @@ pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
 fn sections(payload: &Payload) -> Result<(), Refusal> {
     match payload {
         Payload::TypeSection(types) => {
-            at_most(TYPES, types.count() as usize, "types")?;
+            at_most(MAX_TYPES, types.count() as usize, "types")?;
             let mut values = 0;
             for ty in types.clone().into_iter_err_on_gc_types() {
                 let ty = ty?;
                 values += ty.params().len() + ty.results().len();
             }
-            at_most(TYPE_VALUES, values, "parameters and results in its types")
+            at_most(MAX_TYPE_VALUES, values, "parameters and results in its types")
         }
-        Payload::ImportSection(imports) => at_most(NAMES, imports.clone().into_imports().count(), "imports"),
-        Payload::ExportSection(exports) => at_most(NAMES, exports.count() as usize, "exports"),
-        Payload::MemorySection(memories) => at_most(limits::MEMORIES, memories.count() as usize, "memories"),
+        Payload::ImportSection(imports) => at_most(MAX_NAMES, imports.clone().into_imports().count(), "imports"),
+        Payload::ExportSection(exports) => at_most(MAX_NAMES, exports.count() as usize, "exports"),
+        Payload::MemorySection(memories) => at_most(limits::MAX_MEMORIES, memories.count() as usize, "memories"),
         Payload::TableSection(tables) => {
             for table in tables.clone() {
                 let elements = usize::try_from(table?.ty.initial).unwrap_or(usize::MAX);
-                at_most(limits::TABLE_ELEMENTS, elements, "elements in a table")?;
+                at_most(limits::MAX_TABLE_ELEMENTS, elements, "elements in a table")?;
             }
             Ok(())
         }
-        Payload::FunctionSection(functions) => at_most(FUNCTIONS, functions.count() as usize, "functions"),
-        Payload::CodeSectionStart { size, .. } => at_most(CODE_BYTES, *size as usize, "bytes of code"),
+        Payload::FunctionSection(functions) => at_most(MAX_FUNCTIONS, functions.count() as usize, "functions"),
+        Payload::CodeSectionStart { size, .. } => at_most(MAX_CODE_BYTES, *size as usize, "bytes of code"),
         _ => Ok(()),
     }
 }
@@ -100,7 +100,7 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
     validator.read_locals(&mut reader)?;
     // Parameters included.
     let locals = validator.len_locals() as usize;
-    at_most(LOCALS, locals, &of_function("local variables"))?;
+    at_most(MAX_LOCALS, locals, &of_function("local variables"))?;
     let mut bytes = body.range().len();
     let mut work = 0;
     let mut operators = body.get_operators_reader()?;
@@ -108,13 +108,13 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
         let (operator, offset) = operators.read_with_offset()?;
         let operands = validator.operand_stack_height() as usize;
         work += weigh(&operator, locals, operands);
-        bytes += if is_bulk(&operator) { DIVIDED } else { 0 };
-        at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
+        bytes += if is_bulk(&operator) { CHUNKED_BULK_BYTES } else { 0 };
+        at_most(MAX_FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
         validator.op(offset, &operator)?;
-        at_most(DEPTH, validator.control_stack_height() as usize, &of_function("nested blocks"))?;
+        at_most(MAX_DEPTH, validator.control_stack_height() as usize, &of_function("nested blocks"))?;
     }
-    work += bytes.saturating_mul(bytes) / BYTES_SQUARED;
-    at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
+    work += bytes.saturating_mul(bytes) / SQUARED_BYTES_PER_WORK;
+    at_most(MAX_FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
     Ok(work)
 }
 
@@ -135,9 +135,9 @@ fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
         Operator::Call { .. }
         | Operator::CallIndirect { .. }
         | Operator::ReturnCall { .. }
-        | Operator::ReturnCallIndirect { .. } => PASSED * (operands + 1),
+        | Operator::ReturnCallIndirect { .. } => WORK_PER_PASSED_VALUE * (operands + 1),
         // It becomes a call in one branch and stays itself in the other.
-        bulk if is_bulk(bulk) => PASSED * (operands + 1) + 3 * joint,
+        bulk if is_bulk(bulk) => WORK_PER_PASSED_VALUE * (operands + 1) + 3 * joint,
         _ => 0,
     }
 }

@@ -12,18 +12,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use rustler::env::SavedTerm;
-use rustler::{Encoder, Env, LocalPid, OwnedEnv, ResourceArc, Term};
+use rustler::{Encoder, Env, OwnedEnv, ResourceArc, Term};
 
 use crate::compile::module::{Compiled, Module};
 use crate::failure::{Failure, Kind};
+use crate::terms::reply::Receiver;
 use crate::terms::{self, atoms};
 
 /// The bytes of a compiler's stack. Cranelift recurses into the nesting of a module.
-const COMPILER_STACK: usize = 16 << 20;
+const COMPILER_STACK_BYTES: usize = 16 << 20;
 /// The number of modules that are compiled at a time.
-const COMPILERS: usize = 2;
+const MAX_COMPILERS: usize = 2;
 /// The number of modules that may wait for a compiler.
-const QUEUE: usize = 64;
+const MAX_QUEUED_MODULES: usize = 64;
 
 /// The SHA-256 of a module's bytes.
 type Digest = Vec<u8>;
@@ -38,7 +39,7 @@ struct Table {
 
 enum Entry {
     /// The module waits in the queue, or is being compiled.
-    Wanted(Vec<Asker>),
+    Wanted(Vec<Receiver>),
     Compiled(Weak<Compiled>),
 }
 
@@ -47,13 +48,6 @@ struct Job {
     digest: Digest,
     env: OwnedEnv,
     bytes: SavedTerm,
-}
-
-/// A process that waits for `{reference, {:ok, module}}` or `{reference, {:error, kind, message}}`.
-struct Asker {
-    pid: LocalPid,
-    env: OwnedEnv,
-    reference: SavedTerm,
 }
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
@@ -65,7 +59,7 @@ static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 /// `Overloaded` if too many modules wait, and `OutOfMemory` if there is no thread to compile it.
 pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<Option<Arc<Compiled>>, Failure> {
     with_table(|table| {
-        let asker = Asker::new(env, reference);
+        let asker = Receiver::new(env, reference);
         match table.entries.get_mut(digest) {
             Some(Entry::Wanted(askers)) => {
                 askers.push(asker);
@@ -97,14 +91,17 @@ impl Table {
     ///
     /// `Overloaded` if the queue stays full.
     fn make_room(&mut self, env: Env) -> Result<(), Failure> {
-        if self.queue.len() >= QUEUE {
+        if self.queue.len() >= MAX_QUEUED_MODULES {
             let Self { entries, queue, .. } = self;
             queue.retain(|job| is_wanted(entries, &job.digest, env));
         }
-        if self.queue.len() < QUEUE {
+        if self.queue.len() < MAX_QUEUED_MODULES {
             return Ok(());
         }
-        Err(Failure::new(Kind::Overloaded, format!("{QUEUE} modules wait to be compiled already; try again later")))
+        Err(Failure::new(
+            Kind::Overloaded,
+            format!("{MAX_QUEUED_MODULES} modules wait to be compiled already; try again later"),
+        ))
     }
 
     /// Starts another thread, unless there are enough. The running threads empty the queue.
@@ -113,10 +110,10 @@ impl Table {
     ///
     /// `OutOfMemory` if no thread runs and the system refuses one.
     fn start_compiler(&mut self) -> Result<(), Failure> {
-        if self.compilers == COMPILERS {
+        if self.compilers == MAX_COMPILERS {
             return Ok(());
         }
-        let compiler = thread::Builder::new().name("be_tree_compiler".into()).stack_size(COMPILER_STACK);
+        let compiler = thread::Builder::new().name("be_tree_compiler".into()).stack_size(COMPILER_STACK_BYTES);
         match compiler.spawn(compile_all) {
             Ok(_handle) => {
                 self.compilers += 1;
@@ -148,7 +145,7 @@ impl Table {
 /// Returns whether a living process waits for a module. If none does, removes it from the table.
 fn is_wanted(entries: &mut HashMap<Digest, Entry>, digest: &Digest, env: Env) -> bool {
     if let Some(Entry::Wanted(askers)) = entries.get_mut(digest) {
-        askers.retain(|asker| asker.pid.is_alive(env));
+        askers.retain(|asker| asker.is_alive(env));
         if !askers.is_empty() {
             return true;
         }
@@ -172,8 +169,22 @@ fn publish(digest: Digest, outcome: Result<Arc<Compiled>, Failure>) {
         Err(_) => table.entries.remove(&digest),
     });
     if let Some(Entry::Wanted(askers)) = entry {
+        let reply = Reply(outcome);
         for asker in askers {
-            asker.send(&outcome);
+            // The send fails only if the asker has died.
+            asker.send(None, &reply);
+        }
+    }
+}
+
+/// `{:ok, module}` or `{:error, kind, message}`
+struct Reply(Result<Arc<Compiled>, Failure>);
+
+impl Encoder for Reply {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        match &self.0 {
+            Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
+            Err(failure) => terms::error(env, failure),
         }
     }
 }
@@ -198,25 +209,5 @@ impl Job {
                 .unwrap_or_else(|_| Err(Failure::bad_module("the compiler gave up on this module")))
                 .map(Arc::new)
         })
-    }
-}
-
-impl Asker {
-    fn new(env: Env, reference: Term) -> Self {
-        let own = OwnedEnv::new();
-        let reference = own.save(reference);
-        Self { pid: env.pid(), env: own, reference }
-    }
-
-    fn send(self, outcome: &Result<Arc<Compiled>, Failure>) {
-        let Self { pid, env, reference } = self;
-        env.run(|env| {
-            let reply = match outcome {
-                Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
-                Err(failure) => terms::error(env, failure),
-            };
-            // The send fails only if the asker has died.
-            let _ = env.send(&pid, (reference.load(env), reply));
-        });
     }
 }

@@ -11,7 +11,7 @@ use wasmtime::{OperatorCost, VariableOperatorCost};
 
 /// The fuel of `nop`. It generates no code, so the host places `nop` before an instruction that costs more than its kind does
 /// (`rewrite::fuel_checks`), and removes those of the module.
-pub const CHARGE: u8 = 4;
+pub const NOP_FUEL: u8 = 4;
 
 /// What takes 1 to 2 nanoseconds. The built-in modules use it often, or it is a vector instruction.
 const SHORT: u8 = 2;
@@ -30,7 +30,7 @@ const GROWTH: u8 = u8::MAX;
 /// and one for each byte or element of a bulk instruction.
 pub fn costs() -> OperatorCost {
     let mut costs = references(vectors(numbers(OperatorCost::new())));
-    costs.Nop = CHARGE;
+    costs.Nop = NOP_FUEL;
     costs
 }
 

@@ -11,7 +11,7 @@ use crate::memory::linear::{self, Memories};
 use crate::memory::stacks::{self, Stacks};
 
 /// The bytes of its fiber's stack that a wasm call may use. It traps beyond them.
-const WASM_STACK: usize = 512 << 10;
+const MAX_WASM_STACK_BYTES: usize = 512 << 10;
 
 /// Returns the engine. The process makes it once, so a failure is final.
 ///
@@ -24,10 +24,10 @@ const WASM_STACK: usize = 512 << 10;
 /// reserved: 47 bits of them have room for some 30,000 instances.
 pub fn get() -> Result<&'static Engine, Failure> {
     static ENGINE: OnceLock<Result<Engine, Failure>> = OnceLock::new();
-    ENGINE.get_or_init(tried).as_ref().map_err(Clone::clone)
+    ENGINE.get_or_init(new_tested).as_ref().map_err(Clone::clone)
 }
 
-fn tried() -> Result<Engine, Failure> {
+fn new_tested() -> Result<Engine, Failure> {
     let engine = Engine::new(&config()).map_err(|error| {
         let message = format!("wasmtime has no engine for it: {error:#}");
         if failure::lacks_memory(&error) {
@@ -47,11 +47,11 @@ fn config() -> Config {
         .operator_cost(costs::costs())
         .cranelift_opt_level(OptLevel::Speed)
         .wasm_simd(true)
-        .max_wasm_stack(WASM_STACK)
-        .async_stack_size(stacks::LENGTH)
+        .max_wasm_stack(MAX_WASM_STACK_BYTES)
+        .async_stack_size(stacks::STACK_BYTES)
         .with_host_stack(Arc::new(Stacks))
-        .memory_reservation(linear::LONGEST as u64)
-        .memory_guard_size(linear::GUARD as u64)
+        .memory_reservation(linear::MAX_MEMORY_BYTES as u64)
+        .memory_guard_size(linear::GUARD_BYTES as u64)
         .memory_may_move(false)
         // Data segments are copied. A mapped file would take one more mapping, and a descriptor for each module.
         .memory_init_cow(false)

@@ -11,8 +11,8 @@ use wasmtime::{Engine, Instance, Memory, Module, Store, Trap, TypedFunc};
 
 use crate::failure::Failure;
 use crate::memory::limits::Limits;
-use crate::memory::linear::LONGEST;
-use crate::memory::shared_bytes::Frozen;
+use crate::memory::linear::MAX_MEMORY_BYTES;
+use crate::memory::shared_bytes::SharedBytes;
 use crate::memory::stacks::{block_on, Stack};
 
 /// A module with a memory of one page, and three functions of `(i32) -> i32`. `load` returns the byte at an address, `far`
@@ -59,9 +59,9 @@ fn memories(module: &Module) -> Result<(), Failure> {
     let mut subject = Subject::new(module)?;
     let start = subject.memory.data_ptr(&subject.store);
     expect(start.addr().is_multiple_of(2 << 20), "a memory begins its slot")?;
-    let beyond = [PAGE, LONGEST / 2, LONGEST - 1];
+    let beyond = [PAGE, MAX_MEMORY_BYTES / 2, MAX_MEMORY_BYTES - 1];
     expect(beyond.iter().all(|address| subject.traps("load", *address)), "an access beyond a memory traps")?;
-    expect(subject.traps("far", LONGEST - 1), "an access to the guard after a memory traps")?;
+    expect(subject.traps("far", MAX_MEMORY_BYTES - 1), "an access to the guard after a memory traps")?;
     expect(subject.load(PAGE - 1) == Some(0), "a memory begins with zeros")?;
     expect(subject.memory.grow(&mut subject.store, 1).is_ok(), "a memory grows")?;
     expect(
@@ -75,7 +75,7 @@ fn memories(module: &Module) -> Result<(), Failure> {
 fn slots(module: &Module) -> Result<(), Failure> {
     let mut subject = Subject::new(module)?;
     let bytes = vec![7; 8 * PAGE];
-    let frozen = Frozen::of(bytes.len(), &[(0, &bytes)]).map_err(|error| no_memory("snapshot", error))?;
+    let frozen = SharedBytes::new(bytes.len(), &[(0, &bytes)]).map_err(|error| no_memory("snapshot", error))?;
     expect(subject.memory.grow(&mut subject.store, 8).is_ok(), "a memory grows")?;
     let start = subject.memory.data_ptr(&subject.store);
     // SAFETY: the memory has nine pages, the snapshot eight, and no code of the store is running; see `Machine::begin_with`.

@@ -60,15 +60,15 @@ impl Worker {
 }
 
 /// A value that is dropped on the reaper's thread, wherever its owner is dropped.
-pub struct Reaped<T: Send + 'static>(Option<T>);
+pub struct DropLater<T: Send + 'static>(Option<T>);
 
-impl<T: Send + 'static> Reaped<T> {
+impl<T: Send + 'static> DropLater<T> {
     pub fn new(value: T) -> Self {
         Self(Some(value))
     }
 }
 
-impl<T: Send + 'static> Deref for Reaped<T> {
+impl<T: Send + 'static> Deref for DropLater<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -76,13 +76,13 @@ impl<T: Send + 'static> Deref for Reaped<T> {
     }
 }
 
-impl<T: Send + 'static> DerefMut for Reaped<T> {
+impl<T: Send + 'static> DerefMut for DropLater<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_mut().expect("taken only by drop")
     }
 }
 
-impl<T: Send + 'static> Drop for Reaped<T> {
+impl<T: Send + 'static> Drop for DropLater<T> {
     fn drop(&mut self) {
         let value = self.0.take();
         later(move || drop(value));

@@ -1,4 +1,4 @@
-//! Quotas of resources that the system limits for each process: memory mappings and file descriptors.
+//! Quotas of resources that the os limits for each process: memory mappings and file descriptors.
 //!
 //! If mappings run out, the VM's own next allocation aborts it. If descriptors run out, its sockets and files fail. So this
 //! library takes only a part of either, and refuses further requests. Each value that has mappings or a descriptor holds a
@@ -12,21 +12,21 @@ use crate::system::background;
 
 pub struct Quota {
     /// The name of the resource, in the plural.
-    things: &'static str,
-    /// The system's name of its limit.
+    noun: &'static str,
+    /// The os's name of its limit.
     name: &'static str,
     limit: usize,
     /// The way to raise the limit.
-    mend: &'static str,
-    /// The most that this library takes.
-    most: AtomicUsize,
+    remedy: &'static str,
+    /// The max that this library takes.
+    max: AtomicUsize,
     /// The amount beyond that for calls, so that existing instances can still be called.
     reserve: usize,
     taken: AtomicUsize,
 }
 
 /// After this number of mappings taken or released, the mappings of others are counted again.
-const STEP: usize = 2_048;
+const RECOUNT_INTERVAL: usize = 2_048;
 
 /// An amount of a quota that is taken until this is dropped.
 pub struct Taken {
@@ -39,22 +39,22 @@ pub struct Taken {
 pub fn mappings() -> &'static Quota {
     static MAPPINGS: OnceLock<Quota> = OnceLock::new();
     MAPPINGS.get_or_init(|| {
-        let limit = system::max_map_count();
+        let limit = os::max_map_count();
         Quota {
-            things: "memory mappings",
+            noun: "memory mappings",
             name: "vm.max_map_count",
             limit,
-            mend: "sysctl -w vm.max_map_count=262144",
-            most: AtomicUsize::new(beside(limit, system::mapped())),
+            remedy: "sysctl -w vm.max_map_count=262144",
+            max: AtomicUsize::new(available(limit, os::mapped())),
             reserve: limit / 32,
             taken: AtomicUsize::new(0),
         }
     })
 }
 
-/// Returns the number of mappings that may be taken of `limit` beside `others`. The rest is for calls, and for mappings that
+/// Returns the number of mappings that may be taken of `limit` available `others`. The rest is for calls, and for mappings that
 /// others make before they are counted again.
-fn beside(limit: usize, others: usize) -> usize {
+fn available(limit: usize, others: usize) -> usize {
     (limit - limit / 16).saturating_sub(others)
 }
 
@@ -62,13 +62,13 @@ fn beside(limit: usize, others: usize) -> usize {
 pub fn descriptors() -> &'static Quota {
     static DESCRIPTORS: OnceLock<Quota> = OnceLock::new();
     DESCRIPTORS.get_or_init(|| {
-        let limit = system::open_files();
+        let limit = os::open_files();
         Quota {
-            things: "file descriptors",
+            noun: "file descriptors",
             name: "RLIMIT_NOFILE",
             limit,
-            mend: "ulimit -n 65536",
-            most: AtomicUsize::new(limit / 2),
+            remedy: "ulimit -n 65536",
+            max: AtomicUsize::new(limit / 2),
             reserve: 0,
             taken: AtomicUsize::new(0),
         }
@@ -82,33 +82,33 @@ impl Quota {
     ///
     /// `Overloaded` if the quota has less left.
     pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
-        self.take_up_to(self.most.load(Ordering::Relaxed), amount, user)
+        self.take_up_to(self.max.load(Ordering::Relaxed), amount, user)
     }
 
     /// Takes `amount` for a call, which may use the reserve.
     pub fn take_for_call(&'static self, amount: usize) -> Result<Taken, Failure> {
-        self.take_up_to(self.most.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
+        self.take_up_to(self.max.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
     }
 
-    fn take_up_to(&'static self, most: usize, amount: usize, user: &str) -> Result<Taken, Failure> {
-        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= most);
+    fn take_up_to(&'static self, max: usize, amount: usize, user: &str) -> Result<Taken, Failure> {
+        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= max);
         match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(taken) => {
-                if taken / STEP != (taken + amount) / STEP {
-                    measure_later();
+                if taken / RECOUNT_INTERVAL != (taken + amount) / RECOUNT_INTERVAL {
+                    recount_later();
                 }
                 Ok(Taken { quota: self, amount })
             }
             Err(taken) => {
                 // Others may have released mappings since the last count.
-                measure_later();
-                let Self { things, name, limit, mend, .. } = self;
+                recount_later();
+                let Self { noun, name, limit, remedy, .. } = self;
                 Err(Failure::new(
                     Kind::Overloaded,
                     format!(
-                        "{user} needs {amount} more {things}, but this node's trees, indexes and calls hold {taken} of \
-                         the {most} that they may take of the limit {name}, which is {limit}; let go of some, or raise \
-                         the limit before the node starts: {mend}"
+                        "{user} needs {amount} more {noun}, but this node's trees, indexes and calls hold {taken} of \
+                         the {max} that they may take of the limit {name}, which is {limit}; let go of some, or raise \
+                         the limit before the node starts: {remedy}"
                     ),
                 ))
             }
@@ -121,7 +121,7 @@ impl Quota {
 }
 
 /// Counts the mappings of others on the reaper's thread, in up to some ten milliseconds.
-fn measure_later() {
+fn recount_later() {
     static AWAITED: AtomicBool = AtomicBool::new(false);
     if AWAITED.swap(true, Ordering::Relaxed) {
         return;
@@ -129,8 +129,8 @@ fn measure_later() {
     background::later(|| {
         AWAITED.store(false, Ordering::Relaxed);
         let quota = mappings();
-        let others = system::mapped().saturating_sub(quota.taken());
-        quota.most.store(beside(quota.limit, others), Ordering::Relaxed);
+        let others = os::mapped().saturating_sub(quota.taken());
+        quota.max.store(available(quota.limit, others), Ordering::Relaxed);
     });
 }
 
@@ -141,12 +141,12 @@ impl Drop for Taken {
 }
 
 #[cfg(target_os = "linux")]
-mod system {
+mod os {
     use std::fs;
 
     use rustix::process::{getrlimit, Resource};
 
-    /// The default of Linux, for a system whose setting cannot be read.
+    /// The default of Linux, for a os whose setting cannot be read.
     const DEFAULT_MAPPINGS: usize = 65_530;
 
     pub fn max_map_count() -> usize {
@@ -166,7 +166,7 @@ mod system {
 
 /// Other systems have no such limit on mappings, and a snapshot there has no descriptor.
 #[cfg(not(target_os = "linux"))]
-mod system {
+mod os {
     pub fn max_map_count() -> usize {
         usize::MAX
     }

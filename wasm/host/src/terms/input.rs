@@ -5,11 +5,11 @@ use std::ops::Range;
 use rustler::env::SavedTerm;
 use rustler::{Binary, OwnedEnv};
 
-use crate::system::background::Reaped;
+use crate::system::background::DropLater;
 
 pub struct Input {
     /// Keeps the binary alive. If its caller no longer refers to it, dropping this frees it.
-    kept: Reaped<Kept>,
+    kept: DropLater<Kept>,
     length: usize,
 }
 
@@ -23,7 +23,7 @@ impl Input {
     pub fn new(binary: Binary) -> Self {
         let env = OwnedEnv::new();
         let saved = env.save(binary);
-        Self { kept: Reaped::new(Kept { env, binary: saved }), length: binary.len() }
+        Self { kept: DropLater::new(Kept { env, binary: saved }), length: binary.len() }
     }
 
     pub fn length(&self) -> usize {

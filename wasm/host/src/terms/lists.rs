@@ -11,15 +11,15 @@ use rustler::sys::{enif_make_list_from_array, ErlNifTerm};
 use rustler::{Encoder, Env, NewBinary, Term};
 
 use crate::failure::Failure;
-use crate::terms::small_integers::{Integers, Word};
+use crate::terms::small_integers::{SmallIntegers, Word};
 use crate::terms::{atoms, Bytes};
 
 /// The number of integers of a list that is made at once. It takes about the time of a slice of a search.
-const PART: usize = 8192;
+const LIST_CHUNK: usize = 8192;
 /// The number of integers of many lists that are made or copied at once. A part of a batch's result has fewer.
-const MANY: usize = 4 * PART;
+const MAX_INTEGERS_AT_ONCE: usize = 4 * LIST_CHUNK;
 /// The most lists of an output: thousands of empty lists take as long as long ones.
-const LISTS: usize = 10_000;
+const MAX_LISTS: usize = 10_000;
 
 /// Packed unsigned 64-bit integers.
 type Packed = [[u8; 8]];
@@ -55,13 +55,13 @@ pub fn u64_binaries<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>,
 /// left.
 pub fn unpack<'a>(env: Env<'a>, bytes: &[u8], end: usize, list: Term<'a>) -> Option<(Term<'a>, usize)> {
     let (words, _) = bytes.as_chunks();
-    let start = end.saturating_sub(PART);
+    let start = end.saturating_sub(LIST_CHUNK);
     let terms = terms(env, words.get(start..end)?);
     Some((terms.rev().fold(list, |list, term| list.list_prepend(term)), start))
 }
 
 fn is_long(words: &Packed) -> bool {
-    words.len() > PART
+    words.len() > LIST_CHUNK
 }
 
 fn packed<'a>(env: Env<'a>, output: Term<'a>) -> Term<'a> {
@@ -85,8 +85,8 @@ fn list<'a>(env: Env<'a>, words: &Packed) -> Term<'a> {
 /// Returns the terms of packed integers. A call of the VM for each took two fifths of the time of a list, so most terms are
 /// made without one.
 fn terms<'a, 'b>(env: Env<'a>, words: &'b Packed) -> impl DoubleEndedIterator<Item = Term<'a>> + use<'a, 'b> {
-    static KNOWN: OnceLock<Integers> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| Integers::of(|integer| ask(env, integer)));
+    static KNOWN: OnceLock<SmallIntegers> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| SmallIntegers::of(|integer| ask(env, integer)));
     words.iter().map(move |bytes| {
         let integer = u64::from_le_bytes(*bytes);
         let word = known.term(integer).unwrap_or_else(|| ask(env, integer));
@@ -111,11 +111,13 @@ fn each<'a>(
 ) -> Result<Term<'a>, Failure> {
     let all = words(bytes.as_slice())?;
     let mut rest = all;
-    let mut left = MANY;
+    let mut left = MAX_INTEGERS_AT_ONCE;
     let mut terms = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
-        if terms.len() == LISTS {
-            return Err(Failure::bad_module(format!("the output has more than {LISTS} lists; return fewer at a time")));
+        if terms.len() == MAX_LISTS {
+            return Err(Failure::bad_module(format!(
+                "the output has more than {MAX_LISTS} lists; return fewer at a time"
+            )));
         }
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let (words, next) = behind.split_at_checked(length).ok_or_else(|| {

@@ -2,6 +2,7 @@
 
 pub mod input;
 pub mod lists;
+pub mod reply;
 pub mod small_integers;
 
 use std::fmt;
@@ -190,7 +191,7 @@ fn float(term: Term) -> Option<f64> {
     term.decode::<f64>().or_else(|_| term.decode::<i64>().map(|value| value as f64)).ok()
 }
 
-/// Returns the results of a function. Integers are signed.
+/// Returns the results of a function. SmallIntegers are signed.
 pub fn results<'a>(env: Env<'a>, values: &[Val]) -> Term<'a> {
     values.iter().rev().fold(Term::list_new_empty(env), |list, value| list.list_prepend(result(env, value)))
 }

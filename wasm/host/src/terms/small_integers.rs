@@ -8,13 +8,13 @@
 pub type Word = usize;
 
 /// The terms of the integers below `end`: the term of 0, and each next one `step` further.
-pub struct Integers {
+pub struct SmallIntegers {
     zero: Word,
     step: Word,
     end: u64,
 }
 
-impl Integers {
+impl SmallIntegers {
     /// Tests `term` for each power of two and its neighbors, until one has another distance. A large integer has: its term
     /// points to its digits.
     pub fn of(term: impl Fn(u64) -> Word) -> Self {

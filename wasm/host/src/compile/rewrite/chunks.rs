@@ -9,7 +9,7 @@ use wasmparser::MemoryType;
 
 /// The properties of a memory that an instruction depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Memory {
+pub struct MemoryShape {
     index: u32,
     address: ValType,
     page_size_log2: u32,
@@ -18,13 +18,13 @@ pub struct Memory {
 /// A bulk instruction: its memories, and the index and the length of its segment.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Bulk {
-    Fill(Memory),
+    Fill(MemoryShape),
     /// To the first memory, from the second.
-    Copy(Memory, Memory),
-    Init(Memory, u32, u32),
+    Copy(MemoryShape, MemoryShape),
+    Init(MemoryShape, u32, u32),
 }
 
-impl Memory {
+impl MemoryShape {
     pub fn new(index: u32, ty: &MemoryType) -> Self {
         let address = if ty.memory64 { ValType::I64 } else { ValType::I32 };
         Self { index, address, page_size_log2: ty.page_size_log2.unwrap_or(16) }
@@ -143,7 +143,7 @@ impl Writer<'_> {
         self.code.return_().end();
     }
 
-    fn is_outside_memory(&mut self, start: u32, memory: &Memory) {
+    fn is_outside_memory(&mut self, start: u32, memory: &MemoryShape) {
         self.is_outside(start, |code| {
             code.memory_size(memory.index);
             if memory.address == ValType::I32 {

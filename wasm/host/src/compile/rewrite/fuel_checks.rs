@@ -1,31 +1,31 @@
 //! The fuel of the paths through a function, and where it must be charged and checked besides.
 //!
 //! wasmtime checks the fuel where a function and a loop begin. Between two checks a thread executes all that lies on its path: a
-//! function without a loop has up to 90 kilobytes of code. So a path gets a check before it has taken `UNCHECKED` units of fuel.
+//! function without a loop has up to 90 kilobytes of code. So a path gets a check before it has taken `MAX_UNCHECKED_FUEL` units of fuel.
 //! Returns are not checked either, and a recursion ends with thousands of them. So in a function of a recursion (`recursion`) a path gets
-//! one within `AFTER_CALL` units after a call. A check is an empty loop, and costs no fuel.
+//! one within `MAX_FUEL_AFTER_CALL` units after a call. A check is an empty loop, and costs no fuel.
 //!
 //! For that reason a module's own loops are made blocks if no branch repeats them: 20,000 empty loops took 0.2 milliseconds and
 //! no fuel.
 //!
-//! Blocks cost nothing, but the compiler keeps a jump for some of them, so that 30,000 of them take a microsecond. So `FREE`
+//! Blocks cost nothing, but the compiler keeps a jump for some of them, so that 30,000 of them take a microsecond. So `MAX_FREE_INSTRUCTIONS`
 //! instructions in a row without a cost are charged for once.
 //!
 //! wasmtime takes one unit for a branch or a call, however many values it moves. So each of them costs a unit more for each value,
-//! from `CHARGE` values on. What compilers generate has one value at most.
+//! from `NOP_FUEL` values on. What compilers generate has one value at most.
 
 use wasmparser::{BinaryReaderError, BlockType, Catch, FunctionBody, Operator};
 use wasmtime::OperatorCost;
 
-use crate::compile::costs::{self, CHARGE};
+use crate::compile::costs::{self, NOP_FUEL};
 
 /// About 10 microseconds.
-const UNCHECKED: u64 = 20_000;
+const MAX_UNCHECKED_FUEL: u64 = 20_000;
 /// A module's stack has room for 30,000 calls.
-const AFTER_CALL: u64 = 128;
+const MAX_FUEL_AFTER_CALL: u64 = 128;
 
 /// The most instructions in a row that cost nothing.
-const FREE: u32 = 100;
+const MAX_FREE_INSTRUCTIONS: u32 = 100;
 
 /// The number of parameters and of results.
 #[derive(Clone, Copy, Default)]
@@ -122,7 +122,7 @@ pub struct Before {
 impl<'a, T: Types> Path<'a, T> {
     pub fn new(types: &'a T, function: Arity, is_recursive: bool) -> Self {
         let whole = Block { is_loop: false, arity: function, end: 0, other_part: 0 };
-        let after_call = if is_recursive { AFTER_CALL } else { UNCHECKED };
+        let after_call = if is_recursive { MAX_FUEL_AFTER_CALL } else { MAX_UNCHECKED_FUEL };
         Self { types, costs: costs::costs(), after_call, taken: 0, free: 0, blocks: vec![whole] }
     }
 
@@ -130,10 +130,10 @@ impl<'a, T: Types> Path<'a, T> {
     pub fn pass(&mut self, operator: &Operator) -> Before {
         let cost = self.costs.cost(operator) as u64;
         self.free = if cost == 0 { self.free + 1 } else { 0 };
-        let charges = self.moved(operator) / u32::from(CHARGE) + u32::from(self.free == FREE);
-        self.free %= FREE;
-        let fuel = cost + u64::from(charges) * u64::from(CHARGE);
-        let check = self.taken + fuel > UNCHECKED && !matches!(operator, Operator::Loop { .. });
+        let charges = self.moved(operator) / u32::from(NOP_FUEL) + u32::from(self.free == MAX_FREE_INSTRUCTIONS);
+        self.free %= MAX_FREE_INSTRUCTIONS;
+        let fuel = cost + u64::from(charges) * u64::from(NOP_FUEL);
+        let check = self.taken + fuel > MAX_UNCHECKED_FUEL && !matches!(operator, Operator::Loop { .. });
         if check {
             self.taken = 0;
         }
@@ -184,7 +184,7 @@ impl<'a, T: Types> Path<'a, T> {
             // No path goes on here.
             Operator::Br { .. } | Operator::BrTable { .. } | Operator::Return | Operator::Unreachable => self.taken = 0,
             Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. } => {
-                self.taken = self.taken.max(UNCHECKED - self.after_call);
+                self.taken = self.taken.max(MAX_UNCHECKED_FUEL - self.after_call);
             }
             _ => {}
         }

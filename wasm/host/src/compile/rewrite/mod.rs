@@ -1,10 +1,10 @@
 //! Rewrites the code of a module, so that no stretch of it holds a thread for long.
 //!
 //! `memory.fill`, `memory.copy` and `memory.init` are charged a unit of fuel a byte, but wasmtime executes each as a whole:
-//! 1 GiB takes seconds. So a module is compiled with these instructions rewritten. If the length exceeds `PART` bytes, a
+//! 1 GiB takes seconds. So a module is compiled with these instructions rewritten. If the length exceeds `MAX_BULK_BYTES` bytes, a
 //! function after the module's own executes it part by part (`chunks`), with a check of the fuel before each part. An instruction
-//! whose length is not constant costs five to seven units more than before. An instruction whose length cannot exceed `PART`
-//! stays unchanged. Instructions on tables are not divided, because `limits` bounds the tables.
+//! whose length is not constant costs five to seven units more than before. An instruction whose length cannot exceed `MAX_BULK_BYTES`
+//! stays unchanged. Instructions on tables are not write_chunked, because `limits` bounds the tables.
 //!
 //! A fill or copy of no bytes is charged nothing, but may take the processor 80 nanoseconds, on a page that was never written.
 //! The same function executes it by doing nothing.
@@ -31,7 +31,7 @@ use fuel_checks::{Arity, Path, Types};
 use recursion::Calls;
 
 /// The most bytes that are filled or copied at a time. In fresh memory that takes 0.05 milliseconds.
-pub const PART: u32 = 64 << 10;
+pub const MAX_BULK_BYTES: u32 = 64 << 10;
 
 /// The first bytes of instructions.
 const BLOCK: u8 = 0x02;
@@ -40,7 +40,7 @@ const LOOP: u8 = 0x03;
 type Result<T, E = BinaryReaderError> = std::result::Result<T, E>;
 
 /// Returns the bytes to compile for a valid module.
-pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
+pub fn with_checks(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
     let mut outline = Outline::read(wasm)?;
     outline.recursive = outline.calls(wasm)?.recursive();
     let outline = outline;
@@ -54,7 +54,7 @@ pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
         return Ok(Cow::Borrowed(wasm));
     }
     for bulk in &helpers.list {
-        code.function(&chunks::function(bulk, PART));
+        code.function(&chunks::function(bulk, MAX_BULK_BYTES));
     }
     outline.assemble(wasm, &helpers, &code).map(Cow::Owned)
 }
@@ -194,7 +194,7 @@ impl<'a> Outline<'a> {
                 Instruction::Nop.encode(pieces.insert(at));
             }
             if let Some(bulk) = self.bulk(&operator, constant) {
-                divided(bulk, &wasm[at..end], self.types.len() as u32, helpers, &mut lengths, pieces.insert(at));
+                write_chunked(bulk, &wasm[at..end], self.types.len() as u32, helpers, &mut lengths, pieces.insert(at));
                 pieces.copied = end;
             } else if wasm[at] == LOOP && matches!(operator, Operator::Block { .. }) {
                 pieces.insert(at).push(BLOCK);
@@ -222,16 +222,16 @@ impl<'a> Outline<'a> {
     /// Returns the bulk instruction of an operator, if it may be longer than a part, or fill or copy nothing. `constant` is the
     /// value of the operator before it, which is the length.
     fn bulk(&self, operator: &Operator, constant: Option<u64>) -> Option<Bulk> {
-        if constant.is_some_and(|length| (1..=u64::from(PART)).contains(&length)) {
+        if constant.is_some_and(|length| (1..=u64::from(MAX_BULK_BYTES)).contains(&length)) {
             return None;
         }
-        let memory = |index: u32| chunks::Memory::new(index, &self.memories[index as usize]);
+        let memory = |index: u32| chunks::MemoryShape::new(index, &self.memories[index as usize]);
         match *operator {
             Operator::MemoryFill { mem } => Some(Bulk::Fill(memory(mem))),
             Operator::MemoryCopy { dst_mem, src_mem } => Some(Bulk::Copy(memory(dst_mem), memory(src_mem))),
             Operator::MemoryInit { data_index, mem } => {
                 let length = self.data.get(data_index as usize).copied().unwrap_or(0);
-                (length > PART).then(|| Bulk::Init(memory(mem), data_index, length))
+                (length > MAX_BULK_BYTES).then(|| Bulk::Init(memory(mem), data_index, length))
             }
             _ => None,
         }
@@ -341,7 +341,14 @@ struct Lengths {
 
 /// Writes an instruction that executes as before if it is short, and otherwise calls a function. To fill or copy nothing, 0 less
 /// one is long.
-fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengths: &mut Lengths, code: &mut Vec<u8>) {
+fn write_chunked(
+    bulk: Bulk,
+    original: &[u8],
+    types: u32,
+    helpers: &mut Helpers,
+    lengths: &mut Lengths,
+    code: &mut Vec<u8>,
+) {
     let (function, ty) = helpers.find(&bulk);
     let length = bulk.params()[2];
     let local = lengths.first + position_or_push(&mut lengths.types, length);
@@ -349,14 +356,14 @@ fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengt
         ValType::I64 => (
             Instruction::I64Const(1),
             Instruction::I64Sub,
-            Instruction::I64Const(PART.into()),
+            Instruction::I64Const(MAX_BULK_BYTES.into()),
             Instruction::I64GeU,
             Instruction::I64GtU,
         ),
         _ => (
             Instruction::I32Const(1),
             Instruction::I32Sub,
-            Instruction::I32Const(PART as i32),
+            Instruction::I32Const(MAX_BULK_BYTES as i32),
             Instruction::I32GeU,
             Instruction::I32GtU,
         ),

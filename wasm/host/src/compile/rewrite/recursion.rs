@@ -8,7 +8,7 @@ use wasmparser::{BinaryReaderError, ConstExpr, ElementItems, ElementSectionReade
 
 /// The most bytes of code on a chain of calls without a recursion: an instruction takes a byte at least, and a unit of fuel. So
 /// returning through it takes 0.2 milliseconds at most. In a module with a longer chain all functions count as recursive.
-const LONGEST_CHAIN: u64 = 1_000_000;
+const MAX_CHAIN_BYTES: u64 = 1_000_000;
 
 /// The calls of a module's functions. An indirect call may reach every function with a reference, whatever its type, because two
 /// types may be equal.
@@ -95,7 +95,7 @@ impl Calls {
         let below = self.peel(&self.callees, &callers);
         let above = self.peel(&callers, &self.callees);
         let longest = |chains: &[Option<u64>]| chains.iter().flatten().copied().max().unwrap_or(0);
-        if longest(&below) + longest(&above) > LONGEST_CHAIN {
+        if longest(&below) + longest(&above) > MAX_CHAIN_BYTES {
             return vec![true; self.callees.len() - 1];
         }
         below.iter().zip(&above).skip(1).map(|(below, above)| below.is_none() && above.is_none()).collect()
