@@ -1,14 +1,14 @@
-//! SharedBytes memory by itself: the library can only be linked into the BEAM.
+//! Tests of shared bytes without the rest of the library, which links only into the BEAM.
 
 #[path = "../src/memory/shared_bytes.rs"]
 mod shared_bytes;
 
 use shared_bytes::{SharedBytes, SharedBytesBuilder};
 
-/// So long that a page alone is more than is kept without a file.
+/// The bytes of a page of these tests: more than are kept without a file.
 const PAGE: usize = 512 << 10;
 
-/// Bytes of four pages, of which the second and what follows the third's first byte are zeros.
+/// Four pages: the first without long runs of zeros, the others zeros but for two bytes.
 fn bytes() -> Vec<u8> {
     let mut bytes = vec![0; 4 * PAGE];
     for (index, byte) in bytes[..PAGE].iter_mut().enumerate() {
@@ -115,7 +115,7 @@ mod linux {
         assert_eq!(slice(memories[0], 5 * PAGE)[2 * PAGE..4 * PAGE], bytes[2 * PAGE..]);
         assert_eq!(slice(memories[0], 5 * PAGE)[4 * PAGE..], [3; PAGE]);
         assert_eq!(read(&frozen, 0, bytes.len()), bytes);
-        // A mapping outlives what it maps.
+        // A mapping outlives its file.
         drop(frozen);
         assert_eq!(slice(memories[1], 5 * PAGE)[..4 * PAGE], bytes);
         for start in memories {

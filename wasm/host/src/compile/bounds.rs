@@ -1,10 +1,10 @@
-//! Bounds of the modules that are compiled, so that compiling takes seconds at most.
+//! Bounds of modules, within which compiling takes seconds at most.
 //!
-//! Compiling cannot be stopped once it has begun, and its time and memory are not linear in a module's bytes. At each place
-//! where control flow meets or parts, the compiler keeps a value for each local variable and each operand: 2,000 loops over
-//! 2,000 variables, 48 kilobytes, are millions of such values. The compiler also moves a computation to the use of its
-//! result, so a long stretch of code has many results alive at once. Both are counted as *work* before a module is compiled.
-//! A million units of work take about a second and 100 MB.
+//! Compiling cannot be stopped, and its time and memory are superlinear in the bytes of a module. At each branch and
+//! join the compiler keeps a value for each local variable and each operand: 2,000 loops over 2,000 variables, in 48
+//! kilobytes of code, make millions of values. Instruction scheduling extends live ranges, so long straight-line code
+//! has many values alive at once. `check` counts both as *work* before a module is compiled. A million units of work
+//! take about a second and 100 MB.
 
 use wasmparser::{
     BinaryReaderError, FuncToValidate, FunctionBody, Operator, Parser, Payload, ValidPayload, Validator,
@@ -13,24 +13,24 @@ use wasmparser::{
 
 use crate::memory::limits;
 
-/// Includes data segments, which are only copied.
+/// The most bytes of a module, including data segments, which are only copied.
 const MAX_MODULE_BYTES: usize = 64 << 20;
 const MAX_CODE_BYTES: usize = 4 << 20;
 const MAX_FUNCTIONS: usize = 20_000;
-/// Of imports and of exports. Their list is made at once, on a normal scheduler.
+/// The most imports, and the most exports: a NIF on a normal scheduler makes a list of each.
 const MAX_NAMES: usize = 2_000;
 const MAX_TYPES: usize = 50_000;
-/// Parameters and results of all types.
+/// The most parameters and results of all types together.
 const MAX_TYPE_VALUES: usize = 100_000;
 const MAX_LOCALS: usize = 2_000;
 const MAX_DEPTH: usize = 500;
 const MAX_FUNCTION_WORK: usize = 2_000_000;
 const MAX_MODULE_WORK: usize = 10_000_000;
-/// The work of a value that is passed to a function, relative to a value that is kept.
+/// The work of a value that is passed to a function, relative to a value that is only kept.
 const WORK_PER_PASSED_VALUE: usize = 16;
-/// The number by which the square of the bytes of code is divided to get work.
+/// The divisor that turns the square of a function's bytes of code into work.
 const SQUARED_BYTES_PER_WORK: usize = 4_096;
-/// The bytes by which dividing a bulk instruction lengthens the code (`rewrite`).
+/// The bytes that `rewrite` adds to the code for a bulk instruction.
 const CHUNKED_BULK_BYTES: usize = 26;
 
 /// The reason why a module is not compiled.
@@ -47,10 +47,10 @@ impl From<BinaryReaderError> for Refusal {
     }
 }
 
-/// Checks that a module is valid and within the bounds, in some 60 milliseconds for each megabyte of code.
+/// Checks that a module is valid and within the bounds. Takes some 60 milliseconds for each megabyte of code.
 pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
     at_most(MAX_MODULE_BYTES, wasm.len(), "bytes")?;
-    // All features: the engine itself refuses those that it lacks.
+    // Allow all features here: the engine itself refuses those that it lacks.
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut work = 0;
     for payload in Parser::new(0).parse_all(wasm) {
@@ -91,7 +91,7 @@ fn sections(payload: &Payload) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the function's work.
+/// Checks a function. Returns its work.
 fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionBody) -> Result<usize, Refusal> {
     let index = function.index;
     let of_function = |what: &str| format!("{what} in its function {index}");
@@ -118,8 +118,7 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
     Ok(work)
 }
 
-/// Returns the work of an operator with this number of operands, where control flow meets or parts and where values are
-/// passed.
+/// Returns the work of an operator: it has some at branches, at joins, and where values are passed.
 fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
     let joint = locals + operands + 1;
     match operator {
@@ -136,7 +135,7 @@ fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
         | Operator::CallIndirect { .. }
         | Operator::ReturnCall { .. }
         | Operator::ReturnCallIndirect { .. } => WORK_PER_PASSED_VALUE * (operands + 1),
-        // It becomes a call in one branch and stays itself in the other.
+        // `rewrite` makes it a call in one branch, and itself in the other.
         bulk if is_bulk(bulk) => WORK_PER_PASSED_VALUE * (operands + 1) + 3 * joint,
         _ => 0,
     }

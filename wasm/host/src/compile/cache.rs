@@ -1,10 +1,10 @@
-//! Compiles modules off the schedulers, and each of them once.
+//! The module cache: compiles each module once, on threads of its own.
 //!
-//! Requests for a module that waits or is being compiled share its result. A request for a module that is still in use
-//! returns it at once. The table itself keeps no module alive.
+//! Requests for a module in the queue or in the compiler share the result. A request for a module that is in use
+//! returns it at once. The table has only weak references to modules.
 //!
-//! Compiling takes seconds and hundreds of megabytes for the largest modules (`bounds`), and cannot be stopped. So at most
-//! two modules are compiled at a time, a bounded queue waits, and a module whose askers have all died is removed from it.
+//! Compiling the largest modules takes seconds and hundreds of megabytes (`bounds`), and cannot be stopped. So at most
+//! two modules are compiled at a time, the queue is bounded, and a module leaves it when all its askers have died.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -19,11 +19,11 @@ use crate::failure::{Failure, Kind};
 use crate::terms::reply::Receiver;
 use crate::terms::{self, atoms};
 
-/// The bytes of a compiler's stack. Cranelift recurses into the nesting of a module.
+/// The bytes of the stack of a compiler's thread, because Cranelift recurses into nested blocks.
 const COMPILER_STACK_BYTES: usize = 16 << 20;
-/// The number of modules that are compiled at a time.
+/// The most modules that are compiled at a time.
 const MAX_COMPILERS: usize = 2;
-/// The number of modules that may wait for a compiler.
+/// The most modules that wait for a compiler.
 const MAX_QUEUED_MODULES: usize = 64;
 
 /// The SHA-256 of a module's bytes.
@@ -38,12 +38,12 @@ struct Table {
 }
 
 enum Entry {
-    /// The module waits in the queue, or is being compiled.
+    /// The module is in the queue or in a compiler.
     Wanted(Vec<Receiver>),
     Compiled(Weak<Compiled>),
 }
 
-/// A module to compile. A large binary is shared with its sender and not copied.
+/// A module to compile. It shares a large binary with its sender.
 struct Job {
     digest: Digest,
     env: OwnedEnv,
@@ -52,7 +52,7 @@ struct Job {
 
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
-/// Returns the module if it is compiled. Otherwise queues it, and the caller receives it by a message.
+/// Returns the module if it is compiled. Otherwise queues it, and later sends it to the caller.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ impl Table {
         self.entries.retain(|_, entry| !matches!(entry, Entry::Compiled(module) if module.strong_count() == 0));
     }
 
-    /// Makes room for one more job, by removing jobs that no living process wants.
+    /// Makes room for one more job in a full queue, by removing jobs whose askers have all died.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Table {
         ))
     }
 
-    /// Starts another thread, unless there are enough. The running threads empty the queue.
+    /// Starts another thread, unless the most are running. The running threads empty the queue.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// Returns the next module that a living process wants. If there is none, the calling thread ends.
+    /// Returns the next job with a living asker. After `None` the calling thread must end.
     fn next(&mut self) -> Option<Job> {
         while let Some(job) = self.queue.pop_front() {
             if job.env.run(|env| is_wanted(&mut self.entries, &job.digest, env)) {
@@ -142,7 +142,7 @@ impl Table {
     }
 }
 
-/// Returns whether a living process waits for a module. If none does, removes it from the table.
+/// Returns whether a module has a living asker. Otherwise removes the module from the table.
 fn is_wanted(entries: &mut HashMap<Digest, Entry>, digest: &Digest, env: Env) -> bool {
     if let Some(Entry::Wanted(askers)) = entries.get_mut(digest) {
         askers.retain(|asker| asker.is_alive(env));

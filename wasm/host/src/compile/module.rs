@@ -1,4 +1,4 @@
-//! A compiled module as a resource, with its imports and exports.
+//! A compiled module, as a resource, with its imports and exports.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Compiled {
     module: DropLater<Code>,
     /// The bytes from which it was compiled.
     bytes: Box<[u8]>,
-    /// The globals that a snapshot carries, or the reason why the module has no snapshots.
+    /// The globals that snapshots contain, or the reason why the module cannot have snapshots.
     saved_globals: Result<Vec<String>, String>,
     _counted: Counted,
 }
@@ -38,7 +38,7 @@ struct Code {
 const MAPPINGS: usize = 4;
 
 impl Compiled {
-    /// Compiles a module, for seconds if it is large, so it is not for a scheduler.
+    /// Compiles a module. Takes seconds for a large one, so it must not run on a scheduler.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Compiled {
         })
     }
 
-    /// Returns the names of the globals that a snapshot carries.
+    /// Returns the names of the globals that snapshots contain.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The functions that begin, resume and cancel calls.
+//! The NIFs that begin, resume and cancel calls.
 
 use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
@@ -61,19 +61,19 @@ fn first_slice(env: Env, mut call: Call) -> Term {
     }
 }
 
-/// Applies entries of the log, at most `most`, to the free replica that lacks most of them, if it lacks at least `lag`.
+/// Applies at most `max` log entries to the free replica that lacks most entries, if it lacks at least `lag`.
 #[rustler::nif]
-fn catch_up<'a>(env: Env<'a>, instance: &Instance, lag: u64, most: usize) -> Term<'a> {
+fn catch_up<'a>(env: Env<'a>, instance: &Instance, lag: u64, max: usize) -> Term<'a> {
     let Some(mut loan) = instance.0.borrow_behind(lag) else { return atoms::none().encode(env) };
-    let Some(missing) = loan.missing(most) else {
+    let Some(missing) = loan.missing(max) else {
         loan.discard(env);
         return atoms::none().encode(env);
     };
     first_slice(env, Call::new(loan, Order::replay_only(missing), Output::None))
 }
 
-/// Suspends a call, and returns the fuel of its slices so far, for which Elixir charges. Making room for the input and
-/// copying are not part of it, and are charged a time slice here. Otherwise the process would keep its scheduler for
+/// Suspends a call. Returns the metered fuel so far, for which Elixir charges the process. Charges a time slice here
+/// for a slice that is not metered, which allocated or copied; otherwise the process would keep its scheduler for
 /// thousands of slices.
 fn suspend(env: Env, call: &Call) -> u64 {
     call.home().suspend(env.pid());
@@ -93,7 +93,7 @@ fn resume_change(env: Env, suspended: ResourceArc<Suspended>, stop: u32) -> Term
     go_on(env, suspended, Reason::from_code(stop))
 }
 
-/// Runs the next slice of a call, after asking it to give up if there is a reason.
+/// Runs the next slice of a call. With a reason to stop, first asks the call to give up.
 fn go_on(env: Env, suspended: ResourceArc<Suspended>, stop: Option<Reason>) -> Term {
     let mut call = match suspended.take() {
         Ok(call) => call,
@@ -144,7 +144,7 @@ fn end<'a>(env: Env<'a>, (mut loan, outcome): Ended, output: Output) -> Term<'a>
     }
 }
 
-/// Charges the process for the part of the repeated calls that no yield charged.
+/// Charges the process for the fuel of log entries since the last yield, which charged a whole time slice.
 fn charge_replay(env: Env, fuel: u64) {
     let percent = fuel % OPENING_SLICE * WHOLE_SLICE as u64 / OPENING_SLICE;
     if percent > 0 {

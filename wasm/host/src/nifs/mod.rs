@@ -1,4 +1,5 @@
-//! The functions that `BeTree.Engine.Native` declares and documents. Those that run calls are in `call`.
+//! The NIFs that `BeTree.Engine.Native` declares and documents: `call` runs calls, `snapshot` copies states, the others
+//! are here.
 
 mod call;
 mod snapshot;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, ResourceArc, Term};
 
-use snapshot::held;
+use snapshot::snapshot_term;
 
 use crate::compile::cache;
 use crate::compile::engine;
@@ -39,7 +40,7 @@ fn engine_error(env: Env) -> Term {
     }
 }
 
-/// The size of a charge: in percent of a time slice, and in reductions.
+/// The unit of a charge: in percent of a time slice, and in reductions.
 const CHARGE_STEP: (i32, u64) = (5, 200);
 /// A whole time slice, in percent.
 const WHOLE_SLICE: i32 = 100;
@@ -93,7 +94,7 @@ fn instantiate<'a>(
     stop: Option<String>,
 ) -> Term<'a> {
     let snapshot = snapshot.map(|held| &*held.0);
-    made(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox, stop }))
+    instance_term(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox, stop }))
 }
 
 /// Returns the number of entries of the log that a snapshot contains.
@@ -120,7 +121,7 @@ fn append<'a>(
     Ok((atoms::ok(), instance.0.log.append(LogEntry { steps: steps.collect() })).encode(env))
 }
 
-/// Makes replicas begin with a later state of their pool.
+/// Makes a later state of a pool the base of its replicas.
 #[rustler::nif]
 fn rebase<'a>(env: Env<'a>, instance: &Instance, snapshot: &SnapshotResource) -> Term<'a> {
     match instance.0.rebase(snapshot.0.clone()) {
@@ -129,20 +130,21 @@ fn rebase<'a>(env: Env<'a>, instance: &Instance, snapshot: &SnapshotResource) ->
     }
 }
 
-/// Gives a machine that shares pages with a snapshot pages of its own. Returns whether there was one that is free.
+/// Un-shares one replica: copies the pages that it still maps from its snapshot. Returns whether a free replica mapped
+/// any.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn settle<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<'a> {
-    let settled = |loan: &mut Loan| Ok((atoms::ok(), loan.unshare()?).encode(env));
+    let unshare = |loan: &mut Loan| Ok((atoms::ok(), loan.unshare()?).encode(env));
     if !instance.0.is_pool() {
-        return with_machine(env, instance, ticket, settled);
+        return with_machine(env, instance, ticket, unshare);
     }
     let Some(mut loan) = instance.0.borrow_sharing() else { return (atoms::ok(), false).encode(env) };
-    let term = settled(&mut loan).unwrap_or_else(|failure| terms::error(env, &failure));
+    let term = unshare(&mut loan).unwrap_or_else(|failure| terms::error(env, &failure));
     loan.give_back(env);
     term
 }
 
-/// Returns the number of entries of the log, and the greatest number of them that a free replica lacks.
+/// Returns the length of the log, and the largest number of entries that a free replica lacks.
 #[rustler::nif]
 fn lag(instance: &Instance) -> (u64, u64) {
     instance.0.lag()
@@ -151,7 +153,8 @@ fn lag(instance: &Instance) -> (u64, u64) {
 #[rustler::nif(schedule = "DirtyCpu")]
 fn snapshot_of<'a>(env: Env<'a>, length: usize, parts: Vec<(usize, Binary<'a>)>) -> Term<'a> {
     let parts: Vec<(usize, &[u8])> = parts.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
-    Snapshot::of(length, &parts).map_or_else(|failure| terms::error(env, &failure), |snapshot| held(env, snapshot))
+    Snapshot::of(length, &parts)
+        .map_or_else(|failure| terms::error(env, &failure), |snapshot| snapshot_term(env, snapshot))
 }
 
 #[rustler::nif]
@@ -178,10 +181,10 @@ fn pool<'a>(
     queue: usize,
 ) -> Term<'a> {
     let setup = Setup { memory, inbox, outbox, stop: None };
-    made(env, Shared::pool(module.0.clone(), snapshot.0.clone(), setup, replicas, queue))
+    instance_term(env, Shared::pool(module.0.clone(), snapshot.0.clone(), setup, replicas, queue))
 }
 
-fn made(env: Env, shared: Result<Arc<Shared>, Failure>) -> Term {
+fn instance_term(env: Env, shared: Result<Arc<Shared>, Failure>) -> Term {
     match shared {
         Ok(shared) => (atoms::ok(), ResourceArc::new(Instance(shared))).encode(env),
         Err(failure) => terms::error(env, &failure),
@@ -239,7 +242,7 @@ fn write<'a>(
     })
 }
 
-/// Lets the instance go on with the machine of `fresh`, now or when it is next free, if the export `question` then says so.
+/// Replaces the machine by that of `fresh`, now or when it is next free, if the export `question` then agrees.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn renew<'a>(env: Env<'a>, instance: &Instance, fresh: &Instance, question: String) -> Term<'a> {
     match instance.0.renew(env, &fresh.0, question) {
@@ -291,7 +294,7 @@ fn taken() -> (usize, usize) {
     (quota::mappings().taken(), quota::descriptors().taken())
 }
 
-/// Runs `work` on a lent machine, in NIFs on dirty schedulers.
+/// Runs `work` on a borrowed machine, in NIFs on dirty schedulers.
 fn with_machine<'a>(
     env: Env<'a>,
     instance: &Instance,

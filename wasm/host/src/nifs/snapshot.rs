@@ -1,8 +1,8 @@
-//! The functions that copy the state of an instance.
+//! The NIFs that copy the state of an instance.
 //!
-//! A long memory is copied in parts on normal schedulers: a thread of a dirty scheduler would take a processor from one of them
-//! for as long as the copy takes. The machine is lent meanwhile. If the process ends, the copy is dropped and the machine
-//! returns.
+//! A long memory is copied in chunks on normal schedulers, because a dirty scheduler would take a processor away from
+//! one of them for the whole copy. The machine stays on loan meanwhile. If the process ends, the copy is dropped and
+//! the machine returns.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,10 +15,10 @@ use crate::instance::{Copied, Instance, Loan, Scheduler, Ticket};
 use crate::memory::snapshot::{Growing, Snapshot, SnapshotResource};
 use crate::terms::{self, atoms};
 
-/// The bytes that are copied at a time: some 50 microseconds.
+/// The bytes that are copied in one NIF call, in some 50 microseconds.
 const SNAPSHOT_CHUNK: usize = 128 << 10;
 
-/// A copy that is being made, and the machine that is copied.
+/// A copy in progress, and the machine that it copies.
 pub struct Copying(Mutex<Option<(Loan, Growing)>>);
 
 #[rustler::resource_impl]
@@ -43,7 +43,7 @@ fn snapshot<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> T
         }
         Ok(Copied::Whole(snapshot)) => {
             loan.give_back_or_discard(env);
-            held(env, snapshot)
+            snapshot_term(env, snapshot)
         }
         Err(failure) => {
             loan.give_back_or_discard(env);
@@ -52,11 +52,11 @@ fn snapshot<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> T
     }
 }
 
-/// Copies the next part.
+/// Copies the next chunk.
 #[rustler::nif]
 fn snapshot_more(env: Env, copying: ResourceArc<Copying>) -> Term {
     let Some((mut loan, mut growing)) = copying.state().take() else {
-        return terms::error(env, &Failure::new(Kind::NotFound, "there is nothing to copy: the copy is made"));
+        return terms::error(env, &Failure::new(Kind::NotFound, "there is nothing to copy: the snapshot is complete"));
     };
     consume_timeslice(env, WHOLE_SLICE);
     match loan.machine().grow_snapshot(&mut growing, SNAPSHOT_CHUNK) {
@@ -66,7 +66,7 @@ fn snapshot_more(env: Env, copying: ResourceArc<Copying>) -> Term {
         }
         Ok(true) => {
             loan.give_back_or_discard(env);
-            growing.finish().map_or_else(|failure| terms::error(env, &failure), |snapshot| held(env, snapshot))
+            growing.finish().map_or_else(|failure| terms::error(env, &failure), |snapshot| snapshot_term(env, snapshot))
         }
         Err(failure) => {
             loan.give_back_or_discard(env);
@@ -75,6 +75,6 @@ fn snapshot_more(env: Env, copying: ResourceArc<Copying>) -> Term {
     }
 }
 
-pub(super) fn held(env: Env, snapshot: Snapshot) -> Term {
+pub(super) fn snapshot_term(env: Env, snapshot: Snapshot) -> Term {
     (atoms::ok(), ResourceArc::new(SnapshotResource(Arc::new(snapshot)))).encode(env)
 }

@@ -1,8 +1,8 @@
-//! Quotas of resources that the os limits for each process: memory mappings and file descriptors.
+//! Quotas of memory mappings and file descriptors, which the operating system limits for each process.
 //!
-//! If mappings run out, the VM's own next allocation aborts it. If descriptors run out, its sockets and files fail. So this
-//! library takes only a part of either, and refuses further requests. Each value that has mappings or a descriptor holds a
-//! `Taken`, in a field that is dropped after them. So a count falls only after the release.
+//! Without mappings the VM aborts at its next allocation. Without descriptors its sockets and files fail. So this
+//! library takes only a part of either, and refuses further requests. Each value that owns mappings or a descriptor
+//! holds a `Taken` in a field that is dropped after them, so a count falls only after the release.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::OnceLock;
@@ -13,19 +13,19 @@ use crate::system::background;
 pub struct Quota {
     /// The name of the resource, in the plural.
     noun: &'static str,
-    /// The os's name of its limit.
+    /// The operating system's name of the limit.
     name: &'static str,
     limit: usize,
     /// The way to raise the limit.
     remedy: &'static str,
-    /// The max that this library takes.
+    /// The most that this library takes.
     max: AtomicUsize,
-    /// The amount beyond that for calls, so that existing instances can still be called.
+    /// A further amount for calls, so that existing instances can still be called.
     reserve: usize,
     taken: AtomicUsize,
 }
 
-/// After this number of mappings taken or released, the mappings of others are counted again.
+/// The library recounts the mappings of others each time its own count crosses a multiple of this.
 const RECOUNT_INTERVAL: usize = 2_048;
 
 /// An amount of a quota that is taken until this is dropped.
@@ -34,8 +34,8 @@ pub struct Taken {
     amount: usize,
 }
 
-/// Returns the quota of memory mappings: fifteen sixteenths of the process's limit, less the mappings of others in the
-/// process. A thirty-second more is for calls.
+/// Returns the quota of memory mappings: 15/16 of the process's limit, less the mappings that others in the process
+/// own. A further 1/32 is reserved for calls.
 pub fn mappings() -> &'static Quota {
     static MAPPINGS: OnceLock<Quota> = OnceLock::new();
     MAPPINGS.get_or_init(|| {
@@ -52,8 +52,8 @@ pub fn mappings() -> &'static Quota {
     })
 }
 
-/// Returns the number of mappings that may be taken of `limit` available `others`. The rest is for calls, and for mappings that
-/// others make before they are counted again.
+/// Returns the most mappings for this library, of `limit` with `others` in use. The remaining 1/16 is for calls, and
+/// for mappings of others until the next recount.
 fn available(limit: usize, others: usize) -> usize {
     (limit - limit / 16).saturating_sub(others)
 }
@@ -76,7 +76,7 @@ pub fn descriptors() -> &'static Quota {
 }
 
 impl Quota {
-    /// Takes `amount` for `user`, a noun with its article.
+    /// Takes `amount` for `user`, a noun with an article for the error text.
     ///
     /// # Errors
     ///
@@ -120,7 +120,8 @@ impl Quota {
     }
 }
 
-/// Counts the mappings of others on the reaper's thread, in up to some ten milliseconds.
+/// Recounts the mappings that the library does not own. Runs on the reaper's thread, because it can take 10
+/// milliseconds.
 fn recount_later() {
     static AWAITED: AtomicBool = AtomicBool::new(false);
     if AWAITED.swap(true, Ordering::Relaxed) {
@@ -146,7 +147,7 @@ mod os {
 
     use rustix::process::{getrlimit, Resource};
 
-    /// The default of Linux, for a os whose setting cannot be read.
+    /// The default of Linux, if its setting cannot be read.
     const DEFAULT_MAPPINGS: usize = 65_530;
 
     pub fn max_map_count() -> usize {

@@ -1,4 +1,4 @@
-//! A large input, which stays in its caller's binary until it is copied into linear memory.
+//! A large input: its caller's binary, kept alive until its bytes are copied into linear memory.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use rustler::{Binary, OwnedEnv};
 use crate::system::background::DropLater;
 
 pub struct Input {
-    /// Keeps the binary alive. If its caller no longer refers to it, dropping this frees it.
+    /// Keeps the binary alive. Dropping it may free the binary, so the reaper's thread does.
     kept: DropLater<Kept>,
     length: usize,
 }
