@@ -1,6 +1,6 @@
 defmodule BeTree.Runtime.Wasmex.Instance do
   @moduledoc false
-  # One machine, or one for each replica, behind a gate, with the data that all of them share.
+  # One machine, or one for each replica, behind a checkout, with the data that all of them share.
   #
   # The runtime does not notice that a term is no longer referred to. So all machines exist from the start and live as long
   # as the instance. The memory of a replica is filled when it is first needed.
