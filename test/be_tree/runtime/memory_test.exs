@@ -14,7 +14,7 @@ defmodule BeTree.Runtime.MemoryTest do
     assert %Error{kind: :out_of_memory, message: message} = Limits.in_limited_node("-v 4000000", :load, [])
 
     assert message =~
-             "the built-in runtime cannot be used here: its engine cannot run on this machine: its trial has no"
+             "the built-in runtime cannot be used here: its engine cannot run on this machine: its self-test has no"
 
     assert message =~ "raise the limit of the process (ulimit -v)"
     refute message =~ "wasmex"

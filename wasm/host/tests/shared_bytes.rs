@@ -1,14 +1,14 @@
-//! Frozen memory by itself: the library can only be linked into the BEAM.
+//! Tests of shared bytes without the rest of the library, which links only into the BEAM.
 
 #[path = "../src/memory/shared_bytes.rs"]
 mod shared_bytes;
 
-use shared_bytes::{Freezing, Frozen};
+use shared_bytes::{SharedBytes, SharedBytesBuilder};
 
-/// So long that a page alone is more than is kept without a file.
+/// The bytes of a page of these tests: more than are kept without a file.
 const PAGE: usize = 512 << 10;
 
-/// Bytes of four pages, of which the second and what follows the third's first byte are zeros.
+/// Four pages: the first without long runs of zeros, the others zeros but for two bytes.
 fn bytes() -> Vec<u8> {
     let mut bytes = vec![0; 4 * PAGE];
     for (index, byte) in bytes[..PAGE].iter_mut().enumerate() {
@@ -19,18 +19,18 @@ fn bytes() -> Vec<u8> {
     bytes
 }
 
-fn freeze(bytes: &[u8]) -> Frozen {
-    Frozen::of(bytes.len(), &[(0, bytes)]).unwrap()
+fn freeze(bytes: &[u8]) -> SharedBytes {
+    SharedBytes::new(bytes.len(), &[(0, bytes)]).unwrap()
 }
 
-fn read(frozen: &Frozen, offset: usize, length: usize) -> Vec<u8> {
+fn read(frozen: &SharedBytes, offset: usize, length: usize) -> Vec<u8> {
     let mut target = vec![1; length];
     frozen.read(offset, &mut target).unwrap();
     target
 }
 
 #[test]
-fn holds_what_it_was_made_of() {
+fn read_returns_the_original_bytes() {
     let bytes = bytes();
     for length in [0, 1, 4095, 4096, 4097, PAGE, PAGE + 4096, bytes.len()] {
         let frozen = freeze(&bytes[..length]);
@@ -42,9 +42,9 @@ fn holds_what_it_was_made_of() {
 }
 
 #[test]
-fn few_bytes_take_no_file() {
+fn is_file_is_false_for_few_bytes() {
     let bytes = vec![1; 256 << 10];
-    let is_file = |length, parts: &[(usize, &[u8])]| Frozen::is_file(length, parts);
+    let is_file = |length, parts: &[(usize, &[u8])]| SharedBytes::is_file(length, parts);
     assert!(!is_file(0, &[]));
     assert!(!is_file(4 << 20, &[(1 << 20, &bytes)]));
     assert_eq!(is_file(4 << 20, &[(1 << 20, &bytes), (0, &[1])]), cfg!(target_os = "linux"));
@@ -52,10 +52,10 @@ fn few_bytes_take_no_file() {
 }
 
 #[test]
-fn holds_parts_among_zeros() {
+fn read_returns_parts_among_zeros() {
     let bytes = bytes();
     let parts = [(0, &bytes[..100]), (5000, &bytes[..PAGE + 4096]), (3 * PAGE, &bytes[..0]), (4 * PAGE - 1, &[9][..])];
-    let frozen = Frozen::of(4 * PAGE, &parts).unwrap();
+    let frozen = SharedBytes::new(4 * PAGE, &parts).unwrap();
     let mut expected = vec![0; 4 * PAGE];
     parts.iter().for_each(|(at, part)| expected[*at..*at + part.len()].copy_from_slice(part));
     assert_eq!(frozen.length(), 4 * PAGE);
@@ -63,11 +63,11 @@ fn holds_parts_among_zeros() {
 }
 
 #[test]
-fn long_bytes_are_frozen_in_parts() {
-    assert!(Freezing::of(4 << 20).is_none());
+fn builder_copies_long_bytes_in_chunks() {
+    assert!(SharedBytesBuilder::new(4 << 20).is_none());
     let bytes: Vec<u8> = bytes().into_iter().cycle().take((9 << 20) + 4096).collect();
     // Only Linux keeps them in a file.
-    let Some(mut freezing) = Freezing::of(bytes.len()) else { return };
+    let Some(mut freezing) = SharedBytesBuilder::new(bytes.len()) else { return };
     assert!(freezing.add(&[0; 100], 200).is_err());
     let parts = (1..).take_while(|_| !freezing.add(&bytes, PAGE).unwrap()).count() + 1;
     assert_eq!(parts, bytes.len().div_ceil(PAGE));
@@ -102,7 +102,7 @@ mod linux {
     }
 
     #[test]
-    fn is_mapped_over_many_memories_that_do_not_see_one_another() {
+    fn mappings_do_not_see_the_writes_of_one_another() {
         let bytes = bytes();
         let frozen = freeze(&bytes);
         let memories = [memory(5 * PAGE), memory(5 * PAGE)];
@@ -115,7 +115,7 @@ mod linux {
         assert_eq!(slice(memories[0], 5 * PAGE)[2 * PAGE..4 * PAGE], bytes[2 * PAGE..]);
         assert_eq!(slice(memories[0], 5 * PAGE)[4 * PAGE..], [3; PAGE]);
         assert_eq!(read(&frozen, 0, bytes.len()), bytes);
-        // A mapping outlives what it maps.
+        // A mapping outlives its file.
         drop(frozen);
         assert_eq!(slice(memories[1], 5 * PAGE)[..4 * PAGE], bytes);
         for start in memories {
@@ -124,7 +124,7 @@ mod linux {
     }
 
     #[test]
-    fn is_not_mapped_where_pages_do_not_fit() {
+    fn map_over_refuses_unaligned_starts_and_lengths() {
         let start = memory(4 * PAGE);
         let whole = freeze(&bytes()[..2 * PAGE]);
         let part = freeze(&bytes()[..PAGE + 100]);

@@ -1,6 +1,6 @@
 defmodule BeTree.Runtime.Wasmex.Instance do
   @moduledoc false
-  # One machine, or one for each replica, behind a gate, with the data that all of them share.
+  # One machine, or one for each replica, behind a checkout, with the data that all of them share.
   #
   # wasmex has no notice of a term's garbage collection. So all machines exist from the start and live as long as the instance; the
   # memory of a replica is filled at its first use.

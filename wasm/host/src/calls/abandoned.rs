@@ -1,9 +1,9 @@
-//! A thread for calls that lost their caller and must not be cut off yet.
+//! A thread that finishes abandoned calls: those that lost their caller.
 //!
-//! Cutting a change off would leave the module's memory half changed. So the call continues, for as much fuel as any real
-//! change needs (`Call::go_on`). There may be many such calls, and some never end by themselves, so they take turns of a
-//! millisecond. A new call has its turn first, because hardly any call needs a second one. A call that may be cut off is
-//! dropped, which unwinds its fiber.
+//! Cutting off a change would leave the module's memory inconsistent. So the thread continues the call, for as much
+//! fuel as any real change needs (`Call::run_turn`). Many calls may be abandoned, and some never end by themselves, so
+//! they take turns of a millisecond. A new call has the first turn, because few calls need a second one. The thread
+//! drops a call that may be cut off, which unwinds its fiber.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -25,17 +25,17 @@ pub fn start() -> bool {
     started.is_ok() && CALLS.set(sender).is_ok()
 }
 
-/// Finishes or unwinds the call on the thread. Its machine then returns to its instance.
+/// Finishes or unwinds the call on the thread. The machine then returns to its instance.
 pub fn finish(call: Call) {
     // The library does not load without the thread, and the thread ends only with the process.
-    let calls = CALLS.get().expect("the finisher starts with the library");
+    let calls = CALLS.get().expect("the thread starts with the library");
     let _ = calls.send(call);
 }
 
 fn take_turns(new: &Receiver<Call>) {
     let mut unfinished = VecDeque::new();
     while let Some(call) = next(new, &mut unfinished) {
-        // The panic hook has reported a panic already, and the other calls still have to be finished.
+        // The panic hook has reported the panic, and the other calls must still be finished.
         if let Ok(Some(call)) = catch_unwind(AssertUnwindSafe(|| turn(call))) {
             unfinished.push_back(call);
         }
@@ -49,7 +49,7 @@ fn next(new: &Receiver<Call>, unfinished: &mut VecDeque<Call>) -> Option<Call> {
     new.try_recv().ok().or_else(|| unfinished.pop_front())
 }
 
-/// Runs a turn. Returns the call if it needs another one.
+/// Runs a turn. Returns the call if it needs another turn.
 fn turn(mut call: Call) -> Option<Call> {
-    call.go_on().then_some(call)
+    call.run_turn().then_some(call)
 }

@@ -1,4 +1,4 @@
-//! A suspended call, as a resource of the process that holds it between two slices.
+//! Suspended calls, which processes hold between two slices.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +9,8 @@ use super::call::Call;
 use crate::failure::{Failure, Kind};
 use crate::system::counts::{self, Counted};
 
-/// A suspended call as a resource. It holds its instance until it ends or is cancelled. If no process refers to it any more,
-/// it is cancelled.
+/// A suspended call, as a resource. It occupies its instance until it ends or is cancelled. Garbage collection of the
+/// resource cancels it.
 pub struct Suspended {
     state: Mutex<State>,
     _counted: Counted,
@@ -31,7 +31,7 @@ impl Suspended {
         Self { state: Mutex::new(State::Standing(call)), _counted: Counted::new(&counts::SUSPENDED) }
     }
 
-    /// Takes the call to run its next slice. `put_back` or `end` must follow.
+    /// Takes the call out to run its next slice. The caller must then call `put_back` or `end`.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Suspended {
         *self.state() = State::Ended;
     }
 
-    /// Cancels the call: its fiber is unwound, and the instance is free soon after.
+    /// Cancels the call. Its fiber is unwound, and the instance is free soon afterwards.
     pub fn cancel(&self) {
         let state = std::mem::replace(&mut *self.state(), State::Ended);
         if let State::Standing(call) = state {
@@ -80,8 +80,8 @@ impl Suspended {
     }
 }
 
-/// Finishes a call if it must not be cut off, and unwinds its fiber. Until then the instance is running: any process that
-/// wants it queues, the process that held the call included.
+/// Hands a call over to the thread for abandoned calls. Until it ends there, the instance is running, and every process
+/// that wants it queues.
 fn abandon(call: Call) {
     call.home().resume();
     abandoned::finish(call);

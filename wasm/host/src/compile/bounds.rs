@@ -1,10 +1,10 @@
-//! Bounds of the modules that are compiled, so that compiling takes seconds at most.
+//! Bounds of modules, within which compiling takes seconds at most.
 //!
-//! Compiling cannot be stopped once it has begun, and its time and memory are not linear in a module's bytes. At each place
-//! where control flow meets or parts, the compiler keeps a value for each local variable and each operand: 2,000 loops over
-//! 2,000 variables, 48 kilobytes, are millions of such values. The compiler also moves a computation to the use of its
-//! result, so a long stretch of code has many results alive at once. Both are counted as *work* before a module is compiled.
-//! A million units of work take about a second and 100 MB.
+//! Compiling cannot be stopped, and its time and memory are superlinear in the bytes of a module. At each branch and
+//! join the compiler keeps a value for each local variable and each operand: 2,000 loops over 2,000 variables, in 48
+//! kilobytes of code, make millions of values. Instruction scheduling extends live ranges, so long straight-line code
+//! has many values alive at once. `check` counts both as *work* before a module is compiled. A million units of work
+//! take about a second and 100 MB.
 
 use wasmparser::{
     BinaryReaderError, FuncToValidate, FunctionBody, Operator, Parser, Payload, ValidPayload, Validator,
@@ -13,25 +13,25 @@ use wasmparser::{
 
 use crate::memory::limits;
 
-/// Includes data segments, which are only copied.
-const MODULE_BYTES: usize = 64 << 20;
-const CODE_BYTES: usize = 4 << 20;
-const FUNCTIONS: usize = 20_000;
-/// Of imports and of exports. Their list is made at once, on a normal scheduler.
-const NAMES: usize = 2_000;
-const TYPES: usize = 50_000;
-/// Parameters and results of all types.
-const TYPE_VALUES: usize = 100_000;
-const LOCALS: usize = 2_000;
-const DEPTH: usize = 500;
-const FUNCTION_WORK: usize = 2_000_000;
-const MODULE_WORK: usize = 10_000_000;
-/// The work of a value that is passed to a function, relative to a value that is kept.
-const PASSED: usize = 16;
-/// The number by which the square of the bytes of code is divided to get work.
-const BYTES_SQUARED: usize = 4_096;
-/// The bytes by which dividing a bulk instruction lengthens the code (`rewrite`).
-const DIVIDED: usize = 26;
+/// The most bytes of a module, including data segments, which are only copied.
+const MAX_MODULE_BYTES: usize = 64 << 20;
+const MAX_CODE_BYTES: usize = 4 << 20;
+const MAX_FUNCTIONS: usize = 20_000;
+/// The most imports, and the most exports: a NIF on a normal scheduler makes a list of each.
+const MAX_NAMES: usize = 2_000;
+const MAX_TYPES: usize = 50_000;
+/// The most parameters and results of all types together.
+const MAX_TYPE_VALUES: usize = 100_000;
+const MAX_LOCALS: usize = 2_000;
+const MAX_DEPTH: usize = 500;
+const MAX_FUNCTION_WORK: usize = 2_000_000;
+const MAX_MODULE_WORK: usize = 10_000_000;
+/// The work of a value that is passed to a function, relative to a value that is only kept.
+const WORK_PER_PASSED_VALUE: usize = 16;
+/// The divisor that turns the square of a function's bytes of code into work.
+const SQUARED_BYTES_PER_WORK: usize = 4_096;
+/// The bytes that `rewrite` adds to the code for a bulk instruction.
+const CHUNKED_BULK_BYTES: usize = 26;
 
 /// The reason why a module is not compiled.
 #[derive(Debug)]
@@ -47,10 +47,10 @@ impl From<BinaryReaderError> for Refusal {
     }
 }
 
-/// Checks that a module is valid and within the bounds, in some 60 milliseconds for each megabyte of code.
+/// Checks that a module is valid and within the bounds. Takes some 60 milliseconds for each megabyte of code.
 pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
-    at_most(MODULE_BYTES, wasm.len(), "bytes")?;
-    // All features: the engine itself refuses those that it lacks.
+    at_most(MAX_MODULE_BYTES, wasm.len(), "bytes")?;
+    // Allow all features here: the engine itself refuses those that it lacks.
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut work = 0;
     for payload in Parser::new(0).parse_all(wasm) {
@@ -58,7 +58,7 @@ pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
         sections(&payload)?;
         if let ValidPayload::Func(function, body) = validator.payload(&payload)? {
             work += check_function(function, &body)?;
-            at_most(MODULE_WORK, work, "units of work for the compiler")?;
+            at_most(MAX_MODULE_WORK, work, "units of work for the compiler")?;
         }
     }
     Ok(())
@@ -67,31 +67,31 @@ pub fn check(wasm: &[u8]) -> Result<(), Refusal> {
 fn sections(payload: &Payload) -> Result<(), Refusal> {
     match payload {
         Payload::TypeSection(types) => {
-            at_most(TYPES, types.count() as usize, "types")?;
+            at_most(MAX_TYPES, types.count() as usize, "types")?;
             let mut values = 0;
             for ty in types.clone().into_iter_err_on_gc_types() {
                 let ty = ty?;
                 values += ty.params().len() + ty.results().len();
             }
-            at_most(TYPE_VALUES, values, "parameters and results in its types")
+            at_most(MAX_TYPE_VALUES, values, "parameters and results in its types")
         }
-        Payload::ImportSection(imports) => at_most(NAMES, imports.clone().into_imports().count(), "imports"),
-        Payload::ExportSection(exports) => at_most(NAMES, exports.count() as usize, "exports"),
-        Payload::MemorySection(memories) => at_most(limits::MEMORIES, memories.count() as usize, "memories"),
+        Payload::ImportSection(imports) => at_most(MAX_NAMES, imports.clone().into_imports().count(), "imports"),
+        Payload::ExportSection(exports) => at_most(MAX_NAMES, exports.count() as usize, "exports"),
+        Payload::MemorySection(memories) => at_most(limits::MAX_MEMORIES, memories.count() as usize, "memories"),
         Payload::TableSection(tables) => {
             for table in tables.clone() {
                 let elements = usize::try_from(table?.ty.initial).unwrap_or(usize::MAX);
-                at_most(limits::TABLE_ELEMENTS, elements, "elements in a table")?;
+                at_most(limits::MAX_TABLE_ELEMENTS, elements, "elements in a table")?;
             }
             Ok(())
         }
-        Payload::FunctionSection(functions) => at_most(FUNCTIONS, functions.count() as usize, "functions"),
-        Payload::CodeSectionStart { size, .. } => at_most(CODE_BYTES, *size as usize, "bytes of code"),
+        Payload::FunctionSection(functions) => at_most(MAX_FUNCTIONS, functions.count() as usize, "functions"),
+        Payload::CodeSectionStart { size, .. } => at_most(MAX_CODE_BYTES, *size as usize, "bytes of code"),
         _ => Ok(()),
     }
 }
 
-/// Returns the function's work.
+/// Checks a function. Returns its work.
 fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionBody) -> Result<usize, Refusal> {
     let index = function.index;
     let of_function = |what: &str| format!("{what} in its function {index}");
@@ -100,7 +100,7 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
     validator.read_locals(&mut reader)?;
     // Parameters included.
     let locals = validator.len_locals() as usize;
-    at_most(LOCALS, locals, &of_function("local variables"))?;
+    at_most(MAX_LOCALS, locals, &of_function("local variables"))?;
     let mut bytes = body.range().len();
     let mut work = 0;
     let mut operators = body.get_operators_reader()?;
@@ -108,18 +108,17 @@ fn check_function(function: FuncToValidate<ValidatorResources>, body: &FunctionB
         let (operator, offset) = operators.read_with_offset()?;
         let operands = validator.operand_stack_height() as usize;
         work += weigh(&operator, locals, operands);
-        bytes += if is_bulk(&operator) { DIVIDED } else { 0 };
-        at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
+        bytes += if is_bulk(&operator) { CHUNKED_BULK_BYTES } else { 0 };
+        at_most(MAX_FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
         validator.op(offset, &operator)?;
-        at_most(DEPTH, validator.control_stack_height() as usize, &of_function("nested blocks"))?;
+        at_most(MAX_DEPTH, validator.control_stack_height() as usize, &of_function("nested blocks"))?;
     }
-    work += bytes.saturating_mul(bytes) / BYTES_SQUARED;
-    at_most(FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
+    work += bytes.saturating_mul(bytes) / SQUARED_BYTES_PER_WORK;
+    at_most(MAX_FUNCTION_WORK, work, &of_function("units of work for the compiler"))?;
     Ok(work)
 }
 
-/// Returns the work of an operator with this number of operands, where control flow meets or parts and where values are
-/// passed.
+/// Returns the work of an operator: it has some at branches, at joins, and where values are passed.
 fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
     let joint = locals + operands + 1;
     match operator {
@@ -135,9 +134,9 @@ fn weigh(operator: &Operator, locals: usize, operands: usize) -> usize {
         Operator::Call { .. }
         | Operator::CallIndirect { .. }
         | Operator::ReturnCall { .. }
-        | Operator::ReturnCallIndirect { .. } => PASSED * (operands + 1),
-        // It becomes a call in one branch and stays itself in the other.
-        bulk if is_bulk(bulk) => PASSED * (operands + 1) + 3 * joint,
+        | Operator::ReturnCallIndirect { .. } => WORK_PER_PASSED_VALUE * (operands + 1),
+        // `rewrite` makes it a call in one branch, and itself in the other.
+        bulk if is_bulk(bulk) => WORK_PER_PASSED_VALUE * (operands + 1) + 3 * joint,
         _ => 0,
     }
 }

@@ -1,10 +1,10 @@
-//! Compiles modules off the schedulers, and each of them once.
+//! The module cache: compiles each module once, on threads of its own.
 //!
-//! Requests for a module that waits or is being compiled share its result. A request for a module that is still in use
-//! returns it at once. The table itself keeps no module alive.
+//! Requests for a module in the queue or in the compiler share the result. A request for a module that is in use
+//! returns it at once. The table has only weak references to modules.
 //!
-//! Compiling takes seconds and hundreds of megabytes for the largest modules (`bounds`), and cannot be stopped. So at most
-//! two modules are compiled at a time, a bounded queue waits, and a module whose askers have all died is removed from it.
+//! Compiling the largest modules takes seconds and hundreds of megabytes (`bounds`), and cannot be stopped. So at most
+//! two modules are compiled at a time, the queue is bounded, and a module leaves it when all its askers have died.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -12,18 +12,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use rustler::env::SavedTerm;
-use rustler::{Encoder, Env, LocalPid, OwnedEnv, ResourceArc, Term};
+use rustler::{Encoder, Env, OwnedEnv, ResourceArc, Term};
 
 use crate::compile::module::{Compiled, Module};
 use crate::failure::{Failure, Kind};
+use crate::terms::reply::Receiver;
 use crate::terms::{self, atoms};
 
-/// The bytes of a compiler's stack. Cranelift recurses into the nesting of a module.
-const COMPILER_STACK: usize = 16 << 20;
-/// The number of modules that are compiled at a time.
-const COMPILERS: usize = 2;
-/// The number of modules that may wait for a compiler.
-const QUEUE: usize = 64;
+/// The bytes of the stack of a compiler's thread, because Cranelift recurses into nested blocks.
+const COMPILER_STACK_BYTES: usize = 16 << 20;
+/// The most modules that are compiled at a time.
+const MAX_COMPILERS: usize = 2;
+/// The most modules that wait for a compiler.
+const MAX_QUEUED_MODULES: usize = 64;
 
 /// The SHA-256 of a module's bytes.
 type Digest = Vec<u8>;
@@ -37,35 +38,28 @@ struct Table {
 }
 
 enum Entry {
-    /// The module waits in the queue, or is being compiled.
-    Wanted(Vec<Asker>),
+    /// The module is in the queue or in a compiler.
+    Wanted(Vec<Receiver>),
     Compiled(Weak<Compiled>),
 }
 
-/// A module to compile. A large binary is shared with its sender and not copied.
+/// A module to compile. It shares a large binary with its sender.
 struct Job {
     digest: Digest,
     env: OwnedEnv,
     bytes: SavedTerm,
 }
 
-/// A process that waits for `{reference, {:ok, module}}` or `{reference, {:error, kind, message}}`.
-struct Asker {
-    pid: LocalPid,
-    env: OwnedEnv,
-    reference: SavedTerm,
-}
-
 static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 
-/// Returns the module if it is compiled. Otherwise queues it, and the caller receives it by a message.
+/// Returns the module if it is compiled. Otherwise queues it, and later sends it to the caller.
 ///
 /// # Errors
 ///
 /// `Overloaded` if too many modules wait, and `OutOfMemory` if there is no thread to compile it.
 pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<Option<Arc<Compiled>>, Failure> {
     with_table(|table| {
-        let asker = Asker::new(env, reference);
+        let asker = Receiver::new(env, reference);
         match table.entries.get_mut(digest) {
             Some(Entry::Wanted(askers)) => {
                 askers.push(asker);
@@ -91,32 +85,35 @@ impl Table {
         self.entries.retain(|_, entry| !matches!(entry, Entry::Compiled(module) if module.strong_count() == 0));
     }
 
-    /// Makes room for one more job, by removing jobs that no living process wants.
+    /// Makes room for one more job in a full queue, by removing jobs whose askers have all died.
     ///
     /// # Errors
     ///
     /// `Overloaded` if the queue stays full.
     fn make_room(&mut self, env: Env) -> Result<(), Failure> {
-        if self.queue.len() >= QUEUE {
+        if self.queue.len() >= MAX_QUEUED_MODULES {
             let Self { entries, queue, .. } = self;
             queue.retain(|job| is_wanted(entries, &job.digest, env));
         }
-        if self.queue.len() < QUEUE {
+        if self.queue.len() < MAX_QUEUED_MODULES {
             return Ok(());
         }
-        Err(Failure::new(Kind::Overloaded, format!("{QUEUE} modules wait to be compiled already; try again later")))
+        Err(Failure::new(
+            Kind::Overloaded,
+            format!("{MAX_QUEUED_MODULES} modules wait to be compiled already; try again later"),
+        ))
     }
 
-    /// Starts another thread, unless there are enough. The running threads empty the queue.
+    /// Starts another thread, unless the most are running. The running threads empty the queue.
     ///
     /// # Errors
     ///
     /// `OutOfMemory` if no thread runs and the system refuses one.
     fn start_compiler(&mut self) -> Result<(), Failure> {
-        if self.compilers == COMPILERS {
+        if self.compilers == MAX_COMPILERS {
             return Ok(());
         }
-        let compiler = thread::Builder::new().name("be_tree_compiler".into()).stack_size(COMPILER_STACK);
+        let compiler = thread::Builder::new().name("be_tree_compiler".into()).stack_size(COMPILER_STACK_BYTES);
         match compiler.spawn(compile_all) {
             Ok(_handle) => {
                 self.compilers += 1;
@@ -133,7 +130,7 @@ impl Table {
         }
     }
 
-    /// Returns the next module that a living process wants. If there is none, the calling thread ends.
+    /// Returns the next job with a living asker. After `None` the calling thread must end.
     fn next(&mut self) -> Option<Job> {
         while let Some(job) = self.queue.pop_front() {
             if job.env.run(|env| is_wanted(&mut self.entries, &job.digest, env)) {
@@ -145,10 +142,10 @@ impl Table {
     }
 }
 
-/// Returns whether a living process waits for a module. If none does, removes it from the table.
+/// Returns whether a module has a living asker. Otherwise removes the module from the table.
 fn is_wanted(entries: &mut HashMap<Digest, Entry>, digest: &Digest, env: Env) -> bool {
     if let Some(Entry::Wanted(askers)) = entries.get_mut(digest) {
-        askers.retain(|asker| asker.pid.is_alive(env));
+        askers.retain(|asker| asker.is_alive(env));
         if !askers.is_empty() {
             return true;
         }
@@ -172,8 +169,22 @@ fn publish(digest: Digest, outcome: Result<Arc<Compiled>, Failure>) {
         Err(_) => table.entries.remove(&digest),
     });
     if let Some(Entry::Wanted(askers)) = entry {
+        let reply = Reply(outcome);
         for asker in askers {
-            asker.send(&outcome);
+            // The send fails only if the asker has died.
+            asker.send(None, &reply);
+        }
+    }
+}
+
+/// `{:ok, module}` or `{:error, kind, message}`
+struct Reply(Result<Arc<Compiled>, Failure>);
+
+impl Encoder for Reply {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        match &self.0 {
+            Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
+            Err(failure) => terms::error(env, failure),
         }
     }
 }
@@ -198,25 +209,5 @@ impl Job {
                 .unwrap_or_else(|_| Err(Failure::bad_module("the compiler gave up on this module")))
                 .map(Arc::new)
         })
-    }
-}
-
-impl Asker {
-    fn new(env: Env, reference: Term) -> Self {
-        let own = OwnedEnv::new();
-        let reference = own.save(reference);
-        Self { pid: env.pid(), env: own, reference }
-    }
-
-    fn send(self, outcome: &Result<Arc<Compiled>, Failure>) {
-        let Self { pid, env, reference } = self;
-        env.run(|env| {
-            let reply = match outcome {
-                Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
-                Err(failure) => terms::error(env, failure),
-            };
-            // The send fails only if the asker has died.
-            let _ = env.send(&pid, (reference.load(env), reply));
-        });
     }
 }

@@ -1,36 +1,36 @@
 //! The fuel of each instruction.
 //!
-//! A slice of fuel must not hold a thread for long, whatever a module executes. Most instructions cost one unit of fuel and take
-//! less than a nanosecond. An instruction that takes longer costs at least a unit a nanosecond. So a default slice of 300,000
-//! units takes at most 0.3 milliseconds (`bench/instructions.exs` measures it). Reads of memory are the exception: one that
-//! misses the caches takes up to 100 nanoseconds and costs a unit, because most reads take less.
+//! A slice of fuel must not hold a thread for long, whatever a module executes. Most instructions cost one unit of fuel
+//! and take less than a nanosecond. A slower instruction costs at least a unit for each nanosecond. So a default slice
+//! of 300,000 units takes at most 0.3 milliseconds (`bench/instructions.exs` measures it). Reads of memory are the
+//! exception: a cache miss takes up to 100 nanoseconds and costs one unit, because most reads hit.
 //!
 //! The costs apply to all modules. They add at most 1 % to the fuel of a search of the built-in module.
 
 use wasmtime::{OperatorCost, VariableOperatorCost};
 
-/// The fuel of `nop`. It generates no code, so the host places `nop` before an instruction that costs more than its kind does
-/// (`rewrite::fuel_checks`), and removes those of the module.
-pub const CHARGE: u8 = 4;
+/// The fuel of `nop`. It generates no code, so `rewrite` inserts a `nop` before an instruction that must cost more
+/// (`rewrite::fuel_checks`), and removes the module's own.
+pub const NOP_FUEL: u8 = 4;
 
-/// What takes 1 to 2 nanoseconds. The built-in modules use it often, or it is a vector instruction.
+/// Instructions of 1 to 2 nanoseconds: vector instructions, and others that the built-in modules use often.
 const SHORT: u8 = 2;
 /// Instructions of 2 to 4 nanoseconds: division, square roots, rounding, and conversions of floats to integers.
 const MEDIUM: u8 = 4;
-/// Instructions of 4 to 6 nanoseconds: vector instructions that the processor lacks, so that several replace each.
+/// Instructions of 4 to 6 nanoseconds: vector instructions that the processor lacks and the compiler emulates.
 const LONG: u8 = 8;
-/// The host finds and drops segments of elements, in 5 to 10 nanoseconds.
+/// Calls of the host that find or drop a segment of elements, in 5 to 10 nanoseconds.
 const SEGMENT: u8 = 16;
-/// The host looks a function's reference up, in 30 to 60 nanoseconds.
+/// Calls of the host that look up the reference of a function, in 30 to 60 nanoseconds.
 const REFERENCE: u8 = 100;
-/// To grow a memory or a table takes the host 30 nanoseconds if it is refused, and some 2,000 if it is granted.
+/// Growth of a memory or table: 30 nanoseconds if the host refuses it, and some 2,000 if it grants it.
 const GROWTH: u8 = u8::MAX;
 
-/// Returns the costs. The others are wasmtime's own: one unit for an instruction, none for `drop`, `block`, `end` and the like,
-/// and one for each byte or element of a bulk instruction.
+/// Returns the costs. All others are wasmtime's defaults: one unit for an instruction, none for `drop`, `block`, `end`
+/// and the like, and one for each byte or element of a bulk instruction.
 pub fn costs() -> OperatorCost {
     let mut costs = references(vectors(numbers(OperatorCost::new())));
-    costs.Nop = CHARGE;
+    costs.Nop = NOP_FUEL;
     costs
 }
 

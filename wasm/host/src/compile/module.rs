@@ -1,4 +1,4 @@
-//! A compiled module as a resource, with its imports and exports.
+//! A compiled module, as a resource, with its imports and exports.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::compile::engine;
 use crate::compile::rewrite;
 use crate::compile::saved_globals;
 use crate::failure::Failure;
-use crate::system::background::Reaped;
+use crate::system::background::DropLater;
 use crate::system::counts::{self, Counted};
 use crate::system::quota::{self, Taken};
 use crate::terms::atoms;
@@ -21,11 +21,11 @@ pub struct Module(pub Arc<Compiled>);
 impl Resource for Module {}
 
 pub struct Compiled {
-    module: Reaped<Code>,
+    module: DropLater<Code>,
     /// The bytes from which it was compiled.
     bytes: Box<[u8]>,
-    /// The globals that a snapshot carries, or the reason why the module has no snapshots.
-    carried: Result<Vec<String>, String>,
+    /// The globals that snapshots contain, or the reason why the module cannot have snapshots.
+    saved_globals: Result<Vec<String>, String>,
     _counted: Counted,
 }
 
@@ -38,7 +38,7 @@ struct Code {
 const MAPPINGS: usize = 4;
 
 impl Compiled {
-    /// Compiles a module, for seconds if it is large, so it is not for a scheduler.
+    /// Compiles a module. Takes seconds for a large one, so it must not run on a scheduler.
     ///
     /// # Errors
     ///
@@ -51,20 +51,25 @@ impl Compiled {
             Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
         })?;
         let mappings = quota::mappings().take(MAPPINGS, "a module")?;
-        let divided = rewrite::divide(bytes).map_err(|error| Failure::not_a_module(&error))?;
+        let divided = rewrite::with_checks(bytes).map_err(|error| Failure::not_a_module(&error))?;
         let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))?;
-        let carried = saved_globals::globals(bytes);
+        let saved_globals = saved_globals::globals(bytes);
         let code = Code { module, _mappings: mappings };
-        Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&counts::MODULES) })
+        Ok(Self {
+            module: DropLater::new(code),
+            bytes: bytes.into(),
+            saved_globals,
+            _counted: Counted::new(&counts::MODULES),
+        })
     }
 
-    /// Returns the names of the globals that a snapshot carries.
+    /// Returns the names of the globals that snapshots contain.
     ///
     /// # Errors
     ///
     /// `BadModule` if the module cannot be replicated.
-    pub fn carried(&self) -> Result<&[String], Failure> {
-        self.carried.as_deref().map_err(|why| {
+    pub fn saved_globals(&self) -> Result<&[String], Failure> {
+        self.saved_globals.as_deref().map_err(|why| {
             Failure::bad_module(format!("the module cannot be replicated: {why}; see docs/abi.md, Replicas"))
         })
     }

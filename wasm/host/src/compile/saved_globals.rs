@@ -1,14 +1,13 @@
-//! The part of an instance's state that a snapshot carries: its memory, and the globals that can be read and set from
-//! outside.
+//! Finds the globals that a snapshot must contain, or the reason why a module cannot have snapshots.
 //!
-//! A replica is a new instance with this state. So a module can be replicated if its instances have no other state: no
-//! memory but the exported one, no mutable global that is not exported, no table that its code changes, and no segment that
-//! its code drops.
+//! A snapshot contains the exported memory and the exported mutable globals, and a replica is a new instance with this
+//! state. So a module can be replicated if its instances have no other state: no second memory, no mutable global that
+//! is not exported, no table that its code changes, and no segment that its code drops.
 
 use wasmparser::{ExternalKind, FunctionBody, Operator, Parser, Payload, Result, ValType};
 
-/// Returns the names of the globals that a snapshot carries, or the reason why there can be no snapshot. `wasm` is a valid
-/// module.
+/// Returns the names of the globals that a snapshot must contain, or the reason against snapshots. `wasm` must be
+/// valid.
 pub fn globals(wasm: &[u8]) -> Result<Vec<String>, String> {
     match State::read(wasm) {
         Ok(state) => state.globals(),
@@ -21,8 +20,8 @@ struct State {
     memories: u32,
     memory_exported: bool,
     globals: Vec<Global>,
-    /// The instruction that changes state that is not carried.
-    culprit: Option<&'static str>,
+    /// An instruction that changes state outside of the exported memory and globals.
+    forbidden: Option<&'static str>,
 }
 
 struct Global {
@@ -32,7 +31,7 @@ struct Global {
 }
 
 impl State {
-    /// Reads all sections. They are in the order of their numbers, so exports come before the names.
+    /// Reads all sections. In a valid module, globals precede exports, and exports precede code.
     fn read(wasm: &[u8]) -> Result<Self> {
         let mut state = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {
@@ -59,7 +58,7 @@ impl State {
                         }
                     }
                 }
-                Payload::CodeSectionEntry(body) => state.culprit = state.culprit.or(culprit(&body)?),
+                Payload::CodeSectionEntry(body) => state.forbidden = state.forbidden.or(forbidden(&body)?),
                 _ => {}
             }
         }
@@ -73,7 +72,7 @@ impl State {
         if self.memories == 1 && !self.memory_exported {
             return Err("its memory is not exported as memory".into());
         }
-        if let Some(instruction) = self.culprit {
+        if let Some(instruction) = self.forbidden {
             return Err(format!("it uses {instruction}"));
         }
         let mutable = self.globals.into_iter().enumerate().filter(|(_, global)| global.mutable);
@@ -86,7 +85,7 @@ impl State {
     }
 }
 
-fn culprit(body: &FunctionBody) -> Result<Option<&'static str>> {
+fn forbidden(body: &FunctionBody) -> Result<Option<&'static str>> {
     let mut operators = body.get_operators_reader()?;
     while !operators.eof() {
         let name = match operators.read()? {

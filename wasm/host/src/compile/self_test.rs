@@ -1,5 +1,5 @@
-//! Tests the host's assumptions about wasmtime when its engine is made: how it uses the memories and the stacks that it is
-//! given. If one of them were wrong, a module could read memory of others, or the node could crash.
+//! Tests, when the engine is made, how wasmtime uses the memories and stacks that the host provides. With a wrong
+//! assumption a module could read the memory of others, or the node could crash.
 
 use std::fmt::Display;
 use std::sync::atomic::AtomicUsize;
@@ -11,8 +11,8 @@ use wasmtime::{Engine, Instance, Memory, Module, Store, Trap, TypedFunc};
 
 use crate::failure::Failure;
 use crate::memory::limits::Limits;
-use crate::memory::linear::LONGEST;
-use crate::memory::shared_bytes::Frozen;
+use crate::memory::linear::MAX_MEMORY_BYTES;
+use crate::memory::shared_bytes::SharedBytes;
 use crate::memory::stacks::{block_on, Stack};
 
 /// A module with a memory of one page, and three functions of `(i32) -> i32`. `load` returns the byte at an address, `far`
@@ -36,32 +36,32 @@ const MODULE: &[u8] = &[
 const PAGE: usize = 64 << 10;
 const FUEL: u64 = 100_000;
 
-/// Runs the trial.
+/// Runs the tests, on a thread of their own.
 ///
 /// # Errors
 ///
-/// `BadModule`, with the assumption that is wrong; `OutOfMemory` if the system refuses memory or addresses for the trial.
+/// `BadModule`, with the assumption that is wrong; `OutOfMemory` if the system refuses memory or addresses.
 pub fn run(engine: &Engine) -> Result<(), Failure> {
     let engine = engine.clone();
-    // On a thread of its own, because compiling may take more stack than a scheduler's thread has.
-    let trial = thread::Builder::new().name("be_tree_trial".into()).stack_size(16 << 20).spawn(move || {
+    // Compiling may take more stack than a scheduler's thread has.
+    let test = thread::Builder::new().name("be_tree_self_test".into()).stack_size(16 << 20).spawn(move || {
         let module = Module::from_binary(&engine, MODULE).map_err(|error| Failure::from_compiler(&error))?;
         memories(&module)?;
         slots(&module)?;
         stacks(&module)
     });
-    let outcome = trial.map_err(|error| no_memory("thread", error))?.join();
-    outcome.unwrap_or_else(|_| Err(Failure::bad_module("its trial panicked")))
+    let outcome = test.map_err(|error| no_memory("thread", error))?.join();
+    outcome.unwrap_or_else(|_| Err(Failure::bad_module("its self-test panicked")))
 }
 
-/// Tests that every access beyond a memory traps, and that a memory grows in place.
+/// Every access beyond a memory traps, and a memory grows in place.
 fn memories(module: &Module) -> Result<(), Failure> {
     let mut subject = Subject::new(module)?;
     let start = subject.memory.data_ptr(&subject.store);
     expect(start.addr().is_multiple_of(2 << 20), "a memory begins its slot")?;
-    let beyond = [PAGE, LONGEST / 2, LONGEST - 1];
+    let beyond = [PAGE, MAX_MEMORY_BYTES / 2, MAX_MEMORY_BYTES - 1];
     expect(beyond.iter().all(|address| subject.traps("load", *address)), "an access beyond a memory traps")?;
-    expect(subject.traps("far", LONGEST - 1), "an access to the guard after a memory traps")?;
+    expect(subject.traps("far", MAX_MEMORY_BYTES - 1), "an access to the guard after a memory traps")?;
     expect(subject.load(PAGE - 1) == Some(0), "a memory begins with zeros")?;
     expect(subject.memory.grow(&mut subject.store, 1).is_ok(), "a memory grows")?;
     expect(
@@ -71,17 +71,17 @@ fn memories(module: &Module) -> Result<(), Failure> {
     expect(subject.memory.data_ptr(&subject.store) == start, "a memory stays where it is")
 }
 
-/// Tests that a snapshot can be mapped over a memory, and that the next memory in the slot has no part of it.
+/// A snapshot maps over a memory, and nothing of it survives when the slot is reused.
 fn slots(module: &Module) -> Result<(), Failure> {
     let mut subject = Subject::new(module)?;
-    let bytes = vec![7; 8 * PAGE];
-    let frozen = Frozen::of(bytes.len(), &[(0, &bytes)]).map_err(|error| no_memory("snapshot", error))?;
+    let content = vec![7; 8 * PAGE];
+    let bytes = SharedBytes::new(content.len(), &[(0, &content)]).map_err(|error| no_memory("snapshot", error))?;
     expect(subject.memory.grow(&mut subject.store, 8).is_ok(), "a memory grows")?;
     let start = subject.memory.data_ptr(&subject.store);
     // SAFETY: the memory has nine pages, the snapshot eight, and no code of the store is running; see `Machine::begin_with`.
-    let mapped = unsafe { frozen.map_over(start) };
+    let mapped = unsafe { bytes.map_over(start) };
     if !mapped.map_err(|error| no_memory("mapping", error))? {
-        // A system without such files copies instead.
+        // Without files in memory the host copies snapshots instead.
         return Ok(());
     }
     expect(
@@ -97,7 +97,7 @@ fn slots(module: &Module) -> Result<(), Failure> {
     expect([0, 8 * PAGE - 1, 9 * PAGE].iter().all(|address| next.load(*address) == Some(0)), "a slot begins with zeros")
 }
 
-/// Tests that a store has one stack, also after a call was cut off, and needs it open only while a call runs.
+/// A store keeps one stack, also after a call was cut off, and needs it open only while a call runs.
 fn stacks(module: &Module) -> Result<(), Failure> {
     let mut subject = Subject::new(module)?;
     for _ in 0..2 {
@@ -106,7 +106,7 @@ fn stacks(module: &Module) -> Result<(), Failure> {
         let _ = store.fuel_async_yield_interval(Some(FUEL / 10));
         let _ = store.set_fuel(FUEL);
         let spin = instance.get_typed_func::<u32, u32>(&mut *store, "spin");
-        let spin = spin.map_err(|error| Failure::bad_module(format!("its trial has no function: {error:#}")))?;
+        let spin = spin.map_err(|error| Failure::bad_module(format!("its self-test has no function: {error:#}")))?;
         let mut context = Context::from_waker(Waker::noop());
         let pending = {
             let mut call = pin!(spin.call_async(&mut *store, 0));
@@ -131,10 +131,10 @@ fn expect(holds: bool, assumption: &str) -> Result<(), Failure> {
 }
 
 fn no_memory(what: &str, error: impl Display) -> Failure {
-    Failure::no_memory(format!("its trial has no {what}: {error:#}"))
+    Failure::no_memory(format!("its self-test has no {what}: {error:#}"))
 }
 
-/// An instance of the module.
+/// An instance of `MODULE`.
 struct Subject {
     store: Store<Limits>,
     instance: Instance,
@@ -152,10 +152,10 @@ impl Subject {
         let in_use = stack.enter()?;
         let instance = stack.instantiate(&mut store, module);
         drop(in_use);
-        // It traps nowhere, so only the lack of memory or addresses can be the reason.
+        // Its instantiation cannot trap, so the system has refused memory or addresses.
         let instance = instance.map_err(|error| no_memory("instance", error))?;
         let memory = instance.get_memory(&mut store, "memory");
-        let memory = memory.ok_or_else(|| Failure::bad_module("its trial exports no memory"))?;
+        let memory = memory.ok_or_else(|| Failure::bad_module("its self-test exports no memory"))?;
         Ok(Self { store, instance, memory, stack })
     }
 

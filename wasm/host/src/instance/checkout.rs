@@ -1,14 +1,14 @@
-//! A gate: each of its values is lent to one caller at a time, in order, and other callers wait in a queue.
+//! A checkout lends each of its values to one caller at a time, in the order of their requests.
 //!
-//! A gate has *places*. A place has its value, or the value is lent, or the place is vacant. A caller that finds a vacant
-//! place makes the value first. Values have a rank, and the value of the highest rank is lent first. Among these it is the value
-//! that was returned last, because its memory is in the caches. Vacant places come last.
+//! A checkout has *places*. A place has a value, its value is lent, or it is vacant. A caller that finds a vacant place
+//! fills it with a new value. Values have a rank, and `check_out` lends the value of the highest rank. Among equal
+//! ranks it lends the value that was returned last, whose memory is in the caches. Vacant places come last.
 //!
-//! A caller that finds a value takes it with one lock and no message. Any other caller joins the queue, and receives a
-//! message when its turn has come. Until it enters, one open place is kept for it, and no caller overtakes it. Waiters may
-//! die: a waiter whose message cannot be delivered is skipped, and a waiter that dies before it enters gives its turn up by
-//! its ticket's destructor. A caller of `leave`, `vacate`, `withdraw` or `join` also calls `advance`, so no turn is ever
-//! lost.
+//! A caller that finds a value takes it with one lock and no message. Any other caller joins a first-in-first-out
+//! queue, and receives a message when its turn has come. Until it checks a value out, one open place is reserved for
+//! it, and no caller overtakes it. Waiters may die: `advance` skips a waiter whose message cannot be delivered, and the
+//! destructor of a ticket withdraws the turn of a waiter that dies later. A caller of `check_in`, `vacate`, `withdraw`
+//! or `join` also calls `advance`, so that no turn is lost.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,89 +17,101 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn(u64);
 
-/// A gate. `T` is the value of a place, `W` is a waiter that is woken when its turn has come, and `C` names the holder of a
-/// suspended call.
-pub struct Gate<T, W, C> {
+/// `T` is a value, `W` is a waiter in the queue, and `C` identifies the caller that holds a suspended call.
+pub struct Checkout<T, W, C> {
     state: Mutex<State<T, W, C>>,
 }
 
 struct State<T, W, C> {
     places: Vec<Place<T, C>>,
-    /// The places that are vacant or have a value. The last one is lent next, and vacant places are at the front.
+    /// The places that are not lent: vacant ones first, then those with a value. The last one is lent next.
     open: Vec<usize>,
-    /// The turns that were woken and have not entered. At most as many as open places.
+    /// The turns whose waiters were woken and have not checked a value out: at most one for each open place.
     called: Vec<Turn>,
     queue: VecDeque<(Turn, W)>,
-    /// The number of waiters that the queue admits.
-    room: usize,
+    /// The most waiters in the queue that have no open place yet.
+    max_waiters: usize,
     next: u64,
-    /// The lowest rank of a value that stays (`require`).
-    least: u64,
+    /// The lowest rank of a value that is kept (`drop_below`).
+    min_rank: u64,
     broken: Option<String>,
 }
 
 enum Place<T, C> {
     Vacant,
     Here(T),
-    /// The value is lent. `Some` names the holder of a suspended call.
+    /// The value is lent. `Some` is the holder of its suspended call.
     Taken(Option<C>),
 }
 
-/// The reason why a caller may not enter.
+/// The reason why no value is lent to a caller.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Running calls have all values, or another caller's turn comes first.
+pub enum Unavailable {
+    /// All values are lent, or the turn of another caller comes first.
     Busy,
-    /// The caller holds all values itself, by suspended calls.
+    /// The caller itself holds all values by suspended calls, so it would wait for ever.
     Held,
-    /// The place that the caller would enter is vacant: see `claim`.
+    /// The next place is vacant, and the caller must fill it (`claim`).
     Vacant,
     Broken(String),
 }
 
-/// The state of a gate as a whole.
+/// The state of all places together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Status {
     Free,
     Running,
     Suspended,
     Broken,
 }
 
-impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
-    /// Returns a gate of one place, with a queue of any length.
+impl<T, W, C: Copy + PartialEq> Checkout<T, W, C> {
+    /// Returns a checkout of one value, whose queue is unbounded.
     pub fn single(value: T) -> Self {
         Self::new(vec![Place::Here(value)], usize::MAX)
     }
 
-    /// Returns a gate of vacant places whose queue admits `room` waiters.
-    pub fn vacant(places: usize, room: usize) -> Self {
-        Self::new((0..places).map(|_| Place::Vacant).collect(), room)
+    /// Returns a checkout of vacant places, whose queue has at most `max_waiters` waiters.
+    pub fn vacant(places: usize, max_waiters: usize) -> Self {
+        Self::new((0..places).map(|_| Place::Vacant).collect(), max_waiters)
     }
 
-    fn new(places: Vec<Place<T, C>>, room: usize) -> Self {
-        // Reversed, so that the value of the first place is made first.
+    fn new(places: Vec<Place<T, C>>, max_waiters: usize) -> Self {
+        // Reversed, so that the first place is filled first.
         let open = (0..places.len()).rev().collect();
-        let state =
-            State { places, open, called: Vec::new(), queue: VecDeque::new(), room, next: 0, least: 0, broken: None };
+        let state = State {
+            places,
+            open,
+            called: Vec::new(),
+            queue: VecDeque::new(),
+            max_waiters,
+            next: 0,
+            min_rank: 0,
+            broken: None,
+        };
         Self { state: Mutex::new(state) }
     }
 
-    /// Takes a value out of its place, if there is one and no other caller has a turn before this one.
-    pub fn enter(&self, turn: Option<Turn>, caller: C, rank: impl Fn(&T) -> u64) -> Result<(usize, T), Refusal> {
+    /// Lends the value of the highest rank, unless none is free or another caller's turn comes first.
+    pub fn check_out(
+        &self,
+        turn: Option<Turn>,
+        caller: C,
+        rank: impl Fn(&T) -> u64,
+    ) -> Result<(usize, T), Unavailable> {
         let mut state = self.state();
         let last = state.admit(turn, caller)?;
         if let Place::Vacant = state.places[last] {
-            return Err(Refusal::Vacant);
+            return Err(Unavailable::Vacant);
         }
-        let index = state.highest(rank);
+        let index = state.index_of_highest(rank);
         Ok(state.take_value(turn, index))
     }
 
-    /// Takes the value of the lowest rank, if that is below `rank` and no caller waits.
-    pub fn enter_below(&self, limit: u64, rank: impl Fn(&T) -> u64) -> Option<(usize, T)> {
+    /// Lends the value of the lowest rank if that rank is below `limit` and no caller waits.
+    pub fn check_out_below(&self, limit: u64, rank: impl Fn(&T) -> u64) -> Option<(usize, T)> {
         let mut state = self.state();
-        if state.broken.is_some() || !state.queue.is_empty() || !state.calls() {
+        if state.broken.is_some() || !state.queue.is_empty() || !state.has_unreserved_place() {
             return None;
         }
         let lowest = state.values().map(|(index, value)| (rank(value), index)).min()?;
@@ -114,9 +126,9 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Some(ranks.fold((first, first), |(low, high), rank| (low.min(rank), high.max(rank))))
     }
 
-    /// Takes the vacant place that refused the caller, which then makes the value and calls `fill` or `vacate`. Returns
-    /// `None` if the caller would find a value now.
-    pub fn claim(&self, turn: Option<Turn>, caller: C) -> Result<Option<usize>, Refusal> {
+    /// Reserves a vacant place, which the caller must `fill` or `vacate`. Returns `None` if a value has become free
+    /// meanwhile.
+    pub fn claim(&self, turn: Option<Turn>, caller: C) -> Result<Option<usize>, Unavailable> {
         let mut state = self.state();
         let place = state.admit(turn, caller)?;
         if let Place::Here(_) = state.places[place] {
@@ -127,7 +139,7 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Ok(Some(place))
     }
 
-    /// Puts a new value of this rank into its place. The place is kept for the turn that is returned.
+    /// Puts a new value into its place. The place is reserved for the returned turn.
     pub fn fill(&self, place: usize, value: T, rank: u64) -> Turn {
         let mut state = self.state();
         let unfit = state.put(place, value, rank);
@@ -138,12 +150,12 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         turn
     }
 
-    /// Joins the queue, if it has room. The caller must then call `advance`.
+    /// Joins the queue, or returns `None` if it is full. The caller must then call `advance`.
     pub fn join(&self, waiter: W) -> Option<Turn> {
         let mut state = self.state();
-        // Waiters for which there is an open place do not count.
-        let called_next = state.open.len() - state.called.len();
-        if state.queue.len() >= state.room.saturating_add(called_next) {
+        // A waiter with an open place is about to be woken, so it does not count.
+        let unreserved = state.open.len() - state.called.len();
+        if state.queue.len() >= state.max_waiters.saturating_add(unreserved) {
             return None;
         }
         let turn = state.turn();
@@ -151,29 +163,29 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Some(turn)
     }
 
-    /// Puts a value of this rank back. Returns whether somebody waits; the caller must then call `advance`.
-    pub fn leave(&self, place: usize, value: T, rank: u64) -> bool {
+    /// Returns a value to its place. If the result is true, callers wait, and the caller must call `advance`.
+    pub fn check_in(&self, place: usize, value: T, rank: u64) -> bool {
         let mut state = self.state();
         let unfit = state.put(place, value, rank);
         let is_awaited = !state.queue.is_empty();
         drop(state);
-        // A value is dropped outside of the lock.
+        // Drop the value outside of the lock.
         drop(unfit);
         is_awaited
     }
 
-    /// Drops the values whose rank is below `least`, now or when they are put back. Their places are vacant then.
-    pub fn require(&self, least: u64, rank: impl Fn(&T) -> u64) {
+    /// Drops the values whose rank is below `min_rank`, now or when they are returned, and vacates their places.
+    pub fn drop_below(&self, min_rank: u64, rank: impl Fn(&T) -> u64) {
         let mut state = self.state();
-        state.least = least;
-        let is_unfit = |place: &Place<T, C>| matches!(place, Place::Here(value) if rank(value) < least);
+        state.min_rank = min_rank;
+        let is_unfit = |place: &Place<T, C>| matches!(place, Place::Here(value) if rank(value) < min_rank);
         let unfit: Vec<usize> = (0..state.places.len()).filter(|place| is_unfit(&state.places[*place])).collect();
         let dropped: Vec<_> = unfit.iter().map(|place| state.empty(*place)).collect();
         drop(state);
         drop(dropped);
     }
 
-    /// Makes a place whose value is lost vacant. Returns whether somebody waits; the caller must then call `advance`.
+    /// Vacates a place whose value is lost. If the result is true, callers wait, and the caller must call `advance`.
     pub fn vacate(&self, place: usize) -> bool {
         let mut state = self.state();
         state.places[place] = Place::Vacant;
@@ -181,44 +193,44 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         !state.queue.is_empty()
     }
 
-    /// Records that the value belongs to a suspended call of `holder`.
+    /// Records that a suspended call of `holder` has the value.
     pub fn suspend(&self, place: usize, holder: C) {
         self.state().places[place] = Place::Taken(Some(holder));
     }
 
-    /// Records that the suspended call that has the value runs again.
+    /// Records that the call which has the value runs again.
     pub fn resume(&self, place: usize) {
         self.state().places[place] = Place::Taken(None);
     }
 
-    /// Breaks the gate, because a value is lost and cannot be made again. No caller enters any more. The caller must then
-    /// call `advance`, which wakes all waiters.
-    pub fn condemn(&self, why: &str) {
+    /// Refuses all further callers, because a value is lost for good. The caller must then call `advance`, which wakes
+    /// all waiters.
+    pub fn poison(&self, why: &str) {
         self.state().broken = Some(why.to_owned());
     }
 
-    /// Gives up a turn, called or not. Returns whether it was called; the caller must then call `advance`.
+    /// Gives up a turn. If the result is true, the turn had come, and the caller must call `advance`.
     pub fn withdraw(&self, turn: Turn) -> bool {
         let mut state = self.state();
         if let Some(index) = state.called.iter().position(|called| *called == turn) {
             state.called.swap_remove(index);
             return true;
         }
-        // The queue is in the order of turns.
+        // The queue is sorted by turn.
         let waiter = match state.queue.binary_search_by_key(&turn, |(turn, _)| *turn) {
             Ok(index) => state.queue.remove(index),
             Err(_) => None,
         };
         drop(state);
-        // The waiter's data is freed outside of the lock.
+        // Drop the waiter outside of the lock.
         drop(waiter);
         false
     }
 
-    /// Wakes a waiter from the head of the queue for each open place, and skips those that `wake` cannot reach. If the gate
-    /// is broken, wakes all waiters.
+    /// Wakes the first waiter in the queue for each open place, and skips dead waiters, for which `wake` returns false.
+    /// Wakes all waiters of a poisoned checkout.
     ///
-    /// `wake` runs outside of the lock, because it sends a message and the BEAM has locks of its own.
+    /// Calls `wake` outside of the lock: it sends a message, for which the BEAM takes locks of its own.
     pub fn advance(&self, wake: impl Fn(&W) -> bool) {
         while let Some((turn, waiter)) = self.call_first() {
             if !wake(&waiter) {
@@ -232,7 +244,7 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         if state.broken.is_some() {
             return state.queue.pop_front();
         }
-        if !state.calls() {
+        if !state.has_unreserved_place() {
             return None;
         }
         let first = state.queue.pop_front()?;
@@ -240,16 +252,16 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         Some(first)
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn status(&self) -> Status {
         let state = self.state();
         if state.broken.is_some() {
-            Standing::Broken
+            Status::Broken
         } else if !state.open.is_empty() {
-            Standing::Free
+            Status::Free
         } else if state.places.iter().any(|place| matches!(place, Place::Taken(None))) {
-            Standing::Running
+            Status::Running
         } else {
-            Standing::Suspended
+            Status::Suspended
         }
     }
 
@@ -261,39 +273,39 @@ impl<T, W, C: Copy + PartialEq> Gate<T, W, C> {
         self.state().places.len()
     }
 
-    /// Returns the number of places that have a value, lent or not.
-    pub fn made(&self) -> usize {
+    /// Returns the number of values, lent or not.
+    pub fn filled(&self) -> usize {
         self.state().places.iter().filter(|place| !matches!(place, Place::Vacant)).count()
     }
 
-    /// No code that can panic runs under this lock, so a poisoned state is consistent.
+    /// No code that can panic runs under this lock, so the state of a poisoned lock is consistent.
     fn state(&self) -> MutexGuard<'_, State<T, W, C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T, W, C: Copy + PartialEq> State<T, W, C> {
-    /// Returns the open place that the caller may have.
-    fn admit(&self, turn: Option<Turn>, caller: C) -> Result<usize, Refusal> {
+    /// Returns the place that is next in turn, if the caller may have it.
+    fn admit(&self, turn: Option<Turn>, caller: C) -> Result<usize, Unavailable> {
         if let Some(why) = &self.broken {
-            return Err(Refusal::Broken(why.clone()));
+            return Err(Unavailable::Broken(why.clone()));
         }
         let Some(&place) = self.open.last() else {
             let held = |place: &Place<T, C>| matches!(place, Place::Taken(Some(holder)) if *holder == caller);
-            return Err(if self.places.iter().all(held) { Refusal::Held } else { Refusal::Busy });
+            return Err(if self.places.iter().all(held) { Unavailable::Held } else { Unavailable::Busy });
         };
         let admitted = match turn {
             Some(turn) => self.called.contains(&turn),
-            None => self.queue.is_empty() && self.calls(),
+            None => self.queue.is_empty() && self.has_unreserved_place(),
         };
         if admitted {
             Ok(place)
         } else {
-            Err(Refusal::Busy)
+            Err(Unavailable::Busy)
         }
     }
 
-    /// Takes the open place at `index`, and removes the turn that was called for it.
+    /// Marks the place at `index` of `open` as lent, and ends the caller's turn. Returns its former content.
     fn take(&mut self, turn: Option<Turn>, index: usize) -> (usize, Place<T, C>) {
         self.called.retain(|called| Some(*called) != turn);
         let place = self.open.remove(index);
@@ -307,8 +319,7 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         }
     }
 
-    /// Returns the open places that have a value, from the one that was returned last, by their indexes in `open`. Vacant places
-    /// are at the front of `open`.
+    /// Returns the values that are not lent, the last returned first, each with its index in `open`.
     fn values(&self) -> impl Iterator<Item = (usize, &T)> {
         self.open.iter().enumerate().rev().map_while(|(index, place)| match &self.places[*place] {
             Place::Here(value) => Some((index, value)),
@@ -316,9 +327,8 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         })
     }
 
-    /// Returns the index in `open` of the value of the highest rank, and among these of the one that was returned last. There is a
-    /// value.
-    fn highest(&self, rank: impl Fn(&T) -> u64) -> usize {
+    /// Returns the index in `open` of the value to lend. The caller has found that one exists.
+    fn index_of_highest(&self, rank: impl Fn(&T) -> u64) -> usize {
         let mut best = (0, self.open.len() - 1);
         for (index, value) in self.values() {
             let rank = rank(value);
@@ -329,9 +339,9 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         best.1
     }
 
-    /// Puts a value into its place, or returns it if its rank is too low.
+    /// Puts a value into its place, or vacates the place and returns a value of a too low rank.
     fn put(&mut self, place: usize, value: T, rank: u64) -> Option<T> {
-        if rank < self.least {
+        if rank < self.min_rank {
             self.places[place] = Place::Vacant;
             self.open.insert(0, place);
             return Some(value);
@@ -341,15 +351,15 @@ impl<T, W, C: Copy + PartialEq> State<T, W, C> {
         None
     }
 
-    /// Makes a place vacant that has its value. Returns the place as it was.
+    /// Vacates a place that has its value. Returns its former content.
     fn empty(&mut self, place: usize) -> Place<T, C> {
         self.open.retain(|open| *open != place);
         self.open.insert(0, place);
         std::mem::replace(&mut self.places[place], Place::Vacant)
     }
 
-    /// Returns whether there are more open places than called turns.
-    fn calls(&self) -> bool {
+    /// Returns whether an open place is not reserved for a called turn.
+    fn has_unreserved_place(&self) -> bool {
         self.open.len() > self.called.len()
     }
 

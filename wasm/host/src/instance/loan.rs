@@ -1,4 +1,4 @@
-//! A machine on loan, and its place in the instance.
+//! A machine on loan to a call, and its place in the instance.
 
 use std::sync::Arc;
 use std::thread;
@@ -8,105 +8,111 @@ use rustler::{Env, LocalPid};
 use super::{Scheduler, Shared};
 use crate::failure::{Failure, Kind};
 use crate::machine::phase::Phase;
-use crate::machine::{Entry, Machine};
+use crate::machine::{LogEntry, Machine};
 use crate::memory::snapshot::{Growing, Snapshot};
-use crate::system::background::{self, Reaped};
+use crate::system::background::{self, DropLater};
+use crate::terms::atoms;
 
-/// A machine on loan. `leave` and `fail` return it. If it is dropped instead, its call was cut off.
-pub struct Lent {
-    machine: Option<Reaped<Box<Machine>>>,
+/// A machine on loan. `give_back` and `fail` return it. A loan that is dropped instead belongs to a call that was cut
+/// off.
+pub struct Loan {
+    machine: Option<DropLater<Box<Machine>>>,
     place: usize,
     shared: Arc<Shared>,
     scheduler: Scheduler,
 }
 
-/// A copy of a machine's state, or one that is being made.
+/// A finished copy of a machine's state, or one in progress.
 pub enum Copied {
     Whole(Snapshot),
     InPart(Growing),
 }
 
-/// The instance and the place of a machine on loan. It outlives the loan.
+/// The place of a machine on loan. It outlives the loan.
 #[derive(Clone)]
-pub struct Home {
+pub struct LoanPlace {
     shared: Arc<Shared>,
     place: usize,
 }
 
-impl Home {
-    /// Records that `holder` has the machine's suspended call.
+impl LoanPlace {
+    /// Records that `holder` holds the suspended call of the machine.
     pub fn suspend(&self, holder: LocalPid) {
-        self.shared.gate.suspend(self.place, holder);
+        self.shared.checkout.suspend(self.place, holder);
     }
 
     /// Records that the machine's call runs again, or is about to be unwound.
     pub fn resume(&self) {
-        self.shared.gate.resume(self.place);
+        self.shared.checkout.resume(self.place);
     }
 }
 
-impl Lent {
-    pub(super) fn new(machine: Reaped<Box<Machine>>, place: usize, shared: Arc<Shared>, scheduler: Scheduler) -> Self {
+impl Loan {
+    pub(super) fn new(
+        machine: DropLater<Box<Machine>>,
+        place: usize,
+        shared: Arc<Shared>,
+        scheduler: Scheduler,
+    ) -> Self {
         machine.phase().set(Phase::Opening);
         Self { machine: Some(machine), place, shared, scheduler }
     }
 
-    /// Takes the machine for good. Its place stays lent.
-    pub(super) fn take(mut self) -> Reaped<Box<Machine>> {
-        self.machine.take().expect("taken only by leave, fail, take and drop")
+    /// Takes the machine out of the instance. Its place stays lent.
+    pub(super) fn take(mut self) -> DropLater<Box<Machine>> {
+        self.machine.take().expect("only methods that consume the loan take the machine")
     }
 
     pub fn machine(&mut self) -> &mut Machine {
-        self.machine.as_mut().expect("taken only by leave, fail, take and drop")
+        self.machine.as_mut().expect("only methods that consume the loan take the machine")
     }
 
-    /// Returns at most `most` entries of the log that the machine lacks, or `None` if the log no longer has all of them. Then
-    /// `retire` must follow.
-    pub fn missing(&mut self, most: usize) -> Option<Vec<Arc<Entry>>> {
+    /// Returns the next entries of the log that the machine lacks, at most `max`. Returns `None` if the log was trimmed
+    /// behind them; the caller must then call `discard`.
+    pub fn missing(&mut self, max: usize) -> Option<Vec<Arc<LogEntry>>> {
         let applied = self.machine().applied();
-        self.shared.log.after(applied, most)
+        self.shared.log.after(applied, max)
     }
 
-    /// Drops a replica that lacks entries which the log no longer has, because the base came meanwhile. The caller must then ask
+    /// Drops a replica that is behind the trimmed log, because a new base came meanwhile. The caller must then borrow
     /// again.
-    pub fn retire(mut self, env: Env) {
+    pub fn discard(mut self, env: Env) {
         drop(self.machine.take());
-        let awaited = self.shared.gate.vacate(self.place);
+        let awaited = self.shared.checkout.vacate(self.place);
         self.advance(env, awaited);
     }
 
-    /// Replaces the machine by one with the same state that shares no pages with a snapshot. Returns whether it shared any.
-    pub fn settle(&mut self) -> Result<bool, Failure> {
+    /// Un-shares the machine: replaces it by a copy that maps no pages of a snapshot. Returns whether it mapped any.
+    pub fn unshare(&mut self) -> Result<bool, Failure> {
         let shared = self.shared.clone();
         let machine = self.machine();
-        if !machine.is_mapped() {
+        if !machine.shares_pages() {
             return Ok(false);
         }
         let (used, charged) = (machine.used(), shared.charged.clone());
-        let mut copy = machine.own_copy(&shared.module, &shared.setup, shared.module.carried()?, charged)?;
+        let mut copy = machine.unshared_copy(&shared.module, &shared.setup, shared.module.saved_globals()?, charged)?;
         copy.set_used(used);
-        self.machine = Some(Reaped::new(Box::new(copy)));
+        self.machine = Some(DropLater::new(Box::new(copy)));
         Ok(true)
     }
 
-    /// Applies all entries that the machine lacks, and copies its state, or begins to copy a long one.
+    /// Applies all entries that the machine lacks, and copies its state. Only begins to copy a long memory.
     pub fn snapshot(&mut self) -> Result<Copied, Failure> {
         let shared = self.shared.clone();
-        let carried = shared.module.carried()?;
+        let saved_globals = shared.module.saved_globals()?;
         let missing = self.missing(usize::MAX).ok_or_else(|| {
             Failure::new(Kind::Overloaded, "the replica fell behind the base that came meanwhile; try again")
         })?;
         if !missing.is_empty() {
-            self.machine().repeat_now(&missing)?;
+            self.machine().replay_blocking(&missing)?;
         }
-        Ok(match self.machine().begin_snapshot(carried)? {
+        Ok(match self.machine().begin_snapshot(saved_globals)? {
             Some(growing) => Copied::InPart(growing),
-            None => Copied::Whole(self.machine().snapshot(carried)?),
+            None => Copied::Whole(self.machine().snapshot(saved_globals)?),
         })
     }
 
-    /// Replaces the machine by the one that waits to replace it, if the module says so. A module that fails to say it keeps its
-    /// machine.
+    /// Replaces the machine by the pending one if the module agrees. After an error of the module the machine stays.
     pub(super) fn renew(&mut self) {
         let Some(mut renewal) = self.shared.pending.take() else { return };
         if matches!(self.machine().says_yes(&renewal.question), Ok(true)) {
@@ -116,88 +122,86 @@ impl Lent {
         }
     }
 
-    /// Renews and returns the machine, on a thread of the host.
-    pub(super) fn renew_and_leave(mut self) {
+    /// Renews and returns the machine, on the waker's thread.
+    pub(super) fn renew_and_give_back(mut self) {
         self.renew();
         if let Some(machine) = self.machine.take() {
             let applied = machine.applied();
-            self.shared.gate.leave(self.place, machine, applied);
+            self.shared.checkout.check_in(self.place, machine, applied);
             self.shared.advance_later();
         }
     }
 
-    pub fn home(&self) -> Home {
-        Home { shared: self.shared.clone(), place: self.place }
+    pub fn home(&self) -> LoanPlace {
+        LoanPlace { shared: self.shared.clone(), place: self.place }
     }
 
-    /// Returns the machine after a call that ended. If it is to be renewed, a thread of the host does that first.
-    pub fn leave(mut self, env: Env) {
+    /// Returns the machine after a call that ended. If a renewal is pending, the waker's thread makes it first.
+    pub fn give_back(mut self, env: Env) {
         if self.shared.pending.is_set() {
-            return background::wake_later(move || self.renew_and_leave());
+            return background::wake_later(move || self.renew_and_give_back());
         }
         if let Some(machine) = self.machine.take() {
             let applied = machine.applied();
-            let awaited = self.shared.gate.leave(self.place, machine, applied);
+            let awaited = self.shared.checkout.check_in(self.place, machine, applied);
             self.advance(env, awaited);
         }
-        // A renewal that came meanwhile found the machine lent.
-        if let Some(lent) = self.shared.borrow_to_renew() {
-            background::wake_later(move || lent.renew_and_leave());
+        // A renewal that came meanwhile could not borrow the machine.
+        if let Some(loan) = self.shared.borrow_to_renew() {
+            background::wake_later(move || loan.renew_and_give_back());
         }
     }
 
-    /// Returns the machine, unless an entry of the log was applied in part. Then it is dropped and replaced.
-    pub fn leave_whole(mut self, env: Env) {
-        if self.is_half_changed() {
-            drop(self.machine.take());
-            let awaited = self.shared.gate.vacate(self.place);
-            self.advance(env, awaited);
+    /// Returns the machine, or drops it if an entry of the log was applied in part.
+    pub fn give_back_or_discard(self, env: Env) {
+        if self.is_partly_changed() {
+            self.discard(env);
         } else {
-            self.leave(env);
+            self.give_back(env);
         }
     }
 
-    /// Returns the machine after a call that failed. After a trap or a lack of memory a replica is dropped and replaced: its
-    /// memory is not reliable, and may have grown.
-    pub fn fail(mut self, env: Env, failure: &Failure) {
-        let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory) || self.is_half_changed();
+    /// Returns the machine after a call that failed. Drops a replica after a trap or a lack of memory, because its
+    /// memory is unreliable and may have grown.
+    pub fn fail(self, env: Env, failure: &Failure) {
+        let stopped = matches!(failure.kind, Kind::Trap | Kind::OutOfMemory) || self.is_partly_changed();
         if stopped && self.shared.is_pool() {
-            drop(self.machine.take());
-            let awaited = self.shared.gate.vacate(self.place);
-            self.advance(env, awaited);
+            self.discard(env);
         } else {
-            self.leave(env);
+            self.give_back(env);
         }
     }
 
-    /// Returns whether the application of an entry failed or was cut off.
-    fn is_half_changed(&self) -> bool {
+    /// Returns whether an entry of the log was applied in part.
+    fn is_partly_changed(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.phase().get() == Phase::Replaying)
     }
 
     fn advance(&self, env: Env, awaited: bool) {
         match self.scheduler {
-            Scheduler::Normal if awaited => self.shared.gate.advance(|waiter| waiter.wake(Some(env))),
+            Scheduler::Normal if awaited => {
+                self.shared.checkout.advance(|waiter| waiter.send(Some(env), &atoms::ready()))
+            }
             Scheduler::Dirty if awaited => self.shared.advance_later(),
             _ => {}
         }
     }
 }
 
-impl Drop for Lent {
+impl Drop for Loan {
     fn drop(&mut self) {
-        let is_half_changed = self.is_half_changed();
+        let is_partly_changed = self.is_partly_changed();
         let Some(mut machine) = self.machine.take() else { return };
-        if !thread::panicking() && !is_half_changed {
+        if !thread::panicking() && !is_partly_changed {
             machine.restore_stack_pointer();
             let applied = machine.applied();
-            self.shared.gate.leave(self.place, machine, applied);
+            self.shared.checkout.check_in(self.place, machine, applied);
         } else if self.shared.is_pool() {
             drop(machine);
-            self.shared.gate.vacate(self.place);
+            self.shared.checkout.vacate(self.place);
         } else {
             drop(machine);
-            self.shared.gate.condemn("a call of this instance failed inside of the host; make a new instance");
+            self.shared.checkout.poison("a call of this instance failed inside the host; make a new instance");
         }
         self.shared.advance_later();
     }

@@ -1,37 +1,37 @@
-//! The log of a pool: calls that each replica makes, in order, before its next call.
+//! The log of a pool: the changes that each replica applies, in order, before its next call.
 //!
-//! An entry is one or more calls that belong together. A replica knows how many entries it has applied (`Machine::applied`).
-//! A call that borrows a replica first applies the entries that it lacks (`machine::replay`), so it sees all entries that were
-//! appended before it began, and each of them whole. Entries that every replica of the pool contains are dropped (`trim`).
+//! An entry is one or more calls that are applied together. A replica counts the entries that it has applied
+//! (`Machine::applied`). A call that borrows a replica first applies the missing entries (`machine::replay`), so it
+//! sees every entry that was appended before it began. `trim` drops the entries that every replica contains.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::machine::Entry;
+use crate::machine::LogEntry;
 
 #[derive(Default)]
 pub struct Log {
     entries: Mutex<Entries>,
-    /// The number of entries so far, dropped ones included. It is read without the lock.
+    /// The number of entries ever appended. Callers read it without the lock.
     length: AtomicU64,
 }
 
 #[derive(Default)]
 struct Entries {
-    /// The number of entries that were dropped.
+    /// The number of entries that `trim` dropped.
     first: u64,
-    list: VecDeque<Arc<Entry>>,
+    list: VecDeque<Arc<LogEntry>>,
 }
 
 impl Log {
-    /// Returns the number of entries so far.
+    /// Returns the number of entries ever appended.
     pub fn length(&self) -> u64 {
         self.length.load(Ordering::Acquire)
     }
 
-    /// Appends an entry, and returns the number of entries so far.
-    pub fn append(&self, entry: Entry) -> u64 {
+    /// Appends an entry. Returns the new length.
+    pub fn append(&self, entry: LogEntry) -> u64 {
         let mut entries = self.entries();
         entries.list.push_back(Arc::new(entry));
         let length = entries.first + entries.list.len() as u64;
@@ -39,25 +39,25 @@ impl Log {
         length
     }
 
-    /// Returns at most `most` entries after the first `applied` ones, or `None` if some of them were dropped.
-    pub fn after(&self, applied: u64, most: usize) -> Option<Vec<Arc<Entry>>> {
+    /// Returns at most `max` entries after the first `applied` ones, or `None` if `trim` dropped some of them.
+    pub fn after(&self, applied: u64, max: usize) -> Option<Vec<Arc<LogEntry>>> {
         if applied >= self.length() {
             return Some(Vec::new());
         }
         let entries = self.entries();
         let from = usize::try_from(applied.checked_sub(entries.first)?).ok()?;
-        let to = entries.list.len().min(from.saturating_add(most));
+        let to = entries.list.len().min(from.saturating_add(max));
         Some(entries.list.range(from.min(to)..to).cloned().collect())
     }
 
-    /// Drops all but the entries after the first `applied` ones.
+    /// Drops the first `applied` entries.
     pub fn trim(&self, applied: u64) {
         let mut entries = self.entries();
         let count = applied.saturating_sub(entries.first).min(entries.list.len() as u64);
         let dropped: Vec<_> = entries.list.drain(..count as usize).collect();
         entries.first += count;
         drop(entries);
-        // Outside of the lock, because freeing many entries takes long.
+        // Free many entries outside of the lock, because it takes long.
         drop(dropped);
     }
 

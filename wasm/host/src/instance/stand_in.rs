@@ -1,5 +1,5 @@
-//! A place for an instance that replaces another one until that one changes. It is put there with a version, and found only
-//! by the same version.
+//! A stand-in holds an instance that replaces another one until that other one changes. It is stored under the version
+//! of the other instance, and found only under the same version.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,15 +7,15 @@ use rustler::{Resource, ResourceArc};
 
 use crate::instance::Instance;
 
-/// A place as a resource.
+/// A stand-in as a resource.
 #[derive(Default)]
-pub struct Place(Mutex<Option<(u64, ResourceArc<Instance>)>>);
+pub struct StandIn(Mutex<Option<(u64, ResourceArc<Instance>)>>);
 
 #[rustler::resource_impl]
-impl Resource for Place {}
+impl Resource for StandIn {}
 
-impl Place {
-    /// Puts an instance there, unless a later one is there.
+impl StandIn {
+    /// Stores an instance, unless one of a later version is stored.
     pub fn put(&self, version: u64, instance: ResourceArc<Instance>) {
         let mut held = self.lock();
         if held.as_ref().is_none_or(|(before, _)| *before <= version) {
@@ -23,7 +23,7 @@ impl Place {
         }
     }
 
-    /// Returns the instance of this version, if it is there. Drops an earlier one.
+    /// Returns the instance of this version, if one is stored. Drops an instance of an earlier version.
     pub fn get(&self, version: u64) -> Option<ResourceArc<Instance>> {
         let mut held = self.lock();
         if held.as_ref().is_some_and(|(before, _)| *before < version) {

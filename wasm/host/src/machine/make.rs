@@ -1,17 +1,17 @@
-//! Makes machines: of a module, or of a module and a snapshot; and makes snapshots.
+//! Makes machines of modules and snapshots, and snapshots of machines.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
 use wasmtime::{Global, Instance, Mutability, Store, Val};
 
-use super::convention::{Inbox, CONVENTION_FUEL};
+use super::convention::{Inbox, MAX_CONVENTION_FUEL};
 use super::phase::CurrentPhase;
 use super::{Machine, Setup};
 use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
 use crate::memory::limits::Limits;
-use crate::memory::linear::{GUARD, LONGEST};
+use crate::memory::linear::{GUARD_BYTES, MAX_MEMORY_BYTES};
 use crate::memory::pages;
 use crate::memory::snapshot::{Growing, Snapshot};
 use crate::memory::stacks::Stack;
@@ -27,14 +27,14 @@ impl Machine {
     pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?;
         if let Some(memory) = machine.memory {
-            // For the whole reservation: a boundary between advised and other addresses would take one more mapping.
-            pages::prefer_large(memory.data_ptr(&machine.store), LONGEST + GUARD);
+            // Advise the whole reservation, because a boundary inside it would take one more mapping.
+            pages::prefer_large(memory.data_ptr(&machine.store), MAX_MEMORY_BYTES + GUARD_BYTES);
         }
         machine.open_convention(setup)?;
         Ok(machine)
     }
 
-    /// Returns a machine with the state of `snapshot`, which replaces the effects of data segments and of the start
+    /// Returns a machine with the state of `snapshot`, which overwrites the effects of data segments and of the start
     /// function.
     pub fn restored(
         module: &Compiled,
@@ -47,8 +47,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns such a machine as one of many that share the unchanged pages of the snapshot. It contains `applied` entries of
-    /// the log.
+    /// Returns a replica: a machine that maps the pages of `snapshot` copy-on-write. It contains `applied` log entries.
     pub fn replica(
         module: &Compiled,
         setup: &Setup,
@@ -63,7 +62,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns such a machine with a copy of the whole snapshot, in large pages.
+    /// Returns a replica that copies `snapshot` to large pages instead of mapping it.
     pub fn copied(
         module: &Compiled,
         setup: &Setup,
@@ -80,8 +79,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns a machine with the present state of this one, the values of `globals` included, and without shared pages.
-    pub fn own_copy(
+    /// Returns a machine with the present state of this one, including `globals`, that maps no pages of a snapshot.
+    pub fn unshared_copy(
         &mut self,
         module: &Compiled,
         setup: &Setup,
@@ -90,23 +89,23 @@ impl Machine {
     ) -> Result<Self, Failure> {
         let mut copy = Self::instantiate(module, setup, charged)?;
         copy.grow_to_large(self.data().len())?.copy_from_slice(self.data());
-        copy.set_globals(&self.carried(globals))?;
+        copy.set_globals(&self.read_globals(globals))?;
         copy.open_convention(setup)?;
         copy.applied = self.applied;
         Ok(copy)
     }
 
-    /// Returns whether the memory shares pages with a snapshot.
-    pub fn is_mapped(&self) -> bool {
-        self.is_mapped
+    /// Returns whether the memory maps pages of a snapshot.
+    pub fn shares_pages(&self) -> bool {
+        self.shares_pages
     }
 
-    /// Grows the memory to `length` bytes, in large pages, and returns all of them.
+    /// Grows the memory to `length` bytes in large pages. Returns all of its bytes.
     fn grow_to_large(&mut self, length: usize) -> Result<&mut [u8], Failure> {
         self.grow_to(length)?;
         Ok(match self.memory {
             Some(memory) => {
-                pages::prefer_large(memory.data_ptr(&self.store), LONGEST + GUARD);
+                pages::prefer_large(memory.data_ptr(&self.store), MAX_MEMORY_BYTES + GUARD_BYTES);
                 memory.data_mut(&mut self.store)
             }
             None => &mut [],
@@ -129,7 +128,7 @@ impl Machine {
         let _in_use = stack.enter()?;
         let mut store = Store::new(module.engine(), Limits::new(setup.memory, charged));
         store.limiter(|limits| limits);
-        let _ = store.set_fuel(CONVENTION_FUEL);
+        let _ = store.set_fuel(MAX_CONVENTION_FUEL);
         let instance = stack
             .instantiate(&mut store, module)
             .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
@@ -150,8 +149,8 @@ impl Machine {
             applied: 0,
             used: 0,
             phase: CurrentPhase::default(),
-            owed: 0,
-            is_mapped: false,
+            uncharged_fuel: 0,
+            shares_pages: false,
             has_small_pages: false,
             stack,
             mappings: vec![mappings],
@@ -159,7 +158,7 @@ impl Machine {
         })
     }
 
-    /// Replaces the state by a snapshot, before anything but the start function has run.
+    /// Replaces the initial state by a snapshot, before the first call.
     fn begin_with(mut self, snapshot: &Snapshot) -> Result<Self, Failure> {
         self.grow_to(snapshot.length())?;
         if let Some(memory) = self.memory {
@@ -172,7 +171,7 @@ impl Machine {
             match unsafe { snapshot.memory().map_over(start) } {
                 Ok(true) => {
                     self.mappings.push(mapping);
-                    self.is_mapped = true;
+                    self.shares_pages = true;
                 }
                 Ok(false) => {
                     let copied = snapshot.memory().read(0, memory.data_mut(&mut self.store));
@@ -199,14 +198,14 @@ impl Machine {
         Ok(())
     }
 
-    fn carried(&mut self, globals: &[String]) -> Vec<(String, Val)> {
-        let mut carried = Vec::with_capacity(globals.len());
+    fn read_globals(&mut self, globals: &[String]) -> Vec<(String, Val)> {
+        let mut read_globals = Vec::with_capacity(globals.len());
         for name in globals {
             if let Some(global) = self.instance.get_global(&mut self.store, name) {
-                carried.push((name.clone(), global.get(&mut self.store)));
+                read_globals.push((name.clone(), global.get(&mut self.store)));
             }
         }
-        carried
+        read_globals
     }
 
     fn grow_to(&mut self, length: usize) -> Result<(), Failure> {
@@ -233,21 +232,21 @@ impl Machine {
         }
     }
 
-    /// Returns the present state with the values of `globals`. Copies the memory, about 2 GB a second.
+    /// Returns a snapshot of the memory and `globals`. Copies about 2 GB a second.
     pub fn snapshot(&mut self, globals: &[String]) -> Result<Snapshot, Failure> {
-        let carried = self.carried(globals);
-        Snapshot::new(self.data(), carried, self.applied)
+        let read_globals = self.read_globals(globals);
+        Snapshot::new(self.data(), read_globals, self.applied)
     }
 
-    /// Begins a snapshot of a long memory, which `grow_snapshot` copies part by part. Returns `None` for a short one.
+    /// Begins a snapshot of a long memory, which `grow_snapshot` copies in chunks. Returns `None` for a short memory.
     pub fn begin_snapshot(&mut self, globals: &[String]) -> Result<Option<Growing>, Failure> {
-        let carried = self.carried(globals);
-        Snapshot::begin(self.data().len(), &carried, self.applied)
+        let read_globals = self.read_globals(globals);
+        Snapshot::begin(self.data().len(), &read_globals, self.applied)
     }
 
-    /// Copies the next part. Returns whether it was the last.
-    pub fn grow_snapshot(&self, growing: &mut Growing, most: usize) -> Result<bool, Failure> {
-        growing.add(self.data(), most)
+    /// Copies the next chunk of at most `max` bytes. Returns whether it was the last.
+    pub fn grow_snapshot(&self, growing: &mut Growing, max: usize) -> Result<bool, Failure> {
+        growing.add(self.data(), max)
     }
 }
 

@@ -1,8 +1,9 @@
 //! A machine: a store, its one instance, and the host's data about them between calls.
 //!
-//! `make` makes machines and snapshots of them, `run` runs a call, and `convention` has the inbox and the outbox, by which
-//! the host and the module exchange bytes. The module may be hostile: each address, length and type that comes from it is
-//! checked when it is used.
+//! `make` makes machines and snapshots of them, `run` runs a call, and `replay` applies entries of a log. `convention`
+//! has the inbox and the outbox, by which the host and the module exchange bytes, and `stop` is the word that asks a
+//! change to give up. `export` finds and calls functions, and `phase` tells how far a call has come. The module may be
+//! hostile: the host checks each address, length and type from the module at each use.
 
 mod convention;
 mod export;
@@ -27,17 +28,17 @@ use crate::system::counts::Counted;
 use crate::system::quota::Taken;
 
 use convention::Inbox;
-pub use replay::{Entry, Step};
+pub use replay::{LogEntry, Step};
 pub use run::{Done, Order, Request, OPENING_SLICE};
 
 /// The parameters of a new machine.
 #[derive(PartialEq, Eq)]
 pub struct Setup {
-    /// The most bytes that its memories and tables may take.
+    /// The most bytes of all memories and tables together.
     pub memory: usize,
     pub inbox: Option<String>,
     pub outbox: Option<String>,
-    /// The export with the address of the word by which the host asks a change to give up. A module may lack it.
+    /// The export that returns the address of the stop word. A module may lack it.
     pub stop: Option<String>,
 }
 
@@ -46,7 +47,7 @@ pub struct Machine {
     instance: Instance,
     memory: Option<Memory>,
     inbox: Option<Inbox>,
-    /// The address of the outbox. It stays inside the memory, which never shrinks.
+    /// The address of the outbox, which stays inside the memory because a memory never shrinks.
     outbox: Option<usize>,
     stop: Option<StopWord>,
     stack_pointer: Option<(Global, Val)>,
@@ -55,14 +56,14 @@ pub struct Machine {
     results: Vec<Val>,
     /// The number of entries of the pool's log that the memory contains.
     applied: u64,
-    /// The length of the log when a caller last asked for a replica and got this one.
+    /// The length of the log when a caller last borrowed this replica.
     used: u64,
     phase: CurrentPhase,
-    /// The fuel of repeated calls, for which no process was charged yet.
-    owed: u64,
-    /// Whether the memory shares pages with a snapshot.
-    is_mapped: bool,
-    /// Whether the memory grows by small pages.
+    /// The fuel of applied log entries that no process was charged for yet.
+    uncharged_fuel: u64,
+    /// Whether the memory maps pages of a snapshot.
+    shares_pages: bool,
+    /// Whether the memory now grows by small pages.
     has_small_pages: bool,
     // The store must be dropped before the following fields.
     stack: Arc<Stack>,
@@ -80,7 +81,7 @@ impl Machine {
         self.applied
     }
 
-    /// Returns the length of the log when a caller last asked for a replica and got this one.
+    /// Returns the length of the log when a caller last borrowed this replica.
     pub fn used(&self) -> u64 {
         self.used
     }
@@ -119,7 +120,7 @@ impl Machine {
         self.memory.map_or(&[], |memory| memory.data(&self.store))
     }
 
-    /// Restores the shadow stack, which a call that did not return has not freed.
+    /// Restores the shadow stack after a call that did not return, and so did not pop its frames.
     pub fn restore_stack_pointer(&mut self) {
         if let Some((global, first)) = self.stack_pointer {
             // The global was found mutable and of this value's type, so this cannot fail.

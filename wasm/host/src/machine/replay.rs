@@ -1,4 +1,4 @@
-//! Applies entries of the log to a replica.
+//! Applies entries of a pool's log to a replica.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::failure::{Failure, Kind};
 use crate::machine::phase::Phase;
 use crate::memory::stacks::block_on;
 
-/// Far more fuel than a change takes: it ends a module that loops for ever, after about 2 seconds, and 20 microseconds for each
-/// byte of input.
-const PATIENCE: u64 = 10_000_000_000;
-const PATIENCE_PER_BYTE: u64 = 100_000;
+/// The most fuel of a step, far more than a change takes. It ends an infinite loop after about 2 seconds, and 20
+/// microseconds for each byte of input.
+const MAX_STEP_FUEL: u64 = 10_000_000_000;
+const MAX_STEP_FUEL_PER_BYTE: u64 = 100_000;
 
-pub struct Entry {
+pub struct LogEntry {
     pub steps: Vec<Step>,
 }
 
-/// A call whose arguments are integers, and which has succeeded elsewhere on the same state.
+/// A call with integer arguments that has succeeded on the same state in another instance.
 pub struct Step {
     pub export: Box<[u8]>,
     pub arguments: Vec<i64>,
@@ -27,14 +27,14 @@ pub struct Step {
 }
 
 impl Machine {
-    /// Applies entries, in order. If that fails or is cut off, the memory is of no further use, and the phase remains
-    /// `Replaying`. The arguments of the order that follows stay as they are.
-    pub(super) async fn repeat_all(&mut self, entries: &[Arc<Entry>], slice: Option<u64>) -> Result<(), Failure> {
+    /// Applies entries in order. After a failure the phase stays `Replaying`, and the inconsistent memory must be
+    /// dropped. Keeps the arguments of the prepared call.
+    pub(super) async fn replay_all(&mut self, entries: &[Arc<LogEntry>], slice: Option<u64>) -> Result<(), Failure> {
         self.phase.set(Phase::Replaying);
         let (params, results) = (std::mem::take(&mut self.params), std::mem::take(&mut self.results));
         for entry in entries {
             for step in &entry.steps {
-                self.repeat(step, slice).await?;
+                self.replay_step(step, slice).await?;
             }
             self.applied += 1;
         }
@@ -44,19 +44,19 @@ impl Machine {
         Ok(())
     }
 
-    /// Applies entries at once, on a dirty scheduler.
-    pub fn repeat_now(&mut self, entries: &[Arc<Entry>]) -> Result<(), Failure> {
+    /// Applies entries without yielding, on a dirty scheduler.
+    pub fn replay_blocking(&mut self, entries: &[Arc<LogEntry>]) -> Result<(), Failure> {
         let stack = self.stack.clone();
         let _in_use = stack.enter()?;
         self.store.data_mut().forget_refusal();
-        let repeated = block_on(self.repeat_all(entries, None));
+        let repeated = block_on(self.replay_all(entries, None));
         if repeated.is_err() {
             self.restore_stack_pointer();
         }
         repeated
     }
 
-    async fn repeat(&mut self, step: &Step, slice: Option<u64>) -> Result<(), Failure> {
+    async fn replay_step(&mut self, step: &Step, slice: Option<u64>) -> Result<(), Failure> {
         let _ = self.store.fuel_async_yield_interval(slice);
         let length = step.input.as_ref().map_or(0, |input| input.len());
         if let Some(input) = &step.input {
@@ -67,23 +67,26 @@ impl Machine {
             self.write(address, input)?;
         }
         let export = self.export(&step.export)?;
-        let fuel = PATIENCE.saturating_add(PATIENCE_PER_BYTE.saturating_mul(length as u64));
+        let fuel = MAX_STEP_FUEL.saturating_add(MAX_STEP_FUEL_PER_BYTE.saturating_mul(length as u64));
         let Self { store, exports, params, results, .. } = self;
         exports[export].prepare_integers(&step.arguments, params, results)?;
         let _ = store.set_fuel(fuel);
         let outcome = exports[export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
-        self.owed += fuel - self.store.get_fuel().unwrap_or(fuel);
+        self.uncharged_fuel += fuel - self.store.get_fuel().unwrap_or(fuel);
         if self.results.first().and_then(Val::i32).is_some_and(|status| status != 0) {
             let kind = if self.store.data().refused() { Kind::OutOfMemory } else { Kind::Trap };
             let name = String::from_utf8_lossy(&step.export);
-            return Err(Failure::new(kind, format!("a replica refused a call of {name} that another one accepted")));
+            return Err(Failure::new(
+                kind,
+                format!("a replica refused a call of {name} that succeeded in another instance"),
+            ));
         }
         self.leave_large_inbox(true).await
     }
 
-    /// Returns the fuel of repeated calls since this was last asked.
-    pub fn take_owed(&mut self) -> u64 {
-        std::mem::take(&mut self.owed)
+    /// Returns and resets the fuel of applied entries that no process was charged for.
+    pub fn take_uncharged_fuel(&mut self) -> u64 {
+        std::mem::take(&mut self.uncharged_fuel)
     }
 }

@@ -1,11 +1,11 @@
-//! The word in a module's memory by which the host asks a change to give up.
+//! The stop word: a word in a module's memory that asks a change to give up.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::failure::Failure;
 
-/// Why a change is asked to give up. The module writes it into its error (`docs/abi.md`).
+/// The reason to give up, which the module writes into its error (`docs/abi.md`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Reason {
@@ -14,7 +14,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Decodes the NIF's number. 0 is no request.
+    /// Decodes the argument of the NIF. 0 is no request.
     pub fn from_code(code: u32) -> Option<Self> {
         match code {
             0 => None,
@@ -24,7 +24,7 @@ impl Reason {
     }
 }
 
-/// The address of the word, in the host's memory.
+/// The address of the word, in the address space of the host.
 #[derive(Clone, Copy)]
 pub struct StopWord(NonNull<AtomicU32>);
 

@@ -1,8 +1,8 @@
-//! An arena: addresses in slots of one size, side by side.
+//! An arena: reserved addresses, divided into adjacent slots of one size.
 //!
-//! A slot begins as addresses without memory. The open part of a slot is one mapping and the rest another. Slots without
-//! memory are one mapping together with their neighbors. An arena reserves many slots at a time and keeps them: reserved
-//! addresses take no memory.
+//! A slot begins without memory. Its open part is one mapping and its closed part another; adjacent closed slots share
+//! one mapping. An arena reserves many slots at a time and never unmaps them, because reserved addresses take no
+//! memory.
 
 use std::io;
 use std::ptr::null_mut;
@@ -15,7 +15,7 @@ use rustix::mm::{mmap_anonymous, mprotect, MapFlags, MprotectFlags, ProtFlags};
 /// The alignment of slots: a large page.
 const ALIGNMENT: usize = 2 << 20;
 
-/// The flags of addresses without memory. Systems other than Linux do not count such mappings as memory anyway.
+/// The flags of addresses without memory. Only Linux counts such mappings as memory, unless NORESERVE is set.
 #[cfg(target_os = "linux")]
 const ADDRESSES: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 #[cfg(not(target_os = "linux"))]
@@ -24,22 +24,22 @@ const ADDRESSES: MapFlags = MapFlags::PRIVATE;
 pub struct Arena {
     /// The bytes of a slot, a multiple of `ALIGNMENT`.
     size: usize,
-    /// The number of slots that are reserved at a time, if the process has enough addresses.
-    many: usize,
-    /// The addresses of the free slots. The last one is used next.
+    /// The most slots that are reserved at a time. With too few addresses it is fewer.
+    batch: usize,
+    /// The free list: addresses of unused slots. The last one is used next.
     free: Mutex<Vec<usize>>,
 }
 
-/// A slot that only its owner uses. Dropping it frees its memory.
+/// A slot of an arena, owned exclusively. Dropping it frees its memory.
 pub struct Slot {
     arena: &'static Arena,
     start: usize,
 }
 
 impl Arena {
-    pub const fn new(size: usize, many: usize) -> Self {
+    pub const fn new(size: usize, batch: usize) -> Self {
         assert!(size.is_multiple_of(ALIGNMENT));
-        Self { size, many, free: Mutex::new(Vec::new()) }
+        Self { size, batch, free: Mutex::new(Vec::new()) }
     }
 
     /// Returns a slot without memory.
@@ -52,21 +52,21 @@ impl Arena {
         Ok(Slot { arena: self, start })
     }
 
-    /// Reserves as many slots as possible at once. At least `ALIGNMENT` bytes before the first slot are not memory, as if a
-    /// slot with a closed end preceded it.
+    /// Reserves a batch of slots, or a quarter as many after each refusal. The `ALIGNMENT` bytes before the first slot
+    /// are never memory: they guard it as the closed end of a slot would.
     fn reserve(&self, free: &mut Vec<usize>) -> io::Result<()> {
-        let mut many = self.many;
+        let mut batch = self.batch;
         loop {
             // SAFETY: the system chooses a place that is free.
             let mapped =
-                unsafe { mmap_anonymous(null_mut(), many * self.size + 2 * ALIGNMENT, ProtFlags::empty(), ADDRESSES) };
+                unsafe { mmap_anonymous(null_mut(), batch * self.size + 2 * ALIGNMENT, ProtFlags::empty(), ADDRESSES) };
             match mapped {
                 Ok(start) => {
                     let first = (start.addr() + ALIGNMENT).next_multiple_of(ALIGNMENT);
-                    free.extend((0..many).rev().map(|index| first + index * self.size));
+                    free.extend((0..batch).rev().map(|index| first + index * self.size));
                     return Ok(());
                 }
-                Err(_) if many > 1 => many /= 4,
+                Err(_) if batch > 1 => batch /= 4,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -83,7 +83,7 @@ impl Slot {
         std::ptr::with_exposed_provenance_mut(self.start)
     }
 
-    /// Makes the bytes `from..to` readable and writable. New memory is zeros. Both ends are at whole pages.
+    /// Makes the bytes `from..to`, whole pages, readable and writable. New memory is zeros.
     pub fn open(&mut self, from: usize, to: usize) -> io::Result<()> {
         assert!(from <= to && to <= self.arena.size);
         // SAFETY: these bytes lie in this slot, which is ours alone, and bytes that could be read or written still can.
@@ -91,8 +91,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Frees the memory of the bytes `from..to`, which stay open, on systems that can. Both ends are at whole pages. An error
-    /// leaves the memory to `close`.
+    /// Frees the memory of the bytes `from..to`, whole pages, which stay open. Only Linux can; otherwise `close` frees
+    /// the memory.
     ///
     /// # Safety
     ///
@@ -104,7 +104,7 @@ impl Slot {
         let _ = unsafe { madvise(self.start().add(from).cast(), to - from, Advice::LinuxDontNeed) };
     }
 
-    /// Frees the slot's memory: its addresses are as they were at first. After an error nothing has changed.
+    /// Frees the slot's memory, and makes its addresses closed as at first. After an error nothing has changed.
     ///
     /// # Safety
     ///

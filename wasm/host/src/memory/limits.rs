@@ -1,4 +1,4 @@
-//! Limits of the host's memory that an instance may take.
+//! Limits of the memories and tables of an instance.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -6,38 +6,38 @@ use std::sync::Arc;
 use wasmtime::{ResourceLimiter, Result};
 
 /// The most memories of an instance. Each reserves 4 GiB of addresses, whatever its size.
-pub const MEMORIES: usize = 16;
-const TABLES: usize = 64;
-/// The most elements of a table, so that an instruction on all of them takes at most a slice or two.
-pub const TABLE_ELEMENTS: usize = 100_000;
+pub const MAX_MEMORIES: usize = 16;
+const MAX_TABLES: usize = 64;
+/// The most elements of a table. An instruction on all of them then takes two slices at most.
+pub const MAX_TABLE_ELEMENTS: usize = 100_000;
 
 /// One budget for all memories and tables of a machine.
 pub struct Limits {
     bytes: usize,
     taken: usize,
-    /// The part of `taken` that is in `charged`.
-    own: usize,
-    /// The bytes of all machines of an instance, which `info` reads while calls have the machines.
+    /// The part of `taken` that is included in `charged`.
+    counted: usize,
+    /// The bytes of all machines of an instance, which `info` reads while calls run.
     charged: Arc<AtomicUsize>,
     refused: bool,
 }
 
 impl Limits {
     pub fn new(bytes: usize, charged: Arc<AtomicUsize>) -> Self {
-        Self { bytes, taken: 0, own: 0, charged, refused: false }
+        Self { bytes, taken: 0, counted: 0, charged, refused: false }
     }
 
-    /// Shares the bytes taken so far with other machines. They are then counted once for all of them.
+    /// Stops counting the bytes taken so far: the pool counts the snapshot once for all replicas.
     pub fn share(&mut self) {
-        self.charged.fetch_sub(std::mem::take(&mut self.own), Ordering::Relaxed);
+        self.charged.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
     }
 
-    /// Counts the bytes taken so far in `charged` from now on.
+    /// Counts the bytes in `charged` from now on.
     pub fn count_in(&mut self, charged: Arc<AtomicUsize>) {
-        let own = self.own;
+        let counted = self.counted;
         self.share();
-        charged.fetch_add(own, Ordering::Relaxed);
-        self.own = own;
+        charged.fetch_add(counted, Ordering::Relaxed);
+        self.counted = counted;
         self.charged = charged;
     }
 
@@ -50,14 +50,14 @@ impl Limits {
         self.refused = false;
     }
 
-    /// Charges `more` bytes if the budget has them. If the operating system then refuses them, they stay charged, because
+    /// Charges `more` bytes if the budget allows. They stay charged if the operating system then refuses them, because
     /// wasmtime does not report which of its failures came after a charge.
     fn charge(&mut self, more: usize, fits_type: bool) -> bool {
         let total = self.taken.saturating_add(more);
         let granted = fits_type && total <= self.bytes;
         if granted {
             self.taken = total;
-            self.own += more;
+            self.counted += more;
             self.charged.fetch_add(more, Ordering::Relaxed);
         } else {
             self.refused = true;
@@ -84,15 +84,15 @@ impl ResourceLimiter for Limits {
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
         let bytes = (desired - current).saturating_mul(size_of::<usize>());
-        Ok(self.charge(bytes, desired <= TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum)))
+        Ok(self.charge(bytes, desired <= MAX_TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum)))
     }
 
     fn memories(&self) -> usize {
-        MEMORIES
+        MAX_MEMORIES
     }
 
     fn tables(&self) -> usize {
-        TABLES
+        MAX_TABLES
     }
 
     fn instances(&self) -> usize {

@@ -1,8 +1,8 @@
-//! Memories of modules: each lies at the start of a slot of addresses, and grows inside it.
+//! Linear memories: each lies at the start of a slot of addresses, and grows in place.
 //!
-//! A slot is as long as the addresses that compiled code can reach without a check of the memory's size: 4 GiB, and a guard
-//! after it for the offsets of instructions. Addresses that are no memory trap. So a memory takes two mappings, and the end
-//! of its slot guards the next one.
+//! A slot covers all addresses that compiled code can reach without a bounds check: 4 GiB, and a guard after them for
+//! the offsets of instructions. Accesses beyond the memory hit closed addresses and trap. A memory takes two mappings,
+//! and the end of its slot guards the next slot.
 
 use std::io;
 use std::thread;
@@ -11,18 +11,18 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
 
 use crate::memory::arena::{Arena, Slot};
 
-/// The most bytes of a memory: the range of 32-bit addresses. A memory of 64-bit addresses has the same limit.
-pub const LONGEST: usize = 4 << 30;
-/// The bytes after a memory of that length, which are never memory.
-pub const GUARD: usize = 32 << 20;
+/// The most bytes of a memory: the range of 32-bit addresses, also for a memory of 64-bit addresses.
+pub const MAX_MEMORY_BYTES: usize = 4 << 30;
+/// The bytes after the largest memory, which are never memory.
+pub const GUARD_BYTES: usize = 32 << 20;
 
-/// The bytes that are freed at a time, in a tenth of a millisecond. Between two parts other threads have their turn. Closing a slot
-/// frees its memory at once, and no thread of the process can map memory or grow one meanwhile.
-const PART: usize = 2 << 20;
+/// The bytes that are freed at a time, in a tenth of a millisecond. Freeing holds the process's lock on mappings, so
+/// other threads need a turn between two chunks.
+const FREE_CHUNK: usize = 2 << 20;
 
-static ARENA: Arena = Arena::new(LONGEST + GUARD, 256);
+static ARENA: Arena = Arena::new(MAX_MEMORY_BYTES + GUARD_BYTES, 256);
 
-/// Makes memories for wasmtime.
+/// Allocates memories for wasmtime.
 pub struct Memories;
 
 // SAFETY: a memory that it makes is zeros, at the beginning of a slot of its own, aligned to pages. The slot is as long as
@@ -37,8 +37,10 @@ unsafe impl MemoryCreator for Memories {
         reserved: Option<usize>,
         guard: usize,
     ) -> Result<Box<dyn LinearMemory>, String> {
-        if reserved != Some(LONGEST) || guard != GUARD {
-            return Err(format!("wasmtime wants {reserved:?} bytes and a guard of {guard} for a memory"));
+        if reserved != Some(MAX_MEMORY_BYTES) || guard != GUARD_BYTES {
+            return Err(format!(
+                "wasmtime asks for a memory of {reserved:?} reserved bytes and a guard of {guard} bytes"
+            ));
         }
         let slot = ARENA.slot().map_err(|error| format!("the host has no addresses for a memory: {error}"))?;
         let mut memory = Linear { slot, length: 0 };
@@ -54,10 +56,13 @@ struct Linear {
 
 impl Linear {
     fn open(&mut self, length: usize) -> io::Result<()> {
-        if length > LONGEST {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, format!("a memory ends at {LONGEST} bytes")));
+        if length > MAX_MEMORY_BYTES {
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!("a memory ends at {MAX_MEMORY_BYTES} bytes"),
+            ));
         }
-        // A page of a module is one or more pages of the system.
+        // A page of a module is a multiple of the system's pages.
         self.slot.open(self.length, length)?;
         self.length = length;
         Ok(())
@@ -68,7 +73,7 @@ impl Drop for Linear {
     fn drop(&mut self) {
         let mut freed = 0;
         while freed < self.length {
-            let end = self.length.min(freed + PART);
+            let end = self.length.min(freed + FREE_CHUNK);
             // SAFETY: wasmtime's memory, which alone used these bytes, drops this.
             unsafe { self.slot.drain(freed, end) };
             freed = end;
@@ -84,7 +89,7 @@ unsafe impl LinearMemory for Linear {
     }
 
     fn byte_capacity(&self) -> usize {
-        LONGEST
+        MAX_MEMORY_BYTES
     }
 
     fn grow_to(&mut self, length: usize) -> Result<()> {

@@ -1,18 +1,18 @@
-//! Large and small pages under a module's memory.
+//! Advice to the system on the page sizes of a module's memory.
 //!
-//! A search of a large index reads all over it. With pages of 4 KiB most reads are TLB misses, which are twice as long in a
-//! virtual machine. With pages of 2 MiB few are. But the system clears a page when it is first written, and nothing divides
-//! that: it took a virtual machine up to five milliseconds for a large page. So the room for a large input has small ones.
+//! A search of a large index reads at random addresses. With pages of 4 KiB most reads are TLB misses, which take twice
+//! as long in a virtual machine; with pages of 2 MiB few are. But the system clears a page at its first write, without
+//! yielding: clearing a large page took a virtual machine up to five milliseconds. So the room for a large input has
+//! small pages.
 
-/// Asks the system for large pages for the part of `length` bytes from `start` on that is memory, now or later. Only a whole
-/// page of readable and writable addresses can be large, so a small memory takes no more than before. If the system refuses,
-/// nothing changes.
+/// Asks for large pages in the `length` bytes from `start` on, for present and future memory. A large page needs 2 MiB
+/// of open addresses, so a small memory takes no more than before. If the system refuses, nothing changes.
 pub fn prefer_large(start: *mut u8, length: usize) {
     advise(start, length, Pages::Large);
 }
 
-/// Asks the system for small pages for the part of `length` bytes from `start` on that is not written yet. If the system
-/// refuses, nothing changes.
+/// Asks for small pages in the `length` bytes from `start` on, where nothing is written yet. If the system refuses,
+/// nothing changes.
 pub fn prefer_small(start: *mut u8, length: usize) {
     advise(start, length, Pages::Small);
 }

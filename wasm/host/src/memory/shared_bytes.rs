@@ -1,9 +1,8 @@
-//! Frozen bytes: the unchanging bytes with which other memories begin.
+//! Shared bytes: immutable bytes that are the initial content of many memories.
 //!
-//! If there are few, only the pages that are not zero are kept, and are copied to each memory that begins with them. On
-//! Linux, more bytes are kept in a file in memory. A memory that begins with them maps that file privately. A page that is
-//! only read exists once for all memories, and a page that is written becomes the writer's own. On other systems, or if the
-//! system refuses such a file, the bytes are copied too.
+//! On Linux, many bytes are kept in a file in memory (memfd), which memories map copy-on-write: a page that is only
+//! read exists once for all memories. Few bytes are copied to each memory instead, and only their pages that are not
+//! zero are kept. The bytes are also copied on other systems, and if the system refuses a file.
 
 use std::io;
 use std::ops::Range;
@@ -11,73 +10,74 @@ use std::ops::Range;
 #[cfg(target_os = "linux")]
 use std::{fs::File, os::unix::fs::FileExt};
 
-/// The most bytes in pages that are not zero that are kept without a file, which takes one of the process's descriptors.
+/// The most bytes in nonzero pages that are kept without a file. A file takes one of the process's descriptors.
 #[cfg(target_os = "linux")]
-const FEW: usize = 256 << 10;
-/// The longest memory that is kept without a file. Each copy of a longer one would test too many pages.
+const MAX_BYTES_WITHOUT_FILE: usize = 256 << 10;
+/// The longest content that is kept without a file. Each copy of a longer one would test too many pages for zeros.
 #[cfg(target_os = "linux")]
-const SHORT: usize = 4 << 20;
+const MAX_LENGTH_WITHOUT_FILE: usize = 4 << 20;
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
-pub struct Frozen {
+pub struct SharedBytes {
     length: usize,
     bytes: Bytes,
 }
 
 enum Bytes {
-    /// Sealed: no process can shorten or change it.
+    /// A sealed file: no process can change or shorten it.
     #[cfg(target_os = "linux")]
     File(File),
-    /// Stretches that are not zero, with their starts.
-    Stretches(Vec<(usize, Box<[u8]>)>),
+    /// Runs of nonzero pages, with their offsets.
+    Runs(Vec<(usize, Box<[u8]>)>),
 }
 
-impl Frozen {
-    /// Copies `parts` to their positions among `length` zeros. All must end within them. Copies about 2 GB a second, and
-    /// finding the pages that are not zero takes most of that.
-    pub fn of(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
+impl SharedBytes {
+    /// Copies `parts` to their offsets among `length` zeros, within which all must end. Copies about 2 GB a second;
+    /// most of the time is the test for pages of zeros.
+    pub fn new(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if Self::is_file(length, parts) {
             if let Ok(file) = linux::file(length, parts) {
                 return Ok(Self { length, bytes: Bytes::File(file) });
             }
         }
-        Self::copied(length, parts)
+        Self::from_copies(length, parts)
     }
 
-    /// Returns whether `of` would make a file, which takes a descriptor.
+    /// Returns whether `new` would make a file, which takes a descriptor.
     pub fn is_file(length: usize, parts: &[(usize, &[u8])]) -> bool {
         #[cfg(target_os = "linux")]
-        return length > SHORT || stretches(parts).map(|(_, bytes)| bytes.len()).sum::<usize>() > FEW;
+        return length > MAX_LENGTH_WITHOUT_FILE
+            || runs_of_parts(parts).map(|(_, bytes)| bytes.len()).sum::<usize>() > MAX_BYTES_WITHOUT_FILE;
         #[cfg(not(target_os = "linux"))]
         return false;
     }
 
-    fn copied(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
-        let copies = stretches(parts).map(|(at, bytes)| {
+    fn from_copies(length: usize, parts: &[(usize, &[u8])]) -> io::Result<Self> {
+        let copies = runs_of_parts(parts).map(|(at, bytes)| {
             let mut copy = Vec::new();
             copy.try_reserve_exact(bytes.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
             copy.extend_from_slice(bytes);
             Ok((at, copy.into_boxed_slice()))
         });
-        Ok(Self { length, bytes: Bytes::Stretches(copies.collect::<io::Result<_>>()?) })
+        Ok(Self { length, bytes: Bytes::Runs(copies.collect::<io::Result<_>>()?) })
     }
 
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Copies the bytes from `offset` on into `target`, which must not extend beyond the length.
+    /// Copies the bytes from `offset` on into `target`, which must end within the length.
     pub fn read(&self, offset: usize, target: &mut [u8]) -> io::Result<()> {
         match &self.bytes {
             #[cfg(target_os = "linux")]
             Bytes::File(file) => file.read_exact_at(target, offset as u64),
-            Bytes::Stretches(stretches) => {
+            Bytes::Runs(runs) => {
                 let end = offset.checked_add(target.len()).filter(|end| *end <= self.length);
                 let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
                 clear(target);
-                for (at, bytes) in stretches {
+                for (at, bytes) in runs {
                     let (first, last) = (offset.max(*at), end.min(at + bytes.len()));
                     if first < last {
                         target[first - offset..last - offset].copy_from_slice(&bytes[first - at..last - at]);
@@ -88,8 +88,8 @@ impl Frozen {
         }
     }
 
-    /// Replaces the memory from `start` on, as long as these bytes, by a private mapping of them. Returns `false` if that is
-    /// not possible, and the memory is unchanged then. `read` always works.
+    /// Maps the bytes copy-on-write over the memory from `start` on. Returns `false` and changes nothing if they are
+    /// not in a file; `read` always works.
     ///
     /// # Safety
     ///
@@ -101,7 +101,7 @@ impl Frozen {
             // SAFETY: the caller's promise is the one that is required here.
             #[cfg(target_os = "linux")]
             Bytes::File(file) => unsafe { linux::map_over(file, self.length, start) },
-            Bytes::Stretches(_) => {
+            Bytes::Runs(_) => {
                 let _ = start;
                 Ok(false)
             }
@@ -109,51 +109,52 @@ impl Frozen {
     }
 }
 
-/// Long bytes that are being frozen, part by part.
-pub struct Freezing {
+/// Long shared bytes in the making, copied chunk by chunk.
+pub struct SharedBytesBuilder {
     length: usize,
-    /// The number of bytes so far.
-    frozen: usize,
+    /// The number of bytes copied so far.
+    copied: usize,
     #[cfg(target_os = "linux")]
     file: File,
 }
 
-impl Freezing {
-    /// Begins with `length` bytes. Returns `None` if they are not kept in a file, and `Frozen::of` copies them at once.
-    pub fn of(length: usize) -> Option<Self> {
+impl SharedBytesBuilder {
+    /// Prepares `length` bytes. Returns `None` for bytes that are not kept in a file; `SharedBytes::new` copies those
+    /// at once.
+    pub fn new(length: usize) -> Option<Self> {
         #[cfg(target_os = "linux")]
-        return (length > SHORT).then(|| linux::zeros(length).ok()).flatten().map(|file| Self {
+        return (length > MAX_LENGTH_WITHOUT_FILE).then(|| linux::zeros(length).ok()).flatten().map(|file| Self {
             length,
-            frozen: 0,
+            copied: 0,
             file,
         });
         #[cfg(not(target_os = "linux"))]
         return None;
     }
 
-    /// Copies at most `most` more of `bytes`, which are all of them and the same in each call. Returns whether these were the
-    /// last.
-    pub fn add(&mut self, bytes: &[u8], most: usize) -> io::Result<bool> {
-        let end = self.length.min(self.frozen.saturating_add(most));
-        let part = bytes.get(self.frozen..end).ok_or(io::ErrorKind::UnexpectedEof)?;
+    /// Copies the next chunk of at most `max` bytes. `bytes` is the whole content, the same in each call. Returns
+    /// whether this was the last chunk.
+    pub fn add(&mut self, bytes: &[u8], max: usize) -> io::Result<bool> {
+        let end = self.length.min(self.copied.saturating_add(max));
+        let part = bytes.get(self.copied..end).ok_or(io::ErrorKind::UnexpectedEof)?;
         #[cfg(target_os = "linux")]
-        linux::write(&self.file, &[(self.frozen, part)])?;
+        linux::write(&self.file, &[(self.copied, part)])?;
         #[cfg(not(target_os = "linux"))]
         let _ = part;
-        self.frozen = end;
+        self.copied = end;
         Ok(end == self.length)
     }
 
-    /// Returns the frozen bytes, after `add` returned `true`.
-    pub fn finish(self) -> io::Result<Frozen> {
+    /// Returns the shared bytes, after `add` returned `true`.
+    pub fn finish(self) -> io::Result<SharedBytes> {
         #[cfg(target_os = "linux")]
-        return linux::seal(&self.file).map(|()| Frozen { length: self.length, bytes: Bytes::File(self.file) });
+        return linux::seal(&self.file).map(|()| SharedBytes { length: self.length, bytes: Bytes::File(self.file) });
         #[cfg(not(target_os = "linux"))]
         return Err(io::ErrorKind::Unsupported.into());
     }
 }
 
-/// Writes zeros over other bytes only, so that a page of the system that has only zeros stays shared.
+/// Clears nonzero pages only: a write of zeros would allocate a page that so far is the system's shared page of zeros.
 fn clear(bytes: &mut [u8]) {
     for page in bytes.chunks_mut(ZEROS.len()) {
         if *page != ZEROS[..page.len()] {
@@ -162,12 +163,12 @@ fn clear(bytes: &mut [u8]) {
     }
 }
 
-/// Returns the parts without their pages of zeros. Pages are counted from the start of each part.
-fn stretches<'a>(parts: &'a [(usize, &'a [u8])]) -> impl Iterator<Item = (usize, &'a [u8])> {
+/// Returns the runs of nonzero pages of the parts. Pages are counted from the start of each part.
+fn runs_of_parts<'a>(parts: &'a [(usize, &'a [u8])]) -> impl Iterator<Item = (usize, &'a [u8])> {
     parts.iter().flat_map(|(at, bytes)| runs(bytes).map(move |run| (at + run.start, &bytes[run])))
 }
 
-/// Returns the longest runs of pages that are not zeros.
+/// Returns the maximal runs of nonzero pages.
 fn runs(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -192,9 +193,9 @@ mod linux {
     use rustix::mm::{mmap, MapFlags, ProtFlags};
     use rustix::param::page_size;
 
-    use super::stretches;
+    use super::runs_of_parts;
 
-    /// Returns a file in memory of `parts` among zeros. Its pages of zeros take no memory.
+    /// Returns a sealed file of `parts` among zeros. Pages of zeros are holes and take no memory.
     pub fn file(length: usize, parts: &[(usize, &[u8])]) -> io::Result<File> {
         let file = zeros(length)?;
         write(&file, parts)?;
@@ -202,16 +203,16 @@ mod linux {
         Ok(file)
     }
 
-    /// Returns a file in memory of zeros.
+    /// Returns an unsealed file of zeros, all holes.
     pub fn zeros(length: usize) -> io::Result<File> {
         let file = File::from(memfd_create("be_tree", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(length as u64)?;
         Ok(file)
     }
 
-    /// Writes the pages of `parts` that are not zeros.
+    /// Writes the nonzero pages of `parts`.
     pub fn write(file: &File, parts: &[(usize, &[u8])]) -> io::Result<()> {
-        stretches(parts).try_for_each(|(at, bytes)| file.write_all_at(bytes, at as u64))
+        runs_of_parts(parts).try_for_each(|(at, bytes)| file.write_all_at(bytes, at as u64))
     }
 
     pub fn seal(file: &File) -> io::Result<()> {
@@ -221,7 +222,7 @@ mod linux {
 
     /// # Safety
     ///
-    /// The requirements of `Frozen::map_over`.
+    /// The requirements of `SharedBytes::map_over`.
     pub unsafe fn map_over(file: &File, length: usize, start: *mut u8) -> io::Result<bool> {
         let page = page_size();
         if !start.addr().is_multiple_of(page) || !length.is_multiple_of(page) {

@@ -1,4 +1,4 @@
-//! A snapshot: the state of an instance at one moment, as a resource.
+//! A snapshot: the memory and the mutable globals of an instance at one moment.
 
 use std::io;
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use rustler::Resource;
 use wasmtime::Val;
 
 use crate::failure::{Failure, Kind};
-use crate::memory::shared_bytes::{Freezing, Frozen};
-use crate::system::background::Reaped;
+use crate::memory::shared_bytes::{SharedBytes, SharedBytesBuilder};
+use crate::system::background::DropLater;
 use crate::system::quota::{self, Taken};
 
-pub struct Held(pub Arc<Snapshot>);
+pub struct SnapshotResource(pub Arc<Snapshot>);
 
 #[rustler::resource_impl]
-impl Resource for Held {}
+impl Resource for SnapshotResource {}
 
 pub struct Snapshot {
-    memory: Reaped<Memory>,
+    memory: DropLater<MemoryFile>,
     /// The exported mutable globals, by name.
     globals: Vec<(String, Val)>,
-    /// The number of entries of its pool's log that it contains.
+    /// The number of log entries that the state contains.
     applied: u64,
 }
 
-struct Memory {
-    frozen: Frozen,
+struct MemoryFile {
+    bytes: SharedBytes,
     _descriptor: Option<Taken>,
 }
 
@@ -35,15 +35,15 @@ impl Snapshot {
         Ok(Self { memory: freeze(memory.len(), &[(0, memory)])?, globals, applied })
     }
 
-    /// Begins a snapshot of a long memory, which `Growing::add` copies part by part. Returns `None` for a short one, which `new`
-    /// copies at once.
+    /// Begins a snapshot of a long memory, which `Growing::add` copies in chunks. Returns `None` for a short memory,
+    /// which `new` copies at once.
     pub fn begin(length: usize, globals: &[(String, Val)], applied: u64) -> Result<Option<Growing>, Failure> {
-        let Some(freezing) = Freezing::of(length) else { return Ok(None) };
+        let Some(builder) = SharedBytesBuilder::new(length) else { return Ok(None) };
         let descriptor = quota::descriptors().take(1, "a snapshot")?;
-        Ok(Some(Growing { freezing, length, descriptor, globals: globals.to_vec(), applied }))
+        Ok(Some(Growing { builder, length, descriptor, globals: globals.to_vec(), applied }))
     }
 
-    /// Returns a snapshot of `length` zero bytes with `parts` in them: their positions and their bytes.
+    /// Returns a snapshot of `parts`, addresses and bytes, among `length` zeros.
     pub fn of(length: usize, parts: &[(usize, &[u8])]) -> Result<Self, Failure> {
         let outside = parts.iter().find(|(at, bytes)| at.checked_add(bytes.len()).is_none_or(|end| end > length));
         if let Some((at, bytes)) = outside {
@@ -53,8 +53,8 @@ impl Snapshot {
         Ok(Self { memory: freeze(length, parts)?, globals: Vec::new(), applied: 0 })
     }
 
-    pub fn memory(&self) -> &Frozen {
-        &self.memory.frozen
+    pub fn memory(&self) -> &SharedBytes {
+        &self.memory.bytes
     }
 
     pub fn globals(&self) -> &[(String, Val)] {
@@ -74,20 +74,20 @@ impl Snapshot {
             return Err(Failure::bad_module(message));
         }
         let mut bytes = vec![0; length];
-        let read = self.memory.frozen.read(address, &mut bytes);
+        let read = self.memory.bytes.read(address, &mut bytes);
         read.map_err(|error| Failure::new(Kind::OutOfMemory, format!("the snapshot cannot be read: {error}")))?;
         Ok(bytes)
     }
 
-    /// Returns the number of bytes of its memory.
+    /// Returns the length of the memory.
     pub fn length(&self) -> usize {
-        self.memory.frozen.length()
+        self.memory.bytes.length()
     }
 }
 
-/// A snapshot that is being made.
+/// A snapshot in the making.
 pub struct Growing {
-    freezing: Freezing,
+    builder: SharedBytesBuilder,
     length: usize,
     descriptor: Taken,
     globals: Vec<(String, Val)>,
@@ -95,24 +95,24 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// Copies at most `most` more bytes of the memory, which has not changed since `Snapshot::begin`. Returns whether these were
-    /// the last.
-    pub fn add(&mut self, memory: &[u8], most: usize) -> Result<bool, Failure> {
-        self.freezing.add(memory, most).map_err(|error| no_room(self.length, &error))
+    /// Copies the next chunk of at most `max` bytes. The memory must be unchanged since `Snapshot::begin`. Returns
+    /// whether this was the last chunk.
+    pub fn add(&mut self, memory: &[u8], max: usize) -> Result<bool, Failure> {
+        self.builder.add(memory, max).map_err(|error| no_room(self.length, &error))
     }
 
     pub fn finish(self) -> Result<Snapshot, Failure> {
-        let Self { freezing, length, descriptor, globals, applied } = self;
-        let frozen = freezing.finish().map_err(|error| no_room(length, &error))?;
-        Ok(Snapshot { memory: Reaped::new(Memory { frozen, _descriptor: Some(descriptor) }), globals, applied })
+        let Self { builder, length, descriptor, globals, applied } = self;
+        let bytes = builder.finish().map_err(|error| no_room(length, &error))?;
+        Ok(Snapshot { memory: DropLater::new(MemoryFile { bytes, _descriptor: Some(descriptor) }), globals, applied })
     }
 }
 
-fn freeze(length: usize, parts: &[(usize, &[u8])]) -> Result<Reaped<Memory>, Failure> {
-    let is_file = Frozen::is_file(length, parts);
+fn freeze(length: usize, parts: &[(usize, &[u8])]) -> Result<DropLater<MemoryFile>, Failure> {
+    let is_file = SharedBytes::is_file(length, parts);
     let descriptor = is_file.then(|| quota::descriptors().take(1, "a snapshot")).transpose()?;
-    let frozen = Frozen::of(length, parts).map_err(|error| no_room(length, &error))?;
-    Ok(Reaped::new(Memory { frozen, _descriptor: descriptor }))
+    let bytes = SharedBytes::new(length, parts).map_err(|error| no_room(length, &error))?;
+    Ok(DropLater::new(MemoryFile { bytes, _descriptor: descriptor }))
 }
 
 fn no_room(length: usize, error: &io::Error) -> Failure {

@@ -1,8 +1,8 @@
-//! The stacks of calls: one for each machine, which has memory only while it is needed.
+//! The stacks of calls: one for each machine, with memory only while a call needs it.
 //!
-//! wasmtime keeps the stack of a store's last call for the next call. So a machine has the addresses of a stack for its
-//! whole life. It opens the stack for the time of a call, which takes mappings and memory. The `KEPT` stacks that were
-//! opened last stay open between calls. So a machine that is often called seldom opens its stack.
+//! wasmtime keeps the stack of a store for all of its calls, so a machine owns the addresses of a stack for life. An
+//! open stack takes mappings and memory, so a machine opens its stack for a call. The last `MAX_KEPT_OPEN` opened
+//! stacks stay open between calls, which saves frequently called machines the opening.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,28 +20,28 @@ use crate::memory::limits::Limits;
 use crate::system::quota::{self, Taken};
 
 /// The bytes of a stack.
-pub const LENGTH: usize = 2 << 20;
-/// The bytes before a stack, towards which it grows, and which are never memory. Half a large page, so that no whole large
-/// page fits into a stack, which uses only a few small ones.
-const GUARD: usize = 1 << 20;
-/// The number of stacks that stay open between calls.
-const KEPT: usize = 256;
-/// The mappings of a stack: its open part, and the gap between it and the stack before.
-const MAPPINGS: usize = 2;
+pub const STACK_BYTES: usize = 2 << 20;
+/// The bytes before a stack, towards which it grows, which are never memory. Half a large page, so that no large page
+/// fits inside a stack, which uses few small pages.
+const GUARD_BYTES: usize = 1 << 20;
+/// The most stacks that stay open between calls.
+const MAX_KEPT_OPEN: usize = 256;
+/// The mappings of a stack: its open part, and the closed gap before it.
+const STACK_MAPPINGS: usize = 2;
 
-static ARENA: Arena = Arena::new(2 * GUARD + LENGTH, 1_024);
+static ARENA: Arena = Arena::new(2 * GUARD_BYTES + STACK_BYTES, 1_024);
 
-/// The stacks that stay open, in the order in which they were opened, and the index of the oldest.
-static OPEN: Mutex<(usize, [Weak<Stack>; KEPT])> = Mutex::new((0, [const { Weak::new() }; KEPT]));
+/// The stacks that stay open: a ring buffer, and the index of the oldest.
+static OPEN: Mutex<(usize, [Weak<Stack>; MAX_KEPT_OPEN])> = Mutex::new((0, [const { Weak::new() }; MAX_KEPT_OPEN]));
 
 thread_local! {
-    /// The stack that `Stacks` returns to the next store that asks on this thread.
+    /// The stack that `Stacks` returns to the next store on this thread.
     static NEXT: RefCell<Option<Arc<Stack>>> = const { RefCell::new(None) };
 }
 
 pub struct Stack {
-    /// One of the constants below. A machine runs one call at a time, so only one thread starts or ends the use of a stack.
-    /// Any other thread may close it between calls.
+    /// One of the constants below. Only the thread of the machine's one call starts or ends the use. Any other thread
+    /// may close the stack between calls.
     state: AtomicU8,
     addresses: Mutex<Addresses>,
     start: usize,
@@ -58,28 +58,28 @@ const CLOSED: u8 = 0;
 const IDLE: u8 = 1;
 /// In use, and in `OPEN`.
 const USED: u8 = 2;
-/// In use, and closed at the end of the use.
+/// In use, and to be closed at the end of the use.
 const LAST: u8 = 3;
 
-/// A stack that is open and in use until this is dropped.
+/// The use of an open stack, which ends when this is dropped.
 pub struct InUse(Arc<Stack>);
 
 impl Stack {
-    /// Returns a stack that is not open.
+    /// Returns a closed stack.
     pub fn new() -> Result<Arc<Self>, Failure> {
         let slot = ARENA.slot().map_err(|error| no_room(&error))?;
-        let start = slot.start().addr() + GUARD;
+        let start = slot.start().addr() + GUARD_BYTES;
         let addresses = Mutex::new(Addresses { slot, mappings: None });
         Ok(Arc::new(Self { state: AtomicU8::new(CLOSED), addresses, start }))
     }
 
-    /// Opens the stack, if it is closed, for a call of its one machine.
+    /// Begins a use of the stack, and opens it if it is closed.
     ///
     /// # Errors
     ///
     /// `Overloaded` or `OutOfMemory` if it cannot be opened.
     pub fn enter(self: &Arc<Self>) -> Result<InUse, Failure> {
-        if !self.turn(IDLE, USED) {
+        if !self.swap_state(IDLE, USED) {
             self.open()?;
             let oldest = keep(self);
             if let Some(oldest) = oldest.upgrade() {
@@ -90,20 +90,20 @@ impl Stack {
     }
 
     fn open(&self) -> Result<(), Failure> {
-        // A thread that closes the stack meanwhile has this lock.
+        // Wait for a thread that is closing the stack.
         let mut addresses = self.addresses();
-        let mappings = quota::mappings().take_for_call(MAPPINGS)?;
-        addresses.slot.open(GUARD, GUARD + LENGTH).map_err(|error| no_room(&error))?;
+        let mappings = quota::mappings().take_for_call(STACK_MAPPINGS)?;
+        addresses.slot.open(GUARD_BYTES, GUARD_BYTES + STACK_BYTES).map_err(|error| no_room(&error))?;
         addresses.mappings = Some(mappings);
         self.state.store(USED, Ordering::Release);
         Ok(())
     }
 
-    /// Removes the stack from those that stay open: closes it now, or after its use.
+    /// Stops keeping the stack open: closes it now, or after its use.
     fn retire(&self) {
         loop {
             let retired = match self.state.load(Ordering::Acquire) {
-                USED => self.turn(USED, LAST),
+                USED => self.swap_state(USED, LAST),
                 IDLE => self.close(IDLE),
                 _ => true,
             };
@@ -113,10 +113,10 @@ impl Stack {
         }
     }
 
-    /// Closes the stack if its state is `from`. Returns whether it was.
+    /// Closes the stack if its state is `from`. Returns whether that was its state.
     fn close(&self, from: u8) -> bool {
         let mut addresses = self.addresses();
-        let closes = self.turn(from, CLOSED);
+        let closes = self.swap_state(from, CLOSED);
         // SAFETY: a stack that is not in use has no frames, and a call that would use it waits for the lock.
         if closes && unsafe { addresses.slot.close() }.is_ok() {
             addresses.mappings = None;
@@ -140,33 +140,33 @@ impl Stack {
         block_on(Instance::new_async(store, module, &[]))
     }
 
-    /// Closes a stack that is not in use, as if many others had been opened since.
+    /// Closes an unused stack, as opening many other stacks would.
     pub fn forget(&self) {
         self.close(IDLE);
     }
 
-    fn turn(&self, from: u8, to: u8) -> bool {
+    fn swap_state(&self, from: u8, to: u8) -> bool {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
-        // Under this lock, code that may panic comes before any change.
+        // Code that may panic runs before any change under this lock.
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Adds an opened stack to those that stay open. Returns the oldest one, which it replaces.
+/// Adds an opened stack to those that stay open. Returns the oldest one, which this one replaces.
 fn keep(stack: &Arc<Stack>) -> Weak<Stack> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let (oldest, stacks) = &mut *open;
     let place = *oldest;
-    *oldest = (place + 1) % KEPT;
+    *oldest = (place + 1) % MAX_KEPT_OPEN;
     std::mem::replace(&mut stacks[place], Arc::downgrade(stack))
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        if !self.0.turn(USED, IDLE) {
+        if !self.0.swap_state(USED, IDLE) {
             self.0.close(LAST);
         }
     }
@@ -194,9 +194,9 @@ pub struct Stacks;
 // open while wasmtime uses it: a machine that calls has an `InUse`.
 unsafe impl StackCreator for Stacks {
     fn new_stack(&self, size: usize, _zeroed: bool) -> Result<Box<dyn StackMemory>, Error> {
-        let provided = NEXT.take().filter(|_| size == LENGTH);
-        let stack =
-            provided.ok_or_else(|| Error::msg(format!("wasmtime wants a second stack, or one of {size} bytes")))?;
+        let provided = NEXT.take().filter(|_| size == STACK_BYTES);
+        let stack = provided
+            .ok_or_else(|| Error::msg(format!("wasmtime asks for a second stack, or for one of {size} bytes")))?;
         Ok(Box::new(Owned(stack)))
     }
 }
@@ -210,11 +210,11 @@ unsafe impl StackMemory for Owned {
     }
 
     fn range(&self) -> Range<usize> {
-        self.0.start..self.0.start + LENGTH
+        self.0.start..self.0.start + STACK_BYTES
     }
 
     fn guard_range(&self) -> Range<*mut u8> {
         let pointer = std::ptr::with_exposed_provenance_mut::<u8>;
-        pointer(self.0.start - GUARD)..pointer(self.0.start)
+        pointer(self.0.start - GUARD_BYTES)..pointer(self.0.start)
     }
 }

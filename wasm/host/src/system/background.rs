@@ -1,5 +1,5 @@
-//! Threads for work that neither a scheduler nor a destructor should do. One unmaps memories and frees compiled code. The
-//! other wakes processes whose turn has come, so that they need not wait for the first.
+//! Background threads, for work that would block a scheduler or a destructor. The reaper unmaps memories and frees
+//! compiled code. The waker sends messages, which so never wait behind the reaper's work.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -12,7 +12,7 @@ type Job = Box<dyn FnOnce() + Send>;
 static REAPER: Worker = Worker::new("be_tree_reaper");
 static WAKER: Worker = Worker::new("be_tree_waker");
 
-/// A thread that does one job after another.
+/// A thread that runs one job after another.
 struct Worker {
     name: &'static str,
     jobs: OnceLock<Sender<Job>>,
@@ -28,7 +28,7 @@ pub fn later(job: impl FnOnce() + Send + 'static) {
     REAPER.send(Box::new(job));
 }
 
-/// Queues `job`, which wakes processes, for the waker's thread.
+/// Queues `job`, which sends messages to processes, for the waker's thread.
 pub fn wake_later(job: impl FnOnce() + Send + 'static) {
     WAKER.send(Box::new(job));
 }
@@ -45,7 +45,7 @@ impl Worker {
         let (sender, receiver) = channel::<Job>();
         let started = thread::Builder::new().name(self.name.into()).spawn(move || {
             for job in receiver {
-                // The panic hook has reported a panic already, and the next jobs still have to be done.
+                // The panic hook has reported the panic, and the next jobs must still run.
                 let _ = catch_unwind(AssertUnwindSafe(job));
             }
         });
@@ -59,16 +59,16 @@ impl Worker {
     }
 }
 
-/// A value that is dropped on the reaper's thread, wherever its owner is dropped.
-pub struct Reaped<T: Send + 'static>(Option<T>);
+/// A value that the reaper's thread drops, whichever thread drops its owner.
+pub struct DropLater<T: Send + 'static>(Option<T>);
 
-impl<T: Send + 'static> Reaped<T> {
+impl<T: Send + 'static> DropLater<T> {
     pub fn new(value: T) -> Self {
         Self(Some(value))
     }
 }
 
-impl<T: Send + 'static> Deref for Reaped<T> {
+impl<T: Send + 'static> Deref for DropLater<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -76,13 +76,13 @@ impl<T: Send + 'static> Deref for Reaped<T> {
     }
 }
 
-impl<T: Send + 'static> DerefMut for Reaped<T> {
+impl<T: Send + 'static> DerefMut for DropLater<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.0.as_mut().expect("taken only by drop")
     }
 }
 
-impl<T: Send + 'static> Drop for Reaped<T> {
+impl<T: Send + 'static> Drop for DropLater<T> {
     fn drop(&mut self) {
         let value = self.0.take();
         later(move || drop(value));

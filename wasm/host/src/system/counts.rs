@@ -6,7 +6,7 @@ pub static MODULES: AtomicUsize = AtomicUsize::new(0);
 pub static INSTANCES: AtomicUsize = AtomicUsize::new(0);
 pub static SUSPENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts its owner as long as it lives.
+/// A field that counts its owner while the owner lives.
 pub struct Counted(&'static AtomicUsize);
 
 impl Counted {

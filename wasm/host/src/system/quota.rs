@@ -1,8 +1,8 @@
-//! Quotas of resources that the system limits for each process: memory mappings and file descriptors.
+//! Quotas of memory mappings and file descriptors, which the operating system limits for each process.
 //!
-//! If mappings run out, the VM's own next allocation aborts it. If descriptors run out, its sockets and files fail. So this
-//! library takes only a part of either, and refuses further requests. Each value that has mappings or a descriptor holds a
-//! `Taken`, in a field that is dropped after them. So a count falls only after the release.
+//! Without mappings the VM aborts at its next allocation. Without descriptors its sockets and files fail. So this
+//! library takes only a part of either, and refuses further requests. Each value that owns mappings or a descriptor
+//! holds a `Taken` in a field that is dropped after them, so a count falls only after the release.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::OnceLock;
@@ -12,21 +12,21 @@ use crate::system::background;
 
 pub struct Quota {
     /// The name of the resource, in the plural.
-    things: &'static str,
-    /// The system's name of its limit.
+    noun: &'static str,
+    /// The operating system's name of the limit.
     name: &'static str,
     limit: usize,
     /// The way to raise the limit.
-    mend: &'static str,
+    remedy: &'static str,
     /// The most that this library takes.
-    most: AtomicUsize,
-    /// The amount beyond that for calls, so that existing instances can still be called.
+    max: AtomicUsize,
+    /// A further amount for calls, so that existing instances can still be called.
     reserve: usize,
     taken: AtomicUsize,
 }
 
-/// After this number of mappings taken or released, the mappings of others are counted again.
-const STEP: usize = 2_048;
+/// The library recounts the mappings of others each time its own count crosses a multiple of this.
+const RECOUNT_INTERVAL: usize = 2_048;
 
 /// An amount of a quota that is taken until this is dropped.
 pub struct Taken {
@@ -34,27 +34,27 @@ pub struct Taken {
     amount: usize,
 }
 
-/// Returns the quota of memory mappings: fifteen sixteenths of the process's limit, less the mappings of others in the
-/// process. A thirty-second more is for calls.
+/// Returns the quota of memory mappings: 15/16 of the process's limit, less the mappings that others in the process
+/// own. A further 1/32 is reserved for calls.
 pub fn mappings() -> &'static Quota {
     static MAPPINGS: OnceLock<Quota> = OnceLock::new();
     MAPPINGS.get_or_init(|| {
-        let limit = system::max_map_count();
+        let limit = os::max_map_count();
         Quota {
-            things: "memory mappings",
+            noun: "memory mappings",
             name: "vm.max_map_count",
             limit,
-            mend: "sysctl -w vm.max_map_count=262144",
-            most: AtomicUsize::new(beside(limit, system::mapped())),
+            remedy: "sysctl -w vm.max_map_count=262144",
+            max: AtomicUsize::new(available(limit, os::mapped())),
             reserve: limit / 32,
             taken: AtomicUsize::new(0),
         }
     })
 }
 
-/// Returns the number of mappings that may be taken of `limit` beside `others`. The rest is for calls, and for mappings that
-/// others make before they are counted again.
-fn beside(limit: usize, others: usize) -> usize {
+/// Returns the most mappings for this library, of `limit` with `others` in use. The remaining 1/16 is for calls, and
+/// for mappings of others until the next recount.
+fn available(limit: usize, others: usize) -> usize {
     (limit - limit / 16).saturating_sub(others)
 }
 
@@ -62,13 +62,13 @@ fn beside(limit: usize, others: usize) -> usize {
 pub fn descriptors() -> &'static Quota {
     static DESCRIPTORS: OnceLock<Quota> = OnceLock::new();
     DESCRIPTORS.get_or_init(|| {
-        let limit = system::open_files();
+        let limit = os::open_files();
         Quota {
-            things: "file descriptors",
+            noun: "file descriptors",
             name: "RLIMIT_NOFILE",
             limit,
-            mend: "ulimit -n 65536",
-            most: AtomicUsize::new(limit / 2),
+            remedy: "ulimit -n 65536",
+            max: AtomicUsize::new(limit / 2),
             reserve: 0,
             taken: AtomicUsize::new(0),
         }
@@ -76,39 +76,39 @@ pub fn descriptors() -> &'static Quota {
 }
 
 impl Quota {
-    /// Takes `amount` for `user`, a noun with its article.
+    /// Takes `amount` for `user`, a noun with an article for the error text.
     ///
     /// # Errors
     ///
     /// `Overloaded` if the quota has less left.
     pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
-        self.take_up_to(self.most.load(Ordering::Relaxed), amount, user)
+        self.take_up_to(self.max.load(Ordering::Relaxed), amount, user)
     }
 
     /// Takes `amount` for a call, which may use the reserve.
     pub fn take_for_call(&'static self, amount: usize) -> Result<Taken, Failure> {
-        self.take_up_to(self.most.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
+        self.take_up_to(self.max.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
     }
 
-    fn take_up_to(&'static self, most: usize, amount: usize, user: &str) -> Result<Taken, Failure> {
-        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= most);
+    fn take_up_to(&'static self, max: usize, amount: usize, user: &str) -> Result<Taken, Failure> {
+        let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= max);
         match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(taken) => {
-                if taken / STEP != (taken + amount) / STEP {
-                    measure_later();
+                if taken / RECOUNT_INTERVAL != (taken + amount) / RECOUNT_INTERVAL {
+                    recount_later();
                 }
                 Ok(Taken { quota: self, amount })
             }
             Err(taken) => {
                 // Others may have released mappings since the last count.
-                measure_later();
-                let Self { things, name, limit, mend, .. } = self;
+                recount_later();
+                let Self { noun, name, limit, remedy, .. } = self;
                 Err(Failure::new(
                     Kind::Overloaded,
                     format!(
-                        "{user} needs {amount} more {things}, but this node's trees, indexes and calls hold {taken} of \
-                         the {most} that they may take of the limit {name}, which is {limit}; let go of some, or raise \
-                         the limit before the node starts: {mend}"
+                        "{user} needs {amount} more {noun}, but this node's trees, indexes and calls hold {taken} of \
+                         the {max} that they may take of the limit {name}, which is {limit}; let go of some, or raise \
+                         the limit before the node starts: {remedy}"
                     ),
                 ))
             }
@@ -120,8 +120,9 @@ impl Quota {
     }
 }
 
-/// Counts the mappings of others on the reaper's thread, in up to some ten milliseconds.
-fn measure_later() {
+/// Recounts the mappings that the library does not own. Runs on the reaper's thread, because it can take 10
+/// milliseconds.
+fn recount_later() {
     static AWAITED: AtomicBool = AtomicBool::new(false);
     if AWAITED.swap(true, Ordering::Relaxed) {
         return;
@@ -129,8 +130,8 @@ fn measure_later() {
     background::later(|| {
         AWAITED.store(false, Ordering::Relaxed);
         let quota = mappings();
-        let others = system::mapped().saturating_sub(quota.taken());
-        quota.most.store(beside(quota.limit, others), Ordering::Relaxed);
+        let others = os::mapped().saturating_sub(quota.taken());
+        quota.max.store(available(quota.limit, others), Ordering::Relaxed);
     });
 }
 
@@ -141,12 +142,12 @@ impl Drop for Taken {
 }
 
 #[cfg(target_os = "linux")]
-mod system {
+mod os {
     use std::fs;
 
     use rustix::process::{getrlimit, Resource};
 
-    /// The default of Linux, for a system whose setting cannot be read.
+    /// The default of Linux, if its setting cannot be read.
     const DEFAULT_MAPPINGS: usize = 65_530;
 
     pub fn max_map_count() -> usize {
@@ -166,7 +167,7 @@ mod system {
 
 /// Other systems have no such limit on mappings, and a snapshot there has no descriptor.
 #[cfg(not(target_os = "linux"))]
-mod system {
+mod os {
     pub fn max_map_count() -> usize {
         usize::MAX
     }

@@ -1,15 +1,15 @@
-//! A large input, which stays in its caller's binary until it is copied into linear memory.
+//! A large input: its caller's binary, kept alive until its bytes are copied into linear memory.
 
 use std::ops::Range;
 
 use rustler::env::SavedTerm;
 use rustler::{Binary, OwnedEnv};
 
-use crate::system::background::Reaped;
+use crate::system::background::DropLater;
 
 pub struct Input {
-    /// Keeps the binary alive. If its caller no longer refers to it, dropping this frees it.
-    kept: Reaped<Kept>,
+    /// Keeps the binary alive. Dropping it may free the binary, so the reaper's thread does.
+    kept: DropLater<Kept>,
     length: usize,
 }
 
@@ -23,7 +23,7 @@ impl Input {
     pub fn new(binary: Binary) -> Self {
         let env = OwnedEnv::new();
         let saved = env.save(binary);
-        Self { kept: Reaped::new(Kept { env, binary: saved }), length: binary.len() }
+        Self { kept: DropLater::new(Kept { env, binary: saved }), length: binary.len() }
     }
 
     pub fn length(&self) -> usize {

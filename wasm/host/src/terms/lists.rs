@@ -1,7 +1,7 @@
-//! Lists of the packed integers of an output.
+//! Lists of integers, made of the packed integers of an output.
 //!
-//! Making a list holds its scheduler for its whole time. So only a short list is made at once. A long list is returned as
-//! bytes, and made part by part, each in a call that is charged ([`unpack`]).
+//! Making a list blocks its scheduler, so only a short list is made at once. A long list is returned as bytes, of which
+//! [`unpack`] makes chunks, each in a NIF call that charges the process.
 
 use std::mem::transmute;
 use std::ops::Range;
@@ -11,15 +11,15 @@ use rustler::sys::{enif_make_list_from_array, ErlNifTerm};
 use rustler::{Encoder, Env, NewBinary, Term};
 
 use crate::failure::Failure;
-use crate::terms::small_integers::{Integers, Word};
+use crate::terms::small_integers::{SmallIntegers, Word};
 use crate::terms::{atoms, Bytes};
 
-/// The number of integers of a list that is made at once. It takes about the time of a slice of a search.
-const PART: usize = 8192;
-/// The number of integers of many lists that are made or copied at once. A part of a batch's result has fewer.
-const MANY: usize = 4 * PART;
-/// The most lists of an output: thousands of empty lists take as long as long ones.
-const LISTS: usize = 10_000;
+/// The most integers of a list that is made at once, in about the time of a slice of a search.
+const LIST_CHUNK: usize = 8192;
+/// The most integers of several lists that are made or copied at once. A part of the result of a batch has fewer.
+const MAX_INTEGERS_AT_ONCE: usize = 4 * LIST_CHUNK;
+/// The most lists of an output: thousands of empty lists take as long as one long list.
+const MAX_LISTS: usize = 10_000;
 
 /// Packed unsigned 64-bit integers.
 type Packed = [[u8; 8]];
@@ -30,8 +30,8 @@ pub fn u64s<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure
     Ok(if is_long(words) { packed(env, bytes.binary(env)) } else { list(env, words) })
 }
 
-/// Returns a list of lists of integers. In the bytes, the length of each list stands before it. If some lists are long,
-/// returns `{:packed, lists}`, with the bytes of each long list in its place.
+/// Returns a list of lists of integers. In the bytes, each list follows its length. If some lists are long, returns
+/// `{:packed, lists}`, in which each long list is still bytes.
 pub fn u64_lists<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
     let mut any_packed = false;
     let lists = each(env, bytes, |words, is_more, range| {
@@ -45,23 +45,23 @@ pub fn u64_lists<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Fa
     Ok(if any_packed { packed(env, lists) } else { lists })
 }
 
-/// Returns a list of many such lists as binaries. Each is a binary of its own unless they are too many, so that it keeps no
-/// other alive.
+/// Returns a list of such lists as binaries. Each is a separate copy, unless the lists are too long together, so that
+/// it keeps no other list alive.
 pub fn u64_binaries<'a>(env: Env<'a>, bytes: &Bytes<'a, '_>) -> Result<Term<'a>, Failure> {
     each(env, bytes, |words, is_more, range| if is_more { bytes.part(env, range) } else { binary(env, words) })
 }
 
-/// Prepends the last part of the first `end` packed integers to `list`. Returns the new list, and the number of integers
-/// left.
+/// Prepends the last chunk of the first `end` packed integers to `list`. Returns the new list, and the number of
+/// remaining integers.
 pub fn unpack<'a>(env: Env<'a>, bytes: &[u8], end: usize, list: Term<'a>) -> Option<(Term<'a>, usize)> {
     let (words, _) = bytes.as_chunks();
-    let start = end.saturating_sub(PART);
+    let start = end.saturating_sub(LIST_CHUNK);
     let terms = terms(env, words.get(start..end)?);
     Some((terms.rev().fold(list, |list, term| list.list_prepend(term)), start))
 }
 
 fn is_long(words: &Packed) -> bool {
-    words.len() > PART
+    words.len() > LIST_CHUNK
 }
 
 fn packed<'a>(env: Env<'a>, output: Term<'a>) -> Term<'a> {
@@ -82,11 +82,11 @@ fn list<'a>(env: Env<'a>, words: &Packed) -> Term<'a> {
     unsafe { Term::new(env, enif_make_list_from_array(env.as_c_arg(), terms.as_ptr(), count)) }
 }
 
-/// Returns the terms of packed integers. A call of the VM for each took two fifths of the time of a list, so most terms are
-/// made without one.
+/// Returns the terms of packed integers. Most are computed, because calling the VM for each took two fifths of the time
+/// of a list.
 fn terms<'a, 'b>(env: Env<'a>, words: &'b Packed) -> impl DoubleEndedIterator<Item = Term<'a>> + use<'a, 'b> {
-    static KNOWN: OnceLock<Integers> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| Integers::of(|integer| ask(env, integer)));
+    static KNOWN: OnceLock<SmallIntegers> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| SmallIntegers::of(|integer| ask(env, integer)));
     words.iter().map(move |bytes| {
         let integer = u64::from_le_bytes(*bytes);
         let word = known.term(integer).unwrap_or_else(|| ask(env, integer));
@@ -96,14 +96,14 @@ fn terms<'a, 'b>(env: Env<'a>, words: &'b Packed) -> impl DoubleEndedIterator<It
     })
 }
 
-/// Returns the VM's term of an integer.
+/// Returns the term that the VM makes of an integer.
 fn ask(env: Env, integer: u64) -> Word {
     // SAFETY: `ErlNifTerm` is transparent for such a word.
     unsafe { transmute::<ErlNifTerm, Word>(integer.encode(env).as_c_arg()) }
 }
 
-/// Makes a term of each list. Each call of `term` receives the list, whether the lists so far exceed the number that is made
-/// at once, and the list's range in the bytes.
+/// Makes a term of each list. `term` receives the list, whether it exceeds the budget of `MAX_INTEGERS_AT_ONCE`, and
+/// its range in the bytes.
 fn each<'a>(
     env: Env<'a>,
     bytes: &Bytes<'a, '_>,
@@ -111,11 +111,13 @@ fn each<'a>(
 ) -> Result<Term<'a>, Failure> {
     let all = words(bytes.as_slice())?;
     let mut rest = all;
-    let mut left = MANY;
+    let mut left = MAX_INTEGERS_AT_ONCE;
     let mut terms = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
-        if terms.len() == LISTS {
-            return Err(Failure::bad_module(format!("the output has more than {LISTS} lists; return fewer at a time")));
+        if terms.len() == MAX_LISTS {
+            return Err(Failure::bad_module(format!(
+                "the output has more than {MAX_LISTS} lists; return fewer at a time"
+            )));
         }
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let (words, next) = behind.split_at_checked(length).ok_or_else(|| {

@@ -1,7 +1,11 @@
-//! Conversions between Erlang terms and the host's values.
+//! Terms: conversions between Erlang terms and the host's values.
+//!
+//! `lists` makes lists of integers, with the terms of `small_integers`. `input` keeps a binary alive, and `reply` sends
+//! a message to a waiting process.
 
 pub mod input;
 pub mod lists;
+pub mod reply;
 pub mod small_integers;
 
 use std::fmt;
@@ -53,16 +57,16 @@ impl<'a> Decoder<'a> for Fuel {
     }
 }
 
-/// The form in which a call returns its output.
+/// The form of the output that a caller asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     None,
     Binary,
     /// A list of packed unsigned 64-bit integers if the call's status is 0, and otherwise a binary.
     U64s,
-    /// The same for many such lists, each after its length as one more integer: a list of lists.
+    /// A list of many such lists, each of which follows its length in the output.
     U64Lists,
-    /// The same for many such lists as a list of binaries, in which the integers stay packed.
+    /// The same lists as binaries, in which the integers stay packed.
     U64Binaries,
 }
 
@@ -102,12 +106,12 @@ impl<'a> Bytes<'a, '_> {
         }
     }
 
-    /// Returns all of them as a binary.
+    /// Returns all bytes as a binary.
     pub fn binary(&self, env: Env<'a>) -> Term<'a> {
         self.part(env, 0..self.as_slice().len())
     }
 
-    /// Returns a range of them as a binary. It refers to the whole copy if there is one.
+    /// Returns a range of the bytes as a binary, which refers to the copy if there is one.
     pub fn part(&self, env: Env<'a>, range: Range<usize>) -> Term<'a> {
         match self {
             Self::InMemory(bytes) => binary(env, &bytes[range]),
@@ -148,7 +152,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Reads an argument of a function. An integer may be signed or unsigned, and may stand for a float.
+/// Decodes an argument of a function. An integer may be signed or unsigned, and is accepted for a float.
 pub fn argument(term: Term, number: Number) -> Option<Val> {
     match number {
         Number::I32 => {
@@ -165,8 +169,8 @@ pub fn argument(term: Term, number: Number) -> Option<Val> {
     }
 }
 
-/// Returns a number of 64 bits or an atom as text, and of any other term its type, because printing a large one takes
-/// minutes: an integer the square of its length.
+/// Describes a term in an error text: prints an atom or a number of 64 bits, and names the type of any other term.
+/// Printing a large term can take minutes, for an integer quadratic in its length.
 pub fn describe(term: Term) -> String {
     let is_short = || term.decode::<i64>().is_ok() || term.decode::<u64>().is_ok();
     let name = match term.get_type() {
@@ -195,7 +199,7 @@ pub fn results<'a>(env: Env<'a>, values: &[Val]) -> Term<'a> {
     values.iter().rev().fold(Term::list_new_empty(env), |list, value| list.list_prepend(result(env, value)))
 }
 
-/// Only values of the types of `Number` occur: functions with other types are never called.
+/// `values` have the types of `Number`, because functions with other types are never called.
 fn result<'a>(env: Env<'a>, value: &Val) -> Term<'a> {
     match value {
         Val::I32(value) => value.encode(env),
@@ -206,7 +210,7 @@ fn result<'a>(env: Env<'a>, value: &Val) -> Term<'a> {
     }
 }
 
-/// Returns a float, or an atom if it is not finite, because Erlang's floats are finite.
+/// Returns a float, or an atom if it is not finite: Erlang's floats are finite.
 fn finite(env: Env, value: f64) -> Term {
     if value.is_nan() {
         atoms::nan().encode(env)

@@ -1,22 +1,22 @@
-//! The terms of small integers, made without a call of the VM for each.
+//! The terms of small integers, computed without calling the VM for each.
 //!
-//! The VM stores a small integer in its term, beside a tag. So the terms of successive integers have a constant distance.
-//! The VM does not promise that, so it is asked once for the distance and for the integer up to which it holds. If it does
-//! not hold, no term is known here.
+//! The VM stores a small integer inside its term, beside a tag, so the terms of successive integers have a constant
+//! distance. The VM does not promise that. So the host measures the distance once, and the range in which it holds; if
+//! it does not hold at all, no term is known here.
 
 /// A term as a machine word.
 pub type Word = usize;
 
-/// The terms of the integers below `end`: the term of 0, and each next one `step` further.
-pub struct Integers {
+/// The terms of the integers below `end`: `zero` for 0, and `step` more for each next integer.
+pub struct SmallIntegers {
     zero: Word,
     step: Word,
     end: u64,
 }
 
-impl Integers {
-    /// Tests `term` for each power of two and its neighbors, until one has another distance. A large integer has: its term
-    /// points to its digits.
+impl SmallIntegers {
+    /// Measures `term` at each power of two and its neighbors, until the distance differs. It does for a large integer,
+    /// whose term is a pointer to its digits.
     pub fn of(term: impl Fn(u64) -> Word) -> Self {
         let zero = term(0);
         let mut integers = Self { zero, step: term(1).wrapping_sub(zero), end: 0 };

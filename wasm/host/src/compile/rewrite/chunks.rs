@@ -1,30 +1,31 @@
-//! Functions of WebAssembly that execute a bulk instruction part by part, or one that does nothing.
+//! Generates the WebAssembly functions that execute a bulk instruction in chunks.
 //!
-//! Such a function takes the operands of the instruction. If these reach beyond a memory or a segment, it executes the
-//! instruction itself, which traps and has written nothing. Otherwise it executes one part after another, if any. A copy to a higher
-//! address of the same memory begins with the last part, so that no part is overwritten before it is copied.
+//! Such a function takes the operands of the instruction. If they reach beyond a memory or a segment, it executes the
+//! original instruction, which traps before it writes. Otherwise it executes one chunk after another, and nothing for
+//! length 0. A copy to a higher address of the same memory begins with the last chunk, so that no chunk is overwritten
+//! before it is copied.
 
 use wasm_encoder::{BlockType, Encode, Function, InstructionSink, ValType};
 use wasmparser::MemoryType;
 
 /// The properties of a memory that an instruction depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Memory {
+pub struct MemoryShape {
     index: u32,
     address: ValType,
     page_size_log2: u32,
 }
 
-/// A bulk instruction: its memories, and the index and the length of its segment.
+/// A bulk instruction, with its memories, and the index and length of its segment.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Bulk {
-    Fill(Memory),
-    /// To the first memory, from the second.
-    Copy(Memory, Memory),
-    Init(Memory, u32, u32),
+    Fill(MemoryShape),
+    /// A copy to the first memory from the second.
+    Copy(MemoryShape, MemoryShape),
+    Init(MemoryShape, u32, u32),
 }
 
-impl Memory {
+impl MemoryShape {
     pub fn new(index: u32, ty: &MemoryType) -> Self {
         let address = if ty.memory64 { ValType::I64 } else { ValType::I32 };
         Self { index, address, page_size_log2: ty.page_size_log2.unwrap_or(16) }
@@ -42,8 +43,8 @@ impl Bulk {
         }
     }
 
-    /// Returns whether the function also executes an instruction of length 0. Not `memory.init`: it traps if its segment was
-    /// dropped.
+    /// Returns whether the function also executes length 0. It must not for `memory.init`, which traps if its segment
+    /// was dropped.
     pub fn may_do_nothing(&self) -> bool {
         !matches!(self, Self::Init(..))
     }
@@ -73,28 +74,29 @@ pub fn ty(params: &[ValType; 3]) -> Vec<u8> {
 
 /// The operands.
 const OPERANDS: [u32; 3] = [0, 1, 2];
-/// Local variables of 64 bits: the next part's target and source, the bytes left, and the length of the part.
+/// Local variables of 64 bits: target and source of the next chunk, remaining bytes, and length of the chunk.
 const TO: u32 = 3;
 const FROM: u32 = 4;
 const LEFT: u32 = 5;
 const LENGTH: u32 = 6;
 const VARIABLES: u32 = 4;
 
-/// Returns the function that executes `bulk` in parts of `part` bytes. Its length must exceed `part`, or be 0 if it `may_do_nothing`.
-pub fn function(bulk: &Bulk, part: u32) -> Function {
+/// Returns the function that executes `bulk` in chunks of `chunk` bytes. The length must exceed `chunk`, or be 0 if
+/// `bulk` `may_do_nothing`.
+pub fn function(bulk: &Bulk, chunk: u32) -> Function {
     let mut function = Function::new([(VARIABLES, ValType::I64)]);
-    let mut writer = Writer { code: function.instructions(), bulk, part: part.into() };
+    let mut writer = Writer { code: function.instructions(), bulk, chunk: chunk.into() };
     writer.read_operands();
-    writer.refuse_what_is_outside();
+    writer.trap_if_outside();
     if bulk.may_do_nothing() {
         writer.code.local_get(LEFT).i64_eqz().if_(BlockType::Empty).return_().end();
     }
     if matches!(bulk, Bulk::Copy(to, from) if to.index == from.index) {
         writer.code.local_get(TO).local_get(FROM).i64_gt_u().if_(BlockType::Empty);
-        writer.last_part_first();
+        writer.copy_backward();
         writer.code.return_().end();
     }
-    writer.first_part_first();
+    writer.execute_forward();
     writer.code.end();
     function
 }
@@ -102,13 +104,13 @@ pub fn function(bulk: &Bulk, part: u32) -> Function {
 struct Writer<'a> {
     code: InstructionSink<'a>,
     bulk: &'a Bulk,
-    part: i64,
+    chunk: i64,
 }
 
 impl Writer<'_> {
     fn read_operands(&mut self) {
         for (operand, variable) in OPERANDS.into_iter().zip([TO, FROM, LEFT]) {
-            // The value that fills memory is no address.
+            // The value of `memory.fill` is no address.
             if variable == FROM && matches!(self.bulk, Bulk::Fill(_)) {
                 continue;
             }
@@ -120,7 +122,7 @@ impl Writer<'_> {
         }
     }
 
-    fn refuse_what_is_outside(&mut self) {
+    fn trap_if_outside(&mut self) {
         match self.bulk {
             Bulk::Fill(memory) => self.is_outside_memory(TO, memory),
             Bulk::Copy(to, from) => {
@@ -130,7 +132,7 @@ impl Writer<'_> {
             }
             Bulk::Init(memory, _, length) => {
                 self.is_outside_memory(TO, memory);
-                // If the segment was dropped, the first part traps.
+                // If the segment was dropped, the first chunk traps.
                 self.is_outside(FROM, |code| _ = code.i64_const((*length).into()));
                 self.code.i32_or();
             }
@@ -143,7 +145,7 @@ impl Writer<'_> {
         self.code.return_().end();
     }
 
-    fn is_outside_memory(&mut self, start: u32, memory: &Memory) {
+    fn is_outside_memory(&mut self, start: u32, memory: &MemoryShape) {
         self.is_outside(start, |code| {
             code.memory_size(memory.index);
             if memory.address == ValType::I32 {
@@ -164,10 +166,10 @@ impl Writer<'_> {
         code.local_get(LEFT).i64_sub().i64_gt_u().i32_or();
     }
 
-    fn first_part_first(&mut self) {
+    fn execute_forward(&mut self) {
         self.code.loop_(BlockType::Empty);
-        self.measure_part();
-        self.execute_part(|code, address| _ = code.local_get(address));
+        self.measure_chunk();
+        self.execute_chunk(|code, address| _ = code.local_get(address));
         for variable in [TO, FROM] {
             self.code.local_get(variable).local_get(LENGTH).i64_add().local_set(variable);
         }
@@ -175,22 +177,22 @@ impl Writer<'_> {
         self.repeat();
     }
 
-    fn last_part_first(&mut self) {
+    fn copy_backward(&mut self) {
         self.code.loop_(BlockType::Empty);
-        self.measure_part();
+        self.measure_chunk();
         self.shorten();
-        self.execute_part(|code, address| _ = code.local_get(address).local_get(LEFT).i64_add());
+        self.execute_chunk(|code, address| _ = code.local_get(address).local_get(LEFT).i64_add());
         self.repeat();
     }
 
-    fn measure_part(&mut self) {
+    fn measure_chunk(&mut self) {
         let code = &mut self.code;
-        code.local_get(LEFT).i64_const(self.part);
-        code.local_get(LEFT).i64_const(self.part).i64_lt_u();
+        code.local_get(LEFT).i64_const(self.chunk);
+        code.local_get(LEFT).i64_const(self.chunk).i64_lt_u();
         code.select().local_set(LENGTH);
     }
 
-    fn execute_part(&mut self, address: impl Fn(&mut InstructionSink, u32)) {
+    fn execute_chunk(&mut self, address: impl Fn(&mut InstructionSink, u32)) {
         let params = self.bulk.params();
         let narrow = |code: &mut InstructionSink, operand: usize| {
             if params[operand] == ValType::I32 {

@@ -1,31 +1,32 @@
-//! The fuel of the paths through a function, and where it must be charged and checked besides.
+//! Finds where a function must charge and check fuel, beyond what wasmtime does.
 //!
-//! wasmtime checks the fuel where a function and a loop begin. Between two checks a thread executes all that lies on its path: a
-//! function without a loop has up to 90 kilobytes of code. So a path gets a check before it has taken `UNCHECKED` units of fuel.
-//! Returns are not checked either, and a recursion ends with thousands of them. So in a function of a recursion (`recursion`) a path gets
-//! one within `AFTER_CALL` units after a call. A check is an empty loop, and costs no fuel.
+//! wasmtime checks the fuel at the entry of a function and at each loop header. Between two checks a thread executes a
+//! whole path, and a function without a loop may have 90 kilobytes of code. So this inserts a check before a path has
+//! used `MAX_UNCHECKED_FUEL`. wasmtime does not check at returns either, and a recursion ends with thousands of
+//! returns. So in a recursive function (`recursion`) a check follows within `MAX_FUEL_AFTER_CALL` units of each call. A
+//! check is an empty loop, and costs no fuel.
 //!
-//! For that reason a module's own loops are made blocks if no branch repeats them: 20,000 empty loops took 0.2 milliseconds and
-//! no fuel.
+//! Loops of the module that no branch repeats become blocks, because their checks cost no fuel either: 20,000 empty
+//! loops took 0.2 milliseconds.
 //!
-//! Blocks cost nothing, but the compiler keeps a jump for some of them, so that 30,000 of them take a microsecond. So `FREE`
-//! instructions in a row without a cost are charged for once.
+//! Blocks cost no fuel, but some compile to a jump, and 30,000 of them take a microsecond. So each run of
+//! `MAX_FREE_INSTRUCTIONS` free instructions is charged once.
 //!
-//! wasmtime takes one unit for a branch or a call, however many values it moves. So each of them costs a unit more for each value,
-//! from `CHARGE` values on. What compilers generate has one value at most.
+//! wasmtime charges one unit for a branch or a call, however many values it moves. So this charges another unit for
+//! each value, in steps of `NOP_FUEL` values. Compilers generate branches with one value at most.
 
 use wasmparser::{BinaryReaderError, BlockType, Catch, FunctionBody, Operator};
 use wasmtime::OperatorCost;
 
-use crate::compile::costs::{self, CHARGE};
+use crate::compile::costs::{self, NOP_FUEL};
 
-/// About 10 microseconds.
-const UNCHECKED: u64 = 20_000;
-/// A module's stack has room for 30,000 calls.
-const AFTER_CALL: u64 = 128;
+/// The most fuel of a path between two checks: about 10 microseconds.
+const MAX_UNCHECKED_FUEL: u64 = 20_000;
+/// The most fuel of a path after a call in a recursive function. The stack has room for 30,000 calls.
+const MAX_FUEL_AFTER_CALL: u64 = 128;
 
-/// The most instructions in a row that cost nothing.
-const FREE: u32 = 100;
+/// The most consecutive instructions without a charge.
+const MAX_FREE_INSTRUCTIONS: u32 = 100;
 
 /// The number of parameters and of results.
 #[derive(Clone, Copy, Default)]
@@ -91,14 +92,14 @@ pub trait Types {
     fn of_function(&self, index: u32) -> Arity;
 }
 
-/// The path to an operator that has taken most fuel since its last check.
+/// The most expensive path to an operator since the last check.
 pub struct Path<'a, T> {
     types: &'a T,
     costs: OperatorCost,
-    /// The most fuel of a path after a call until it is checked.
+    /// The most fuel of a path after a call until the next check.
     after_call: u64,
     taken: u64,
-    /// The number of operators before this one, in a row, that cost nothing.
+    /// The number of consecutive free operators before this one.
     free: u32,
     /// The blocks around the operator. The first one is the function.
     blocks: Vec<Block>,
@@ -107,13 +108,13 @@ pub struct Path<'a, T> {
 struct Block {
     is_loop: bool,
     arity: Arity,
-    /// The most that a path had taken that goes on after the block.
+    /// The most fuel of a path that leaves the block by a branch.
     end: u64,
-    /// For the first part of an `if`: the fuel at its start, from which the other part goes on.
-    other_part: u64,
+    /// For the first arm of an `if`: the fuel at its start, with which the other arm begins.
+    other_arm: u64,
 }
 
-/// The code to insert before an operator: the number of instructions that charge fuel, and whether it is checked.
+/// The code to insert before an operator: the number of `nop`s, and whether to check the fuel.
 pub struct Before {
     pub charges: u32,
     pub check: bool,
@@ -121,19 +122,19 @@ pub struct Before {
 
 impl<'a, T: Types> Path<'a, T> {
     pub fn new(types: &'a T, function: Arity, is_recursive: bool) -> Self {
-        let whole = Block { is_loop: false, arity: function, end: 0, other_part: 0 };
-        let after_call = if is_recursive { AFTER_CALL } else { UNCHECKED };
+        let whole = Block { is_loop: false, arity: function, end: 0, other_arm: 0 };
+        let after_call = if is_recursive { MAX_FUEL_AFTER_CALL } else { MAX_UNCHECKED_FUEL };
         Self { types, costs: costs::costs(), after_call, taken: 0, free: 0, blocks: vec![whole] }
     }
 
-    /// Goes past the next operator of the function.
+    /// Passes the next operator of the function. Returns the code to insert before it.
     pub fn pass(&mut self, operator: &Operator) -> Before {
         let cost = self.costs.cost(operator) as u64;
         self.free = if cost == 0 { self.free + 1 } else { 0 };
-        let charges = self.moved(operator) / u32::from(CHARGE) + u32::from(self.free == FREE);
-        self.free %= FREE;
-        let fuel = cost + u64::from(charges) * u64::from(CHARGE);
-        let check = self.taken + fuel > UNCHECKED && !matches!(operator, Operator::Loop { .. });
+        let charges = self.moved(operator) / u32::from(NOP_FUEL) + u32::from(self.free == MAX_FREE_INSTRUCTIONS);
+        self.free %= MAX_FREE_INSTRUCTIONS;
+        let fuel = cost + u64::from(charges) * u64::from(NOP_FUEL);
+        let check = self.taken + fuel > MAX_UNCHECKED_FUEL && !matches!(operator, Operator::Loop { .. });
         if check {
             self.taken = 0;
         }
@@ -142,7 +143,7 @@ impl<'a, T: Types> Path<'a, T> {
         Before { charges, check }
     }
 
-    /// Returns the number of values that an operator moves and that no other one is charged for.
+    /// Returns the number of values that an operator moves, each counted at one operator only.
     fn moved(&self, operator: &Operator) -> u32 {
         match operator {
             Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => self.label(*relative_depth),
@@ -173,26 +174,26 @@ impl<'a, T: Types> Path<'a, T> {
             Operator::Else => {
                 if let Some(block) = self.blocks.last_mut() {
                     block.end = block.end.max(self.taken);
-                    self.taken = std::mem::take(&mut block.other_part);
+                    self.taken = std::mem::take(&mut block.other_arm);
                 }
             }
             Operator::End => {
                 if let Some(block) = self.blocks.pop() {
-                    self.taken = self.taken.max(block.end).max(block.other_part);
+                    self.taken = self.taken.max(block.end).max(block.other_arm);
                 }
             }
             // No path goes on here.
             Operator::Br { .. } | Operator::BrTable { .. } | Operator::Return | Operator::Unreachable => self.taken = 0,
             Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. } => {
-                self.taken = self.taken.max(UNCHECKED - self.after_call);
+                self.taken = self.taken.max(MAX_UNCHECKED_FUEL - self.after_call);
             }
             _ => {}
         }
     }
 
-    fn enter(&mut self, is_loop: bool, ty: &BlockType, other_part: u64) {
+    fn enter(&mut self, is_loop: bool, ty: &BlockType, other_arm: u64) {
         let arity = self.arity(ty);
-        self.blocks.push(Block { is_loop, arity, end: 0, other_part });
+        self.blocks.push(Block { is_loop, arity, end: 0, other_arm });
     }
 
     fn branch(&mut self, depth: u32) {

@@ -1,16 +1,16 @@
-//! Rewrites the code of a module, so that no stretch of it holds a thread for long.
+//! Rewrites the code of a module, so that it yields in time wherever it runs.
 //!
-//! `memory.fill`, `memory.copy` and `memory.init` are charged a unit of fuel a byte, but wasmtime executes each as a whole:
-//! 1 GiB takes seconds. So a module is compiled with these instructions rewritten. If the length exceeds `PART` bytes, a
-//! function after the module's own executes it part by part (`chunks`), with a check of the fuel before each part. An instruction
-//! whose length is not constant costs five to seven units more than before. An instruction whose length cannot exceed `PART`
-//! stays unchanged. Instructions on tables are not divided, because `limits` bounds the tables.
+//! wasmtime charges a unit of fuel for each byte of `memory.fill`, `memory.copy` and `memory.init`, but executes each
+//! without yielding: 1 GiB takes seconds. So this replaces these instructions. If the length exceeds `MAX_BULK_BYTES`,
+//! a function that is added to the module executes it in chunks (`chunks`), with a check of the fuel before each chunk.
+//! An instruction of variable length costs five to seven units more than before. An instruction whose length cannot
+//! exceed `MAX_BULK_BYTES` stays unchanged, and so do instructions on tables, because `memory::limits` bounds tables.
 //!
-//! A fill or copy of no bytes is charged nothing, but may take the processor 80 nanoseconds, on a page that was never written.
-//! The same function executes it by doing nothing.
+//! A fill or copy of length 0 costs no fuel, but may take 80 nanoseconds on a page that was never written. The added
+//! function returns at once instead.
 //!
-//! `fuel_checks` tells where fuel is charged and checked besides. All other bytes are copied, `nop` excepted: indexes, exports and
-//! names stay the same.
+//! `fuel_checks` finds where to insert charges and checks of fuel, for which `recursion` finds the recursive functions.
+//! All other bytes but `nop`s are copied, so indexes, exports and names stay the same.
 
 mod chunks;
 mod fuel_checks;
@@ -30,8 +30,8 @@ use chunks::Bulk;
 use fuel_checks::{Arity, Path, Types};
 use recursion::Calls;
 
-/// The most bytes that are filled or copied at a time. In fresh memory that takes 0.05 milliseconds.
-pub const PART: u32 = 64 << 10;
+/// The most bytes that are filled or copied without a check of the fuel: 0.05 milliseconds in fresh memory.
+pub const MAX_BULK_BYTES: u32 = 64 << 10;
 
 /// The first bytes of instructions.
 const BLOCK: u8 = 0x02;
@@ -39,8 +39,8 @@ const LOOP: u8 = 0x03;
 
 type Result<T, E = BinaryReaderError> = std::result::Result<T, E>;
 
-/// Returns the bytes to compile for a valid module.
-pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
+/// Returns the rewritten bytes of a valid module, for the compiler.
+pub fn with_checks(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
     let mut outline = Outline::read(wasm)?;
     outline.recursive = outline.calls(wasm)?.recursive();
     let outline = outline;
@@ -54,21 +54,21 @@ pub fn divide(wasm: &[u8]) -> Result<Cow<'_, [u8]>> {
         return Ok(Cow::Borrowed(wasm));
     }
     for bulk in &helpers.list {
-        code.function(&chunks::function(bulk, PART));
+        code.function(&chunks::function(bulk, MAX_BULK_BYTES));
     }
     outline.assemble(wasm, &helpers, &code).map(Cow::Owned)
 }
 
-/// The facts about a module that rewriting its code requires.
+/// The facts about a module that rewriting needs.
 #[derive(Default)]
 struct Outline<'a> {
-    /// A type that is no function has no parameters and results.
+    /// The parameters and results of each type: none for a type of another kind.
     types: Vec<Arity>,
     /// The type of each function, imported functions first.
     functions: Vec<u32>,
     imported: usize,
     memories: Vec<MemoryType>,
-    /// The bytes of each data segment. An active one has none left when code runs.
+    /// The bytes of each data segment: 0 for an active one, which is dropped before code runs.
     data: Vec<u32>,
     bodies: Vec<FunctionBody<'a>>,
     /// Whether each function may be part of a recursion, imported functions first.
@@ -115,7 +115,7 @@ impl<'a> Outline<'a> {
         Ok(outline)
     }
 
-    /// Returns which functions call which.
+    /// Returns the call graph.
     fn calls(&self, wasm: &[u8]) -> Result<Calls> {
         let mut calls = Calls::new(self.functions.len());
         for payload in Parser::new(0).parse_all(wasm) {
@@ -194,7 +194,7 @@ impl<'a> Outline<'a> {
                 Instruction::Nop.encode(pieces.insert(at));
             }
             if let Some(bulk) = self.bulk(&operator, constant) {
-                divided(bulk, &wasm[at..end], self.types.len() as u32, helpers, &mut lengths, pieces.insert(at));
+                write_chunked(bulk, &wasm[at..end], self.types.len() as u32, helpers, &mut lengths, pieces.insert(at));
                 pieces.copied = end;
             } else if wasm[at] == LOOP && matches!(operator, Operator::Block { .. }) {
                 pieces.insert(at).push(BLOCK);
@@ -219,19 +219,19 @@ impl<'a> Outline<'a> {
         Ok(true)
     }
 
-    /// Returns the bulk instruction of an operator, if it may be longer than a part, or fill or copy nothing. `constant` is the
-    /// value of the operator before it, which is the length.
+    /// Returns the bulk instruction of an operator, if its length may exceed `MAX_BULK_BYTES` or be 0. `constant` is
+    /// the length, if the previous operator is a constant.
     fn bulk(&self, operator: &Operator, constant: Option<u64>) -> Option<Bulk> {
-        if constant.is_some_and(|length| (1..=u64::from(PART)).contains(&length)) {
+        if constant.is_some_and(|length| (1..=u64::from(MAX_BULK_BYTES)).contains(&length)) {
             return None;
         }
-        let memory = |index: u32| chunks::Memory::new(index, &self.memories[index as usize]);
+        let memory = |index: u32| chunks::MemoryShape::new(index, &self.memories[index as usize]);
         match *operator {
             Operator::MemoryFill { mem } => Some(Bulk::Fill(memory(mem))),
             Operator::MemoryCopy { dst_mem, src_mem } => Some(Bulk::Copy(memory(dst_mem), memory(src_mem))),
             Operator::MemoryInit { data_index, mem } => {
                 let length = self.data.get(data_index as usize).copied().unwrap_or(0);
-                (length > PART).then(|| Bulk::Init(memory(mem), data_index, length))
+                (length > MAX_BULK_BYTES).then(|| Bulk::Init(memory(mem), data_index, length))
             }
             _ => None,
         }
@@ -254,7 +254,7 @@ impl<'a> Outline<'a> {
                 Payload::CodeSectionStart { .. } => {
                     module.section(code);
                 }
-                // It has positions in the code, which have changed.
+                // It refers to positions in the code, which have changed.
                 Payload::CustomSection(custom) if custom.name().starts_with("metadata.code.") => {}
                 _ => {
                     if let Some((id, range)) = payload.as_section() {
@@ -286,7 +286,7 @@ fn declared(body: &FunctionBody) -> Result<u32> {
     Ok(count)
 }
 
-/// The code of a function as far as it is rewritten.
+/// The rewritten code of a function, up to a position.
 struct Pieces<'a> {
     wasm: &'a [u8],
     /// The position in `wasm` up to which the code is copied.
@@ -295,7 +295,7 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Copies the code up to a position. Returns the code, to append to it.
+    /// Copies the code up to a position. Returns the new code, to append to.
     fn insert(&mut self, position: usize) -> &mut Vec<u8> {
         self.code.extend_from_slice(&self.wasm[self.copied..position]);
         self.copied = position;
@@ -303,7 +303,7 @@ impl Pieces<'_> {
     }
 }
 
-/// The functions that execute bulk instructions part by part.
+/// The added functions, which execute bulk instructions in chunks.
 #[derive(Default)]
 struct Helpers {
     /// The index of the first one.
@@ -339,9 +339,16 @@ struct Lengths {
     types: Vec<ValType>,
 }
 
-/// Writes an instruction that executes as before if it is short, and otherwise calls a function. To fill or copy nothing, 0 less
-/// one is long.
-fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengths: &mut Lengths, code: &mut Vec<u8>) {
+/// Writes a branch: a short instruction executes as before, and a long one calls the added function. Length 0 counts as
+/// long if `may_do_nothing`: the comparison is of the length less one, unsigned.
+fn write_chunked(
+    bulk: Bulk,
+    original: &[u8],
+    types: u32,
+    helpers: &mut Helpers,
+    lengths: &mut Lengths,
+    code: &mut Vec<u8>,
+) {
     let (function, ty) = helpers.find(&bulk);
     let length = bulk.params()[2];
     let local = lengths.first + position_or_push(&mut lengths.types, length);
@@ -349,14 +356,14 @@ fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengt
         ValType::I64 => (
             Instruction::I64Const(1),
             Instruction::I64Sub,
-            Instruction::I64Const(PART.into()),
+            Instruction::I64Const(MAX_BULK_BYTES.into()),
             Instruction::I64GeU,
             Instruction::I64GtU,
         ),
         _ => (
             Instruction::I32Const(1),
             Instruction::I32Sub,
-            Instruction::I32Const(PART as i32),
+            Instruction::I32Const(MAX_BULK_BYTES as i32),
             Instruction::I32GeU,
             Instruction::I32GtU,
         ),
@@ -374,13 +381,13 @@ fn divided(bulk: Bulk, original: &[u8], types: u32, helpers: &mut Helpers, lengt
     Instruction::End.encode(code);
 }
 
-/// Returns the declarations of local variables with one more of each of `types`.
+/// Appends a local variable of each of `types` to the declarations of a function.
 fn locals_and(declarations: &[u8], types: &[ValType]) -> Result<Vec<u8>> {
     let new: Vec<Vec<u8>> = types.iter().map(|ty| [encoded(&1_u32), encoded(ty)].concat()).collect();
     with_more(declarations, 0..declarations.len(), &new)
 }
 
-/// Returns an encoded vector with more elements after those at `range`.
+/// Appends elements to the encoded vector at `range`.
 fn with_more(wasm: &[u8], range: Range<usize>, new: &[Vec<u8>]) -> Result<Vec<u8>> {
     let mut reader = BinaryReader::new(&wasm[range.clone()], range.start);
     let count = reader.read_var_u32()?;

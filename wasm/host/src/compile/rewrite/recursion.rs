@@ -1,17 +1,18 @@
-//! Finds the functions of a module that may return very often in a row: those of a recursion.
+//! Finds the recursive functions of a module, whose returns need checks of the fuel.
 //!
-//! wasmtime checks the fuel where a function begins, and not where it returns. Without a recursion each function returns at most
-//! once between two beginnings, so the code on the way is as short as one chain of calls. `fuel_checks` gives all other functions
-//! checks after their calls.
+//! wasmtime checks the fuel at the entry of a function, and not at its return. Without recursion, the code of
+//! consecutive returns is that of one chain of calls. A recursion may return thousands of times in a row, so
+//! `fuel_checks` inserts checks after the calls of its functions. A function counts as recursive if it reaches a cycle
+//! of the call graph and a cycle reaches it. Kahn's topological sort, in both directions, finds the others.
 
 use wasmparser::{BinaryReaderError, ConstExpr, ElementItems, ElementSectionReader, Operator};
 
-/// The most bytes of code on a chain of calls without a recursion: an instruction takes a byte at least, and a unit of fuel. So
-/// returning through it takes 0.2 milliseconds at most. In a module with a longer chain all functions count as recursive.
-const LONGEST_CHAIN: u64 = 1_000_000;
+/// The most bytes of code on a chain of calls that is not recursive. Returning through it takes 0.2 milliseconds at
+/// most, because an instruction has at least a byte. In a module with a longer chain all functions count as recursive.
+const MAX_CHAIN_BYTES: u64 = 1_000_000;
 
-/// The calls of a module's functions. An indirect call may reach every function with a reference, whatever its type, because two
-/// types may be equal.
+/// The call graph of a module. An indirect call may reach every referenced function of any type, because two types may
+/// be equal.
 #[derive(Default)]
 pub struct Calls {
     /// The callees of each function, and its bytes. Node 0 stands for indirect calls, and node n + 1 for the function n.
@@ -23,17 +24,17 @@ pub struct Calls {
 const INDIRECT: u32 = 0;
 
 impl Calls {
-    /// Returns the calls of as many functions, imported functions first.
+    /// Returns an empty call graph. Imported functions come first.
     pub fn new(functions: usize) -> Self {
         Self { callees: vec![Vec::new(); functions + 1], bytes: vec![0; functions + 1] }
     }
 
-    /// Notes the bytes of the code of `function`.
+    /// Sets the bytes of the code of `function`.
     pub fn measure(&mut self, function: usize, bytes: usize) {
         self.bytes[function + 1] = bytes as u64;
     }
 
-    /// Notes what an operator of `function` calls, or refers to.
+    /// Adds the call or reference of an operator of `function`.
     pub fn note(&mut self, function: usize, operator: &Operator) {
         match operator {
             Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
@@ -48,7 +49,7 @@ impl Calls {
         }
     }
 
-    /// Notes the functions to which a constant expression refers.
+    /// Adds the references of a constant expression.
     pub fn note_constant(&mut self, constant: &ConstExpr) -> Result<(), BinaryReaderError> {
         for operator in constant.get_operators_reader() {
             if let Operator::RefFunc { function_index } = operator? {
@@ -58,7 +59,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Notes the functions in the elements of tables.
+    /// Adds the references in the elements of tables.
     pub fn note_elements(&mut self, elements: ElementSectionReader) -> Result<(), BinaryReaderError> {
         for element in elements {
             match element?.items {
@@ -91,17 +92,17 @@ impl Calls {
         for (caller, callees) in self.callees.iter().enumerate() {
             callees.iter().for_each(|callee| callers[*callee as usize].push(caller as u32));
         }
-        // A function that calls none of a recursion is peeled off from below, and one that none of a recursion calls from above.
+        // Peel off the functions that reach no cycle, and those that no cycle reaches.
         let below = self.peel(&self.callees, &callers);
         let above = self.peel(&callers, &self.callees);
         let longest = |chains: &[Option<u64>]| chains.iter().flatten().copied().max().unwrap_or(0);
-        if longest(&below) + longest(&above) > LONGEST_CHAIN {
+        if longest(&below) + longest(&above) > MAX_CHAIN_BYTES {
             return vec![true; self.callees.len() - 1];
         }
         below.iter().zip(&above).skip(1).map(|(below, above)| below.is_none() && above.is_none()).collect()
     }
 
-    /// Returns the bytes of the longest chain from each node along `edges`, or `None` for a node from which a cycle is reached.
+    /// Returns the bytes of the longest chain from each node along `edges`, or `None` if the node reaches a cycle.
     fn peel(&self, edges: &[Vec<u32>], back: &[Vec<u32>]) -> Vec<Option<u64>> {
         let mut open: Vec<usize> = edges.iter().map(Vec::len).collect();
         let mut chains = vec![None; edges.len()];

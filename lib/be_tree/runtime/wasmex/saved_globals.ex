@@ -1,4 +1,4 @@
-defmodule BeTree.Runtime.Wasmex.Carried do
+defmodule BeTree.Runtime.Wasmex.SavedGlobals do
   @moduledoc false
   # Finds the globals of a module that a snapshot holds: the exported mutable ones. It reads the module's sections, because
   # wasmex describes only exports.

@@ -1,4 +1,4 @@
-defmodule BeTree.Runtime.Wasmex.Gate do
+defmodule BeTree.Runtime.Wasmex.Checkout do
   @moduledoc false
   # A lease of machines, in groups: each machine is lent to one process at a time, and other processes queue in order.
   #
@@ -28,9 +28,9 @@ defmodule BeTree.Runtime.Wasmex.Gate do
   milliseconds. It returns `:full` if `limit` processes wait already, and `:held` if the caller itself holds all machines
   by suspended calls.
   """
-  @spec enter(group, pos_integer, timeout, non_neg_integer | :infinity) ::
+  @spec check_out(group, pos_integer, timeout, non_neg_integer | :infinity) ::
           {:ok, non_neg_integer} | :held | :full | :timeout
-  def enter(group, count, timeout, limit) do
+  def check_out(group, count, timeout, limit) do
     case claim(group, count) do
       nil -> wait(group, count, timeout, limit)
       number -> {:ok, number}
@@ -39,7 +39,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     # Creates the table at its first use.
     ArgumentError ->
       start()
-      enter(group, count, timeout, limit)
+      check_out(group, count, timeout, limit)
   end
 
   # Takes the first free machine, so that machines which were used before are used again.
@@ -64,7 +64,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
         reply
 
       {:DOWN, ^reference, :process, _pid, _reason} ->
-        enter(group, count, timeout, limit)
+        check_out(group, count, timeout, limit)
     after
       timeout -> withdraw(group, reference)
     end
@@ -76,7 +76,7 @@ defmodule BeTree.Runtime.Wasmex.Gate do
     Process.demonitor(reference, [:flush])
 
     receive do
-      {^reference, {:ok, number}} -> leave(group, number)
+      {^reference, {:ok, number}} -> check_in(group, number)
     after
       0 -> :ok
     end
@@ -85,8 +85,8 @@ defmodule BeTree.Runtime.Wasmex.Gate do
   end
 
   @doc "Releases a machine that the calling process holds."
-  @spec leave(group, non_neg_integer) :: :ok
-  def leave(group, number) do
+  @spec check_in(group, non_neg_integer) :: :ok
+  def check_in(group, number) do
     case :ets.select_delete(@table, [{{{group, number}, self(), :_, false}, [], [true]}]) do
       1 -> :ok
       0 -> send(__MODULE__, {:left, group, number, self()})
@@ -120,8 +120,8 @@ defmodule BeTree.Runtime.Wasmex.Gate do
   end
 
   @doc "Returns the states of the machines of a group, and the number of waiting processes."
-  @spec standing(group, pos_integer) :: {:free | :running | :suspended, non_neg_integer}
-  def standing(group, count) do
+  @spec status(group, pos_integer) :: {:free | :running | :suspended, non_neg_integer}
+  def status(group, count) do
     rows = for number <- 0..(count - 1), row <- :ets.lookup(@table, {group, number}), do: row
 
     state =
