@@ -102,6 +102,11 @@ defmodule BeTree.Server.Builder do
          do: Index.new(tree.guest, tree.schema, snapshot, tree.fuel_per_reduction, limits(options))
   end
 
+  @doc "Returns an index of others with the limits of the server's replicas."
+  @spec adopt(Index.t(), map) :: {:ok, Index.t()} | {:error, Error.t()}
+  def adopt(%Index{} = index, options),
+    do: Index.new(index.guest, index.schema, index.snapshot, index.fuel_per_reduction, limits(options))
+
   defp fill(tree, parts) do
     Enum.reduce_while(parts, {:ok, 0}, fn part, {:ok, filled} ->
       case Changes.insert(tree, part) do

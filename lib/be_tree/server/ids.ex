@@ -94,6 +94,22 @@ defmodule BeTree.Server.Ids do
     end
   end
 
+  @doc "Gives each id of subscriptions its key."
+  @spec add_keys(t | nil, [Subscription.wire()]) :: [Subscription.wire()]
+  def add_keys(nil, wires), do: wires
+  def add_keys(ids, wires), do: for({id, text, constants} <- wires, do: {key(ids, id), text, constants})
+
+  @doc "Returns the present key of an id, or an error if the server does not know the id."
+  @spec present(t | nil, term) :: {:ok, key} | {:error, Error.t()}
+  def present(nil, id), do: with(:ok <- Id.check(id, :integer), do: {:ok, id})
+
+  def present(ids, id) do
+    case keys(ids, id) do
+      [key | _former] -> {:ok, key}
+      [] -> not_found(id)
+    end
+  end
+
   @doc "Records a key. Returns it."
   @spec put(t | nil, key) :: key
   def put(%__MODULE__{numbers: numbers, terms: terms, counters: counters}, {number, term}) do

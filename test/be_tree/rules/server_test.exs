@@ -162,7 +162,7 @@ defmodule BeTree.Rules.ServerTest do
   test "a base is due only after as many bytes again", %{tmp_dir: folder} do
     {name, _id} = start!(dir: folder, durability: :none, base_bytes: 20_000)
     call = fn n -> {:ok, _page} = Server.assert(name, {:order, id: n, at: 0}) end
-    keeping? = fn -> :sys.get_state(name).keeper != nil end
+    keeping? = fn -> :sys.get_state(name).journal.writer != nil end
     due = Enum.find(1..10_000, fn n -> call.(n) && keeping?.() end)
     eventually(fn -> not keeping?.() end)
     [_one] = bases = Path.wildcard(Path.join(folder, "*.base"))
