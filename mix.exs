@@ -40,7 +40,7 @@ defmodule BeTree.MixProject do
   end
 
   # Since Elixir 1.15 a build sees only the applications that the project names.
-  def application, do: [mod: {BeTree.Engine.Application, []}, extra_applications: @applications ++ wasmex_on_path()]
+  def application, do: [mod: {BeTree.Application, []}, extra_applications: @applications ++ wasmex_on_path()]
 
   # Without Hex there is no dependency on wasmex, but ERL_LIBS may hold it.
   defp wasmex_on_path, do: if(:code.lib_dir(:wasmex) == {:error, :bad_name}, do: [], else: [wasmex: :optional])

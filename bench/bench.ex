@@ -18,7 +18,7 @@ defmodule BeTree.Bench do
     Tiny
   }
 
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
 
   @results "_build/bench/results.jsonl"
 

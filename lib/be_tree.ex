@@ -89,27 +89,18 @@ defmodule BeTree do
   wrong options. Each function has a variant with `!` that raises the `BeTree.Error`.
   """
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
+  import BeTree.Input.Limits, only: [is_name: 1]
 
   alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Stats, Telemetry, Tree}
 
-  alias BeTree.Engine.{
-    Bang,
-    Batch,
-    Check,
-    Deadline,
-    Deletion,
-    Describe,
-    Instance,
-    Options,
-    Reply,
-    Subscription,
-    Target
-  }
+  alias BeTree.Call.{Batch, Deletion, Instance, Reply, Target}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Describe, Options, Subscription}
+  alias BeTree.Processes.Deadline
 
   alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Engine.Options.Common
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.Options.Common
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Profile.Recorder
   alias BeTree.Server.{Copy, Request, View}
 

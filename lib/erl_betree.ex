@@ -65,7 +65,7 @@ defmodule :erl_betree do
     * any other error (memory, a broken module) raises a `BeTree.Error`.
   """
 
-  alias BeTree.Engine.Output
+  alias BeTree.Input.AtomicFile
   alias ErlBetree.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
 
   @monotonic 1
@@ -246,7 +246,7 @@ defmodule :erl_betree do
   @spec betree_write_dot(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot(betree, file) when is_list(file) do
     picture = betree |> Tree.open() |> Tree.draw()
-    with {:error, _text} <- Output.write_file(file, picture), do: {:error, :failed}
+    with {:error, _text} <- AtomicFile.write_file(file, picture), do: {:error, :failed}
   end
 
   def betree_write_dot(_betree, _file), do: :erlang.error(:badarg)

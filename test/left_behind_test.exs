@@ -28,7 +28,7 @@ defmodule BeTree.LeftBehindTest do
   # What the VM holds once garbage is collected and what destructors handed on is freed.
   defp settle(tries \\ 50, before \\ nil) do
     for pid <- Process.list(), do: :erlang.garbage_collect(pid)
-    now = %{counts: BeTree.Engine.Native.counts(), memory: :erlang.memory(:total)}
+    now = %{counts: BeTree.Runtime.Native.counts(), memory: :erlang.memory(:total)}
 
     if tries == 0 or (before != nil and before.counts == now.counts) do
       now

@@ -5,7 +5,7 @@ defmodule BeTree.PackageTest do
 
   @moduletag :tmp_dir
 
-  @checksums "checksum-Elixir.BeTree.Engine.Native.exs"
+  @checksums "checksum-Elixir.BeTree.Runtime.Native.exs"
 
   defp sha256(bytes), do: :sha256 |> :crypto.hash(bytes) |> Base.encode16(case: :lower)
 

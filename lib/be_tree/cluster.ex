@@ -23,8 +23,9 @@ defmodule BeTree.Cluster do
   alias BeTree.Cluster.{Call, Results, Shards}
   alias BeTree.Cluster.Options, as: Definitions
   alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats}
-  alias BeTree.Engine.{Bang, Options}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Error.Bang
+  alias BeTree.Input.Options
+  alias BeTree.Input.Subscription.Id
 
   @new_options [
     shard: [

@@ -117,11 +117,12 @@ defmodule BeTree.Domain do
       [1]
   """
 
-  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1]
 
   alias BeTree.Domain.Path
   alias BeTree.Error
-  alias BeTree.Engine.{Describe, Limits, Reply}
+  alias BeTree.Call.Reply
+  alias BeTree.Input.{Describe, Limits}
 
   @enforce_keys [:name, :type]
   defstruct [

@@ -32,8 +32,10 @@ defmodule BeTree.Event do
   """
 
   alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Engine.{Bang, Describe, Instance, Options, Target}
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Call.{Instance, Target}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Describe, Options}
+  alias BeTree.Input.Options.Common
   alias BeTree.Error
   alias BeTree.Event.Prepared
 

@@ -16,10 +16,11 @@ defmodule BeTree.Explanation do
   a node of kind `:omitted` stands for operands beyond that.
   """
 
-  import BeTree.Engine.Reply, only: [is_count: 2]
+  import BeTree.Call.Reply, only: [is_count: 2]
 
   alias BeTree.Error
-  alias BeTree.Engine.{Check, Describe, Reply}
+  alias BeTree.Call.Reply
+  alias BeTree.Input.{Check, Describe}
   alias BeTree.Explanation.Node
 
   @enforce_keys [:id, :match, :root]

@@ -62,7 +62,7 @@ defmodule BeTree.Files do
   of a file is skipped. Pipes and `/dev/stdin` are files too: each file is opened once and read once.
   """
 
-  alias BeTree.Engine.{Check, Limits, Options}
+  alias BeTree.Input.{Check, Limits, Options}
   alias BeTree.Files.{Caps, Error, Loaded, Reader, Terms}
 
   require Limits

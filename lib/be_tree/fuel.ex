@@ -27,7 +27,7 @@ defmodule BeTree.Fuel do
   # Far above either rate of any machine.
   @fastest 1.0e15
 
-  alias BeTree.Engine.{Check, Describe}
+  alias BeTree.Input.{Check, Describe}
 
   @typedoc "An amount of fuel: about as many wasm instructions."
   @type t :: non_neg_integer

@@ -12,7 +12,7 @@ defmodule BeTree.Guest do
   error of kind `:bad_module`. A guest reaches nothing outside its memory, and its results are checked.
   """
 
-  alias BeTree.Engine.{Check, Describe}
+  alias BeTree.Input.{Check, Describe}
   alias BeTree.Error
 
   @enforce_keys [:runtime, :compiled]

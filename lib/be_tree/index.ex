@@ -36,7 +36,8 @@ defmodule BeTree.Index do
   """
 
   alias BeTree.{Domain, Error, Guest, Tree}
-  alias BeTree.Engine.{Check, Describe, Instance}
+  alias BeTree.Call.Instance
+  alias BeTree.Input.{Check, Describe}
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :forgiving, :snapshot, :info]
   defstruct @enforce_keys
@@ -114,7 +115,7 @@ defmodule BeTree.Index do
   def to_tree(other, _memory), do: Check.expected!("a BeTree.Index", other)
 
   defimpl Inspect do
-    alias BeTree.Engine.Describe
+    alias BeTree.Input.Describe
 
     def inspect(%{info: info}, _options) do
       "#BeTree.Index<#{Describe.expressions(info.expressions)}, #{Describe.megabytes(info.memory_bytes)}>"

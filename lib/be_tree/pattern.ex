@@ -71,7 +71,8 @@ defmodule BeTree.Pattern do
   """
 
   alias BeTree.{Domain, Error}
-  alias BeTree.Engine.{Bang, Check, Options}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Options}
   alias BeTree.Pattern.{Attributes, Expression, Reader}
 
   @options [

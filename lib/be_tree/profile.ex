@@ -44,7 +44,7 @@ defmodule BeTree.Profile do
   expressions that were `evaluated`, the number of `matches`; and `reason`, a sentence on its most expensive phase.
   """
 
-  alias BeTree.Engine.Check
+  alias BeTree.Input.Check
   alias BeTree.Profile.{Advice, Stacks}
 
   @enforce_keys [:searches, :fuel, :phases, :attributes, :expressions, :events]

@@ -77,8 +77,9 @@ defmodule BeTree.Rules do
   """
 
   alias BeTree.{Error, Fuel}
-  alias BeTree.Engine.{Check, Instance, Limits, Options, Slices}
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Call.{Instance, Slices}
+  alias BeTree.Input.{Check, Limits, Options}
+  alias BeTree.Input.Options.Common
   alias BeTree.Rules.{Explanation, Fact, Module, Operation, Page, Reply}
 
   require Limits
@@ -660,7 +661,7 @@ defmodule BeTree.Rules do
   end
 
   defimpl Inspect do
-    alias BeTree.Engine.Describe
+    alias BeTree.Input.Describe
 
     def inspect(%{runtime: runtime, instance: instance} = rules, _options) do
       info = runtime.info(instance)

@@ -24,7 +24,7 @@ defmodule BeTree.Search do
 
   ## Options
 
-  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch]))}
+  #{BeTree.Input.Options.docs(BeTree.Input.Options.Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch]))}
 
   ## Forms of the ids
 
@@ -54,9 +54,11 @@ defmodule BeTree.Search do
 
   alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
   alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Engine.{Check, Deadline, Heap, Options, Reply, Slices, Target}
-  alias BeTree.Engine.Options.Common
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Call.{Reply, Slices, Target}
+  alias BeTree.Input.{Check, Options}
+  alias BeTree.Processes.{Deadline, Heap}
+  alias BeTree.Input.Options.Common
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Ids, View}
 
   @enforce_keys [:slices, :span, :as, :counted]

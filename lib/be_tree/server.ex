@@ -109,12 +109,15 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
-  import BeTree.Engine.Limits, only: [is_name: 1, is_u64: 1]
+  import BeTree.Input.Limits, only: [is_name: 1, is_u64: 1]
 
   alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Aside, Bang, Check, Deadline, Describe, Instance, Limits, Options, Subscription}
-  alias BeTree.Engine.Options.Common
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Call.Instance
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Describe, Limits, Options, Subscription}
+  alias BeTree.Processes.{Aside, Deadline}
+  alias BeTree.Input.Options.Common
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Changes, Copy, Follower, Keeper, Names, Request, Table, View, Writer}
 
   @options [

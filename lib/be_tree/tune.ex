@@ -31,7 +31,8 @@ defmodule BeTree.Tune do
   """
 
   alias BeTree.{Error, Fuel, Index, Tree}
-  alias BeTree.Engine.{Bang, Check, Describe, Json, Limits, Options}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Describe, Json, Limits, Options}
   import Limits, only: [is_u64: 1]
 
   alias BeTree.Tune.{Choice, Comparison, Costs, Document, Machine, Report, Rounds, Sweep, Turn}

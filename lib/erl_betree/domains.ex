@@ -5,7 +5,7 @@ defmodule ErlBetree.Domains do
   # attribute's minimum and maximum. So only counts are passed on, and of the other bounds only the types are checked.
 
   alias BeTree.Domain
-  alias BeTree.Engine.Limits
+  alias BeTree.Input.Limits
 
   @types %{
     bool: :boolean,

@@ -3,7 +3,7 @@ defmodule ErlBetree.Reasons do
   # Searches that also report why expressions do not match: be_tree_reasons of docs/abi.md.
 
   alias BeTree.{Error, Event, Search}
-  alias BeTree.Engine.{Reply, Slices}
+  alias BeTree.Call.{Reply, Slices}
   alias ErlBetree.{Ids, Reference, Tree}
 
   # After the counts come two fields: whether the ids of each group ascend, and whether the event is invalid.

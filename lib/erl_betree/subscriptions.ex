@@ -2,9 +2,10 @@ defmodule ErlBetree.Subscriptions do
   @moduledoc false
   # Subscriptions in the form of Erlang programs: checked first, inserted later.
 
-  import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
+  import BeTree.Input.Limits, only: [is_id: 1, is_i64: 1]
 
-  alias BeTree.Engine.{Instance, Subscription}
+  alias BeTree.Call.Instance
+  alias BeTree.Input.Subscription
   alias ErlBetree.{Reference, Tree}
 
   @type refusal ::

@@ -3,7 +3,8 @@ defmodule ErlBetree.Tree do
   # The term behind a reference to a tree, the errors of its searches, and its other operations.
 
   alias BeTree.Error
-  alias BeTree.Engine.{Instance, Limits, Reply}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Input.Limits
   alias ErlBetree.{Domains, Reference}
 
   @enforce_keys [:tree, :counters, :place, :reasons]

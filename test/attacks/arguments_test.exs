@@ -319,7 +319,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
           place <- 0..(arity - 1)//1,
           value <- wrong(),
           failure = attempt(module, function, replaced(arguments.(), place, value)),
-          do: {module, function, place, BeTree.Engine.Describe.value(value), failure}
+          do: {module, function, place, BeTree.Input.Describe.value(value), failure}
 
     assert failures == [], report(failures)
   end
@@ -330,7 +330,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
           option <- [:no_such_option | options],
           value <- wrong(),
           failure = attempt(module, function, plain(arguments.()) ++ [[{option, value}]]),
-          do: {module, function, option, BeTree.Engine.Describe.value(value), failure}
+          do: {module, function, option, BeTree.Input.Describe.value(value), failure}
 
     servers =
       for option <-
@@ -339,7 +339,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
           value <- wrong(),
           options = Keyword.put([name: name(), schema: [a: :integer]], option, value),
           failure = attempt(Server, :start_link, [options]) || attempt(Server, :child_spec, [options]),
-          do: {Server, :start_link, option, BeTree.Engine.Describe.value(value), failure}
+          do: {Server, :start_link, option, BeTree.Input.Describe.value(value), failure}
 
     assert failures ++ servers == [], report(failures ++ servers)
   end
@@ -358,7 +358,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
           arguments <- tuples(right, wrong(), arity, Attack.size(100, 1_000)),
           not writes?(function, arguments),
           failure = erlang(function, arguments),
-          do: {function, Enum.map(arguments, &BeTree.Engine.Describe.value/1), failure}
+          do: {function, Enum.map(arguments, &BeTree.Input.Describe.value/1), failure}
 
     assert failures == [], report(failures)
   end
@@ -385,7 +385,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     kind, reason ->
       [frame | _callers] = __STACKTRACE__
-      {kind, BeTree.Engine.Describe.reason(reason), Tuple.delete_at(frame, 2)}
+      {kind, BeTree.Input.Describe.reason(reason), Tuple.delete_at(frame, 2)}
   end
 
   # A path in the table is one in a folder of this test: a wrong one that is a right file name elsewhere is no mistake.
@@ -413,7 +413,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     receive do
       {:DOWN, ^monitor, :process, ^pid, {:outcome, outcome}} -> outcome
-      {:DOWN, ^monitor, :process, ^pid, reason} -> {:ended, BeTree.Engine.Describe.reason(reason)}
+      {:DOWN, ^monitor, :process, ^pid, reason} -> {:ended, BeTree.Input.Describe.reason(reason)}
     after
       60_000 ->
         Process.exit(pid, :kill)
@@ -425,14 +425,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
   defp outcome(module, function, arguments) do
     case apply(module, function, arguments) do
       {:error, %module{} = error} when module in [Error, Files.Error] -> short(Exception.message(error))
-      {:error, reason} when module != Server -> {:answered, BeTree.Engine.Describe.value(reason)}
+      {:error, reason} when module != Server -> {:answered, BeTree.Input.Describe.value(reason)}
       answer -> consume(answer)
     end
   rescue
     error in [ArgumentError, Error, Files.Error, File.Error] -> short(Exception.message(error))
     other -> {:raised, other.__struct__, other |> Exception.message() |> String.slice(0, 300)}
   catch
-    kind, reason -> {kind, BeTree.Engine.Describe.reason(reason)}
+    kind, reason -> {kind, BeTree.Input.Describe.reason(reason)}
   end
 
   defp consume(stream) when is_function(stream, 2) or is_struct(stream, Stream) do

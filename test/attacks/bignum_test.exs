@@ -6,7 +6,8 @@ defmodule BeTree.Attacks.BignumTest do
   import Bitwise
 
   alias BeTree.{Domain, Error, Event, Explanation}
-  alias BeTree.Engine.{Reply, Describe}
+  alias BeTree.Call.Reply
+  alias BeTree.Input.Describe
 
   # The longest message that a refusal may have.
   @most 1_000

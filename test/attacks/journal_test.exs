@@ -7,7 +7,7 @@ defmodule BeTree.Attacks.JournalTest do
   import BeTree.Test.Disk, only: [folder: 1]
   import BeTree.Test.Quiet
 
-  alias BeTree.Engine.Journal
+  alias BeTree.Journal
   alias BeTree.Test.{Attack, Disk}
 
   @moduletag timeout: :infinity

@@ -8,7 +8,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
   import BeTree.WasmModule
 
   alias BeTree.{Error, Event, Search}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Test.Attack
 

@@ -5,7 +5,8 @@ defmodule BeTree.Attacks.ModuleBytesTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Guest, Image}
-  alias BeTree.Engine.{Instance, Native}
+  alias BeTree.Call.Instance
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Attack, WasmGuest}
 
   @moduletag runtime: BeTree.Runtime.Wasmtime

@@ -3,7 +3,7 @@ defmodule BeTree.Attacks.ModulesTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Guest}
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.Test.{Attack, WasmGuest}
 
   @moduletag timeout: :infinity

@@ -11,7 +11,7 @@ defmodule BeTree.Attacks.RefusalsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Image, Index}
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.Test.{Attack, Language, Random}
 
   @page 65_536

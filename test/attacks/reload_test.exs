@@ -12,9 +12,9 @@ defmodule BeTree.Attacks.ReloadTest do
     tree = BeTree.new!(a: :integer)
     BeTree.insert!(tree, 1, "a = 1")
 
-    assert :code.load_file(BeTree.Engine.Native) == {:error, :on_load_failure}
+    assert :code.load_file(BeTree.Runtime.Native) == {:error, :on_load_failure}
 
-    assert BeTree.Engine.Native.loaded?()
+    assert BeTree.Runtime.Native.loaded?()
     assert BeTree.search(tree, %{a: 1}) == {:ok, [1]}
     BeTree.insert!(tree, 2, "a > 0")
     assert BeTree.search(BeTree.publish!(tree), %{a: 1}) == {:ok, [1, 2]}

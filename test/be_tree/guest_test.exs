@@ -4,7 +4,7 @@ defmodule BeTree.GuestTest do
   import BeTree.WasmModule, only: [i32_const: 1, i32_store: 0, i32_store: 1, nop: 0]
 
   alias BeTree.{Error, Guest}
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.Test.WasmGuest
 
   doctest Guest

@@ -324,7 +324,7 @@ defmodule BeTree.ImageTest do
       end
 
       assert refusal(Image.read(forge(layout, counts: "x"))) =~ "this is no image: its counts are wrong: "
-      {:ok, counts} = BeTree.Engine.Reply.info(layout.counts)
+      {:ok, counts} = BeTree.Call.Reply.info(layout.counts)
       other = :erlang.term_to_binary(Enum.to_list(%{counts | expressions: 7}))
 
       assert refusal(Image.read(forge(layout, counts: other))) =~

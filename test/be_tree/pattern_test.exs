@@ -48,7 +48,7 @@ defmodule BeTree.PatternTest do
   test "patterns become expressions" do
     for {pattern, text} <- @texts do
       assert {pattern, BeTree.Pattern.to_expression(pattern)} == {pattern, {:ok, text}}
-      {:ok, decoded} = BeTree.Engine.Json.decode(pattern)
+      {:ok, decoded} = BeTree.Input.Json.decode(pattern)
       assert BeTree.Pattern.to_expression!(decoded) == text
     end
   end
@@ -212,7 +212,7 @@ defmodule BeTree.PatternTest do
     for address <- ["10.0.0.1", "10.255.0.1", "11.0.0.1", "2001:db8::1", "2001:db9::1"] do
       expected =
         for {pattern, id} <- Enum.with_index(patterns),
-            Naive.matches?(BeTree.Engine.Json.decode!(pattern), %{"ip" => address}),
+            Naive.matches?(BeTree.Input.Json.decode!(pattern), %{"ip" => address}),
             do: id
 
       assert {address, BeTree.search!(tree, %{ip: address})} == {address, expected}

@@ -1,7 +1,7 @@
 defmodule BeTree.ProfileTest do
   use ExUnit.Case, async: true
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Profile, Search}
   alias BeTree.Test.{Language, Random, Runtimes}
   alias BeTree.Workload.{W1, W2, W3, W4, W5}

@@ -5,7 +5,7 @@ defmodule BeTree.ReplicasTest do
   import BeTree.Test.Eventually
 
   alias BeTree.Search
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Workload.W3
 
   @parameters Map.merge(W3.defaults(), %{expressions: 20_000, events: 30})

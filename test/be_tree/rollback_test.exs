@@ -4,7 +4,8 @@ defmodule BeTree.RollbackTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Runtime.Wasmtime}
-  alias BeTree.Engine.{Native, Subscription}
+  alias BeTree.Input.Subscription
+  alias BeTree.Runtime.Native
 
   @timeout 1
   @out_of_fuel 2

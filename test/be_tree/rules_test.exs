@@ -1,7 +1,7 @@
 defmodule BeTree.RulesTest do
   use ExUnit.Case, async: true
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Notice, Page, Span, Swap}
   alias BeTree.Runtime.Wasmtime

@@ -6,7 +6,7 @@ defmodule BeTree.SchedulingTest do
   import BeTree.WasmModule
 
   alias BeTree.{Error, Fuel, Search}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Language, WasmGuest}
   alias BeTree.Workload.{W1, W3}
 

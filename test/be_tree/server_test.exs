@@ -5,7 +5,7 @@ defmodule BeTree.ServerTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Error, Index, Search, Server}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Language, Naive, Random, Servers}
 
   doctest Server

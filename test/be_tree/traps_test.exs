@@ -144,7 +144,7 @@ defmodule BeTree.TrapsTest do
 
     for _ <- 1..2 do
       assert {:done, 1, refusal, _fuel} = call(tree.instance, "be_tree_resume", [], [])
-      assert BeTree.Engine.Reply.refusal(refusal).kind == :not_found
+      assert BeTree.Call.Reply.refusal(refusal).kind == :not_found
       assert {:ok, [_ | _]} = BeTree.search(tree, %{a: 33})
     end
   end

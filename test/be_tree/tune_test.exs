@@ -4,7 +4,7 @@ defmodule BeTree.TuneTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Index, Tune}
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
   alias BeTree.Tune.{Machine, Turn}
 
   doctest Tune

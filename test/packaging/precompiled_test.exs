@@ -10,7 +10,7 @@ defmodule BeTree.Packaging.PrecompiledTest do
   @moduletag :tmp_dir
 
   @version Mix.Project.config()[:version]
-  @checksums "checksum-Elixir.BeTree.Engine.Native.exs"
+  @checksums "checksum-Elixir.BeTree.Runtime.Native.exs"
   @nif "_build/dev/lib/be_tree/priv/native/be_tree_host.so"
 
   setup %{tmp_dir: folder} do

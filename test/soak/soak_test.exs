@@ -7,7 +7,7 @@ defmodule BeTree.SoakTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Error, Server}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Naive, Random, Servers}
 
   @moduletag timeout: :infinity

@@ -6,11 +6,11 @@ defmodule BeTree.Test.Disk do
   and of the others any blocks and any first part of the changes of names.
   """
 
-  @behaviour BeTree.Engine.Journal.Files
-  @behaviour BeTree.Engine.Journal.Background
+  @behaviour BeTree.Journal.Files
+  @behaviour BeTree.Journal.Background
 
-  alias BeTree.Engine.Journal
-  alias BeTree.Engine.Journal.{Disk, Fault}
+  alias BeTree.Journal
+  alias BeTree.Journal.{Disk, Fault}
 
   @block 16
 

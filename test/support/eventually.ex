@@ -22,7 +22,7 @@ defmodule BeTree.Test.Eventually do
 
       attempts == 0 ->
         ExUnit.Assertions.flunk(
-          "did not come true within #{seconds} seconds: #{inspect(BeTree.Engine.Native.counts())}"
+          "did not come true within #{seconds} seconds: #{inspect(BeTree.Runtime.Native.counts())}"
         )
 
       true ->

@@ -9,7 +9,7 @@ defmodule BeTree.Test.Limits do
   import BeTree.Test.Eventually
 
   alias BeTree.{Error, Sandbox, Search, Server, WasmModule}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
 
   @doc "Calls `function` of this module in a node of its own, with this limit of descriptors or the limit of this node."
   def in_node(function, arguments, descriptors \\ nil) do

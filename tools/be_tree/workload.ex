@@ -115,7 +115,7 @@ defmodule BeTree.Workload do
   def write(workload, parameters, folder) do
     check_workload(workload)
     check_parameters(workload, parameters)
-    BeTree.Engine.Check.path!(folder)
+    BeTree.Input.Check.path!(folder)
     File.mkdir_p!(folder)
 
     for {role, name, lines} <- workload.files(parameters), into: %{} do
@@ -133,7 +133,7 @@ defmodule BeTree.Workload do
 
   defp check_workload(workload) do
     unless is_atom(workload) and Code.ensure_loaded?(workload) and function_exported?(workload, :files, 1) do
-      BeTree.Engine.Check.expected!("a module that implements BeTree.Workload", workload)
+      BeTree.Input.Check.expected!("a module that implements BeTree.Workload", workload)
     end
   end
 
@@ -141,7 +141,7 @@ defmodule BeTree.Workload do
   defp check_parameters(workload, parameters) do
     unless is_map(parameters) and Enum.all?(Map.keys(workload.defaults()), &is_map_key(parameters, &1)) do
       keys = workload.defaults() |> Map.keys() |> Enum.sort() |> Enum.map_join(", ", &inspect/1)
-      BeTree.Engine.Check.expected!("a map of parameters with the keys #{keys}", parameters)
+      BeTree.Input.Check.expected!("a map of parameters with the keys #{keys}", parameters)
     end
   end
 end

@@ -10,7 +10,8 @@ defmodule BeTree.Cluster.Insertion do
   # the shard.
 
   alias BeTree.Cluster.{Call, Shards}
-  alias BeTree.Engine.{CrashReport, Deadline, Subscription}
+  alias BeTree.Input.Subscription
+  alias BeTree.Processes.{CrashReport, Deadline}
   alias BeTree.Error
   alias BeTree.Server.{Request, Table}
 

@@ -6,8 +6,8 @@ defmodule BeTree.Cluster.Operation do
 
   alias BeTree.Cluster.{Call, Insertion, Results, Shards}
   alias BeTree.Cluster.Options, as: Definitions
-  alias BeTree.Engine.{Check, Limits, Options, Subscription}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.{Check, Limits, Options, Subscription}
+  alias BeTree.Input.Subscription.Id
   alias BeTree.{Error, Event, Explanation}
 
   @doc "Inserts one subscription into its shard, or puts it there."

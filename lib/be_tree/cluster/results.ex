@@ -2,7 +2,7 @@ defmodule BeTree.Cluster.Results do
   @moduledoc false
   # Joins the results of the shards into one. An error of one shard is the result of all.
 
-  alias BeTree.Engine.Reply
+  alias BeTree.Call.Reply
   alias BeTree.{Error, Stats}
 
   @type ids :: {:ok, [BeTree.id()]} | {:error, Error.t()}

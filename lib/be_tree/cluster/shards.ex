@@ -2,9 +2,9 @@ defmodule BeTree.Cluster.Shards do
   @moduledoc false
   # The shards of a cluster, and the function that divides ids among them. This is what a BeTree.Cluster.t is.
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
+  import BeTree.Input.Limits, only: [is_name: 1]
 
-  alias BeTree.Engine.{Check, Describe}
+  alias BeTree.Input.{Check, Describe}
 
   @enforce_keys [:shards, :shard, :ids]
   defstruct @enforce_keys

@@ -3,7 +3,7 @@ defmodule BeTree.Files.Reader do
   # Reads a text file line by line, once, and counts the lines. It holds one line and a read-ahead buffer. A UTF-8 byte order mark
   # before the first line is skipped, because it belongs to the file and not to its text.
 
-  alias BeTree.Engine.Input
+  alias BeTree.Input.FileReader
   alias BeTree.Files.Error
 
   @enforce_keys [:path, :input]
@@ -15,7 +15,7 @@ defmodule BeTree.Files.Reader do
   @typedoc "The format is `nil` until the first line is read."
   @type t :: %__MODULE__{
           path: Path.t(),
-          input: Input.t(),
+          input: FileReader.t(),
           format: format | nil,
           text: binary,
           number: non_neg_integer
@@ -32,7 +32,7 @@ defmodule BeTree.Files.Reader do
   # Opens `path`, or raises a `BeTree.Files.Error`. The cursor is at the first line that holds more than white space.
   @spec open!(Path.t()) :: cursor
   def open!(path) do
-    case Input.open(path) do
+    case FileReader.open(path) do
       {:ok, input} -> first!(%__MODULE__{path: path, input: input})
       {:error, reason} -> raise Error.posix(path, reason)
     end
@@ -45,7 +45,7 @@ defmodule BeTree.Files.Reader do
     end
   rescue
     error ->
-      Input.close(reader.input)
+      FileReader.close(reader.input)
       reraise error, __STACKTRACE__
   end
 
@@ -57,7 +57,7 @@ defmodule BeTree.Files.Reader do
   defp format(_other), do: :lines
 
   @spec close(cursor) :: :ok
-  def close({_rest, reader}), do: Input.close(reader.input)
+  def close({_rest, reader}), do: FileReader.close(reader.input)
 
   # Calls `fun` with the cursor of an open file.
   @spec with_open!(Path.t(), (cursor -> result)) :: result when result: term
@@ -105,7 +105,7 @@ defmodule BeTree.Files.Reader do
   # Returns the reader at its next line, whose `text` is without its line end.
   @spec next_line(t) :: {:ok, t} | :eof
   def next_line(%__MODULE__{} = reader) do
-    case Input.read_line(reader.input) do
+    case FileReader.read_line(reader.input) do
       {:ok, line} ->
         {:ok, %{reader | text: line |> unmarked(reader.number) |> trim_line_end(), number: reader.number + 1}}
 

@@ -4,7 +4,7 @@ defmodule BeTree.Files.Schema do
   # `age|integer|true|0|99`. Ordered types may have two bounds, and the other types with bounds a count of distinct values.
 
   alias BeTree.Domain
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Files.{Error, Reader, Terms}
 
   @term_types %{

@@ -4,7 +4,7 @@ defmodule BeTree.Image.Layout do
   # that describes it. Nothing here runs a module.
 
   alias BeTree.Error
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Image.{Digest, Wasm}
 
   @enforce_keys [:abi, :guest, :memory, :segments, :schema, :counts]

@@ -3,7 +3,7 @@ defmodule BeTree.Pattern.Attributes do
   # Finds the attributes that a set of patterns needs.
 
   alias BeTree.{Domain, Error}
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Pattern.{Expression, Reader}
 
   # A use of a field: as a string, as an exact string (which may be an address), as an address, a number, an integer, a boolean.

@@ -3,7 +3,7 @@ defmodule BeTree.Pattern.Expression do
   # Writes the expression that a pattern means.
 
   alias BeTree.Domain.Path
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Error
   alias BeTree.Pattern.Reader
 

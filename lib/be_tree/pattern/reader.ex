@@ -3,7 +3,7 @@ defmodule BeTree.Pattern.Reader do
   # Reads a pattern of EventBridge. The rules are those of event-ruler's compiler of JSON.
 
   alias BeTree.Domain.Path
-  alias BeTree.Engine.{Describe, Json}
+  alias BeTree.Input.{Describe, Json}
   alias BeTree.Error
 
   @typedoc """

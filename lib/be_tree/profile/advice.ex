@@ -2,7 +2,7 @@ defmodule BeTree.Profile.Advice do
   @moduledoc false
   # Says in words where the fuel of a profile goes, and what a user can do about it.
 
-  import BeTree.Engine.Describe, only: [grouped: 1, quoted: 1]
+  import BeTree.Input.Describe, only: [grouped: 1, quoted: 1]
 
   # Shares below these percentages are not worth a sentence.
   @much 25

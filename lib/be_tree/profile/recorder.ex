@@ -7,7 +7,8 @@ defmodule BeTree.Profile.Recorder do
   # its own call.
 
   alias BeTree.{Error, Event, Index, Search}
-  alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
+  alias BeTree.Call.{Instance, Reply, Slices}
+  alias BeTree.Processes.Deadline
   alias BeTree.Profile.Tally
 
   @phases List.to_tuple([:walk, :scan, :verify, :dense, :unindexed, :collect, :sort])

@@ -2,8 +2,9 @@ defmodule BeTree.Rules.Module do
   @moduledoc false
   # The WebAssembly module of rules.
 
-  alias BeTree.{Engine, Error, Fuel, Guest}
-  alias BeTree.Engine.{Deadline, Instance, Slices}
+  alias BeTree.{Error, Fuel, Guest}
+  alias BeTree.Call.{Instance, Slices}
+  alias BeTree.Processes.Deadline
   alias BeTree.Rules.Reply
   alias BeTree.Runtime.Wasmtime
 
@@ -45,8 +46,11 @@ defmodule BeTree.Rules.Module do
 
   defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
   defp finish({:done, 0, output, _slices}), do: {:ok, output}
-  defp finish({:done, 1, refusal, _slices}), do: {:error, Engine.Reply.refusal(refusal)}
-  defp finish({:done, status, _output, _slices}), do: {:error, Engine.Reply.bad("be_tree_rules with status #{status}")}
+  defp finish({:done, 1, refusal, _slices}), do: {:error, BeTree.Call.Reply.refusal(refusal)}
+
+  defp finish({:done, status, _output, _slices}),
+    do: {:error, BeTree.Call.Reply.bad("be_tree_rules with status #{status}")}
+
   defp finish({:error, error}), do: {:error, error}
 
   defp load(wasm, runtime) do

@@ -5,7 +5,8 @@ defmodule BeTree.Rules.Operation do
   # A call ends early, with the engine whole, if the engine lacks room. Then a call of `be_tree_room`, which must not be cut off,
   # makes room, and another call goes on. What the calls before did stands, whatever happens to the process.
 
-  alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
+  alias BeTree.Call.{Instance, Reply, Slices}
+  alias BeTree.Processes.Deadline
   alias BeTree.{Fuel, Rules, Telemetry}
   alias BeTree.Rules.{Page, Span}
 

@@ -2,7 +2,7 @@ defmodule BeTree.Rules.Reply do
   @moduledoc false
   # Decodes the replies of the module of rules (docs/abi.md, Rules).
 
-  alias BeTree.Engine.Reply
+  alias BeTree.Call.Reply
   alias BeTree.Error
   alias BeTree.Rules.{Explanation, Fact, Notice}
 

@@ -142,10 +142,12 @@ defmodule BeTree.Rules.Server do
   the facts into a new server.
   """
 
-  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1]
 
-  alias BeTree.Engine.{Check, Deadline, Journal, Options}
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Journal
+  alias BeTree.Input.{Check, Options}
+  alias BeTree.Processes.Deadline
+  alias BeTree.Input.Options.Common
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page}
   alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared}

@@ -2,7 +2,7 @@ defmodule BeTree.Rules.Swap do
   @moduledoc false
   # Other rules with the same facts.
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Operation, Reply}
 

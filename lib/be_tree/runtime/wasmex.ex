@@ -30,7 +30,7 @@ defmodule BeTree.Runtime.Wasmex do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Runtime}
-  alias BeTree.Engine.Absent
+  alias BeTree.Runtime.Absent
   alias BeTree.Runtime.Wasmex.{Call, Compiled, Gate, Instance, Machine, Snapshot}
 
   @impl Runtime

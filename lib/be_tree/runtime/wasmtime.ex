@@ -20,7 +20,9 @@ defmodule BeTree.Runtime.Wasmtime do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Fuel, Runtime}
-  alias BeTree.Engine.{Absent, Deadline, Describe, Heap, Limits, Native}
+  alias BeTree.Input.{Describe, Limits}
+  alias BeTree.Processes.{Deadline, Heap}
+  alias BeTree.Runtime.{Absent, Native}
 
   # The fuel that a call may use after it was asked to give up, and this much more per byte of its input: more than it takes to
   # roll back any change. The host has the same limits for a change that lost its process.

@@ -7,7 +7,8 @@ defmodule BeTree.Server.Bases do
   # The owner traps exits, and passes its messages to `info/2`.
 
   alias BeTree.{Error, Guest, Index}
-  alias BeTree.Engine.{Describe, Heap}
+  alias BeTree.Input.Describe
+  alias BeTree.Processes.Heap
   alias BeTree.Server.{Builder, Changes, Lineage, Maintainer, Table, View}
 
   # A base is due at this share of its subscriptions in the log since, within these limits.

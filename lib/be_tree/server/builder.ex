@@ -9,7 +9,8 @@ defmodule BeTree.Server.Builder do
   # exit signal of its link.
 
   alias BeTree.{Error, Guest, Index, Telemetry}
-  alias BeTree.Engine.{CrashReport, Instance, Reply}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.{Changes, Table}
 
   # The builder repeats later changes until there are at most this many, in at most this many rounds.

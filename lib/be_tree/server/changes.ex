@@ -6,7 +6,8 @@ defmodule BeTree.Server.Changes do
   # on a dirty scheduler.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.{Deletion, Instance, Reply, Subscription}
+  alias BeTree.Call.{Deletion, Instance, Reply}
+  alias BeTree.Input.Subscription
   alias BeTree.Server.{Ids, Table}
 
   # The bytes of subscriptions that are inserted in slices: some milliseconds.

@@ -8,7 +8,8 @@ defmodule BeTree.Server.Courier do
   # follower requests each message, so at most one is in transit.
 
   alias BeTree.{Error, Image}
-  alias BeTree.Engine.{CrashReport, Instance}
+  alias BeTree.Call.Instance
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.{Copy, Ids, Lineage, Table, View}
 
   # The bytes of a piece of an image, the texts of a message, and the changes of one.

@@ -11,12 +11,14 @@ defmodule BeTree.Server.Follower do
   # end by another courier, after a pause.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
-  import BeTree.Engine.Limits, only: [is_i64: 1, is_u64: 1]
+  import BeTree.Input.Limits, only: [is_i64: 1, is_u64: 1]
 
   alias BeTree.{Error, Image, Index, Telemetry}
-  alias BeTree.Engine.{Check, Describe, Instance, Reply, Stray}
+  alias BeTree.Input.{Check, Describe}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Processes.Stray
   alias BeTree.Server.{Bases, Builder, Changes, Courier, Ids, Lineage, Queue, Table, View}
 
   # The milliseconds until the follower starts another courier. The pause doubles while the index of the other server is refused,

@@ -14,8 +14,8 @@ defmodule BeTree.Server.Ids do
   # When a subscription is deleted, its row stays for some seconds, because searches that began before may find its number. A
   # search that takes longer finds a number without a term. It then begins again (BeTree.Search), and sees the deletion.
 
-  alias BeTree.Engine.{Describe, Subscription}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.{Describe, Subscription}
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Error
 
   # The milliseconds for which a deleted row stays, and for which it stays if the terms of all such rows have more than these bytes.

@@ -6,10 +6,11 @@ defmodule BeTree.Server.Keeper do
   # the supervisor with it, so that the supervisor of the server can begin anew.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
   alias BeTree.Error
-  alias BeTree.Engine.{Describe, Stray}
+  alias BeTree.Input.Describe
+  alias BeTree.Processes.Stray
   alias BeTree.Server.Table
 
   # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.

@@ -4,7 +4,7 @@ defmodule BeTree.Server.Maintainer do
   # to the server's process, which wakes it at times. It takes one free replica after the other, and applies some changes to it,
   # in slices, like a search. Nothing depends on it but the time of searches.
 
-  alias BeTree.Engine.CrashReport
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.View
   alias BeTree.Telemetry
 

@@ -8,7 +8,7 @@ defmodule BeTree.Server.Primary do
   # take different amounts of memory in another order. It then takes no insertions until enough subscriptions are deleted.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.Subscription
+  alias BeTree.Input.Subscription
   alias BeTree.Server.{Changes, Ids, Table}
 
   @enforce_keys [:tree, :count, :memory]
@@ -126,7 +126,7 @@ defmodule BeTree.Server.Primary do
   end
 
   @doc """
-  Returns whether the tree was emptied, has moved to a new instance (BeTree.Engine.Deletion), and takes much less memory than the
+  Returns whether the tree was emptied, has moved to a new instance (BeTree.Call.Deletion), and takes much less memory than the
   base.
   """
   @spec emptied?(t, Index.t()) :: boolean

@@ -2,11 +2,11 @@ defmodule BeTree.Server.Request do
   @moduledoc false
   # Requests to the process of a server, by the server's name.
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
+  import BeTree.Input.Limits, only: [is_name: 1]
 
-  alias BeTree.Engine.{Describe, Subscription}
+  alias BeTree.Input.{Describe, Subscription}
   alias BeTree.{Error, Telemetry}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Ids, Names, Table}
 
   @doc """

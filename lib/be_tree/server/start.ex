@@ -6,8 +6,8 @@ defmodule BeTree.Server.Start do
   # journal may have more. Otherwise the state comes from the folder, from the option `:image` or `:load`, or is empty.
 
   alias BeTree.{Domain, Error, Image}
-  alias BeTree.Engine.Journal.Owner
-  alias BeTree.Engine.Subscription
+  alias BeTree.Journal.Owner
+  alias BeTree.Input.Subscription
   alias BeTree.Server.{Builder, Changes, Ids, Lineage, Store, Table}
 
   @enforce_keys [:base, :rows, :tree, :lineage, :journal]

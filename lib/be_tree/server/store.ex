@@ -13,12 +13,14 @@ defmodule BeTree.Server.Store do
   # The texts are the truth, if they are complete. An image that another version of the index module wrote is not used; the index
   # is made from the texts.
 
-  @behaviour BeTree.Engine.Journal.Owner
+  @behaviour BeTree.Journal.Owner
 
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
-  alias BeTree.Engine.{Describe, Instance, Journal}
-  alias BeTree.Engine.Journal.Owner
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.Describe
+  alias BeTree.Call.Instance
+  alias BeTree.Journal
+  alias BeTree.Journal.Owner
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Copy, Lineage, Table}
 
   @meta 1

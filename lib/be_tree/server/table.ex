@@ -12,8 +12,8 @@ defmodule BeTree.Server.Table do
   # reader finds the text of a change that searches do not see. A process that starts again does the same (`complete_texts/3`).
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.{Describe, Subscription}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.{Describe, Subscription}
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Ids, Lineage, Names}
 
   # The row of the log with the version up to which all texts are put. Its key is behind all versions.

@@ -8,11 +8,11 @@ defmodule BeTree.Server.Writer do
   # that begins after the acknowledgement sees the change.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
   alias BeTree.{Error, Guest, Index, Telemetry}
-  alias BeTree.Engine.{CrashReport, Stray}
-  alias BeTree.Engine.Journal.Owner
+  alias BeTree.Processes.{CrashReport, Stray}
+  alias BeTree.Journal.Owner
   alias BeTree.Server.{Bases, Changes, Group, Ids, Lineage, Primary, Queue, Replication, Start, Store, Swap, Table}
 
   # The rows of deleted ids that a change drops.

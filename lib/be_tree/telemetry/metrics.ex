@@ -2,7 +2,7 @@ defmodule BeTree.Telemetry.Metrics do
   @moduledoc false
   # The metrics of the library's events. `module` is Telemetry.Metrics, which need not be present when this is compiled.
 
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
 
   @milliseconds {:native, :millisecond}
 

@@ -5,7 +5,7 @@ defmodule BeTree.Telemetry.Span do
 
   alias BeTree.Cluster.Shards
   alias BeTree.{Error, Search, Stats}
-  alias BeTree.Engine.CrashReport
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.View
 
   @enforce_keys [:sink, :name, :started, :metadata]

@@ -3,7 +3,7 @@ defmodule BeTree.Tune.Choice do
   # Chooses one configuration from a sweep, and says why; and decides, after the configuration was measured again beside the
   # defaults, whether the machine was quiet enough for a verdict.
 
-  import BeTree.Engine.Describe, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   alias BeTree.Fuel
   alias BeTree.Tune.{Histogram, Rounds, Statistics, Sweep, Turn}

@@ -3,7 +3,7 @@ defmodule BeTree.Tune.Comparison do
   # Compares two runs, as their JSON has them. Fuel is exact: the runs may be of different machines, and a change is a change.
   # Times are compared between runs of the same machine that were quiet enough for a verdict, by bootstrapped intervals.
 
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Tune.{Machine, Statistics}
 
   @shown 10

@@ -3,7 +3,7 @@ defmodule BeTree.Tune.Document do
   # The JSON of a run, for the report and for later comparisons. `docs/tuning.md` describes it.
 
   alias BeTree.{Error, Profile}
-  alias BeTree.Engine.{Describe, Json}
+  alias BeTree.Input.{Describe, Json}
   alias BeTree.Tune.Histogram
 
   @format "be_tree tune 1"

@@ -6,7 +6,7 @@ defmodule BeTree.Tune.Sweep do
   # vary one at a time around the defaults. The recommended combination is measured again beside the defaults
   # (`BeTree.Tune.Choice`), so no figure that is promised was chosen for being large.
 
-  alias BeTree.Engine.Limits
+  alias BeTree.Input.Limits
   alias BeTree.Fuel
   alias BeTree.Tune.{Histogram, Rounds, Statistics, Turn}
 

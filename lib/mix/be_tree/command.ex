@@ -2,7 +2,7 @@ defmodule Mix.BeTree.Command do
   @moduledoc false
   # Functions that the Mix tasks share: arguments, files, terminals, numbers.
 
-  alias BeTree.Engine.{Input, Output}
+  alias BeTree.Input.{AtomicFile, FileReader}
 
   # Runs a task: prints the task's documentation if `arguments` ask for help, and otherwise calls `fun` with the options and the
   # other arguments. `switches` are those of `OptionParser`.
@@ -79,28 +79,28 @@ defmodule Mix.BeTree.Command do
 
   # Raises unless `path` can be written and is none of `inputs`. Changes nothing.
   @spec check_output!(Path.t(), [Path.t()]) :: :ok
-  def check_output!(path, inputs), do: written!(Output.check(path, inputs), path)
+  def check_output!(path, inputs), do: written!(AtomicFile.check(path, inputs), path)
 
   # Writes a file as a whole.
   @spec write_output!(Path.t(), iodata, [Path.t()]) :: :ok
-  def write_output!(path, bytes, inputs), do: written!(Output.write_file(path, bytes, inputs), path)
+  def write_output!(path, bytes, inputs), do: written!(AtomicFile.write_file(path, bytes, inputs), path)
 
   # Calls `fun` with a function that writes to `path`. The file has its name and its content when `fun` returns. If it raises, an
   # existing file stays as it is.
   @spec with_output!(Path.t(), [Path.t()], ((iodata -> :ok) -> result)) :: result when result: term
   def with_output!(path, inputs, fun) do
-    output = written!(Output.open(path, inputs), path)
+    output = written!(AtomicFile.open(path, inputs), path)
 
     result =
       try do
-        fun.(&written!(Output.write(output, &1), path))
+        fun.(&written!(AtomicFile.write(output, &1), path))
       catch
         kind, reason ->
-          Output.discard(output)
+          AtomicFile.discard(output)
           :erlang.raise(kind, reason, __STACKTRACE__)
       end
 
-    written!(Output.commit(output), path)
+    written!(AtomicFile.commit(output), path)
     result
   end
 
@@ -115,7 +115,7 @@ defmodule Mix.BeTree.Command do
   # Returns the bytes of a file that is an input.
   @spec read_input!(Path.t()) :: binary
   def read_input!(path) do
-    case Input.read_file(path) do
+    case FileReader.read_file(path) do
       {:ok, bytes} -> bytes
       {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
     end
@@ -131,5 +131,5 @@ defmodule Mix.BeTree.Command do
 
   # Formats 1234567 as 1,234,567.
   @spec grouped(integer) :: String.t()
-  defdelegate grouped(integer), to: BeTree.Engine.Describe
+  defdelegate grouped(integer), to: BeTree.Input.Describe
 end

@@ -2,7 +2,7 @@ defmodule Mix.BeTree.Precompiled do
   @moduledoc false
   # A NIF that was compiled for a release, downloaded by the package rustler_precompiled.
   #
-  # rustler_precompiled is called here, and not with its `use` in BeTree.Engine.Native: that would decide when the module is
+  # rustler_precompiled is called here, and not with its `use` in BeTree.Runtime.Native: that would decide when the module is
   # compiled, so a package that is added later would not be seen, and it would load the library with the module.
 
   alias Mix.BeTree.Crate
@@ -11,7 +11,7 @@ defmodule Mix.BeTree.Precompiled do
   @compile {:no_warn_undefined, RustlerPrecompiled}
 
   @crate "be_tree_host"
-  @module BeTree.Engine.Native
+  @module BeTree.Runtime.Native
   # The environment variable and the key of the application's environment that turn downloads off.
   @build_variable "BE_TREE_BUILD"
   @url_variable "BE_TREE_PRECOMPILED_URL"

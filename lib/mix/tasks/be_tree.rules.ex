@@ -32,7 +32,7 @@ defmodule Mix.Tasks.BeTree.Rules do
 
   use Mix.Task
 
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
   alias BeTree.{Error, Files, Rules}
   alias BeTree.Files.Reader
   alias BeTree.Rules.Operation

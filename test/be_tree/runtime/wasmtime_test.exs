@@ -529,7 +529,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
     test "stays 0 for a call that is no change", %{instance: instance} do
       assert {:yield, suspended, _fuel} = call(instance, "wait", [], slice: 1_000)
-      assert {:yield, suspended, _fuel} = BeTree.Engine.Native.resume(suspended, 1)
+      assert {:yield, suspended, _fuel} = BeTree.Runtime.Native.resume(suspended, 1)
       Wasmtime.cancel(suspended)
       assert {:ok, <<0::32>>} = Wasmtime.read(instance, 64, 4)
     end

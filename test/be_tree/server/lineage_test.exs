@@ -6,7 +6,7 @@ defmodule BeTree.Server.LineageTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Domain, Error, Server}
-  alias BeTree.Engine.Journal.Owner
+  alias BeTree.Journal.Owner
   alias BeTree.Server.{Lineage, Store}
   alias BeTree.Test.Servers
 

@@ -7,7 +7,8 @@ defmodule BeTree.Server.SwapTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Error, Guest, Server}
-  alias BeTree.Engine.{Instance, Native}
+  alias BeTree.Call.Instance
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Attack, WasmGuest}
   alias BeTree.Workload.W3
 

@@ -2,7 +2,7 @@ defmodule BeTree.Tune.ComparisonTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Tune
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
   alias BeTree.Tune.Comparison
 
   defp run(expressions, ages \\ 1..50) do

@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
 
   import BeTree.Test.Files
 
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
 
   defp files(folder, expressions \\ 100) do
     texts = for id <- 1..expressions, do: "age > #{rem(id * 7, 100)} and country <> \"c#{id}\"\n"

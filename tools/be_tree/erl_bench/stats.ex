@@ -3,7 +3,7 @@ defmodule BeTree.ErlBench.Stats do
   # The times of events, in sums of a thousand, and the file with them: Erlang terms under the names of erl-be-tree's
   # runner, so that either program reads the files of the other.
 
-  alias BeTree.Engine.Input
+  alias BeTree.Input.FileReader
   alias BeTree.Files.Error
   alias Mix.BeTree.Command
 
@@ -65,7 +65,7 @@ defmodule BeTree.ErlBench.Stats do
   # Returns the sums in nanoseconds, and the number of events of each sum.
   @spec read!(Path.t()) :: {[pos_integer, ...], events_a_sum :: pos_integer}
   def read!(path) do
-    case Input.read_file(path) do
+    case FileReader.read_file(path) do
       {:ok, bytes} ->
         sums!(for({key, value} <- bytes |> String.to_charlist() |> terms!(path), do: {key, value}), path)
 

@@ -50,7 +50,7 @@ mod stop;
 mod terms;
 mod trial;
 
-rustler::init!("Elixir.BeTree.Engine.Native", load = load);
+rustler::init!("Elixir.BeTree.Runtime.Native", load = load);
 
 fn load(_env: rustler::Env, _info: rustler::Term) -> bool {
     reaper::start() && finisher::start()

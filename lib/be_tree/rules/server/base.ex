@@ -5,8 +5,8 @@ defmodule BeTree.Rules.Server.Base do
   # The content of a base is the length of a head, the head, an external term of `t:head/0`, and then parts of the memory, each after
   # its address and its length.
 
-  alias BeTree.Engine.Instance
-  alias BeTree.Engine.Journal.Owner
+  alias BeTree.Call.Instance
+  alias BeTree.Journal.Owner
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Module
 

@@ -6,7 +6,7 @@ defmodule BeTree.Rules.Server.Change do
   # `{:end_source, source}`; `{:at, now, operation}`, which moves time first; or `{:steps, operations}`, made one after another. It runs in a transaction of the engine, so an error undoes all of it. An advance
   # over very many events saves its time now and then: an error leads back to the time that was saved last.
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Notice, Operation, Page, Reply}
 

@@ -14,10 +14,11 @@ defmodule BeTree.Rules.Server.History do
   # same operations under the same limits, whatever the options of the server are now, and leaves out those that were undone. Only the
   # last operation may be one that was neither undone nor acknowledged.
 
-  @behaviour BeTree.Engine.Journal.Owner
+  @behaviour BeTree.Journal.Owner
 
-  alias BeTree.Engine.{Instance, Journal}
-  alias BeTree.Engine.Journal.Owner
+  alias BeTree.Call.Instance
+  alias BeTree.Journal
+  alias BeTree.Journal.Owner
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Module, Swap}
   alias BeTree.Rules.Server.{Base, Change}

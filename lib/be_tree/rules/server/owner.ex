@@ -6,10 +6,10 @@ defmodule BeTree.Rules.Server.Owner do
   # all partitions if one of its windows has closed by then.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
-  alias BeTree.Engine.Journal
-  alias BeTree.Engine.Stray
+  alias BeTree.Journal
+  alias BeTree.Processes.Stray
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page, Swap}
   alias BeTree.Rules.Server.{Clock, Closed, Delivery, History, Operations, Request, Shared, State, Subscribers, Time}

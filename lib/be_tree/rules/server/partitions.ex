@@ -8,7 +8,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
   use Supervisor
 
-  alias BeTree.Engine.Deadline
+  alias BeTree.Processes.Deadline
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Explanation, Fact, Page}
   alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}

@@ -7,9 +7,10 @@ defmodule BeTree.Rules.Server.Routes do
   # facts. That makes no difference for a fact that moves time on. Before another one, late or without a time, the partition's time
   # is moved to that of all.
 
-  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1]
 
-  alias BeTree.Engine.{Check, Instance, Reply}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Input.Check
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Module
 

@@ -3,7 +3,7 @@ defmodule BeTree.Rules.Server.State do
   # The state of the process that owns an engine (BeTree.Rules.Server.Owner).
 
   alias BeTree.{Error, Rules}
-  alias BeTree.Engine.Journal
+  alias BeTree.Journal
   alias BeTree.Rules.Server.Clock
 
   @enforce_keys [:argument, :options, :number, :new, :max_firings, :rules, :text, :journal, :clock]

@@ -141,7 +141,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
   defp status([status]) when is_integer(status), do: {:ok, status}
 
   defp status(results) do
-    error(:bad_module, "a status is one integer, but the export returned #{BeTree.Engine.Describe.value(results)}")
+    error(:bad_module, "a status is one integer, but the export returned #{BeTree.Input.Describe.value(results)}")
   end
 
   defp output(%{output: :none}, _machine, _status, _read, _guess), do: {:ok, nil}

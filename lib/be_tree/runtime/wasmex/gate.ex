@@ -12,9 +12,9 @@ defmodule BeTree.Runtime.Wasmex.Gate do
   # A group is a reference. Nothing here keeps a machine alive or uses one.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
-  alias BeTree.Engine.Stray
+  alias BeTree.Processes.Stray
 
   @table __MODULE__
 

@@ -14,7 +14,7 @@ defmodule BeTree.Runtime.Wasmex.Instance do
 
   @type t :: %__MODULE__{}
 
-  @most BeTree.Engine.Limits.max_u64()
+  @most BeTree.Input.Limits.max_u64()
 
   @outputs [:none, :binary, :u64s, :u64_lists, :u64_binaries]
 
@@ -99,7 +99,7 @@ defmodule BeTree.Runtime.Wasmex.Instance do
   def check(instance, export, arguments, %{input: input, output: output, fuel: fuel, slice: slice}) do
     unless amount?(fuel) and amount?(slice) and output in @outputs and
              (is_binary(input) or input == nil) do
-      raise ArgumentError, "not a request: #{BeTree.Engine.Describe.value(fuel: fuel, slice: slice, output: output)}"
+      raise ArgumentError, "not a request: #{BeTree.Input.Describe.value(fuel: fuel, slice: slice, output: output)}"
     end
 
     with :ok <- check_input(instance, input),

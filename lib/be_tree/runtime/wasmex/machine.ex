@@ -22,7 +22,7 @@ defmodule BeTree.Runtime.Wasmex.Machine do
   # The most fuel of a start function, and of each call of the inbox or the outbox, as in the built-in runtime.
   @convention_fuel 1_000_000_000
 
-  @most BeTree.Engine.Limits.max_u64()
+  @most BeTree.Input.Limits.max_u64()
 
   # The data about a machine between calls: one atomic number each, changed only by the holder of the machine.
   #

@@ -1,4 +1,4 @@
-//! The functions that `BeTree.Engine.Native` declares and documents. Those that run calls are in `call`.
+//! The functions that `BeTree.Runtime.Native` declares and documents. Those that run calls are in `call`.
 
 mod call;
 mod copy;

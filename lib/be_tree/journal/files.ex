@@ -1,0 +1,53 @@
+defmodule BeTree.Journal.Files do
+  @moduledoc false
+  # The operations on files that a journal needs. BeTree.Journal.Disk has the system's; tests put others in their place,
+  # which fail, and which forget whatever was not synced.
+
+  alias BeTree.Journal.Fault
+
+  @type device :: term
+  @type posix :: :file.posix() | :badarg | :terminated | :system_limit
+
+  @doc "Creates a file that does not exist, which its owner alone may read, and opens it for reading and writing."
+  @callback create(Path.t()) :: {:ok, device} | {:error, posix}
+
+  @doc "Opens a file that exists for reading and syncing."
+  @callback open(Path.t()) :: {:ok, device} | {:error, posix}
+
+  @doc "Opens a file that exists for writing too. No other process may remove it meanwhile."
+  @callback open_to_write(Path.t()) :: {:ok, device} | {:error, posix}
+
+  @callback close(device) :: :ok | {:error, posix}
+  @callback pread(device, non_neg_integer, non_neg_integer) :: {:ok, binary} | :eof | {:error, posix}
+  @callback pwrite(device, non_neg_integer, iodata) :: :ok | {:error, posix}
+  @callback truncate(device, non_neg_integer) :: :ok | {:error, posix}
+
+  @doc "Returns when the content of the file is on the disk."
+  @callback sync(device) :: :ok | {:error, posix}
+
+  @doc "Returns when the names of the folder are on the disk, where the system can do that."
+  @callback sync_folder(Path.t()) :: :ok | {:error, posix}
+
+  @callback size(Path.t()) :: {:ok, non_neg_integer} | {:error, posix}
+  @callback list(Path.t()) :: {:ok, [String.t()]} | {:error, posix}
+
+  @doc "Makes a folder, which its owner alone may enter, and those above it. One that exists stays as it is."
+  @callback make_folder(Path.t()) :: :ok | {:error, posix}
+
+  @callback rename(Path.t(), Path.t()) :: :ok | {:error, posix}
+  @callback delete(Path.t()) :: :ok | {:error, posix}
+
+  @doc "Returns the result of `function` for the file at `path`, which is open meanwhile."
+  @spec with_device(module, Path.t(), (device -> result)) :: result | {:error, BeTree.Error.t()} when result: var
+  def with_device(files, path, function) do
+    case files.open(path) do
+      {:ok, device} ->
+        result = function.(device)
+        _ = files.close(device)
+        result
+
+      {:error, reason} ->
+        Fault.file("open", path, reason)
+    end
+  end
+end

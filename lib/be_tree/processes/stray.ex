@@ -1,0 +1,36 @@
+defmodule BeTree.Processes.Stray do
+  @moduledoc false
+  # Handles unknown messages: a process logs their kind, at most one a second, and continues.
+
+  alias BeTree.Input.Describe
+
+  @key {__MODULE__, :logged}
+  # The milliseconds between two log lines of a process.
+  @pause 1_000
+
+  @doc "Logs that the calling process ignores `message`."
+  @spec ignore(:message | :call | :cast, term) :: :ok
+  def ignore(sort, message) do
+    now = System.monotonic_time(:millisecond)
+
+    case Process.get(@key) do
+      {at, ignored} when now - at < @pause ->
+        Process.put(@key, {at, ignored + 1})
+        :ok
+
+      logged ->
+        more = if logged, do: elem(logged, 1), else: 0
+        Process.put(@key, {now, 0})
+        others = if more > 0, do: ", and #{more} before it", else: ""
+        text = "a process of BeTree ignores an unknown #{sort}: #{Describe.kind(message)}#{others}"
+        :logger.warning(text, %{domain: [:be_tree]})
+    end
+  end
+
+  @doc "Logs an unknown call, and returns the error for its caller."
+  @spec refuse(term) :: {:error, BeTree.Error.t()}
+  def refuse(call) do
+    ignore(:call, call)
+    {:error, %BeTree.Error{kind: :type, message: "this process knows no such call: #{Describe.kind(call)}"}}
+  end
+end
