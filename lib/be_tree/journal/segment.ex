@@ -9,7 +9,7 @@ defmodule BeTree.Journal.Segment do
   #
   # A segment replaces all changes from its first on that earlier segments hold.
 
-  import BeTree.Journal.Files, only: [with_device: 3]
+  import BeTree.Journal.Files, only: [create_whole: 3, with_device: 3]
 
   alias BeTree.Journal.{Fault, Head, Record}
   alias BeTree.Error
@@ -59,28 +59,12 @@ defmodule BeTree.Journal.Segment do
   @spec create(module, Path.t(), pos_integer, pos_integer, binary, iodata) :: {:ok, t} | {:error, BeTree.Error.t()}
   def create(files, folder, sequence, first, identity, records) do
     path = path(folder, sequence)
-    unfinished = path <> ".new"
     head = Head.encode(@magic, first, identity)
     start = IO.iodata_length(head)
     size = start + IO.iodata_length(records)
 
-    # A failed attempt may have left it.
-    with gone when gone in [:ok, {:error, :enoent}] <- files.delete(unfinished),
-         {:ok, device} <- files.create(unfinished) do
-      with :ok <- files.pwrite(device, 0, [head | records]),
-           :ok <- files.sync(device),
-           :ok <- files.rename(unfinished, path),
-           :ok <- files.sync_folder(folder) do
-        {:ok, %__MODULE__{sequence: sequence, path: path, first: first, start: start, device: device, size: size}}
-      else
-        {:error, reason} ->
-          _ = files.close(device)
-          _ = files.delete(unfinished)
-          Fault.file("write", path, reason)
-      end
-    else
-      {:error, reason} -> Fault.file("write", path, reason)
-    end
+    with {:ok, device} <- create_whole(files, path, [{0, [head | records]}]),
+         do: {:ok, %__MODULE__{sequence: sequence, path: path, first: first, start: start, device: device, size: size}}
   end
 
   ## Reading
