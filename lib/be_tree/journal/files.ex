@@ -1,7 +1,7 @@
 defmodule BeTree.Journal.Files do
   @moduledoc false
-  # The operations on files that a journal needs. BeTree.Journal.Disk has the system's; tests put others in their place,
-  # which fail, and which forget whatever was not synced.
+  # The operations on files that a journal needs. BeTree.Journal.Disk implements them with the system's files. The tests' disk injects
+  # failures, and loses unsynced bytes.
 
   alias BeTree.Journal.Fault
 

@@ -103,8 +103,8 @@ defmodule BeTree.Journal.Manifest do
     with {:ok, device} <- create_whole(files, path, records), do: {:ok, new(files, path, device, found)}
   end
 
-  # The present record may be the last note of a killed owner, which need not be on the disk. A note of that owner may even come to
-  # the file later, so its count is left out.
+  # The present record may be an unsynced note of a killed owner. Another note of that owner may still reach the file, so this owner
+  # skips its count.
   def open(files, folder, found) do
     path = Path.join(folder, @file_name)
 
@@ -130,8 +130,8 @@ defmodule BeTree.Journal.Manifest do
   end
 
   @doc """
-  Notes that all changes up to `durable` are on the disk, without a sync. If it cannot be written, the note before remains, which is
-  true as well.
+  Notes without a sync that all changes up to `durable` are on the disk. If the write fails, the former note remains, which is true as
+  well.
   """
   @spec note(t, non_neg_integer) :: t
   def note(%__MODULE__{durable: before} = manifest, durable) when durable <= before, do: manifest

@@ -141,7 +141,7 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.most())}
+  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.max_dropped())}
 
   def handle_info(message, state) do
     with false <- Queue.info(state.waiting, message),

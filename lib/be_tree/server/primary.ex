@@ -36,7 +36,7 @@ defmodule BeTree.Server.Primary do
   @doc "Makes the tree anew, from a base and the rows since. All of them were accepted, so the tree may exceed the memory limit."
   @spec rebuild(t, Index.t(), [Table.row()]) :: t
   def rebuild(%__MODULE__{memory: memory}, index, rows) do
-    {:ok, tree} = Changes.tree_again(index, rows, memory)
+    {:ok, tree} = Changes.rebuild(index, rows, memory)
     {:ok, primary} = new(tree, memory)
     primary
   end

@@ -112,7 +112,7 @@ defmodule BeTree.Server.Replication do
   # Publishes the tree as the base.
   defp publish(%{options: options, version: version, bases: %{base: base}, primary: %{tree: tree}} = replication) do
     with {:ok, index} <- Builder.publish(tree, options),
-         {:ok, tree} <- Changes.tree_again(index, [], options.memory),
+         {:ok, tree} <- Changes.rebuild(index, [], options.memory),
          {:ok, primary} <- Primary.new(tree, options.memory) do
       {:ok, show(replication, %{base | index: index, version: version, origin: version}, primary, base.version)}
     end

@@ -89,7 +89,7 @@ defmodule BeTree.Server.Start do
   end
 
   defp begin_again(base, rows, journal, options) do
-    with {:ok, tree} <- Changes.tree_again(base.index, rows, options.memory),
+    with {:ok, tree} <- Changes.rebuild(base.index, rows, options.memory),
          do: {:ok, %__MODULE__{base: base, rows: rows, tree: tree, lineage: :former, journal: journal}}
   end
 

@@ -26,12 +26,12 @@ defmodule BeTree.Server.Store do
   @meta 1
   @image 2
   @texts 3
-  @part 1_000
-  # Changes that are repeated in one go: the last one of an id decides.
-  @group 500
+  @texts_per_part 1_000
+  # The subscriptions that a recovery inserts with one call.
+  @repeat_size 500
 
   # No memory of WebAssembly with addresses of 32 bits is larger.
-  @most_memory 0x1_0000_0000
+  @max_memory 0x1_0000_0000
 
   # Before the schema in the identity of a folder whose ids are terms.
   @terms "ids: :term\n"
@@ -193,10 +193,9 @@ defmodule BeTree.Server.Store do
     :ok
   end
 
-  # The same subscriptions take different amounts of memory in another order, changes that were refused between them have made room
-  # of their own, and a base may have the memory of searches too. So a server that ran with a memory starts with it: its changes are
-  # repeated each id once, then as they were made, and at last with the memory of a replica, which is twice as much. Then the tree
-  # takes no insertions until it fits (BeTree.Server.Writer).
+  # A server that ran with a memory limit must start with it, though the same subscriptions take more memory in another order. Three
+  # attempts: the last change of each id; all changes in their order; the last changes with twice the memory, that of a replica. After
+  # the third the tree takes no insertions until it fits (BeTree.Server.Primary).
   defp make(base, rows, table, %{memory: memory} = options) do
     attempts = [{memory, &repeat_last/2}, {memory, &repeat_as_made/2}, {2 * memory, &repeat_last/2}]
 
@@ -224,8 +223,8 @@ defmodule BeTree.Server.Store do
 
   # Says how much memory is enough: a tree that may take just as much grows in the same way.
   defp name_memory(error, base, rows, table, %{memory: memory} = options) do
-    larger = memory |> Stream.iterate(&(2 * &1)) |> Stream.drop(2) |> Enum.take_while(&(&1 <= 2 * @most_memory))
-    attempts = for memory <- larger, do: {min(memory, @most_memory), &repeat_last/2}
+    larger = memory |> Stream.iterate(&(2 * &1)) |> Stream.drop(2) |> Enum.take_while(&(&1 <= 2 * @max_memory))
+    attempts = for memory <- larger, do: {min(memory, @max_memory), &repeat_last/2}
 
     case first_fit(attempts, base, rows, table, options) do
       {:ok, %{runtime: runtime, instance: instance}} ->
@@ -261,7 +260,7 @@ defmodule BeTree.Server.Store do
     with :ok <- Changes.repeat_all(tree, [{0, Map.keys(last), []}]) do
       wires
       |> Enum.sort()
-      |> Enum.chunk_every(@group)
+      |> Enum.chunk_every(@repeat_size)
       |> Enum.reduce_while(:ok, fn part, :ok ->
         case Changes.repeat_all(tree, [{0, [], part}]) do
           :ok -> {:cont, :ok}
@@ -274,7 +273,7 @@ defmodule BeTree.Server.Store do
   defp last_of(deleted, wires),
     do: for(id <- deleted, do: {id, :deleted}) ++ for({id, _, _} = wire <- wires, do: {id, wire})
 
-  # The image of another index module is not used if there are texts.
+  # With all texts known, an image of another index module is ignored.
   defp tree(%{image: nil, texts: texts}, table, options), do: from_texts(texts, table, options)
 
   defp tree(%{image: image, complete: complete, texts: texts}, table, options) do
@@ -339,13 +338,13 @@ defmodule BeTree.Server.Store do
          do: Owner.replace(journal, version, [meta(base), part(@image, image)])
   end
 
-  # A text that a later change replaces, or deletes, while the table is read, may be missing. That change repeats it, so it must be
-  # on the disk before the base is.
+  # A text that a later change replaces or deletes during the reading of the table may be missing. The record of that change has to be
+  # on the disk before the base.
   defp write_base(write, index, version, base, table, flush) do
     with {:ok, image} <- Image.to_binary(index) do
       texts =
         table
-        |> Table.rows_of_texts(version, @part)
+        |> Table.rows_of_texts(version, @texts_per_part)
         |> Stream.map(&part(@texts, :erlang.term_to_binary(&1, minor_version: 2)))
 
       head = [meta(base), part(@image, image)]

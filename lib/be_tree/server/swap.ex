@@ -11,7 +11,7 @@ defmodule BeTree.Server.Swap do
     with :ok <- check_ids(table.ids),
          :ok <- check_schema(index.schema, base.index.schema, options.dir),
          {:ok, index} <- Builder.adopt(index, options),
-         {:ok, tree} <- Changes.tree_again(index, [], options.memory),
+         {:ok, tree} <- Changes.rebuild(index, [], options.memory),
          {:ok, primary} <- Primary.new(tree, options.memory),
          do: {:ok, index, primary}
   end

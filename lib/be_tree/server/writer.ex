@@ -199,7 +199,7 @@ defmodule BeTree.Server.Writer do
     if Queue.info(state.waiting, message), do: {:noreply, state}, else: handle(message, flush(state))
   end
 
-  defp handle(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.most())}
+  defp handle(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.max_dropped())}
 
   defp handle(message, state) do
     with :unknown <- Replication.info(state.replication, message),

@@ -58,7 +58,7 @@ defmodule BeTree.Rules.DiskTest do
   end
 
   for {layout, options} <- [one: [], partitions: [partitions: @partitions, partition_by: :id]] do
-    test "a disk that fails refuses calls with #{layout}, and takes them again when it works", %{folder: folder} do
+    test "refuses calls while the disk fails with #{layout}, and takes them again when it works", %{folder: folder} do
       name = start!(folder, unquote(options))
       process = Process.whereis(name)
       assert {:ok, _page} = insert(name, 1..40)
@@ -123,7 +123,7 @@ defmodule BeTree.Rules.DiskTest do
     end
   end
 
-  test "a partition whose folder is gone is an error of the calls that need it, until it is back", %{folder: folder} do
+  test "calls that need a partition without its folder fail until the folder is back", %{folder: folder} do
     name = start!(folder, partitions())
     process = Process.whereis(name)
     assert {:ok, _page} = insert(name, 1..40)
@@ -173,7 +173,7 @@ defmodule BeTree.Rules.DiskTest do
     assert firings in [0, closed]
   end
 
-  test "a timer whose write fails is tried again", %{folder: folder} do
+  test "a timer whose write failed fires again", %{folder: folder} do
     clocks = Clocks.new()
     Disk.watch(folder)
     name = :"disk_#{System.unique_integer([:positive])}"

@@ -112,7 +112,7 @@ defmodule BeTree.Rules.ServerTest do
   end
 
   for durability <- [:sync, :none] do
-    test "a server that is killed has every call that it answered, #{durability}", %{tmp_dir: folder} do
+    test "a killed server keeps every acknowledged call, #{durability}", %{tmp_dir: folder} do
       options = [dir: folder, durability: unquote(durability)]
       {name, id} = start!(options)
       :ok = Server.subscribe(name)
@@ -159,7 +159,7 @@ defmodule BeTree.Rules.ServerTest do
     assert Enum.sort(notices(name)) == for(n <- 596..600, do: {"unpaid", n})
   end
 
-  test "a base is due only after as many bytes again", %{tmp_dir: folder} do
+  test "a base is due only :base_bytes after the last base", %{tmp_dir: folder} do
     {name, _id} = start!(dir: folder, durability: :none, base_bytes: 20_000)
     call = fn n -> {:ok, _page} = Server.assert(name, {:order, id: n, at: 0}) end
     keeping? = fn -> :sys.get_state(name).journal.writer != nil end
@@ -225,7 +225,7 @@ defmodule BeTree.Rules.ServerTest do
     assert {:ok, [_, _]} = Server.facts(name, :order)
   end
 
-  test "a folder of something else, and one that is in use, are refused", %{tmp_dir: folder} do
+  test "refuses a folder of another owner, and a locked one", %{tmp_dir: folder} do
     Process.flag(:trap_exit, true)
     {_name, _id} = start!(dir: folder)
     options = [name: :rules_other, rules: @orders, dir: folder]

@@ -62,7 +62,7 @@ defmodule BeTree.Server.CrashTest do
   @constant for id <- 1..3_000, do: 0x1_0000_0000 + id
 
   for round <- 1..2 do
-    test "nothing that was acknowledged is lost by a writer that is killed under load, round #{round}" do
+    test "a writer killed under load loses no acknowledged change, round #{round}" do
       name = start([])
       Server.insert_all!(name, for(id <- @constant, do: {id, "true"}))
       stop = :atomics.new(1, [])
@@ -116,7 +116,7 @@ defmodule BeTree.Server.CrashTest do
   # A writer needs longest for its base.
   for {title, options} <- [{"without a folder", []}, {"with a folder", [dir: true]}, {"with terms", [ids: :term]}] do
     @options options
-    test "a text of a large change is there only when searches see the change, #{title}" do
+    test "the text of a large change appears only when searches see the change, #{title}" do
       folder = Path.join(System.tmp_dir!(), "be_tree_crash_#{System.unique_integer([:positive])}_#{System.pid()}")
       on_exit(fn -> File.rm_rf!(folder) end)
       options = if @options[:dir], do: [dir: folder, durability: :none], else: @options
@@ -168,7 +168,7 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  test "a swapped index and what was changed since come back too" do
+  test "a swapped index and later changes survive a kill" do
     tree = BeTree.new!(b: :string)
     BeTree.insert_all!(tree, [{1, "b = 'x'"}, {2, "b = 'x'"}])
     name = start()
@@ -192,7 +192,7 @@ defmodule BeTree.Server.CrashTest do
     eventually(fn -> match?({:ok, _}, Server.info(name)) end)
   end
 
-  test "a process that outlives its keeper never has the tables beside the next one" do
+  test "a process that outlives its keeper is killed before the next one uses the tables" do
     name = start([])
     Server.insert!(name, 1, "a = 1")
     [orphan, keeper] = [Servers.process(name), Servers.keeper(name)]
@@ -205,7 +205,7 @@ defmodule BeTree.Server.CrashTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
   end
 
-  test "a base whose builder is killed is built another time, and other processes of the server are started again" do
+  test "the server rebuilds a base whose builder is killed, and restarts its other processes" do
     name = start([])
     Server.insert_all!(name, for(id <- 1..900, do: {id, "a = #{id}"}))
     # The builder needs a replica. It waits for one that a search has.
@@ -231,7 +231,7 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  test "a module that traps in a change is made anew with what was there" do
+  test "a tree that traps in a change is rebuilt with all subscriptions" do
     name = start(schema: [], guest: WasmGuest.trapping_insert())
 
     for id <- 1..3 do

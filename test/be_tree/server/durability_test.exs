@@ -61,7 +61,7 @@ defmodule BeTree.Server.DurabilityTest do
     for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, :process, _pid, _reason}, 60_000)
   end
 
-  test "many changes at once share syncs, and a wrong one changes nothing", %{folder: folder} do
+  test "concurrent changes share syncs, and a refused one changes nothing", %{folder: folder} do
     name = start!(folder)
 
     results =
@@ -264,7 +264,7 @@ defmodule BeTree.Server.DurabilityTest do
   # The same subscriptions in another order take other memory: some of these servers are too small for them.
   for seed <- Attack.size([102, 125, 140], Enum.to_list(100..150)) do
     @seed seed
-    test "a server that is full starts again with its memory, seed #{seed}", %{folder: folder} do
+    test "a full server starts again with its memory limit, seed #{seed}", %{folder: folder} do
       :rand.seed(:exsss, {@seed, 1, 1})
       options = [schema: @schema ++ [b: :integer, l: {:integer_list, optional: true}]]
       options = [memory: 900_000 + :rand.uniform(1_800_000), durability: :none] ++ options

@@ -19,8 +19,8 @@ defmodule BeTree.Rules.Server.Base do
         }
 
   # The bytes of memory that are read at a time. Zeros are left out in pieces of this size.
-  @part 0x1_0000
-  @zeros <<0::size(@part)-unit(8)>>
+  @part_bytes 0x1_0000
+  @zeros <<0::size(@part_bytes)-unit(8)>>
 
   @doc "Takes a snapshot of the rules for a base with `content` in its head. Returns a function that writes it."
   @spec prepare(Rules.t(), map, non_neg_integer) ::
@@ -37,8 +37,8 @@ defmodule BeTree.Rules.Server.Base do
   end
 
   defp memory(runtime, snapshot, length) do
-    Stream.flat_map(0..(length - 1)//@part, fn address ->
-      case runtime.snapshot_read(snapshot, address, min(@part, length - address)) do
+    Stream.flat_map(0..(length - 1)//@part_bytes, fn address ->
+      case runtime.snapshot_read(snapshot, address, min(@part_bytes, length - address)) do
         {:ok, @zeros} -> []
         {:ok, bytes} -> [[<<address::little-64, byte_size(bytes)::little-64>>, bytes]]
         {:error, error} -> raise error

@@ -23,11 +23,11 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.Rules.{Module, Swap}
   alias BeTree.Rules.Server.{Base, Change}
 
-  # The most memory that a module can have. A recovery may take it, because other operations than those of the journal, such as reads,
-  # had a part in what fitted into the memory of the server.
-  @most_memory 0x1_0000_0000
-  # What does not fit is made again with this much more memory, as a divisor.
-  @more 4
+  # The memory that a module can have at most. A recovery may need more than the server did, because operations that the journal lacks,
+  # such as reads, shaped the server's memory.
+  @max_memory 0x1_0000_0000
+  # An operation that does not fit is repeated with more memory: a quarter more.
+  @memory_growth 4
 
   @type record :: Change.operation() | tuple
 
@@ -91,7 +91,7 @@ defmodule BeTree.Rules.Server.History do
 
   @impl Owner
   def load_base(content, state) do
-    with {:ok, rules, %{text: text, limits: limits}} <- Base.read(content, state.options, @most_memory),
+    with {:ok, rules, %{text: text, limits: limits}} <- Base.read(content, state.options, @max_memory),
          do: limit(%{state | rules: rules, text: text}, limits)
   end
 
@@ -122,7 +122,7 @@ defmodule BeTree.Rules.Server.History do
 
     with {:ok, guest} <- Module.built_in(options.runtime),
          {:ok, instance, _warnings} <-
-           Module.compile(guest, @most_memory, Rules.input(text, options), unbounded(options)),
+           Module.compile(guest, @max_memory, Rules.input(text, options), unbounded(options)),
          do: {:ok, %{state | rules: Rules.handle(instance, options), text: text, options: options}}
   end
 
@@ -139,7 +139,7 @@ defmodule BeTree.Rules.Server.History do
   defp begin({:limits, facts, firings}, state), do: limit(state, %{facts: facts, firings: firings})
 
   defp begin({:swap, text}, state) do
-    options = state.options |> unbounded() |> Map.put(:memory, @most_memory) |> Map.to_list()
+    options = state.options |> unbounded() |> Map.put(:memory, @max_memory) |> Map.to_list()
     with {:ok, rules} <- Swap.swapped(state.rules, text, options), do: limit(%{state | rules: rules, text: text}, %{})
   end
 
@@ -154,8 +154,8 @@ defmodule BeTree.Rules.Server.History do
     end
   end
 
-  defp more_memory(%Error{kind: :out_of_memory}, %{options: %{memory: memory}} = state) when memory < @most_memory,
-    do: limit(state, %{memory: min(memory + div(memory, @more) + 1, @most_memory)})
+  defp more_memory(%Error{kind: :out_of_memory}, %{options: %{memory: memory}} = state) when memory < @max_memory,
+    do: limit(state, %{memory: min(memory + div(memory, @memory_growth) + 1, @max_memory)})
 
   defp more_memory(error, _state), do: {:error, error}
 
