@@ -24,12 +24,12 @@ defmodule BeTree.Journal do
   #
   # ## Failures
   #
-  # A failed write or sync ends a segment, because nobody knows what is on the disk behind the last good place. The refused
-  # changes are cut off. The next change begins another segment, which replaces everything that older ones hold from its first
-  # version on. Only if the disk fails to cut off too, and the node ends before the next change, the next owner finds a refused
-  # change whose write had reached the file. For the same reason each owner begins a segment of its own: the last write of a
-  # killed process may reach its file after the next owner has read it. Changes that were accepted under `{:interval, ms}`, and
-  # are not known to be on the disk, stay in memory until they are, and are written again to the new segment.
+  # A failed write or sync ends a segment: the content of the disk after the last synced byte is unknown. The journal truncates the
+  # refused changes. The next change begins another segment, which replaces all changes of older segments from its first version on.
+  # One window remains: the write fails, the truncation fails too, and the node dies before the next append. Recovery then finds a
+  # change that was refused. Each owner begins a segment of its own, because the last write of a killed process may reach its file
+  # after the next owner has read it. Changes accepted under `{:interval, ms}` stay in memory until a sync, and a new segment begins
+  # with them.
   #
   # An owner passes messages that it does not know to `info/2`.
 
@@ -86,13 +86,13 @@ defmodule BeTree.Journal do
           | {:background, module}
 
   @segment_bytes 0x100_0000
-  # With an interval, more than this is synced before the next change is accepted.
-  @most_pending 0x100_0000
+  # With an interval: the bytes of accepted changes that are not synced. Above it, `append/2` syncs first.
+  @max_pending_bytes 0x100_0000
   @retry_after 1_000
   # A base is due at this number of segments beyond those that the bytes need. Each start and each failed write begins a segment.
-  @spare_segments 32
-  @batch 1_000
-  @batch_bytes 0x40_0000
+  @max_spare_segments 32
+  @max_batch 1_000
+  @max_batch_bytes 0x40_0000
 
   @doc """
   Opens the journal in `folder`, which is made if it is not there. The calling process becomes the owner.
@@ -158,7 +158,7 @@ defmodule BeTree.Journal do
     end
   end
 
-  # Neither the last changes nor the names of the files need be on the disk yet if the owner before was killed.
+  # After a kill of the former owner, the last changes and the names of the files may not be on the disk yet.
   defp sync_found(%{files: files, folder: folder}, segments) do
     with :ok <- if(segments == [], do: :ok, else: Segment.sync(files, List.last(segments).path)) do
       with {:error, reason} <- files.sync_folder(folder), do: Fault.file("sync", folder, reason)
@@ -205,7 +205,7 @@ defmodule BeTree.Journal do
   def fragmented?(%__MODULE__{segment_bytes: segment_bytes} = journal) do
     segments = later_segments(journal)
     bytes = segments |> Enum.map(& &1.size) |> Enum.sum()
-    length(segments) - div(bytes, segment_bytes) > @spare_segments
+    length(segments) - div(bytes, segment_bytes) > @max_spare_segments
   end
 
   defp later_segments(%{segment: present} = journal) do
@@ -222,9 +222,9 @@ defmodule BeTree.Journal do
   end
 
   @doc """
-  Calls `function` with the changes that were there when the journal was opened, after the base, in order, and the value of the
-  call before. It gets some thousand at most at once, as `{version, bytes}`, and returns `{:ok, value}` or `{:error, error}`,
-  which ends the reading. The bytes are parts of larger binaries.
+  Folds `function` over the changes after the base that the folder had when it was opened. It gets batches of at most a thousand
+  changes `{version, bytes}`, in order, and returns `{:ok, value}`, or `{:error, error}` to stop. The bytes are parts of larger
+  binaries.
   """
   @spec reduce(t, acc, ([{pos_integer, binary}], acc -> {:ok, acc} | {:error, error})) ::
           {:ok, acc} | {:error, Error.t() | error}
@@ -261,7 +261,7 @@ defmodule BeTree.Journal do
     batch = [{version, payload} | batch]
     bytes = bytes + byte_size(payload)
 
-    if count + 1 < @batch and bytes < @batch_bytes do
+    if count + 1 < @max_batch and bytes < @max_batch_bytes do
       {:cont, {batch, count + 1, bytes, result}}
     else
       result = give(batch, result, function)
@@ -298,12 +298,12 @@ defmodule BeTree.Journal do
   end
 
   defp check_sizes(payloads) do
-    case Enum.find(payloads, &(IO.iodata_length(&1) > Record.most_bytes())) do
+    case Enum.find(payloads, &(IO.iodata_length(&1) > Record.max_bytes())) do
       nil ->
         :ok
 
       payload ->
-        message = "a change has #{IO.iodata_length(payload)} bytes; expected #{Record.most_bytes()} at most: divide it"
+        message = "a change has #{IO.iodata_length(payload)} bytes; expected #{Record.max_bytes()} at most: divide it"
         {:error, %Error{kind: :file, message: message}}
     end
   end
@@ -347,7 +347,7 @@ defmodule BeTree.Journal do
       segment.size - segment.start >= journal.segment_bytes ->
         with {:ok, journal} <- finish(journal), do: create(journal)
 
-      journal.pending_bytes >= @most_pending ->
+      journal.pending_bytes >= @max_pending_bytes ->
         flush(journal)
 
       true ->
@@ -355,8 +355,8 @@ defmodule BeTree.Journal do
     end
   end
 
-  # A segment begins when all before it is on the disk, but for the pending changes, with which it begins. It has them before it has
-  # its name: from then on it replaces the segment that holds them now.
+  # All earlier changes are on the disk before a segment begins, except pending ones. The new file holds these before it gets its
+  # name: from then on it replaces the segment that holds them now.
   defp create(journal) do
     with {:ok, journal} <- clear(journal),
          {:ok, journal} <- settle(journal) do
@@ -386,7 +386,7 @@ defmodule BeTree.Journal do
     end
   end
 
-  # Removes what an earlier owner did not finish, or did not remove.
+  # Removes the leftovers of an earlier owner.
   defp clear(%{leftovers: []} = journal), do: {:ok, journal}
 
   defp clear(%{leftovers: leftovers} = journal) do
@@ -418,8 +418,8 @@ defmodule BeTree.Journal do
     end
   end
 
-  # Ends a segment after a failure. What cannot be cut off is replaced by the next segment. The next one takes the place of a segment
-  # without changes. It is not deleted, because the manifest may name it. No sync was ever asked for it.
+  # Ends a segment after a failure. The next segment replaces bytes that cannot be truncated. A segment without changes is overwritten
+  # by the next one instead of deleted, because the manifest may name it. It was never synced.
   defp abandon(%{segment: segment, files: files} = journal) do
     _ = files.truncate(segment.device, segment.size)
     _ = files.close(segment.device)
@@ -514,7 +514,7 @@ defmodule BeTree.Journal do
     end
   end
 
-  # A segment that was given up meanwhile proves nothing, and its changes are in the next one.
+  # The sync of an abandoned segment proves nothing: its changes are in the next segment.
   defp synced(%{segment: segment} = journal, {sequence, version}, result) do
     case result do
       _any when segment == nil or segment.sequence != sequence -> rest(journal)
@@ -540,7 +540,7 @@ defmodule BeTree.Journal do
   defp rest(%{pending: []} = journal), do: journal
   defp rest(%{durability: {:interval, ms}} = journal), do: due(journal, ms)
 
-  # The changes that wait are in memory still.
+  # The pending changes are still in memory.
   defp failed(%{durability: {:interval, ms}} = journal, error) do
     if journal.error == nil do
       text = "BeTree: #{Exception.message(error)}; accepted changes are not on the disk, and are written again"
@@ -561,7 +561,7 @@ defmodule BeTree.Journal do
     &Base.write(files, folder, &1, identity, &2)
   end
 
-  @doc "Removes the files that a base of this version, which was written, makes superfluous."
+  @doc "Removes the files that a base of this version replaces. The base has been written."
   @spec trim(t, non_neg_integer) :: {:ok, t} | {:error, Error.t(), t}
   def trim(%__MODULE__{} = journal, version) do
     journal = durable(%{journal | kept: max(version, journal.kept)}, min(version, journal.last))

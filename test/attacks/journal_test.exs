@@ -14,7 +14,7 @@ defmodule BeTree.Attacks.JournalTest do
 
   setup [:quiet, :folder]
 
-  test "recovery finds acknowledged changes, as the durability promises", %{folder: folder} do
+  test "no acknowledged change is lost beyond what the durability allows", %{folder: folder} do
     Attack.each(Attack.size(60, 5_000), fn number ->
       folder = Path.join(folder, "#{number}")
       Disk.watch(folder)
@@ -23,8 +23,8 @@ defmodule BeTree.Attacks.JournalTest do
     end)
   end
 
-  # A life ends with a close, which syncs everything.
-  test "recovery refuses a folder with a lost or truncated file, unless nothing is missing", %{folder: folder} do
+  # A life ends with a close, so all that is there then was on the disk.
+  test "a folder that lost a file, or its end, is refused or complete", %{folder: folder} do
     Attack.each(Attack.size(20, 2_000), fn number ->
       folder = Disk.watch(Path.join(folder, "#{number}"))
       {found, _count} = life(folder, Enum.random([:sync, {:interval, 1}, :none]), Enum.random(1..3))
@@ -62,7 +62,7 @@ defmodule BeTree.Attacks.JournalTest do
     end
   end
 
-  test "a random life is determined by its seed", %{folder: folder} do
+  test "the seed determines a run", %{folder: folder} do
     for number <- 1..5 do
       [first, second] =
         for time <- 1..2 do

@@ -113,7 +113,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{201, "all"}, [{202, "change 202"}], 202}
   end
 
-  test "an unfinished base keeps the older one until the next change", %{folder: folder} do
+  test "an unfinished base leaves the older one, and the next append removes it", %{folder: folder} do
     journal = folder |> open!() |> append!(["a", "b"])
     :ok = Journal.base_writer(journal).(1, ["one"])
     :ok = Journal.close(journal)
@@ -126,7 +126,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{1, "one"}, [{2, "b"}, {3, "c"}], 3}
   end
 
-  test "the next change removes files that a base replaced before a kill", %{folder: folder} do
+  test "after a kill before trim/2, the next append removes the files that the base replaces", %{folder: folder} do
     in_other_process(fn ->
       journal = Enum.reduce(1..5, open!(folder, segment_bytes: 1), &append!(&2, ["#{&1}"]))
       for version <- 3..4, do: :ok = Journal.base_writer(journal).(version, ["base"])
@@ -138,7 +138,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{4, "base"}, [{5, "5"}, {6, "6"}], 6}
   end
 
-  test "foreign files stay, and a refused start removes none", %{folder: folder} do
+  test "keeps files of others, and a refused open removes none", %{folder: folder} do
     folder |> open!() |> append!(["a"]) |> Journal.close()
     others = ~w(notes.new 12.log 0000000000000001.log.bak lost+found/x +000000000000003.base partitions)
 
@@ -162,7 +162,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{2, "two"}, [], 2}
   end
 
-  test "files and folders are private to their owner, and an existing folder keeps its mode", %{folder: folder} do
+  test "files have the mode 600 and new folders 700, and an existing folder keeps its mode", %{folder: folder} do
     File.chmod!(folder, 0o755)
     new = Path.join(folder, "above/journal")
 
@@ -275,7 +275,7 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(open!(folder))
   end
 
-  test "concurrent openers never own a folder together", %{folder: folder} do
+  test "concurrent opens of a folder never succeed together", %{folder: folder} do
     counter = :counters.new(1, [])
 
     tasks =
@@ -302,8 +302,8 @@ defmodule BeTree.JournalTest do
     assert Enum.all?(results, &(&1 in [1, :locked]))
   end
 
-  # The lock of systems without abstract socket names, also usable here.
-  test "concurrent openers with a lock file never own a folder together", %{folder: folder} do
+  # The lock of systems without names for sockets, which this one may have too.
+  test "concurrent locks by a socket file never succeed together, and leave no file", %{folder: folder} do
     counter = :counters.new(1, [])
 
     tasks =
@@ -327,7 +327,7 @@ defmodule BeTree.JournalTest do
     assert File.ls!(folder) == []
   end
 
-  test "a lock file ends with its process, in a folder with a long path too", %{folder: folder} do
+  test "a lock by a socket file ends with its process, also in a folder with a long path", %{folder: folder} do
     folder = Path.join(folder, String.duplicate("long", 40))
     File.mkdir_p!(folder)
     in_other_process(fn -> assert {:ok, _lock} = SocketFile.acquire(folder) end)
@@ -343,7 +343,7 @@ defmodule BeTree.JournalTest do
     with :locked <- SocketFile.acquire(folder), do: eventually_free(folder)
   end
 
-  test "a folder is locked under a new name and through a link", %{folder: folder} do
+  test "a lock holds for a moved folder, and through a symbolic link", %{folder: folder} do
     {old, moved, link} = {Path.join(folder, "old"), Path.join(folder, "moved"), Path.join(folder, "link")}
     journal = open!(old)
     File.rename!(old, moved)
@@ -357,7 +357,7 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(open!(link))
   end
 
-  test "one of two nodes owns the folder until it is killed", %{folder: folder} do
+  test "a node locks the folder against another node until it is killed", %{folder: folder} do
     port =
       OsNode.start("""
       {:ok, journal} = BeTree.Journal.open(#{inspect(folder)}, identity: #{inspect(@identity)}, durability: :sync)
@@ -438,7 +438,7 @@ defmodule BeTree.JournalTest do
     assert text =~ "#{path} ends with a write that was interrupted" and text =~ "the last whole change is 1"
   end
 
-  test "every flipped byte is detected, or affected no change", %{folder: folder} do
+  test "recovery finds every flipped byte of a change", %{folder: folder} do
     journal = folder |> open!(segment_bytes: 40) |> append!(["a", "bb"]) |> append!(["ccc", "d"]) |> append!(["e"])
     :ok = Journal.base_writer(journal).(1, ["base"])
     :ok = Journal.close(journal)
@@ -479,7 +479,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == whole
   end
 
-  test "a missing segment or base is detected", %{folder: folder} do
+  test "recovery finds a missing segment or base", %{folder: folder} do
     journal = Enum.reduce(1..6, open!(folder, segment_bytes: 1), &append!(&2, ["#{&1}"]))
     :ok = Journal.close(journal)
     [first, second | _rest] = segments(folder)
@@ -548,7 +548,7 @@ defmodule BeTree.JournalTest do
     end
   end
 
-  test "a missing manifest is detected", %{folder: folder} do
+  test "recovery finds a missing manifest", %{folder: folder} do
     folder |> open!() |> append!(["a"]) |> Journal.close()
     path = Path.join(folder, "journal.manifest")
     bytes = File.read!(path)
@@ -559,7 +559,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {:none, [{1, "a"}], 1}
   end
 
-  test "an abandoned start leaves the folder unchanged", %{folder: folder} do
+  test "an abandoned open leaves the folder as it is", %{folder: folder} do
     in_other_process(fn -> folder |> open!(durability: :none) |> append!(["a"]) end)
 
     state = fn ->
@@ -633,7 +633,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {:none, [{1, "a"}], 1}
   end
 
-  test "a write that cannot be truncated is replaced", %{folder: folder} do
+  test "the next segment replaces bytes that cannot be truncated", %{folder: folder} do
     journal = folder |> faulty([]) |> append!(["a"])
     Disk.fail(folder, fn operation, _number -> if operation in [:sync, :truncate], do: :eio end)
     {:error, _error, journal} = Journal.append(journal, ["b"])
@@ -694,7 +694,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{1, "one"}, [{2, "b"}], 2}
   end
 
-  test "with an interval, a failed sync is repeated", %{folder: folder} do
+  test "with an interval, changes of a failed sync are written again", %{folder: folder} do
     journal = folder |> faulty(durability: {:interval, 1}) |> append!(["a", "b"])
     Disk.fail(folder, fn operation, _number -> if operation == :sync, do: :eio end)
 
@@ -751,7 +751,7 @@ defmodule BeTree.JournalTest do
     assert_receive {:DOWN, ^monitor, :process, ^syncer, _reason}
   end
 
-  test "a failed base leaves no file", %{folder: folder} do
+  test "a base that cannot be written leaves no file", %{folder: folder} do
     journal = folder |> faulty([]) |> append!(["a"])
     Disk.room(folder, 6)
     assert {:error, %{kind: :file, message: message}} = Journal.base_writer(journal).(1, ["base"])

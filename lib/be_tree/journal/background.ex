@@ -1,7 +1,7 @@
 defmodule BeTree.Journal.Background do
   @moduledoc false
-  # What a journal leaves to time and to another process: messages that come later, and syncs while the owner writes on.
-  # BeTree.Journal.Syncer has the system's; a test puts one in its place that does both when the test says so.
+  # The timers and the background syncs of a journal. BeTree.Journal.Syncer implements them with a process; a test replaces it to
+  # decide when time passes.
 
   @type syncer :: term
 

@@ -14,8 +14,8 @@ defmodule BeTree.Journal.Base do
 
   @magic "BTBASE\n\0"
   # The bytes of the size in the head, and those of the checksum of the payload.
-  @more 8
-  @crc 4
+  @size_bytes 8
+  @crc_bytes 4
 
   @enforce_keys [:version, :path, :identity, :at, :size]
   defstruct [:version, :path, :identity, :at, :size]
@@ -61,7 +61,7 @@ defmodule BeTree.Journal.Base do
 
   # The head is written last, because it has the size.
   defp fill(files, device, version, identity, payload) do
-    at = Head.size(identity, @more)
+    at = Head.size(identity, @size_bytes)
 
     with {:ok, size, crc} <- fill(files, device, at, payload),
          :ok <- files.pwrite(device, at + size, <<crc::little-32>>),
@@ -83,11 +83,11 @@ defmodule BeTree.Journal.Base do
   def open(files, path) do
     with_device(files, path, fn device ->
       with {:ok, bytes} <- bytes(files, path),
-           {:ok, head} <- Head.read(files, path, device, bytes, @magic, @more) do
+           {:ok, head} <- Head.read(files, path, device, bytes, @magic, @size_bytes) do
         <<size::little-64>> = head.more
         version = path |> Path.basename() |> Segment.number(".base")
 
-        if head.number == version and bytes == head.at + size + @crc,
+        if head.number == version and bytes == head.at + size + @crc_bytes,
           do: {:ok, %__MODULE__{version: version, path: path, identity: head.identity, at: head.at, size: size}},
           else: Fault.damaged(path, "its length or its name is not as it was written")
       end
@@ -102,7 +102,7 @@ defmodule BeTree.Journal.Base do
   @spec read(module, t) :: {:ok, binary} | {:error, BeTree.Error.t()}
   def read(files, %__MODULE__{path: path, at: at, size: size}) do
     with_device(files, path, fn device ->
-      with {:ok, bytes} when byte_size(bytes) == size + @crc <- files.pread(device, at, size + @crc),
+      with {:ok, bytes} when byte_size(bytes) == size + @crc_bytes <- files.pread(device, at, size + @crc_bytes),
            {payload, <<crc::little-32>>} = :erlang.split_binary(bytes, size),
            true <- crc == :erlang.crc32(payload) do
         {:ok, payload}

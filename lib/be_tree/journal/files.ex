@@ -1,7 +1,7 @@
 defmodule BeTree.Journal.Files do
   @moduledoc false
-  # The operations on files that a journal needs. BeTree.Journal.Disk has the system's; tests put others in their place,
-  # which fail, and which forget whatever was not synced.
+  # The operations on files that a journal needs. BeTree.Journal.Disk implements them with the system's files. The tests' disk injects
+  # failures, and loses unsynced bytes.
 
   alias BeTree.Journal.Fault
 
@@ -49,5 +49,38 @@ defmodule BeTree.Journal.Files do
       {:error, reason} ->
         Fault.file("open", path, reason)
     end
+  end
+
+  @doc """
+  Makes a file of `parts`, each a place and bytes, and returns it open. It is written beside `path`, synced, and then gets that name,
+  so a file of that name is never half written. It takes the place of one that exists.
+  """
+  @spec create_whole(module, Path.t(), [{non_neg_integer, iodata}]) :: {:ok, device} | {:error, BeTree.Error.t()}
+  def create_whole(files, path, parts) do
+    unfinished = path <> ".new"
+
+    # A failed attempt, or an owner that was killed, may have left it.
+    with gone when gone in [:ok, {:error, :enoent}] <- files.delete(unfinished),
+         {:ok, device} <- files.create(unfinished) do
+      with :ok <- write_all(files, device, parts),
+           :ok <- files.sync(device),
+           :ok <- files.rename(unfinished, path),
+           :ok <- files.sync_folder(Path.dirname(path)) do
+        {:ok, device}
+      else
+        {:error, reason} ->
+          _ = files.close(device)
+          _ = files.delete(unfinished)
+          Fault.file("write", path, reason)
+      end
+    else
+      {:error, reason} -> Fault.file("write", path, reason)
+    end
+  end
+
+  defp write_all(files, device, parts) do
+    Enum.reduce_while(parts, :ok, fn {at, bytes}, :ok ->
+      with :ok <- files.pwrite(device, at, bytes), do: {:cont, :ok}, else: (error -> {:halt, error})
+    end)
   end
 end

@@ -1,6 +1,6 @@
 defmodule BeTree.Journal.Lock do
   @moduledoc false
-  # A lock of a folder, which ends with the process that holds it, by whatever it ends.
+  # The lock of a folder. It ends with the process that holds it, also by a kill.
   #
   # On Linux it is a listening Unix domain socket in the abstract name space, whose name has the device and the inode of the
   # folder. The kernel gives a name to one socket at a time, and takes it back when the socket is closed, by the process or by its
@@ -16,28 +16,27 @@ defmodule BeTree.Journal.Lock do
   @type t :: {:name, :inet.socket()} | {:file, SocketFile.t()}
 
   # A process that was killed closes its socket a moment after it is gone, so a lock is tried for some time.
-  @attempts 30
+  @max_attempts 30
   @pause 20
 
   @doc """
   Locks the folder for the calling process. Tries for a second, and then returns an error of kind `:locked`.
   """
   @spec acquire(Path.t()) :: {:ok, t} | {:error, BeTree.Error.t()}
-  def acquire(folder), do: acquire(folder, @attempts)
+  def acquire(folder), do: acquire(folder, @max_attempts)
 
   defp acquire(folder, attempts) do
     case try_acquire(:os.type(), folder) do
       {:ok, lock} -> {:ok, lock}
-      :locked when attempts > 1 -> again(folder, attempts - 1)
+      :locked when attempts > 1 -> retry(folder, attempts - 1)
       :locked -> Fault.locked(folder)
       {:error, %BeTree.Error{} = error} -> {:error, error}
       {:error, reason} -> Fault.file("lock", folder, reason)
     end
   end
 
-  # The pause differs, so that two processes that made each other give up do not meet again. It leaves the random numbers of the
-  # calling process alone.
-  defp again(folder, attempts) do
+  # The pause differs between processes, so that two that compete do not retry in step. It leaves the caller's `:rand` state alone.
+  defp retry(folder, attempts) do
     Process.sleep(@pause + rem(System.unique_integer([:positive]), @pause))
     acquire(folder, attempts)
   end

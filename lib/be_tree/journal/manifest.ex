@@ -13,7 +13,7 @@ defmodule BeTree.Journal.Manifest do
   # of power may take it back. Each record is written over the one that is not known to be on the disk. So whatever is lost, one
   # of them is whole, and it never claims more than the disk has.
 
-  import BeTree.Journal.Files, only: [with_device: 3]
+  import BeTree.Journal.Files, only: [create_whole: 3, with_device: 3]
 
   alias BeTree.Journal.{Fault, Head}
 
@@ -95,32 +95,16 @@ defmodule BeTree.Journal.Manifest do
   @spec open(module, Path.t(), found | nil) :: {:ok, t} | {:error, BeTree.Error.t()}
   def open(files, folder, nil) do
     path = Path.join(folder, @file_name)
-    unfinished = path <> ".new"
     [place, other] = @places
     found = %{count: 1, segment: 0, durable: 0, places: {other, place}}
     # Both records: a disk that is full later has room for the manifest.
     records = [{0, Head.encode(@magic, 0, "")}, {place, encode(1, 0, 0)}, {other, encode(0, 0, 0)}]
 
-    # An owner that was killed may have left it.
-    with gone when gone in [:ok, {:error, :enoent}] <- files.delete(unfinished),
-         {:ok, device} <- files.create(unfinished) do
-      with :ok <- write_all(files, device, records),
-           :ok <- files.sync(device),
-           :ok <- files.rename(unfinished, path),
-           :ok <- files.sync_folder(folder) do
-        {:ok, new(files, path, device, found)}
-      else
-        {:error, reason} ->
-          _ = files.close(device)
-          Fault.file("write", path, reason)
-      end
-    else
-      {:error, reason} -> Fault.file("write", path, reason)
-    end
+    with {:ok, device} <- create_whole(files, path, records), do: {:ok, new(files, path, device, found)}
   end
 
-  # The present record may be the last note of a killed owner, which need not be on the disk. A note of that owner may even come to
-  # the file later, so its count is left out.
+  # The present record may be an unsynced note of a killed owner. Another note of that owner may still reach the file, so this owner
+  # skips its count.
   def open(files, folder, found) do
     path = Path.join(folder, @file_name)
 
@@ -130,12 +114,6 @@ defmodule BeTree.Journal.Manifest do
     else
       {:error, reason} -> Fault.file("open", path, reason)
     end
-  end
-
-  defp write_all(files, device, parts) do
-    Enum.reduce_while(parts, :ok, fn {at, bytes}, :ok ->
-      with :ok <- files.pwrite(device, at, bytes), do: {:cont, :ok}, else: (error -> {:halt, error})
-    end)
   end
 
   defp new(files, path, device, found) do
@@ -152,8 +130,8 @@ defmodule BeTree.Journal.Manifest do
   end
 
   @doc """
-  Notes that all changes up to `durable` are on the disk, without a sync. If it cannot be written, the note before remains, which is
-  true as well.
+  Notes without a sync that all changes up to `durable` are on the disk. If the write fails, the former note remains, which is true as
+  well.
   """
   @spec note(t, non_neg_integer) :: t
   def note(%__MODULE__{durable: before} = manifest, durable) when durable <= before, do: manifest

@@ -9,7 +9,7 @@ defmodule BeTree.Journal.Record do
   #     payload
 
   @head 24
-  @most_bytes 0xFFFF_FFFF
+  @max_bytes 0xFFFF_FFFF
 
   @type t :: %{
           version: non_neg_integer,
@@ -18,9 +18,9 @@ defmodule BeTree.Journal.Record do
           size: pos_integer
         }
 
-  @doc "The greatest size of a payload."
-  @spec most_bytes() :: pos_integer
-  def most_bytes, do: @most_bytes
+  @doc "Returns the maximum bytes of a payload."
+  @spec max_bytes() :: pos_integer
+  def max_bytes, do: @max_bytes
 
   @doc "Returns the bytes of a change, and their number."
   @spec change(non_neg_integer, non_neg_integer, iodata) :: {iodata, pos_integer}
@@ -54,7 +54,7 @@ defmodule BeTree.Journal.Record do
 
   defp proof?(_bytes, at, last, _version) when at > last, do: false
 
-  # Random bytes hardly ever look like such a head, so few checksums are calculated.
+  # Random bytes rarely look like such a head, so few checksums are computed.
   defp proof?(bytes, at, last, version) do
     <<_crc::32, length::little-32, of::little-64, durable::little-64>> = binary_part(bytes, at, @head)
 

@@ -2,9 +2,8 @@ defmodule BeTree.Journal.Recovery do
   @moduledoc false
   # Finds what a folder holds: the newest base, and the changes after it in an unbroken sequence. It changes nothing.
   #
-  # Only the last segment can end with a write that was cut off. Its first record that is not as it was written ends the journal,
-  # unless a later record, or the manifest, proves that the change there was on the disk once. Then, and wherever else something
-  # is missing, it is a damage: the folder is refused.
+  # Only the last segment can end with an interrupted write. Its first invalid record ends the journal, unless a later record or the
+  # manifest proves that the change there was durable. In that case, and for any other gap, the folder is damaged and refused.
 
   alias BeTree.Journal.{Base, Fault, Manifest, Segment}
   alias BeTree.Error
@@ -65,7 +64,7 @@ defmodule BeTree.Journal.Recovery do
     with {:error, reason} <- files.list(folder), do: Fault.file("read", folder, reason)
   end
 
-  # What the newest base replaces, and an owner that was killed did not remove.
+  # Files that the newest base replaces, left by an owner that was killed before it removed them.
   defp replaced(bases, segments) do
     older = for {_version, path} <- Enum.drop(bases, -1), do: path
     older ++ for(segment <- segments, do: segment.path)

@@ -3,13 +3,12 @@ defmodule BeTree.Journal.Segment do
   # A segment is a file `SEQUENCE.log` of records, behind a head, "BTJOURN\n", with the version of the first change
   # (BeTree.Journal.Head).
   #
-  # A segment gets its name when its head, and the changes that it begins with, are on the disk, and only after all changes before
-  # its first are on the disk. So a file with this name and a wrong head, or a gap before it, is a damage and never a write that was
-  # cut off.
+  # A segment gets its name when its head, its first changes, and all changes of earlier segments are on the disk. So a file with such
+  # a name and a wrong head, or a gap before it, is damage and never an interrupted write.
   #
   # A segment replaces all changes from its first on that earlier segments hold.
 
-  import BeTree.Journal.Files, only: [with_device: 3]
+  import BeTree.Journal.Files, only: [create_whole: 3, with_device: 3]
 
   alias BeTree.Journal.{Fault, Head, Record}
   alias BeTree.Error
@@ -53,34 +52,18 @@ defmodule BeTree.Journal.Segment do
   ## Writing
 
   @doc """
-  Makes the segment file `sequence`, whose changes begin with the version `first`. `records` are those that it begins with. They are
-  on the disk when this returns. The file takes the place of one of that number.
+  Creates the segment `sequence`, whose changes begin with the version `first`, with `records` as its content. All of it is on the
+  disk when this returns. The file replaces one with the same sequence.
   """
   @spec create(module, Path.t(), pos_integer, pos_integer, binary, iodata) :: {:ok, t} | {:error, BeTree.Error.t()}
   def create(files, folder, sequence, first, identity, records) do
     path = path(folder, sequence)
-    unfinished = path <> ".new"
     head = Head.encode(@magic, first, identity)
     start = IO.iodata_length(head)
     size = start + IO.iodata_length(records)
 
-    # A failed attempt may have left it.
-    with gone when gone in [:ok, {:error, :enoent}] <- files.delete(unfinished),
-         {:ok, device} <- files.create(unfinished) do
-      with :ok <- files.pwrite(device, 0, [head | records]),
-           :ok <- files.sync(device),
-           :ok <- files.rename(unfinished, path),
-           :ok <- files.sync_folder(folder) do
-        {:ok, %__MODULE__{sequence: sequence, path: path, first: first, start: start, device: device, size: size}}
-      else
-        {:error, reason} ->
-          _ = files.close(device)
-          _ = files.delete(unfinished)
-          Fault.file("write", path, reason)
-      end
-    else
-      {:error, reason} -> Fault.file("write", path, reason)
-    end
+    with {:ok, device} <- create_whole(files, path, [{0, [head | records]}]),
+         do: {:ok, %__MODULE__{sequence: sequence, path: path, first: first, start: start, device: device, size: size}}
   end
 
   ## Reading

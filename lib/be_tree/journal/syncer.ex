@@ -1,7 +1,6 @@
 defmodule BeTree.Journal.Syncer do
   @moduledoc false
-  # A process that brings a segment to the disk while the journal's owner writes on. It ends with the owner, which starts
-  # another one if this one ends.
+  # A process that syncs a segment while the journal's owner appends. It ends with the owner. The owner restarts it.
 
   @behaviour BeTree.Journal.Background
 

@@ -296,6 +296,23 @@ defmodule BeTree.Server.Table do
     end
   end
 
+  @doc "Returns the keys of ids, or an error unless all of them are there."
+  @spec present_keys(t, [term]) :: {:ok, [Ids.key()]} | {:error, Error.t()}
+  def present_keys(%__MODULE__{ids: ids} = table, list) do
+    Enum.reduce_while(list, {:ok, []}, fn id, {:ok, keys} ->
+      with {:ok, key} <- Ids.present(ids, id), {:ok, _text} <- text(table, key) do
+        {:cont, {:ok, [key | keys]}}
+      else
+        :error -> {:halt, Ids.not_found(id)}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+    |> case do
+      {:ok, keys} -> {:ok, Enum.reverse(keys)}
+      {:error, error} -> {:error, error}
+    end
+  end
+
   @doc "Like `text/2`, for an id of the kind that the server has."
   @spec find(t, term) :: {:ok, {String.t(), Subscription.constants()}} | :error
   def find(%__MODULE__{name: name} = table, id) do

@@ -58,7 +58,7 @@ defmodule BeTree.Rules.DiskTest do
   end
 
   for {layout, options} <- [one: [], partitions: [partitions: @partitions, partition_by: :id]] do
-    test "a failing disk refuses calls with #{layout} until it works", %{folder: folder} do
+    test "refuses calls while the disk fails with #{layout}, and takes them again when it works", %{folder: folder} do
       name = start!(folder, unquote(options))
       process = Process.whereis(name)
       assert {:ok, _page} = insert(name, 1..40)
@@ -123,7 +123,7 @@ defmodule BeTree.Rules.DiskTest do
     end
   end
 
-  test "a partition without its folder fails its calls until the folder is back", %{folder: folder} do
+  test "calls that need a partition without its folder fail until the folder is back", %{folder: folder} do
     name = start!(folder, partitions())
     process = Process.whereis(name)
     assert {:ok, _page} = insert(name, 1..40)
@@ -173,7 +173,7 @@ defmodule BeTree.Rules.DiskTest do
     assert firings in [0, closed]
   end
 
-  test "a timer repeats a failed write", %{folder: folder} do
+  test "a timer whose write failed fires again", %{folder: folder} do
     clocks = Clocks.new()
     Disk.watch(folder)
     name = :"disk_#{System.unique_integer([:positive])}"

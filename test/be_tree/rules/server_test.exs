@@ -159,10 +159,10 @@ defmodule BeTree.Rules.ServerTest do
     assert Enum.sort(notices(name)) == for(n <- 596..600, do: {"unpaid", n})
   end
 
-  test "a base is due only after as many bytes again", %{tmp_dir: folder} do
+  test "a base is due only :base_bytes after the last base", %{tmp_dir: folder} do
     {name, _id} = start!(dir: folder, durability: :none, base_bytes: 20_000)
     call = fn n -> {:ok, _page} = Server.assert(name, {:order, id: n, at: 0}) end
-    keeping? = fn -> :sys.get_state(name).keeper != nil end
+    keeping? = fn -> :sys.get_state(name).journal.writer != nil end
     due = Enum.find(1..10_000, fn n -> call.(n) && keeping?.() end)
     eventually(fn -> not keeping?.() end)
     [_one] = bases = Path.wildcard(Path.join(folder, "*.base"))
@@ -225,7 +225,7 @@ defmodule BeTree.Rules.ServerTest do
     assert {:ok, [_, _]} = Server.facts(name, :order)
   end
 
-  test "a start refuses a foreign folder and one in use", %{tmp_dir: folder} do
+  test "refuses a folder of another owner, and a locked one", %{tmp_dir: folder} do
     Process.flag(:trap_exit, true)
     {_name, _id} = start!(dir: folder)
     options = [name: :rules_other, rules: @orders, dir: folder]

@@ -74,7 +74,7 @@ defmodule BeTree.Server.BaseTest do
     eventually(fn -> :ets.info(table.log, :size) <= 2_000 end)
   end
 
-  test "a kill between any steps of a base loses no change" do
+  test "a process killed between any two steps of a base keeps all changes" do
     name = start(replicas: 2)
     Server.insert_all!(name, for(id <- 1..@size, do: {id, text(id)}))
 

@@ -116,7 +116,7 @@ defmodule BeTree.Server.CrashTest do
   # Building the base takes a writer the longest.
   for {title, options} <- [{"without a folder", []}, {"with a folder", [dir: true]}, {"with terms", [ids: :term]}] do
     @options options
-    test "the text of a large change appears only with the change itself, #{title}" do
+    test "the text of a large change appears only when searches see the change, #{title}" do
       folder = Path.join(System.tmp_dir!(), "be_tree_crash_#{System.unique_integer([:positive])}_#{System.pid()}")
       on_exit(fn -> File.rm_rf!(folder) end)
       options = if @options[:dir], do: [dir: folder, durability: :none], else: @options
@@ -168,7 +168,7 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  test "a crash keeps a swapped index and the changes after it" do
+  test "a swapped index and later changes survive a kill" do
     tree = BeTree.new!(b: :string)
     BeTree.insert_all!(tree, [{1, "b = 'x'"}, {2, "b = 'x'"}])
     name = start()
@@ -192,7 +192,7 @@ defmodule BeTree.Server.CrashTest do
     eventually(fn -> match?({:ok, _}, Server.info(name)) end)
   end
 
-  test "a process that outlives its keeper never has its tables beside the next one's" do
+  test "a process that outlives its keeper is killed before the next one uses the tables" do
     name = start([])
     Server.insert!(name, 1, "a = 1")
     [orphan, keeper] = [Servers.process(name), Servers.keeper(name)]
@@ -205,7 +205,7 @@ defmodule BeTree.Server.CrashTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
   end
 
-  test "the server restarts a killed builder and other killed processes" do
+  test "the server rebuilds a base whose builder is killed, and restarts its other processes" do
     name = start([])
     Server.insert_all!(name, for(id <- 1..900, do: {id, "a = #{id}"}))
     # The builder waits for the replica that a search holds.
@@ -231,7 +231,7 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  test "a module that traps in a change is replaced with its content" do
+  test "a tree that traps in a change is rebuilt with all subscriptions" do
     name = start(schema: [], guest: WasmGuest.trapping_insert())
 
     for id <- 1..3 do

@@ -61,7 +61,7 @@ defmodule BeTree.Server.DurabilityTest do
     for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, :process, _pid, _reason}, 60_000)
   end
 
-  test "concurrent changes share syncs, and a wrong one changes nothing", %{folder: folder} do
+  test "concurrent changes share syncs, and a refused one changes nothing", %{folder: folder} do
     name = start!(folder)
 
     results =

@@ -82,7 +82,7 @@ defmodule BeTree.Server.FollowerTest do
         follower = server(schema: nil, follow: {leader, node()})
         assert Server.await(follower, 2) == {:ok, 2}
         process = Servers.process(follower)
-        %{courier: courier, bases: bases} = :sys.get_state(process)
+        %{courier: courier, bases: %{count: bases}} = :sys.get_state(process)
         send(process, {:rows, courier, rows})
         assert {^how, %{error: %Error{}, connected: false}} = {how, Server.info!(follower)}
         # No search fails or sees a change after the wrong one.
@@ -207,7 +207,7 @@ defmodule BeTree.Server.FollowerTest do
     for id <- 1..2, do: :ok = Server.insert(leader, id, "age >= 1")
     assert Server.await(follower, 2) == {:ok, 2}
     process = Servers.process(follower)
-    %{maintainer: maintainer, base: %{index: %{instance: instance}}} = :sys.get_state(process)
+    %{bases: %{maintainer: maintainer, base: %{index: %{instance: instance}}}} = :sys.get_state(process)
     send(process, {:unfit, maintainer, instance, %Error{kind: :out_of_memory, message: "too little"}})
     eventually(fn -> match?(%{base: 2, connected: true, error: nil}, Server.info!(follower)) end)
     assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}

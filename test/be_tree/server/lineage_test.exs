@@ -6,7 +6,7 @@ defmodule BeTree.Server.LineageTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Domain, Error, Server}
-  alias BeTree.Journal
+  alias BeTree.Journal.Owner
   alias BeTree.Server.{Lineage, Store}
   alias BeTree.Test.Servers
 
@@ -175,9 +175,9 @@ defmodule BeTree.Server.LineageTest do
   test "a folder without lineages is recovered with a new one", %{folder: folder} do
     {:ok, schema} = Domain.parse(@schema)
     {:ok, journal} = Store.open(folder, schema, :integer, :sync)
-    records = for version <- 1..3, do: Store.record({version, [], [{version, "age >= 1", []}]})
-    {:ok, journal} = Journal.append(journal, records)
-    :ok = Journal.close(journal)
+    rows = for version <- 1..3, do: {version, [], [{version, "age >= 1", []}]}
+    {:ok, journal} = Owner.append(journal, Store.records(rows, nil))
+    :ok = Owner.close(journal)
     server = start(Servers.new_name(), dir: folder)
     assert BeTree.search(server, %{age: 1}) == {:ok, [1, 2, 3]}
     assert {_lineage, 3} = position = Server.position!(server)

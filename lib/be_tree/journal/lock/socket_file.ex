@@ -24,7 +24,7 @@ defmodule BeTree.Journal.Lock.SocketFile do
 
   @wait 5_000
   # Linux takes 108 bytes, others 104, with a zero at the end.
-  @longest 100
+  @max_path_bytes 100
 
   @doc "Locks the folder for the calling process, or returns `:locked`, or why no lock can be made."
   @spec acquire(Path.t()) :: {:ok, t} | :locked | {:error, BeTree.Error.t() | :inet.posix() | String.t()}
@@ -109,13 +109,14 @@ defmodule BeTree.Journal.Lock.SocketFile do
 
   # A socket's path is short, so that of a long one is a link to the folder, which is needed only for the moment of the call.
   defp with_short_name(folder, function) do
-    if byte_size(folder) + 20 <= @longest do
+    if byte_size(folder) + 20 <= @max_path_bytes do
       function.(folder)
     else
       link = Path.join(System.tmp_dir!(), "be_tree-" <> Base.encode16(:crypto.strong_rand_bytes(8), case: :lower))
 
       with true <-
-             byte_size(link) + 20 <= @longest || "its path is too long for a Unix domain socket, and TMPDIR is too",
+             byte_size(link) + 20 <= @max_path_bytes ||
+               "its path is too long for a Unix domain socket, and TMPDIR is too",
            :ok <- File.ln_s(folder, link) do
         try do
           function.(link)
