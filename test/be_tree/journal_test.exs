@@ -212,7 +212,7 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(journal)
   end
 
-  test "a base ahead of the changes is the state", %{folder: folder} do
+  test "recovery uses a base that is ahead of the changes", %{folder: folder} do
     in_other_process(fn ->
       journal = folder |> open!(durability: :none) |> append!(["a", "b", "c"])
       :ok = Journal.base_writer(journal).(3, ["three"])

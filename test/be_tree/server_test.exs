@@ -229,7 +229,7 @@ defmodule BeTree.ServerTest do
       for {pid, monitor} <- starters, do: assert_receive({:DOWN, ^monitor, :process, ^pid, :normal}, 30_000)
     end
 
-    test "takes a name of an ETS table" do
+    test "takes a name that an ETS table has" do
       :ets.new(:some_other_table, [:named_table])
       assert {:error, %Error{kind: :overloaded}} = Server.start_link(name: :some_other_table, schema: @schema)
     end
