@@ -1,6 +1,6 @@
 defmodule BeTree.Event do
   @moduledoc """
-  The forms of an event.
+  An event is a set of attributes with values, in one of these forms:
 
     * a map, a keyword list, a list of pairs or a struct, with atoms or strings for keys:
       `%{age: 30, country: "CA"}`, `[age: 30]`, `[{"age", 30}]`, `%User{age: 30}`;
@@ -8,23 +8,23 @@ defmodule BeTree.Event do
     * `{:record, values}`, a list or a tuple of the values in the order of the schema, without names.
       `1` and `0` also stand for `true` and `false`;
     * `{:records, records}`, a list of Erlang records. The first element of each tuple is ignored; the others are the
-      values in the order of the schema, record after record. Types are strict: no integer for a float, no atom for a
-      string, and only `:undefined` for an undefined value;
-    * a `BeTree.Event.Prepared`, a result of `prepare/3`.
+      values in the order of the schema, continued in the next record. Types are strict: no integer for a float, no atom
+      for a string, and only `:undefined` for an undefined value;
+    * a `BeTree.Event.Prepared` of `prepare/3`.
 
-  The attribute `user.address.city` is a field of the map in a field of the map in the field `user`. A map in an event is a map, a
-  keyword list, a list of pairs, a struct or a JSON object. If it is missing or undefined, all of its fields are; any other value
-  in its place does not fit. A field whose own name has a point is written in backticks in a schema:
-  `` `a.b` ``. Records have one value for each attribute, without maps. If a name comes twice, JSON's last value counts, with all of
-  its fields, and in lists of pairs the first one that is defined.
+  The attribute `user.address.city` is a field of a map in a field of a map in the field `user`. Maps are maps, keyword
+  lists, lists of pairs, structs or JSON objects. If a map is missing or undefined, so are its fields; any other value in
+  its place does not fit. In a schema backticks mark a field whose own name has a point: `` `a.b` ``. Records have one value
+  for each attribute, without maps. Of a repeated name JSON's last value counts, with all of its fields; in lists of pairs
+  the first defined one does.
 
-  `BeTree.Domain` lists the values of each type, and what `coerce: true` converts. `nil`, `:undefined` and JSON's `null` are undefined values, and so is a missing
-  attribute. Names that the schema lacks are ignored, with any values; the option
-  `strict: true` of searches and of `prepare/3` refuses them.
+  `BeTree.Domain` lists the values of each type, and the conversions of `coerce: true`. `nil`, `:undefined`, JSON's `null`
+  and a missing attribute are undefined. Names outside the schema are ignored, whatever their values; the option `strict:
+  true` of searches and of `prepare/3` refuses them.
 
-  A value that does not fit its attribute is an error of kind `:type` or `:out_of_bounds`, which names the attribute, or counts as
-  undefined where the attribute, the schema or the call has `on_mismatch: :undefined` (`BeTree.Domain`). If JSON has a name twice, only
-  the last value must fit.
+  A value that does not fit its attribute is an error of kind `:type` or `:out_of_bounds`, which names the attribute. With
+  `on_mismatch: :undefined` of the attribute, the schema or the call, the value counts as undefined instead
+  (`BeTree.Domain`). Of a name repeated in JSON only the last value must fit.
 
   In JSON a segment is `[id, micros]` and a frequency cap `[["flight", 10, "ns"], value, micros or null]`.
 
@@ -70,9 +70,9 @@ defmodule BeTree.Event do
   @doc """
   Decodes `event` once, for several searches. Returns `{:ok, event}`.
 
-  Every tree with the attributes of `target` in the same order accepts the returned event; their bounds may differ. Any other
-  tree refuses it with an error of kind `:type`. The event is about as large as the original as a term. Its names are resolved
-  and its values checked, so a search only copies them.
+  The result works for every tree with the attributes of `target` in the same order; their bounds may differ. Other trees
+  refuse it with an error of kind `:type`. Names are resolved and values checked in advance, so a search only copies them.
+  The size is about that of the event as a term.
 
   The call takes some microseconds on the scheduler of the calling process. An event of more than 16 KB is decoded on a
   dirty scheduler.
@@ -83,10 +83,9 @@ defmodule BeTree.Event do
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
-  A search for the event with `on_mismatch: :undefined`, or under a schema that has it, also counts the values that did not fit when it
-  was prepared.
+  A search for the event with `on_mismatch: :undefined` also reports the mismatches that were counted here.
 
-  With `strict: true` it also refuses names that the schema lacks, with the kind `:unknown_attribute`:
+  With `strict: true` the call also refuses names outside the schema, with the kind `:unknown_attribute`:
 
       iex> tree = BeTree.new!(age: :integer)
       iex> {:error, error} = BeTree.Event.prepare(tree, %{age: 30, aeg: 31}, strict: true)

@@ -16,23 +16,20 @@ defmodule BeTree.Image do
   An image is written once and read any number of times: after a restart, on other nodes, or by any other WebAssembly
   runtime (`docs/image.md` describes the format and a search in JavaScript). Its properties:
 
-    * it is the index module with its memory, and needs nothing else. It keeps the version of the module that wrote it, and
-      does not change with a newer release of this library;
-    * reading takes 60 milliseconds for 100 MB of memory. It compiles the module only if the VM has not loaded the same module
-      before;
-    * the same index gives the same bytes. Searches since its last change do not matter;
-    * it holds no event: the memory of searches is wiped, and so are the strings of deleted expressions. Numbers of deleted
-      expressions may remain.
+    * it is self-contained: the index module with its memory. A newer release of this library does not change that module;
+    * reading takes 60 milliseconds for 100 MB of memory. The module is compiled only if the VM has not loaded it before;
+    * the same index gives the same bytes, whatever was searched since its last change;
+    * it holds no event and no string of a deleted expression: both are wiped. Numbers of deleted expressions may remain.
 
-  A function that takes an image takes the path of a file, or `{:binary, bytes}` with a result of `to_binary/2`.
+  Functions take an image as the path of a file, or as `{:binary, bytes}` with a result of `to_binary/2`.
 
   ## Trust
 
-  The SHA-256 in an image proves that it arrived as it was written, not which program wrote it. Reading checks lengths,
-  versions, the digest, every section, the exports of the module and its counts before it uses anything. A carefully forged
-  image passes these checks, with a module and a memory of its author's choice. That module then runs in the sandbox like any
-  index module: it can return wrong ids, use up the fuel of a search and its memory, and reach nothing else. You trust the
-  runtime: its compiler, which reads the code of the image, and the sandbox.
+  The SHA-256 in an image proves integrity, not who wrote the image. Reading checks lengths, versions, the digest, every
+  section, the exports and the counts before it uses anything. A forged image can pass these checks with a module and a
+  memory of its author's choice. That module runs in the sandbox like any index module: it can return wrong ids and use up
+  its memory and the fuel of a search, and reaches nothing else. You trust the runtime: its compiler, which reads the code
+  of the image, and the sandbox.
   """
 
   import BeTree.Input.Limits, only: [is_name: 1]
@@ -56,7 +53,7 @@ defmodule BeTree.Image do
     * `:abi` - the version of the index module's interface (`docs/abi.md`);
     * `:schema` - the attributes of the index;
     * `:counts` - the map of `BeTree.info/2`;
-    * `:length`, `:memory` - the bytes of the image, and of the memory that it fills;
+    * `:length`, `:memory` - the bytes of the image file, and of the index's memory;
     * `:sha256`, `:guest_sha256` - digests of the image and of the index module, in hexadecimal.
   """
   @type info :: %{
@@ -77,23 +74,22 @@ defmodule BeTree.Image do
   @tree_options Common.take([:memory, :fuel_per_reduction, :runtime])
   @verify_options Common.take([:memory, :runtime])
   @read_options @tree_options ++ Common.take([:replicas, :queue])
-  # The copy of a memory that exists already needs no limit. This is more than any instance takes.
-  @any_memory 0x100_0000_0000
+  # Copying an existing memory needs no limit of its own; this exceeds any instance.
+  @max_copy_bytes 0x100_0000_0000
 
   @doc """
-  Writes an image of a tree, an index or a server to the file at `path`. The file is replaced as a whole or not at all, and keeps its
-  mode. A symbolic link is followed. A device or a pipe is written to.
+  Writes an image of a tree, an index or a server to the file at `path`. The file is replaced atomically and keeps its mode.
+  A symbolic link is followed; a device or a pipe is written to.
 
-  The call takes about 300 milliseconds for 100 MB, and meanwhile three times the memory of the index. It holds a tree only
-  while it copies the tree's memory. Copying runs on dirty schedulers; the digest runs on the scheduler of the calling process,
-  which is charged for it.
+  The call takes about 300 milliseconds and three times the index's memory for 100 MB. It holds a tree only while it copies
+  the tree's memory, on a dirty scheduler. The digest runs on the scheduler of the calling process, charged to that process.
 
   ## Options
 
   #{Options.docs(@write_options)}
 
-  Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or `:bad_module`
-  for a guest that has state outside its memory (`docs/abi.md`).
+  Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or
+  `:bad_module` for a guest with state outside its memory (`docs/abi.md`).
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do
@@ -132,10 +128,10 @@ defmodule BeTree.Image do
   Returns `{:error, error}` with the kind
 
     * `:file` when the file cannot be read;
-    * `:bad_module` when the image is damaged, truncated, of another version or no image. The message has the expected value and
-      the given one;
-    * `:out_of_memory` when the image has more memory than `:memory`. It is then not read;
-    * `:trap` or `:out_of_fuel` when its module fails at the start.
+    * `:bad_module` when the image is damaged, truncated, of another version or no image. The message has the expected and
+      the actual value;
+    * `:out_of_memory` when the image has more memory than `:memory`. It is refused before it is read;
+    * `:trap` or `:out_of_fuel` when starting its module fails.
 
       iex> image = {:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}
       iex> {:ok, index} = BeTree.Image.read(image, replicas: 4)
@@ -165,7 +161,7 @@ defmodule BeTree.Image do
   def read!(source, options \\ []), do: Bang.unwrap!(read(source, options))
 
   @doc """
-  Returns a tree that begins as the index in an image.
+  Returns a tree with the expressions of an image.
 
   ## Options
 
@@ -206,7 +202,7 @@ defmodule BeTree.Image do
   def read_tree!(source, options \\ []), do: Bang.unwrap!(read_tree(source, options))
 
   @doc """
-  Checks an image as `read/2` does, and keeps nothing of it.
+  Checks an image as `read/2` does, without keeping it.
 
   ## Options
 
@@ -273,13 +269,13 @@ defmodule BeTree.Image do
 
   ## Writing
 
-  # Events and deleted strings are wiped from a copy of the memory. The tree or the index keeps them.
+  # Wipes events and deleted strings from a copy of the memory; the original keeps them.
   defp encode(target, options) do
     deadline = Deadline.new(Check.timeout!(options))
 
-    with {:ok, %{runtime: runtime, guest: guest, schema: schema} = whole} <- whole(target, deadline),
+    with {:ok, %{runtime: runtime, guest: guest, schema: schema} = whole} <- resolve_memory(target, deadline),
          {:ok, snapshot} <- snapshot(whole, Deadline.left(deadline)),
-         {:ok, instance} <- Instance.instantiate(guest, @any_memory, snapshot),
+         {:ok, instance} <- Instance.instantiate(guest, @max_copy_bytes, snapshot),
          :ok <- Instance.forget(guest, instance),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
          memory = runtime.snapshot_length(snapshot),
@@ -298,11 +294,11 @@ defmodule BeTree.Image do
   end
 
   # A server copies a replica.
-  defp whole(name, deadline) when is_name(name) do
+  defp resolve_memory(name, deadline) when is_name(name) do
     Copy.index(name, Deadline.left(deadline))
   end
 
-  defp whole(target, _deadline), do: {:ok, Handle.resolve(target)}
+  defp resolve_memory(target, _deadline), do: {:ok, Handle.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
   defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
@@ -313,8 +309,8 @@ defmodule BeTree.Image do
 
   ## Reading
 
-  # Returns the compiled and checked guest, the schema, and the memory as a snapshot. The counts of an instance that begins as
-  # the snapshot must equal those of the image.
+  # Returns the checked guest, the schema, and the memory as a snapshot. An instance made from the snapshot must report the
+  # same counts as the image.
   defp load(source, options) do
     runtime = options[:runtime]
 
@@ -333,7 +329,7 @@ defmodule BeTree.Image do
 
   defp bytes({:binary, bytes}, _memory) when is_binary(bytes), do: {:ok, bytes}
 
-  # The header is read first, so that a file with too much memory is not read.
+  # The header is read first, so an image with too much memory is refused without reading it.
   defp bytes(path, memory) do
     Check.path!(path)
 
@@ -359,7 +355,7 @@ defmodule BeTree.Image do
       if stat.type == :regular do
         header(path, stat.size)
       else
-        with {:ok, bytes} <- piped(path, @any_memory), do: Layout.header(bytes, byte_size(bytes))
+        with {:ok, bytes} <- piped(path, @max_copy_bytes), do: Layout.header(bytes, byte_size(bytes))
       end
     end
   end
@@ -372,7 +368,7 @@ defmodule BeTree.Image do
     end
   end
 
-  # Returns the header of a regular file of this size.
+  # Returns the header of a regular file of `size` bytes.
   defp header(path, size) do
     with {:ok, device} <- :file.open(path, [:read, :raw, :binary]) do
       header = read_header(device, size)
@@ -383,7 +379,7 @@ defmodule BeTree.Image do
     end
   end
 
-  # Returns what a pipe or a device has, which can be read only once, up to the byte behind the image.
+  # Reads a pipe or a device, which can be read only once, up to the first byte behind the image.
   defp piped(path, memory) do
     with {:ok, input} <- FileReader.open(path) do
       bytes = read_piped(input, memory)
@@ -432,7 +428,7 @@ defmodule BeTree.Image do
     {:error, %Error{kind: :out_of_memory, message: message}}
   end
 
-  # The counts of an honest image are equal to the byte.
+  # Compared exactly: honest counts never differ.
   defp check_counts(counts, counts), do: :ok
 
   defp check_counts(counts, expected) do

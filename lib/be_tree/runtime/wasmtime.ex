@@ -29,6 +29,9 @@ defmodule BeTree.Runtime.Wasmtime do
   @grace 500_000_000
   @grace_per_byte 10_000
 
+  # The fuel of a slice of a change on a dirty scheduler: about a millisecond. Rescheduling takes a hundredth of it.
+  @change_slice 5_000_000
+
   @max_u64 Limits.max_u64()
 
   # What a call is asked before its next slice.
@@ -213,14 +216,14 @@ defmodule BeTree.Runtime.Wasmtime do
   defp run(instance, ticket, export, arguments, %{scheduler: :dirty} = request, deadline) do
     %{input: input, output: output, fuel: budget} = request
     # Checks the budget between slices, because the host cuts off a call that runs out of fuel inside the module.
-    outcome = Native.change(instance, ticket, export, arguments, input, output, :infinity)
+    outcome = Native.change(instance, ticket, {export, arguments, input, output, :infinity, @change_slice, true})
     to_end(outcome, budget, deadline, @grace + @grace_per_byte * byte_size(input || ""))
   end
 
   defp run(instance, ticket, export, arguments, request, _deadline) do
     %{input: input, output: output, fuel: fuel, slice: slice, scheduler: scheduler} = request
     change? = scheduler == :whole
-    Native.call(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice), change?)
+    Native.call(instance, ticket, {export, arguments, input, output, bounded(fuel), bounded(slice), change?})
   end
 
   # Between slices the dirty scheduler serves other processes, and a killed process ends.

@@ -22,7 +22,7 @@ defmodule BeTree.Telemetry.Span do
     %__MODULE__{sink: sink, name: name, started: started, metadata: metadata}
   end
 
-  # Returns the metadata that name a target.
+  # Returns the metadata of a target.
   @spec target(term) :: map
   def target(%View{name: name} = view), do: %{tree: view, server: name}
   def target(%Shards{} = cluster), do: %{cluster: cluster}
@@ -38,7 +38,7 @@ defmodule BeTree.Telemetry.Span do
     result
   end
 
-  # Runs `fun`, and emits an exception that leaves it.
+  # Runs `fun`, and emits an exception event if it raises.
   @spec guard(t, (() -> result)) :: result when result: var
   def guard(span, fun) do
     fun.()
@@ -50,7 +50,7 @@ defmodule BeTree.Telemetry.Span do
       :erlang.raise(kind, reason, stacktrace)
   end
 
-  # Emits the event for the outcome of a step of a search, and returns that outcome. `search` is the search before the step.
+  # Emits the event for the outcome of a step of a search. Returns the outcome. `search` is the state before the step.
   @spec observe(Search.outcome(), Search.t()) :: Search.outcome()
   def observe({:yield, %{slices: %{fuel: fuel, count: count}}} = outcome, %{span: span}) do
     emit(span, :yield, %{fuel: fuel, slices: count}, %{})
@@ -63,8 +63,7 @@ defmodule BeTree.Telemetry.Span do
     outcome
   end
 
-  # A process that resumes a search which has ended, or which another process resumes, gets an error. The search emits
-  # nothing.
+  # A resume of a search that has ended, or runs in another process, returns an error. The search emits nothing for it.
   def observe({:error, %Error{kind: kind}} = outcome, %{slices: %{count: count}})
       when count > 0 and kind in [:not_found, :overloaded],
       do: outcome
@@ -82,11 +81,11 @@ defmodule BeTree.Telemetry.Span do
   @spec outcome(term) :: map
   def outcome({:error, %Error{kind: kind} = error}), do: %{result: :error, error: error, error_kind: kind}
   def outcome({:error, [%Error{} = first | _errors]}), do: outcome({:error, first})
-  # A journal's error comes with its state.
+  # A journal's error is paired with its state.
   def outcome({:error, %Error{} = error, _more}), do: outcome({:error, error})
   def outcome(_result), do: %{result: :ok}
 
-  # Emits an event of a span, with the time since its start, and with `more` metadata.
+  # Emits an event of a span with the time since its start. `more` is further metadata.
   @spec emit(t, :yield | :stop | :exception, map, map) :: :ok
   def emit(%{sink: sink, name: name, started: started, metadata: metadata}, ending, measurements, more) do
     now = System.monotonic_time()
