@@ -371,7 +371,7 @@ defmodule BeTree do
   #{Options.docs(@publish_options)}
 
   Returns `{:error, error}` with the kind `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or `:bad_module` for a
-  guest that has state outside its memory (`docs/abi.md`).
+  guest that has state outside its memory (`docs/contributing/abi.md`).
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")

@@ -1,7 +1,7 @@
 Code.require_file("examples/scan/scan.ex")
 
 defmodule BeTree.ScanTest do
-  @moduledoc "Another index module, written from docs/abi.md, in the place of the built-in one."
+  @moduledoc "Another index module, written from docs/contributing/abi.md, in the place of the built-in one."
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Guest}
@@ -12,7 +12,7 @@ defmodule BeTree.ScanTest do
     {:ok, guest: guest}
   end
 
-  test "the module has no imports, the exports of docs/abi.md, and a small size" do
+  test "the module has no imports, the exports of docs/contributing/abi.md, and a small size" do
     wasm = Scan.wasm!()
     {:ok, compiled} = BeTree.Runtime.Wasmtime.load(wasm)
     assert BeTree.Runtime.Wasmtime.imports(compiled) == []

@@ -464,7 +464,7 @@ defmodule BeTree.Domain do
   def forgiving?(schema), do: Enum.any?(schema, &(&1.on_mismatch == :undefined))
 
   @doc false
-  # Returns the schema in the format of docs/abi.md.
+  # Returns the schema in the format of docs/contributing/abi.md.
   @spec encode([t]) :: binary
   def encode(schema) do
     :erlang.term_to_binary(Enum.map(schema, &declaration/1), minor_version: 2)

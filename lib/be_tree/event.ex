@@ -115,7 +115,7 @@ defmodule BeTree.Event do
   def prepare!(target, event, options \\ []), do: Bang.unwrap!(prepare(target, event, options))
 
   @doc false
-  # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names that the schema
+  # Returns the format and the bytes of an event, as docs/contributing/abi.md specifies them. A strict format refuses names that the schema
   # lacks. Strictness means nothing for records, which have no names, and for prepared events, which were checked.
   @spec encode(t, reading) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(event, reading) do

@@ -96,7 +96,7 @@ defmodule BeTree.Explanation do
   end
 
   @doc false
-  # Decodes the reply of the guest's be_tree_explain (docs/abi.md).
+  # Decodes the reply of the guest's be_tree_explain (docs/contributing/abi.md).
   @spec decode(binary, BeTree.id()) :: {:ok, t} | {:error, Error.t()}
   def decode(binary, id) do
     with {:ok, term} <- Reply.term(binary) do

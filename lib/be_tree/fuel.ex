@@ -21,7 +21,7 @@ defmodule BeTree.Fuel do
 
   # A reduction's worth of fuel takes this multiple of the time of a reduction of plain Elixir. It is the largest multiple
   # at which a process that sleeps a millisecond wakes at most 1.2 times as late as beside plain Elixir, with five searches
-  # on each scheduler (docs/scheduling.md). Larger slices make searches cheaper.
+  # on each scheduler (docs/operating/scheduling.md). Larger slices make searches cheaper.
   @slowdown 2.2
 
   # Bounds measured rates: far above those of any machine.

@@ -14,7 +14,7 @@ defmodule BeTree.Image do
       :ok
 
   An image is written once and read any number of times: after a restart, on other nodes, or by any other WebAssembly
-  runtime (`docs/image.md` describes the format and a search in JavaScript). Its properties:
+  runtime (`docs/guides/image.md` describes the format and a search in JavaScript). Its properties:
 
     * it is self-contained: the index module with its memory. A newer release of this library does not change that module;
     * reading takes 60 milliseconds for 100 MB of memory. The module is compiled only if the VM has not loaded it before;
@@ -50,7 +50,7 @@ defmodule BeTree.Image do
   The header of an image.
 
     * `:version` - of the format;
-    * `:abi` - the version of the index module's interface (`docs/abi.md`);
+    * `:abi` - the version of the index module's interface (`docs/contributing/abi.md`);
     * `:schema` - the attributes of the index;
     * `:counts` - the map of `BeTree.info/2`;
     * `:length`, `:memory` - the bytes of the image file, and of the index's memory;
@@ -89,7 +89,7 @@ defmodule BeTree.Image do
   #{Options.docs(@write_options)}
 
   Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or
-  `:bad_module` for a guest with state outside its memory (`docs/abi.md`).
+  `:bad_module` for a guest with state outside its memory (`docs/contributing/abi.md`).
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do

@@ -595,7 +595,7 @@ defmodule BeTree.Rules do
   def input(text, options), do: :erlang.term_to_binary(List.to_tuple([text | limits(options)] ++ [options.lateness]))
 
   @doc false
-  # Returns the limits in the order of docs/abi.md.
+  # Returns the limits in the order of docs/contributing/abi.md.
   @spec limits(map) :: [pos_integer]
   def limits(options), do: [options.memory, options.facts, options.firings, options.notices]
 

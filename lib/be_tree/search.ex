@@ -306,7 +306,7 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # Returns the number of a form in docs/abi.md, with or without the count of mismatched values.
+  # Returns the number of a form in docs/contributing/abi.md, with or without the count of mismatched values.
   @spec number(form, boolean) :: 0..3
   def number(form, true), do: 2 + number(form, false)
   def number(:bitmap, false), do: 1

@@ -104,7 +104,7 @@ defmodule BeTree.Server do
   index once for each replica and twice more. At constant size the memory then stays flat. The server also keeps the texts of
   the expressions.
 
-  `docs/server.md` describes how a server works, and its cost.
+  `docs/operating/server.md` describes how a server works, and its cost.
   """
 
   @behaviour Supervisor

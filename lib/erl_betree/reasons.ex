@@ -1,6 +1,6 @@
 defmodule ErlBetree.Reasons do
   @moduledoc false
-  # Searches that also return reasons for misses: be_tree_reasons of docs/abi.md.
+  # Searches that also return reasons for misses: be_tree_reasons of docs/contributing/abi.md.
 
   alias BeTree.{Error, Event, Search}
   alias BeTree.Call.{Reply, Slices}

@@ -50,7 +50,7 @@ defmodule ErlBetree.Tree do
          do: Reply.nothing(output)
   end
 
-  # In the order of docs/abi.md. An expression that is false for every event has no attribute as its reason.
+  # In the order of docs/contributing/abi.md. An expression that is false for every event has no attribute as its reason.
   defp reasons(domains) do
     names = Enum.map(domains, &ErlBetree.Domains.name/1)
     List.to_tuple(names ++ [:geo, :no_reason, :invalid_event])

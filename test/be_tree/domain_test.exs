@@ -28,7 +28,7 @@ defmodule BeTree.DomainTest do
     assert {:ok, _tree} = BeTree.new(parsed)
   end
 
-  test "a schema has the shape of docs/abi.md" do
+  test "a schema has the shape of docs/contributing/abi.md" do
     {:ok, domains} = Domain.parse(a: {:integer, min: 1}, b: {:string, optional: true, count: 2}, c: :boolean)
 
     assert :erlang.binary_to_term(Domain.encode(domains)) ==

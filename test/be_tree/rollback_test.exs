@@ -1,5 +1,5 @@
 defmodule BeTree.RollbackTest do
-  # A change stopped between two slices, by its timeout or its budget, is made or rolled back (docs/abi.md, be_tree_stop).
+  # A change stopped between two slices, by its timeout or its budget, is made or rolled back (docs/contributing/abi.md, be_tree_stop).
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Runtime.Wasmtime}

@@ -525,7 +525,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # A runtime that can only trap, and loses the stack, resumes by be_tree_resume (docs/abi.md, Interruption).
+  # A runtime that can only trap, and loses the stack, resumes by be_tree_resume (docs/contributing/abi.md, Interruption).
   @tag runtime: Wasmtime
   test "a call that traps anywhere resumes to the same firings, facts and notices" do
     {text, facts} = RuleWorkloads.manners(8)

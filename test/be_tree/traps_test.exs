@@ -1,5 +1,5 @@
 defmodule BeTree.TrapsTest do
-  # A search that traps anywhere resumes as docs/abi.md specifies. An exhausted budget is such a trap: the instance stays as
+  # A search that traps anywhere resumes as docs/contributing/abi.md specifies. An exhausted budget is such a trap: the instance stays as
   # the last instruction left it, and the host restores the stack pointer.
   use ExUnit.Case, async: true
 

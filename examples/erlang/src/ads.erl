@@ -1,4 +1,4 @@
-%% Finds the campaigns that may bid for a request. docs/erlang.md explains it.
+%% Finds the campaigns that may bid for a request. docs/guides/erlang.md explains it.
 -module(ads).
 
 -export([new/1, matching/2, matching_timed/2, why_not/2, main/0]).

@@ -1,6 +1,6 @@
 //! An index module for BeTree without an index: subscriptions form a list, and a search evaluates each.
 //!
-//! It was written from `docs/abi.md` alone, without code of the built-in module. `state.rs` explains why a search may be
+//! It was written from `docs/contributing/abi.md` alone, without code of the built-in module. `state.rs` explains why a search may be
 //! stopped anywhere.
 
 mod error;

@@ -1,7 +1,7 @@
 defmodule BeTree.Call.Batch do
   @moduledoc false
   # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
-  # be_tree_search_many (docs/abi.md). Large results come in parts.
+  # be_tree_search_many (docs/contributing/abi.md). Large results come in parts.
 
   alias BeTree.Cluster.Shards
   alias BeTree.{Error, Event, Search, Target, Telemetry}

@@ -1,6 +1,6 @@
 defmodule BeTree.Call.Reply do
   @moduledoc false
-  # Decodes the replies of a guest, the content of its outbox (docs/abi.md). Users may replace the guest, so a reply is not
+  # Decodes the replies of a guest, the content of its outbox (docs/contributing/abi.md). Users may replace the guest, so a reply is not
   # trusted: one of another shape is an error of kind :bad_module.
 
   alias BeTree.Error

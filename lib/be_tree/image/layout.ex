@@ -1,6 +1,6 @@
 defmodule BeTree.Image.Layout do
   @moduledoc false
-  # The layout of an image (docs/image.md): a section with a description, then the guest's module with the index's memory as
+  # The layout of an image (docs/guides/image.md): a section with a description, then the guest's module with the index's memory as
   # its initial memory. Nothing here runs a module.
 
   alias BeTree.Error

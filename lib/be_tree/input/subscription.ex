@@ -16,7 +16,7 @@ defmodule BeTree.Input.Subscription do
   @typedoc "The id is an integer, a term for a server whose ids are terms, or a key (BeTree.Server.Ids) within such a server."
   @type wire :: {term, String.t(), constants}
 
-  @doc "Returns one subscription in the form of docs/abi.md. Its id is of `kind`."
+  @doc "Returns one subscription in the form of docs/contributing/abi.md. Its id is of `kind`."
   @spec new(term, term, keyword, Id.kind()) :: {:ok, wire} | {:error, Error.t()}
   def new(id, expression, options, kind) do
     %{constants: constants} = Options.put!(%{constants: []}, options, @options)

@@ -1,6 +1,6 @@
 defmodule BeTree.Profile.Recorder do
   @moduledoc false
-  # Runs searches part by part (docs/abi.md), measures the fuel of each part, and reads its counts.
+  # Runs searches part by part (docs/contributing/abi.md), measures the fuel of each part, and reads its counts.
   #
   # Each event is first searched as usual, for its total fuel. Then the same phases run as parts, one call each. A part
   # costs its phase plus the fixed fuel of a call, which the last, empty part measures. The remaining fuel belongs to the

@@ -24,7 +24,7 @@ defmodule BeTree.Rules.Module do
         }
 
   @doc """
-  Compiles the rules of `input` (docs/abi.md) in slices. Returns an instance with the rules, and the warnings. An instance
+  Compiles the rules of `input` (docs/contributing/abi.md) in slices. Returns an instance with the rules, and the warnings. An instance
   is dropped if its compilation ends early.
   """
   @spec compile(Guest.t(), pos_integer, binary, budget) ::

@@ -10,10 +10,10 @@ defmodule BeTree.Rules.Operation do
   alias BeTree.{Fuel, Rules, Telemetry}
   alias BeTree.Rules.{Page, Span}
 
-  # Limits of firings in docs/abi.md that count each match as fired. With the second one facts wait again.
+  # Limits of firings in docs/contributing/abi.md that count each match as fired. With the second one facts wait again.
   @count_as_fired -2
   @count_as_fired_and_hold -3
-  # The limit of docs/abi.md that allows any time of a fact.
+  # The limit of docs/contributing/abi.md that allows any time of a fact.
   @any_time 0x7FFF_FFFF_FFFF_FFFF
 
   @derive {Inspect, only: [:kind, :position]}

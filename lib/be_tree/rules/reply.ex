@@ -1,6 +1,6 @@
 defmodule BeTree.Rules.Reply do
   @moduledoc false
-  # Decodes the replies of the module of rules (docs/abi.md, Rules).
+  # Decodes the replies of the module of rules (docs/contributing/abi.md, Rules).
 
   alias BeTree.Call.Reply
   alias BeTree.Error

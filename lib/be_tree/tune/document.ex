@@ -1,6 +1,6 @@
 defmodule BeTree.Tune.Document do
   @moduledoc false
-  # The JSON of a run, for the report and for later comparisons. `docs/tuning.md` describes the format.
+  # The JSON of a run, for the report and for later comparisons. `docs/operating/tuning.md` describes the format.
 
   alias BeTree.{Error, Profile}
   alias BeTree.Input.{Describe, Json}

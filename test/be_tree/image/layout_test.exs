@@ -123,7 +123,7 @@ defmodule BeTree.Image.LayoutTest do
     assert header.sha256 == sha256_as_documented(bytes)
   end
 
-  # docs/image.md: the digest covers all bytes but the 32 from 38 on.
+  # docs/guides/image.md: the digest covers all bytes but the 32 from 38 on.
   defp sha256_as_documented(<<before::binary-size(38), _::binary-size(32), behind::binary>>) do
     :crypto.hash(:sha256, before <> behind)
   end

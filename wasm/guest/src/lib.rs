@@ -1,4 +1,4 @@
-//! The sandboxed module: the index behind the ABI of `docs/abi.md`, and nothing else.
+//! The sandboxed module: the index behind the ABI of `docs/contributing/abi.md`, and nothing else.
 //!
 //! A module instance has one index. The host calls one export at a time.
 

@@ -6,7 +6,7 @@
 //! The unit of a cost is the *entry*: the cost of testing one entry of a leaf list, which is 10 fuel and 3 nanoseconds. Costs
 //! are not in fuel, because cache misses and branch mispredictions take time and burn none.
 //!
-//! Weights without a derivation were halved and doubled; `docs/notes/experiments.md` has the effects on fuel.
+//! Weights without a derivation were halved and doubled; `docs/contributing/notes/experiments.md` has the effects on fuel.
 
 // Statistics of attributes.
 

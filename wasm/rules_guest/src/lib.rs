@@ -1,4 +1,4 @@
-//! The sandboxed module of stateful rules: the engine behind the ABI of `docs/abi.md`, Rules, and nothing else.
+//! The sandboxed module of stateful rules: the engine behind the ABI of `docs/contributing/abi.md`, Rules, and nothing else.
 //!
 //! A module instance has one engine. The host calls one export at a time.
 

@@ -418,7 +418,7 @@ async function compile(bytes) {
   }
 }
 
-// Where the digest is in the section and in the file, and its bytes (docs/image.md).
+// Where the digest is in the section and in the file, and its bytes (docs/guides/image.md).
 const DIGEST = { inSection: 16, inFile: 38, bytes: 32 };
 
 /** Checks the digest where the platform has one: a browser lacks it on a page that came over HTTP. */

@@ -1,4 +1,4 @@
-// Sums up the parts of searches, as the Elixir side does. A part is `[phase, rows]`, and its rows have the shapes of docs/abi.md.
+// Sums up the parts of searches, as the Elixir side does. A part is `[phase, rows]`, and its rows have the shapes of docs/contributing/abi.md.
 
 const [WALK, SCAN, VERIFY, DENSE, UNINDEXED] = [0, 1, 2, 3, 4];
 

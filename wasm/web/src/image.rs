@@ -1,4 +1,4 @@
-//! An index in an image: a module of its own, which is called through its interface (`docs/abi.md`).
+//! An index in an image: a module of its own, which is called through its interface (`docs/contributing/abi.md`).
 
 use be_tree_index::error::Error;
 use be_tree_index::term::{Kind, Reader, Writer};

@@ -1,4 +1,4 @@
-//! Profiles: the parts of a search and their counts, in the shapes of `docs/abi.md`. `js/profile.js` sums them up.
+//! Profiles: the parts of a search and their counts, in the shapes of `docs/contributing/abi.md`. `js/profile.js` sums them up.
 
 use be_tree_index::error::Error;
 use be_tree_index::event::Encoding;

@@ -15,7 +15,7 @@ pub(crate) fn json(forgiving: bool) -> Encoding {
     Encoding { format: Format::Json, forgiving }
 }
 
-/// Returns the code of that encoding (`docs/abi.md`).
+/// Returns the code of that encoding (`docs/contributing/abi.md`).
 pub(crate) fn json_code(forgiving: bool) -> i32 {
     const JSON: i32 = 1;
     const FORGIVING: i32 = 16;

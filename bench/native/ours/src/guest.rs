@@ -1,4 +1,4 @@
-//! The sandboxed module, driven through its ABI (docs/abi.md) without the BEAM.
+//! The sandboxed module, driven through its ABI (docs/contributing/abi.md) without the BEAM.
 
 use std::cell::RefCell;
 use std::future::Future;

@@ -1,6 +1,6 @@
 defmodule BeTree.Input.Subscription.Batch do
   @moduledoc false
-  # Encodes many subscriptions as one list (docs/abi.md), a few hundred at a time. A stream is consumed lazily, and the garbage
+  # Encodes many subscriptions as one list (docs/contributing/abi.md), a few hundred at a time. A stream is consumed lazily, and the garbage
   # collector never copies a list of a hundred thousand tuples.
 
   alias BeTree.Error

@@ -95,7 +95,7 @@ defmodule BeTree.Rules.Server.Routes do
     Map.new(types, &{&1, Map.fetch!(named, &1)})
   end
 
-  # The latest time of a fact in docs/abi.md that allows any.
+  # The latest time of a fact in docs/contributing/abi.md that allows any.
   @any_time 0x7FFF_FFFF_FFFF_FFFF
 
   @typedoc "The partition, place in the input and time of each fact, as the module packs them."

@@ -3,7 +3,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
   # A call, slice by slice, from the moment when it has a machine until it returns it. A slice is one round of requests:
   # add fuel, run the export until it ends or traps for lack of fuel, and read the remaining fuel and the outbox.
   #
-  # After such a trap the call continues as docs/abi.md specifies under Interruption: the stack pointer is restored, and
+  # After such a trap the call continues as docs/contributing/abi.md specifies under Interruption: the stack pointer is restored, and
   # the third word of the outbox holds the progress and the next export to call.
 
   alias BeTree.{Error, Runtime}

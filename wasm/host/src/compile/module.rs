@@ -70,7 +70,9 @@ impl Compiled {
     /// `BadModule` if the module cannot be replicated.
     pub fn saved_globals(&self) -> Result<&[String], Failure> {
         self.saved_globals.as_deref().map_err(|why| {
-            Failure::bad_module(format!("the module cannot be replicated: {why}; see docs/abi.md, Replicas"))
+            Failure::bad_module(format!(
+                "the module cannot be replicated: {why}; see docs/contributing/abi.md, Replicas"
+            ))
         })
     }
 

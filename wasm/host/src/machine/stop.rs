@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::failure::Failure;
 
-/// The reason to give up, which the module writes into its error (`docs/abi.md`).
+/// The reason to give up, which the module writes into its error (`docs/contributing/abi.md`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Reason {
