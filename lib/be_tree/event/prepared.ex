@@ -6,7 +6,7 @@ defmodule BeTree.Event.Prepared do
       iex> inspect(event) =~ ~r/^#BeTree.Event.Prepared<[0-9]+ bytes>$/
       true
 
-  It can be sent to other processes and nodes. `inspect/1` reveals nothing of the event.
+  It can be sent to other processes and nodes. Inspecting it reveals nothing of the event.
   """
 
   @enforce_keys [:bytes]
