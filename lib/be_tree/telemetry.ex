@@ -31,6 +31,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :follower, :change]` | a follower has received changes | `changes`, `version` | `follows` |
   | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower has lost the server that it follows | `version` | `follows`, `error` |
+  | `[:be_tree, :module, :compile]` | a module is ready that no one used in this VM: its code was loaded or compiled | `duration`, `bytes`: the length of the module | `source` |
   | `[:be_tree, :rules, :dropped]` | a server of rules did not send notices to a process, because too many wait in its mailbox | `notices` | `process` |
 
   ## Measurements
@@ -47,7 +48,7 @@ defmodule BeTree.Telemetry do
   | `late` | count | the facts that came too late (`BeTree.Rules`, Time); 0 for an error |
   | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error |
   | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 where nothing was changed |
-  | `bytes` | byte | the texts of changes with what belongs to them, or the image of an index |
+  | `bytes` | byte | the texts of changes with what belongs to them, the image of an index, or a module |
 
   ## Metadata
 
@@ -55,6 +56,7 @@ defmodule BeTree.Telemetry do
   | --- | --- |
   | `tree` | the handle that was searched or changed |
   | `server` | the name of the `BeTree.Server`, if it is one; of `[:be_tree, :rules, :dropped]`, that of the `BeTree.Rules.Server` |
+  | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/runtimes.md`); `:compiled`, compiled now |
   | `process` | the process that lacks the notices, or its name in `:notify` |
   | `cluster` | the `BeTree.Cluster`, if it is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |
@@ -85,7 +87,7 @@ defmodule BeTree.Telemetry do
   """
 
   alias BeTree.Search
-  alias BeTree.Telemetry.{Metrics, Span}
+  alias BeTree.Telemetry.{Metrics, Sink, Span}
 
   @doc """
   Returns whether events are emitted: whether the package `:telemetry` is present.
@@ -111,35 +113,20 @@ defmodule BeTree.Telemetry do
   @spec metrics() :: [struct]
   def metrics, do: if(Code.ensure_loaded?(Telemetry.Metrics), do: Metrics.all(Telemetry.Metrics), else: [])
 
-  # The module whose `execute/3` takes the events, or false. A look is a call of the code server if the package is absent, so its
-  # result is kept.
   @doc false
+  # Returns the module whose `execute/3` takes the events, or false.
   @spec sink() :: module | false
-  def sink do
-    case :persistent_term.get(__MODULE__, nil) do
-      nil -> put_sink(if Code.ensure_loaded?(:telemetry), do: :telemetry, else: false)
-      sink -> sink
-    end
-  end
+  defdelegate sink(), to: Sink
 
   @doc false
   # Makes `sink` the module that takes the events of this node.
   @spec put_sink(module | false) :: module | false
-  def put_sink(sink) do
-    :persistent_term.put(__MODULE__, sink)
-    sink
-  end
+  defdelegate put_sink(sink), to: Sink
 
   @doc false
   # Emits an event with the present monotonic time.
   @spec event([atom], map, map) :: :ok
-  def event(name, measurements, metadata) do
-    with sink when sink != false <- sink() do
-      sink.execute([:be_tree | name], Map.put(measurements, :monotonic_time, System.monotonic_time()), metadata)
-    end
-
-    :ok
-  end
+  defdelegate event(name, measurements, metadata), to: Sink
 
   @doc false
   # Returns the result of `fun`, between the events of a span. `measure` returns measurements of the result.

@@ -20,7 +20,7 @@ defmodule BeTree.Runtime.Wasmtime do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Fuel, Runtime}
-  alias BeTree.Engine.{Absent, Deadline, Describe, Heap, Limits, Native}
+  alias BeTree.Engine.{Absent, Code, Deadline, Describe, Heap, Limits, Native}
 
   # The fuel that a call may use after it was asked to give up, and this much more per byte of its input: more than it takes to
   # roll back any change. The host has the same limits for a change that lost its process.
@@ -43,7 +43,7 @@ defmodule BeTree.Runtime.Wasmtime do
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
     # crypto yields after each 20,000 bytes.
-    with :ok <- load_library(), do: compile(:crypto.hash(:sha256, wasm), wasm)
+    with :ok <- load_library(), do: convert(Code.load(:crypto.hash(:sha256, wasm), wasm, Code.folders()))
   end
 
   defp load_library do
@@ -53,16 +53,6 @@ defmodule BeTree.Runtime.Wasmtime do
       # The host's message has the remedy.
       {:error, :out_of_memory, reason} -> error(:out_of_memory, "the built-in runtime cannot be used here: #{reason}")
     end
-  end
-
-  defp compile(digest, wasm) do
-    reference = make_ref()
-
-    # No timeout: a busy machine takes minutes, and the host always replies. The module leaves the queue if its callers die.
-    with :busy <- Native.compile(reference, digest, wasm) do
-      receive(do: ({^reference, reply} -> reply))
-    end
-    |> convert()
   end
 
   @impl Runtime

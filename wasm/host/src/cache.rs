@@ -1,4 +1,4 @@
-//! Compiles modules off the schedulers, and each of them once.
+//! Loads or compiles modules off the schedulers, and each of them once.
 //!
 //! Requests for a module that waits or is being compiled share its result. A request for a module that is still in use
 //! returns it at once. The table itself keeps no module alive.
@@ -15,6 +15,7 @@ use rustler::env::SavedTerm;
 use rustler::{Encoder, Env, LocalPid, OwnedEnv, ResourceArc, Term};
 
 use crate::failure::{Failure, Kind};
+use crate::folders::{Folders, Origin};
 use crate::module::{Compiled, Module};
 use crate::terms::{self, atoms};
 
@@ -42,14 +43,16 @@ enum Entry {
     Compiled(Weak<Compiled>),
 }
 
-/// A module to compile. A large binary is shared with its sender and not copied.
+/// A module to load or to compile. A large binary is shared with its sender and not copied.
 struct Job {
     digest: Digest,
+    folders: Folders,
     env: OwnedEnv,
     bytes: SavedTerm,
 }
 
-/// A process that waits for `{reference, {:ok, module}}` or `{reference, {:error, kind, message}}`.
+/// A process that waits for `{reference, {:ok, module}}` or `{reference, {:error, kind, message}}`. The first process that
+/// asked for a module receives `{reference, {:ok, module, source, fault}}`.
 struct Asker {
     pid: LocalPid,
     env: OwnedEnv,
@@ -63,7 +66,13 @@ static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 /// # Errors
 ///
 /// `Overloaded` if too many modules wait, and `OutOfMemory` if there is no thread to compile it.
-pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<Option<Arc<Compiled>>, Failure> {
+pub fn request(
+    env: Env,
+    reference: Term,
+    digest: &[u8],
+    bytes: Term,
+    folders: Folders,
+) -> Result<Option<Arc<Compiled>>, Failure> {
     with_table(|table| {
         let asker = Asker::new(env, reference);
         match table.entries.get_mut(digest) {
@@ -80,7 +89,7 @@ pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<
         }
         table.make_room(env)?;
         table.start_compiler()?;
-        table.queue.push_back(Job::new(digest, bytes));
+        table.queue.push_back(Job::new(digest, bytes, folders));
         table.entries.insert(digest.to_vec(), Entry::Wanted(vec![asker]));
         Ok(None)
     })
@@ -166,14 +175,14 @@ fn compile_all() {
 }
 
 /// Records the outcome for a module, and sends it to all askers.
-fn publish(digest: Digest, outcome: Result<Arc<Compiled>, Failure>) {
+fn publish(digest: Digest, outcome: Result<(Arc<Compiled>, Origin), Failure>) {
     let entry = with_table(|table| match &outcome {
-        Ok(module) => table.entries.insert(digest, Entry::Compiled(Arc::downgrade(module))),
+        Ok((module, _)) => table.entries.insert(digest, Entry::Compiled(Arc::downgrade(module))),
         Err(_) => table.entries.remove(&digest),
     });
     if let Some(Entry::Wanted(askers)) = entry {
-        for asker in askers {
-            asker.send(&outcome);
+        for (position, asker) in askers.into_iter().enumerate() {
+            asker.send(&outcome, position == 0);
         }
     }
 }
@@ -184,19 +193,19 @@ fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> T {
 }
 
 impl Job {
-    fn new(digest: &[u8], bytes: Term) -> Self {
+    fn new(digest: &[u8], bytes: Term, folders: Folders) -> Self {
         let env = OwnedEnv::new();
         let bytes = env.save(bytes);
-        Self { digest: digest.to_vec(), env, bytes }
+        Self { digest: digest.to_vec(), folders, env, bytes }
     }
 
-    fn compile(&self) -> Result<Arc<Compiled>, Failure> {
+    fn compile(&self) -> Result<(Arc<Compiled>, Origin), Failure> {
         self.env.run(|env| {
             let bytes = rustler::Binary::from_term(self.bytes.load(env));
             let bytes = bytes.map_err(|_| Failure::bad_module("a module is a binary"))?;
-            catch_unwind(AssertUnwindSafe(|| Compiled::new(&bytes)))
+            catch_unwind(AssertUnwindSafe(|| Compiled::new(&bytes, &self.digest, &self.folders)))
                 .unwrap_or_else(|_| Err(Failure::bad_module("the compiler gave up on this module")))
-                .map(Arc::new)
+                .map(|(module, origin)| (Arc::new(module), origin))
         })
     }
 }
@@ -208,11 +217,18 @@ impl Asker {
         Self { pid: env.pid(), env: own, reference }
     }
 
-    fn send(self, outcome: &Result<Arc<Compiled>, Failure>) {
+    fn send(self, outcome: &Result<(Arc<Compiled>, Origin), Failure>, is_first: bool) {
         let Self { pid, env, reference } = self;
         env.run(|env| {
             let reply = match outcome {
-                Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
+                Ok((module, origin)) => {
+                    let module = ResourceArc::new(Module(module.clone()));
+                    if is_first {
+                        (atoms::ok(), module, origin.source(), &origin.fault).encode(env)
+                    } else {
+                        (atoms::ok(), module).encode(env)
+                    }
+                }
                 Err(failure) => terms::error(env, failure),
             };
             // The send fails only if the asker has died.

@@ -5,11 +5,12 @@
 //! memory but the exported one, no mutable global that is not exported, no table that its code changes, and no segment that
 //! its code drops.
 
+use crate::code::Carried;
 use wasmparser::{ExternalKind, FunctionBody, Operator, Parser, Payload, Result, ValType};
 
 /// Returns the names of the globals that a snapshot carries, or the reason why there can be no snapshot. `wasm` is a valid
 /// module.
-pub fn globals(wasm: &[u8]) -> Result<Vec<String>, String> {
+pub fn globals(wasm: &[u8]) -> Carried {
     match State::read(wasm) {
         Ok(state) => state.globals(),
         Err(error) => Err(format!("it cannot be read: {error}")),
@@ -66,7 +67,7 @@ impl State {
         Ok(state)
     }
 
-    fn globals(self) -> Result<Vec<String>, String> {
+    fn globals(self) -> Carried {
         if self.memories > 1 {
             return Err(format!("it has {} memories", self.memories));
         }

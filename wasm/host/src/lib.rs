@@ -1,6 +1,6 @@
 //! Runs any WebAssembly module inside the BEAM, in slices of fuel.
 //!
-//! A *module* is compiled once, on a thread of its own. An *instance* is a store with a memory of its own. It runs one call
+//! A *module* is compiled once, on a thread of its own, or its code is loaded from a file (`code`). An *instance* is a store with a memory of its own. It runs one call
 //! at a time, and callers wait in order (`gate`). A *snapshot* is the memory of an instance at one moment. A *pool* is a set
 //! of replicas of a snapshot: instances that begin with that memory and share the pages that none of them writes (`frozen`).
 //! It runs one call for each replica, and is otherwise used like an instance. A *call* runs on a fiber. When the fuel of a
@@ -20,11 +20,13 @@ mod call;
 mod calls;
 mod carried;
 mod census;
+mod code;
 mod costs;
 mod engine;
 mod export;
 mod failure;
 mod finisher;
+mod folders;
 mod frozen;
 mod gate;
 mod input;

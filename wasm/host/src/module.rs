@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use rustler::{Encoder, Env, Resource, Term};
-use wasmtime::{ExternType, FuncType, Mutability, ValType};
+use wasmtime::{Engine, ExternType, FuncType, Mutability, ValType};
 
 use crate::bounds::{self, Refusal};
 use crate::bulk;
 use crate::carried;
 use crate::census::{self, Counted};
+use crate::code::Carried;
 use crate::engine;
 use crate::failure::Failure;
+use crate::folders::{Folders, Origin};
 use crate::quota::{self, Taken};
 use crate::reaper::Reaped;
 use crate::terms::atoms;
@@ -25,37 +27,45 @@ pub struct Compiled {
     /// The bytes from which it was compiled.
     bytes: Box<[u8]>,
     /// The globals that a snapshot carries, or the reason why the module has no snapshots.
-    carried: Result<Vec<String>, String>,
+    carried: Carried,
     _counted: Counted,
 }
 
 struct Code {
     module: wasmtime::Module,
     _mappings: Taken,
+    /// That of the file from which the code was loaded.
+    _descriptor: Option<Taken>,
 }
 
 /// The mappings of a module: its code, and the read-only data before and after it.
 const MAPPINGS: usize = 4;
 
 impl Compiled {
-    /// Compiles a module, for seconds if it is large, so it is not for a scheduler.
+    /// Loads the code of a module from a folder, or else compiles the module, for seconds if it is large, so it is not for a
+    /// scheduler. `digest` is the SHA-256 of the bytes.
     ///
     /// # Errors
     ///
     /// `BadModule` if the bytes are not a module that can run here, `Overloaded` if the host may take no more mappings, and
     /// `OutOfMemory` if the system refuses memory for the code. The VM aborts if the compiler itself is refused memory.
-    pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
+    pub fn new(bytes: &[u8], digest: &[u8], folders: &Folders) -> Result<(Self, Origin), Failure> {
         let engine = engine::get()?;
-        bounds::check(bytes).map_err(|refusal| match refusal {
-            Refusal::Invalid(error) => Failure::not_a_module(&error),
-            Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
-        })?;
         let mappings = quota::mappings().take(MAPPINGS, "a module")?;
-        let divided = bulk::divide(bytes).map_err(|error| Failure::not_a_module(&error))?;
-        let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))?;
-        let carried = carried::globals(bytes);
-        let code = Code { module, _mappings: mappings };
-        Ok(Self { module: Reaped::new(code), bytes: bytes.into(), carried, _counted: Counted::new(&census::MODULES) })
+        // Without a descriptor the module is compiled.
+        let descriptor = quota::descriptors().take(1, "a module").ok();
+        let loaded = descriptor.and_then(|descriptor| Some((folders.load(engine, digest)?, descriptor)));
+        let ((module, carried, origin), descriptor) = match loaded {
+            Some((loaded, descriptor)) => (loaded, Some(descriptor)),
+            None => {
+                let module = compile(engine, bytes)?;
+                let carried = carried::globals(bytes);
+                let origin = folders.store(digest, &module, &carried);
+                ((module, carried, origin), None)
+            }
+        };
+        let module = Reaped::new(Code { module, _mappings: mappings, _descriptor: descriptor });
+        Ok((Self { module, bytes: bytes.into(), carried, _counted: Counted::new(&census::MODULES) }, origin))
     }
 
     /// Returns the names of the globals that a snapshot carries.
@@ -91,6 +101,15 @@ impl Compiled {
         let exports = self.module().exports();
         exports.map(|export| (export.name(), describe(env, &export.ty()))).collect::<Vec<_>>().encode(env)
     }
+}
+
+fn compile(engine: &Engine, bytes: &[u8]) -> Result<wasmtime::Module, Failure> {
+    bounds::check(bytes).map_err(|refusal| match refusal {
+        Refusal::Invalid(error) => Failure::not_a_module(&error),
+        Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
+    })?;
+    let divided = bulk::divide(bytes).map_err(|error| Failure::not_a_module(&error))?;
+    wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))
 }
 
 fn describe<'a>(env: Env<'a>, external: &ExternType) -> Term<'a> {

@@ -15,6 +15,7 @@ use crate::cache;
 use crate::census;
 use crate::engine;
 use crate::failure::Failure;
+use crate::folders::Folders;
 use crate::gate::Standing;
 use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
 use crate::lists;
@@ -59,8 +60,8 @@ fn charge(env: Env, reductions: u64) -> u64 {
 }
 
 #[rustler::nif]
-fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Term<'a>) -> Term<'a> {
-    match cache::request(env, reference, &digest, bytes) {
+fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Term<'a>, folders: Folders) -> Term<'a> {
+    match cache::request(env, reference, &digest, bytes, folders) {
         Ok(Some(module)) => (atoms::ok(), ResourceArc::new(Module(module))).encode(env),
         Ok(None) => atoms::busy().encode(env),
         Err(failure) => terms::error(env, &failure),
