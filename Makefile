@@ -1,4 +1,4 @@
-# Each target does the set-up that it needs. `make` lists them. With `make --jobs=2` two parts of `lint` or `test` run at once.
+# Each target does the set-up that it needs. `make` lists the targets. `make --jobs=2` runs two parts of `lint` at once.
 
 # Elixir warns where file names are not UTF-8.
 export LC_ALL := C.UTF-8
@@ -12,12 +12,12 @@ node_ready := _build/node.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.repeat test.elixir attack soak bench bench.quick bench.publish bench.live bench.stream bench.large.events bench.instructions bench.rules bench.rules.elixir bench.steiner bench.w7 bench.w7.quick bench.tune bench.benchee bench.every.quick bench.web bench.erl example.erlang lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.erlang test.repeat test.elixir attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-setup: ## Install what is missing: Elixir, Rust, its wasm32 library
+setup: ## Install the missing tools: Elixir, Rust, its wasm32 library
 	@scripts/setup
 	@touch $(ready)
 
@@ -60,100 +60,62 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: test.mix test.rust test.wasm32 test.host test.web ## Run all tests, Rust's and Elixir's
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, erlang, elixir or repeat
+ifdef PART
+	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
+else
+	@echo "two parts at once; the output of a part comes when it ends"
+	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web)
+endif
 
-test.mix: build.test $(browser_ready) ## Test the Elixir
+# The tests of the Elixir, or those of TESTS.
+test.mix: build.test $(browser_ready)
 	@echo "mix test"
-	@MIX_ENV=test mix test
+	@MIX_ENV=test mix test $(TESTS)
 
-test.rust: $(ready) ## Test the index, the rules and the guest natively
+# The index, the rules and the guest, natively.
+test.rust: $(ready)
 	@echo "cargo test: the index, the rules and the guest"
 	@cd wasm && $(CARGO) test --quiet --locked -p be_tree_index -p be_tree_rules -p be_tree_guest
 
-test.wasm32: $(ready) ## Test the index in the sandbox
+# The index in the sandbox.
+test.wasm32: $(ready)
 	@echo "cargo test: the index in the sandbox"
 	@$(CARGO_WASM32) test --quiet --locked -p be_tree_index --features report_panics --tests
 
-test.host: $(ready) ## Test what of the host runs without the BEAM
-	@echo "cargo test: what of the host runs without the BEAM"
+# The host without the BEAM.
+test.host: $(ready)
+	@echo "cargo test: the host without the BEAM"
 	@cd wasm && $(CARGO) test --quiet --locked --release -p be_tree_host
 
-test.web: build.test $(browser_ready) ## Test the package for JavaScript and the playground, in Node and Chromium
+# The package for JavaScript and the playground, in Node and Chromium.
+test.web: build.test $(browser_ready)
 	@echo "node --test: the package, and pages in Chromium"
 	@MIX_ENV=test mix run test/browser/cases.exs
 	@node playground/build.mjs
 	@node --test --test-reporter=spec wasm/web/test/*.test.mjs test/browser/*.test.mjs
 
-test.repeat: $(ready) ## Run the Elixir tests REPEAT times (20), beside busy cores
+# The tests of the Elixir, REPEAT times (20), beside busy cores.
+test.repeat: $(ready)
 	@scripts/repeat
 
-test.elixir: $(ready) ## Run the Elixir tests on the Elixir of the folder ELIXIR
+# The tests of the Elixir on the Elixir of the folder ELIXIR.
+test.elixir: $(ready)
 	@scripts/test-elixir $(TESTS)
 
-attack: $(ready) ## Run the attacks of test/attacks, and all other tests that have two sizes, in full size
+# The tests of the example in Erlang, with rebar3.
+test.erlang: $(ready)
+	@examples/erlang/run eunit
+
+attack: $(ready) ## Run the attacks and all other tests that have two sizes in full size
 	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks \
 	  $$(grep -rl 'Attack\.size' test --include='*_test.exs' --exclude-dir=attacks)
 
 soak: $(ready) ## Search, change, swap and kill for SOAK_MINUTES (60)
 	@BE_TREE_SOAK_MINUTES=$${SOAK_MINUTES:-60} MIX_ENV=test mix test test/soak
 
-bench: $(ready) ## Run the benchmarks, a quarter of an hour
-	@MIX_ENV=dev mix be_tree.bench
-
-bench.quick: $(ready) ## Run the small benchmarks, two minutes
-	@MIX_ENV=dev mix be_tree.bench --quick
-
-bench.publish: $(ready) ## Measure published indexes, two minutes
-	@MIX_ENV=dev mix run bench/publish.exs
-
-bench.live: $(ready) ## Measure a server that is changed while it is searched, one minute, its memory for MINUTES, or IDS=1: ids that are terms
-	@MIX_ENV=dev mix run bench/live.exs $(if $(MINUTES),--minutes $(MINUTES)) $(if $(IDS),--ids)
-
-bench.stream: $(ready) ## Compare streams with a loop in one process, two minutes
-	@MIX_ENV=dev mix run bench/stream.exs
-
-bench.large.events: $(ready) ## Measure how long searches of events of megabytes hold their scheduler, a minute
-	@MIX_ENV=dev mix run bench/large_events.exs
-
-bench.instructions: $(ready) ## Measure a slice of each instruction of WebAssembly, half a minute
-	@MIX_ENV=dev mix run bench/instructions.exs
-
-bench.rules: $(ready) ## Measure stateful rules beside CLIPS and durable_rules, some minutes
-	@MIX_ENV=dev mix run bench/rules.exs
-
-bench.rules.elixir: $(ready) ## Measure rules from Elixir beside the sandbox alone, three minutes
-	@MIX_ENV=dev mix run bench/rules_elixir.exs
-
-bench.steiner: $(ready) ## Run the experiment of a yielding NIF, two minutes
-	@MIX_ENV=dev mix run bench/steiner.exs
-
-bench.w7: $(ready) ## Measure how late others wake beside searches, ten minutes
-	@MIX_ENV=dev mix run bench/w7.exs
-
-bench.w7.quick: $(ready) ## The same without a million expressions, two minutes
-	@MIX_ENV=dev mix run bench/w7.exs --quick
-
-bench.tune: $(ready) $(report) ## Tune for two generated workloads, with a report each, one minute
-	@MIX_ENV=dev mix be_tree.tune --workload W1 --quick --out _build/bench/tune/W1
-	@MIX_ENV=dev mix be_tree.tune --workload W3 --quick --out _build/bench/tune/W3
-
-bench.benchee: $(ready) ## Run the workloads in Benchee, where that is present, one minute
-	@for script in workloads slices events; do MIX_ENV=dev mix run bench/benchee/$$script.exs --quick || exit 1; done
-
-bench.every.quick: $(ready) $(report) ## Run every quick benchmark, under ten minutes, and print the time of each
-	@scripts/bench-every-quick
-
-bench.web: web $(browser_ready) ## Measure the package for JavaScript, a minute
-	@MIX_ENV=dev mix be_tree.gen W3 --out _build/bench/web >/dev/null
-	@node bench/web.mjs _build/bench/web
-
-bench.erl: $(ready) ## Run the benchmark of erl-be-tree's document, ten minutes
-	@MIX_ENV=dev mix be_tree.erl_bench generate
-	@MIX_ENV=dev mix be_tree.erl_bench measure
-	@MIX_ENV=dev mix be_tree.erl_bench compare_stats
-
-example.erlang: $(ready) ## Run the tests of the example in Erlang, with rebar3
-	@examples/erlang/run eunit
+bench: $(ready) $(if $(filter all tune,$(CASE)),$(report)) $(if $(filter web,$(CASE)),web $(browser_ready)) ## Run the benchmarks, or one: CASE=w7, options: ARGS=--quick (bench/README.md)
+	@scripts/bench "$(CASE)" $(ARGS)
 
 lint: lint.rust lint.mix lint.web ## Check the formatting, and compile and lint with warnings as errors
 
@@ -182,11 +144,12 @@ lint.rust: $(ready) ## Check the formatting of the Rust, and lint it
 	@cd wasm/web && $(CARGO) fmt --all --check
 	@cd wasm/web && $(CARGO) clippy --quiet --locked --all --target-dir ../target -- -D warnings
 
-lint.web: web $(browser_ready) ## Check the types and the formatting of the playground
+# The types and the formatting of the playground.
+lint.web: web $(browser_ready)
 	@echo "tsc, prettier"
 	@cd playground && npm run --silent lint
 
-dialyzer: build ## Check the types; what Dialyzer knows of the libraries is kept in _build
+dialyzer: build ## Check the types with Dialyzer
 	@scripts/dialyzer
 
 fmt: $(ready) $(browser_ready) ## Format all code
@@ -206,5 +169,5 @@ fuzz: $(ready) ## Fuzz the index and the rules, each target for FUZZ_SECONDS (60
 release: $(ready) $(report) ## Build the package and the archive of the NIF, in _build/release
 	@MIX_ENV=dev mix be_tree.release
 
-clean: ## Delete all that was built; the next build takes minutes
+clean: ## Delete all builds; the next build takes minutes
 	@rm -rf _build wasm/target

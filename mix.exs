@@ -3,10 +3,6 @@ defmodule BeTree.MixProject do
 
   @version "0.1.0"
 
-  # What a user of the library reads; the other pages of docs/ tell how it works, and what was measured.
-  @guides ~w(docs/erlang.md docs/migration.md docs/runtimes.md docs/image.md docs/server.md docs/tuning.md) ++
-            Path.wildcard("docs/guides/*.md")
-
   # As another project's dependency this file is loaded while that project is.
   @root Mix.Project.get() == nil
   @environment if @root, do: Mix.env()
@@ -40,7 +36,7 @@ defmodule BeTree.MixProject do
   end
 
   # Since Elixir 1.15 a build sees only the applications that the project names.
-  def application, do: [mod: {BeTree.Engine.Application, []}, extra_applications: @applications ++ wasmex_on_path()]
+  def application, do: [mod: {BeTree.Application, []}, extra_applications: @applications ++ wasmex_on_path()]
 
   # Without Hex there is no dependency on wasmex, but ERL_LIBS may hold it.
   defp wasmex_on_path, do: if(:code.lib_dir(:wasmex) == {:error, :bad_name}, do: [], else: [wasmex: :optional])
@@ -66,7 +62,7 @@ defmodule BeTree.MixProject do
       files:
         ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/be_tree_rules.wasm priv/be_tree_rules.wasm.sha256) ++
           ~w(priv/tune.html checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
-          ~w(wasm/{index,module,rules,guest,rules_guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md LICENSE)
+          ~w(wasm/{index,module,rules,guest,rules_guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE)
     ]
   end
 
@@ -75,12 +71,14 @@ defmodule BeTree.MixProject do
       main: "readme",
       source_ref: "v" <> @version,
       extras:
-        ["README.md", "CHANGELOG.md", "LICENSE"] ++ Path.wildcard("docs/**/*.md") ++ Path.wildcard("notebooks/*.livemd"),
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"] ++
+          Path.wildcard("docs/**/*.md") ++ Path.wildcard("notebooks/*.livemd"),
       filter_modules: fn module, _metadata -> module.module_info(:compile)[:source] |> List.to_string() =~ "/lib/" end,
       groups_for_extras: [
-        Guides: @guides,
+        Guides: Path.wildcard("docs/guides/*.md"),
+        Operating: Path.wildcard("docs/operating/*.md"),
         Notebooks: Path.wildcard("notebooks/*.livemd"),
-        Notes: Path.wildcard("docs/**/*.md") -- @guides
+        Contributing: ["CONTRIBUTING.md" | Path.wildcard("docs/contributing/**/*.md")]
       ],
       groups_for_modules: [
         "Stateful rules": [BeTree.Rules, ~r/^BeTree\.Rules\./],

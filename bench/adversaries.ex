@@ -1,8 +1,8 @@
 defmodule BeTree.Bench.Adversaries do
   @moduledoc false
-  # Workloads that are hard for such indexes, each beside an easy one: values that most expressions have, values that all
-  # events have, intervals of a 64-bit domain, and expressions whose disjunctive form would be thousands of times as long.
-  # Each expression has a function in Elixir as its oracle.
+  # Workloads that are hard for boolean indexes, each beside an easy one: values that most expressions have, values that all
+  # events have, intervals of a 64-bit domain, and expressions with a disjunctive form thousands of times as long. Each
+  # expression has a function in Elixir as its oracle.
 
   alias BeTree.Bench.{Bars, Timing}
 
@@ -10,10 +10,10 @@ defmodule BeTree.Bench.Adversaries do
   @expressions 20_000
   @events 50
 
-  # The number of values of an attribute: with the even and the skewed distribution an event meets as many expressions.
+  # Distinct values of an attribute, chosen so that an event meets as many expressions under both distributions.
   @even 33
   @skewed 1_000
-  # The parts of a domain. An interval has the length of one.
+  # Parts of a domain. An interval is as long as one part.
   @parts 1_000
 
   @spec run(keyword) :: {String.t(), [map], [Bars.t()]}
@@ -43,7 +43,8 @@ defmodule BeTree.Bench.Adversaries do
     {"#{@name}: #{@expressions} expressions", rows, ratios ++ sizes}
   end
 
-  # Returns the hard workloads, each with its easy one: a name, the attributes, the expressions with their functions, and the
+  # Returns the hard workloads, each with its easy one: a name, the attributes, the expressions with their functions, and
+  # the events.
   # events.
   defp pairs do
     even = conjunctions(fn -> value(@even) end, @even)
@@ -80,7 +81,7 @@ defmodule BeTree.Bench.Adversaries do
     {name, [:a], expressions, events(a: fn -> value(domain) end)}
   end
 
-  # Expressions of `clauses` clauses with two alternatives each: multiplied out, 2 to the power of `clauses` conjunctions.
+  # Expressions of `clauses` clauses with two alternatives each. Their disjunctive form has 2^`clauses` conjunctions.
   defp alternatives(name, clauses, values) do
     attributes = for clause <- 1..clauses, side <- ["x", "y"], do: String.to_atom("#{side}#{clause}")
 

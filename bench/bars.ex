@@ -2,7 +2,7 @@ defmodule BeTree.Bench.Bars do
   @moduledoc false
   # Derives ratios, overheads and sizes from the measurements of a case, and compares each with its bar, if it has one.
 
-  @typedoc "A line. `limit` is an upper (`:below`) or a lower bound; without a bar, `limit` and `holds` are nil."
+  @typedoc "A line. `limit` is an upper (`:below`) or a lower bound. Without a bar `limit` and `holds` are nil."
   @type t :: %{
           case: String.t(),
           text: String.t(),
@@ -12,7 +12,7 @@ defmodule BeTree.Bench.Bars do
           holds: boolean | nil
         }
 
-  # The most microseconds for one event, and for one event of a batch, with lists of ids.
+  # Maximum microseconds for one event, and for one event of a batch, with lists of ids.
   @one %{"W1@128" => 60, "W3@100k" => 40, "W3@1M" => 250, "W4@100k" => 5, "tiny" => 3}
        |> Map.merge(%{
          "W8@100k 10 % patterns" => 10,
@@ -27,17 +27,17 @@ defmodule BeTree.Bench.Bars do
        })
   @batch %{"W1@128" => 35, "W4@100k" => 2}
 
-  # The same for events that are prepared, and bitmaps.
+  # The same for prepared events and bitmaps.
   @packed %{"W1@128" => 15}
 
-  # The least factor by which BeTree is faster than a-tree.
+  # Minimum speedup of BeTree over a-tree.
   @a_tree %{"W1@128" => 1_000, "W2@100k sharing 0.4" => 20}
 
-  # The most seconds for all insertions, and the most bytes an expression.
+  # Maximum seconds for all insertions, and bytes of an expression.
   @build %{"W1@128" => 2, "W3@100k" => 2, "W3@1M" => 20, "W8@1M no patterns" => 6}
   @bytes %{"W1@128" => 1_400, "W3@100k" => 300, "W3@1M" => 300, "W8@1M no patterns" => 120}
 
-  # The most percent by which the default slice may slow a search: in the sandbox alone, and from Elixir.
+  # Maximum percent by which the default slice slows a search: in the sandbox alone, and from Elixir.
   @slice %{"W1@128" => 3}
 
   @spec of(BeTree.Bench.Cases.t(), [map]) :: [t]

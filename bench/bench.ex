@@ -18,12 +18,11 @@ defmodule BeTree.Bench do
     Tiny
   }
 
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
 
   @results "_build/bench/results.jsonl"
 
-  # The seconds for which each engine is measured, and as many for its check. A peer that takes longer to build its index is
-  # left out.
+  # Seconds of measurement for each engine, and as many for its check. A peer over `build_seconds` is left out.
   @full [seconds: 1.25, build_seconds: 100.0]
   @quick [seconds: 0.25, build_seconds: 10.0]
 

@@ -1,9 +1,10 @@
 defmodule BeTree.Bench.Cache do
   @moduledoc false
-  # The files of a case, written once for its parameters and the code that generates them. `domains` and `expressions` are in
-  # be-tree's lines. `events.json` and so on have the events in each format, each after its length in 4 little-endian bytes.
+  # The files of a case, written once per parameters and generating code. `domains` and `expressions` are in be-tree's
+  # lines.
+  # `events.json` and the like have the events of one format, each after its length in 4 little-endian bytes.
 
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
   alias BeTree.Event
   alias BeTree.Fuel.Calibration.{AdTargeting, Dense, Random}
   alias BeTree.Workload.Lines

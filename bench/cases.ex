@@ -7,8 +7,8 @@ defmodule BeTree.Bench.Cases do
   @sandbox ~w(guest guest-no-fuel guest-fiber guest-sliced)
 
   @typedoc """
-  `engines` and `peers` are arguments of the programs in bench/native, each `engine:format`. `formats` are those in which
-  `BeTree.search/3` is called. The first format is the one that most users of such a workload have.
+  `engines` and `peers` are arguments of the programs in bench/native, each `engine:format`. `formats` are those for
+  `BeTree.search/3`; the first is the most common one for such a workload.
   """
   @type t :: %{
           name: String.t(),
@@ -42,7 +42,7 @@ defmodule BeTree.Bench.Cases do
         not quick or expressions == 10_000 do
       peers = if expressions == 10_000, do: ["a-tree:json"], else: []
       formats = if expressions == 1_000_000, do: [:json], else: [:json, :term]
-      # The decoding of these events is measured with fewer expressions.
+      # Decoding these events is measured with fewer expressions.
       engines = engines(formats) ++ if expressions == 1_000_000, do: [], else: decoding(formats)
       new("W3@#{name}", W3, %{W3.defaults() | expressions: expressions}, formats, engines, peers)
     end
@@ -84,7 +84,7 @@ defmodule BeTree.Bench.Cases do
 
     for sharing <- if(quick, do: [0.4], else: [0.0, 0.4, 0.8]) do
       parameters = %{W2.defaults() | expressions: expressions, sharing: sharing}
-      # a-tree takes a minute to build an index of 100,000.
+      # a-tree takes a minute to index 100,000 expressions.
       peers = if sharing == 0.4, do: ["a-tree:term"], else: []
       new("W2@#{name} sharing #{sharing}", W2, parameters, [:term], engines([:term]), peers)
     end
@@ -122,7 +122,7 @@ defmodule BeTree.Bench.Cases do
       for format <- others, do: "guest:#{format}"
   end
 
-  # Returns the engine that only decodes events.
+  # Returns the engine that decodes events without a search.
   defp decoding(formats), do: for(:json <- formats, do: "decode:json")
 
   defp new(name, workload, parameters, formats, engines, peers) do

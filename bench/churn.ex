@@ -1,16 +1,15 @@
 defmodule BeTree.Bench.Churn do
   @moduledoc false
-  # Replaces all expressions: each round deletes a hundredth of them and inserts as many others. Then the tree is compared with
-  # a new tree of the same expressions. It must find the same ids. Both are searched in turns, which shows how much slower the
-  # tree became.
+  # Replaces all expressions: each round deletes a hundredth and inserts as many others. The churned tree must then find the
+  # same ids as a new tree of the same expressions. Searches of both, in turns, show how much slower it became.
 
   alias BeTree.Bench.{Bars, Cache, Library, Timing}
   alias BeTree.Fuel.Calibration.Random
 
-  # The number of rounds that replace each expression once.
+  # Rounds after which each expression was replaced once.
   @rounds 100
 
-  # The most percent by which the churned tree may be slower than the new one.
+  # Maximum percent by which the churned tree is slower.
   @slower 10
 
   @spec run(BeTree.Bench.Cases.t(), Path.t(), keyword) :: {String.t(), [map], [Bars.t()]}
@@ -35,8 +34,8 @@ defmodule BeTree.Bench.Churn do
     {"#{bench.name}: #{bench.parameters.expressions} expressions, each of them replaced once", rows, bars}
   end
 
-  # Replaces every expression by itself under another id, in a random order. Returns a new tree of the resulting expressions,
-  # and the mean microseconds of a deletion and of an insertion.
+  # Replaces every expression by itself under another id, in random order. Returns a new tree of the resulting expressions,
+  # and the mean microseconds of a deletion and an insertion.
   defp churn(bench, tree, folder) do
     subscriptions = folder |> Cache.expressions() |> Enum.with_index(&{&2 + 1, &1})
     count = length(subscriptions)

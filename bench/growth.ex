@@ -1,17 +1,17 @@
 defmodule BeTree.Bench.Growth do
   @moduledoc false
-  # Compares the growth of the time of an event with the growth of its work: matches and candidates (the expressions that are
-  # evaluated), and visited entries.
+  # Compares how an event's time grows with how its work grows: matches, candidates (evaluated expressions) and visited
+  # entries.
 
   alias BeTree.Bench.{Bars, Report}
 
   @workload "W3"
 
   # The width of the longest bar, in characters.
-  @widest 60
+  @max_bar_width 60
 
-  # Returns a chart for the cases of a workload, smallest first, and how much faster the time grew than the work. Returns nil
-  # for workloads of one size.
+  # Returns a chart for the cases of a workload, smallest first, and the growth of the time relative to the work. Returns
+  # nil for workloads of one size.
   @spec of(String.t(), [[map]]) :: {iodata, [Bars.t()]} | nil
   def of(@workload, [_, _ | _] = cases) do
     sizes = for rows <- cases, do: size(rows)
@@ -49,7 +49,7 @@ defmodule BeTree.Bench.Growth do
           {"time", :time}
         ] do
       times = size[key] / first[key]
-      width = round(@widest * max(:math.log(times), 0) / most)
+      width = round(@max_bar_width * max(:math.log(times), 0) / most)
       Report.chart_row(if(key == :expressions, do: size.name, else: ""), what, times, width)
     end
   end

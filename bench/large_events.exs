@@ -1,6 +1,6 @@
-# Measures how long a search of an event of 5, 20 and 100 MB holds its scheduler: as JSON, as a term with one long string, and as a
-# term with a long list, in a tree and in an index. The first search of each writes to new memory; those after it do not. The bar:
-# no hold above 5 milliseconds. It needs some gigabytes of memory.
+# Measures how long a search of an event of 5, 20 and 100 MB holds its scheduler: as JSON, as a term with one long string,
+# and as a term with a long list, in a tree and in an index. The first search of each writes to new memory; later ones reuse
+# it. The bar: no hold above 5 milliseconds. It needs some gigabytes of memory.
 #
 #     mix run bench/large_events.exs [--rounds 4]
 
@@ -8,10 +8,10 @@ defmodule BeTree.Bench.LargeEvents do
   @moduledoc false
 
   @megabytes [5, 20, 100]
-  # The kinds of events, with the ids that a search finds.
+  # The kinds of events, with the ids found.
   @kinds [json: [1], string: [1], list: [2]]
   @memory 3_000_000_000
-  # The milliseconds from which the VM reports a hold, and the bar.
+  # Milliseconds from which the VM reports a hold, and the bar.
   @reported 1
   @bar 5
 
@@ -34,7 +34,7 @@ defmodule BeTree.Bench.LargeEvents do
     IO.puts("\nthe longest hold took #{longest} ms (bar: below #{@bar} ms, #{verdict})")
   end
 
-  # A tree that is new, and an index whose replicas are new.
+  # A new tree, and an index with new replicas.
   defp targets do
     tree = tree()
     [{tree(), "a tree"}, {BeTree.publish!(tree, replicas: 1), "an index"}]
@@ -57,7 +57,7 @@ defmodule BeTree.Bench.LargeEvents do
 
   defp text(megabytes), do: String.duplicate("a", megabytes * 1_000_000)
 
-  # Searches in a process of its own, whose holds are counted.
+  # Searches in a separate process and counts its holds.
   defp search(target, event, ids, monitor) do
     {pid, reference} = spawn_monitor(fn -> exit({:found, :timer.tc(fn -> BeTree.search!(target, event) end)}) end)
 
@@ -73,8 +73,8 @@ defmodule BeTree.Bench.LargeEvents do
     end
   end
 
-  # Collects the milliseconds of the holds that began or ended in the library. Others are the VM's: the copy of the event to a new
-  # process, and garbage collections.
+  # Collects the milliseconds of holds that began or ended in the library. Other holds are the VM's: copying the event to a
+  # new process, and garbage collections.
   defp watch(seen) do
     receive do
       {:monitor, pid, :long_schedule, info} ->

@@ -1,14 +1,14 @@
 defmodule BeTree.Bench.Library do
   @moduledoc false
-  # Measures the library as its users call it: building a tree, and searching it for single events and for batches. Its rows
-  # are like those of the native program.
+  # Measures the library from Elixir: building a tree, and searching it for single events and for batches. Its rows have the
+  # form of the native program's.
 
   alias BeTree.Bench.{Cache, Native, Timing}
 
   # A memory limit for a million expressions.
   @memory 4_000_000_000
 
-  # The number of subscriptions of one insertion. A tree keeps room for its largest call.
+  # Subscriptions of one insertion. A tree keeps buffers for its largest call.
   @chunk 250
 
   # The number of events of one `search_many/3`.
@@ -57,8 +57,8 @@ defmodule BeTree.Bench.Library do
     [Map.put(built, :expressions, sizes.expressions) | List.flatten(rows)]
   end
 
-  # Returns a tree of the expressions in the folder, and the microseconds of the insertions. A process of its own builds it,
-  # and its garbage ends with it.
+  # Returns a tree of the expressions in the folder, and the microseconds of the insertions. A separate process builds it,
+  # so its garbage is freed at the end.
   @spec build(BeTree.Bench.Cases.t(), Path.t()) :: {BeTree.t(), non_neg_integer}
   def build(bench, folder) do
     in_process(fn ->
@@ -89,7 +89,7 @@ defmodule BeTree.Bench.Library do
     |> Enum.sum()
   end
 
-  # Checks the ids of each search, and returns the statistics. A candidate is an expression that was evaluated.
+  # Checks the ids of each search, and returns the statistics. A candidate is an evaluated expression.
   defp check!(bench, tree, events, expected) do
     events
     |> Enum.zip(expected)
@@ -112,7 +112,7 @@ defmodule BeTree.Bench.Library do
     if found != expected, do: Mix.raise("#{bench.name}: BeTree.search_many/2 and BeTree.search/2 find different ids")
   end
 
-  # Runs a function that leaves much garbage in a process of its own, and returns its result.
+  # Runs a function with much garbage in a separate process, and returns its result.
   @spec in_process((... -> term)) :: term
   def in_process(fun), do: fun |> Task.async() |> Task.await(:infinity)
 end

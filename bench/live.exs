@@ -1,16 +1,16 @@
-# Measures a server of 100,000 ad-targeting expressions (BeTree.Workload.W3) that is searched on all schedulers while
-# expressions are inserted and deleted, with 1,000 changes a second and then 5,000. Prints the rate and the times of searches
-# with and without changes, the time of a change, and the memory. Each change of a probe must be seen by the search right after
-# it, and at the end the server must find the same ids as a new tree of the same expressions.
+# Measures a server of 100,000 ad-targeting expressions (BeTree.Workload.W3) under searches on all schedulers, with 1,000
+# and then 5,000 insertions and deletions a second. Prints the rate and the times of searches with and without changes, the
+# time of a change, and the memory. A search right after a change must see it. At the end the server must find the same ids
+# as a new tree.
 #
 #     mix run bench/live.exs [--seconds 8] [--expressions 100000]
 #
-# With --minutes, it instead changes and searches a server for that time, 1,000 changes a second at a constant size, and prints
-# the memory.
+# With --minutes, it instead changes and searches a server of constant size, with 1,000 changes a second, and prints the
+# memory.
 #
 #     mix run bench/live.exs --minutes 10
 #
-# With --ids, it compares a server whose ids are terms with one whose ids are integers, and prints the cost of an id.
+# With --ids, it compares a server with terms as ids with one with integers, and prints the cost of an id.
 #
 #     mix run bench/live.exs --ids [--expressions 20000]
 
@@ -21,10 +21,10 @@ defmodule BeTree.Bench.Live do
   alias Mix.BeTree.Command
   alias BeTree.Workload.W3
 
-  # Changes a second, half of them insertions, and the rate of searches relative to the rate without changes that they leave.
+  # Changes a second, half of them insertions, with the minimum rate of searches relative to the rate without changes.
   @rates [{1_000, 0.9}, {5_000, 0.6}]
-  # The bars at the first of these rates: the p99 of a search relative to the one without changes, and the microseconds until a
-  # change is acknowledged, p50 and p99.
+  # Bars at the first of these rates: the p99 of a search relative to the one without changes, and p50 and p99 of the
+  # microseconds until acknowledgement.
   @p99 3
   @acknowledged {200, 3_000}
 
@@ -33,7 +33,7 @@ defmodule BeTree.Bench.Live do
   @changers 20
   @chunk 10_000
   @memory 4_000_000_000
-  # An id above all others.
+  # Ids above all others.
   @probes 0x1_0000_0000
 
   def run(%{expressions: expressions, seconds: seconds}) do
@@ -65,7 +65,7 @@ defmodule BeTree.Bench.Live do
     |> check(events, parameters)
   end
 
-  # Ids ascend with slots no longer, and replicas share fewer pages, so a search of a changed server takes longer.
+  # Ids no longer ascend with slots, and replicas share fewer pages, so searches of a changed server take longer.
   defp alone_again(there, events, seconds) do
     row("searches alone, after all changes", search(events, seconds), seconds)
     there
@@ -74,7 +74,7 @@ defmodule BeTree.Bench.Live do
   defp changed({rate, least}, seconds, events, alone, there, later) do
     before = Server.info!(Ads)
     deadline = System.monotonic_time(:millisecond) + 1_000 * seconds
-    # Each changer has a share of the old and of the new expressions.
+    # Each changer owns a part of the old and of the new expressions.
     stride = fn list, number -> list |> Enum.drop(number) |> Enum.take_every(@changers) end
 
     changers =
@@ -121,7 +121,7 @@ defmodule BeTree.Bench.Live do
 
   defp share(list, number, count), do: list |> Enum.drop(number) |> Enum.take_every(@changers) |> Enum.take(count)
 
-  # Returns the microseconds of each search, and the share of their time that schedulers slept meanwhile.
+  # Returns the microseconds of each search, and the share of the time in which schedulers slept.
   defp searched(events, seconds) do
     :erlang.system_flag(:microstate_accounting, :reset)
     :erlang.system_flag(:microstate_accounting, true)
@@ -153,7 +153,7 @@ defmodule BeTree.Bench.Live do
     end
   end
 
-  # Replaces one expression after the other at an even rate. Returns their number, and the microseconds of each call.
+  # Replaces expressions one by one at an even rate. Returns their number, and the microseconds of each call.
   defp change(old, new, rate, deadline) do
     started = System.monotonic_time(:microsecond)
     Process.sleep(:rand.uniform(max(round(1_000 / rate), 1)))
@@ -174,7 +174,7 @@ defmodule BeTree.Bench.Live do
     end)
   end
 
-  # Checks that a search right after the acknowledgement of a change sees it. Returns the number of changes.
+  # Checks that a search right after an acknowledged change sees it. Returns the number of changes.
   defp probe(event, deadline, count) do
     if System.monotonic_time(:millisecond) >= deadline do
       2 * count
@@ -202,7 +202,7 @@ defmodule BeTree.Bench.Live do
     )
   end
 
-  # Integers and terms in turns, so that both meet the same disturbances. The results must be the same rules.
+  # Integers and terms take turns, so that other work of the machine affects both. Results must be the same rules.
   @turns 10
 
   def ids(%{expressions: expressions}) do
@@ -255,11 +255,11 @@ defmodule BeTree.Bench.Live do
 
   defp microseconds(fun), do: fun |> :timer.tc() |> elem(0)
 
-  # The greatest memory of a changed server, relative to one that was filled and searched.
+  # Maximum memory of a changed server, relative to one that was filled and searched.
   @memory_bar 2
   @interval 10
 
-  # Replaces expressions for minutes, each by its own text under another id, beside searches.
+  # Replaces expressions for minutes beside searches, each by its own text under another id.
   def long(%{expressions: expressions, minutes: minutes}) do
     parameters = %{W3.defaults() | expressions: expressions, events: @events}
     texts = parameters |> W3.expressions() |> Enum.to_list() |> List.to_tuple()
@@ -324,10 +324,10 @@ defmodule BeTree.Bench.Live do
     end
   end
 
-  # The garbage of this benchmark is no memory of the server.
+  # This benchmark's own garbage is excluded.
   defp collect, do: for(process <- Process.list(), do: :erlang.garbage_collect(process))
 
-  # Replaces the expressions of one changer, in turns, at an even rate.
+  # Replaces one changer's expressions round-robin at an even rate.
   defp replace(texts, id, rate, due, deadline) do
     wait = div(due - System.monotonic_time(:microsecond), 1_000)
     if wait > 0, do: Process.sleep(wait)
@@ -340,7 +340,7 @@ defmodule BeTree.Bench.Live do
     end
   end
 
-  # Times of changes with a folder, one caller, and of a start with the folder after 10,000 of them.
+  # Times of changes with a folder and one caller, and of a start with the folder after 10,000 changes.
   @durable_changes 10_000
 
   def durable(%{expressions: expressions}) do
@@ -412,7 +412,7 @@ defmodule BeTree.Bench.Live do
     end
   end
 
-  # Returns the resident bytes of the VM, or 0 on a system that does not tell. Pages that replicas share count once.
+  # Returns the VM's resident bytes, or 0 where the system does not report them. Shared pages count once.
   defp resident_bytes do
     with {:ok, rollup} <- File.read("/proc/self/smaps_rollup"),
          [kilobytes] <- Regex.run(~r/^Pss: +(\d+) kB$/m, rollup, capture: :all_but_first) do

@@ -6,29 +6,18 @@ defmodule BeTree.Bench.Machine do
 
   @spec describe() :: map
   def describe do
-    %{
-      cpu: cpu(),
-      schedulers: System.schedulers_online(),
-      otp: System.otp_release(),
-      elixir: System.version(),
+    BeTree.Tune.Machine.describe()
+    |> Map.take([:cpu, :schedulers, :otp, :elixir])
+    |> Map.merge(%{
       wasmtime: Native.version("wasmtime"),
       a_tree: Native.version("a-tree"),
       quamina: Native.version("quamina")
-    }
+    })
   end
 
   @spec line(map) :: String.t()
   def line(machine) do
     "#{machine.cpu}, #{machine.schedulers} schedulers; OTP #{machine.otp}, Elixir #{machine.elixir}, " <>
       "wasmtime #{machine.wasmtime}; beside a-tree #{machine.a_tree}, quamina #{machine.quamina}"
-  end
-
-  defp cpu do
-    with {:ok, text} <- File.read("/proc/cpuinfo"),
-         [_all, model] <- Regex.run(~r/^model name\s*:\s*(.+)$/m, text) do
-      model
-    else
-      _unknown -> to_string(:erlang.system_info(:system_architecture))
-    end
   end
 end

@@ -12,7 +12,7 @@ defmodule BeTree.Bench.Native do
   @typedoc "The paths of the programs."
   @type programs :: %{ours: Path.t(), peers: Path.t()}
 
-  # Builds the programs one after the other. Built together, each would have the other's features.
+  # Builds the programs one after the other, because a joint build would unify their features.
   @spec build() :: programs
   def build do
     toolchain = toolchain!()
@@ -46,7 +46,7 @@ defmodule BeTree.Bench.Native do
     version
   end
 
-  # Runs the engines of the case and returns a row for each. Their results are then in the folder, see `results/1`.
+  # Runs the engines of the case and returns a row for each. Their results are written to the folder, for `results/1`.
   @spec run(programs, BeTree.Bench.Cases.t(), Path.t(), keyword) :: [map]
   def run(programs, bench, folder, limits) do
     limits = for {name, seconds} <- limits, argument <- [switch(name), to_string(seconds)], do: argument

@@ -1,5 +1,5 @@
-# Measures published indexes: the time of publishing, the cost of a search beside a search of the tree, the memory of
-# replicas, and the rate of searches on more schedulers.
+# Measures published indexes: the time of publishing, the cost of a search compared with the tree's, the memory of replicas,
+# and the rate of searches on more schedulers.
 #
 #     mix run bench/publish.exs [--quick]
 #
@@ -12,13 +12,13 @@ defmodule BeTree.Bench.Publish do
   alias Mix.BeTree.Command
   alias BeTree.Workload.W3
 
-  # The most milliseconds of publishing, by number of expressions.
+  # Maximum milliseconds of publishing, by number of expressions.
   @bars %{100_000 => 50, 1_000_000 => 500}
 
-  # The least factor by which two schedulers run more searches a second than one.
+  # Minimum speedup of two schedulers over one.
   @growth 1.8
 
-  # The most memory of eight replicas, relative to one.
+  # Maximum memory of eight replicas, relative to one.
   @share 1.3
   @replicas 8
 
@@ -29,7 +29,7 @@ defmodule BeTree.Bench.Publish do
   @publications 9
   @events 500
 
-  # The milliseconds of a turn, and the turns for each number of schedulers.
+  # Milliseconds of a turn, and turns for each number of schedulers.
   @turn 1_000
   @turns 5
 
@@ -90,7 +90,7 @@ defmodule BeTree.Bench.Publish do
     say("  the first search of a replica: #{hd(first)} us, the same again: #{hd(second)} us")
   end
 
-  # Prints the least time of many rounds, in turns.
+  # Prints the minimum time of many alternating rounds.
   defp compare(title, tree, index, events) do
     for event <- events, do: true = BeTree.search!(tree, event) == BeTree.search!(index, event)
     events = if match?([_], events), do: List.duplicate(hd(events), @events), else: events
@@ -119,7 +119,7 @@ defmodule BeTree.Bench.Publish do
     end
   end
 
-  # Returns the bytes of an index after `count` replicas at once have searched for each event.
+  # Returns the bytes of an index after `count` parallel replicas have searched for each event.
   defp taken(index, count, events) do
     for event <- events do
       for(_ <- 1..count, do: Search.start(index, event, slice: 1)) |> Enum.each(&finish/1)
@@ -155,7 +155,7 @@ defmodule BeTree.Bench.Publish do
 
   defp count(number), do: Integer.to_string(number)
 
-  # Returns the searches a second of four processes for each scheduler.
+  # Returns the searches a second of four processes per scheduler.
   defp turn(index, events, online) do
     :erlang.system_flag(:schedulers_online, online)
     counter = :counters.new(1, [:write_concurrency])

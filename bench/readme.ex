@@ -1,7 +1,7 @@
 defmodule BeTree.Bench.Readme do
   @moduledoc false
-  # Writes the README's table of speed from the results of a full run. A test compares the shape of the table that is there
-  # with the shape of the one that is made here.
+  # Writes the README's table of speed from the results of a full run. A test compares the shape of the README's table with
+  # that of a new one.
 
   import Mix.BeTree.Command, only: [grouped: 1]
 
@@ -18,7 +18,7 @@ defmodule BeTree.Bench.Readme do
   ]
   @largest "W3@1M"
 
-  # Replaces the table in the README, if the rows hold all that it has. Returns whether they do.
+  # Replaces the README's table if the rows have all of its measurements. Returns whether they do.
   @spec write(map, [map]) :: boolean
   def write(machine, rows) do
     complete? = Enum.all?(@lines, fn {name, _text} -> Enum.any?(rows, &(&1[:case] == name)) end)
@@ -34,7 +34,7 @@ defmodule BeTree.Bench.Readme do
     text
   end
 
-  # Returns the README with another text between its marks.
+  # Returns the README with new text between its marks.
   @spec replace(String.t(), String.t()) :: String.t()
   def replace(readme, text) do
     [before, rest] = String.split(readme, @from)

@@ -1,6 +1,6 @@
-# Measures stateful rules natively and in the sandbox, beside CLIPS, durable_rules and Drools where the machine has them: Manners,
-# Waltzdb, the message tests of durable_rules, correlation of a stream, and many rules. All engines get the same rules and facts,
-# and their results are compared. Writes charts of growth to _build/bench/rules.
+# Measures stateful rules natively and in the sandbox, beside CLIPS, durable_rules and Drools if installed: Manners,
+# Waltzdb, the message tests of durable_rules, correlation of a stream, and many rules. All engines get the same rules and
+# facts, and their results are compared. Writes charts of growth to _build/bench/rules.
 #
 #     mix run bench/rules.exs [--quick] [--seconds 2] [--no-peers] [--only manners,many]
 
@@ -14,8 +14,8 @@ defmodule BeTree.Bench.Rules do
 
   @folder "_build/bench/rules"
 
-  # The workload, its sizes, the sizes of a quick run, and the bar of each size in the sandbox: milliseconds of a program,
-  # microseconds of an event.
+  # Each workload with its sizes, the sizes of a quick run, and the bar of each size in the sandbox: milliseconds of a
+  # program, microseconds of an event.
   @workloads [
     {"manners", [8, 16, 32, 64, 128], [8, 32, 128], %{128 => 6.0}},
     {"waltzdb", [4, 8, 12, 16, 50, 100, 200], [4, 16, 50], %{16 => 20.0, 50 => 70.0, 200 => 400.0}},
@@ -29,12 +29,12 @@ defmodule BeTree.Bench.Rules do
     {"many", [10, 100, 1_000, 10_000, 100_000], [10, 1_000], %{100_000 => 20.0}}
   ]
 
-  # The types whose facts are compared.
+  # Types whose facts are compared.
   @counted %{"manners" => ["path", "seating", "chosen"], "waltzdb" => ["edge", "junction", "edge_label"]}
-  # The rules that Drools needs to fire for the newest facts first, or else it tries all rows of guests.
+  # Rules that Drools must fire for the newest facts first; otherwise it tries all rows of guests.
   @depth_first ["find_seating"]
-  # Beyond these sizes a peer needs minutes.
-  @most %{"manners" => 128, "waltzdb" => 50}
+  # Above these sizes a peer takes minutes.
+  @max_peer_sizes %{"manners" => 128, "waltzdb" => 50}
 
   def run(options) do
     File.mkdir_p!(@folder)
@@ -184,7 +184,7 @@ defmodule BeTree.Bench.Rules do
     if test, do: Peers.durable(python, test, facts, runs(options), @folder), else: :none
   end
 
-  # Drools fires Waltzdb in another order, which gives other totals.
+  # Drools fires Waltzdb in another order, with other totals.
   defp peer(:drools, how, "manners", _size, input, options) do
     counted = @counted["manners"]
     Peers.drools(how, input, [depth_first: @depth_first, counted: counted], runs(options), @folder)
@@ -197,7 +197,7 @@ defmodule BeTree.Bench.Rules do
   end
 
   defp peer(peer, how, name, size, input, options) when is_map_key(@counted, name) do
-    if peer == :clips and size <= @most[name],
+    if peer == :clips and size <= @max_peer_sizes[name],
       do: Peers.clips(how, input, @counted[name], runs(options), @folder),
       else: :none
   end
@@ -208,7 +208,7 @@ defmodule BeTree.Bench.Rules do
 
   defp runs(options), do: if(options[:quick], do: 3, else: 7)
 
-  # CLIPS fires in our order, and so does Drools what it runs. So their firings are equal too.
+  # CLIPS fires in our order, and so does Drools where it is compared. So their firings are equal too.
   defp check(peer, name, size, totals, ours) do
     for type <- @counted[name] || [] do
       expected = expected(name, size)[type]

@@ -1,7 +1,7 @@
-# Measures stateful rules from Elixir: facts in and notices out by BeTree.Rules, beside the same call of the sandboxed module alone,
-# whose facts are encoded before and whose result is not decoded. Both run in turns, in the same run, on engines of their own, and
-# their results are checked. Then it measures servers with one, two and as many partitions as schedulers, and how late a sleeper wakes
-# beside ten engines, and beside ten loops of plain Elixir. Writes charts of growth to _build/bench/rules.
+# Measures stateful rules from Elixir: facts in and notices out by BeTree.Rules, compared with the sandboxed module alone,
+# without encoding facts and decoding results. Both run in turns, on engines of their own, with checked results. Then it
+# measures servers with one, two and as many partitions as schedulers, and how late a sleeper wakes beside ten engines and
+# beside ten loops of plain Elixir. Writes charts of growth to _build/bench/rules.
 #
 #     mix run bench/rules_elixir.exs [--quick] [--seconds 2] [--only correlation]
 #
@@ -19,7 +19,7 @@ defmodule BeTree.Bench.RulesElixir do
   @folder "_build/bench/rules"
   @bar 1.3
   @messages 10_000
-  # The milliseconds in which ten engines of a stream come to hold as many facts as they drop.
+  # Milliseconds until ten stream engines reach a steady number of facts.
   @settling 10_000
 
   def run(options) do
@@ -177,7 +177,7 @@ defmodule BeTree.Bench.RulesElixir do
   defp firings(:reject, _count), do: 0
   defp firings(_test, count), do: count
 
-  ## Correlation: batches of a stream, on engines that are full
+  # # Correlation: batches of a stream, on engines in steady state
 
   @events 10_000
   @users 100_000
@@ -223,7 +223,7 @@ defmodule BeTree.Bench.RulesElixir do
 
   defp warm_up(seconds), do: div(seconds * Stream.events_a_second(), @events)
 
-  # A process holds the stream, because garbage collections of its large state would count as time of the rules.
+  # A process holds the stream, because garbage collections of its large state would count as time of rules.
   defp feeder, do: spawn_link(fn -> feed(Stream.new(@users)) end)
 
   defp feed(stream) do
@@ -238,13 +238,13 @@ defmodule BeTree.Bench.RulesElixir do
     end
   end
 
-  # Returns the next facts, and the same as the input of the module.
+  # Returns the next facts, and their encoding for the module.
   defp next(feeder) do
     send(feeder, {:next, self()})
     receive(do: ({:facts, facts, input} -> {facts, input}))
   end
 
-  # Ends the feeder, and returns the number of notices that a replay without rules finds.
+  # Ends the feeder, and returns the notices counted by a replay without rules.
   defp expected(feeder) do
     send(feeder, {:expected, self()})
     receive(do: ({:expected, notices} -> notices))
@@ -286,7 +286,7 @@ defmodule BeTree.Bench.RulesElixir do
   defp named(1), do: "a server with 1 partition"
   defp named(partitions) when is_integer(partitions), do: "a server with #{partitions}"
 
-  # Returns the median time of an event, and all that must be the same in each place.
+  # Returns the median time of an event, and everything that must be equal in each place.
   defp play(place, {warm_up, batches}) do
     server = start(place)
     feeder = feeder()
@@ -297,7 +297,7 @@ defmodule BeTree.Bench.RulesElixir do
     same!(place, expected, sums |> Enum.map(&elem(&1, 0)) |> Enum.sum())
     info = info(server)
     stop_server(server)
-    # Each notice has one hash, so the sum is that of the notices in any order.
+    # A sum of hashes identifies notices in any order.
     %{
       time: median(times) / @events,
       notices: sums |> Enum.map(&elem(&1, 1)) |> Enum.sum(),
@@ -315,7 +315,7 @@ defmodule BeTree.Bench.RulesElixir do
     {name, pid}
   end
 
-  # Returns the time of the next facts, and the number and the sum of the hashes of their notices.
+  # Returns the time of the next facts, and the number and hash sum of their notices.
   defp insert(server, feeder) do
     {facts, _input} = next(feeder)
     {time, notices} = clocked(fn -> assert_all(server, facts) end)
@@ -329,7 +329,7 @@ defmodule BeTree.Bench.RulesElixir do
     received(name)
   end
 
-  # The notices of a call are sent before it returns.
+  # A call sends its notices before it returns.
   defp received(name) do
     receive do
       {Rules.Server, ^name, notices} -> notices ++ received(name)
@@ -359,7 +359,7 @@ defmodule BeTree.Bench.RulesElixir do
     # The module is compiled once.
     Rules.new!(Stream.rules())
 
-    # All twice, in turns, because the machine's other work comes and goes.
+    # Everything runs twice, in turns, because other work of the machine varies.
     for _turn <- 1..2, {name, work, settling} <- works do
       others = if work, do: for(_other <- 1..10, do: spawn_link(work)), else: []
       Process.sleep(settling)
@@ -379,14 +379,14 @@ defmodule BeTree.Bench.RulesElixir do
 
   defp plain, do: loop(fn -> Enum.reduce(1..100_000, 0, &(rem(&1 * 7, 13) + &2)) end)
 
-  # An engine that is made, run and dropped over and over.
+  # An engine that is repeatedly made, run and dropped.
   defp anew do
     {text, facts} = RuleWorkloads.waltzdb(16)
     loop(fn -> Rules.assert_all!(Rules.new!(text, notices: 10_000_000), facts) end)
   end
 
-  # An engine that gets the same thousand events of a stream over and over, ten seconds later each time, so that it soon holds as many
-  # facts as it drops.
+  # An engine that gets the same thousand events repeatedly, ten seconds later each time, so that it soon drops as many
+  # facts as it inserts.
   defp kept do
     rules = Rules.new!(Stream.rules(), notices: 10_000_000)
     {facts, _stream} = Stream.facts(Stream.new(1_000), 1_000)
@@ -433,7 +433,7 @@ defmodule BeTree.Bench.RulesElixir do
 
   ## Measuring
 
-  # The module alone: one call without slices on encoded facts, whose output is not decoded.
+  # The module alone: one call without slices on encoded facts, without decoding its output.
   defp alone(%{runtime: runtime, instance: instance}, input) do
     request = %{input: input, output: :binary, fuel: 0x0FFF_FFFF_FFFF_FFFF, slice: :infinity, scheduler: :normal}
 
@@ -443,7 +443,7 @@ defmodule BeTree.Bench.RulesElixir do
     room(output, runtime, instance, input, request, [])
   end
 
-  # A module that lacks room says so, and goes on once it has more. Returns the outputs of all its calls.
+  # A module out of room reports that, and continues after it got more. Returns the outputs of all calls.
   defp room(output, runtime, instance, input, request, outputs) do
     case output do
       <<131, 104, 7, 97, 3, _rest::binary>> ->
@@ -462,7 +462,7 @@ defmodule BeTree.Bench.RulesElixir do
     end
   end
 
-  # Returns the nanoseconds of the work on new rules, once the result is checked.
+  # Runs the work on new rules and checks the result. Returns the nanoseconds.
   defp timed(rules, work, check) do
     {time, _result} = clocked(fn -> work.(rules) end)
     check.(rules)
@@ -476,7 +476,7 @@ defmodule BeTree.Bench.RulesElixir do
     {System.monotonic_time(:nanosecond) - started, result}
   end
 
-  # Returns the medians of two measurements, which run in turns in a process of their own.
+  # Returns the medians of two measurements that alternate in a separate process.
   defp in_turns(seconds, one, other) do
     Task.async(fn ->
       one.()
@@ -496,7 +496,7 @@ defmodule BeTree.Bench.RulesElixir do
       else: times
   end
 
-  # Returns the results of both. The first one is the other one in each second turn.
+  # Returns both results. The order alternates from turn to turn.
   defp both(turn, one, other) when rem(turn, 2) == 0 do
     first = one.()
     {first, other.()}

@@ -1,9 +1,9 @@
-# Measures how late a process wakes beside ten others that compute Steiner trees in a sandbox, yielding and not yielding.
+# Measures how late a process wakes beside ten others that compute Steiner trees in a sandbox, with and without yielding.
 #
 #     mix run bench/steiner.exs [--wakes 20]
 #
-# The ten repeatedly compute a minimum tree for a path of 11 nodes, all of them terminals. The other process sleeps for a
-# second at a time, and reports how much longer that took.
+# The ten repeatedly compute a minimum tree for a path of 11 nodes, all terminals. The other process repeatedly sleeps for a
+# second, and reports how much longer that took.
 
 Code.require_file("examples/steiner/steiner.ex")
 
@@ -15,7 +15,7 @@ defmodule BeTree.Bench.Steiner do
 
   @workers 10
   @nodes 11
-  # The trees of a call, which take about a second.
+  # Trees of a call, about a second of work.
   @trees 2_000
   # A path is one edge shorter than it has nodes.
   @cost (@nodes - 1) * @trees
@@ -44,7 +44,7 @@ defmodule BeTree.Bench.Steiner do
     workers = for _ <- 1..@workers, do: spawn_link(fn -> compute(Sandbox.new!(module), options) end)
     parent = self()
     spawn_link(fn -> wake(parent, wakes) end)
-    # The sleeper does not print, because it would wait for other output and sleep longer.
+    # The sleeper does not print, because waiting for output would delay it.
     lateness = for number <- 1..wakes, do: print(number)
     Enum.each(workers, &stop/1)
     say("")
@@ -73,7 +73,7 @@ defmodule BeTree.Bench.Steiner do
     end
   end
 
-  # Ends a worker. The next series begins when its last call has ended.
+  # Ends a worker. The next series begins after its last call.
   defp stop(worker) do
     reference = Process.monitor(worker)
     Process.unlink(worker)

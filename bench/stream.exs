@@ -1,6 +1,6 @@
-# Compares `BeTree.stream/3` with a loop in one process that calls `BeTree.search/3` for each event: for few and many events, cheap
-# and costly ones, a tree, an index and a server, and with a timeout for each event. The results must be the same. The bar: a
-# stream is never slower than the loop.
+# Compares `BeTree.stream/3` with a loop of `BeTree.search/3` in one process: for few and many events, cheap and costly
+# ones, a tree, an index and a server, and with a timeout for each event. Results must be equal. The bar: a stream is never
+# slower than the loop.
 #
 #     mix run bench/stream.exs [--quick] [--turns 7]
 
@@ -11,7 +11,7 @@ defmodule BeTree.Bench.Stream do
   alias BeTree.Workload.{W1, W3}
   alias Mix.BeTree.Command
 
-  # A stream that takes this many times the time of the loop counts as slower: two runs of the same loop differ by as much.
+  # A ratio above this counts as slower. Two runs of the same loop differ by as much.
   @slower 1.05
 
   def run(lengths, turns) do
@@ -79,7 +79,7 @@ defmodule BeTree.Bench.Stream do
   defp mark(times) when times > @slower, do: decimal(times) <> " !"
   defp mark(times), do: decimal(times) <> "  "
 
-  # In a process of its own, whose heap is new.
+  # Runs in a separate process with a new heap.
   defp microseconds(run, repeats) do
     Task.async(fn -> fn -> for _repeat <- 1..repeats, do: run.() end |> :timer.tc() |> elem(0) end)
     |> Task.await(:infinity)

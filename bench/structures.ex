@@ -1,9 +1,9 @@
 defmodule BeTree.Bench.Structures do
   @moduledoc false
-  # Each structure that leads to expressions by a predicate, with rules that are one such predicate, and with an adversary: rules
-  # that share as much as they can, and events for which the structure finds nearly all of them. Insertions and deletions are
-  # compared with those of rules that are one equality. A search among the ids of all rules runs their programs alone. It is the
-  # oracle, and the scan to which an adversary is compared.
+  # Each index structure with rules of one predicate that uses it, and an adversary: rules that share as much as possible,
+  # and events for which the structure finds nearly all of them. Insertions and deletions are compared with those of
+  # equality rules. A search among the ids of all rules runs every program: this is the oracle, and the baseline of the
+  # adversary.
 
   alias BeTree.Bench.{Bars, Timing}
 
@@ -42,7 +42,7 @@ defmodule BeTree.Bench.Structures do
     {"#{@name}: #{@rules} rules", [equality | others] ++ adversaries, bars ++ scans}
   end
 
-  # Returns the structures, the equality first: a name, the rule with a number, and an event.
+  # Returns the structures, the equality first: a name, the rule by number, and an event.
   defp structures do
     [
       {"equality", &~s|s = "#{word(&1)}"|, fn -> %{s: word(any())} end},

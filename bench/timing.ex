@@ -1,18 +1,18 @@
 defmodule BeTree.Bench.Timing do
   @moduledoc false
-  # Times calls of a function, in a process of its own.
+  # Times calls of a function in a separate process.
 
-  # The number of turns of each engine. Other work on the machine then affects all engines alike.
+  # Turns of each engine. Other work on the machine then affects all engines alike.
   @turns 8
 
-  # Calls `fun` with each of `inputs` in turn for `seconds`. Returns statistics of the nanoseconds of an event. `size` returns
-  # the number of events of an input.
+  # Calls `fun` with each of `inputs` in turn for `seconds`. Returns statistics in nanoseconds an event. `size` returns an
+  # input's number of events.
   @spec run([term, ...], (term -> term), number, (term -> pos_integer)) :: map
   def run(inputs, fun, seconds, size \\ fn _input -> 1 end) do
     inputs |> times(fun, seconds, size) |> summary()
   end
 
-  # Does the same for several functions, in turns, for `seconds` each.
+  # The same for several functions, in turns, for `seconds` each.
   @spec in_turns([term, ...], [{atom, (term -> term)}], number) :: [{atom, map}]
   def in_turns(inputs, functions, seconds) do
     turns =

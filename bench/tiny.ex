@@ -1,6 +1,6 @@
 defmodule BeTree.Bench.Tiny do
   @moduledoc false
-  # Measures the least cost of a search from Elixir, with three expressions and two attributes.
+  # Measures the minimum cost of a search from Elixir, with three expressions and two attributes.
 
   alias BeTree.Bench.{Bars, Timing}
 

@@ -1,11 +1,11 @@
 defmodule BeTree.Bench.W7 do
   @moduledoc false
-  # W7, responsiveness: measures how late a process wakes that sleeps for a millisecond, beside processes that search one
-  # published index or trees of their own, and beside as many that run plain Elixir. Sleeping is late by itself, because the
-  # VM's timers tick every millisecond. The loads take turns, so that other work on the machine affects all alike. Each round
-  # has a random order, so that it does not coincide with periodic work of the machine.
+  # W7, responsiveness: measures how late a process wakes from sleeping a millisecond, beside processes that search one
+  # published index or trees of their own, and beside as many that run plain Elixir. Sleeping alone is late, because the
+  # VM's timers tick every millisecond. Loads take turns, so that other work on the machine affects all alike. Rounds have a
+  # random order, so that periodic work of the machine does not always meet the same load.
   #
-  # --quick leaves out the tree of a million expressions, which takes minutes to build, and measures for a third of the time.
+  # --quick omits the tree of a million expressions, which takes minutes to build, and measures for a third of the time.
 
   import Mix.BeTree.Command, only: [grouped: 1]
 
@@ -14,14 +14,14 @@ defmodule BeTree.Bench.W7 do
 
   @sleep 1
 
-  # The milliseconds of a turn, the turns of each load, and the turns when long schedules, which are rare, are counted.
+  # Milliseconds of a turn, turns of each load, and turns for counting long schedules, which are rare.
   @full %{turn: 1_000, turns: 3, many_turns: 20}
   @quick %{turn: 500, turns: 2, many_turns: 10}
 
-  # The least milliseconds of a time slice that the VM reports as long.
+  # Milliseconds above which the VM reports a schedule as long.
   @long_schedule 5
 
-  # A ratio at which searches are charged nothing, like a native function that neither yields nor counts.
+  # A ratio that charges nothing, like a native function that neither yields nor counts.
   @free 1_000_000_000_000
   @uncharged "unsliced, not charged"
 
@@ -33,7 +33,7 @@ defmodule BeTree.Bench.W7 do
   @events 1_000
   @memory 4_000_000_000
 
-  # The most lateness beside searches, relative to the lateness beside plain Elixir.
+  # Maximum lateness beside searches, relative to that beside plain Elixir.
   @bar 1.2
   @processes 10
 
@@ -82,7 +82,7 @@ defmodule BeTree.Bench.W7 do
     for count <- [1, 4 * schedulers], do: table("beside #{count}", measure(loads(index, count)))
   end
 
-  # Returns the loads that search one published index in all ways.
+  # Returns the loads that search one published index, with and without slices.
   defp loads(index, count) do
     slices = [Fuel.default_slice(), 20_000, 100_000, 1_000_000, :infinity]
     searches = for slice <- slices, do: {title(slice), searches(index, count, slice)}
@@ -94,7 +94,7 @@ defmodule BeTree.Bench.W7 do
       ]
   end
 
-  # Returns loads with other ratios of fuel to reductions, and loads in which each process has a tree of its own.
+  # Returns loads with other ratios of fuel to reductions, and loads with a tree for each process.
   defp more_loads(index, trees) do
     ratios =
       for {ratio, slice} <- [{1_250, 500_000}, {125, 500_000}, {25, 100_000}] do
@@ -109,7 +109,7 @@ defmodule BeTree.Bench.W7 do
     ratios ++ own
   end
 
-  # Returns plain Elixir and searches, without and with insertions beside them. The inserting process comes first.
+  # Returns plain Elixir and searches, with and without insertions beside them. The inserting process comes first.
   defp counted_loads(index) do
     slice = Fuel.default_slice()
 
@@ -134,7 +134,7 @@ defmodule BeTree.Bench.W7 do
   defp at_ratio(trees, ratio) when is_list(trees), do: for(tree <- trees, do: at_ratio(tree, ratio))
   defp at_ratio(handle, ratio), do: %{handle | fuel_per_reduction: ratio}
 
-  # Shares a term that no process has on its heap, so that no garbage collection of it is measured.
+  # Stores a term outside of all heaps, so that no garbage collection of it is measured.
   defp share(what, term), do: :persistent_term.put({__MODULE__, what}, term)
   defp shared(what), do: :persistent_term.get({__MODULE__, what})
 
@@ -145,12 +145,12 @@ defmodule BeTree.Bench.W7 do
     end
   end
 
-  # A load is a list of functions. Each runs in a process of its own until that is killed, and counts its searches.
+  # A load is a list of functions. Each runs in its own process until that is killed, and counts its searches.
   defp searches(searched, count, slice) do
     for handle <- handles(searched, count), do: &search(handle, shared(:events), 0, [slice: slice], &1)
   end
 
-  # Returns what each process searches: a tree of its own, or the one index.
+  # Returns the targets of the processes: a tree for each, or the one index.
   defp handles(trees, count) when is_list(trees), do: Enum.take(trees, count)
   defp handles(index, count), do: List.duplicate(index, count)
 
@@ -160,7 +160,7 @@ defmodule BeTree.Bench.W7 do
     search(tree, events, rem(index + 1, tuple_size(events)), options, counter)
   end
 
-  # Runs the same call on a dirty scheduler, as an ordinary native index does.
+  # Runs the same call on a dirty scheduler, like an ordinary native index.
   defp search_dirty(tree, index, counter) do
     events = shared(:events)
     {:ok, format, bytes} = Event.encode(elem(events, index))
@@ -215,7 +215,7 @@ defmodule BeTree.Bench.W7 do
     %{late: late, long: length(pids), first: first, searches: searches}
   end
 
-  # Waits until the calls of killed processes on dirty schedulers have ended, which would otherwise affect the next load.
+  # Waits until calls of killed processes on dirty schedulers have ended, because they would affect the next load.
   defp settle do
     busy = runtime()
     Process.sleep(100)
@@ -275,9 +275,9 @@ defmodule BeTree.Bench.W7 do
     end
   end
 
-  # The operating system causes long schedules too: it interrupts a scheduler for a thread of another program, or for the
-  # inserting thread, when there are more threads than processors. That happens at random, several times in a row, so two equal
-  # loads differ. A difference of up to two standard deviations counts as chance.
+  # The operating system causes long schedules too: with more threads than processors it preempts a scheduler for another
+  # program or the inserting thread. That happens at random and in bursts, so equal loads differ. A difference of up to two
+  # standard deviations counts as chance.
   defp long_schedule_bars(results) do
     for [{_title, plain}, {title, searches}] <- Enum.chunk_every(results, 2) do
       [expected, found] = for result <- [plain, searches], do: Enum.sum(result.long)

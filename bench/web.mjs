@@ -1,6 +1,6 @@
-// Measures the package for JavaScript on a workload: `node bench/web.mjs FOLDER`, where the folder has the files of
-// `mix be_tree.gen W3` or another workload. Prints the processor time to insert, and that of a search: the least mean of some
-// rounds over all events. Processor time, because other work on the machine disturbs it less.
+// Measures the package for JavaScript on a workload: `node bench/web.mjs FOLDER`, with the files of `mix be_tree.gen W3` or
+// another workload. Prints the processor time of insertions, and of a search: the minimum of the means of some rounds over
+// all events. Other work on the machine disturbs processor time less than wall-clock time.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 

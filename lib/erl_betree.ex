@@ -20,21 +20,21 @@ defmodule :erl_betree do
 
   ## Domains
 
-  Domains are a list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`. `Type`
-  is `bool`, `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`. `Min, Max` may
-  follow for `int`, `int64`, `float` and `int_list`; they refuse no expression. `Count`, the number of distinct values that
-  expressions may name, may follow for `bin`, `bin_list` and `int_enum`.
+  Domains are a list of lists, one for each record of an event, of `{Name, Type, allow_undefined | disallow_undefined}`.
+  `Type` is `bool`, `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` or `frequency_caps`.
+  `Min, Max` may follow for `int`, `int64`, `float` and `int_list`, without an effect on expressions. `Count`, a bound on
+  the distinct values in expressions, may follow for `bin`, `bin_list` and `int_enum`.
 
   ## Events
 
-  An event is a list of records, tuples whose first element is a tag; the values follow in the order of the domains, list after
-  list. `undefined` is an undefined value, and so is a field that is left out at the end. Wrong types, missing required values
-  and too many fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
+  An event is a list of records, tuples that begin with a tag. The values follow in the order of the domains, list after
+  list. `undefined` and missing fields at the end are undefined values. Wrong types, missing required values and too many
+  fields are `error:badarg`. `betree_make_event/2` reads an event once, for every tree with the same domains.
 
   ## References
 
-  Trees, subscriptions, events, iterators and states are references, and live as long as something refers to them. They are
-  valid in any process of their node. Another term, or a reference of another kind, is `error:badarg`.
+  Trees, subscriptions, events, iterators and states are garbage-collected references, valid in any process of their node.
+  Another term, or a reference of another kind, is `error:badarg`.
 
   ## Times
 
@@ -47,25 +47,26 @@ defmodule :erl_betree do
 
   ## Schedulers
 
-  Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`). So no
-  search blocks a scheduler, also if its name lacks `yield`. Functions that make or change a tree run on a dirty scheduler.
+  Searches run in slices on the scheduler of the calling process, which is charged reductions for them (`BeTree.Fuel`). So
+  no search blocks a scheduler, even without `yield` in its name. Functions that make or change a tree run on a dirty
+  scheduler.
 
-  A tree runs one operation at a time. When searches of several processes meet in a tree, they make replicas of it, which copies
-  its memory (`BeTree.publish/2`). Then as many searches run at once as there are schedulers, until the next insertion. So
-  insert first, then search.
+  A tree runs one operation at a time. When searches of several processes collide, replicas of the tree are made, which
+  copies its memory (`BeTree.publish/2`). Then as many searches run at once as there are schedulers, until the next
+  insertion. So insert first, then search.
 
   ## Differences
 
-    * An id is inserted once: for a second subscription with it, `betree_insert_sub/2` returns `error`;
+    * A second subscription with the same id is refused: `betree_insert_sub/2` returns `error`;
     * ids are in ascending order;
-    * the reason of a miss is always that of `betree_parse_reasons/1`; for an expression that its tree skips without
-      evaluation, erl-be-tree names the attribute by which it skips;
+    * the reason of a miss is always that of `betree_parse_reasons/1`; erl-be-tree instead names the attribute by which its
+      tree skips an expression without evaluation;
     * an iterator, and a search with a threshold of 0, run the whole search before the first step. The steps return its results
       one by one;
     * any other error (memory, a broken module) raises a `BeTree.Error`.
   """
 
-  alias BeTree.Engine.Output
+  alias BeTree.Input.AtomicFile
   alias ErlBetree.{Candidates, Clock, Reasons, Reference, Subscriptions, Tree, Yielding}
 
   @monotonic 1
@@ -109,14 +110,15 @@ defmodule :erl_betree do
   def betree_make(domains), do: {:ok, Tree.make(domains, false)}
 
   @doc """
-  Checks a subscription for a tree, and returns a reference to it. It is not inserted.
+  Checks a subscription for a tree without inserting it, and returns a reference to it.
 
   Returns
 
     * `{error, bad_id}` for an id that is no unsigned 64-bit integer;
     * `{error, bad_constant_list}` for constants that are no list;
-    * `{error, bad_constant, Index, Name}` for the first constant, from 0, that is no atom with a signed 64-bit integer. `Name` is
-      `unknown` for a constant without one;
+    * `{error, bad_constant, Index, Name}` for the first constant, from 0, that is no atom with a signed 64-bit integer.
+      `Name`
+      is `unknown` for a constant without a name;
     * `{error, bad_binary}` for an expression that is no iolist;
     * `{error, failed}` for a wrong expression.
 
@@ -135,7 +137,7 @@ defmodule :erl_betree do
   end
 
   @doc """
-  Inserts a subscription. Returns `error` if the tree holds its id already, or has no memory for it.
+  Inserts a subscription. Returns `error` if its id is in use, or without memory.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a")
@@ -152,7 +154,7 @@ defmodule :erl_betree do
   def betree_make_event(betree, event), do: betree_make_event(betree, event, @monotonic)
 
   @doc """
-  Reads an event once, for every tree with the same domains.
+  Decodes an event once, for every tree with the same domains.
 
   An event that lacks a required value is `error:badarg`. A tree that keeps reasons accepts it, and `betree_search_err/3` returns
   `error` for it.
@@ -246,13 +248,13 @@ defmodule :erl_betree do
   @spec betree_write_dot(betree, charlist) :: :ok | {:error, :failed}
   def betree_write_dot(betree, file) when is_list(file) do
     picture = betree |> Tree.open() |> Tree.draw()
-    with {:error, _text} <- Output.write_file(file, picture), do: {:error, :failed}
+    with {:error, _text} <- AtomicFile.write_file(file, picture), do: {:error, :failed}
   end
 
   def betree_write_dot(_betree, _file), do: :erlang.error(:badarg)
 
   @doc """
-  Returns an iterator over a search, with the number of candidates and of the visited entries of the tree.
+  Returns an iterator over a search, with the number of candidates and of visited entries.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> for {id, text} <- [{1, "a"}, {2, "not a"}] do
@@ -272,15 +274,15 @@ defmodule :erl_betree do
     {:ok, {Reference.new(:iterator, candidates), Candidates.count(candidates), visited}}
   end
 
-  @doc "Takes one candidate. Returns `{continue, Ids}` with its id if it matches, and for the last one `{ok, Ids}` with all matches."
+  @doc "Returns `{continue, Ids}` with the next candidate's id if it matches, and for the last candidate `{ok, Ids}` with all matches."
   @spec search_next(iterator) :: {:continue, [id]} | {:ok, [id]}
   def search_next(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.next()
 
-  @doc "Returns the matches of all candidates, also of those taken before."
+  @doc "Returns the matches of all candidates, those already returned included."
   @spec search_all(iterator) :: {:ok, [id]}
   def search_all(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.all()
 
-  @doc "Releases an iterator. It cannot be used any more."
+  @doc "Releases an iterator, which is invalid afterwards."
   @spec search_iterator_release(iterator) :: :ok
   def search_iterator_release(iterator), do: :iterator |> Reference.open(iterator) |> Candidates.release()
 
@@ -289,11 +291,12 @@ defmodule :erl_betree do
   def search_yield(betree, event, clock), do: search_yield(betree, event, clock, @threshold)
 
   @doc """
-  Searches for `threshold` microseconds. Returns `{continue, State}` if the search has not ended; `search_next_yield/3` continues
-  it. With a threshold of 0 it returns `{continue, State}` if there is any candidate.
+  Searches for `threshold` microseconds. Returns `{continue, State}` if the search has not ended; `search_next_yield/3`
+  continues it.
+  With a threshold of 0 it returns `{continue, State}` if there is any candidate.
 
-  A search that reaches its threshold continues on a replica of the tree, and holds the replica until it ends or nothing refers
-  to its state any more. The first such search after an insertion makes the replicas and starts over on one of them, beyond its
+  A search that reaches its threshold continues on a replica of the tree, held until the search ends or its state is
+  garbage-collected. The first such search after an insertion makes the replicas and restarts on one of them, beyond its
   threshold. If replicas are impossible, the search runs to its end.
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
@@ -316,7 +319,7 @@ defmodule :erl_betree do
 
   @doc """
   Continues a search for `threshold` microseconds, or with 0 for one candidate. Returns the same state if the search has not
-  ended. The time that is returned with the ids is the sum of all its calls.
+  ended. The returned time is the sum of all calls.
   """
   @spec search_next_yield(state, clock_type, threshold :: integer) ::
           {{:ok, [id]} | {:continue, state}, elapsed}
@@ -338,11 +341,11 @@ defmodule :erl_betree do
     {found, elapsed}
   end
 
-  @doc "Like `search_yield_count/5`, with the monotonic clock, a threshold of 1,000 microseconds, and no calls before."
+  @doc "Like `search_yield_count/5`, with the monotonic clock, a threshold of 1,000 microseconds, and no earlier calls."
   @spec search_yield_count(betree, event_ref) :: {{:ok, [id]}, elapsed, calls :: pos_integer}
   def search_yield_count(betree, event), do: search_yield_count(betree, event, @monotonic, @threshold, 0)
 
-  @doc "Like `search_yield/4`, but runs to the end of the search. Returns also `Acc` plus the number of calls."
+  @doc "Like `search_yield/4`, but runs to the end. Also returns `Acc` plus the number of calls."
   @spec search_yield_count(betree, event_ref, clock_type, threshold :: integer, acc) :: {{:ok, [id]}, elapsed, acc}
         when acc: integer
   def search_yield_count(betree, event, clock, threshold, calls) when is_integer(calls) do
@@ -365,7 +368,7 @@ defmodule :erl_betree do
   @spec betree_search_ids_yield(betree, event_ref, [id], clock_type) :: {{:ok, [id]}, elapsed}
   def betree_search_ids_yield(betree, event, ids, clock), do: search_ids_yield(betree, event, ids, clock, @threshold)
 
-  @doc "Like `betree_search_ids/4`. It runs to its end for any threshold, and yields to other processes."
+  @doc "Like `betree_search_ids/4`. Runs to its end for any threshold, and yields to other processes."
   @spec search_ids_yield(betree, event_ref, [id], clock_type, threshold :: integer) :: {{:ok, [id]}, elapsed}
   def search_ids_yield(_betree, _event, [], _clock, _threshold), do: {{:ok, []}, 0}
 
@@ -403,7 +406,7 @@ defmodule :erl_betree do
   @spec betree_insert_sub_err(betree, sub) :: :ok | :error
   def betree_insert_sub_err(betree, sub), do: betree_insert_sub(betree, sub)
 
-  @doc "Does nothing. A program for erl-be-tree calls it once after the insertions."
+  @doc "Does nothing. Programs for erl-be-tree call it once after the insertions."
   @spec betree_make_sub_ids(betree) :: :ok
   def betree_make_sub_ids(betree) do
     %Tree{} = Tree.open(betree)
@@ -423,8 +426,8 @@ defmodule :erl_betree do
   def betree_write_dot_err(betree, file), do: betree_write_dot(betree, file)
 
   @doc """
-  Returns the ids that match, and a term with all other ids for `betree_parse_reasons/1`. For an event that lacks a required value it
-  returns `{error, [], NonMatches}`. Any other fault of the event is `error:badarg`, and so is a tree that keeps no reasons.
+  Returns the matching ids, and a term with all other ids for `betree_parse_reasons/1`. For an event without a required
+  value it returns `{error, [], NonMatches}`. Other faults of the event, and a tree without reasons, are `error:badarg`.
   """
   @spec betree_search_err(betree, event) :: {:ok | :error, [id], non_matches}
   def betree_search_err(betree, event), do: betree |> Tree.open() |> Reasons.search(event(event), nil)
@@ -453,11 +456,11 @@ defmodule :erl_betree do
   def betree_search_ids_err(_betree, _event, _ids, _clock), do: :erlang.error(:badarg)
 
   @doc """
-  Returns the reasons of misses: attributes, each with the ids of the expressions that it kept from matching. The reason of an
-  expression is the attribute of the predicate that was evaluated last, from left to right, until the result was certain.
+  Returns the reasons of misses: attributes with the ids of the expressions that failed on them. Predicates are evaluated
+  from left to right until the result is certain; the attribute of the last one is the reason.
 
   Other reasons are `geo` for a geographic predicate, `no_reason` for an expression that no event makes true, and
-  `invalid_event`, for all ids, when the event does not fit.
+  `invalid_event`, for all ids, if the event does not fit.
   """
   @spec betree_parse_reasons(non_matches) :: {:ok, [{atom, [id]}]}
   def betree_parse_reasons([]), do: {:ok, []}

@@ -16,7 +16,7 @@ const bundle = async (entry, options = {}) => {
   return { text: outputFiles[0].text.trim(), inputs: Object.keys(metafile.inputs) };
 };
 
-// The licenses of the packages whose code is in the bundle, whole, as they ask for.
+// The full licenses of the bundled packages, as these require.
 const licenses = async (inputs) => {
   const packages = new Set(inputs.map((input) => input.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//)?.[1]).filter(Boolean));
   const texts = [...packages].sort().map(async (name) => {
@@ -30,13 +30,13 @@ const licenses = async (inputs) => {
 };
 
 const [program, styles, template] = await Promise.all([
-  // The page has styles of its own for what d3-flame-graph draws.
+  // The page has its own styles for d3-flame-graph.
   bundle("src/main.js", { format: "iife", loader: { ".css": "empty" } }),
   bundle("src/page.css"),
   readFile("src/page.html", "utf8"),
 ]);
 
-// A function as the replacement, because $ in a text means something to replace. A comment of HTML has no two hyphens.
+// A replacement function, because $ is special in a replacement text. An HTML comment must not contain two hyphens.
 const notices = (await licenses(program.inputs)).replaceAll("--", "- -");
 const page = template
   .replace("/* styles */", () => styles.text)

@@ -19,7 +19,7 @@ defmodule BeTree.AdversarialTest do
 
   defp ids?(ids), do: ids == Enum.sort(ids) and Enum.all?(ids, &(&1 in 1..200))
 
-  test "odd terms as events", %{tree: tree, schema: domains} = context do
+  test "search/3 survives odd terms as events", %{tree: tree, schema: domains} = context do
     names = for {name, _spec} <- domains, do: name
 
     for _ <- 1..Attack.size(4_000, 8_000) do
@@ -84,9 +84,9 @@ defmodule BeTree.AdversarialTest do
     end
   end
 
-  test "mutated JSON texts", %{tree: tree, schema: domains} = context do
+  test "search/3 survives mutated JSON", %{tree: tree, schema: domains} = context do
     for _ <- 1..Attack.size(3_000, 6_000) do
-      json = mutate(Json.encode(Random.dress(Random.event(domains), domains)))
+      json = Attack.mutate(Json.encode(Random.dress(Random.event(domains), domains)))
 
       case BeTree.search(tree, {:json, json}) do
         {:ok, ids} ->
@@ -101,10 +101,10 @@ defmodule BeTree.AdversarialTest do
     assert BeTree.search!(tree, context.sound) == context.expected
   end
 
-  test "mutated expressions", %{tree: tree, texts: texts} = context do
+  test "insert/4 survives mutated expressions", %{tree: tree, texts: texts} = context do
     for _ <- 1..Attack.size(1_500, 5_000) do
       {_, text, options} = Enum.random(texts)
-      text = mutate(text)
+      text = Attack.mutate(text)
 
       case BeTree.insert(tree, 1_000, text, options) do
         :ok ->
@@ -128,12 +128,12 @@ defmodule BeTree.AdversarialTest do
     assert BeTree.info!(tree).expressions == 200
   end
 
-  test "mutated modules" do
+  test "load/1 survives mutated modules" do
     wasm = :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()
 
     # One that is still a module is compiled, which takes a second.
     for _ <- 1..Attack.size(100, 1_000) do
-      with {:ok, tree} <- BeTree.new([a: :integer], guest: mutate(wasm), memory: 64_000_000),
+      with {:ok, tree} <- BeTree.new([a: :integer], guest: Attack.mutate(wasm), memory: 64_000_000),
            {:ok, 2} <- BeTree.insert_all(tree, [{1, "a > 1"}, {2, "not (a in (3, 4)) or a = 5"}]),
            {:ok, ids} <- BeTree.search(tree, %{a: 3}, fuel: 10_000_000) do
         assert Enum.all?(ids, &is_integer/1)
@@ -141,23 +141,5 @@ defmodule BeTree.AdversarialTest do
         {:error, %Error{} = error} -> assert is_binary(Exception.message(error))
       end
     end
-  end
-
-  @characters [0, 0xFF, ?\\, ?", ?'] ++ ~c"()[]{}<>=,:0-.ea "
-
-  # Adds, drops, repeats or replaces a few bytes, in a few places.
-  defp mutate(bytes) do
-    Enum.reduce(1..:rand.uniform(4), bytes, fn _, bytes ->
-      at = :rand.uniform(byte_size(bytes) + 1) - 1
-      {before, rest} = :erlang.split_binary(bytes, at)
-      {some, later} = :erlang.split_binary(rest, min(:rand.uniform(8), byte_size(rest)))
-
-      case :rand.uniform(4) do
-        1 -> <<before::binary, :rand.uniform(256) - 1, rest::binary>>
-        2 -> <<before::binary, later::binary>>
-        3 -> <<before::binary, some::binary, some::binary, later::binary>>
-        4 -> <<before::binary, Enum.random(@characters), later::binary>>
-      end
-    end)
   end
 end

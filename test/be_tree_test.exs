@@ -8,7 +8,7 @@ defmodule BeTreeTest do
   @greatest 0xFFFF_FFFF_FFFF_FFFF
 
   describe "new" do
-    test "an unknown or a wrong option is the program's fault" do
+    test "an unknown or wrong option raises" do
       for options <- [
             [memroy: 1],
             [memory: 0],
@@ -21,19 +21,19 @@ defmodule BeTreeTest do
       end
     end
 
-    test "a tree without attributes holds constant expressions" do
+    test "accepts no attributes, for constant expressions" do
       tree = BeTree.new!([])
       BeTree.insert_all!(tree, [{1, "true"}, {2, "false"}, {3, "not false"}])
       assert BeTree.search(tree, %{}) == {:ok, [1, 3]}
     end
 
-    test "trees are apart from each other" do
+    test "trees are isolated from each other" do
       [one, other] = for _ <- 1..2, do: BeTree.new!(a: :integer)
       BeTree.insert!(one, 1, "a = 1")
       assert BeTree.search(other, %{a: 1}) == {:ok, []}
     end
 
-    test "a memory limit refuses what does not fit, and what fitted is still found" do
+    test "a memory limit refuses an insertion and keeps earlier ones" do
       tree = BeTree.new!([a: :integer], memory: 4_000_000)
       BeTree.insert!(tree, 1, "a = 1")
       rules = for id <- 2..200_000, do: {id, "a = #{id} or a in (#{id + 1}, #{id + 2}) and a <> #{id * 7}"}
@@ -44,17 +44,17 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 1}) == {:ok, [1, 2]}
     end
 
-    test "a memory limit below what the module needs is out of memory" do
+    test "a memory limit below the need of the module is an error of kind :out_of_memory" do
       assert {:error, %Error{kind: :out_of_memory}} = BeTree.new([a: :integer], memory: 1)
     end
   end
 
-  describe "insert and delete" do
+  describe "insert/4 and delete/2" do
     setup do
       {:ok, tree: BeTree.new!(a: {:integer, optional: true}, now: :integer, frequency_caps: :frequency_caps)}
     end
 
-    test "ids are unsigned 64-bit and come back in order", %{tree: tree} do
+    test "ids are unsigned 64-bit integers, returned in order", %{tree: tree} do
       ids = [@greatest, 0, 0x8000_0000_0000_0000, 1, 0x7FFF_FFFF_FFFF_FFFF, @greatest - 1]
       for id <- ids, do: assert(BeTree.insert(tree, id, "true") == :ok)
       event = %{now: 0, frequency_caps: []}
@@ -65,7 +65,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, event) == {:ok, Enum.sort(ids) -- [@greatest]}
     end
 
-    test "what is no id is refused", %{tree: tree} do
+    test "other terms than ids are refused", %{tree: tree} do
       for {id, kind} <- [
             {-1, :out_of_bounds},
             {@greatest + 1, :out_of_bounds},
@@ -80,7 +80,7 @@ defmodule BeTreeTest do
       end
     end
 
-    test "an id is taken once, and free again when deleted", %{tree: tree} do
+    test "a duplicate id is refused until its deletion", %{tree: tree} do
       event = %{a: 1, now: 0, frequency_caps: []}
       assert BeTree.insert(tree, 1, "a = 1") == :ok
       assert {:error, %Error{kind: :duplicate_id}} = BeTree.insert(tree, 1, "a = 2")
@@ -92,20 +92,20 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{event | a: 2}) == {:ok, [1]}
     end
 
-    test "an expression is a string", %{tree: tree} do
+    test "refuse an expression that is no string", %{tree: tree} do
       for expression <- [nil, ~c"a = 1", ["a = ", "1"], :a] do
         assert {:error, %Error{kind: :type}} = BeTree.insert(tree, 1, expression)
       end
     end
 
-    test "a syntax error shows its column under the text", %{tree: tree} do
+    test "show the column of a syntax error under the text", %{tree: tree} do
       {:error, error} = BeTree.insert(tree, 1, "a = 1 and and")
       assert {error.kind, error.column, error.text} == {:syntax, 11, "a = 1 and and"}
       assert Exception.message(error) =~ ~r/^ *a = 1 and and\n *\^/m
       assert_raise Error, fn -> BeTree.insert!(tree, 1, "a = 1 and and") end
     end
 
-    test "constants are a keyword list or a map of integers", %{tree: tree} do
+    test "take constants as a keyword list or a map of integers", %{tree: tree} do
       expression = "within_frequency_cap('flight', 'ns', 5, 0)"
       assert {:error, %Error{kind: :missing_attribute, attribute: "flight_id"}} = BeTree.insert(tree, 1, expression)
 
@@ -130,18 +130,18 @@ defmodule BeTreeTest do
       end
     end
 
-    test "an unknown option raises", %{tree: tree} do
+    test "raise on an unknown option", %{tree: tree} do
       assert_raise ArgumentError, fn -> BeTree.insert(tree, 1, "true", constant: []) end
       assert_raise ArgumentError, fn -> BeTree.insert_all(tree, [{1, "true", [1]}]) end
     end
   end
 
-  describe "insert_all" do
+  describe "insert_all/3" do
     setup do
       {:ok, tree: BeTree.new!(a: :integer)}
     end
 
-    test "takes anything enumerable, also nothing", %{tree: tree} do
+    test "takes any enumerable, and an empty one", %{tree: tree} do
       assert BeTree.insert_all(tree, []) == {:ok, 0}
       assert BeTree.insert_all(tree, Stream.map(1..10, &{&1, "a = #{&1}"})) == {:ok, 10}
       assert BeTree.insert_all(tree, %{11 => "a > 3"}) == {:ok, 1}
@@ -149,7 +149,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 5}) == {:ok, [5, 11, 12]}
     end
 
-    test "is all or nothing, and names the culprit", %{tree: tree} do
+    test "is all or nothing, and names the wrong subscription", %{tree: tree} do
       BeTree.insert!(tree, 1, "a = 1")
       info = BeTree.info!(tree)
 
@@ -172,7 +172,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 1}) == {:ok, [1, 2, 3]}
     end
 
-    test "what is no subscription is refused by its position", %{tree: tree} do
+    test "other elements than subscriptions are refused with their position", %{tree: tree} do
       for other <- [1, {1}, {1, "true", %{}}, {1, "true", [], []}, nil] do
         assert {:error, %Error{kind: :type, position: 1}} = BeTree.insert_all(tree, [{1, "true"}, other])
       end
@@ -180,7 +180,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 1}) == {:ok, []}
     end
 
-    test "ten thousand subscriptions, deleted and inserted again", %{tree: tree} do
+    test "works again after ten thousand deletions", %{tree: tree} do
       rules = for id <- 1..10_000, do: {id, "a > #{id} or a = #{-id}"}
       assert BeTree.insert_all(tree, rules) == {:ok, 10_000}
       for id <- 1..10_000//2, do: BeTree.delete!(tree, id)
@@ -192,20 +192,20 @@ defmodule BeTreeTest do
     end
   end
 
-  describe "search" do
+  describe "search/3" do
     setup do
       tree = BeTree.new!(a: :integer, s: {:string, optional: true})
       BeTree.insert_all!(tree, for(id <- 1..1_000, do: {id, "a > #{id} or s = 'x#{id}'"}))
       {:ok, tree: tree}
     end
 
-    test "only among ids", %{tree: tree} do
+    test "returns only ids of the option :ids", %{tree: tree} do
       assert BeTree.search(tree, %{a: 5}, ids: [7, 3, 3, 1, 99_999]) == {:ok, [1, 3]}
       assert BeTree.search(tree, %{a: 5}, ids: []) == {:ok, []}
       assert {:error, %Error{kind: :missing_attribute}} = BeTree.search(tree, %{}, ids: [])
     end
 
-    test "tells what it did", %{tree: tree} do
+    test "returns its statistics", %{tree: tree} do
       assert BeTree.search(tree, %{a: 3}) == {:ok, [1, 2]}
       assert {:ok, [1, 2], %BeTree.Stats{} = stats} = BeTree.search(tree, %{a: 3}, stats: true)
       assert stats.fuel > 0 and stats.slices == 1 and stats.visited > 0
@@ -213,7 +213,7 @@ defmodule BeTreeTest do
       assert BeTree.search(tree, %{a: 3}, stats: false) == {:ok, [1, 2]}
     end
 
-    test "many events, on one budget", %{tree: tree} do
+    test "search_many/3 has one budget for many events", %{tree: tree} do
       events = [%{a: 2}, [a: 1], {:json, ~s({"a": 3})}]
       assert BeTree.search_many(tree, events) == {:ok, [[1], [], [1, 2]]}
       assert BeTree.search_many(tree, Stream.map(1..2, &%{a: &1}), ids: [1]) == {:ok, [[], [1]]}
@@ -235,7 +235,7 @@ defmodule BeTreeTest do
       assert_raise ArgumentError, fn -> BeTree.search_many(tree, events, stats: true) end
     end
 
-    test "options are checked", %{tree: tree} do
+    test "wrong options raise", %{tree: tree} do
       for options <- [
             [fule: 1],
             [fuel: 0],
@@ -254,7 +254,7 @@ defmodule BeTreeTest do
       end
     end
 
-    test "any process may search, and 50 at once all find theirs", %{tree: tree} do
+    test "50 concurrent processes search one tree", %{tree: tree} do
       found =
         1..50
         |> Task.async_stream(fn a -> for _ <- 1..20, do: BeTree.search!(tree, %{a: a}, slice: 2_000) end,
@@ -266,7 +266,7 @@ defmodule BeTreeTest do
     end
   end
 
-  test "a tree prints what it holds and what it takes" do
+  test "inspect/1 of a tree shows its expressions and its memory" do
     tree = BeTree.new!(a: :integer)
     assert inspect(tree) =~ ~r/^#BeTree<0 expressions, \d+\.\d MB>$/
     BeTree.insert!(tree, 1, "a = 1")
@@ -275,7 +275,7 @@ defmodule BeTreeTest do
     assert inspect(tree) =~ ~r/^#BeTree<3 expressions, /
   end
 
-  test "info counts expressions and bytes" do
+  test "info/2 counts expressions and bytes" do
     tree = BeTree.new!(a: :integer)
     {:ok, empty} = BeTree.info(tree)
     assert empty.expressions == 0

@@ -1,5 +1,5 @@
 defmodule BeTree.DependencyTest do
-  # An application that depends on BeTree, compiled as its users compile theirs.
+  # An application that depends on BeTree, compiled as by its users.
   use ExUnit.Case, async: true
 
   alias BeTree.Test.Packaging
@@ -17,16 +17,16 @@ defmodule BeTree.DependencyTest do
     :ok
   end
 
-  # The NIF is the one that this checkout has compiled.
+  # The NIF compiled by this checkout.
   defp mix(folder, environment, arguments) do
     target = Path.expand(System.get_env("CARGO_TARGET_DIR", "wasm/target"))
     Packaging.mix!(folder, arguments, [{"MIX_ENV", environment}, {"CARGO_TARGET_DIR", target}])
   end
 
-  # With the application's own environment too, which is dev or test while it is developed.
-  test "sees none of the tools, in dev and in test", %{tmp_dir: folder} do
+  # In dev and test too, the environments of development.
+  test "a dependent project sees none of the tools, in dev and in test", %{tmp_dir: folder} do
     sees_no_tools(folder, "dev")
-    # Mix compiles only the files that the second environment has besides.
+    # Mix compiles only the files that the second environment adds.
     File.cp_r!(Path.join(folder, "_build/dev"), Path.join(folder, "_build/test"))
     sees_no_tools(folder, "test")
   end

@@ -1,23 +1,23 @@
 defmodule BeTree.DesignMapTest do
-  # The map in docs/design.md: each file that it names exists, and has what it names there.
+  # The map and the pages beside it: each file that they name exists, and has the functions that they name beside it.
   use ExUnit.Case, async: true
 
-  @text File.read!("docs/design.md")
+  @text Enum.map_join(~w(map architecture decisions), &File.read!("docs/contributing/#{&1}.md"))
 
   defp files(name) do
     for folder <- ["", "wasm/index/src/"], path = folder <> name, File.exists?(path), do: path
   end
 
-  test "every file that is named exists" do
+  test "every named file exists" do
     names = Regex.scan(~r/`((?:[\w.]+\/)*[\w.]+\.(?:rs|ex|exs))`/, @text, capture: :all_but_first)
     names = names |> List.flatten() |> Enum.uniq()
     assert length(names) > 30
-    # A bare name is of the folder of the one before it.
+    # A bare name is relative to the folder of the previous one.
     missing = for name <- names, String.contains?(name, "/"), files(name) == [], do: name
     assert missing == []
   end
 
-  test "every function that is named beside a file is there" do
+  test "every function named beside a file is defined in it" do
     beside = ~r/`((?:[\w.]+\/)+[\w.]+\.(?:rs|ex))`(?:: | \()`(\w+)`/
     named = Regex.scan(beside, @text, capture: :all_but_first)
     assert length(named) > 10

@@ -6,9 +6,9 @@ defmodule BeTree.ErlangExampleTest do
   @compile {:no_warn_undefined, :ads}
 
   @sources Path.wildcard("examples/erlang/src/*.erl")
-  @page "docs/erlang.md"
+  @page "docs/guides/erlang.md"
 
-  # rebar3 and eunit may not be here, so the example is compiled and run by itself; `make example.erlang` runs its tests.
+  # rebar3 and eunit may not be here, so the example is compiled and run by itself; `make test PART=erlang` runs its tests.
   setup_all do
     modules =
       for source <- @sources do
@@ -22,7 +22,7 @@ defmodule BeTree.ErlangExampleTest do
     on_exit(fn -> for module <- modules, do: :code.delete(module) and :code.purge(module) end)
   end
 
-  test "prints what its page shows" do
+  test "the example prints what its page shows" do
     page = File.read!(@page)
     assert "examples/erlang/src/ads.erl" in @sources
 
@@ -32,14 +32,14 @@ defmodule BeTree.ErlangExampleTest do
     end
   end
 
-  test "is what its page shows" do
+  test "the live example prints what its page shows" do
     sources = Enum.map_join(@sources ++ ["examples/erlang/src/ads.app.src"], &File.read!/1)
     blocks = Regex.scan(~r/^```erlang\n((?!%%).*?)^```$/ms, File.read!(@page), capture: :all_but_first)
     assert length(blocks) >= 5
     for [block] <- blocks, do: assert(sources =~ block)
   end
 
-  test "refuses, finds and tells reasons" do
+  test "the example refuses, matches and reports reasons" do
     request = fn country, age -> [{:request, 0, country, :undefined, :undefined, :undefined}, {:user, age}] end
     assert :ads.new([{1, [], "age > 1"}, {2, [], "age >"}]) == {:error, {2, {:error, :failed}}}
     {:ok, tree} = :ads.new([{1, [], "country = 'CA' and age >= 21"}, {2, [], "country = 'US'"}])

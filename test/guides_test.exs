@@ -1,5 +1,5 @@
 defmodule BeTree.GuidesTest do
-  # The guides name servers and attach handlers, as an application does.
+  # Not async: the guides name servers and attach handlers like an application.
   use ExUnit.Case
 
   import BeTree.Test.Quiet, only: [quiet: 1]
@@ -10,14 +10,17 @@ defmodule BeTree.GuidesTest do
   # Guides end processes.
   setup :quiet
 
-  # A guide attaches to telemetry, which need not be there.
+  # :telemetry may be missing.
   setup_all do
     before = Code.get_compiler_option(:no_warn_undefined)
     Code.put_compiler_option(:no_warn_undefined, [:telemetry])
     on_exit(fn -> Code.put_compiler_option(:no_warn_undefined, before) end)
   end
 
-  for page <- ["README.md" | Path.wildcard("docs/guides/*.md") ++ Path.wildcard("notebooks/*.livemd")] do
+  @guides Path.wildcard("docs/{guides,operating}/*.md")
+  @runnable Enum.filter(@guides, &(File.read!(&1) =~ ~r/^```elixir$/m))
+
+  for page <- ["README.md" | @runnable ++ Path.wildcard("notebooks/*.livemd")] do
     test "#{page} does what it says" do
       # A notebook prints.
       capture_io(fn -> assert Guide.run(unquote(page)) > 0 end)
@@ -25,7 +28,7 @@ defmodule BeTree.GuidesTest do
   end
 
   @tag :tmp_dir
-  test "a guide that is wrong fails, and says where", %{tmp_dir: folder} do
+  test "a wrong guide fails with its line", %{tmp_dir: folder} do
     for {block, line} <- [
           {"iex> 1 + 1\n3", 5},
           {"iex> :ok\n:ok\niex> raise \"no\"", 7},
@@ -41,7 +44,7 @@ defmodule BeTree.GuidesTest do
   end
 
   @tag :tmp_dir
-  test "a block sees what those before it bound; one that is not to be run is not", %{tmp_dir: folder} do
+  test "a block sees the bindings of earlier blocks; a skipped block does not run", %{tmp_dir: folder} do
     path = Path.join(folder, "guide.md")
 
     File.write!(path, """
@@ -68,8 +71,7 @@ defmodule BeTree.GuidesTest do
   end
 
   test "every guide is listed in the README" do
-    listed = Regex.scan(~r"\(docs/guides/(\w+)\.md\)", File.read!("README.md"), capture: :all_but_first)
-    written = for page <- Path.wildcard("docs/guides/*.md"), do: [Path.basename(page, ".md")]
-    assert Enum.sort(listed) == Enum.sort(written)
+    listed = Regex.scan(~r"\((docs/(?:guides|operating)/\w+\.md)\)", File.read!("README.md"), capture: :all_but_first)
+    assert Enum.sort(Enum.uniq(listed)) == Enum.sort(Enum.map(@guides, &[&1]))
   end
 end

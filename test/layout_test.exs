@@ -1,5 +1,5 @@
 defmodule BeTree.LayoutTest do
-  # The files are laid out as docs/design.md says.
+  # The files are laid out as docs/contributing/architecture.md says.
   use ExUnit.Case, async: true
 
   import ExUnit.CaptureIO
@@ -13,34 +13,109 @@ defmodule BeTree.LayoutTest do
 
   defp private?(module), do: match?({:docs_v1, _, _, _, :hidden, _, _}, Code.fetch_docs(module))
 
-  test "what lies directly in lib/be_tree is public" do
-    public = for module <- modules(), Path.dirname(source(module)) == "lib/be_tree", do: module
-    assert BeTree.Search in public
-    assert Enum.filter(public, &(private?(&1) and not function_exported?(&1, :__impl__, 1))) == []
+  # Modules that stand directly in lib/be_tree, and are private all the same.
+  @private [BeTree.Application, BeTree.Journal, BeTree.Target]
+
+  # Folders without a public module.
+  @private_folders ["call", "input", "journal", "processes"]
+
+  test "modules directly in lib/be_tree are public, except the application, the journal and the protocol" do
+    modules = for module <- modules(), Path.dirname(source(module)) == "lib/be_tree", do: module
+    assert BeTree.Search in modules
+
+    private = Enum.filter(modules, &(private?(&1) and not function_exported?(&1, :__impl__, 1)))
+    assert Enum.sort(private) == @private
   end
 
-  test "what lies in lib/be_tree/engine is private" do
-    engine =
+  test "modules in private folders have no documentation" do
+    modules =
       for module <- modules(),
-          String.starts_with?(source(module), "lib/be_tree/engine/"),
+          [_lib, _be_tree, folder | _] <- [Path.split(source(module))],
+          folder in @private_folders,
           # A derived implementation of a protocol has no documentation to hide.
           not function_exported?(module, :__impl__, 1),
           do: module
 
-    assert BeTree.Engine.Native in engine
-    assert Enum.reject(engine, &private?/1) == []
+    assert BeTree.Call.Reply in modules and BeTree.Journal.Segment in modules
+    assert Enum.reject(modules, &private?/1) == []
+  end
+
+  # The folders of lib/be_tree from the lowest to the highest. The file of the same name counts to the folder.
+  @layers ~w(stats error input processes telemetry journal domain pattern fuel runtime target event guest call explanation search
+             tree index sandbox profile image be_tree files server cluster rules tune application)
+
+  # Folders that still use a higher one. No other pair may join them.
+  @upward [
+    {"be_tree", "cluster"},
+    {"be_tree", "server"},
+    {"call", "cluster"},
+    {"call", "explanation"},
+    {"call", "index"},
+    {"call", "search"},
+    {"call", "server"},
+    {"call", "tree"},
+    {"domain", "call"},
+    {"fuel", "be_tree"},
+    {"image", "server"},
+    {"input", "call"},
+    {"input", "fuel"},
+    {"input", "guest"},
+    {"input", "runtime"},
+    {"search", "server"},
+    {"telemetry", "cluster"},
+    {"telemetry", "server"}
+  ]
+
+  test "folders use lower folders only" do
+    arrows =
+      for {from, to} <- imports(), user = folder(from), used = folder(to), user != used, uniq: true, do: {user, used}
+
+    assert length(arrows) > 100
+    assert arrows |> Enum.flat_map(&Tuple.to_list/1) |> Enum.uniq() |> Enum.reject(&(&1 in @layers)) == []
+    rank = @layers |> Enum.with_index() |> Map.new()
+    assert arrows |> Enum.filter(fn {user, used} -> rank[used] > rank[user] end) |> Enum.sort() == @upward
+  end
+
+  defp folder(file) do
+    case Path.split(file) do
+      ["lib", "be_tree.ex"] -> "be_tree"
+      ["lib", "be_tree", first | _rest] -> Path.rootname(first)
+      _other -> nil
+    end
   end
 
   test "no cycle of files but a behaviour and its implementations" do
-    output = capture_io(fn -> Mix.Task.rerun("xref", ["graph", "--format", "cycles"]) end)
-    cycles = output |> String.split(~r/^Cycle of length.*$/m) |> tl() |> Enum.map(&files/1)
+    graph = :digraph.new()
+
+    for {from, to} <- imports() do
+      for file <- [from, to], do: :digraph.add_vertex(graph, file)
+      :digraph.add_edge(graph, from, to)
+    end
+
+    cycles = :digraph_utils.cyclic_strong_components(graph)
     assert Enum.any?(cycles, &("lib/be_tree/runtime.ex" in &1 and "lib/be_tree/runtime/wasmtime.ex" in &1))
     by_source = Enum.group_by(modules(), &source/1)
     assert Enum.reject(cycles, &behaviour?(&1, by_source)) == []
   end
 
-  defp files(cycle) do
-    ~r/^ +(\S+\.ex)\b/m |> Regex.scan(cycle, capture: :all_but_first) |> List.flatten() |> Enum.uniq() |> Enum.sort()
+  # Pairs of files, the second of which the first uses. A protocol names its implementations for built-in types, and uses nothing.
+  defp imports do
+    output = capture_io(fn -> Mix.Task.rerun("xref", ["graph"]) end)
+
+    protocols = for module <- modules(), function_exported?(module, :__protocol__, 1), uniq: true, do: source(module)
+
+    {_file, pairs} =
+      output
+      |> String.split("\n", trim: true)
+      |> Enum.reduce({nil, []}, fn line, {file, pairs} ->
+        case Regex.run(~r/^([├└]── )?(\S+\.ex)\b/u, line, capture: :all_but_first) do
+          ["", file] -> {file, pairs}
+          [_branch, used] -> {file, [{file, used} | pairs]}
+          nil -> {file, pairs}
+        end
+      end)
+
+    for {file, _used} = pair <- pairs, file not in protocols, do: pair
   end
 
   defp behaviour?(cycle, by_source) do
@@ -54,7 +129,7 @@ defmodule BeTree.LayoutTest do
   end
 
   # What ex_doc makes links of, with the modules and functions that it documents.
-  test "the documentation names no module, function or callback that is not documented" do
+  test "the documentation names only documented modules, functions and callbacks" do
     documented = for module <- modules(), String.starts_with?(source(module), "lib/"), not private?(module), do: module
     targets = documented |> Enum.flat_map(&targets/1) |> MapSet.new()
     assert "BeTree.search/3" in targets and "c:BeTree.Runtime.call/4" in targets

@@ -1,9 +1,9 @@
 defmodule BeTree.LeftBehindTest do
   @moduledoc "Trees, searches that were abandoned, and errors leave nothing in the VM."
-  # Looks at what the whole VM holds.
+  # Not async: the test counts resources of the whole VM.
   use ExUnit.Case, async: false
 
-  test "nothing is left behind" do
+  test "the suite leaves no processes, files or memory" do
     leave = fn ->
       for _ <- 1..20 do
         tree = BeTree.new!([a: :integer], memory: 64_000_000)
@@ -25,10 +25,10 @@ defmodule BeTree.LeftBehindTest do
     assert_in_delta later.memory, settled.memory, 2_000_000
   end
 
-  # What the VM holds once garbage is collected and what destructors handed on is freed.
+  # The VM's resources after garbage collection and all destructors.
   defp settle(tries \\ 50, before \\ nil) do
     for pid <- Process.list(), do: :erlang.garbage_collect(pid)
-    now = %{counts: BeTree.Engine.Native.counts(), memory: :erlang.memory(:total)}
+    now = %{counts: BeTree.Runtime.Native.counts(), memory: :erlang.memory(:total)}
 
     if tries == 0 or (before != nil and before.counts == now.counts) do
       now

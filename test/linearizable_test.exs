@@ -1,5 +1,5 @@
 defmodule BeTree.Test.LinearizableTest do
-  # The judge of histories of servers.
+  # The checker of histories.
   use ExUnit.Case, async: true
 
   alias BeTree.Test.Linearizable
@@ -15,14 +15,14 @@ defmodule BeTree.Test.LinearizableTest do
     Linearizable.check(0, operations, &apply_to/2)
   end
 
-  test "a register" do
+  test "the checker tells linearizable histories of a register from others" do
     assert check([])
     assert check([{{:write, 1}, :ok, 1, 2}, {:read, 1, 3, 4}])
     refute check([{{:write, 1}, :ok, 1, 2}, {:read, 0, 3, 4}])
-    # While it is written, both values may be read, but not the old one after the new one.
+    # During a write both values may be read, but never the old one after the new one.
     assert check([{{:write, 1}, :ok, 1, 6}, {:read, 0, 2, 3}, {:read, 1, 4, 5}])
     refute check([{{:write, 1}, :ok, 1, 6}, {:read, 1, 2, 3}, {:read, 0, 4, 5}])
-    # Of an unknown write both are right, at any later time.
+    # After a write with an unknown result both values are valid.
     assert check([{{:write, 1}, :unknown, 1, :infinity}, {:read, 0, 2, 3}, {:read, 1, 4, 5}])
     refute check([{{:write, 1}, :unknown, 1, :infinity}, {:read, 1, 2, 3}, {:read, 0, 4, 5}])
     refute check([{{:write, 1}, :unknown, 4, :infinity}, {:read, 1, 2, 3}])

@@ -1,11 +1,11 @@
 defmodule BeTree.MigrationTest do
   use ExUnit.Case, async: true
 
-  # docs/migration.md has a table of expressions for which be-tree returns wrong ids. These are the results here.
+  # docs/guides/migration.md has a table of expressions for which be-tree returns wrong ids. These are the results here.
   @row ~r/^\| `([^`]+)` \| `b` is (true|false), `([ai])` undefined \| (?:no )?match \| (no match|match) \|$/m
 
   test "what be-tree loses or invents is right" do
-    rows = "docs/migration.md" |> File.read!() |> then(&Regex.scan(@row, &1, capture: :all_but_first))
+    rows = "docs/guides/migration.md" |> File.read!() |> then(&Regex.scan(@row, &1, capture: :all_but_first))
     assert length(rows) == 4
 
     for [expression, b, undefined, answer] <- rows do
@@ -14,7 +14,7 @@ defmodule BeTree.MigrationTest do
       {:ok, sub} = :erl_betree.betree_make_sub(betree, 1, [], expression)
       :ok = :erl_betree.betree_insert_sub(betree, sub)
 
-      # What the expression does not read may be anything.
+      # Attributes outside the expression do not matter.
       event =
         if undefined == "a", do: {:event, b == "true", :undefined, 1}, else: {:event, b == "true", true, :undefined}
 
@@ -23,7 +23,9 @@ defmodule BeTree.MigrationTest do
   end
 
   test "the negation of an undefined attribute or another one is that of the other one" do
-    assert File.read!("docs/migration.md") =~ "be-tree matches `not (a or b)` when `a` is undefined, for every `b`"
+    assert File.read!("docs/guides/migration.md") =~
+             "be-tree matches `not (a or b)` when `a` is undefined, for every `b`"
+
     tree = BeTree.new!(a: {:boolean, optional: true}, b: :boolean)
     BeTree.insert!(tree, 1, "not (a or b)")
     assert BeTree.search!(tree, %{b: false}) == [1]

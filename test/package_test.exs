@@ -5,7 +5,7 @@ defmodule BeTree.PackageTest do
 
   @moduletag :tmp_dir
 
-  @checksums "checksum-Elixir.BeTree.Engine.Native.exs"
+  @checksums "checksum-Elixir.BeTree.Runtime.Native.exs"
 
   defp sha256(bytes), do: :sha256 |> :crypto.hash(bytes) |> Base.encode16(case: :lower)
 
@@ -14,7 +14,7 @@ defmodule BeTree.PackageTest do
     Map.new(files, fn {name, bytes} -> {List.to_string(name), bytes} end)
   end
 
-  test "the package holds the module, what it is built from, and what tells that they agree", %{tmp_dir: folder} do
+  test "the package has the module, its sources, and the digests that connect them", %{tmp_dir: folder} do
     archive = Release.package(folder)
 
     files =
@@ -25,21 +25,21 @@ defmodule BeTree.PackageTest do
 
     for file <-
           ~w(lib/be_tree.ex lib/be_tree/runtime/wasmex.ex lib/mix/tasks/compile.be_tree_guest.ex mix.exs LICENSE) ++
-            ~w(README.md CHANGELOG.md include/erl_betree.hrl docs/abi.md wasm/Cargo.lock wasm/host/build.rs wasm/host/src/lib.rs) ++
+            ~w(README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md include/erl_betree.hrl docs/contributing/abi.md wasm/Cargo.lock wasm/host/build.rs wasm/host/src/lib.rs) ++
             ~w(wasm/guest/Cargo.toml wasm/index/src/lib.rs priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/tune.html) ++
             ~w(priv/be_tree_rules.wasm priv/be_tree_rules.wasm.sha256 wasm/rules_guest/src/lib.rs wasm/module/src/lib.rs) ++
             [@checksums] do
       assert is_map_key(files, file)
     end
 
-    # What belongs to this machine or is built anew.
+    # Files of this machine, or built on demand.
     assert Enum.filter(Map.keys(files), &(&1 =~ ~r"^(priv/native|wasm/target|_build|test|tools|bench)/")) == []
     assert files["priv/be_tree.wasm.sha256"] =~ ~r/^#{sha256(files["priv/be_tree.wasm"])}  be_tree\.wasm$/m
-    # Each is what it is here.
+    # Each equals the file here.
     assert Enum.reject(Map.keys(files), &(&1 =~ ~r/^(priv|checksum)/ or File.read!(&1) == files[&1])) == []
   end
 
-  test "the archive of a NIF and its checksum have the names that rustler_precompiled expects", %{tmp_dir: folder} do
+  test "the NIF's archive and checksum have rustler_precompiled's names", %{tmp_dir: folder} do
     nif = Path.join(folder, "nif")
     File.write!(nif, "a NIF")
     library = "libbe_tree_host-v1.2.3-nif-2.15-x86_64-unknown-linux-gnu.so"
@@ -47,7 +47,7 @@ defmodule BeTree.PackageTest do
     assert Path.basename(archive) == library <> ".tar.gz"
     assert unpack(archive) == %{library => "a NIF"}
 
-    # Those of another version are none of this one's.
+    # Archives of another version are left out.
     of_this = Release.archive(folder, nif, Mix.Project.config()[:version], "x86_64-unknown-linux-gnu")
     {checksums, _bindings} = folder |> Release.checksums() |> IO.iodata_to_binary() |> Code.eval_string()
     assert checksums == %{Path.basename(of_this) => "sha256:" <> sha256(File.read!(of_this))}

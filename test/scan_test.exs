@@ -12,14 +12,14 @@ defmodule BeTree.ScanTest do
     {:ok, guest: guest}
   end
 
-  test "it imports nothing, exports what docs/abi.md lists, and is far smaller than the built-in one" do
+  test "the module has no imports, the exports of docs/abi.md, and a small size" do
     wasm = Scan.wasm!()
     {:ok, compiled} = BeTree.Runtime.Wasmtime.load(wasm)
     assert BeTree.Runtime.Wasmtime.imports(compiled) == []
     assert byte_size(wasm) < div(File.stat!(Application.app_dir(:be_tree, "priv/be_tree.wasm")).size, 2)
   end
 
-  test "all rows of the language", %{guest: guest} do
+  test "evaluates all rows of the language", %{guest: guest} do
     tree = BeTree.new!(Language.flat_schema(), guest: guest)
     BeTree.insert_all!(tree, Language.subscriptions(Language.flat_rows()))
 
@@ -43,7 +43,7 @@ defmodule BeTree.ScanTest do
     one: {:integer_enum, optional: true, count: 1}
   ]
 
-  test "what is no expression is refused, and changes nothing", %{guest: guest} do
+  test "refuses invalid expressions without a change", %{guest: guest} do
     tree = BeTree.new!(Language.flat_schema() ++ @bounded, guest: guest)
     BeTree.insert!(tree, 0, "two = 'a'")
 
@@ -63,7 +63,7 @@ defmodule BeTree.ScanTest do
     assert {:error, %Error{kind: :not_found}} = BeTree.explain(tree, %{}, 1)
   end
 
-  test "constants are counted over all subscriptions that are there", %{guest: guest} do
+  test "counts distinct constants over the present subscriptions", %{guest: guest} do
     tree = BeTree.new!([country: {:string, count: 2}], guest: guest)
     BeTree.insert_all!(tree, [{1, "country = 'CA'"}, {2, "country in ('CA', 'US')"}])
     assert {:error, %Error{kind: :out_of_bounds, attribute: "country"}} = BeTree.insert(tree, 3, "country = 'MX'")
@@ -97,7 +97,7 @@ defmodule BeTree.ScanTest do
     {{:json, <<?{, 0xFF>>}, :syntax, nil}
   ]
 
-  test "an event that is wrong is refused as the built-in module refuses it", %{guest: guest} do
+  test "refuses invalid events like the built-in module", %{guest: guest} do
     domains = [
       i: :integer,
       f: {:float, optional: true},
@@ -115,7 +115,7 @@ defmodule BeTree.ScanTest do
     end
   end
 
-  test "its own limits are errors", %{guest: guest} do
+  test "reports its own limits as errors", %{guest: guest} do
     tree = BeTree.new!([a: {:string, optional: true}], guest: guest)
     BeTree.insert!(tree, 1, "a is null or contains(a, 'x')")
     assert {:error, %Error{kind: :out_of_bounds}} = BeTree.search(tree, %{a: String.duplicate("x", 70_000)})
@@ -123,7 +123,7 @@ defmodule BeTree.ScanTest do
     assert {:error, %Error{kind: :out_of_bounds}} = BeTree.search(tree, %{b: Enum.reduce(1..200, [], &[&1, &2])})
   end
 
-  test "a change that memory does not allow is refused, and leaves room for others", %{guest: guest} do
+  test "refuses a change without memory and keeps room for others", %{guest: guest} do
     tree = BeTree.new!([a: :integer], guest: guest, memory: 8_000_000)
     long = Enum.map_join(1..200_000, " or ", &"a = #{&1}")
     many = for id <- 1..100_000, do: {id, "a = #{id} or a > 5"}
@@ -137,7 +137,7 @@ defmodule BeTree.ScanTest do
     assert BeTree.search(tree, %{a: 3}) == {:ok, [3]}
   end
 
-  test "a search that is cut off anywhere leaves the module as it was", %{guest: guest} do
+  test "survives a search that is cut off anywhere", %{guest: guest} do
     tree = BeTree.new!(Language.flat_schema(), guest: guest)
     BeTree.insert_all!(tree, Language.subscriptions(Language.flat_rows()))
     {_text, event, _holds} = Enum.max_by(Language.flat_rows(), fn {_text, event, _holds} -> map_size(event) end)
@@ -150,12 +150,12 @@ defmodule BeTree.ScanTest do
   end
 
   for seed <- 1..20 do
-    test "it returns what the oracle and the built-in module return, seed #{seed}", %{guest: guest} do
+    test "finds what the oracle and the built-in module find, seed #{seed}", %{guest: guest} do
       :rand.seed(:exsss, unquote(seed))
       Random.original()
       domains = Random.schema()
       expressions = for id <- Enum.take_random(1..1_000, 150), do: {id, Random.expression(domains)}
-      texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+      texts = Random.subscriptions(expressions)
       scan = BeTree.new!(domains, guest: guest)
       tree = BeTree.new!(domains)
 
@@ -193,7 +193,7 @@ defmodule BeTree.ScanTest do
     end
   end
 
-  test "many events at once have the results of single searches", %{guest: guest} do
+  test "finds the same for many events as for each alone", %{guest: guest} do
     :rand.seed(:exsss, 1)
     Random.original()
     domains = Random.schema()
@@ -215,7 +215,7 @@ defmodule BeTree.ScanTest do
     assert {:error, %Error{kind: :out_of_bounds, position: 0}} = BeTree.search_many(scan, events, as: :bitmap)
   end
 
-  test "it is published, and kept as an image, like any other", %{guest: guest} do
+  test "can be published and written as an image", %{guest: guest} do
     tree = BeTree.new!([a: :integer], guest: guest)
     BeTree.insert_all!(tree, for(id <- 1..100, do: {id, "a > #{id}"}))
     index = BeTree.publish!(tree)
@@ -228,7 +228,7 @@ defmodule BeTree.ScanTest do
     end
   end
 
-  # The predicates with what they came to; chains of one operator may be nested or not.
+  # The evaluated predicates. Chains of one operator may be nested.
   defp texts_of(%{match: match, root: root}), do: {match, predicates(root)}
 
   defp predicates(%{kind: :predicate} = node), do: [{node.verdict, node.attribute, node.text, normal(node.actual)}]

@@ -4,7 +4,7 @@ for runtime <- missing, do: IO.puts("Left out: the cases of #{inspect(runtime)},
 no_browser = BeTree.Test.Browser.missing()
 if no_browser, do: IO.puts("Left out: the cases in a browser. Missing: #{no_browser}.")
 
-# These end what hangs. A busy machine is slow, so they are far longer than any test takes.
+# These limits end hanging tests. They are far above the time of any test on a busy machine.
 ExUnit.start(
   formatters: [BeTree.Test.Formatter],
   exclude: for(runtime <- missing, do: {:runtime, runtime}) ++ if(no_browser, do: [:browser], else: []),
@@ -12,7 +12,7 @@ ExUnit.start(
   timeout: 600_000
 )
 
-# The small attacks are the same each time, the full ones are not.
+# Small attacks repeat one seed; full ones do not.
 unless System.get_env("BE_TREE_SEED") do
   seed = BeTree.Test.Attack.size(1, System.unique_integer([:positive]) + System.os_time())
   System.put_env("BE_TREE_SEED", Integer.to_string(seed))

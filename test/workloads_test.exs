@@ -1,7 +1,7 @@
 Code.require_file("examples/scan/scan.ex")
 
 defmodule BeTree.WorkloadsTest do
-  @moduledoc "The index in its sandbox beside a module that evaluates everything, on what is benchmarked: thousands of values."
+  @moduledoc "Compares the sandboxed index with an evaluator of all expressions on the benchmark workloads, with thousands of values."
   use ExUnit.Case, async: true
 
   alias BeTree.Guest
@@ -28,7 +28,7 @@ defmodule BeTree.WorkloadsTest do
     @workload workload
     @parameters workload.defaults() |> Map.merge(parameters) |> Map.put(:events, @events)
 
-    test "#{inspect(workload)}: the same is found, whatever comes and goes", %{guest: guest} do
+    test "#{inspect(workload)}: searches find the same after random changes", %{guest: guest} do
       subscriptions = @parameters |> @workload.expressions() |> Enum.with_index(&{&2 + 1, &1})
       events = @parameters |> @workload.events() |> Enum.to_list()
       [tree, scan] = for options <- [[], [guest: guest]], do: BeTree.new!(@workload.schema(@parameters), options)
@@ -40,7 +40,7 @@ defmodule BeTree.WorkloadsTest do
     end
   end
 
-  # In each wave some go that were there, and all come back: what an event matches, nine of ten, the first half.
+  # Each wave deletes some present expressions, and all return: an event's matches, nine of ten, the first half.
   defp come_and_go(tree, subscriptions, events, expected) do
     half = div(length(subscriptions), 2)
 
@@ -53,7 +53,7 @@ defmodule BeTree.WorkloadsTest do
     end
   end
 
-  # One event after the other, and all at once.
+  # Single searches, then a batch.
   defp same(tree, events, expected) do
     assert for(event <- events, do: BeTree.search!(tree, event)) == expected
     assert BeTree.search_many!(tree, events) == expected

@@ -1,6 +1,6 @@
 defmodule BeTree.Bench.Rules.Chart do
   @moduledoc false
-  # Draws the growth of times with the size of a workload: an SVG whose axes are both logarithmic.
+  # Draws how times grow with the size of a workload: an SVG with logarithmic axes.
 
   @width 640
   @height 420

@@ -1,11 +1,11 @@
 defmodule BeTree.Bench.Rules.Clips do
   @moduledoc false
-  # Writes rules and facts for CLIPS, as a person would: equalities and constants stand in the slots of a pattern, where the Rete
-  # network shares and hashes them, and other tests are predicates of a slot.
+  # Writes rules and facts for CLIPS in idiomatic form: equalities and constants in the slots of a pattern, which the Rete
+  # network shares and hashes, and other tests as predicates of a slot.
 
   alias BeTree.Bench.Rules.Program
 
-  # Returns a program that loads the rules, and then RUNS times asserts the facts and runs. It prints the seconds of each.
+  # Returns a program that loads the rules, then RUNS times asserts the facts and runs. It prints the seconds of each run.
   @spec program(Program.t(), [String.t()], pos_integer, [String.t()]) :: iodata
   def program(program, facts, runs, counted) do
     [
@@ -58,7 +58,7 @@ defmodule BeTree.Bench.Rules.Clips do
     ]
   end
 
-  # A slot's constraints: the variable if something reads the field, and the tests whose left side is the field.
+  # A slot's constraints: the variable if the field is used, and the tests with the field on their left side.
   defp condition({{kind, variable, type, tests}, position}, read) do
     own = variable || "n#{position}"
     slots = Enum.map(tests, &slot(&1, own))
@@ -103,7 +103,7 @@ defmodule BeTree.Bench.Rules.Clips do
   defp action({:assert, type, values}, lets), do: "  (assert (#{type}#{values(values, lets)}))\n"
   defp action({:modify, variable, values}, lets), do: "  (modify ?#{variable}#{values(values, lets)})\n"
   defp action({:retract, variable}, _lets), do: "  (retract ?#{variable})\n"
-  # A notice has no counterpart: nothing receives it.
+  # A notice has no counterpart, because nothing receives it.
   defp action({:notify, _name, _values}, _lets), do: ""
   defp action({:let, name, value}, lets), do: "  (bind ?#{name} #{expr(value, nil, lets)})\n"
 

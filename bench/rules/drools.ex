@@ -2,13 +2,13 @@ defmodule BeTree.Bench.Rules.Drools do
   @moduledoc false
   # Writes rules for Drools.
   #
-  # Drools fires by salience alone. Manners without depth first tries rows of guests for ever. So each fact has the number of its
-  # insertion or last change, and a rule that is to go depth first has the newest number of its facts in its salience.
+  # Drools fires by salience only. Without depth first, Manners tries rows of guests endlessly. So each fact has the number
+  # of its insertion or last change, and a depth-first rule adds the newest number of its facts to its salience.
 
   alias BeTree.Bench.Rules.Program
 
-  # More numbers than a program uses, so that priorities come first.
-  @most 50_000_000
+  # Exceeds the numbers of any program, so that priorities dominate.
+  @max_number 50_000_000
 
   @spec program(Program.t(), [String.t()]) :: iodata
   def program(program, depth_first) do
@@ -19,7 +19,7 @@ defmodule BeTree.Bench.Rules.Drools do
     ]
   end
 
-  # A change of any field is a new fact in our rules.
+  # In our rules a change of a field makes a new fact.
   defp declaration({name, fields}) do
     fields = for {field, type} <- [{"number", "number"} | fields], do: "  #{field} : #{type(type)}\n"
     ["declare T_#{name} @classReactive\n", fields, "end\n"]
@@ -45,14 +45,14 @@ defmodule BeTree.Bench.Rules.Drools do
     ]
   end
 
-  defp salience(rule, false), do: rule.priority * @most
+  defp salience(rule, false), do: rule.priority * @max_number
 
   defp salience(rule, true) do
     numbers = for {:fact, variable, _type, _tests} <- rule.conditions, do: "$#{variable}_number"
-    "#{rule.priority * @most} + " <> Enum.reduce(numbers, &"Math.max(#{&1}, #{&2})")
+    "#{rule.priority * @max_number} + " <> Enum.reduce(numbers, &"Math.max(#{&1}, #{&2})")
   end
 
-  # A pattern binds the fields that something reads.
+  # A pattern binds the used fields.
   defp condition({:none, _variable, type, tests}, _read, _is_depth_first) do
     "  not T_#{type}(#{Enum.map_join(tests, ", ", &test/1)})\n"
   end
@@ -73,14 +73,14 @@ defmodule BeTree.Bench.Rules.Drools do
     ["  T_#{type} #{new} = new T_#{type}();\n", set(new, values), "  insert(#{new});\n"]
   end
 
-  # The setters do not change the bound values, which the rule has read before.
+  # Setters do not change the values that the rule has already bound.
   defp action({{:modify, variable, values}, _position}) do
     fact = "$#{variable}"
     [set(fact, values), "  update(#{fact});\n"]
   end
 
   defp action({{:retract, variable}, _position}), do: "  delete($#{variable});\n"
-  # A notice has no counterpart: nothing receives it.
+  # A notice has no counterpart, because nothing receives it.
   defp action({{:notify, _name, _values}, _position}), do: ""
   defp action({{:let, name, value}, _position}), do: "  double #{name} = #{expr(value)};\n"
 
@@ -105,7 +105,7 @@ defmodule BeTree.Bench.Rules.Drools do
   defp expr({:operation, "div", left, right}), do: "Math.floorDiv(#{expr(left)}, #{expr(right)})"
   defp expr({:operation, "mod", left, right}), do: "Math.floorMod(#{expr(left)}, #{expr(right)})"
 
-  # A test of a pattern stands without brackets, so that Drools finds an equality to look facts up by.
+  # A pattern's test has no brackets, so that Drools recognizes an equality and indexes it.
   defp expr({:operation, relation, left, right}) when relation in ["=", "<>", "<", "<=", ">", ">="] do
     relation = Map.get(%{"=" => "==", "<>" => "!="}, relation, relation)
     "#{expr(left)} #{relation} #{expr(right)}"

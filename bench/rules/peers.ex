@@ -1,7 +1,7 @@
 defmodule BeTree.Bench.Rules.Peers do
   @moduledoc false
-  # Runs other engines on the same rules and facts. Each function returns the seconds of its runs and its totals by name, or the
-  # reason why it is left out.
+  # Runs other engines on the same rules and facts. Each function returns the seconds of its runs and its totals by name, or
+  # the reason why the engine is left out.
 
   alias BeTree.Bench.Rules.{Clips, Drools, Program}
 
@@ -9,13 +9,13 @@ defmodule BeTree.Bench.Rules.Peers do
 
   @type result :: {:ok, %{seconds: [float], totals: %{String.t() => integer}}} | {:skipped, String.t()}
 
-  @doc "Returns the names and versions of the peers that the machine has, and the reasons for the others."
+  @doc "Returns the names and versions of installed peers, and the reasons for missing ones."
   @spec find(Path.t()) :: %{atom => {:ok, String.t(), term} | {:skipped, String.t()}}
   def find(folder) do
     %{clips: find_clips(), durable: find_durable(folder), drools: find_drools(folder)}
   end
 
-  # The newest CLIPS that Debian has. Its banner names the version.
+  # The newest CLIPS of Debian. Its banner has the version.
   defp find_clips do
     case System.find_executable("clips") do
       nil -> {:skipped, "there is no clips; apt-get install clips"}
@@ -29,9 +29,9 @@ defmodule BeTree.Bench.Rules.Peers do
     version
   end
 
-  # A virtual environment of Python with durable_rules, which pip compiles.
+  # A Python virtual environment with durable_rules, compiled by pip.
   defp find_durable(folder) do
-    # A program with a relative path is not found.
+    # System.cmd does not find a program by a relative path.
     python = Path.expand("durable/bin/python", folder)
 
     unless File.exists?(python) do
@@ -48,7 +48,7 @@ defmodule BeTree.Bench.Rules.Peers do
     end
   end
 
-  # The libraries of Drools, which Maven fetches, as a class path.
+  # A class path of the libraries of Drools, fetched by Maven.
   defp find_drools(folder) do
     path = Path.join(folder, "drools.path")
 
@@ -81,7 +81,7 @@ defmodule BeTree.Bench.Rules.Peers do
     File.write!(input, Enum.intersperse(facts, "\n"))
     moment = if options[:messages], do: "each", else: "end"
     arguments = ["-cp", libraries, "bench/rules/drools/Run.java", program, input, moment, to_string(runs)]
-    # What the libraries log goes to the standard error.
+    # The libraries log to the standard error.
     case System.cmd("sh", ["-c", ~s(exec "$0" "$@" 2>/dev/null), java | arguments ++ options[:counted]]) do
       {output, 0} -> {:ok, read(output, %{})}
       {output, status} -> raise "Drools ended with status #{status}:\n#{output}"
@@ -99,7 +99,7 @@ defmodule BeTree.Bench.Rules.Peers do
      read(output, Map.new(Regex.scan(~r/(\d+) (rules) fired/, output), fn [_all, count, _] -> {"firings", count} end))}
   end
 
-  @doc "Runs a message test in durable_rules, on messages that its Python has decoded."
+  @doc "Runs a message test in durable_rules, on messages decoded by its Python."
   @spec durable(Path.t(), String.t(), [String.t()], pos_integer, Path.t()) :: result
   def durable(python, test, facts, runs, folder) do
     file = Path.join(folder, "messages.json")
@@ -116,7 +116,7 @@ defmodule BeTree.Bench.Rules.Peers do
     "{#{Enum.join(fields, ",")}}"
   end
 
-  # Lines of a name and a number.
+  # Each line has a name and a number.
   defp read(output, totals) do
     pairs = Regex.scan(~r/^(\w+) (\d[\d.e-]*)$/m, output, capture: :all_but_first)
     seconds = for ["seconds", text] <- pairs, do: text |> Float.parse() |> elem(0)

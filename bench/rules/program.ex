@@ -1,7 +1,7 @@
 defmodule BeTree.Bench.Rules.Program do
   @moduledoc false
-  # Reads the rules of the benchmark for translation to other engines. It knows the part of the language that they use, and
-  # raises on the rest. Time clauses and aggregates are not translated.
+  # Reads the benchmark's rules for translation to other engines. It supports the used part of the language and raises on
+  # the rest. Time clauses and aggregates are not translated.
 
   @type expr ::
           {:constant, integer | float | boolean | String.t()}
@@ -45,7 +45,7 @@ defmodule BeTree.Bench.Rules.Program do
     items(rest, %{program | rules: [rule | program.rules]})
   end
 
-  # A field's domain does not change what valid facts match.
+  # A field's domain has no effect on valid facts.
   defp fields([name, ":", type | rest], fields) do
     fields = [{name, type} | fields]
 
@@ -198,7 +198,7 @@ defmodule BeTree.Bench.Rules.Program do
     end
   end
 
-  # Returns the fields of each variable that an expression reads. Fields without a variable have the variable `nil`.
+  # Returns the fields of each variable in an expression. Fields without a variable have the variable `nil`.
   @spec reads(expr) :: [{String.t() | nil, String.t()}]
   def reads({:constant, _constant}), do: []
   def reads({:field, variable, field}), do: [{variable, field}]
@@ -214,7 +214,7 @@ defmodule BeTree.Bench.Rules.Program do
   def values({:let, _name, value}), do: [value]
   def values({:retract, _variable}), do: []
 
-  # Reads a line of a fact: its type, and its fields with their values.
+  # Reads a line of a fact: its type and its field values.
   @spec fact(String.t()) :: {String.t(), [{String.t(), integer | boolean | String.t()}]}
   def fact(line) do
     [type | fields] = String.split(line, "\t")

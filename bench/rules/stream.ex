@@ -1,7 +1,7 @@
 defmodule BeTree.Bench.Rules.Stream do
   @moduledoc false
-  # A stream of logins, changes of passwords, orders and payments of many users, with the number of takeovers and of unpaid orders
-  # among them, which it counts without rules.
+  # A stream of logins, password changes, orders and payments of many users. It counts its takeovers and unpaid orders
+  # without rules.
 
   @events_a_second 900
   @logins 5 * 60_000
@@ -39,7 +39,7 @@ defmodule BeTree.Bench.Rules.Stream do
     end
   end
 
-  # Windows that close by a time close before its fact comes.
+  # Windows due at a time close before that time's fact.
   defp close(stream, time) do
     case :queue.peek(stream.due) do
       {:value, {at, order}} when at + @orders <= time ->
@@ -59,7 +59,7 @@ defmodule BeTree.Bench.Rules.Stream do
     {{:login, %{user: user, ok: false, at: time}}, %{stream | failed: failed}}
   end
 
-  # Each failed login but the last has a later one.
+  # Each failed login but the last has a successor.
   defp change(stream, time, user) do
     recent = for at <- Map.get(stream.failed, user, []), time - at < @logins, do: at
     stream = %{stream | failed: Map.put(stream.failed, user, Enum.take(recent, 1))}

@@ -22,9 +22,10 @@ defmodule BeTree.Cluster do
 
   alias BeTree.Cluster.{Call, Results, Shards}
   alias BeTree.Cluster.Options, as: Definitions
-  alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats}
-  alias BeTree.Engine.{Bang, Options}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats, Target}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.Options
+  alias BeTree.Input.Subscription.Id
 
   @new_options [
     shard: [
@@ -90,7 +91,7 @@ defmodule BeTree.Cluster do
   """
   @spec insert(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
   def insert(cluster, id, expression, options \\ []),
-    do: cluster |> Shards.check() |> BeTree.insert(id, expression, options)
+    do: cluster |> Shards.check() |> Target.insert(id, expression, options)
 
   @doc "Like `insert/4`, but raises on error."
   @spec insert!(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
@@ -113,7 +114,7 @@ defmodule BeTree.Cluster do
   """
   @spec insert_all(t, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
   def insert_all(cluster, subscriptions, options \\ []),
-    do: cluster |> Shards.check() |> BeTree.insert_all(subscriptions, options)
+    do: cluster |> Shards.check() |> Target.insert_all(subscriptions, options)
 
   @doc "Like `insert_all/3`, but returns the count and raises on error."
   @spec insert_all!(t, Enumerable.t(), timeout: timeout) :: non_neg_integer
@@ -127,7 +128,7 @@ defmodule BeTree.Cluster do
   #{Options.docs(@change_options)}
   """
   @spec delete(t, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
-  def delete(cluster, id, options \\ []), do: cluster |> Shards.check() |> BeTree.delete(id, options)
+  def delete(cluster, id, options \\ []), do: cluster |> Shards.check() |> Target.delete(id, options)
 
   @doc "Like `delete/3`, but raises on error."
   @spec delete!(t, BeTree.id(), timeout: timeout) :: :ok
@@ -154,7 +155,7 @@ defmodule BeTree.Cluster do
   """
   @spec search(t, Event.t(), [Search.option() | {:stats, boolean}]) ::
           {:ok, [BeTree.id()]} | {:ok, [BeTree.id()], Stats.t()} | {:error, Error.t()}
-  def search(cluster, event, options \\ []), do: cluster |> Shards.check() |> BeTree.search(event, options)
+  def search(cluster, event, options \\ []), do: cluster |> Shards.check() |> Target.search(event, options)
 
   @doc "Like `search/3`, but returns the ids, or `{ids, stats}`, and raises on error."
   @spec search!(t, Event.t(), [Search.option() | {:stats, boolean}]) :: [BeTree.id()] | {[BeTree.id()], Stats.t()}
@@ -177,7 +178,7 @@ defmodule BeTree.Cluster do
       {:ok, [[30], [31]]}
   """
   @spec search_many(t, Enumerable.t(), [Search.option()]) :: {:ok, [[BeTree.id()]]} | {:error, Error.t()}
-  def search_many(cluster, events, options \\ []), do: cluster |> Shards.check() |> BeTree.search_many(events, options)
+  def search_many(cluster, events, options \\ []), do: cluster |> Shards.check() |> Target.search_many(events, options)
 
   @doc "Like `search_many/3`, but returns the lists and raises on error."
   @spec search_many!(t, Enumerable.t(), [Search.option()]) :: [[BeTree.id()]]
@@ -192,7 +193,7 @@ defmodule BeTree.Cluster do
   """
   @spec put(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
   def put(cluster, id, expression, options \\ []),
-    do: cluster |> Shards.check() |> BeTree.put(id, expression, options)
+    do: cluster |> Shards.check() |> Target.put(id, expression, options)
 
   @doc "Like `put/4`, but raises on error."
   @spec put!(t, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
@@ -206,7 +207,7 @@ defmodule BeTree.Cluster do
   #{Options.docs(@wait_options)}
   """
   @spec explain(t, Event.t(), BeTree.id(), timeout: timeout) :: {:ok, Explanation.t()} | {:error, Error.t()}
-  def explain(cluster, event, id, options \\ []), do: cluster |> Shards.check() |> BeTree.explain(event, id, options)
+  def explain(cluster, event, id, options \\ []), do: cluster |> Shards.check() |> Target.explain(event, id, options)
 
   @doc """
   Returns the expression of a subscription, as `BeTree.Server.fetch/3` does.
@@ -311,7 +312,7 @@ defmodule BeTree.Cluster do
   Returns `{:error, error}` with the kinds of `search/3`.
   """
   @spec info(t, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
-  def info(cluster, options \\ []), do: cluster |> Shards.check() |> BeTree.info(options)
+  def info(cluster, options \\ []), do: cluster |> Shards.check() |> Target.info(options)
 
   @doc "Like `info/2`, but returns the map and raises on error."
   @spec info!(t, timeout: timeout) :: map

@@ -117,11 +117,12 @@ defmodule BeTree.Domain do
       [1]
   """
 
-  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1]
 
   alias BeTree.Domain.Path
   alias BeTree.Error
-  alias BeTree.Engine.{Describe, Limits, Reply}
+  alias BeTree.Call.Reply
+  alias BeTree.Input.{Describe, Limits}
 
   @enforce_keys [:name, :type]
   defstruct [
@@ -302,7 +303,7 @@ defmodule BeTree.Domain do
     refuse(:type, name, "the fields of #{Describe.quoted(name)} are a list or a map, got: #{Describe.value(other)}")
   end
 
-  # Atoms and strings are in one order. What is neither is refused later.
+  # Atoms and strings share one order. Other terms are refused later.
   defp to_text(name) when is_atom(name), do: Atom.to_string(name)
   defp to_text(name), do: name
 
@@ -424,7 +425,7 @@ defmodule BeTree.Domain do
   defp parse_option(%{type: :float}, _bound, value) when is_float(value), do: {:ok, value}
 
   defp parse_option(%{type: :float, name: name}, bound, value) when is_integer(value) do
-    # A longer integer may not fit into a float at all.
+    # No float holds a longer integer.
     if value in @integers, do: {:ok, value * 1.0}, else: refuse_range(name, bound, value, @integers)
   end
 
@@ -458,7 +459,7 @@ defmodule BeTree.Domain do
   defp check_on_mismatch(_domain), do: :ok
 
   @doc false
-  # Returns whether a value that does not fit may count as undefined.
+  # Returns whether any attribute takes mismatched values as undefined.
   @spec forgiving?([t]) :: boolean
   def forgiving?(schema), do: Enum.any?(schema, &(&1.on_mismatch == :undefined))
 
@@ -469,7 +470,7 @@ defmodule BeTree.Domain do
     :erlang.term_to_binary(Enum.map(schema, &declaration/1), minor_version: 2)
   end
 
-  # The shortest form, which modules of earlier versions read too.
+  # The shortest form, which older modules also read.
   defp declaration(%{coerce: coerce} = domain) do
     case {coerce, encoded_options(domain)} do
       {false, []} -> {domain.name, domain.type, domain.optional, bounds(domain)}

@@ -82,7 +82,7 @@ defmodule BeTree.Error do
   defexception [:kind, :message, :attribute, :column, :position, :line, :text]
 
   @indent "    "
-  # The characters of the text that are shown before the caret, and from it on: as many as fit on a terminal's line.
+  # Characters of the text shown before and after the caret, which fit on one line of a terminal.
   @before 40
   @from 32
   @ellipsis "..."
@@ -104,7 +104,7 @@ defmodule BeTree.Error do
 
   # Returns the line around the column, cut to a window, and the number of characters before the caret.
   defp excerpt(text, column) do
-    # Characters far before the column are not kept: a text may have megabytes.
+    # Drops characters far before the column, because a text may have megabytes.
     near = min(column - 1, @before + 1)
     {_near, ahead} = split(text, near, [])
     {before, rest} = text |> follow(ahead, column - 1 - near) |> split(near, [])

@@ -31,10 +31,10 @@ defmodule BeTree.Event do
   Encoding costs the calling process one `:erlang.term_to_binary/2`. The sandbox checks names and values.
   """
 
-  alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Engine.{Bang, Describe, Instance, Options, Target}
-  alias BeTree.Engine.Options.Common
-  alias BeTree.Error
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Describe, Options}
+  alias BeTree.Input.Options.Common
+  alias BeTree.{Error, Target}
   alias BeTree.Event.Prepared
 
   @type t ::
@@ -51,7 +51,7 @@ defmodule BeTree.Event do
   @type format :: 0..6 | 16..22
 
   @typedoc false
-  # The options by which an event is read. A map of options with others is one too.
+  # The options that decide how an event is read. The map may have further options.
   @type reading :: %{:strict => boolean, :on_mismatch => BeTree.Domain.on_mismatch(), optional(atom) => term}
 
   @pairs 0
@@ -59,16 +59,10 @@ defmodule BeTree.Event do
   @record 2
   @prepared 3
   @records 4
-  # The strict formats of pairs and of JSON are these, more than the others.
-  @strict 5
-  # A format in which values that do not fit count as undefined is this, more than the other.
-  @forgiving 16
-
-  @prepare_options Common.wait() ++ Common.take([:strict, :on_mismatch])
-  @prepare_defaults %{timeout: :infinity, strict: false, on_mismatch: :error}
-
-  # An event of this many bytes is decoded in less time than a slice of a search takes.
-  @small 16 * 1024
+  # Added to the formats of pairs and JSON for a strict event.
+  @strict_offset 5
+  # Added to a format whose mismatched values count as undefined.
+  @forgiving_offset 16
 
   @typedoc "An option of `prepare/3`."
   @type prepare_option :: {:timeout, timeout} | {:strict, boolean} | {:on_mismatch, BeTree.Domain.on_mismatch()}
@@ -80,12 +74,12 @@ defmodule BeTree.Event do
   tree refuses it with an error of kind `:type`. The event is about as large as the original as a term. Its names are resolved
   and its values checked, so a search only copies them.
 
-  The call takes some microseconds on the scheduler of the calling process. An event of more than #{div(@small, 1024)} KB is decoded on a
+  The call takes some microseconds on the scheduler of the calling process. An event of more than 16 KB is decoded on a
   dirty scheduler.
 
   ## Options
 
-  #{Options.docs(@prepare_options)}
+  #{Options.docs(Common.prepare())}
 
   Returns `{:error, error}` with the kinds of `BeTree.search/3` for the event, or `:timeout`.
 
@@ -108,24 +102,7 @@ defmodule BeTree.Event do
       {[1], [2]}
   """
   @spec prepare(BeTree.target(), t, [prepare_option]) :: {:ok, Prepared.t()} | {:error, Error.t()}
-  def prepare(target, event, options \\ [])
-
-  def prepare(%Shards{} = cluster, event, options),
-    do: Operation.prepare(cluster, {__MODULE__, :prepare}, event, options)
-
-  def prepare(target, event, options) do
-    %{timeout: timeout} = options = Options.put!(@prepare_defaults, options, @prepare_options)
-
-    with {:ok, format, bytes} <- encode(event, options),
-         {:ok, handle} <- Target.handle(target) do
-      arguments = [format, byte_size(bytes)]
-      options = [scheduler: if(byte_size(bytes) <= @small, do: :normal, else: :dirty), timeout: timeout]
-
-      with {:ok, prepared} <-
-             Instance.call(handle.runtime, handle.instance, "be_tree_prepare", arguments, bytes, options),
-           do: {:ok, %Prepared{bytes: prepared}}
-    end
-  end
+  def prepare(target, event, options \\ []), do: Target.prepare(target, event, options)
 
   @doc """
   Like `prepare/3`, but returns the event and raises on error.
@@ -140,20 +117,20 @@ defmodule BeTree.Event do
 
   @doc false
   # Returns the format and the bytes of an event, as docs/abi.md specifies them. A strict format refuses names that the schema
-  # does not have. Records have no names, and a prepared event was read before.
+  # lacks. Strictness means nothing for records, which have no names, and for prepared events, which were checked.
   @spec encode(t, reading) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(event, reading) do
     with {:ok, format, bytes} <- encode(event), do: {:ok, format |> strict(reading) |> forgiving(reading), bytes}
   end
 
-  defp strict(format, %{strict: true}) when format in [@pairs, @json], do: format + @strict
+  defp strict(format, %{strict: true}) when format in [@pairs, @json], do: format + @strict_offset
   defp strict(format, _reading), do: format
 
-  defp forgiving(format, %{on_mismatch: :undefined}) when format != @prepared, do: format + @forgiving
+  defp forgiving(format, %{on_mismatch: :undefined}) when format != @prepared, do: format + @forgiving_offset
   defp forgiving(format, _reading), do: format
 
   @doc false
-  # Returns the same in a format that is neither strict nor forgiving.
+  # Returns the format and the bytes of an event that is neither strict nor forgiving.
   @spec encode(t) :: {:ok, format, binary} | {:error, Error.t()}
   def encode(%Prepared{bytes: bytes}), do: {:ok, @prepared, bytes}
   def encode(%_struct{} = event), do: {:ok, @pairs, to_term(Map.from_struct(event))}

@@ -1,6 +1,6 @@
 defmodule BeTree.Explanation do
   @moduledoc """
-  An explanation says why a subscription matches an event or not. It holds the value of each part of the expression.
+  An explanation shows why a subscription matches an event or not, with the value of each part of the expression.
 
   It prints as a tree:
 
@@ -9,17 +9,20 @@ defmodule BeTree.Explanation do
          ├─ age >= 21: true (age is 30)
          └─ country in ('CA', 'US'): false (country is undefined)
 
-  The text has at most 200 lines, 20 levels and 64 KB, and says what it leaves out.
+  The text has at most 200 lines, 20 levels and 64 KB. Omitted parts are noted.
 
-  `root` is a `BeTree.Explanation.Node`, whose children are nodes. All parts are evaluated, also those that a search skips.
-  `deciding/1` returns the predicates that decide the result. An explanation has at most 10,000 nodes and about one mebibyte;
-  a node of kind `:omitted` stands for operands beyond that.
+  `root` is a `BeTree.Explanation.Node`, whose children are nodes. All parts are evaluated, even those that a search would
+  skip.
+  `deciding/1` returns the predicates that decide the result. An explanation has at most 10,000 nodes and about one
+  mebibyte;
+  a node of kind `:omitted` stands for further operands.
   """
 
-  import BeTree.Engine.Reply, only: [is_count: 2]
+  import BeTree.Call.Reply, only: [is_count: 2]
 
   alias BeTree.Error
-  alias BeTree.Engine.{Check, Describe, Reply}
+  alias BeTree.Call.Reply
+  alias BeTree.Input.{Check, Describe}
   alias BeTree.Explanation.Node
 
   @enforce_keys [:id, :match, :root]
@@ -41,11 +44,12 @@ defmodule BeTree.Explanation do
       * `children` - the operands of `:and`, `:or` and `:not`, in the order of the text;
       * `attribute` - for a predicate, the name of the attribute that it reads;
       * `text` - for a predicate, its text in canonical form, such as `age >= 21`;
-      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`; an object in a list is a map from its
-        attributes' names; of a value above 4 KB `{:omitted, count}`, the bytes of a string or the elements of a list;
-      * `omitted` - for `:omitted`, the number of operands that are left out; `verdict` is their combined value.
+      * `actual` - for a predicate, the attribute's value in the event, or `:undefined`. An object in a list is a map by the
+        names of attributes. A value above 4 KB is `{:omitted, count}`, with the bytes of the string or the elements of
+        the list;
+      * `omitted` - for `:omitted`, the number of omitted operands; `verdict` is their combined value.
 
-    A field is `nil` for nodes that do not have it.
+    A field that does not apply to a node is `nil`.
     """
 
     @enforce_keys [:kind, :verdict]
@@ -65,8 +69,8 @@ defmodule BeTree.Explanation do
   @doc """
   Returns the predicates and constants that decide the result, in the order of the text.
 
-  These are the false operands of a false `and` and all operands of a true one, the true operands of a true `or` and all
-  operands of a false one, and those of the operand of a `not`.
+  Of an `and` that is false these are the false operands, of a true one all operands. Of an `or` it is the reverse. Of a
+  `not` they are those of its operand.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and not (country = 'CA' or age > 65)")
@@ -78,7 +82,7 @@ defmodule BeTree.Explanation do
   def deciding(%__MODULE__{root: root}), do: settle([root], [])
   def deciding(other), do: Check.expected!("a BeTree.Explanation", other)
 
-  # `found` holds the deciding nodes so far, the last one first. With one list for all levels no list is copied at each level.
+  # `found`: the deciding nodes so far, in reverse order. One accumulator for all levels avoids copying lists.
   defp settle([], found), do: Enum.reverse(found)
 
   defp settle([%Node{kind: kind} = node | rest], found) when kind in [:predicate, :constant, :omitted],
@@ -86,13 +90,13 @@ defmodule BeTree.Explanation do
 
   defp settle([%Node{kind: :not, children: children} | rest], found), do: settle(children ++ rest, found)
 
-  # The operands with the value of their `and` or `or` decide it.
+  # Operands with the same value as their `and` or `or` decide it.
   defp settle([%Node{verdict: verdict, children: children} | rest], found) do
     settle(for(child <- children, child.verdict == verdict, do: child) ++ rest, found)
   end
 
   @doc false
-  # Reads the reply of the guest's be_tree_explain (docs/abi.md).
+  # Decodes the reply of the guest's be_tree_explain (docs/abi.md).
   @spec decode(binary, BeTree.id()) :: {:ok, t} | {:error, Error.t()}
   def decode(binary, id) do
     with {:ok, term} <- Reply.term(binary) do
@@ -103,12 +107,12 @@ defmodule BeTree.Explanation do
     {:not_a_node, term} -> {:error, Reply.bad("an explanation of the wrong shape: #{Describe.kind(term)}")}
   end
 
-  # Frequency caps are lists of tuples with a tuple in them.
-  @value_depth 4
+  # The deepest values are frequency caps: lists of tuples that contain a tuple.
+  @max_value_depth 4
 
   defp to_node({verdict, :predicate, {attribute, text, actual}, []})
        when is_boolean(verdict) and is_binary(attribute) and is_binary(text) do
-    unless value?(actual, @value_depth), do: throw({:not_a_node, actual})
+    unless value?(actual, @max_value_depth), do: throw({:not_a_node, actual})
     %Node{kind: :predicate, verdict: verdict, attribute: attribute, text: text, actual: actual}
   end
 
@@ -134,7 +138,7 @@ defmodule BeTree.Explanation do
   defp to_nodes([operand | rest]), do: [to_node(operand) | to_nodes(rest)]
   defp to_nodes(other), do: throw({:not_a_node, other})
 
-  # Returns whether a value can be printed: its integers have 64 bits, and it has no more levels than an event's values.
+  # Returns whether a value can be printed: integers of 64 bits, and no more levels than an event's values.
   defp value?(integer, _depth) when is_integer(integer), do: integer in -0x8000_0000_0000_0000..0xFFFF_FFFF_FFFF_FFFF
   defp value?(scalar, _depth) when is_binary(scalar) or is_atom(scalar) or is_float(scalar), do: true
   defp value?(tuple, depth) when is_tuple(tuple) and depth > 1, do: values?(Tuple.to_list(tuple), depth - 1)
@@ -148,15 +152,15 @@ defmodule BeTree.Explanation do
   defp values?([value | rest], depth), do: value?(value, depth) and values?(rest, depth)
   defp values?(rest, _depth), do: rest == []
 
-  # The greatest number of bytes, lines and levels that are printed, and of characters of a predicate's text and of a value.
-  @bytes 60_000
-  @lines 200
-  @levels 20
-  @text 1_000
+  # Bounds of the printed text: its bytes, lines and levels, and the characters of a predicate or a value.
+  @max_bytes 60_000
+  @max_lines 200
+  @max_levels 20
+  @max_text_length 1_000
 
   @doc """
-  Returns the readable tree, without a line break at its end: at most 200 lines, 20 levels and 64 KB, with notes where parts
-  are left out.
+  Returns the explanation as a readable tree of at most 200 lines, 20 levels and 64 KB, with notes on omitted parts. The
+  text ends without a line break.
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert!(tree, 1, "age >= 21 and country in ('CA', 'US')")
@@ -170,12 +174,12 @@ defmodule BeTree.Explanation do
   @spec to_string(t) :: String.t()
   def to_string(%__MODULE__{match: match, root: root}) do
     headline = if match, do: "match", else: "no match"
-    print([{[root], "", 1}], [headline], @lines, @bytes)
+    print([{[root], "", 1}], [headline], @max_lines, @max_bytes)
   end
 
   def to_string(other), do: Check.expected!("a BeTree.Explanation", other)
 
-  # `open` holds for each level the remaining nodes, the margin in front of them, and the level.
+  # `open` has for each level its remaining nodes, its left margin, and its number.
   defp print([], lines, _left, _bytes), do: lines |> Enum.reverse() |> Enum.join("\n")
   defp print([{[], _margin, _level} | open], lines, left, bytes), do: print(open, lines, left, bytes)
 
@@ -192,7 +196,7 @@ defmodule BeTree.Explanation do
       node.children == [] ->
         print(open, [line | lines], left - 1, bytes - byte_size(line))
 
-      level == @levels ->
+      level == @max_levels ->
         line = line <> " (its operands are left out)"
         print(open, [line | lines], left - 1, bytes - byte_size(line))
 
@@ -210,16 +214,16 @@ defmodule BeTree.Explanation do
   defp label(%Node{kind: :omitted} = node), do: "... (#{node.omitted} operands are left out): #{node.verdict}"
   defp label(%Node{kind: kind, verdict: verdict}), do: "#{kind}: #{verdict}"
 
-  # Returns the first bytes of a long text, without half a character at the end.
-  defp cut(text) when byte_size(text) <= @text, do: text
+  # Truncates a long text to whole characters.
+  defp cut(text) when byte_size(text) <= @max_text_length, do: text
 
-  defp cut(<<start::binary-size(@text), rest::binary>>) do
+  defp cut(<<start::binary-size(@max_text_length), rest::binary>>) do
     "#{String.replace(start, ~r/[\x80-\xff]+\z/, "")}... (more than #{byte_size(rest)} bytes are left out)"
   end
 
   defp actual(:undefined), do: "undefined"
   defp actual({:omitted, count}), do: "a long value of #{count} bytes or elements"
-  defp actual(value), do: cut(inspect(value, charlists: :as_lists, limit: 50, printable_limit: @text))
+  defp actual(value), do: cut(inspect(value, charlists: :as_lists, limit: 50, printable_limit: @max_text_length))
 
   defimpl String.Chars do
     defdelegate to_string(explanation), to: BeTree.Explanation

@@ -10,35 +10,35 @@ defmodule BeTree.Files do
         BeTree.search!(tree, event)
       end
 
-  The first character of a file determines its format, not its name.
+  The first character of a file determines its format; the name does not matter.
 
-  ## Erlang terms, as erl-be-tree has them
+  ## Erlang terms, as in erl-be-tree
 
-  The expressions file begins with the list of attributes. A binary follows for each expression. Ids count from 1.
+  The expressions file begins with the list of attributes, followed by a binary for each expression. Ids count from 1.
 
       [{age,int,disallow_undefined,0,99}, {country,bin,allow_undefined}].
       <<"age >= 21">>.
       <<"country in (\\"CA\\", \\"US\\") and not (age < 30)">>.
 
   Types are `bool`, `int`, `int64`, `int_enum`, `float`, `bin`, `int_list`, `bin_list`, `segments` and
-  `frequency_caps`. Behind `allow_undefined` or `disallow_undefined` an ordered type may have a minimum and a maximum,
-  `bin`, `bin_list` and `int_enum` a count of distinct values.
+  `frequency_caps`. After `allow_undefined` or `disallow_undefined` an ordered type may have a minimum and a maximum,
+  and `bin`, `bin_list` and `int_enum` may have a count of distinct values.
 
   An event is a list of values in the order of the attributes. `1` and `0` also stand for `true` and `false`.
 
       [30,<<"CA">>].
       [35,undefined].
 
-  ## Lines, as be-tree's data folder has them
+  ## Lines, as in be-tree's data folder
 
-  The attributes (`betree_defs`) are `name|type|allow undefined`, then `|min|max` or `|count`. Types are `boolean`,
-  `integer`, `integer enum`, `float`, `string`, `integer list`, `string list`, `segments` and `frequency caps`.
+  The attributes (`betree_defs`) are `name|type|allow undefined`, optionally with `|min|max` or `|count`. Types are
+  `boolean`, `integer`, `integer enum`, `float`, `string`, `integer list`, `string list`, `segments` and `frequency caps`.
 
       age|integer|false|0|99
       country|string|true
 
   Each line of `betree_exprs` is an expression. Ids count from 1, unless there is a file of constants (`betree_constants`).
-  That has a line for each expression: its id and the constants that frequency caps need.
+  That file has a line for each expression: its id, and the constants that frequency caps need.
 
       1,campaign_group_id,campaign_id,advertiser_id,flight_id
 
@@ -46,23 +46,24 @@ defmodule BeTree.Files do
 
       {"age": 30, "country": "CA"}
 
-  A frequency cap may be flat, `["flight", 10, "ns", 2, 1700000000000000]`, as in be-tree: the type, the id, the namespace, the value
-  and the time in microseconds. `events/1` returns it with its key in an array, `[["flight", 10, "ns"], 2, 1700000000000000]`, which
-  is the form of `BeTree.Event`. The columns of errors count in that text.
+  A frequency cap may be flat as in be-tree: `["flight", 10, "ns", 2, 1700000000000000]`, with type, id, namespace, value
+  and time in microseconds. `events/1` rewrites it to the form of `BeTree.Event`, with the key in an array of its own:
+  `[["flight", 10, "ns"], 2, 1700000000000000]`. The columns of errors refer to the rewritten text.
 
   ## Patterns of EventBridge
 
-  A file of expressions whose first character is `{` has a pattern of `BeTree.Pattern` on each line, a JSON object. Ids and constants
-  are those of be-tree's lines. Without a file of attributes the schema is that of `BeTree.Pattern.schema/2`. In a schema that is
-  given, the fields that may have arrays are the lists.
+  A file of expressions that begins with `{` has a pattern of `BeTree.Pattern`, a JSON object, on each line. Ids and
+  constants work as in be-tree's lines. Without a file of attributes the schema is that of `BeTree.Pattern.schema/2`. With
+  one, the list attributes are the fields that may have arrays.
 
       {"source": ["aws.ec2"], "detail": {"state": ["running", {"prefix": "stop"}]}}
 
-  Empty lines are skipped. Files are UTF-8 and are read line by line; atoms in them become strings. A byte order mark at the beginning
-  of a file is skipped. Pipes and `/dev/stdin` are files too: each file is opened once and read once.
+  Files are UTF-8 and read line by line. Empty lines and a byte order mark at the beginning are skipped. Atoms become
+  strings.
+  Each file is opened and read once, so pipes and `/dev/stdin` work too.
   """
 
-  alias BeTree.Engine.{Check, Limits, Options}
+  alias BeTree.Input.{Check, Limits, Options}
   alias BeTree.Files.{Caps, Error, Loaded, Reader, Terms}
 
   require Limits
@@ -77,7 +78,7 @@ defmodule BeTree.Files do
     constants: [type: @path, doc: "the path of the file of ids and constants"]
   ]
 
-  @typedoc "A subscription, as `BeTree.insert_all/3` takes it."
+  @typedoc "A subscription for `BeTree.insert_all/3`."
   @type subscription ::
           {BeTree.id(), String.t()} | {BeTree.id(), String.t(), constants: keyword(integer)}
 
@@ -88,8 +89,8 @@ defmodule BeTree.Files do
 
   #{Options.docs(@load_options)}
 
-  The function reads everything into memory, about the size of the files. It does not parse expressions: when
-  `BeTree.insert_all/3` refuses one, `locate/3` returns its place.
+  The function reads everything into memory, about the size of the files, without parsing expressions. If
+  `BeTree.insert_all/3` refuses an expression, `locate/3` returns its place.
 
   Returns `{:error, error}` with a `BeTree.Files.Error`.
 
@@ -111,11 +112,11 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  Returns a stream of the events in the file at `path`: `{event, line}` with an event for `BeTree.search/3` and the number of
-  its first line.
+  Returns a stream of `{event, line}` for the file at `path`: an event for `BeTree.search/3`, and the number of its first
+  line.
 
-  The stream reads the file as it is consumed, and raises a `BeTree.Files.Error` at the first event that cannot be read. The
-  search, not the stream, parses JSON and compares an event with the schema.
+  The file is read as the stream is consumed. The stream raises a `BeTree.Files.Error` at the first unreadable event.
+  Parsing JSON and checking events against the schema is left to the search.
 
       iex> path = Path.join(System.tmp_dir!(), "be_tree_events_doctest")
       iex> File.write!(path, "[1,0,<<\\"CA\\">>].\\n[0,undefined,\\n <<\\"US\\">>].\\n")
@@ -128,7 +129,7 @@ defmodule BeTree.Files do
   def events(path) do
     Check.path!(path)
 
-    # The consumer of the stream opens the file, but a missing one is reported at once.
+    # The consumer opens the file, but a missing one is reported here, at once.
     with {:error, reason} <- File.stat(path), do: raise(Error.posix(path, reason))
     Reader.stream(path, &take_event/1)
   end
@@ -148,10 +149,10 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  Returns the place of an error of `BeTree.new/2` or `BeTree.insert_all/3`, for files that `load/2` read.
+  Returns the place of an error of `BeTree.new/2` or `BeTree.insert_all/3` in the files that `load/2` read.
 
-  `path` and `options` are those of `load/2`, and `error` is a `BeTree.Error`. The function reads the files again to find the line
-  of the error's position, so they are no pipes. An error without a position concerns the attributes.
+  `path` and `options` are those of `load/2`, and `error` is a `BeTree.Error`. The function reads the files again to find
+  the line, so pipes do not work here. An error without a position concerns the attributes.
   """
   @spec locate(BeTree.Error.t(), Path.t(), schema: Path.t(), constants: Path.t()) :: Error.t()
   def locate(error, path, options \\ []) do
@@ -163,14 +164,14 @@ defmodule BeTree.Files do
   end
 
   @doc """
-  Returns the place of an error of `BeTree.search/3`, for an event and the line number that `events/1` returned with it. The
-  returned error holds the text of that line, unlike a `BeTree.Error`.
+  Returns the place of an error of `BeTree.search/3`, for an event and its line number from `events/1`. The returned error
+  contains the text of the line, unlike a `BeTree.Error`.
   """
   @spec locate_event(BeTree.Error.t(), BeTree.Event.t(), Path.t(), pos_integer) :: Error.t()
   def locate_event(error, event, path, line) do
     check_error(error)
     Check.path!(path)
-    # A larger integer would take seconds to print.
+    # Printing a longer integer would take seconds.
     unless Limits.is_u64(line) and line > 0, do: Check.expected!("the number of a line, from 1", line)
     text = with {:json, json} <- event, do: json, else: (_record -> nil)
     %Error{path: path, line: line, column: error.column, reason: error.message, text: text, caret: error.column}

@@ -1,11 +1,11 @@
 defmodule BeTree.Fuel do
   @moduledoc """
-  Fuel is the cost of a search, and reductions are the unit in which the BEAM's schedulers count.
+  Converts fuel, the cost of a search, to reductions, the unit of the BEAM's schedulers.
 
-  The WebAssembly runtime counts fuel: about one unit per instruction, the same for the same input on every machine. The time
-  per unit depends on the machine. The BEAM lets a process run for 4,000 reductions before another gets its turn. By default
-  75 fuel are one reduction, so that such a time slice is one default slice of a search, 300,000 fuel. A process that waits
-  behind searches then waits about as long as behind Erlang code.
+  The WebAssembly runtime counts fuel, about one unit per instruction. The same input burns the same fuel on every machine;
+  the time per unit differs. The BEAM lets a process run for 4,000 reductions before it switches to another. By default 75
+  fuel are one reduction, so the BEAM's time slice equals the default slice of a search, 300,000 fuel. A process then waits
+  about as long for searches as for Erlang code.
 
   On a core of an AMD EPYC (Zen 4), searches burn from 10,000 (ad targeting) to 18,000 (dense boolean expressions) fuel per
   microsecond. So a time slice of a search takes 17 to 30 microseconds there, and a time slice of a loop in plain Elixir 11.
@@ -19,17 +19,17 @@ defmodule BeTree.Fuel do
   @default_per_reduction 75
   @default_slice 300_000
 
-  # The fuel of a reduction takes this multiple of the time of a reduction of plain Elixir. With five searches of an index on
-  # each scheduler, a process that sleeps a millisecond then wakes at most 1.2 times as late as beside plain Elixir
-  # (docs/scheduling.md). A search with fewer slices pays less for them.
-  @longer 2.2
+  # A reduction's worth of fuel takes this multiple of the time of a reduction of plain Elixir. It is the largest multiple
+  # at which a process that sleeps a millisecond wakes at most 1.2 times as late as beside plain Elixir, with five searches
+  # on each scheduler (docs/scheduling.md). Larger slices make searches cheaper.
+  @slowdown 2.2
 
-  # Far above either rate of any machine.
-  @fastest 1.0e15
+  # Bounds measured rates: far above those of any machine.
+  @max_rate 1.0e15
 
-  alias BeTree.Engine.{Check, Describe}
+  alias BeTree.Input.{Check, Describe}
 
-  @typedoc "An amount of fuel: about as many wasm instructions."
+  @typedoc "An amount of fuel, about one unit per wasm instruction."
   @type t :: non_neg_integer
 
   @typedoc "A budget of fuel: an amount of at least 1, or no bound."
@@ -56,8 +56,8 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  Returns the default fuel of a slice of the built-in runtime. At the default ratio it equals the BEAM's time slice, and takes
-  15 to 60 microseconds.
+  Returns the default slice of the built-in runtime. It takes 15 to 60 microseconds, and equals the BEAM's time slice at the
+  default ratio.
 
       iex> BeTree.Fuel.default_slice()
       300_000
@@ -68,7 +68,7 @@ defmodule BeTree.Fuel do
   def default_slice, do: @default_slice
 
   @doc """
-  Returns the reductions of `fuel`, rounded up, so that no search is free, however short.
+  Returns the reductions of `fuel`, rounded up: even the shortest search costs one.
 
       iex> BeTree.Fuel.to_reductions(300_000, 75)
       4000
@@ -83,7 +83,7 @@ defmodule BeTree.Fuel do
   end
 
   @doc """
-  Returns the fuel of `reductions`, such as that of a slice as long as the BEAM's.
+  Returns the fuel of `reductions`.
 
       iex> BeTree.Fuel.from_reductions(4_000, 75)
       300_000
@@ -104,8 +104,8 @@ defmodule BeTree.Fuel do
   @doc """
   Returns the fuel per reduction to configure, from two rates that `mix be_tree.tune --calibrate` measures.
 
-  wasm burns `fuel_per_microsecond`, and plain Elixir takes `nanoseconds` for a reduction. The result is the fuel that burns
-  in 2.2 times as long.
+  wasm burns `fuel_per_microsecond`, and a reduction of plain Elixir takes `nanoseconds`. The result is the fuel that wasm
+  burns in 2.2 reductions' time.
 
       iex> BeTree.Fuel.ratio(12_500.0, 2.7)
       74
@@ -114,10 +114,10 @@ defmodule BeTree.Fuel do
   """
   @spec ratio(float, float) :: pos_integer
   def ratio(fuel_per_microsecond, nanoseconds) do
-    for rate <- [fuel_per_microsecond, nanoseconds], not (is_number(rate) and rate >= 0 and rate <= @fastest) do
-      Check.expected!("a rate, a number from 0 to #{@fastest}", rate)
+    for rate <- [fuel_per_microsecond, nanoseconds], not (is_number(rate) and rate >= 0 and rate <= @max_rate) do
+      Check.expected!("a rate, a number from 0 to #{@max_rate}", rate)
     end
 
-    max(1, round(@longer * nanoseconds * fuel_per_microsecond / 1_000))
+    max(1, round(@slowdown * nanoseconds * fuel_per_microsecond / 1_000))
   end
 end

@@ -1,18 +1,18 @@
 defmodule BeTree.Guest do
   @moduledoc """
-  A guest is an index module that is loaded and checked, ready to run in the sandbox.
+  A guest is an index module, loaded and checked, ready to run in the sandbox.
 
-  The built-in module lies in the application's `priv` directory. Any WebAssembly module with the same exports can replace it
-  (`docs/abi.md`). `BeTree.new/2` takes its bytes, or a guest, which is compiled once for many trees:
+  The built-in module lies in the application's `priv` directory. Any WebAssembly module with the same exports can replace
+  it (`docs/abi.md`). `BeTree.new/2` takes the bytes of a module, or a guest, which is compiled once for many trees:
 
       {:ok, guest} = BeTree.Guest.load(File.read!("my_index.wasm"))
       {:ok, tree} = BeTree.new([age: :integer], guest: guest)
 
-  A module that imports anything, lacks an export, has an export of another type or another version of the interface is an
-  error of kind `:bad_module`. A guest reaches nothing outside its memory, and its results are checked.
+  Errors have the kind `:bad_module`: the module imports anything, lacks an export, or has one of another type or interface
+  version. A guest reaches nothing outside its memory, and its results are checked.
   """
 
-  alias BeTree.Engine.{Check, Describe}
+  alias BeTree.Input.{Check, Describe}
   alias BeTree.Error
 
   @enforce_keys [:runtime, :compiled]
@@ -57,9 +57,9 @@ defmodule BeTree.Guest do
   @doc """
   Compiles and checks the module in `wasm`. Returns `{:ok, guest}`.
 
-  Compiling takes seconds, on a busy machine minutes, on a thread of the runtime and not on a scheduler.
+  Compiling takes seconds, minutes on a busy machine. It runs on a thread of the runtime, not on a scheduler.
 
-  Returns `{:error, error}` with the kind `:bad_module`, whose message names the fault, `:out_of_memory` or `:overloaded`.
+  Returns `{:error, error}` with the kind `:bad_module` and the fault in the message, `:out_of_memory` or `:overloaded`.
 
       iex> {:error, error} = BeTree.Guest.load(<<0, "asm", 1, 0, 0, 0>>)
       iex> error.kind
@@ -105,13 +105,13 @@ defmodule BeTree.Guest do
     end
   end
 
-  # A memory may have any number of pages.
+  # The size of the memory is not checked.
   defp same?(:memory, {:memory, 32, _minimum, _maximum}), do: true
   defp same?(type, type), do: true
   defp same?(_type, _other), do: false
 
   @doc false
-  # Returns whether the option `:guest` can have this value.
+  # Returns whether `value` is valid for the option `:guest`.
   @spec option?(term) :: boolean
   def option?(guest), do: guest == nil or is_binary(guest) or is_struct(guest, __MODULE__)
 

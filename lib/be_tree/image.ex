@@ -35,11 +35,14 @@ defmodule BeTree.Image do
   runtime: its compiler, which reads the code of the image, and the sandbox.
   """
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
+  import BeTree.Input.Limits, only: [is_name: 1]
 
   alias BeTree.{Domain, Error, Guest, Index, Tree}
-  alias BeTree.Engine.{Bang, Check, Deadline, Describe, Input, Instance, Options, Output, Reply, Target}
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Call.{Handle, Instance, Reply}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{AtomicFile, Check, Describe, FileReader, Options}
+  alias BeTree.Processes.Deadline
+  alias BeTree.Input.Options.Common
   alias BeTree.Image.Layout
   alias BeTree.Server.Copy
 
@@ -299,13 +302,13 @@ defmodule BeTree.Image do
     Copy.index(name, Deadline.left(deadline))
   end
 
-  defp whole(target, _deadline), do: {:ok, Target.resolve(target)}
+  defp whole(target, _deadline), do: {:ok, Handle.resolve(target)}
 
   defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
   defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
   defp write_file(path, bytes) do
-    with {:error, text} <- Output.write_file(path, bytes), do: file_error("cannot write #{path}: #{text}")
+    with {:error, text} <- AtomicFile.write_file(path, bytes), do: file_error("cannot write #{path}: #{text}")
   end
 
   ## Reading
@@ -382,9 +385,9 @@ defmodule BeTree.Image do
 
   # Returns what a pipe or a device has, which can be read only once, up to the byte behind the image.
   defp piped(path, memory) do
-    with {:ok, input} <- Input.open(path) do
+    with {:ok, input} <- FileReader.open(path) do
       bytes = read_piped(input, memory)
-      Input.close(input)
+      FileReader.close(input)
       with {:error, reason} when is_atom(reason) <- bytes, do: unreadable("read", path, reason)
     else
       {:error, reason} -> unreadable("read", path, reason)
@@ -392,13 +395,13 @@ defmodule BeTree.Image do
   end
 
   defp read_piped(input, memory) do
-    with {:ok, prefix} <- Input.read(input, Layout.prefix()),
+    with {:ok, prefix} <- FileReader.read(input, Layout.prefix()),
          {:ok, needed} <- Layout.section_size(prefix),
-         {:ok, more} <- Input.read(input, max(needed - byte_size(prefix), 0)),
+         {:ok, more} <- FileReader.read(input, max(needed - byte_size(prefix), 0)),
          start = prefix <> more,
          {:ok, header} <- Layout.header(start, nil),
          :ok <- check_memory(header.memory, memory),
-         {:ok, rest} <- Input.read(input, max(header.length - byte_size(start), 0) + 1) do
+         {:ok, rest} <- FileReader.read(input, max(header.length - byte_size(start), 0) + 1) do
       {:ok, start <> rest}
     end
   end

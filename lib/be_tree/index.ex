@@ -36,7 +36,8 @@ defmodule BeTree.Index do
   """
 
   alias BeTree.{Domain, Error, Guest, Tree}
-  alias BeTree.Engine.{Check, Describe, Instance}
+  alias BeTree.Call.Instance
+  alias BeTree.Input.{Check, Describe}
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :forgiving, :snapshot, :info]
   defstruct @enforce_keys
@@ -57,8 +58,8 @@ defmodule BeTree.Index do
   @type option :: {:replicas, pos_integer} | {:queue, non_neg_integer}
 
   @doc false
-  # Returns the index of `guest` and `schema` whose memory `snapshot` holds. `limits` are the checked options `:replicas` and
-  # `:queue`, and the `:memory` that each replica may take. The function makes one replica, to read the counts.
+  # Returns the index of a snapshot. `limits` are the checked options `:replicas` and `:queue`, and the `:memory` of each replica. The
+  # first replica is made here and returns the counts.
   @spec new(Guest.t(), [Domain.t()], BeTree.Runtime.snapshot(), pos_integer, keyword) :: {:ok, t} | {:error, Error.t()}
   def new(%Guest{runtime: runtime} = guest, schema, snapshot, fuel_per_reduction, limits) do
     with {:ok, instance} <- Instance.replicate(guest, snapshot, limits),
@@ -114,7 +115,7 @@ defmodule BeTree.Index do
   def to_tree(other, _memory), do: Check.expected!("a BeTree.Index", other)
 
   defimpl Inspect do
-    alias BeTree.Engine.Describe
+    alias BeTree.Input.Describe
 
     def inspect(%{info: info}, _options) do
       "#BeTree.Index<#{Describe.expressions(info.expressions)}, #{Describe.megabytes(info.memory_bytes)}>"

@@ -1,9 +1,9 @@
 defmodule BeTree.Pattern do
   @moduledoc ~S"""
-  Translates patterns of EventBridge to expressions.
+  Translates EventBridge patterns to expressions.
 
-  A pattern is a JSON object, as Amazon EventBridge, event-ruler, quamina and hypermatch take it. `schema/2` returns the attributes
-  that a set of patterns needs, and `to_expression/2` the expression of one pattern over them:
+  A pattern is a JSON object, as in Amazon EventBridge, event-ruler, quamina and hypermatch. `schema/2` returns the
+  attributes that a set of patterns needs; `to_expression/2` returns the expression of one pattern:
 
       iex> patterns = [
       ...>   ~s({"source": ["aws.ec2"], "detail": {"state": ["running", "stopped"]}}),
@@ -17,12 +17,12 @@ defmodule BeTree.Pattern do
       iex> BeTree.search(tree, {:json, ~s({"source": "aws.ec2", "detail": {"state": "running", "count": 3}, "id": "x"})})
       {:ok, [1, 2]}
 
-  A pattern is JSON text, or the same as a decoded map with strings as keys. `mix be_tree.match` reads files of patterns.
+  A pattern is JSON text or the decoded map with strings as keys. `mix be_tree.match` reads files of patterns.
 
   ## Patterns
 
-  Fields of an object are joined by "and". The value of a field is an object with fields of its own, or an array of tests that are
-  joined by "or".
+  The fields of an object are joined by "and". The value of a field is an object with fields of its own, or an array of
+  tests joined by "or".
 
   | test | is true of | expression |
   | --- | --- | --- |
@@ -38,14 +38,14 @@ defmodule BeTree.Pattern do
   | `{"anything-but": ["a", "b"]}` | any other value: of one string, one number, or a list of either | `x not in ('a', 'b')` |
   | `{"anything-but": {"prefix": ["a"]}}` | strings that pass no such test: `prefix`, `suffix`, `equals-ignore-case`, `wildcard` with a string or a list | `x is not null and not starts_with(x, 'a')` |
 
-  `"$or"` with an array of two or more objects joins these by "or". Otherwise, and if an object in it has a field with the name of a
-  test, `$or` is the name of a field.
+  `"$or"` with an array of two or more objects joins them by "or". With any other value, or if an object in it has a field
+  named like a test, `$or` is an ordinary field name.
 
   ## Arrays in events
 
-  With event-ruler a test passes for an array in an event if it passes for one of its elements. An attribute of an index is a list or
-  it is not, so the option `arrays:` names the fields that may have arrays. Events may have a single value there too. Such a field
-  takes exact strings, exact integers, and `exists`.
+  In event-ruler an array in an event passes a test if one of its elements does. In an index an attribute is a list or it is
+  not. So the option `arrays:` names the fields that may have arrays; events may still have a single value there. Such a
+  field supports exact strings, exact integers, and `exists`.
 
       iex> {:ok, [resources]} = BeTree.Pattern.schema([~s({"resources": ["a", "b"]})], arrays: ["resources"])
       iex> {resources.type, BeTree.Pattern.to_expression!(~s({"resources": ["a", "b"]}), arrays: ["resources"])}
@@ -71,7 +71,8 @@ defmodule BeTree.Pattern do
   """
 
   alias BeTree.{Domain, Error}
-  alias BeTree.Engine.{Bang, Check, Options}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Options}
   alias BeTree.Pattern.{Attributes, Expression, Reader}
 
   @options [
@@ -95,19 +96,20 @@ defmodule BeTree.Pattern do
   @type t :: String.t() | %{optional(String.t()) => term}
 
   @doc """
-  Returns `{:ok, expression}` with the text of the expression that a pattern means, over the attributes of `schema/2`.
+  Returns `{:ok, expression}`, the text of the pattern's expression over the attributes of `schema/2`.
 
   ## Options
 
   #{Options.docs(@expression_options)}
 
-  Give the schema, because a field that is only tested for a value is a list in it, and `exists` is false of an empty list.
+  Pass the schema: a field tested only for `exists` is a list in it, and `exists` is false of an empty list.
 
-  The time is linear in the pattern, on the scheduler of the calling process. Fields lie at most 100 levels deep, and the names on the way
-  to one have at most 4,000 bytes.
+  The call takes linear time on the scheduler of the calling process. Fields lie at most 100 levels deep, and the names on
+  the path to one have at most 4,000 bytes.
 
-  Returns `{:error, error}` with the kind `:syntax` for text that is no JSON or has a name twice in an object, with the column, and for a
-  wildcard that event-ruler refuses; and with the kind `:type` for what is no pattern, or no test of a field with arrays. The error names the field.
+  Returns `{:error, error}` with the kind `:syntax` for invalid JSON and repeated names (with the column), and for wildcards
+  that event-ruler refuses. The kind is `:type` for anything that is no pattern or no supported test of a field with arrays;
+  that error names the field.
 
       iex> BeTree.Pattern.to_expression(%{"detail" => %{"first name" => [%{"prefix" => "A"}, "Bo"]}})
       {:ok, "starts_with(detail.`first name`, 'A') or detail.`first name` = 'Bo'"}
@@ -141,17 +143,18 @@ defmodule BeTree.Pattern do
   def to_expression!(pattern, options \\ []), do: Bang.unwrap!(to_expression(pattern, options))
 
   @doc """
-  Returns `{:ok, schema}` with the attributes that the patterns of a list need, all of them optional, in the order of their names.
+  Returns `{:ok, schema}` with the attributes of all patterns, each optional, in the order of their names.
 
   ## Options
 
   #{Options.docs(@options)}
 
-  Strings become `:string`, numbers `:float`, booleans `:boolean`, and fields with `cidr` tests `:ip`. A field with arrays becomes
-  `:string_list` or `:integer_list`, and one that is only tested for a value `:string_list`; both with `coerce: true`.
+  Strings become `:string`, numbers `:float`, booleans `:boolean`, and fields with `cidr` tests `:ip`. A field with arrays
+  becomes `:string_list` or `:integer_list`, and a field tested only for `exists` becomes `:string_list`; lists have
+  `coerce: true`.
 
-  Returns `{:error, error}` with the kinds of `to_expression/2`, and with `:type` if patterns test a field as two types. The error has
-  the position of the pattern in the list, from 0.
+  Returns `{:error, error}` with the kinds of `to_expression/2`, and with `:type` if patterns test a field as two types. The
+  error has the position of the pattern in the list, from 0.
 
       iex> {:ok, schema} = BeTree.Pattern.schema([~s({"a": {"n": [1]}, "b": [true]}), ~s({"a": {"s": [{"suffix": ".de"}]}})])
       iex> for domain <- schema, do: {domain.name, domain.type}
@@ -174,7 +177,7 @@ defmodule BeTree.Pattern do
   @spec schema!([t], arrays: [String.t()]) :: [Domain.t()]
   def schema!(patterns, options \\ []), do: Bang.unwrap!(schema(patterns, options))
 
-  # Returns the paths of the option.
+  # Parses the paths of the option `arrays:`.
   defp arrays(names) do
     Enum.reduce_while(names, {:ok, MapSet.new()}, fn name, {:ok, paths} ->
       case Domain.Path.fields(name) do

@@ -21,30 +21,30 @@ defmodule BeTree.Profile do
 
   ## Phases
 
-    * `:decode` - decodes the event, and clears the tables of the search;
-    * `:walk` - finds the nodes of the tree to which the event's values lead;
-    * `:scan` - tests the entries of these nodes: most expressions are proven or excluded here;
-    * `:verify` - runs the programs of the candidates, which are the entries that passed and are not proven;
-    * `:dense` - decides boolean expressions that are kept in columns of bits;
-    * `:unindexed` - runs the expressions that no attribute leads to;
+    * `:decode` - decodes the event, and clears the search's tables;
+    * `:walk` - finds the nodes that the event's values lead to;
+    * `:scan` - tests the entries of these nodes. Most expressions are proven or excluded here;
+    * `:verify` - runs the programs of candidates: entries that passed the scan and are not proven;
+    * `:dense` - evaluates the boolean expressions that are stored as columns of bits;
+    * `:unindexed` - runs the expressions without an access predicate;
     * `:collect`, `:sort` - make the list of ids;
-    * `:call` - the rest: the start and the end of the call, and the steps from phase to phase.
+    * `:call` - the rest: start and end of the call, and the transitions between phases.
 
   ## Entries
 
-  An attribute has its `name`, `"(patterns)"` for the starts, ends and parts of strings, or `nil` for the nodes that every
-  search visits; the `lookups` of its values; the `nodes` that
-  they led to; the `entries` scanned there; the expressions `proven` and the `candidates` among them; how many candidates
-  `failed`; and `failed_by`, the attributes of the tests that decided so, as `{name, times}`.
+  An attribute has its `name` (`"(patterns)"` for prefixes, suffixes and parts of strings, `nil` for the nodes that every
+  search visits); `lookups`, how often its value was looked up; `nodes`, those found; `entries`, those scanned there;
+  `proven` and `candidates`, the expressions among these entries; `failed`, the candidates that turned out false; and
+  `failed_by`, the attributes of the deciding tests, as `{name, times}`.
 
-  An expression has its `id`; how often it was a `candidate`; the `tests` that ran; how often it `matched` and `failed`; and
-  `decided_by`, as `{name, times}`. A proven expression is no candidate, as no test of its program runs.
+  An expression has its `id`; `candidate`, how often it was one; `tests`, the tests run; `matched` and `failed`; and
+  `decided_by`, as `{name, times}`. A proven expression is no candidate, because its program does not run.
 
-  An event has its `position` in the given events, from 0; its `fuel` and `phases`; the entries that it `visited`, the
-  expressions that were `evaluated`, the number of `matches`; and `reason`, a sentence on its most expensive phase.
+  An event has its `position` in the list, from 0; its `fuel` and `phases`; `visited`, the entries; `evaluated`, the
+  expressions; `matches`; and `reason`, a sentence on its most expensive phase.
   """
 
-  alias BeTree.Engine.Check
+  alias BeTree.Input.Check
   alias BeTree.Profile.{Advice, Stacks}
 
   @enforce_keys [:searches, :fuel, :phases, :attributes, :expressions, :events]
@@ -97,11 +97,11 @@ defmodule BeTree.Profile do
         }
 
   @doc """
-  Returns the profile in the folded format of flame graph tools: a line for each stack, its frames joined by semicolons, a
-  space, and its fuel.
+  Returns the profile in the folded format of flame graph tools: for each stack a line with its frames, joined by
+  semicolons, a space, and its fuel.
 
-  The fuel of a phase is exact. Below a phase it is divided: the walk by lookups and nodes, the scan by entries, and the runs
-  of programs by tests. The lines add up to the fuel of the profile.
+  The fuel of a phase is exact. Within a phase it is apportioned: the walk by lookups and nodes, the scan by entries,
+  programs by tests. The lines add up to the fuel of the profile.
 
       iex> tree = BeTree.new!(device: :string)
       iex> BeTree.insert!(tree, 1, "device = 'tv'")

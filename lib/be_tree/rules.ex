@@ -3,7 +3,7 @@ defmodule BeTree.Rules do
   Stateful rules: facts and events joined, with windows, absence and aggregates, in the same sandbox and under the same fuel as a
   search.
 
-  An expression sees one event. A rule sees many: two failed logins and then a change of the password within five minutes, or
+  An expression tests one event. A rule tests many: two failed logins and then a change of the password within five minutes, or
   an order without a payment in ten minutes.
 
       iex> {:ok, rules} = BeTree.Rules.new(\"""
@@ -27,40 +27,40 @@ defmodule BeTree.Rules do
 
   ## Facts
 
-  A fact is `{type, fields}`: a type that the rules declare, as an atom or a string, and a map or a keyword list of fields, or a
-  string with a JSON object of them. Or it is a string with a JSON object of one name, the type, whose value is the object of
-  fields. A field is a number, a string, a boolean or undefined (`nil`, in JSON `null`). An atom stands for the string of its name.
+  A fact is `{type, fields}`. The type is an atom or a string, and the rules declare it. The fields are a map, a keyword list, or a string
+  with a JSON object. A fact can also be a string with a JSON object like `{"login": {"user": "ann"}}`. A field is a number, a string, a boolean or undefined (`nil`, in JSON `null`). An atom stands for the string of its name.
 
   As in events, fields that the type does not have are skipped, with any values. A type that ends in `strict` refuses them:
-  `fact login(user: string) strict`. A value that does not fit its field is refused, or counts as undefined if the field is declared
-  so: `ip: string optional on_mismatch undefined`. It does not fit if it is of another type, or outside the field's domain.
+  `fact login(user: string) strict`. A value does not fit its field if it has another type or lies outside the field's domain. It is refused, or
+  counts as undefined in a field like `ip: string optional on_mismatch undefined`.
 
   The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A fact without it has the latest time
   of its source, or of the rules if the source has none.
 
   ## Time
 
-  Time moves by the times of facts and by `advance/3` only, so the same calls have the same results. A fact that comes late keeps
-  its own time. A fact that no rule can use any more, because every use of its type lies within a window, is dropped. A condition without
-  a window keeps its facts, and those that it is joined with: [the guide](rules.md#memory) says how to bound them.
+  Time moves by the times of facts and by `advance/3` only, so the same calls have the same results. A late fact keeps
+  its own time. A fact expires when every use of its type has a window and all of these windows have passed. A condition without a
+  window keeps its facts, and the facts that it is joined with: [the guide](rules.md#memory) says how to bound them.
 
   With the option `lateness: ms` of `new/2`, time is a watermark: the latest time that the rules have seen, minus the lateness. A
   fact beyond the watermark waits. When the watermark reaches its time it is inserted, so rules see facts in the order of their times,
-  and facts of one time in the order in which they came. So a fact that is late by at most the lateness makes no difference: rules
-  fire in the same order for the same facts. All rules fire as much later. A fact from before the watermark is too late: it is inserted
-  at once, and `late` of the page and of `info/2` counts it. A lateness of 0, the default, lets no fact wait.
+  and facts of one time in the order in which they came. So rules fire in
+  the same order however facts arrive, if no fact is later than the lateness. All rules fire later by the lateness. A fact from before
+  the watermark is too late: it is inserted at once, and `late` of the page and of `info/2` counts it. With a lateness of 0, the
+  default, no fact waits.
 
   Facts may have a source, the option `:source` of `assert/3`. Each source has a time of its own, and the watermark is the earliest time
-  of the sources that were seen, minus the lateness. Facts without a source are one more source. So the facts of a slow source are not
-  late, whatever the others send. An idle source holds the watermark back: `advance/3` with its name moves it alone, `advance/3`
-  without a source moves all, and `end_source/3` forgets it. A source counts from its first call on. To let no other one move time
-  before that, name all of them to `advance/3` first. There may be 10,000 sources, with names of up to 255 bytes.
+  of the known sources, minus the lateness. Facts without a source are one more source. So a fast source does not make the facts of a
+  slow one late. An idle source holds the watermark back: `advance/3` with its name moves only this source, `advance/3` without a source
+  moves all, and `end_source/3` forgets it. A source is known from its first call on. To keep other sources from moving time before
+  that, call `advance/3` with each name first. There may be 10,000 sources, with names of up to 255 bytes.
 
   ## Pages
 
-  A call returns `{:ok, page}` with a `BeTree.Rules.Page`: the notices of the rules that fired, and more. If another rule is due when
-  as many notices wait as the option `:notices` of `new/2` says, or when the call has fired as many rules as its option `:firings` says,
-  it returns `{:more, page}`. Then `next/1` goes on. Until it does, facts of `assert_all/3` may not be inserted yet.
+  A call returns `{:ok, page}` with a `BeTree.Rules.Page`: the notices of the rules that fired, and more. A page is full at the option
+  `:notices` of `new/2`, and at the option `:firings` of the call. If another rule is due then, the call returns `{:more, page}`, and
+  `next/1` continues. Until then some facts of `assert_all/3` may not be inserted.
 
   ## Handles, processes and errors
 
@@ -68,17 +68,18 @@ defmodule BeTree.Rules do
   the process whose call fires the rule. `BeTree.Rules.Server` is a process that owns rules, keeps them on disk, moves time by the
   clock and sends notices to other processes.
 
-  A call runs in slices on the scheduler of its process, and the process is charged for its fuel (`BeTree.Fuel`). Facts and rules
-  survive a process that is killed in the middle of a call: each fact is in or out, and each rule fired or not. The notices of such
-  a call go to the next one.
+  A call runs in slices on the scheduler of its process, and the process is charged for its fuel (`BeTree.Fuel`). If a process is
+  killed in the middle of a call, each fact is inserted or not, and each rule fired or not. The next call returns the notices of the
+  killed one.
 
   A list with a wrong fact is refused and changes nothing; `position` in the `BeTree.Error` is that of the fact. Other errors stop
   the list at a fact: `:out_of_memory`, `:out_of_bounds` (too many facts), `:out_of_fuel` and `:timeout`. The facts before stand.
   """
 
   alias BeTree.{Error, Fuel}
-  alias BeTree.Engine.{Check, Instance, Limits, Options, Slices}
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Call.{Instance, Slices}
+  alias BeTree.Input.{Check, Limits, Options}
+  alias BeTree.Input.Options.Common
   alias BeTree.Rules.{Explanation, Fact, Module, Operation, Page, Reply}
 
   require Limits
@@ -129,9 +130,9 @@ defmodule BeTree.Rules do
   @typedoc "The outcome of a call: all is done, or `next/1` goes on, or it failed."
   @type outcome :: {:ok, Page.t()} | {:more, Page.t()} | {:error, Error.t()}
 
-  @most_u32 0xFFFF_FFFF
+  @max_u32 0xFFFF_FFFF
   # Greater numbers have other meanings in the module.
-  @most_firings 0x7FFF_FFFF
+  @max_firings 0x7FFF_FFFF
 
   @new_options [
                  memory: [
@@ -141,19 +142,19 @@ defmodule BeTree.Rules do
                    doc: "the bytes of memory that rules and facts may take. More is refused as `:out_of_memory`"
                  ],
                  facts: [
-                   type: {:integer, 1, @most_u32},
-                   default: @most_u32,
+                   type: {:integer, 1, @max_u32},
+                   default: @max_u32,
                    default_doc: "4,294,967,295",
                    doc: "the most facts. One more is refused as `:out_of_bounds`"
                  ],
                  firings: [
-                   type: {:integer, 1, @most_firings},
+                   type: {:integer, 1, @max_firings},
                    default: 1_000_000,
                    default_doc: "1,000,000",
                    doc: "the most firings of a call, which then returns `{:more, page}`"
                  ],
                  notices: [
-                   type: {:integer, 1, @most_u32},
+                   type: {:integer, 1, @max_u32},
                    default: 10_000,
                    default_doc: "10,000",
                    doc: "the most notices of a page"
@@ -172,7 +173,7 @@ defmodule BeTree.Rules do
   @options Common.take([:fuel, :slice, :timeout]) ++
              [
                firings: [
-                 type: {:integer, 1, @most_firings},
+                 type: {:integer, 1, @max_firings},
                  default: nil,
                  default_doc: "the option of `new/2`",
                  doc: "the most firings of this call, which then returns `{:more, page}`"
@@ -398,9 +399,15 @@ defmodule BeTree.Rules do
   def sources(rules, options \\ []) do
     check!(rules)
 
-    with {:ok, output} <- read(rules, "be_tree_sources", [], nil, Check.timeout!(options)),
-         {:ok, floor, sources} <- Reply.sources(output),
+    with {:ok, floor, sources} <- event_times(rules, Check.timeout!(options)),
          do: {:ok, Map.new(sources, fn {source, time} -> {source, if(floor, do: max(floor, time), else: time)} end)}
+  end
+
+  @doc false
+  # The time that `advance/3` gave all sources, and the event times of the sources by their own calls.
+  @spec event_times(t, timeout) :: {:ok, time | nil, %{(String.t() | nil) => time}} | {:error, Error.t()}
+  def event_times(rules, timeout \\ :infinity) do
+    with {:ok, output} <- read(rules, "be_tree_sources", [], nil, timeout), do: Reply.sources(output)
   end
 
   @doc "Like `sources/2`, but returns the map and raises on error."
@@ -660,7 +667,7 @@ defmodule BeTree.Rules do
   end
 
   defimpl Inspect do
-    alias BeTree.Engine.Describe
+    alias BeTree.Input.Describe
 
     def inspect(%{runtime: runtime, instance: instance} = rules, _options) do
       info = runtime.info(instance)

@@ -25,7 +25,7 @@ defmodule BeTree.Runtime do
   """
 
   alias BeTree.Error
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
 
   @built_in BeTree.Runtime.Wasmtime
   @wasmex BeTree.Runtime.Wasmex

@@ -58,8 +58,10 @@ defmodule BeTree.Sandbox do
   """
 
   alias BeTree.{Error, Fuel}
-  alias BeTree.Engine.{Bang, Check, Describe, Limits, Options, Slices}
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Call.Slices
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Describe, Limits, Options}
+  alias BeTree.Input.Options.Common
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Sandbox.{Call, Module}
 

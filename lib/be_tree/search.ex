@@ -24,7 +24,7 @@ defmodule BeTree.Search do
 
   ## Options
 
-  #{BeTree.Engine.Options.docs(BeTree.Engine.Options.Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch]))}
+  #{BeTree.Input.Options.docs(BeTree.Input.Options.Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch]))}
 
   ## Forms of the ids
 
@@ -52,15 +52,16 @@ defmodule BeTree.Search do
   process refers to any more is cancelled.
   """
 
-  alias BeTree.{Error, Event, Fuel, Stats, Telemetry}
-  alias BeTree.Cluster.{Operation, Shards}
-  alias BeTree.Engine.{Check, Deadline, Heap, Options, Reply, Slices, Target}
-  alias BeTree.Engine.Options.Common
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.{Error, Event, Fuel, Stats, Target, Telemetry}
+  alias BeTree.Call.{Handle, Reply, Slices}
+  alias BeTree.Input.{Check, Options}
+  alias BeTree.Processes.{Deadline, Heap}
+  alias BeTree.Input.Options.Common
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Ids, View}
 
   @enforce_keys [:slices, :span, :as, :counted]
-  # `terms` is for a server whose ids are terms: what the search needs to begin again.
+  # `terms`: the arguments with which a search of a server with terms for ids restarts, nil for other searches.
   defstruct @enforce_keys ++ [:terms]
 
   @typedoc "A search that yielded. Its fields are private."
@@ -103,7 +104,7 @@ defmodule BeTree.Search do
   def start(target, event, options \\ []), do: start_checked(target, event, check(options))
 
   defp start_checked(target, event, options) do
-    case Target.resolve(target) do
+    case Handle.resolve(target) do
       {:error, error} -> {:error, error}
       handle -> start_in(handle, event, options)
     end
@@ -194,23 +195,25 @@ defmodule BeTree.Search do
       [1]
   """
   @spec run(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
-  def run(target, event, options \\ [])
+  def run(target, event, options \\ []), do: Target.run(target, event, options)
 
-  def run(%Shards{} = cluster, event, options), do: Operation.search(cluster, {__MODULE__, :run}, event, options)
-  def run(target, event, options), do: finish(start(target, event, options))
+  @doc false
+  # Like `run/3`, for a single index.
+  @spec run_one(BeTree.target(), Event.t(), [option]) :: {:done, found, Stats.t()} | {:error, Error.t()}
+  def run_one(target, event, options), do: finish(start(target, event, options))
 
   @doc false
   # Like `run/3`, with options that `check/1` returned.
   @spec run_checked(BeTree.target(), Event.t(), Slices.options()) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run_checked(target, event, options), do: finish(start_checked(target, event, options))
 
-  # A search of this many slices mostly finds some thousand ids. The heap then gets room for a few such lists, so that not
-  # every second search collects garbage. For a larger heap the VM would ask the system for memory each time.
-  @many 4
-  @words 46_000
+  # A search that needs so many slices mostly finds some thousand ids. Room for a few such lists avoids a garbage collection in
+  # every second search. The VM would allocate a larger heap from the system each time.
+  @slices_before_room 4
+  @room_words 46_000
 
-  defp finish({:yield, %{as: :list, slices: %{count: @many}} = search}) do
-    Heap.with_room_in_time(@words, fn -> search |> resume() |> finish() end)
+  defp finish({:yield, %{as: :list, slices: %{count: @slices_before_room}} = search}) do
+    Heap.with_room_in_time(@room_words, fn -> search |> resume() |> finish() end)
   end
 
   defp finish({:yield, search}), do: finish(resume(search))
@@ -225,18 +228,18 @@ defmodule BeTree.Search do
     with {:done, numbers, stats} <- finished(ended, search.counted) do
       case named(view.ids, numbers, terms.packed, terms.options) do
         {:ok, ids} -> {:done, ids, stats}
-        :gone -> again(search, slices)
+        :gone -> restart(search, slices)
       end
     end
   end
 
-  # A subscription was deleted, or inserted again, while this search ran: it begins again, with the rest of its fuel and time.
-  # Its statistics are then those of the last run.
-  defp again(%{terms: %{view: view, event: event, options: options}} = search, slices) do
+  # A change of a subscription made the result stale. The search restarts with the remaining fuel and time; its statistics are those
+  # of the last run.
+  defp restart(%{terms: %{view: view, event: event, options: options}} = search, slices) do
     options = %{options | fuel: Slices.left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 
     with :ok <- Slices.check_left(options.fuel, slices.deadline) do
-      case Target.resolve(view.name) do
+      case Handle.resolve(view.name) do
         {:error, error} ->
           {:error, error}
 
@@ -248,8 +251,8 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # Returns the terms of numbers that a search found, or `:gone` if the search has to begin again. `packed` is the result of
-  # `pack_ids/2` before the search: if it has changed, the search may have lacked a subscription that it should have found.
+  # Returns the terms of the numbers in a result, or `:gone` if the search must restart. `packed` is the result of `pack_ids/2`
+  # before the search; a different result now means that the search may have missed a subscription.
   @spec named(Ids.t(), [non_neg_integer], binary, Slices.options()) :: {:ok, list} | :gone
   def named(table, numbers, _packed, %{ids: nil}), do: Ids.terms(table, numbers)
 
@@ -258,8 +261,7 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # Returns whether a search also counts the values that do not fit: only where the schema or the call lets them be
-  # undefined.
+  # Returns whether a search counts mismatched values, which it does if the schema or the call takes them as undefined.
   @spec counted?(%{:forgiving => boolean, optional(atom) => term}, Slices.options()) :: boolean
   def counted?(%{forgiving: forgiving}, %{on_mismatch: on_mismatch}), do: forgiving or on_mismatch == :undefined
 
@@ -292,7 +294,7 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # Returns the fuel and the number of the slices so far. Nothing else of a search changes when it yields.
+  # Returns the fuel and the number of slices so far, the only fields that a yield changes.
   @spec used(t) :: {Fuel.t(), non_neg_integer}
   def used(%__MODULE__{slices: %{fuel: fuel, count: count}}), do: {fuel, count}
 
@@ -304,7 +306,7 @@ defmodule BeTree.Search do
   end
 
   @doc false
-  # Returns the number of a form in docs/abi.md, with or without the number of values that do not fit.
+  # Returns the number of a form in docs/abi.md, with or without the count of mismatched values.
   @spec number(form, boolean) :: 0..3
   def number(form, true), do: 2 + number(form, false)
   def number(:bitmap, false), do: 1

@@ -109,12 +109,15 @@ defmodule BeTree.Server do
 
   @behaviour Supervisor
 
-  import BeTree.Engine.Limits, only: [is_name: 1, is_u64: 1]
+  import BeTree.Input.Limits, only: [is_name: 1, is_u64: 1]
 
-  alias BeTree.{Domain, Error, Guest, Image, Index}
-  alias BeTree.Engine.{Aside, Bang, Check, Deadline, Describe, Instance, Limits, Options, Subscription}
-  alias BeTree.Engine.Options.Common
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.{Domain, Error, Guest, Image, Index, Target}
+  alias BeTree.Call.Instance
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Describe, Limits, Options, Subscription}
+  alias BeTree.Processes.{Aside, Deadline}
+  alias BeTree.Input.Options.Common
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Changes, Copy, Follower, Keeper, Names, Request, Table, View, Writer}
 
   @options [
@@ -188,7 +191,6 @@ defmodule BeTree.Server do
                     "milliseconds that the call may wait for the server, or `:infinity`. A change whose call passed its " <>
                       "timeout may still be made"
                   )
-  @insert_options Common.take([:constants]) ++ @change_options
   @insert_all_options [
                         on_error: [
                           type: {:one_of, [:stop, :collect]},
@@ -430,34 +432,11 @@ defmodule BeTree.Server do
   def follow?({name, node}), do: is_name(name) and is_atom(node)
   def follow?(other), do: other == nil
 
-  @doc """
-  Inserts one subscription, as `BeTree.insert/4` does.
-
-  Every search that begins after the function returned sees the subscription. The call waits for earlier changes; without any
-  it takes about 50 microseconds.
-
-  ## Options
-
-  #{Options.docs(@insert_options)}
-
-  Returns `{:error, error}` with the kinds of `BeTree.insert/4`, and `:no_server` when no server of this name runs or it ends
-  during the call.
-
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Inserting, schema: [age: :integer])
-      iex> :ok = BeTree.Server.insert(Inserting, 1, "age >= 21")
-      iex> {:error, error} = BeTree.Server.insert(Inserting, 1, "age >= 30")
-      iex> error.kind
-      :duplicate_id
-  """
+  @doc "Inserts one subscription, as `BeTree.insert/4` does, with the same options and errors."
   @spec insert(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) ::
           :ok | {:error, Error.t()}
-  def insert(name, id, expression, options \\ []) do
-    {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
-
-    with {:ok, kind} <- Request.kind(name),
-         {:ok, subscription} <- Subscription.new(id, expression, options, kind),
-         do: Request.insert(name, subscription, timeout)
-  end
+  def insert(name, id, expression, options \\ []),
+    do: name |> Request.check_name!() |> Target.insert(id, expression, options)
 
   @doc "Like `insert/4`, but raises on error."
   @spec insert!(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
@@ -566,57 +545,17 @@ defmodule BeTree.Server do
     end
   end
 
-  @doc """
-  Inserts one subscription, or replaces the one with this id. A search sees the old or the new one.
-
-  ## Options
-
-  #{Options.docs(@insert_options)}
-
-  Returns `{:error, error}` with the kinds of `insert/4` except `:duplicate_id`. The old subscription then remains.
-
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Putting, schema: [age: :integer])
-      iex> :ok = BeTree.Server.put(Putting, 1, "age >= 21")
-      iex> :ok = BeTree.Server.put(Putting, 1, "age >= 65")
-      iex> BeTree.search(Putting, %{age: 30})
-      {:ok, []}
-  """
+  @doc "Inserts or replaces one subscription, as `BeTree.put/4` does, with the same options and errors."
   @spec put(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok | {:error, Error.t()}
-  def put(name, id, expression, options \\ []) do
-    {timeout, options} = options |> Options.validate!(@insert_options) |> Keyword.pop!(:timeout)
-
-    with {:ok, kind} <- Request.kind(name),
-         {:ok, subscription} <- Subscription.new(id, expression, options, kind),
-         do: Request.put(name, subscription, timeout)
-  end
+  def put(name, id, expression, options \\ []), do: name |> Request.check_name!() |> Target.put(id, expression, options)
 
   @doc "Like `put/4`, but raises on error."
   @spec put!(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
   def put!(name, id, expression, options \\ []), do: Bang.unwrap!(put(name, id, expression, options))
 
-  @doc """
-  Deletes the subscription `id`, as `BeTree.delete/3` does. No search that begins after the function returned finds it.
-
-  ## Options
-
-  #{Options.docs(@change_options)}
-
-  Returns `{:error, error}` with the kinds of `BeTree.delete/3`, and `:no_server` when no server of this name runs or it ends
-  during the call.
-
-      iex> {:ok, _pid} = BeTree.Server.start_link(name: Deleting, schema: [age: :integer])
-      iex> BeTree.Server.insert!(Deleting, 1, "age >= 21")
-      iex> BeTree.Server.delete(Deleting, 1)
-      :ok
-  """
+  @doc "Deletes a subscription, as `BeTree.delete/3` does, with the same options and errors."
   @spec delete(name, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
-  def delete(name, id, options \\ []) do
-    timeout = Check.timeout!(options)
-
-    with {:ok, kind} <- Request.kind(name),
-         :ok <- Id.check(id, kind),
-         do: Request.change(name, {:delete, id}, timeout)
-  end
+  def delete(name, id, options \\ []), do: name |> Request.check_name!() |> Target.delete(id, options)
 
   @doc "Like `delete/3`, but raises on error."
   @spec delete!(name, BeTree.id(), timeout: timeout) :: :ok
@@ -1094,7 +1033,7 @@ defmodule BeTree.Server do
       {1, 1, 0}
   """
   @spec info(name, timeout: timeout) :: {:ok, map} | {:error, Error.t()}
-  def info(name, options \\ []), do: Request.call(name, :info, Check.timeout!(options))
+  def info(name, options \\ []), do: name |> Request.check_name!() |> Target.info(options)
 
   @doc "Like `info/2`, but returns the map and raises on error."
   @spec info!(name, timeout: timeout) :: map

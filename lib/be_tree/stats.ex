@@ -4,10 +4,10 @@ defmodule BeTree.Stats do
 
     * `fuel` - the fuel of the search (`BeTree.Fuel`), the same for every slice;
     * `slices` - the number of slices; 1 when the search never yielded;
-    * `visited` - the entries of the index that the search visited;
+    * `visited` - the entries of the index that the search scanned;
     * `evaluated` - the expressions that the search evaluated;
-    * `mismatches` - the values of the event that do not fit their attributes and counted as undefined (`BeTree.Domain`). A map, or a list
-      of objects, counts as one value.
+    * `mismatches` - the values of the event that count as undefined because they do not fit (`BeTree.Domain`). A map, or a
+      list of objects, counts as one value.
   """
 
   @enforce_keys [:fuel, :slices, :visited, :evaluated]

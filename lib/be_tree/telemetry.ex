@@ -3,22 +3,23 @@ defmodule BeTree.Telemetry do
   The events that this library emits through the hex package `:telemetry`.
 
   The first event of a node looks whether the package is present, and `enabled?/0` returns what it found. Without the package
+  The first event of a node checks whether the package is present, and caches the result (`enabled?/0`). Without the package
   nothing is emitted. `metrics/0` returns metrics of these events for `Telemetry.Metrics` and Phoenix LiveDashboard.
-
   ## Spans
 
-  A span has the events `:start`, `:stop` and `:exception` under its name. A refusal, such as `:missing_attribute` or `:timeout`, is
-  a result: the span stops with `result: :error`. An exception is one that the process raised.
-
+  A span has the events `:start`, `:stop` and `:exception` under its name. A refusal, such as `:missing_attribute` or
+  `:timeout`, is A span emits `:start`, then `:stop` or `:exception`, under its name. A refusal such as `:missing_attribute`
+  or `:timeout` is a result: the span stops with `result: :error`. `:exception` means that the process raised, exited or
+  threw.
   | span | it is | measurements of `:stop` | metadata |
   | --- | --- | --- | --- |
   | `[:be_tree, :search]` | a search for one event | `fuel`, `slices`, `matches`, `mismatches` | |
   | `[:be_tree, :search_many]` | a call of `BeTree.search_many/3` | `events`, `mismatches` | |
-  | `[:be_tree, :stream]` | the search for a part of a stream | `events`, `errors`, `mismatches` | |
-  | `[:be_tree, :rules]` | a call of `BeTree.Rules` that fires rules, or a part of one of `BeTree.Rules.Server` | `fuel`, `slices`, `firings`, `facts`, `notices`, `mismatches`, `late` | `operation`, `reason` |
+  | `[:be_tree, :stream]` | the search for one chunk of a stream | `events`, `errors`, `mismatches` | |
+  | `[:be_tree, :rules]` | a call of `BeTree.Rules` that fires rules, or one part of a call of `BeTree.Rules.Server` | `fuel`, `slices`, `firings`, `facts`, `notices`, `mismatches`, `late` | `operation`, `reason` |
   | `[:be_tree, :change]` | a change, until it is acknowledged | `put`, `deleted` | `operation` |
-  | `[:be_tree, :journal]` | the writing of changes to a server's folder, with its sync if the changes wait for it | `changes`, `bytes` | `durability` |
-  | `[:be_tree, :base]` | the building of a server's next base, or the writing of one to its folder | `version` | `operation`: `:build` or `:write` |
+  | `[:be_tree, :journal]` | a write of changes to a server's folder, with its sync if the changes wait for that | `changes`, `bytes` | `durability` |
+  | `[:be_tree, :base]` | a server builds its next base, or writes one to its folder | `version` | `operation`: `:build` or `:write` |
 
   A search also emits `[:be_tree, :search, :yield]` when the fuel of a slice is used up, with `fuel`, `slices` and `duration`.
 
@@ -26,13 +27,13 @@ defmodule BeTree.Telemetry do
 
   | event | when | measurements | metadata |
   | --- | --- | --- | --- |
-  | `[:be_tree, :queue, :stop]` | a search has waited for a tree, or for a replica, and its turn came | `duration` | |
-  | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: the most changes that a free replica lacks | |
-  | `[:be_tree, :follower, :change]` | a follower has received changes | `changes`, `version` | `follows` |
-  | `[:be_tree, :follower, :base]` | a follower has received an index | `bytes`, `version` | `follows`, `lineage` |
-  | `[:be_tree, :follower, :lost]` | a follower has lost the server that it follows | `version` | `follows`, `error` |
-  | `[:be_tree, :module, :compile]` | a module is ready that no one used in this VM: its code was loaded or compiled | `duration`, `bytes`: the length of the module | `source` |
-  | `[:be_tree, :rules, :dropped]` | a server of rules did not send notices to a process, because too many wait in its mailbox | `notices` | `process` |
+  | `[:be_tree, :queue, :stop]` | a search ends its wait for a tree or a replica | `duration` | |
+  | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: how many changes the most outdated free replica lacks | |
+  | `[:be_tree, :follower, :change]` | a follower receives changes | `changes`, `version` | `follows` |
+  | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
+  | `[:be_tree, :follower, :lost]` | a follower loses the server that it follows | `version` | `follows`, `error` |
+  | `[:be_tree, :module, :compile]` | a module that no one uses in this VM is ready: its code was loaded or compiled | `duration`, `bytes`: the length of the module | `source` |
+  | `[:be_tree, :rules, :dropped]` | a server of rules drops notices for a process with a full mailbox | `notices` | `process` |
 
   ## Measurements
 
@@ -41,42 +42,41 @@ defmodule BeTree.Telemetry do
   | `system_time` | native time units | the wall clock, in `:start` |
   | `monotonic_time` | native time units | the monotonic clock at the event |
   | `duration` | native time units | since the start, including the turns of other processes |
-  | `fuel` | fuel (`BeTree.Fuel`) | from the search's start until now; if the search failed, until its last yield |
-  | `slices` | count | the slices until now; if the search failed, the slices that yielded |
+  | `fuel` | fuel (`BeTree.Fuel`) | burned so far; if the search failed, up to its last yield |
+  | `slices` | count | used so far; if the search failed, the slices that yielded |
   | `matches` | count | the matching ids, 0 for an error |
-  | `mismatches` | count | the values of events or facts that do not fit their attributes or fields and counted as undefined (`BeTree.Domain`); 0 for an error, and for several events in a cluster, whose shards count them |
-  | `late` | count | the facts that came too late (`BeTree.Rules`, Time); 0 for an error |
+  | `mismatches` | count | values of events or facts that count as undefined because they do not fit (`BeTree.Domain`); 0 for an error, and for several events in a cluster, whose shards count them |
+  | `late` | count | facts from before the watermark (`BeTree.Rules`, Time); 0 for an error |
   | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error |
-  | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 where nothing was changed |
-  | `bytes` | byte | the texts of changes with what belongs to them, the image of an index, or a module |
+  | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 if nothing changed |
+  | `bytes` | byte | the size of the written changes, of the image of an index, or of a module |
 
   ## Metadata
 
   | key | meaning |
   | --- | --- |
   | `tree` | the handle that was searched or changed |
-  | `server` | the name of the `BeTree.Server`, if it is one; of `[:be_tree, :rules, :dropped]`, that of the `BeTree.Rules.Server` |
-  | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/runtimes.md`); `:compiled`, compiled now |
-  | `process` | the process that lacks the notices, or its name in `:notify` |
-  | `cluster` | the `BeTree.Cluster`, if it is one |
+  | `server` | the name of the `BeTree.Server`, if the handle is one; for `[:be_tree, :rules, :dropped]` the name of the `BeTree.Rules.Server` |
+  | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/operating/runtimes.md`); `:compiled`, compiled now |
+  | `process` | the process whose notices were dropped, or its name in `:notify` |
+  | `cluster` | the `BeTree.Cluster`, if the handle is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |
   | `result` | in `:stop`: `:ok` or `:error` |
   | `error` | in `:stop` with `result: :error`: the `BeTree.Error`, which holds no event; `error_kind` is its kind |
   | `kind`, `reason`, `stacktrace` | in `:exception`: `:error`, `:exit` or `:throw`, the value, and the stack trace without arguments |
 
-  The metadata of `[:be_tree, :rules]` has `rules`, the handle, in place of `tree`, and `operation`: `:assert`, `:retract`, `:advance` or
-  `:run`. `reason` is that by which there is more than a page, `:firings` or `:notices`, or `nil`. Rules have no event of a failed firing:
-  its notice has no name.
+  The metadata of `[:be_tree, :rules]` has the handle as `rules` instead of `tree`, and `operation`: `:assert`, `:retract`,
+  `:advance` or `:run`. `reason` is `:firings` or `:notices`, the limit that ended a page, or `nil`. A failed firing has no
+  event of its own; its notice has no name.
 
-  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change` or `:swap`, and `:revoke` where a cluster takes the insertion of a
-  list back.
+  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change` or `:swap`, and `:revoke` when a cluster rolls
+  back the insertion of a list.
 
-  The process that does the work emits the event, and handlers run in that process: those of searches and changes in the process of
-  the caller, the others in processes of the server. A search that is cancelled by `BeTree.Search.cancel/1`, or whose process
-  ended, emits nothing more: its last event is the start or a yield. Handlers of yields run once per slice, every 30 to 100
-  microseconds of a long search.
+  Handlers run in the process that does the work: for searches and changes the caller, otherwise a process of the server. A
+  search that is cancelled by `BeTree.Search.cancel/1`, or whose process ends, emits nothing more. A handler of yields runs
+  once per slice, every 30 to 100 microseconds of a long search.
 
-  Without handlers, the events of the start and the stop of a search take about a microsecond together.
+  Without handlers, the start and stop events of a search take about a microsecond together.
 
       :telemetry.attach("slow searches", [:be_tree, :search, :stop], &MyApp.Metrics.searched/4, nil)
 
@@ -90,7 +90,7 @@ defmodule BeTree.Telemetry do
   alias BeTree.Telemetry.{Metrics, Sink, Span}
 
   @doc """
-  Returns whether events are emitted: whether the package `:telemetry` is present.
+  Returns whether events are emitted, that is whether the package `:telemetry` is present.
 
       iex> BeTree.Telemetry.enabled?() == Code.ensure_loaded?(:telemetry)
       true
@@ -119,17 +119,17 @@ defmodule BeTree.Telemetry do
   defdelegate sink(), to: Sink
 
   @doc false
-  # Makes `sink` the module that takes the events of this node.
+  # Sets the module that takes the events of this node.
   @spec put_sink(module | false) :: module | false
   defdelegate put_sink(sink), to: Sink
 
   @doc false
-  # Emits an event with the present monotonic time.
+  # Emits an event with the current monotonic time.
   @spec event([atom], map, map) :: :ok
   defdelegate event(name, measurements, metadata), to: Sink
 
   @doc false
-  # Returns the result of `fun`, between the events of a span. `measure` returns measurements of the result.
+  # Runs `fun` as a span. `measure` derives measurements from the result.
   @spec span(atom, map, (() -> result), (result -> map)) :: result when result: var
   def span(name, metadata, fun, measure) do
     case sink() do
@@ -144,7 +144,7 @@ defmodule BeTree.Telemetry do
   defdelegate target(handle), to: Span
 
   @doc false
-  # Returns a function that emits how long a caller of `handle` has waited, or nil.
+  # Returns a function that emits how long a caller waited for `handle`, or nil without the package.
   @spec waited(term) :: (integer -> :ok) | nil
   def waited(handle) do
     if enabled?(), do: fn duration -> event([:queue, :stop], %{duration: duration}, target(handle)) end
@@ -161,7 +161,7 @@ defmodule BeTree.Telemetry do
   end
 
   @doc false
-  # Runs a step of a search, and emits the event for its outcome. `search` is the search before the step.
+  # Runs a step of a search and emits the event for its outcome. `search` is the state before the step.
   @spec observe(Search.t(), (() -> Search.outcome())) :: Search.outcome()
   def observe(%{span: nil}, step), do: step.()
   def observe(%{span: span} = search, step), do: span |> Span.guard(step) |> Span.observe(search)

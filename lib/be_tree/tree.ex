@@ -29,7 +29,8 @@ defmodule BeTree.Tree do
         }
 
   defimpl Inspect do
-    alias BeTree.Engine.{Describe, Instance}
+    alias BeTree.Call.Instance
+    alias BeTree.Input.Describe
 
     def inspect(%{runtime: runtime, instance: instance}, _options) do
       info = runtime.info(instance)

@@ -12,44 +12,46 @@ defmodule BeTree.Tune do
 
   ## Fuel
 
-  Fuel is the same on every machine, so all that is said of it is exact: the fuel of each event, the searches that a total
-  budget (`fuel:` of `BeTree.search/3`) would end, the matches that they would lose, and the profile (`BeTree.Profile`).
+  Fuel is the same on every machine, so every figure of fuel is exact: the fuel of each event, the searches that a budget
+  (`fuel:` of `BeTree.search/3`) would end, the matches lost by that, and the profile (`BeTree.Profile`).
 
   ## Times
 
-  A turn runs one configuration for a fraction of a second: some processes search, and beside them one process sleeps a
-  millisecond at a time and measures how late it wakes. A round runs a turn of each configuration, in a random order. Rounds
-  are repeated until the figures are certain enough, or the time is used up. In the first half the configurations of the sweep
-  take turns. The best is chosen, and measured again in the second half beside the defaults.
+  A turn runs one configuration for a fraction of a second. Some processes search. Beside them a sleeper, one process that
+  sleeps a millisecond at a time, measures how late it wakes. A round runs a turn of each configuration in random order.
+  Rounds repeat until the confidence intervals are narrow enough or the time is used up. The first half of the time sweeps
+  all configurations. The second half measures the best one again, beside the defaults.
 
-  An interval holds 95 % of 400 bootstrapped figures. The bootstrap draws whole turns, because the searches of a turn depend on
-  each other. The ranges that a recommendation promises are those of its turns, from the 5th to the 95th percentile: the median of
-  a second run lies within.
+  Intervals have 95 % confidence, from 400 bootstrap samples. The bootstrap draws whole turns, because the searches of one
+  turn depend on each other. A recommendation promises the range from the 5th to the 95th percentile of its turns. The
+  median of another run should lie in that range.
 
-  The defaults are measured twice in each round. When the two differ by more than 5 %, or are too uncertain, or other programs
-  take more than a quarter of the processors, the verdict is `:too_noisy` and there is no recommendation.
+  The defaults are measured twice in each round. The verdict is `:too_noisy`, without a recommendation, if the two
+  measurements differ by more than 5 %, if an interval is too wide, or if other programs take over a quarter of the
+  processor time.
   """
 
   alias BeTree.{Error, Fuel, Index, Tree}
-  alias BeTree.Engine.{Bang, Check, Describe, Json, Limits, Options}
+  alias BeTree.Error.Bang
+  alias BeTree.Input.{Check, Describe, Json, Limits, Options}
   import Limits, only: [is_u64: 1]
 
   alias BeTree.Tune.{Choice, Comparison, Costs, Document, Machine, Report, Rounds, Sweep, Turn}
 
-  @most_events 10_000
+  @max_events 10_000
 
-  # A figure that became a million times worse is worse.
-  @most_threshold 1_000_000
+  # An upper bound for the option `threshold`: no figure becomes a million times worse.
+  @max_threshold 1_000_000
 
-  # The milliseconds of a turn: a sleeper wakes every two.
-  @turn 200
-  @short_turn 60
+  # Milliseconds of a turn. The sleeper wakes about every two.
+  @turn_ms 200
+  @short_turn_ms 60
 
-  # The seconds below which turns are short.
-  @short 45
+  # Total seconds below which turns are short.
+  @short_run_seconds 45
 
-  # The events of a profile, which takes several times as long as a search.
-  @profiled 2_000
+  # Events in a profile. Profiling takes several times as long as searching.
+  @max_profiled_events 2_000
 
   @options [
     seconds: [
@@ -83,13 +85,14 @@ defmodule BeTree.Tune do
   A run.
 
     * `machine` - the processor, the schedulers and the versions;
-    * `input` - what was measured: counts, digests, the texts of subscriptions by id, and the lines of events;
+    * `input` - the measured input: counts, digests, the texts of subscriptions by id, and the lines of events;
     * `costs` - for each event its position, fuel, visited entries, evaluated expressions and matches;
-    * `budget` - what total budgets would end, and the least budget with which 99.9 % of the searches end by themselves;
+    * `budget` - how many searches each total budget would end, and the least budget within which 99.9 % of the searches
+      finish;
     * `profile` - a `BeTree.Profile` of at most 2,000 events;
     * `default` - the configuration without options;
     * `sweep` - the figures of all configurations, or `nil` if only fuel was measured;
-    * `verdict` - the recommendation and its reasons, or why there is none; `nil` if only fuel was measured;
+    * `verdict` - the recommendation with its reasons, or the reasons for none; `nil` if only fuel was measured;
     * `comparison` - with an earlier run, see `compare/3`.
   """
   @type t :: %__MODULE__{
@@ -105,17 +108,17 @@ defmodule BeTree.Tune do
         }
 
   @doc """
-  Measures a tree or an index with events, of which at most 10,000 are used.
+  Measures searches of a tree or an index for at most 10,000 of `events`.
 
-  Times are measured on published copies of the tree. Nothing else should run meanwhile: other work is noticed, and can make a
-  recommendation impossible. The caller searches too, on its scheduler.
+  Times are measured on published copies of the tree, and the calling process searches too. Run nothing else meanwhile:
+  other work is detected and can prevent a recommendation.
 
   ## Options
 
   #{Options.docs(@options)}
 
-  Returns `{:error, error}` with the kinds of `BeTree.search/3` and the position of an event, of `BeTree.publish/2`, or
-  `:not_found` without events.
+  Returns `{:error, error}` with the kinds of `BeTree.search/3` (and the position of the event), with those of
+  `BeTree.publish/2`, or with `:not_found` if there are no events.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "age < 65"}])
@@ -136,7 +139,7 @@ defmodule BeTree.Tune do
     progress = options[:progress] || fn _part, _share -> :ok end
 
     with :ok <- Check.enumerable(events, "events"),
-         {:ok, events} <- some(Enum.take(events, @most_events)),
+         {:ok, events} <- require_events(Enum.take(events, @max_events)),
          {:ok, tree} <- tree(target),
          {:ok, run} <- fuel(tree, events, options, progress) do
       if options[:seconds], do: times(run, tree, events, options[:seconds], progress), else: {:ok, run}
@@ -153,8 +156,8 @@ defmodule BeTree.Tune do
   @doc false
   def progress?(progress), do: is_function(progress, 2)
 
-  defp some([]), do: {:error, %Error{kind: :not_found, message: "there are no events to measure with"}}
-  defp some(events), do: {:ok, events}
+  defp require_events([]), do: {:error, %Error{kind: :not_found, message: "there are no events to measure with"}}
+  defp require_events(events), do: {:ok, events}
 
   defp tree(%Tree{} = tree), do: {:ok, tree}
   defp tree(%Index{} = index), do: Index.to_tree(index, Limits.default_memory())
@@ -167,7 +170,7 @@ defmodule BeTree.Tune do
          {:ok, costs} <- Costs.measure(index, events),
          {:ok, budget} <- Costs.budget(index, events, costs),
          progress.(:profile, 0.0),
-         {:ok, profile} <- BeTree.profile(index, Enum.take(events, @profiled)) do
+         {:ok, profile} <- BeTree.profile(index, Enum.take(events, @max_profiled_events)) do
       {:ok,
        %__MODULE__{
          machine: Machine.describe(),
@@ -201,22 +204,23 @@ defmodule BeTree.Tune do
     |> Base.encode16(case: :lower)
   end
 
-  @longest 300
+  @max_text_length 300
 
   defp text({:json, json}), do: cut(IO.iodata_to_binary(json))
   defp text({:record, values}), do: text(values)
-  defp text(event), do: event |> inspect(limit: 60, printable_limit: @longest) |> cut()
+  defp text(event), do: event |> inspect(limit: 60, printable_limit: @max_text_length) |> cut()
 
-  defp cut(text), do: if(String.length(text) > @longest, do: String.slice(text, 0, @longest) <> "…", else: text)
+  defp cut(text),
+    do: if(String.length(text) > @max_text_length, do: String.slice(text, 0, @max_text_length) <> "…", else: text)
 
-  # Half of the time for the sweep, half for the confirmation.
+  # The sweep gets half of the time, the confirmation the other half.
   defp times(run, tree, events, seconds, progress) do
     charts = run.costs |> Enum.map(& &1.fuel) |> Enum.max() |> Sweep.charts()
     loads = charts |> Keyword.values() |> Enum.concat() |> Enum.uniq()
 
     limits = fn part ->
       %{
-        milliseconds: if(seconds < @short, do: @short_turn, else: @turn),
+        milliseconds: if(seconds < @short_run_seconds, do: @short_turn_ms, else: @turn_ms),
         seconds: seconds / 2,
         progress: &progress.(part, &1)
       }
@@ -265,9 +269,9 @@ defmodule BeTree.Tune do
   @doc """
   Compares a run with an earlier one, and returns the run with the comparison.
 
-  `threshold` is the share by which a figure may become worse, such as 0.05. Fuel is compared exactly, event by event if the
-  events are the same. Times are compared if both runs measured them on the same machine and with a verdict; a time is worse
-  only if its whole interval of 95 % is beyond the threshold.
+  `threshold` is the tolerated increase as a share, such as 0.05. Fuel is compared exactly, and event by event if the events
+  are the same. Times are compared if both runs are of the same machine and have a verdict. A time is worse only if its
+  whole 95 % interval exceeds the threshold.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
@@ -279,13 +283,13 @@ defmodule BeTree.Tune do
   """
   @spec compare(t, earlier, float) :: t
   def compare(%__MODULE__{} = run, %{"format" => _} = earlier, threshold)
-      when threshold >= 0 and threshold <= @most_threshold do
+      when threshold >= 0 and threshold <= @max_threshold do
     new = run |> Document.of() |> Json.encode() |> Json.decode!()
     %{run | comparison: Comparison.compare(earlier, new, threshold)}
   end
 
   def compare(%__MODULE__{}, %{"format" => _}, other) do
-    Check.expected!("a threshold, a number from 0 to #{@most_threshold}", other)
+    Check.expected!("a threshold, a number from 0 to #{@max_threshold}", other)
   end
 
   def compare(%__MODULE__{}, other, _threshold), do: Check.expected!("a run that BeTree.Tune.read/1 returned", other)
@@ -304,10 +308,10 @@ defmodule BeTree.Tune do
   def to_json(other), do: Check.expected!("a BeTree.Tune", other)
 
   @doc """
-  Returns the run as a page with charts: one HTML file, which loads nothing from elsewhere.
+  Returns the run as a self-contained HTML page with charts.
 
-  Returns `{:error, error}` with the kind `:file` when the page's program is missing. A released package has it; a checkout
-  builds it with `make report`, which needs npm.
+  Returns `{:error, error}` with the kind `:file` if the page's program is missing. Released packages contain it; in a
+  checkout `make report` builds it with npm.
   """
   @spec to_html(t) :: {:ok, iodata} | {:error, Error.t()}
   def to_html(run), do: run |> to_json() |> Report.html()
@@ -317,7 +321,7 @@ defmodule BeTree.Tune do
   def to_html!(run), do: Bang.unwrap!(to_html(run))
 
   @doc """
-  Rounds fuel up to two digits, as a budget with some room.
+  Rounds fuel up to two significant digits, so a budget has headroom.
 
       iex> BeTree.Tune.round_up(123_456)
       130_000

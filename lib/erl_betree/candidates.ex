@@ -1,7 +1,7 @@
 defmodule ErlBetree.Candidates do
   @moduledoc false
-  # The results of a search, returned one candidate a call. The search runs to its end at once, in BeTree's own slices, so
-  # nothing holds the tree between the calls. Each of these takes 0.3 microseconds.
+  # The results of a search, one candidate a call. The search runs to its end first, in BeTree's own slices, so nothing
+  # holds the tree between calls. A call takes 0.3 microseconds.
   #
   # Candidates are the expressions that the search evaluated. In a tree that fits into one leaf all expressions are
   # candidates, as in erl-be-tree. Those that match come first.
@@ -12,13 +12,13 @@ defmodule ErlBetree.Candidates do
   # The capacity of a leaf before it is split.
   @leaf 64
 
-  # The cursor of released candidates: no number of calls moves it on to the first one.
+  # The cursor after `release/1`: no number of calls moves it to the first candidate.
   @released -0x4000_0000_0000_0000
 
-  @typedoc "The packed matching ids, the number of candidates, and the number of those returned so far."
+  @typedoc "The packed matching ids, the number of candidates, and the number already returned."
   @type t :: {found :: binary, count :: non_neg_integer, cursor :: :atomics.atomics_ref()}
 
-  @doc "Returns the candidates for an event, and the number of visited entries of the tree, its root included."
+  @doc "Returns the candidates of an event, and the number of visited entries, the root included."
   @spec select(Tree.t(), Event.t()) :: {t, pos_integer}
   def select(%Tree{} = tree, event) do
     case Search.run(Tree.target(tree), event, as: :binary) do

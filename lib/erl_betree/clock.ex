@@ -2,18 +2,18 @@ defmodule ErlBetree.Clock do
   @moduledoc false
   # The clocks for elapsed times, by their number in erl-be-tree.
   #
-  # Process time is that of the whole VM, in whole milliseconds, because the BEAM has no other. The BEAM has no clock of a
-  # thread either: a call may move to another scheduler. That clock type is monotonic time.
+  # Process time is that of the whole VM in milliseconds, the BEAM's only one. The BEAM has no thread clock either, because
+  # a call may move to another scheduler; that clock type is monotonic time.
 
   @realtime 0
   @process 2
 
-  @doc "Returns the result of `work`, and the microseconds that it took."
+  @doc "Returns the result of `work`, and its microseconds."
   @spec time(integer, (... -> result)) :: {result, non_neg_integer} when result: term
   def time(clock, work) do
     started = now(clock)
     result = work.()
-    # The wall clock may have been set back.
+    # The wall clock may be set back meanwhile.
     {result, max(now(clock) - started, 0)}
   end
 

@@ -1,11 +1,13 @@
 defmodule ErlBetree.Domains do
   @moduledoc false
-  # Domains in the form of Erlang programs: lists of `{Name, Type, allow_undefined | disallow_undefined}`, with optional
-  # bounds at the end. erl-be-tree refuses an expression for too many distinct values, but not for a number outside the
-  # attribute's minimum and maximum. So only counts are passed on, and of the other bounds only the types are checked.
+  # Domains in the form of Erlang programs: `{Name, Type, allow_undefined | disallow_undefined}`, with optional bounds at
+  # the end.
+  # erl-be-tree refuses an expression for too many distinct values, but not for a number out of bounds. So only counts are
+  # passed on;
+  # of other bounds only the types are checked.
 
   alias BeTree.Domain
-  alias BeTree.Engine.Limits
+  alias BeTree.Input.Limits
 
   @types %{
     bool: :boolean,
@@ -21,10 +23,10 @@ defmodule ErlBetree.Domains do
   }
 
   @integers Limits.integers()
-  # No tree holds more distinct values.
-  @most 0xFFFF_FFFF
+  # Upper bound of any tree's distinct values.
+  @max_values 0xFFFF_FFFF
 
-  @doc "Returns the domains, in order. Raises a badarg for an invalid one."
+  @doc "Returns the domains in order. Raises a badarg for an invalid one."
   @spec parse(term) :: [Domain.t()]
   def parse(lists) do
     for list <- proper(lists), domain <- proper(list), do: declare(domain)
@@ -60,7 +62,7 @@ defmodule ErlBetree.Domains do
 
   defp declare(_other), do: :erlang.error(:badarg)
 
-  # Bounds that a type does not take are ignored.
+  # Bounds are ignored for types without bounds.
   defp count(type, [min, max])
        when type in [:integer, :integer_list] and (min not in @integers or max not in @integers) do
     :erlang.error(:badarg)
@@ -69,7 +71,7 @@ defmodule ErlBetree.Domains do
   defp count(:float, [min, max]) when not (is_number(min) and is_number(max)), do: :erlang.error(:badarg)
 
   defp count(type, [count]) when type in [:string, :string_list, :integer_enum] do
-    if is_integer(count) and count > 0, do: min(count, @most), else: :erlang.error(:badarg)
+    if is_integer(count) and count > 0, do: min(count, @max_values), else: :erlang.error(:badarg)
   end
 
   defp count(_type, _bounds), do: nil

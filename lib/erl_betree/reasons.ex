@@ -1,15 +1,15 @@
 defmodule ErlBetree.Reasons do
   @moduledoc false
-  # Searches that also report why expressions do not match: be_tree_reasons of docs/abi.md.
+  # Searches that also return reasons for misses: be_tree_reasons of docs/abi.md.
 
   alias BeTree.{Error, Event, Search}
-  alias BeTree.Engine.{Reply, Slices}
+  alias BeTree.Call.{Reply, Slices}
   alias ErlBetree.{Ids, Reference, Tree}
 
   # After the counts come two fields: whether the ids of each group ascend, and whether the event is invalid.
   @trailer 2
 
-  @doc "Returns the matching ids and a reference to the others, with `:error` if the event lacks a required attribute."
+  @doc "Returns the matching ids and a reference to the misses; `:error` instead of the ids if a required attribute is missing."
   @spec search(Tree.t(), Event.t(), [BeTree.id()] | nil) :: {:ok | :error, [BeTree.id()], reference}
   def search(%Tree{reasons: nil}, _event, _ids), do: :erlang.error(:badarg)
 
@@ -39,7 +39,7 @@ defmodule ErlBetree.Reasons do
   defp finish({:done, status, _output, _slices}), do: {:error, Reply.bad("a search for reasons with status #{status}")}
   defp finish({:error, %Error{} = error}), do: {:error, error}
 
-  # Returns the matching ids, and the bytes after the numbers visited and evaluated undecoded: few programs decode them.
+  # Returns the matching ids, and the undecoded bytes of the misses, which few programs decode.
   defp split(<<_visited::64, _evaluated::64, found::binary>>, names) do
     counts_size = 8 * tuple_size(names)
 

@@ -1,9 +1,9 @@
 defmodule ErlBetree.Reference do
   @moduledoc false
-  # Puts a term behind a reference. Users of erl-be-tree hold references, and recognize an event by `is_reference/1`.
+  # Wraps a term in a reference. Users of erl-be-tree hold references, and recognize an event by `is_reference/1`.
   #
-  # A compiled match specification is a reference. It holds the term that it returns, and both are freed when nothing
-  # refers to it any more. Making one takes 0.3 microseconds; opening it takes 0.1 and the copy of the term.
+  # A compiled match specification is a reference that returns a term, and is garbage-collected with it. Making one takes
+  # 0.3 microseconds; opening it takes 0.1 plus the copy of the term.
 
   @type kind :: :tree | :subscription | :event | :iterator | :state | :reasons
 
@@ -14,14 +14,14 @@ defmodule ErlBetree.Reference do
   @doc "Returns the term of this kind behind a reference. Raises a badarg for any other."
   @spec open(kind, reference) :: term
   def open(kind, reference) do
-    # No other specification returns this module's name by accident.
+    # The module's name in the result tells our references from other match specifications.
     case :ets.match_spec_run([[]], untyped(reference, kind)) do
       [{__MODULE__, ^kind, term}] -> term
       _other -> :erlang.error(:badarg)
     end
   end
 
-  # Dialyzer treats a compiled match specification as opaque, not as a reference. In a list with any term it forgets the
-  # type.
+  # Dialyzer treats a compiled match specification as opaque, not as a reference. Passing it through a list of any terms
+  # hides the type.
   defp untyped(reference, any), do: hd([reference, any])
 end

@@ -2,16 +2,17 @@ defmodule ErlBetree.Subscriptions do
   @moduledoc false
   # Subscriptions in the form of Erlang programs: checked first, inserted later.
 
-  import BeTree.Engine.Limits, only: [is_id: 1, is_i64: 1]
+  import BeTree.Input.Limits, only: [is_id: 1, is_i64: 1]
 
-  alias BeTree.Engine.{Instance, Subscription}
+  alias BeTree.Call.Instance
+  alias BeTree.Input.Subscription
   alias ErlBetree.{Reference, Tree}
 
   @type refusal ::
           {:error, :bad_id | :bad_constant_list | :bad_binary | :failed}
           | {:error, :bad_constant, non_neg_integer, atom}
 
-  @doc "Returns a reference to a subscription that the tree has checked and does not hold."
+  @doc "Checks a subscription against the tree without inserting it. Returns a reference to it."
   @spec make(Tree.t(), term, term, term) :: {:ok, reference} | refusal
   def make(%Tree{tree: tree}, id, constants, expression) do
     with :ok <- check_id(id),

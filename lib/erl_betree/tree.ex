@@ -1,18 +1,18 @@
 defmodule ErlBetree.Tree do
   @moduledoc false
-  # The term behind a reference to a tree, the errors of its searches, and its other operations.
+  # The term behind a tree's reference, the errors of its searches, and other operations.
 
   alias BeTree.Error
-  alias BeTree.Engine.{Instance, Limits, Reply}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Input.Limits
   alias ErlBetree.{Domains, Reference}
 
   @enforce_keys [:tree, :counters, :place, :reasons]
   defstruct @enforce_keys
 
   @typedoc """
-  The handle without its schema, which every use of the reference would copy; the counters below; the place of the
-  replicas that replace the tree in searches, if its runtime has places; and the name of each reason, if the tree keeps
-  reasons.
+  The handle without its schema, which every use of the reference would copy; the counters below; the host's place for
+  replicas, if the runtime has places; and the names of reasons, if the tree keeps reasons.
   """
   @type t :: %__MODULE__{
           tree: BeTree.t(),
@@ -21,8 +21,8 @@ defmodule ErlBetree.Tree do
           reasons: tuple | nil
         }
 
-  # The number of insertions, which is the tree's version. The last version with replicas, plus one. The number of
-  # searches that found the tree busy at that version.
+  # The counters: insertions, which are the tree's version; the last version with replicas, plus one; and searches that
+  # found the tree busy at that version.
   @inserted 1
   @published 2
   @contended 3
@@ -56,7 +56,7 @@ defmodule ErlBetree.Tree do
     List.to_tuple(names ++ [:geo, :no_reason, :invalid_event])
   end
 
-  @doc "Returns the term behind the reference, or raises a badarg."
+  @doc "Returns the term behind the reference. Raises a badarg for other terms."
   @spec open(reference) :: t
   def open(reference), do: Reference.open(:tree, reference)
 
@@ -68,7 +68,7 @@ defmodule ErlBetree.Tree do
   @spec count_insertion(t) :: :ok
   def count_insertion(%__MODULE__{counters: counters}), do: :atomics.add(counters, @inserted, 1)
 
-  @doc "Raises an error: a badarg if the caller's input is wrong."
+  @doc "Raises an error, as a badarg if the input is wrong."
   @spec fail(Error.t()) :: no_return
   def fail(%Error{kind: kind}) when kind in [:type, :out_of_bounds, :missing_attribute, :syntax, :not_found] do
     :erlang.error(:badarg)
@@ -76,11 +76,11 @@ defmodule ErlBetree.Tree do
 
   def fail(%Error{} = error), do: raise(error)
 
-  # A tree runs one search at a time. When searches meet, later ones run on replicas until the tree changes. Making these
-  # copies the tree's memory once, so it takes several meetings at the same version.
+  # A tree runs one search at a time. Colliding searches move to replicas until the tree changes. Making replicas copies the
+  # tree's memory once, so it requires this many collisions at one version.
   @meetings 8
 
-  # A search that is suspended at its threshold holds a replica. Replicas are made when they are needed.
+  # Upper bound on replicas, made on demand. A search suspended at its threshold holds one.
   @replicas 1_000
   @queue Limits.default_queue()
 
@@ -95,7 +95,7 @@ defmodule ErlBetree.Tree do
     end
   end
 
-  @doc "Returns replicas of the tree at its present version, and makes them if necessary, or `nil` if that is impossible."
+  @doc "Returns the replicas of the present version, made if necessary, or `nil` if that is impossible."
   @spec replicas(t) :: BeTree.t() | nil
   def replicas(%__MODULE__{place: nil}), do: nil
   def replicas(%__MODULE__{} = held), do: standing_in(held) || publish(held)
@@ -107,8 +107,8 @@ defmodule ErlBetree.Tree do
     end
   end
 
-  # Returns nil if another process is making the replicas, or if there is no memory for them. An insertion in between
-  # changes the version, and then no search uses the replicas of this one.
+  # Returns nil if another process makes the replicas, or without memory. An insertion meanwhile changes the version, and no
+  # search uses these replicas.
   defp publish(%__MODULE__{tree: %{runtime: runtime} = tree, place: place, counters: counters} = held) do
     version = inserted(held)
     limits = [memory: tree.memory, replicas: @replicas, queue: @queue]

@@ -1,19 +1,19 @@
 defmodule ErlBetree.Yielding do
   @moduledoc false
-  # Searches that stop at a threshold of time, and continue from the same reference.
+  # Searches that stop at a time threshold and continue from the same reference.
   #
-  # Within a call BeTree's own slices yield to other processes. Between two slices the clock is read, and past the
-  # threshold the search stays suspended. It then holds its instance, so it continues on a replica of the tree, and its
-  # work before that is lost. With a threshold of 0 there are candidates instead, which hold nothing.
+  # Within a call BeTree's slices yield to other processes. The clock is read between slices; past the threshold the search
+  # stays suspended. A suspended search holds its instance, so it restarts on a replica of the tree and loses its earlier
+  # work. With a threshold of 0 candidates are returned instead, which hold nothing.
 
   alias BeTree.{Event, Fuel, Search}
   alias ErlBetree.{Candidates, Clock, Reference, Tree}
 
-  # A slice takes at most a quarter of the threshold, at a cautious 5,000 fuel a microsecond (wasm code of this index burns
-  # 10,000 to 18,000 on our machine), but not less than starting it costs.
-  @share 4
+  # A slice takes at most this fraction of the threshold, at a cautious 5,000 fuel a microsecond (this index burns 10,000 to
+  # 18,000 on our machine), but no less than the cost of starting it.
+  @slices_per_threshold 4
   @fuel_per_microsecond 5_000
-  @least_slice 20_000
+  @min_slice 20_000
 
   # The counters of a state: microseconds, and for a suspended search its fuel and its slices so far.
   @elapsed 1
@@ -34,7 +34,9 @@ defmodule ErlBetree.Yielding do
   end
 
   defp begin(tree, event, threshold) when threshold > 0 do
-    slice = (threshold * @fuel_per_microsecond) |> div(@share) |> max(@least_slice) |> min(Fuel.default_slice())
+    slice =
+      (threshold * @fuel_per_microsecond) |> div(@slices_per_threshold) |> max(@min_slice) |> min(Fuel.default_slice())
+
     target = Tree.target(tree)
 
     with {:continue, search} <- run(Search.start(target, event, slice: slice), deadline(threshold)) do
@@ -113,6 +115,6 @@ defmodule ErlBetree.Yielding do
   defp run({:done, ids, _stats}, _deadline), do: {:ok, ids}
   defp run({:error, error}, _deadline), do: Tree.fail(error)
 
-  # The deadline is in real time for every clock type, because the turns of the scheduler are in real time too.
+  # The deadline is in real time for every clock type, because the scheduler's turns are.
   defp deadline(threshold), do: :erlang.monotonic_time(:microsecond) + threshold
 end

@@ -1,4 +1,4 @@
-// What the page and its worker say to each other.
+// Messages between the page and its worker.
 import type { Explanation, Id, Info, Schema, Trace } from "be-tree";
 
 /** The source of the expressions: texts of the page, a generator, or an image. */
@@ -7,7 +7,7 @@ export type Source =
   | { kind: "generated"; count: number; seed: number }
   | { kind: "image"; file: File };
 
-/** To the worker. A later request replaces earlier ones that have not begun. */
+To the worker. A later request replaces pending ones.
 export type Request =
   | { kind: "build"; build: number; source: Source }
   | { kind: "search"; build: number; search: number; event: string; selected: Id | null };
@@ -22,15 +22,15 @@ export interface Fault {
 export interface Built {
   kind: "built";
   build: number;
-  /** The attributes, unless the schema has a fault. */
+  The attributes, unless the schema is invalid.
   schema: Schema | null;
   schemaFault: Fault | null;
   faults: Fault[];
   info: Info | null;
   milliseconds: number;
-  /** The drawing in Graphviz's language, unless the tree is too large for one. */
+  The drawing in Graphviz's language, unless the tree is too large.
   drawing: string | null;
-  /** The first generated expressions and an event for them. */
+  The first generated expressions, and a matching event.
   sample: { expressions: string; event: string; schema: string } | null;
 }
 
@@ -41,7 +41,7 @@ export interface Progress {
   count: number;
 }
 
-/** An image that cannot be read. */
+An unreadable image.
 export interface Refused {
   kind: "refused";
   build: number;
@@ -53,13 +53,13 @@ export interface Found {
   build: number;
   search: number;
   fault: Fault | null;
-  /** `ids` are the first matches only. */
+  `ids` are only the first matches.
   result: {
     count: number;
     ids: Id[];
-    /** The matches' texts, where the worker has them. */
+    The texts of the matches, if the worker has them.
     texts: (string | null)[];
-    /** An image does not trace. */
+    Images do not trace searches.
     trace: Trace | null;
     milliseconds: number;
     selected: Id | null;

@@ -1,7 +1,7 @@
 defmodule BeTree.Attacks.ArgumentsTest do
-  # Every public function with wrong values in each place: as an argument, and as each of its options. What comes back is
-  # a result, an error that a program can handle, or an ArgumentError that says what was expected: no FunctionClauseError
-  # from inside of the library, no exit, no message of a megabyte.
+  # Calls every public function with a wrong value in each place: as an argument, and as each of its options. Each call
+  # returns a result or an error, or raises an ArgumentError with the expected values: no FunctionClauseError from inside
+  # the library, no exit, no message of a megabyte.
   use ExUnit.Case, async: true
 
   alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Pattern, Runtime}
@@ -9,12 +9,12 @@ defmodule BeTree.Attacks.ArgumentsTest do
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
 
-  # The longest message of a refusal.
-  @most 1_000
+  # Bytes of the longest accepted message.
+  @max_message_bytes 1_000
 
-  # What programs pass by mistake. None is a right value everywhere, and some are right in some places.
+  # Values that programs pass by mistake. Some are right in some places, none everywhere.
   defp wrong do
-    few(4, [
+    sample(4, [
       nil,
       true,
       :no_such,
@@ -54,8 +54,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
     ]) ++ [nil, [1 | 2], Bitwise.bsl(1, 3_000_000)]
   end
 
-  # All of them in `make attack`, and each time others in `make test`.
-  defp few(count, values), do: if(Attack.full?(), do: values, else: Enum.take_random(values, count))
+  # All values in `make attack`, a random sample in `make test`.
+  defp sample(count, values), do: if(Attack.full?(), do: values, else: Enum.take_random(values, count))
 
   @rules "fact a(x: integer optional) rule r when a: a then notify n"
 
@@ -65,7 +65,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     rules
   end
 
-  # Values that no function can change, made once.
+  # Values that no call can change, so all tests share them.
   defp made do
     tree = with_rules()
     tuned = Tune.run!(tree, [%{a: 1}], seconds: nil)
@@ -82,7 +82,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     }
   end
 
-  # A function, arguments that are right, and the options that its last argument takes.
+  # A function, valid arguments, and the options of its last argument.
   defp rows(%{folder: folder, server: server, terms: terms, made: made}) do
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
@@ -241,12 +241,12 @@ defmodule BeTree.Attacks.ArgumentsTest do
     ])
   end
 
-  # Implementations of a behaviour, which the library alone calls.
+  # Implementations of a behaviour, called by the library only.
   @callbacks [Runtime.Wasmtime]
-  # The first measures for ten seconds and takes nothing; the others are part of no release.
-  @measurements [Fuel.Calibration, BeTree.Release, BeTree.Web]
-  # They measure for seconds with any option that is right.
-  @measure [{BeTree.Tune, :run}]
+  # Fuel.Calibration measures for ten seconds and takes no input; the others are not part of a release.
+  @excluded_modules [Fuel.Calibration, BeTree.Release, BeTree.Web]
+  # Any valid option makes these measure for seconds.
+  @measuring_functions [{BeTree.Tune, :run}]
 
   setup_all do
     folder = Path.join(System.tmp_dir!(), "be_tree_arguments_#{System.unique_integer([:positive])}")
@@ -259,12 +259,12 @@ defmodule BeTree.Attacks.ArgumentsTest do
     {:ok, folder: folder, server: __MODULE__, terms: terms, made: made()}
   end
 
-  test "every public function is in the table", context do
+  test "the table has every public function", context do
     {:ok, modules} = :application.get_key(:be_tree, :modules)
 
     public =
       for module <- modules,
-          module not in (@callbacks ++ @measurements),
+          module not in (@callbacks ++ @excluded_modules),
           match?("Elixir.BeTree" <> _, Atom.to_string(module)),
           not test_support?(module),
           {:docs_v1, _, _, _, documentation, _, functions} <- [Code.fetch_docs(module)],
@@ -275,12 +275,15 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     listed = for {module, function, _arguments, _options} <- rows(context), do: {module, function}
     bangs = for {module, function} <- listed, do: {module, :"#{function}!"}
-    measure = for {module, function} <- @measure, name <- [function, :"#{function}!"], do: {module, name}
+    measure = for {module, function} <- @measuring_functions, name <- [function, :"#{function}!"], do: {module, name}
     assert Enum.uniq(public) -- (listed ++ bangs ++ measure) == []
   end
 
-  # These take the arguments of another function, whose documentation has the options.
+  # Functions that take the arguments of another function, whose documentation has the options.
   @same_options %{
+    {Server, :insert} => {BeTree, :insert},
+    {Server, :put} => {BeTree, :put},
+    {Server, :delete} => {BeTree, :delete},
     {Search, :start} => :moduledoc,
     {Search, :run} => :moduledoc,
     {Sandbox, :start} => {Sandbox, :call},
@@ -289,7 +292,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     {Files, :locate} => {Files, :load}
   }
 
-  test "every option of a public function is documented", context do
+  test "the docs have every option of a public function", context do
     missing =
       for {module, function, _arguments, options} when options != nil <- rows(context),
           text = documentation(module, Map.get(@same_options, {module, function}, {module, function})),
@@ -311,7 +314,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     text
   end
 
-  test "wrong arguments", context do
+  test "wrong arguments raise or return errors", context do
     failures =
       for {module, function, arguments, _options} <- rows(context),
           arity = length(arguments.()),
@@ -319,18 +322,18 @@ defmodule BeTree.Attacks.ArgumentsTest do
           place <- 0..(arity - 1)//1,
           value <- wrong(),
           failure = attempt(module, function, replaced(arguments.(), place, value)),
-          do: {module, function, place, BeTree.Engine.Describe.value(value), failure}
+          do: {module, function, place, BeTree.Input.Describe.value(value), failure}
 
     assert failures == [], report(failures)
   end
 
-  test "wrong options", context do
+  test "wrong options raise", context do
     failures =
       for {module, function, arguments, options} when options != nil <- rows(context),
           option <- [:no_such_option | options],
           value <- wrong(),
           failure = attempt(module, function, plain(arguments.()) ++ [[{option, value}]]),
-          do: {module, function, option, BeTree.Engine.Describe.value(value), failure}
+          do: {module, function, option, BeTree.Input.Describe.value(value), failure}
 
     servers =
       for option <-
@@ -339,14 +342,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
           value <- wrong(),
           options = Keyword.put([name: name(), schema: [a: :integer]], option, value),
           failure = attempt(Server, :start_link, [options]) || attempt(Server, :child_spec, [options]),
-          do: {Server, :start_link, option, BeTree.Engine.Describe.value(value), failure}
+          do: {Server, :start_link, option, BeTree.Input.Describe.value(value), failure}
 
     assert failures ++ servers == [], report(failures ++ servers)
   end
 
   defp test_support?(module), do: Path.basename(Path.dirname(module.module_info(:compile)[:source])) == "support"
 
-  test "wrong arguments of the Erlang interface are badarg" do
+  test "wrong arguments of the Erlang interface raise badarg" do
     {:ok, tree} = :erl_betree.betree_make([[{:a, :int, :disallow_undefined}]])
     {:ok, tree_err} = :erl_betree.betree_make_err([[{:a, :int, :disallow_undefined}]])
     {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [], "a > 1")
@@ -358,17 +361,17 @@ defmodule BeTree.Attacks.ArgumentsTest do
           arguments <- tuples(right, wrong(), arity, Attack.size(100, 1_000)),
           not writes?(function, arguments),
           failure = erlang(function, arguments),
-          do: {function, Enum.map(arguments, &BeTree.Engine.Describe.value/1), failure}
+          do: {function, Enum.map(arguments, &BeTree.Input.Describe.value/1), failure}
 
     assert failures == [], report(failures)
   end
 
-  # A list is a right name of a file, which would be written.
+  # A list is a valid file name, so the call would write that file.
   defp writes?(function, arguments) do
     function in [:betree_write_dot, :betree_write_dot_err] and is_list(List.last(arguments))
   end
 
-  # Lists of arguments, each right in some place or wrong everywhere.
+  # Lists of arguments: wrong everywhere, or valid in some place.
   defp tuples(_right, _wrong, 0, _count), do: []
   defp tuples(right, wrong, arity, count), do: for(_ <- 1..count, do: for(_ <- 1..arity, do: pick(right, wrong)))
   defp pick(right, wrong), do: Enum.random(if(:rand.uniform(4) == 1, do: wrong, else: right))
@@ -385,10 +388,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     kind, reason ->
       [frame | _callers] = __STACKTRACE__
-      {kind, BeTree.Engine.Describe.reason(reason), Tuple.delete_at(frame, 2)}
+      {kind, BeTree.Input.Describe.reason(reason), Tuple.delete_at(frame, 2)}
   end
 
-  # A path in the table is one in a folder of this test: a wrong one that is a right file name elsewhere is no mistake.
+  # A path in the table gets a folder of this test, so that a value that is a file name elsewhere stays inside it.
   defp replaced(arguments, place, value) do
     case Enum.at(arguments, place) do
       {:path, _path} when is_binary(value) or is_list(value) -> plain(arguments)
@@ -403,7 +406,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     if function_exported?(module, bang, arity), do: [bang], else: []
   end
 
-  # In a process of its own, as some are linked to what they start, or would wait for ever.
+  # Each call has its own process: some link to what they start, and some would wait endlessly.
   defp attempt(module, function, arguments) do
     {pid, monitor} =
       spawn_monitor(fn ->
@@ -413,7 +416,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     receive do
       {:DOWN, ^monitor, :process, ^pid, {:outcome, outcome}} -> outcome
-      {:DOWN, ^monitor, :process, ^pid, reason} -> {:ended, BeTree.Engine.Describe.reason(reason)}
+      {:DOWN, ^monitor, :process, ^pid, reason} -> {:ended, BeTree.Input.Describe.reason(reason)}
     after
       60_000 ->
         Process.exit(pid, :kill)
@@ -421,18 +424,18 @@ defmodule BeTree.Attacks.ArgumentsTest do
     end
   end
 
-  # Nothing where it is as it should be.
+  # Returns nothing if the outcome is right.
   defp outcome(module, function, arguments) do
     case apply(module, function, arguments) do
       {:error, %module{} = error} when module in [Error, Files.Error] -> short(Exception.message(error))
-      {:error, reason} when module != Server -> {:answered, BeTree.Engine.Describe.value(reason)}
+      {:error, reason} when module != Server -> {:answered, BeTree.Input.Describe.value(reason)}
       answer -> consume(answer)
     end
   rescue
     error in [ArgumentError, Error, Files.Error, File.Error] -> short(Exception.message(error))
     other -> {:raised, other.__struct__, other |> Exception.message() |> String.slice(0, 300)}
   catch
-    kind, reason -> {kind, BeTree.Engine.Describe.reason(reason)}
+    kind, reason -> {kind, BeTree.Input.Describe.reason(reason)}
   end
 
   defp consume(stream) when is_function(stream, 2) or is_struct(stream, Stream) do
@@ -442,14 +445,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   defp consume({:ok, server}) when is_pid(server), do: with(:ok <- Supervisor.stop(server), do: nil)
 
-  # What is printed of a handle says nothing of the argument, but must not fail.
+  # Printing a handle must not fail; its text does not matter.
   defp consume(%_struct{} = answer), do: if(is_binary(inspect(answer)), do: nil)
   defp consume(_answer), do: nil
 
-  # What Elixir says of an argument that one of its own functions refuses says nothing of ours.
+  # Messages of Elixir's own functions are not ours to judge.
   defp short("argument error" <> _), do: :says_nothing
   defp short("errors were found at the given arguments" <> _), do: :says_nothing
-  defp short(message) when byte_size(message) <= @most, do: nil
+  defp short(message) when byte_size(message) <= @max_message_bytes, do: nil
   defp short(message), do: {:long, byte_size(message)}
 
   defp report(failures) do

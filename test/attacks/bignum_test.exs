@@ -1,23 +1,24 @@
 defmodule BeTree.Attacks.BignumTest do
-  # Values whose text would take a scheduler seconds to minutes: integers of a million bits and more, and values that hold
-  # them. A message names them by kind and size. A test here that prints one whole does not end within its timeout.
+  # Values that would take a scheduler minutes to print: integers of a million bits, and terms that contain them. Messages
+  # name such values by kind and size. A test that prints one whole exceeds its timeout.
   use ExUnit.Case, async: true
 
   import Bitwise
 
   alias BeTree.{Domain, Error, Event, Explanation}
-  alias BeTree.Engine.{Reply, Describe}
+  alias BeTree.Call.Reply
+  alias BeTree.Input.Describe
 
-  # The longest message that a refusal may have.
-  @most 1_000
+  # Bytes of the longest accepted message.
+  @max_message_bytes 1_000
 
   setup_all do
-    # Newer versions of OTP hold integers of up to four million bits.
+    # Newer versions of OTP allow integers of up to four million bits.
     huge = 1 <<< 4_000_000
     {:ok, huge: huge, values: [huge, -huge, {huge, 1}, [huge], [1 | huge], %{key: huge}, %{huge => 1}, [[[{huge}]]]]}
   end
 
-  test "every value is described in a few bytes", %{values: values} do
+  test "every huge integer is described in a few bytes", %{values: values} do
     others = [
       String.duplicate("x", 10_000_000),
       <<0::size(80_000_001)>>,
@@ -47,16 +48,16 @@ defmodule BeTree.Attacks.BignumTest do
   end
 
   defp refused({:error, %Error{} = error}) do
-    assert byte_size(Exception.message(error)) < @most
+    assert byte_size(Exception.message(error)) < @max_message_bytes
     error.kind
   end
 
   defp refused!(function) do
     error = assert_raise(ArgumentError, function)
-    assert byte_size(Exception.message(error)) < @most
+    assert byte_size(Exception.message(error)) < @max_message_bytes
   end
 
-  test "an id, an expression, a constant", %{values: values, huge: huge} do
+  test "a huge integer as an id, an expression or a constant", %{values: values, huge: huge} do
     tree = BeTree.new!(a: :integer)
 
     for value <- values do
@@ -74,7 +75,7 @@ defmodule BeTree.Attacks.BignumTest do
     assert BeTree.info!(tree).expressions == 0
   end
 
-  test "an event and a domain", %{values: values} do
+  test "a huge integer in an event or a domain", %{values: values} do
     tree = BeTree.new!(a: :integer)
 
     for value <- values do
@@ -88,7 +89,7 @@ defmodule BeTree.Attacks.BignumTest do
     end
   end
 
-  test "the reply of a guest", %{values: values, huge: huge} do
+  test "a huge integer in the reply of a guest", %{values: values, huge: huge} do
     deep = Enum.reduce(1..100_000, [], fn _depth, inner -> [inner] end)
     names = ~w(expressions predicates strings nodes entries unindexed depth code_bytes memory_bytes)a
     answered = fn term -> :erlang.term_to_binary(term) end
@@ -111,7 +112,7 @@ defmodule BeTree.Attacks.BignumTest do
     assert to_string(explanation) =~ ~s({{"flight", 10, "ns"}, 3, nil})
   end
 
-  test "an option", %{huge: huge} do
+  test "a huge integer as an option", %{huge: huge} do
     tree = BeTree.new!(a: :integer)
     refused!(fn -> BeTree.search(tree, %{a: 1}, fuel: {huge}) end)
     refused!(fn -> BeTree.search(tree, %{a: 1}, timeout: -huge) end)

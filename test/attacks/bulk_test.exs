@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.BulkTest do
-  # Instructions that fill or copy much memory at once. The host divides them (wasm/host/src/bulk.rs): they do what the
+  # Instructions that fill or copy much memory at once. The host divides them (wasm/host/src/compile/rewrite/mod.rs): they do what the
   # specification says, as a model of memory in Elixir tells, and others have their turns meanwhile.
   use ExUnit.Case, async: true
 
@@ -13,8 +13,8 @@ defmodule BeTree.Attacks.BulkTest do
   @moduletag runtime: Wasmtime
 
   @page 65_536
-  # What is done at a time.
-  @part 65_536
+  # Bytes of one part.
+  @part_bytes 65_536
   @pages 24
   @size @pages * @page
   @segment :binary.copy(<<0::8, 1::8, 2::8, 3::8, 4::8, 5::8, 6::8>>, div(@size, 8))
@@ -75,19 +75,30 @@ defmodule BeTree.Attacks.BulkTest do
   end
 
   defp length_of(limit) do
-    Enum.random([0, 1, @part - 1, @part, @part + 1, 2 * @part, 2 * @part + 1, :rand.uniform(limit), limit, limit + 1])
+    Enum.random([
+      0,
+      1,
+      @part_bytes - 1,
+      @part_bytes,
+      @part_bytes + 1,
+      2 * @part_bytes,
+      2 * @part_bytes + 1,
+      :rand.uniform(limit),
+      limit,
+      limit + 1
+    ])
   end
 
-  test "long instructions write what short ones would, and where they trap nothing" do
+  test "divided bulk instructions write the same, and nothing where they trap" do
     sandbox = sandbox(wasm())
 
     Attack.each(Attack.size(40, 2_000), fn _number ->
-      # From a content of its own, so that each can be repeated.
+      # Each has separate content, so a case can be repeated alone.
       noise = :rand.bytes(@size)
       :ok = Sandbox.write(sandbox, 0, noise)
 
       Enum.reduce(1..5, noise, fn _, before ->
-        [to, from] = for _ <- 1..2, do: Enum.random([0, 1, @part, :rand.uniform(@size) - 1, :rand.uniform(1_000)])
+        [to, from] = for _ <- 1..2, do: Enum.random([0, 1, @part_bytes, :rand.uniform(@size) - 1, :rand.uniform(1_000)])
         export = Enum.random(["fill", "copy", "init"])
         second = if export == "fill", do: :rand.uniform(256) - 1, else: from
         room = if export == "fill", do: @size - to, else: @size - max(to, from)
@@ -96,38 +107,39 @@ defmodule BeTree.Attacks.BulkTest do
     end)
   end
 
-  test "copies within one memory keep what they overwrite, in both directions" do
+  test "copies within a memory handle overlap in both directions" do
     sandbox = sandbox(wasm())
     noise = :rand.bytes(@size)
 
-    for distance <- [1, 7, @part - 1, @part, @part + 1], {to, from} <- [{0, distance}, {distance, 0}, {5, 5}] do
+    for distance <- [1, 7, @part_bytes - 1, @part_bytes, @part_bytes + 1],
+        {to, from} <- [{0, distance}, {distance, 0}, {5, 5}] do
       :ok = Sandbox.write(sandbox, 0, noise)
       check(sandbox, noise, "copy", [to, from, @size - distance - 5])
     end
   end
 
-  test "ends beyond 32 bits are no ends within the memory" do
+  test "ends beyond 32 bits trap" do
     sandbox = sandbox(wasm())
     before = memory(sandbox)
 
     for export <- ["fill", "copy", "init"],
-        arguments <- [[0xFFFF_FFFF, 0, @part + 1], [1, 1, 0xFFFF_FFFF], [0xFFFF_FFFF, 0, 0xFFFF_FFFF]] do
+        arguments <- [[0xFFFF_FFFF, 0, @part_bytes + 1], [1, 1, 0xFFFF_FFFF], [0xFFFF_FFFF, 0, 0xFFFF_FFFF]] do
       check(sandbox, before, export, arguments)
     end
 
-    check(sandbox, before, "copy", [0, 0xFFFF_FFFF, @part + 1])
-    check(sandbox, before, "init", [0, 0xFFFF_FFFF, @part + 1])
+    check(sandbox, before, "copy", [0, 0xFFFF_FFFF, @part_bytes + 1])
+    check(sandbox, before, "init", [0, 0xFFFF_FFFF, @part_bytes + 1])
   end
 
-  test "a segment that was dropped is empty" do
+  test "a dropped segment is empty" do
     sandbox = sandbox(wasm())
     before = memory(sandbox)
     [] = Sandbox.call!(sandbox, "drop", [])
-    assert {:error, %Error{kind: :trap}} = Sandbox.call(sandbox, "init", [0, 0, @part + 1])
+    assert {:error, %Error{kind: :trap}} = Sandbox.call(sandbox, "init", [0, 0, @part_bytes + 1])
     assert memory(sandbox) == before
   end
 
-  test "several memories, with addresses of 32 and 64 bits" do
+  test "several memories with 32-bit and 64-bit addresses" do
     operands = for index <- 0..2, do: local_get(index)
 
     functions = [
@@ -136,7 +148,7 @@ defmodule BeTree.Attacks.BulkTest do
       function("to_other", [:i64, :i32, :i32], [], [operands, memory_copy(1, 0)]),
       function("within_other", [:i64, :i64, :i64], [], [operands, memory_copy(1, 1)]),
       function("init", [:i64, :i32, :i32], [], [operands, memory_init(0, 1)]),
-      function("constant", [], [], [i32_const(0), i64_const(9), i32_const(@part + 9), memory_copy(0, 1)]),
+      function("constant", [], [], [i32_const(0), i64_const(9), i32_const(@part_bytes + 9), memory_copy(0, 1)]),
       function("huge", [:i64], [], [local_get(0), i32_const(1), local_get(0), memory_fill(1)])
     ]
 
@@ -150,7 +162,7 @@ defmodule BeTree.Attacks.BulkTest do
     expected = <<0::80>> <> binary_part(@segment, 3, length - 10)
     assert binary_part(memory(sandbox), 0, length) == expected
 
-    # By way of the other memory, two bytes further.
+    # Copies through the other memory, two bytes further.
     call.("to_other", [1, 0, length])
     call.("within_other", [2, 1, length])
     call.("to_first", [0, 0, @size])
@@ -158,31 +170,31 @@ defmodule BeTree.Attacks.BulkTest do
 
     call.("fill", [1, 7, length])
     call.("constant", [])
-    assert binary_part(memory(sandbox), 0, @part + 9) == :binary.copy(<<7>>, @part + 9)
+    assert binary_part(memory(sandbox), 0, @part_bytes + 9) == :binary.copy(<<7>>, @part_bytes + 9)
 
     assert {:error, %Error{kind: :trap}} = Sandbox.call(sandbox, "huge", [0xFFFF_FFFF_FFFF_FFFF], fuel: :infinity)
-    assert {:error, %Error{kind: :trap}} = Sandbox.call(sandbox, "huge", [@size - @part])
+    assert {:error, %Error{kind: :trap}} = Sandbox.call(sandbox, "huge", [@size - @part_bytes])
   end
 
-  test "a call yields before each part, is cancelled there, and pays a unit a byte" do
+  test "a call yields and can be cancelled before each part, and pays a unit a byte" do
     large = 64 * 1024 * 1024
     sandbox = sandbox(wasm(), memory: 2 * large)
     sandbox_pages = div(large, @page)
     grower = assemble(memory: {sandbox_pages, nil}, functions: [fill_all()])
     filled = sandbox(grower, memory: 2 * large)
 
-    assert {:ok, [], %{fuel: fuel, slices: slices}} = Sandbox.call(filled, "fill", [1, large], slice: @part)
-    assert slices >= div(large, @part)
+    assert {:ok, [], %{fuel: fuel, slices: slices}} = Sandbox.call(filled, "fill", [1, large], slice: @part_bytes)
+    assert slices >= div(large, @part_bytes)
     assert fuel in large..(large + div(large, 100))
 
-    # After ten yields no more than ten parts are written, and the call is still to be cancelled.
-    {:yield, call} = Sandbox.start(filled, "fill", [2, large], slice: @part)
+    # After ten yields at most ten parts are written, and the call can still be cancelled.
+    {:yield, call} = Sandbox.start(filled, "fill", [2, large], slice: @part_bytes)
     call = Enum.reduce(1..10, call, fn _, call -> yielded(Sandbox.resume(call)) end)
     assert :ok = Sandbox.cancel(call)
     {:ok, bytes} = Sandbox.read(filled, 0, large)
-    assert byte_size(bytes |> :binary.split(<<1>>) |> hd()) in 1..(12 * @part)
+    assert byte_size(bytes |> :binary.split(<<1>>) |> hd()) in 1..(12 * @part_bytes)
 
-    assert {:error, %Error{kind: :out_of_fuel}} = Sandbox.call(filled, "fill", [3, large], fuel: large - @part)
+    assert {:error, %Error{kind: :out_of_fuel}} = Sandbox.call(filled, "fill", [3, large], fuel: large - @part_bytes)
     assert {:error, %Error{kind: :timeout}} = Sandbox.call(filled, "fill", [4, large], timeout: 0)
     assert {:ok, [], _stats} = Sandbox.call(sandbox, "fill", [0, 1, @size])
   end
@@ -191,7 +203,7 @@ defmodule BeTree.Attacks.BulkTest do
 
   defp yielded({:yield, call}), do: call
 
-  test "the module's bytes and exports are as they were" do
+  test "rewriting keeps the module's bytes and exports" do
     wasm = wasm(globals: [{"__stack_pointer", :i32, :mutable, 0}])
     {:ok, module} = Wasmtime.load(wasm)
     assert Wasmtime.wasm(module) == wasm
@@ -199,7 +211,7 @@ defmodule BeTree.Attacks.BulkTest do
     assert Enum.sort(names) == ["__stack_pointer", "copy", "drop", "fill", "init", "memory"]
   end
 
-  test "tables are as short as an instruction on all of one may be long" do
+  test "tables are bounded by the length of one bulk instruction" do
     assert {:error, %Error{kind: :bad_module, message: message}} = Sandbox.load(assemble(table: 100_001))
     assert message =~ "100001 elements in a table"
     assert message =~ "at most 100000"

@@ -1,7 +1,7 @@
 defmodule BeTree.Attacks.ChurnTest do
   @moduledoc false
-  # Memory after churn: a tree whose subscriptions were replaced holds at most 1.25 times the memory of one that is built
-  # anew. It is wasm/index/tests/churn.rs in the sandbox, whose memory also has what lies free between the blocks in use.
+  # Memory after churn: a tree with replaced subscriptions takes at most 1.25 times the memory of a new one. This repeats
+  # wasm/index/tests/churn.rs in the sandbox, where free blocks count too.
   use ExUnit.Case, async: true
 
   alias BeTree.Test.Attack
@@ -46,7 +46,7 @@ defmodule BeTree.Attacks.ChurnTest do
     tree
   end
 
-  # One by one, as what a tree takes also depends on how it grew.
+  # Inserts one by one, because a tree's memory depends on how it grew.
   defp insert(tree, texts), do: for({id, text} <- texts, do: :ok = BeTree.insert(tree, id, text))
   defp delete(tree, texts), do: for({id, _text} <- texts, do: :ok = BeTree.delete(tree, id))
   defp replace(tree, texts), do: for(text <- texts, do: {delete(tree, [text]), insert(tree, [text])})
@@ -57,7 +57,7 @@ defmodule BeTree.Attacks.ChurnTest do
   end
 
   for kind <- 0..6 do
-    test "replaced by ever longer ones, expressions of kind #{kind} take what these take" do
+    test "expressions of kind #{kind} replaced by longer ones take the longer ones' memory" do
       texts = fn length -> for id <- 1..count(), do: {id, text(unquote(kind), length, id)} end
       tree = tree(texts.(1))
 
@@ -65,7 +65,7 @@ defmodule BeTree.Attacks.ChurnTest do
       assert_as_small_as_new(tree, texts.(41))
     end
 
-    test "replaced by others of any length, expressions of kind #{kind} take what these take" do
+    test "expressions of kind #{kind} replaced by any length take the new ones' memory" do
       Attack.each(1, fn _number ->
         texts = fn round -> for id <- 1..count(), do: {id, text(unquote(kind), :rand.uniform(41), id + round)} end
         tree = tree(texts.(0))
@@ -76,10 +76,10 @@ defmodule BeTree.Attacks.ChurnTest do
       end)
     end
 
-    test "deleted for the most part and inserted again, expressions of kind #{kind} take what they took" do
+    test "expressions of kind #{kind} mostly deleted and inserted again take the same memory" do
       Attack.each(1, fn _number ->
-        # So many that a few pages more do not count: an insertion may ask for a block of some hundred KB, and what is left
-        # between those that stay may have no room for it.
+        # A large number, so that a few pages of fragmentation do not matter: an insertion may need a block of some hundred
+        # KB that the gaps between live blocks cannot provide.
         texts = for id <- 1..5_000, do: {id, text(unquote(kind), 9, id)}
         tree = tree(texts)
 

@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.CompileTest do
-  # Modules whose compiling takes far longer than their length suggests, and more modules than can be compiled in time.
-  # All tests of a run share the compilers, so this one runs alone.
+  # Modules that take far longer to compile than their length suggests, and more modules than the compilers can handle. The
+  # test runs alone, because all tests of a run share the compilers.
   use ExUnit.Case, async: false
 
   import BeTree.WasmModule
@@ -84,7 +84,7 @@ defmodule BeTree.Attacks.CompileTest do
 
     for pid <- waiting, do: Process.exit(pid, :kill)
     eventually(fn -> not Enum.any?(waiting, &Process.alive?/1) end)
-    # Those who died were about to have 64 slow modules compiled.
+    # The killed processes had requested 64 slow modules.
     assert {:ok, _module} = Sandbox.load(quick(300))
     for answer <- Task.await_many(compiling, :infinity), do: assert({:ok, _module} = answer)
     eventually(fn -> threads() == 0 end)
@@ -110,7 +110,7 @@ defmodule BeTree.Attacks.CompileTest do
     Exception.message(error)
   end
 
-  # A module that takes long to compile, and is within the bounds; another one for each seed.
+  # A slow module within the bounds, different for each seed.
   defp slow(seed, functions \\ 1) do
     body = [i32_const(seed), drop(), loops(900, 550)]
     function = function(nil, [:i32], [:i32], body, List.duplicate(:i32, 900))
@@ -119,7 +119,7 @@ defmodule BeTree.Attacks.CompileTest do
 
   defp quick(seed), do: assemble(functions: [function("f", [], [:i32], i32_const(seed))])
 
-  # The parameter and so many variables after it are used in each of so many loops.
+  # Each of these loops uses the parameter and all of these variables.
   defp loops(variables, count) do
     each = fn number ->
       variable = 1 + rem(number, variables)
@@ -141,7 +141,7 @@ defmodule BeTree.Attacks.CompileTest do
     end
   end
 
-  # How many of this process's threads compile.
+  # Returns how many threads of this process compile.
   defp threads do
     for path <- Path.wildcard("/proc/self/task/*/comm"),
         {:ok, "be_tree_compile" <> _} <- [File.read(path)],

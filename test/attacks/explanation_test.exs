@@ -1,12 +1,12 @@
 defmodule BeTree.Attacks.ExplanationTest do
-  # Explanations of huge expressions and values: whole, readable, and no longer than they promise.
+  # Explanations of huge expressions and values are complete, readable and bounded.
   use ExUnit.Case, async: true
 
   alias BeTree.Explanation
   alias BeTree.Explanation.Node
   alias BeTree.Test.Attack
 
-  @printed 65_536
+  @max_printed_bytes 65_536
 
   defp explain(expression, event) do
     tree = BeTree.new!(a: :integer, b: {:boolean, optional: true}, s: {:string, optional: true})
@@ -16,7 +16,7 @@ defmodule BeTree.Attacks.ExplanationTest do
 
   defp printed(explanation) do
     for text <- [to_string(explanation), inspect(explanation)] do
-      assert byte_size(text) <= @printed
+      assert byte_size(text) <= @max_printed_bytes
       assert String.valid?(text)
       assert length(String.split(text, "\n")) <= 202
     end
@@ -24,7 +24,7 @@ defmodule BeTree.Attacks.ExplanationTest do
     to_string(explanation)
   end
 
-  test "a deep expression" do
+  test "explain/3 of a deep expression is bounded" do
     for count <- [1_000, Attack.size(20_000, 1_000_000)] do
       explanation = explain(String.duplicate("not ", count) <> "b", %{b: true})
       assert printed(explanation) =~ "left out"
@@ -32,7 +32,7 @@ defmodule BeTree.Attacks.ExplanationTest do
     end
   end
 
-  test "a wide expression" do
+  test "explain/3 of a wide expression is bounded" do
     expression = Enum.map_join(1..Attack.size(20_000, 300_000), " or ", &"a = #{&1 + 1}")
     explanation = explain(expression, %{})
     assert printed(explanation) =~ "left out"
@@ -40,20 +40,20 @@ defmodule BeTree.Attacks.ExplanationTest do
     assert %Node{kind: :omitted, verdict: false} = List.last(deciding)
   end
 
-  test "operators in turns" do
+  test "explain/3 of alternating operators is bounded" do
     count = Attack.size(3_000, 100_000)
     expression = String.duplicate("not (a = 2 or (a = 1 and ", count) <> "b" <> String.duplicate("))", count)
     assert printed(explain(expression, %{b: true})) =~ "left out"
   end
 
-  test "long constants and values" do
+  test "explain/3 of long constants and values is bounded" do
     long = String.duplicate("é", Attack.size(100_000, 2_000_000))
     text = printed(explain("s = '#{long}' or s <> 'x'", %{s: long}))
     assert text =~ "left out"
     assert text =~ "a long value of #{byte_size(long)} bytes"
   end
 
-  test "the reply of another module" do
+  test "explain/3 checks the reply of a foreign module" do
     count = Attack.size(100_000, 2_000_000)
     deep = Enum.reduce(1..count, {true, :constant, nil, []}, fn _, node -> {true, :not, nil, [node]} end)
     {:ok, explanation} = Explanation.decode(:erlang.term_to_binary(deep), 1)

@@ -1,16 +1,15 @@
 defmodule BeTree.Attacks.GrowthTest do
   @moduledoc false
-  # Changes whose text doubles: the fuel and the memory that they take about double too, for every kind of expression and
-  # whatever the tree holds.
+  # Fuel and memory of a change are linear in its text, for every kind of expression and any content of the tree.
   use ExUnit.Case, async: true
 
   alias BeTree.Pattern
   alias BeTree.Test.{Attack, Metered}
 
-  # Fuel may grow by this factor from one length to the next, which is twice as long, because tables grow in steps. It may
-  # also grow by a constant: a test for free memory above 128 KB takes pieces, which are cleared.
-  @doubled 2.4
-  @constant 1_000_000
+  # Bounds on the fuel of a text twice as long: a factor above 2, because tables grow in steps, and a constant, because a
+  # test for free memory above 128 KB clears pieces.
+  @max_growth 2.4
+  @constant_fuel 1_000_000
 
   @schema [
             i: :integer,
@@ -31,7 +30,7 @@ defmodule BeTree.Attacks.GrowthTest do
 
   @constants [flight_id: 10]
 
-  # Each kind has the most fuel and bytes of memory for an alternative, the text of an alternative by its number, and an event that
+  # For each kind: the maximum fuel and bytes of an alternative, the text of an alternative by its number, and an event that
   # makes the second alternative true.
   @alternatives [
     integers: {33_000, 3_500, "i = ?", %{i: 2}},
@@ -60,7 +59,7 @@ defmodule BeTree.Attacks.GrowthTest do
     segments: {11_000, 2_500, "segment_within(?, 20)", %{segments_with_timestamp: [{2, 1_000_000}], now: 1}}
   ]
 
-  # Shapes that are no lists of alternatives, with the fuel of an insertion for each byte at most.
+  # Other shapes, with the maximum fuel of an insertion for each byte.
   @shapes [
     conjunction: 1_200,
     conjunction_of_disjunctions: 1_100,
@@ -119,7 +118,7 @@ defmodule BeTree.Attacks.GrowthTest do
     tree
   end
 
-  # The fuel of the insertion of `text`, of its replacement by itself, of an explanation, and of its deletion.
+  # Returns the fuel of inserting `text`, replacing it by itself, explaining it, and deleting it.
   defp fuels(tree, text) do
     run = fn change ->
       {result, fuel} = Metered.measure(change)
@@ -129,14 +128,14 @@ defmodule BeTree.Attacks.GrowthTest do
 
     [
       insert: run.(fn -> BeTree.insert(tree, 1, text, constants: @constants) end),
-      # One of several changes of a large tree divides a node anew, which costs what lies there.
+      # In a large tree one of several changes rebuilds a node, at the cost of its content.
       put: Enum.min(for _ <- 1..2, do: run.(fn -> BeTree.put(tree, 1, text, constants: @constants) end)),
       explain: run.(fn -> BeTree.explain(tree, event(), 1) end),
       delete: run.(fn -> BeTree.delete(tree, 1) end)
     ]
   end
 
-  # The values of all required attributes, with those of `values`.
+  # Returns `values` with values of all other required attributes.
   defp event(values \\ %{}) do
     %{i: 0, j: 0, f: 0.0, s: "", l: [], sl: [], ip: "10.0.0.1", b: false, latitude: 0.0, longitude: 0.0, now: 0}
     |> Map.merge(%{segments_with_timestamp: [], frequency_caps: [], rows: []})
@@ -145,7 +144,8 @@ defmodule BeTree.Attacks.GrowthTest do
 
   defp check_doubled(what, fuels, doubled) do
     for {{change, fuel}, {change, more}} <- Enum.zip(fuels, doubled) do
-      assert more <= @doubled * fuel + @constant, "#{change} of #{what}: #{fuel} fuel, and #{more} of twice as much"
+      assert more <= @max_growth * fuel + @constant_fuel,
+             "#{change} of #{what}: #{fuel} fuel, and #{more} of twice as much"
     end
   end
 
@@ -155,7 +155,7 @@ defmodule BeTree.Attacks.GrowthTest do
     @template template
     @values Macro.escape(values)
 
-    test "many alternatives of #{name} cost in proportion to their number, and are found" do
+    test "many alternatives of #{name} are found at linear cost" do
       for held <- Attack.size([0, 1, 50], [0, 1, 50, 1_000]) do
         [fewer, more] = for n <- [400, 800], do: fuels(tree(@template, held), join(n, " or ", @template))
         check_doubled("#{unquote(name)} beside #{held}", fewer, more)
@@ -175,7 +175,7 @@ defmodule BeTree.Attacks.GrowthTest do
   end
 
   for {name, fuel} <- @shapes do
-    test "an expression of the shape #{name} costs in proportion to its length" do
+    test "an expression of the shape #{name} has linear cost" do
       for held <- [0, 50] do
         texts = for n <- [400, 800], do: shape(unquote(name), n)
         [fewer, more] = for text <- texts, do: fuels(tree("i = ? and s = 'v?' and j > ?", held), text)
@@ -185,13 +185,13 @@ defmodule BeTree.Attacks.GrowthTest do
     end
   end
 
-  test "every way of a change takes thousands of alternatives" do
+  test "every function that changes takes thousands of alternatives" do
     text = join(2_500, " or ", "i = ?")
     tree = BeTree.new!(i: :integer, s: :string)
     assert BeTree.insert(tree, 99, "true") == :ok
     assert BeTree.put(tree, 1, text) == :ok
     assert BeTree.put(tree, 1, text) == :ok
-    # The last of many, and one that is taken back.
+    # The last of many, and one rolled back.
     assert {:ok, _ids} = BeTree.insert_all(tree, for(id <- 2..40, do: {id, "i = -#{id}"}) ++ [{50, text}])
     assert {:error, %{position: 1}} = BeTree.insert_all(tree, [{51, text}, {52, "i ="}])
     assert BeTree.search(tree, %{i: 14, s: ""}) == {:ok, [1, 50, 99]}
@@ -213,7 +213,7 @@ defmodule BeTree.Attacks.GrowthTest do
     assert :erl_betree.betree_search(tree, [{:event, 14}]) == {:ok, [1, 2]}
   end
 
-  test "large expressions that share all their values cost what as many of others do" do
+  test "large expressions that share their values cost as much as others" do
     [fewer, more] =
       for n <- [100, 200] do
         tree = BeTree.new!(@schema, runtime: Metered)
@@ -228,7 +228,7 @@ defmodule BeTree.Attacks.GrowthTest do
     check_doubled("40 large expressions", fewer, more)
   end
 
-  test "many ranges are merged in proportion to their number" do
+  test "merging many ranges has linear cost" do
     [fewer, more] =
       for n <- [200, 400] do
         tree = BeTree.new!(@schema, runtime: Metered)
@@ -242,7 +242,7 @@ defmodule BeTree.Attacks.GrowthTest do
     check_doubled("7 expressions of ranges", fewer, more)
   end
 
-  test "the lists of a conjunction are not multiplied out" do
+  test "a conjunction does not multiply its lists out" do
     tree = BeTree.new!(@schema, runtime: Metered)
 
     text = fn n, lists ->
@@ -261,7 +261,7 @@ defmodule BeTree.Attacks.GrowthTest do
     for id <- 1..300, do: :ok = BeTree.delete(tree, id)
   end
 
-  test "expressions of many parts of strings take memory in proportion to their parts" do
+  test "expressions with many parts of strings take linear memory" do
     [few, many] =
       for parts <- [5, 60] do
         tree = BeTree.new!(h: :string)
@@ -274,7 +274,7 @@ defmodule BeTree.Attacks.GrowthTest do
     assert many <= 300 * 60 * 400
   end
 
-  test "a rule of thousands of long parts takes a few megabytes" do
+  test "a rule with thousands of long parts takes a few megabytes" do
     tree = BeTree.new!(h: :string)
     before = bytes(tree)
     long = String.duplicate("a part of a command line ", 2)

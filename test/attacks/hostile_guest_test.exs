@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.HostileGuestTest do
-  # Index modules that never end: other trees are searched and changed meanwhile, and a kill ends such a call. What comes
-  # first is told by what is still under way, not by a clock.
+  # Index modules with endless loops must not stop searches and changes of other trees, and a kill ends such a call.
+  # Assertions look at which calls are still running, not at a clock.
   use ExUnit.Case, async: true
 
   import BeTree.WasmModule
@@ -22,7 +22,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     {:ok, inserting: inserting, opening: opening}
   end
 
-  test "changes that never end leave other trees' changes their turns", %{inserting: guest} do
+  test "endless changes do not starve changes of other trees", %{inserting: guest} do
     hostile =
       for _ <- 1..Attack.size(4 * dirty_schedulers(), 100) do
         tree = tree(guest)
@@ -35,7 +35,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     for id <- 1..20, do: BeTree.insert!(innocent, id, "a = 1")
     assert length(BeTree.search!(innocent, %{a: 1})) == 20
 
-    # None of them has ended of itself, as it does when its fuel is used up.
+    # None has ended by itself, as it would when its fuel is exhausted.
     for {tree, %Task{ref: ref} = task} <- hostile do
       assert busy?(tree)
       refute_received {^ref, _answer}
@@ -48,29 +48,29 @@ defmodule BeTree.Attacks.HostileGuestTest do
     end
   end
 
-  test "a change that passes the timeout of its call ends", %{inserting: guest} do
+  test "a change past its timeout ends", %{inserting: guest} do
     tree = tree(guest)
     request = %{input: @long, output: :binary, fuel: :infinity, slice: :infinity, scheduler: :dirty, timeout: 1}
     assert {:error, %Error{kind: :timeout}} = Wasmtime.call(tree.instance, "be_tree_insert", [2_000], request)
     assert BeTree.search(tree, %{s: "x"}) == {:ok, WasmGuest.ids()}
   end
 
-  test "a large change whose process is killed is made whole" do
+  test "a large change completes when its process is killed" do
     tree = BeTree.new!(a: :integer)
     count = Attack.size(20_000, 200_000)
     many = for id <- 1..count, do: {id, "a = #{id}"}
     changer = spawn(fn -> BeTree.insert_all(tree, many) end)
-    # On a loaded machine the change may end before it is seen.
+    # On a loaded machine the change may end before it is observed.
     eventually(fn -> busy?(tree) or not Process.alive?(changer) end)
     Process.exit(changer, :kill)
     eventually(fn -> not busy?(tree) and not Process.alive?(changer) end)
-    # Parts of a batch are changes of their own.
+    # Each part of a batch is a change.
     expressions = BeTree.info!(tree).expressions
     assert expressions in 0..count
     for id <- 1..expressions//997, do: assert(BeTree.search!(tree, %{a: id}) == [id])
   end
 
-  test "killed searches that hang in their inbox hold up no other tree", %{opening: guest} do
+  test "killed searches that hang in their inbox do not block other trees", %{opening: guest} do
     hostile =
       for _ <- 1..Attack.size(20, 200) do
         tree = tree(guest)
@@ -89,7 +89,7 @@ defmodule BeTree.Attacks.HostileGuestTest do
     BeTree.Search.cancel(search)
     assert Task.await(waiting, :infinity) == {:ok, [1]}
     assert Enum.any?(hostile, fn {tree, _pid} -> busy?(tree) end)
-    # Each of them has its turns for about 0.1 seconds.
+    # Each gets its turns within about 0.1 seconds.
     for {tree, _pid} <- hostile, do: eventually(fn -> not busy?(tree) end)
   end
 

@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ImagesTest do
-  # Images with faults: each is refused with a reason, whatever byte is wrong and wherever it is cut off.
+  # Damaged and truncated images are refused with a reason.
   use ExUnit.Case, async: true
 
   import Bitwise
@@ -15,21 +15,21 @@ defmodule BeTree.Attacks.ImagesTest do
     {:ok, image: Image.to_binary!(tree)}
   end
 
-  test "with a byte or several that are wrong", %{image: image} do
+  test "images with wrong bytes", %{image: image} do
     Attack.each(Attack.size(60, 20_000), fn _number ->
       mutated = Attack.mutate(image)
       if mutated != image, do: refused(mutated)
     end)
   end
 
-  test "with one bit that is wrong", %{image: image} do
+  test "images with one wrong bit", %{image: image} do
     Attack.each(Attack.size(60, 20_000), fn _number ->
       {before, <<byte, behind::binary>>} = :erlang.split_binary(image, :rand.uniform(byte_size(image)) - 1)
       refused(<<before::binary, bxor(byte, 1 <<< (:rand.uniform(8) - 1)), behind::binary>>)
     end)
   end
 
-  test "cut off, or with something behind", %{image: image} do
+  test "truncated and extended images", %{image: image} do
     Attack.each(Attack.size(20, 5_000), fn _number ->
       refused(binary_part(image, 0, :rand.uniform(byte_size(image)) - 1))
     end)
@@ -39,7 +39,7 @@ defmodule BeTree.Attacks.ImagesTest do
     for more <- [<<0>>, "more", image], do: refused(image <> more)
   end
 
-  test "as it is, it is read", %{image: image} do
+  test "an unchanged image is read", %{image: image} do
     index = Image.read!({:binary, image})
     for {_text, event, _holds} <- Enum.take(Language.rows(), 20), do: assert({:ok, _ids} = BeTree.search(index, event))
   end

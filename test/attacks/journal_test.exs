@@ -1,20 +1,20 @@
 defmodule BeTree.Attacks.JournalTest do
   @moduledoc false
-  # Random changes, bases, failures, kills and losses of power, on a disk that knows what was synced, compared with a list. A
-  # kill or a loss of power comes at any operation on a file. Nothing in a life depends on time, so its number repeats it.
+  # Compares random changes, bases, failures, kills and losses of power with a list, on a simulated disk. A kill or a loss
+  # of power comes at any operation on a file. No step depends on time, so a seed repeats a life exactly.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Disk, only: [folder: 1]
   import BeTree.Test.Quiet
 
-  alias BeTree.Engine.Journal
+  alias BeTree.Journal
   alias BeTree.Test.{Attack, Disk}
 
   @moduletag timeout: :infinity
 
   setup [:quiet, :folder]
 
-  test "what was acknowledged is there, as the durability says", %{folder: folder} do
+  test "no acknowledged change is lost beyond what the durability allows", %{folder: folder} do
     Attack.each(Attack.size(60, 5_000), fn number ->
       folder = Path.join(folder, "#{number}")
       Disk.watch(folder)
@@ -24,7 +24,7 @@ defmodule BeTree.Attacks.JournalTest do
   end
 
   # A life ends with a close, so all that is there then was on the disk.
-  test "a folder that has lost a file, or the end of one, is refused, or lacks nothing", %{folder: folder} do
+  test "a folder that lost a file, or its end, is refused or complete", %{folder: folder} do
     Attack.each(Attack.size(20, 2_000), fn number ->
       folder = Disk.watch(Path.join(folder, "#{number}"))
       {found, _count} = life(folder, Enum.random([:sync, {:interval, 1}, :none]), Enum.random(1..3))
@@ -50,7 +50,7 @@ defmodule BeTree.Attacks.JournalTest do
   defp without_damage(folder) do
     case Journal.open(folder, identity: "", durability: :sync) do
       {:ok, journal} ->
-        # The content of a base is checked when it is read.
+        # Reading a base verifies its content.
         found =
           if match?({:error, %{kind: :damaged}}, Journal.read_base(journal)), do: :damaged, else: contents(journal)
 
@@ -62,14 +62,14 @@ defmodule BeTree.Attacks.JournalTest do
     end
   end
 
-  test "a life depends on its number alone", %{folder: folder} do
+  test "the seed determines a run", %{folder: folder} do
     for number <- 1..5 do
       [first, second] =
         for time <- 1..2 do
           :rand.seed(:exsss, {Attack.seed(), number, 0})
           folder = Disk.watch(Path.join(folder, "#{number}_#{time}"))
           found = life(folder, {:interval, 1}, 4)
-          # A base that is not finished has a name of its own.
+          # An unfinished base has a temporary name.
           names = folder |> File.ls!() |> Enum.reject(&String.ends_with?(&1, ".new")) |> Enum.sort()
           {found, for(name <- names, do: {name, File.read!(Path.join(folder, name))})}
         end
@@ -78,8 +78,8 @@ defmodule BeTree.Attacks.JournalTest do
     end
   end
 
-  # The model: all changes, the last first; how many of them are certain to be there after a loss of power; the groups that may
-  # follow: one that was being written, and those that were refused since the last change, whose bytes a failing disk kept.
+  # The model: all changes, newest first; how many must survive a loss of power; and the groups that may follow: the one
+  # being written, and those refused since the last change, whose bytes a failing disk kept.
   defp life(folder, durability, owners) do
     Enum.reduce(1..owners, {[], 0}, fn _owner, {accepted, durable} ->
       seed = :rand.uniform(1_000_000_000)
@@ -88,7 +88,7 @@ defmodule BeTree.Attacks.JournalTest do
       {pid, monitor} =
         spawn_monitor(fn ->
           :rand.seed(:exsss, {seed, 0, 0})
-          own(folder, durability, accepted, durable, test)
+          start_owner(folder, durability, accepted, durable, test)
         end)
 
       assert_receive {:DOWN, ^monitor, :process, ^pid, reason}, 60_000
@@ -117,7 +117,7 @@ defmodule BeTree.Attacks.JournalTest do
     end
   end
 
-  # Returns the changes that the folder holds.
+  # Returns the changes in the folder.
   defp check(folder, durability, accepted, durable, uncertain) do
     {:ok, journal} = open(folder, durability)
     found = contents(journal)
@@ -132,7 +132,7 @@ defmodule BeTree.Attacks.JournalTest do
     Journal.open(folder, identity: "", durability: durability, files: Disk, background: Disk, segment_bytes: 200)
   end
 
-  # A base is the list of the changes before it.
+  # A base lists all changes before it.
   defp contents(journal) do
     base = with {:ok, _version, bytes} <- Journal.read_base(journal), do: :erlang.binary_to_term(bytes)
     base = if base == :none, do: [], else: base
@@ -147,7 +147,7 @@ defmodule BeTree.Attacks.JournalTest do
     contents
   end
 
-  defp own(folder, durability, accepted, durable, test) do
+  defp start_owner(folder, durability, accepted, durable, test) do
     if :rand.uniform(2) == 1, do: Disk.crash_after(folder, :rand.uniform(60))
     send(test, {:state, {accepted, durable, []}})
     {:ok, journal} = open(folder, durability)

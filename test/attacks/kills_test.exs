@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.KillsTest do
-  # Processes that search and change, and are killed anywhere: what is there afterwards is what was acknowledged, but for
-  # the one change that each killed process may have had under way.
+  # Processes that search and change are killed anywhere. Afterwards the tree has what was acknowledged, except for the one
+  # pending change of each killed process.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
@@ -12,10 +12,10 @@ defmodule BeTree.Attacks.KillsTest do
 
   setup :quiet
 
-  # Each process has ids of its own. It writes into the table what it is about to do, and then that it is done.
+  # Each process has ids of its own, and records in the table when it begins and when it has finished a change.
   @per_process 20
 
-  test "processes that search and change a tree, half of them killed" do
+  test "a tree survives killing half of the processes that search and change it" do
     Attack.each(Attack.size(2, 10), fn _number ->
       tree = BeTree.new!(a: :integer)
       BeTree.insert_all!(tree, for(id <- 1..100, do: {id, "a = 1"}))
@@ -39,7 +39,7 @@ defmodule BeTree.Attacks.KillsTest do
   end
 
   for round <- 1..2 do
-    test "changes of a server whose writer is killed, round #{round}" do
+    test "a server keeps its changes when its writer is killed, round #{round}" do
       name = :"kills_#{System.unique_integer([:positive])}"
 
       start_supervised!({Server, name: name, schema: [a: :integer], max_restarts: 1_000_000_000}, id: name)
@@ -67,7 +67,7 @@ defmodule BeTree.Attacks.KillsTest do
     end
   end
 
-  # Kills the writer whenever it takes changes again, and returns how often.
+  # Kills the writer whenever it accepts changes again. Returns the number of kills.
   defp kill(name, kills) do
     receive do
       :stop -> kills
@@ -95,7 +95,7 @@ defmodule BeTree.Attacks.KillsTest do
     end
   end
 
-  # Inserts the id where it is not there, and deletes it where it is; where nobody knows, either.
+  # Inserts an absent id or deletes a present one; either if the state is unknown.
   defp step(module, target, id, log) do
     state = with [{^id, state}] <- :ets.lookup(log, id), do: state, else: ([] -> :absent)
     :ets.insert(log, {id, :unknown})
@@ -111,11 +111,11 @@ defmodule BeTree.Attacks.KillsTest do
 
       {:error, %Error{kind: kind, message: message}} ->
         if kind == other and message =~ "id #{id}" do
-          # It was there, or was not: that can only be where nobody knew.
+          # A refusal is right only for an unknown state.
           assert state == :unknown
           :ets.insert(log, {id, wanted})
         else
-          # A writer that is killed leaves it open what it did.
+          # A killed writer leaves the outcome of its change unknown.
           assert {module, kind} == {Server, :no_server}
         end
     end

@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.LargeEventsTest do
-  # Events and results of megabytes. The host copies them part by part, and between two parts others have their turns: a slice
-  # of unlimited length tells how often a call yields for that alone.
+  # Events and results of megabytes. The host copies them in parts and yields in between. With slices of unlimited length
+  # every yield of a call comes from copying.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually
@@ -8,17 +8,17 @@ defmodule BeTree.Attacks.LargeEventsTest do
   import BeTree.WasmModule
 
   alias BeTree.{Error, Event, Search}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Test.Attack
 
   @moduletag timeout: :infinity
   @moduletag runtime: Wasmtime
 
-  # What is copied at a time.
-  @part 262_144
-  # More than any search burns.
-  @endless 1_000_000_000_000
+  # Bytes of one copied part.
+  @part_bytes 262_144
+  # More fuel than any search burns.
+  @unlimited_fuel 1_000_000_000_000
 
   setup do
     tree = BeTree.new!([s: {:string, optional: true}, l: {:integer_list, optional: true}], memory: 2_000_000_000)
@@ -32,7 +32,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
   defp run({:yield, search}, yields), do: run(Search.resume(search), yields + 1)
   defp run({:done, found, stats}, yields), do: {found, stats.fuel, yields}
 
-  test "an event is copied in parts, and found as one that is copied at once", %{tree: tree, text: text, size: size} do
+  test "an event copied in parts is matched like one copied at once", %{tree: tree, text: text, size: size} do
     numbers = Enum.to_list(1..div(size, 10))
     {:ok, prepared} = Event.prepare(tree, %{s: text})
 
@@ -47,10 +47,10 @@ defmodule BeTree.Attacks.LargeEventsTest do
 
     for {event, ids} <- events, options <- [[], [ids: [1, 2, 3]]] do
       {:ok, _format, bytes} = Event.encode(event)
-      # The second finds the inbox as large as the first left it.
+      # The second event finds the inbox as large as the first left it.
       for _ <- 1..2 do
-        assert {^ids, _fuel, yields} = run(Search.start(tree, event, [slice: @endless] ++ options))
-        assert yields >= div(byte_size(bytes), @part)
+        assert {^ids, _fuel, yields} = run(Search.start(tree, event, [slice: @unlimited_fuel] ++ options))
+        assert yields >= div(byte_size(bytes), @part_bytes)
         assert {^ids, _fuel, 0} = run(Search.start(tree, event, [slice: :infinity] ++ options))
       end
 
@@ -58,15 +58,15 @@ defmodule BeTree.Attacks.LargeEventsTest do
     end
   end
 
-  test "a search that loses its process between two parts leaves a tree that works, and no event", context do
+  test "a search killed between two parts leaves a usable tree without the event", context do
     %{tree: tree, text: text, size: size} = context
     :erlang.garbage_collect()
     before = :erlang.memory(:binary)
 
-    for steps <- [0, 1, 2, 5, div(size, @part) - 1, div(size, @part), div(3 * size, 2 * @part)] do
+    for steps <- [0, 1, 2, 5, div(size, @part_bytes) - 1, div(size, @part_bytes), div(3 * size, 2 * @part_bytes)] do
       {pid, monitor} =
         spawn_monitor(fn ->
-          first = Search.start(tree, %{s: text}, slice: @endless)
+          first = Search.start(tree, %{s: text}, slice: @unlimited_fuel)
           Enum.reduce(Stream.duplicate(nil, steps), first, fn nil, {:yield, search} -> Search.resume(search) end)
           Process.exit(self(), :kill)
         end)
@@ -77,7 +77,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
     end
 
     eventually(fn ->
-      # This process may hold a call of its own searches that has ended.
+      # This process may still hold a call of its own that has ended.
       :erlang.garbage_collect()
       elem(Native.counts(), 2) == 0
     end)
@@ -93,8 +93,8 @@ defmodule BeTree.Attacks.LargeEventsTest do
     binary = for id <- ids, into: "", do: <<id::little-64>>
 
     for {form, found} <- [list: ids, binary: binary] do
-      assert {^found, fuel, yields} = run(Search.start(tree, %{a: 2}, as: form, slice: @endless))
-      assert yields >= div(8 * count, @part)
+      assert {^found, fuel, yields} = run(Search.start(tree, %{a: 2}, as: form, slice: @unlimited_fuel))
+      assert yields >= div(8 * count, @part_bytes)
       assert {^found, ^fuel, 0} = run(Search.start(tree, %{a: 2}, as: form, slice: :infinity))
       none = if form == :list, do: [], else: ""
       events = [%{a: 1}, %{a: 2}, %{a: 1}, %{a: 3}]
@@ -105,8 +105,8 @@ defmodule BeTree.Attacks.LargeEventsTest do
     assert bitmap |> :binary.decode_unsigned(:little) |> Integer.digits(2) |> Enum.sum() == count
   end
 
-  test "a result of too many lists for one copy is refused" do
-    # Words of this value are lists of as many of them.
+  test "a result of too many lists is refused" do
+    # The outbox returns this value as that many lists.
     for {value, lists} <- [{0, 10_000}, {100, 400}, {9_000, 5}] do
       expected = List.duplicate(List.duplicate(value, value), lists)
       words = lists * (value + 1)
@@ -121,23 +121,23 @@ defmodule BeTree.Attacks.LargeEventsTest do
     end
   end
 
-  # A large page is cleared as a whole when it is first written, which nothing divides.
+  # The kernel clears a large page in one piece when it is first written.
   if File.dir?("/sys/kernel/mm/transparent_hugepage") do
-    test "a large event makes a memory grow by small pages", %{tree: tree, text: text, size: size} do
+    test "a large event grows the memory by small pages", %{tree: tree, text: text, size: size} do
       before = in_small_pages()
       assert BeTree.search(tree, %{s: text}) == {:ok, [2]}
 
       assert [address] =
                for({address, bytes} <- in_small_pages(), bytes >= size, not is_map_key(before, address), do: address)
 
-      # Another large event takes no other mapping.
+      # Another large event adds no mapping.
       {mappings, _descriptors} = Native.taken()
       assert BeTree.search(tree, %{s: text <> text}) == {:ok, [2]}
       assert in_small_pages()[address] >= 2 * size
       eventually(fn -> match?({^mappings, _descriptors}, Native.taken()) end)
     end
 
-    # Returns the bytes in memory of each mapping that is to have small pages, by its address.
+    # Returns the resident bytes of each mapping marked for small pages, by address.
     defp in_small_pages do
       for mapping <- maps(), mapping =~ ~r/^VmFlags:.* nh\b/m, into: %{} do
         [_line, kilobytes] = Regex.run(~r/^Rss: +(\d+) kB/m, mapping)
@@ -149,7 +149,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
     defp maps, do: "/proc/self/smaps" |> File.read!() |> String.split(~r/^(?=[0-9a-f]+-[0-9a-f]+ )/m, trim: true)
   end
 
-  # Returns the outcome of a call whose outbox has `words` words of one value.
+  # Returns the outcome of a call whose outbox has `words` words of this value.
   defp outbox(value, words, output) do
     bytes = :binary.copy(<<value::little-64>>, words)
     outbox = <<16::little-32, byte_size(bytes)::little-32>>
@@ -160,7 +160,7 @@ defmodule BeTree.Attacks.LargeEventsTest do
 
     {:ok, module} = Wasmtime.load(wasm)
     {:ok, instance} = Wasmtime.instantiate(module, memory: 100_000_000, outbox: "outbox")
-    request = %{input: nil, output: output, fuel: :infinity, slice: @endless, scheduler: :normal}
+    request = %{input: nil, output: output, fuel: :infinity, slice: @unlimited_fuel, scheduler: :normal}
     instance |> Wasmtime.invoke("answer", [], request) |> ended()
   end
 

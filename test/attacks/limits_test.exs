@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.LimitsTest do
-  # Nodes in which as much is made as the system has mappings or descriptors for: what is too much is refused, what there
-  # is goes on working, and all is released.
+  # Nodes that exhaust the system's mappings or descriptors. The excess is refused, existing values keep working, and
+  # everything is released.
   use ExUnit.Case, async: false
 
   alias BeTree.Error
@@ -8,11 +8,11 @@ defmodule BeTree.Attacks.LimitsTest do
 
   @moduletag timeout: :infinity
 
-  @mappings with {:ok, text} <- File.read("/proc/sys/vm/max_map_count"), do: String.to_integer(String.trim(text))
+  @max_mappings with {:ok, text} <- File.read("/proc/sys/vm/max_map_count"), do: String.to_integer(String.trim(text))
 
   cond do
-    not is_integer(@mappings) -> @moduletag skip: "this system has no such limits"
-    @mappings > 70_000 -> @moduletag skip: "vm.max_map_count is so high that memory would run out first"
+    not is_integer(@max_mappings) -> @moduletag skip: "this system has no such limits"
+    @max_mappings > 70_000 -> @moduletag skip: "vm.max_map_count is so high that memory would run out first"
     true -> :ok
   end
 
@@ -23,7 +23,7 @@ defmodule BeTree.Attacks.LimitsTest do
   end
 
   test "calls are suspended until the mappings run out" do
-    assert refused(Limits.in_node(:calls, []), "vm.max_map_count, which is #{@mappings};") > 0.18 * @mappings
+    assert refused(Limits.in_node(:calls, []), "vm.max_map_count, which is #{@max_mappings};") > 0.18 * @max_mappings
   end
 
   test "indexes are published until the descriptors run out" do
@@ -37,19 +37,19 @@ defmodule BeTree.Attacks.LimitsTest do
 
   if Attack.full?() do
     test "sandboxes are made until the mappings run out" do
-      assert refused(Limits.in_node(:sandboxes, []), "vm.max_map_count") > 0.4 * @mappings
+      assert refused(Limits.in_node(:sandboxes, []), "vm.max_map_count") > 0.4 * @max_mappings
     end
 
     test "searches of one index are suspended until the mappings run out" do
-      assert refused(Limits.in_node(:searches, []), "vm.max_map_count") > 0.18 * @mappings
+      assert refused(Limits.in_node(:searches, []), "vm.max_map_count") > 0.18 * @max_mappings
     end
 
     test "trees are made until the mappings run out" do
       {made, error, mappings} = Limits.in_node(:trees, [])
-      assert refused({made, error}, "vm.max_map_count") > 0.4 * @mappings
-      assert mappings < @mappings
-      # Linux' default.
-      if @mappings == 65_530, do: assert(made >= 30_000)
+      assert refused({made, error}, "vm.max_map_count") > 0.4 * @max_mappings
+      assert mappings < @max_mappings
+      # Linux's default.
+      if @max_mappings == 65_530, do: assert(made >= 30_000)
     end
   end
 end

@@ -1,19 +1,19 @@
 defmodule BeTree.Attacks.ManyServersTest do
-  # A server for each tenant, on one node with the default limits of a system: 1,024 open files, and 65,530 mappings. Many processes
-  # start servers on demand, several of them the same one at the same time.
+  # One server for each tenant, on a node with the system's default limits: 1,024 open files and 65,530 mappings. Processes
+  # start servers on demand, several the same one at once.
   use ExUnit.Case, async: false
 
   alias BeTree.Test.{Attack, OsNode}
 
   @moduletag timeout: :infinity
 
-  test "servers that concurrent callers start on demand" do
+  test "concurrent callers start servers on demand" do
     servers = Attack.size(200, 5_000)
     port = OsNode.start(code(servers), limits: "ulimit -n 1024")
     lines = OsNode.await_end(port)
     assert [result] = for("result " <> result <- lines, do: result), Enum.join(lines, "\n")
     {result, _bindings} = Code.eval_string(result)
-    # Each tenant's rule was found by its own server, and each server was started once.
+    # Each tenant's rule was found by its server, and each server was started once.
     assert result.wrong == []
     assert result.started == servers
     assert result.already > 0
@@ -57,18 +57,18 @@ defmodule BeTree.Attacks.ManyServersTest do
       end
     end
 
-    # The module is compiled once, before.
+    # The module was compiled in advance.
     BeTree.new!(age: :integer)
     :erlang.garbage_collect()
     [memory, vm] = [count.(:memory), :erlang.memory(:total)]
     started = System.monotonic_time(:microsecond)
 
-    # Each tenant is asked for twice, by different processes.
+    # Different processes request each tenant, twice.
     outcomes =
       1..#{servers}
       |> Enum.flat_map(&[&1, &1])
       |> Task.async_stream(fn tenant ->
-        # The test waits for a while for each line.
+        # The test waits for each line up to this long.
         if rem(tenant, 100) == 0, do: IO.puts("tenant \#{tenant}")
         outcome = on_demand.(tenant)
         :ok = BeTree.put(name.(tenant), tenant, "age = \#{tenant} and country <> 'x'")

@@ -1,7 +1,7 @@
 defmodule BeTree.Attacks.MemoryTest do
   @moduledoc false
-  # Changes and reads at every memory limit, by pages, between what a tree holds and what they need: each succeeds, or is
-  # refused as :out_of_memory and changes nothing.
+  # Changes and reads at every memory limit, page by page, from the tree's size up to the need of the call. Each succeeds,
+  # or returns :out_of_memory and changes nothing.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -20,7 +20,7 @@ defmodule BeTree.Attacks.MemoryTest do
   defp booleans(count), do: join(count, " or ", &"(b#{rem(&1, 40)} and not b#{rem(7 * &1 + 1, 40)})")
   defp members(count), do: "i in (#{join(count, ", ", &"#{&1}")}) and s in ('x1', 'x3')"
 
-  # A tree with this limit and some subscriptions, or none where not even these fit.
+  # Returns a tree with this limit and some subscriptions, or none if even these do not fit.
   defp tree(limit) do
     with {:ok, tree} <- BeTree.new(@schema, memory: limit),
          {:ok, _} <- BeTree.insert_all(tree, for(id <- 1..40, do: {id, "s = 'x#{rem(id, 5)}' and i > #{rem(id, 9)}"})) do
@@ -34,8 +34,8 @@ defmodule BeTree.Attacks.MemoryTest do
     {BeTree.search!(tree, @event), Map.take(BeTree.info!(tree), [:expressions, :predicates, :strings, :entries])}
   end
 
-  # Calls `each` with a tree at every limit from the smallest on that there is a tree at, until it returns :ok, and returns
-  # how many limits refused it.
+  # Calls `each` with a tree at every limit from the smallest possible on, until it returns :ok. Returns the number of
+  # refusals.
   defp sweep(each) do
     {:ok, none} = BeTree.new(@schema)
     least = BeTree.info!(none).memory_bytes
@@ -62,7 +62,7 @@ defmodule BeTree.Attacks.MemoryTest do
   end
 
   for {name, size} <- [disjunction: 2_000, predicates: 800, booleans: 600, members: 2_000] do
-    test "an insertion of #{name} succeeds, or changes nothing" do
+    test "an insertion of #{name} succeeds or changes nothing" do
       text = unquote(name)(unquote(size))
 
       refused =
@@ -77,7 +77,7 @@ defmodule BeTree.Attacks.MemoryTest do
     end
   end
 
-  test "a batch of many succeeds, or changes nothing" do
+  test "a batch of many insertions succeeds or changes nothing" do
     count = Attack.size(1_000, 10_000)
     batch = for id <- 100..(100 + count), do: {id, "s = 'y#{id}' and i > #{rem(id, 77)} or b#{rem(id, 40)}"}
 
@@ -85,7 +85,7 @@ defmodule BeTree.Attacks.MemoryTest do
     assert refused > 0
   end
 
-  test "a tree that is filled to its limit is emptied again, and explains in between" do
+  test "a full tree explains and can be emptied" do
     for limit <- Enum.map(0..Attack.size(3, 31), &(4_000_000 + &1 * @page)) do
       tree = tree(limit)
 

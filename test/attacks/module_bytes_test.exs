@@ -1,17 +1,18 @@
 defmodule BeTree.Attacks.ModuleBytesTest do
-  # Many index modules, each used once: nothing of them stays. In a node's own terms, so this runs alone.
+  # Many index modules, each used once, leave nothing. The test counts binaries of the whole node, so it runs alone.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually
 
   alias BeTree.{Guest, Image}
-  alias BeTree.Engine.{Instance, Native}
+  alias BeTree.Call.Instance
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Attack, WasmGuest}
 
   @moduletag runtime: BeTree.Runtime.Wasmtime
 
-  test "the bytes of modules are freed with their last users" do
-    # What the library keeps for good is there from here on.
+  test "the bytes of a module are freed with its last user" do
+    # Allocations from here on are not permanent.
     BeTree.new!(a: :integer)
     settled()
     kept = :persistent_term.info().count
@@ -31,7 +32,7 @@ defmodule BeTree.Attacks.ModuleBytesTest do
     eventually(fn -> :erlang.garbage_collect() && elem(Native.counts(), 0) <= modules end)
   end
 
-  test "the bytes outlive the handle that they came from" do
+  test "the bytes of a module outlive the handle they came from" do
     wasm = WasmGuest.spin(1_000_001)
     bytes = Task.await(Task.async(fn -> wasm |> Guest.load() |> elem(1) |> Instance.wasm() end), :infinity)
     settled()

@@ -1,25 +1,25 @@
 defmodule BeTree.Attacks.ModulesTest do
-  # Index modules with faults: each is refused, or is a module that does something, within its budget and its memory.
+  # Damaged index modules are refused, or run within their budget and memory.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Guest}
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.Test.{Attack, WasmGuest}
 
   @moduletag timeout: :infinity
 
   @event %{a: 3}
 
-  # A module that can be loaded may have a fault in its first call.
+  # A loadable module may fail in its first call.
   @refused [:bad_module, :trap, :out_of_fuel, :out_of_memory]
 
-  test "the built-in module" do
+  test "mutations of the built-in module" do
     {:ok, guest} = Instance.built_in(BeTree.Runtime.default())
     attack(Instance.wasm(guest), Attack.size(25, 921))
     sound?()
   end
 
-  test "small modules" do
+  test "mutations of small modules" do
     modules = [
       WasmGuest.spin(100),
       WasmGuest.trapping_insert(),
@@ -30,7 +30,7 @@ defmodule BeTree.Attacks.ModulesTest do
     sound?()
   end
 
-  test "the built-in module, cut off at the ends of its sections and around them" do
+  test "the built-in module truncated at and around the ends of its sections" do
     {:ok, guest} = Instance.built_in(BeTree.Runtime.default())
     wasm = Instance.wasm(guest)
 
@@ -42,7 +42,7 @@ defmodule BeTree.Attacks.ModulesTest do
     sound?()
   end
 
-  # Where each section begins, behind the header of 8 bytes.
+  # The offset of each section, after the header of 8 bytes.
   defp sections(<<_header::binary-size(8), rest::binary>>, size), do: begins(rest, size)
   defp begins("", _size), do: []
 
@@ -77,7 +77,7 @@ defmodule BeTree.Attacks.ModulesTest do
     assert tree.runtime.info(tree.instance).memory <= 8_000_000
   end
 
-  # Another module's tree works.
+  # A tree of another module still works.
   defp sound? do
     tree = BeTree.new!(a: :integer)
     BeTree.insert!(tree, 1, "a = 3")

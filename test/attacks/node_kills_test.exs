@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.NodeKillsTest do
-  # Servers with a folder, whose node is killed by the operating system at any moment.
+  # Servers with a folder, whose node gets SIGKILL at any moment.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Quiet
@@ -12,18 +12,18 @@ defmodule BeTree.Attacks.NodeKillsTest do
 
   setup [:quiet, :folder]
 
-  test "a node that is killed keeps every acknowledged change", %{folder: folder} do
+  test "a killed node keeps every acknowledged change", %{folder: folder} do
     :rand.seed(:exsss, {Attack.seed(), 31, 0})
     for number <- 1..Attack.size(5, 200), reduce: %{}, do: (there -> kill_node(folder, number, there, &integer/1))
   end
 
-  test "a node that is killed keeps the terms of its ids", %{folder: folder} do
+  test "a killed node keeps the terms of its ids", %{folder: folder} do
     :rand.seed(:exsss, {Attack.seed(), 32, 0})
     for number <- 1..Attack.size(3, 50), reduce: %{}, do: (there -> kill_node(folder, number, there, &term/1))
   end
 
-  # Code for the options of the server, for the id of an integer, and for the integer of an id. Each node makes the atoms of the
-  # terms itself, after the server has recovered those of the node before.
+  # Code for the server's options, for the id of an integer, and the reverse. Each node makes the atoms itself, after
+  # recovery read those of the previous node.
   defp integer(:options), do: "[]"
   defp integer(:id), do: "fn id -> id end"
   defp integer(:integer), do: "fn id -> id end"
@@ -32,16 +32,16 @@ defmodule BeTree.Attacks.NodeKillsTest do
   defp term(:id), do: ~s|fn id -> {String.to_atom("term_" <> Integer.to_string(rem(id, 7))), [id]} end|
   defp term(:integer), do: "fn {_atom, [id]} -> id end"
 
-  # The node writes to a file that it begins a change, and that the change was acknowledged. The operating system has what is
-  # written when the node is killed; what the node prints may still wait in the node. A printed line only says that one more
-  # change begins.
+  # The node writes to a file when a change begins and when it is acknowledged. The operating system keeps written bytes
+  # after a kill;
+  # printed ones may be lost, so they only count changes.
   defp kill_node(folder, number, there, kind) do
     file = Path.join(folder, "changes_#{number}.txt")
 
     port =
       OsNode.start("""
       {:ok, _} = Application.ensure_all_started(:be_tree)
-      # On a loaded machine the module may take longer to compile than the node waits for it.
+      # On a loaded machine compiling the module may exceed the node's wait.
       compile = fn compile -> with {:error, %{kind: :timeout}} <- BeTree.new(a: :integer), do: compile.(compile) end
       {:ok, _tree} = compile.(compile)
       {id_of, integer_of} = {#{kind.(:id)}, #{kind.(:integer)}}
@@ -71,7 +71,7 @@ defmodule BeTree.Attacks.NodeKillsTest do
     os_pid = line(port, "pid ")
     found = port |> line("texts ") |> Base.decode64!() |> :erlang.binary_to_term() |> Map.new()
     assert agree?(there, found)
-    # This waits for a number of events and not for a time.
+    # Waits for a number of events instead of a time.
     for _ <- 1..(10 + :rand.uniform(150)), do: line(port, "one more")
     OsNode.kill(port, os_pid)
     lines = file |> File.read!() |> String.split("\n")
@@ -93,7 +93,7 @@ defmodule BeTree.Attacks.NodeKillsTest do
     end
   end
 
-  # Returns for each id the text that was acknowledged last, and the one that had begun, if any.
+  # Returns for each id the last acknowledged text and the pending one, if any.
   defp changes(lines, there) do
     {there, _begun} =
       Enum.reduce(lines, {there, %{}}, fn line, {there, begun} ->

@@ -1,24 +1,23 @@
 defmodule BeTree.Attacks.RefusalsTest do
   @moduledoc false
-  # Random expressions, large events and publications at every memory limit, by pages, from the least that a tree fits in
-  # to one that suffices: each call succeeds, or is refused as :out_of_memory and changes nothing.
+  # Random expressions, large events and publications at every memory limit, page by page. Each call succeeds, or returns
+  # :out_of_memory and changes nothing.
   #
-  # Images of what is read are compared to the byte: they are made of a copy of the memory that forgets all but the
-  # subscriptions. A first read may enlarge memory, and so change the heap's own notes: so each is made twice, and the second
-  # one has to leave every byte as it is. A batch that is taken back leaves numbers of subscriptions and strings free in another
-  # order, and changes the estimates of the values that expressions ask for. So the test compares counts and results there, of the
-  # tree and of an index that is read back from its image.
+  # Images show whether a read changed anything: they hold nothing but the subscriptions, so their bytes are compared. The
+  # first read may enlarge memory and change the allocator's data, so the second of two reads counts. Rolling a batch back
+  # permutes the free lists of slots and string ids and changes estimates. There the test compares counts and results, of
+  # the tree and of its image.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Image, Index}
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.Test.{Attack, Language, Random}
 
   @page 65_536
-  # What an instance takes beside its memory, at the most.
-  @tables 4_096
+  # Upper bound on an instance's memory outside its linear memory.
+  @max_tables_bytes 4_096
 
-  # Calls `each` with a tree of these subscriptions at every limit until it returns :ok, and returns how many refused it.
+  # Calls `each` with a tree of these subscriptions at every limit until it returns :ok. Returns the number of refusals.
   defp sweep(schema, subscriptions, each) do
     least = BeTree.info!(BeTree.new!(schema)).memory_bytes
 
@@ -38,7 +37,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     end)
   end
 
-  # Or none where not even these fit.
+  # No subscriptions if even these do not fit.
   defp tree(schema, subscriptions, limit) do
     with {:ok, tree} <- BeTree.new(schema, memory: limit),
          {:ok, _} <- BeTree.insert_all(tree, subscriptions) do
@@ -52,7 +51,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     do: for(id <- ids, do: {id, Random.text(Random.expression(schema)), constants: Random.constants()})
 
   defp holds(tree, events) do
-    # Not nodes and entries: a list that a batch made long may stay split after the batch was taken back.
+    # Nodes and entries are not compared: a list that a batch split may stay split after the rollback.
     {Enum.map(events, &BeTree.search(tree, &1)), Map.take(BeTree.info!(tree), [:expressions, :predicates, :strings])}
   end
 
@@ -61,7 +60,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     assert BeTree.info!(tree).expressions == 0
   end
 
-  # Makes the call, checks that it changed nothing, and returns its error, if it was refused.
+  # Makes the call and checks that a refusal changed nothing. Returns the error, if any.
   defp refused(tree, events, call) do
     before = holds(tree, events)
     error = error(call.(tree))
@@ -71,7 +70,7 @@ defmodule BeTree.Attacks.RefusalsTest do
     error
   end
 
-  # The same for a call that changes nothing, where it succeeds, either.
+  # The same for a call that also changes nothing when it succeeds.
   defp refused_twice(tree, events, call) do
     error = refused(tree, events, call)
     image = Image.to_binary!(tree)
@@ -80,12 +79,12 @@ defmodule BeTree.Attacks.RefusalsTest do
     error
   end
 
-  # Of many events each may have an error of its own.
+  # Each of many events may return an error.
   defp error({:ok, _}), do: nil
   defp error({:error, error}), do: error
   defp error(answers) when is_list(answers), do: Enum.find_value(answers, &error/1)
 
-  test "insertions of random expressions succeed, or change nothing" do
+  test "insertions of random expressions succeed or change nothing" do
     Attack.each(Attack.size(4, 100), fn _number ->
       schema = Random.schema()
       more = random(schema, 100..Enum.random([150, 300, 600]))
@@ -106,11 +105,10 @@ defmodule BeTree.Attacks.RefusalsTest do
     end)
   end
 
-  # Strings of a large event. The inbox of one that is larger still is given back to the heap, and its place there may be
-  # another one the next time.
-  @strings 4_000
+  # Strings of a large event. A larger inbox would return to the allocator, and might move.
+  @string_count 4_000
 
-  # An event of some hundred KB, most of which is strings that have to be unescaped.
+  # An event of some hundred KB, mostly strings with escapes.
   defp large(size) do
     strings = Enum.map_join(1..size, ", ", &~s("\\u0041 string \\n of the event #{&1}"))
     ~s({"s": "ab", "i": 7, "b": true, "sl": [#{strings}]})
@@ -125,9 +123,9 @@ defmodule BeTree.Attacks.RefusalsTest do
   defp read(:explain, target, event), do: BeTree.explain(target, event, 1)
 
   for name <- [:search, :search_among, :search_many, :explain] do
-    test "#{name} with a large event succeeds, or changes nothing" do
+    test "#{name} with a large event succeeds or changes nothing" do
       {schema, subscriptions} = language()
-      event = {:json, large(@strings)}
+      event = {:json, large(@string_count)}
 
       refusals =
         sweep(schema, subscriptions, fn tree ->
@@ -140,9 +138,9 @@ defmodule BeTree.Attacks.RefusalsTest do
     end
   end
 
-  test "a publication succeeds, or changes nothing, and so do searches of what is published" do
+  test "publishing and searching succeed or change nothing" do
     {schema, subscriptions} = language()
-    event = {:json, large(@strings)}
+    event = {:json, large(@string_count)}
 
     publish = fn tree ->
       with {:ok, index} <- BeTree.publish(tree, replicas: 2) do
@@ -160,15 +158,15 @@ defmodule BeTree.Attacks.RefusalsTest do
     assert refusals > 0
   end
 
-  test "what is forgotten takes no memory more, at any limit" do
+  test "forgotten input frees its memory at any limit" do
     {schema, subscriptions} = language()
 
     sweep(schema, subscriptions, fn tree ->
       # An event that fits, and one that does not.
-      refused = error(BeTree.search(tree, {:json, large(@strings)}))
+      refused = error(BeTree.search(tree, {:json, large(@string_count)}))
       %BeTree.Tree{runtime: runtime, guest: guest} = tree
       {:ok, snapshot} = runtime.snapshot(tree.instance)
-      {:ok, instance} = Instance.instantiate(guest, runtime.snapshot_length(snapshot) + @tables, snapshot)
+      {:ok, instance} = Instance.instantiate(guest, runtime.snapshot_length(snapshot) + @max_tables_bytes, snapshot)
       assert :ok = Instance.forget(guest, instance)
       {:ok, snapshot} = runtime.snapshot(instance)
 

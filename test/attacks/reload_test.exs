@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ReloadTest do
-  # The module of the NIF is loaded again, as a tool for development or a release upgrade may do: nothing changes.
+  # Reloading the module of the NIF, as a development tool or a release upgrade may do, changes nothing.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Quiet
@@ -8,13 +8,13 @@ defmodule BeTree.Attacks.ReloadTest do
 
   setup :quiet
 
-  test "the module of the NIF is not loaded again, and all that was there goes on" do
+  test "reloading the NIF's module is refused and loses nothing" do
     tree = BeTree.new!(a: :integer)
     BeTree.insert!(tree, 1, "a = 1")
 
-    assert :code.load_file(BeTree.Engine.Native) == {:error, :on_load_failure}
+    assert :code.load_file(BeTree.Runtime.Native) == {:error, :on_load_failure}
 
-    assert BeTree.Engine.Native.loaded?()
+    assert BeTree.Runtime.Native.loaded?()
     assert BeTree.search(tree, %{a: 1}) == {:ok, [1]}
     BeTree.insert!(tree, 2, "a > 0")
     assert BeTree.search(BeTree.publish!(tree), %{a: 1}) == {:ok, [1, 2]}

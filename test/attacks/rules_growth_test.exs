@@ -1,19 +1,19 @@
 defmodule BeTree.Attacks.RulesGrowthTest do
   @moduledoc false
-  # Rules whose text doubles: the fuel of BeTree.Rules.new/2 about doubles too, for every kind of growth. So does that of the calls
-  # that return something of all types or rules, and the insertion of a fact does not depend on their number.
+  # The fuel of BeTree.Rules.new/2 is linear in the text, for every kind of growth. So are calls that return all types or
+  # rules. The insertion of a fact does not depend on their number.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Rules}
   alias BeTree.Test.{Attack, Metered}
 
   # As in BeTree.Attacks.GrowthTest.
-  @doubled 2.4
-  @constant 1_000_000
+  @max_growth 2.4
+  @constant_fuel 1_000_000
 
-  @head "fact t(x: integer, y: integer optional, s: string optional, b: boolean optional)\n"
+  @fact_declaration "fact t(x: integer, y: integer optional, s: string optional, b: boolean optional)\n"
 
-  # Kinds of text, with the number of their parts and the most fuel of a byte. Parts that have a limit stay below it.
+  # Kinds of text, with the number of their parts and the maximum fuel of a byte. Parts with a limit stay below it.
   @shapes [
     fact_types: {2_000, 6_000},
     fact_types_with_fields: {500, 2_000},
@@ -69,8 +69,8 @@ defmodule BeTree.Attacks.RulesGrowthTest do
   defp shape(:uses_of_a_long_domain, n),
     do: shape(:long_domain, n) <> each(n, &"rule r#{&1} when a: u(x = 'value#{&1}') then retract a\n")
 
-  defp shape(:rules, n), do: @head <> join(n, "\n", "rule r? when a: t(x = ?) then retract a")
-  defp shape(:rules_without_tests, n), do: @head <> join(n, "\n", "rule r? when a: t then retract a")
+  defp shape(:rules, n), do: @fact_declaration <> join(n, "\n", "rule r? when a: t(x = ?) then retract a")
+  defp shape(:rules_without_tests, n), do: @fact_declaration <> join(n, "\n", "rule r? when a: t then retract a")
 
   defp shape(:rules_over_types, n),
     do:
@@ -82,78 +82,94 @@ defmodule BeTree.Attacks.RulesGrowthTest do
   end
 
   defp shape(:rules_that_join_one_type_with_others, n),
-    do: @head <> shape(:fact_types, n) <> "\n" <> join(n, "\n", "rule r? when a: t b: type?(x = a.x) then retract b")
+    do:
+      @fact_declaration <>
+        shape(:fact_types, n) <> "\n" <> join(n, "\n", "rule r? when a: t b: type?(x = a.x) then retract b")
 
   defp shape(:rules_with_alternatives, n),
     do:
-      @head <>
+      @fact_declaration <>
         join(n, "\n", "rule r? when a: t(x = ?) either (b: t(y = 1)) or (b: t(y = 2)) or (b: t(y = 3)) then retract a")
 
   defp shape(:rules_with_guards, n) do
-    @head <>
+    @fact_declaration <>
       join(n, "\n", "rule r? when a: t(x = ?) none t(y = a.x, x = ?) n: count t(y = a.y), n > ? then retract a")
   end
 
   defp shape(:rules_in_a_chain, n),
-    do: @head <> each(n, &"rule r#{&1} when a: t(x = #{&1}) then modify a(x: #{&1 + 1})\n")
+    do: @fact_declaration <> each(n, &"rule r#{&1} when a: t(x = #{&1}) then modify a(x: #{&1 + 1})\n")
 
   defp shape(:rules_in_a_ring, n),
-    do: @head <> each(n, &"rule r#{&1} when a: t(x = #{&1}) then modify a(x: #{rem(&1, n) + 1})\n")
+    do: @fact_declaration <> each(n, &"rule r#{&1} when a: t(x = #{&1}) then modify a(x: #{rem(&1, n) + 1})\n")
 
   defp shape(:rules_that_assert_one_type, n),
-    do: @head <> join(n, "\n", "rule r? when a: t(x > ?) none t(y = ?) then assert t(x: a.x + ?)")
+    do: @fact_declaration <> join(n, "\n", "rule r? when a: t(x > ?) none t(y = ?) then assert t(x: a.x + ?)")
 
   defp shape(:wide_joins, n) do
     conditions = each(14, &"c#{&1}: t(x = c#{&1 - 1}.x, y = c#{&1 - 1}.y) after c#{&1 - 1}\n")
-    @head <> each(n, &"rule r#{&1} when c0: t(x > #{&1})\n #{conditions} then retract c0\n")
+    @fact_declaration <> each(n, &"rule r#{&1} when c0: t(x > #{&1})\n #{conditions} then retract c0\n")
   end
 
-  defp shape(:clauses, n), do: @head <> "rule r when a: t(#{join(n, ", ", "x <> ?")}) then retract a"
+  defp shape(:clauses, n), do: @fact_declaration <> "rule r when a: t(#{join(n, ", ", "x <> ?")}) then retract a"
 
   defp shape(:joined_clauses, n),
-    do: @head <> "rule r when a: t b: t(#{join(n, ", ", "x <> a.x + ?")}) then retract a"
+    do: @fact_declaration <> "rule r when a: t b: t(#{join(n, ", ", "x <> a.x + ?")}) then retract a"
 
   defp shape(:equal_clauses, n),
-    do: @head <> "rule r when a: t b: t c: t(#{join(n, ", ", "x = a.x, a.x = b.x, y = a.y")}) then retract a"
+    do:
+      @fact_declaration <> "rule r when a: t b: t c: t(#{join(n, ", ", "x = a.x, a.x = b.x, y = a.y")}) then retract a"
 
   defp shape(:orders, n),
-    do: @head <> "rule r when a: t b: t after a c: t #{join(n, ", ", "after b within ? days")} then retract a"
+    do:
+      @fact_declaration <> "rule r when a: t b: t after a c: t #{join(n, ", ", "after b within ? days")} then retract a"
 
   # A type with more than 32 conditions gets an index.
-  defp shape(:alternatives, n), do: @head <> "rule r when either #{join(n, " or ", "(a: t(x = ?))")} then retract a"
-  defp shape(:long_list, n), do: @head <> "rule r when a: t(x in (#{join(n, ", ", "?")})) then retract a"
+  defp shape(:alternatives, n),
+    do: @fact_declaration <> "rule r when either #{join(n, " or ", "(a: t(x = ?))")} then retract a"
+
+  defp shape(:long_list, n), do: @fact_declaration <> "rule r when a: t(x in (#{join(n, ", ", "?")})) then retract a"
 
   defp shape(:lists, n),
-    do: @head <> join(n, "\n", "rule r? when a: t(x in (?, ?1, ?2), s not in ('a?', 'b?')) then retract a")
+    do: @fact_declaration <> join(n, "\n", "rule r? when a: t(x in (?, ?1, ?2), s not in ('a?', 'b?')) then retract a")
 
-  defp shape(:strings, n), do: @head <> join(n, "\n", "rule r? when a: t(s = 'string ?') then notify n(s: 'other ?')")
+  defp shape(:strings, n),
+    do: @fact_declaration <> join(n, "\n", "rule r? when a: t(s = 'string ?') then notify n(s: 'other ?')")
 
   defp shape(:long_strings, n),
-    do: @head <> join(20, "\n", "rule r? when a: t(s = '?#{String.duplicate("s", n)}') then retract a")
+    do: @fact_declaration <> join(20, "\n", "rule r? when a: t(s = '?#{String.duplicate("s", n)}') then retract a")
 
-  defp shape(:actions, n), do: @head <> "rule r when a: t then #{join(n, ", ", "assert t(x: a.x + ?)")}, retract a"
-  defp shape(:modifications, n), do: @head <> "rule r when a: t then #{join(n, ", ", "modify a(x: a.x + ?)")}"
+  defp shape(:actions, n),
+    do: @fact_declaration <> "rule r when a: t then #{join(n, ", ", "assert t(x: a.x + ?)")}, retract a"
+
+  defp shape(:modifications, n),
+    do: @fact_declaration <> "rule r when a: t then #{join(n, ", ", "modify a(x: a.x + ?)")}"
 
   defp shape(:long_expressions, n),
-    do: @head <> "rule r when a: t then #{each(n, &"notify n(v: #{join(200, " + ", "a.x * #{&1} - ?")}), ")}retract a"
+    do:
+      @fact_declaration <>
+        "rule r when a: t then #{each(n, &"notify n(v: #{join(200, " + ", "a.x * #{&1} - ?")}), ")}retract a"
 
   defp shape(:repeated_expressions, n),
-    do: @head <> "rule r when a: t then #{each(n, &"notify n(v: (a.x * a.x + a.x mod 7) * #{rem(&1, 20)}), ")}retract a"
+    do:
+      @fact_declaration <>
+        "rule r when a: t then #{each(n, &"notify n(v: (a.x * a.x + a.x mod 7) * #{rem(&1, 20)}), ")}retract a"
 
-  defp shape(:chain, n), do: @head <> "rule r when a: t then notify n(v: #{join(n, " + ", "a.x * ?")}), retract a"
-  defp shape(:comments, n), do: join(n, "\n", "# ?") <> "\n" <> @head
-  defp shape(:spaces, n), do: String.duplicate(" \n", n) <> @head
+  defp shape(:chain, n),
+    do: @fact_declaration <> "rule r when a: t then notify n(v: #{join(n, " + ", "a.x * ?")}), retract a"
+
+  defp shape(:comments, n), do: join(n, "\n", "# ?") <> "\n" <> @fact_declaration
+  defp shape(:spaces, n), do: String.duplicate(" \n", n) <> @fact_declaration
 
   defp join(count, by, template), do: Enum.map_join(1..count, by, &String.replace(template, "?", "#{&1}"))
   defp each(count, text), do: Enum.map_join(1..count, &text.(&1))
 
   for {name, {parts, fuel}} <- @shapes do
-    test "rules that grow by #{name} are compiled in proportion to their text" do
+    test "the cost of compiling rules is linear in #{name}" do
       parts = Attack.size(unquote(parts), 4 * unquote(parts))
       parts = if unquote(name) in [:alternatives, :chain], do: unquote(parts), else: parts
       [{less, fewer}, {text, more}] = for n <- [parts, 2 * parts], do: measure_new(shape(unquote(name), n))
       growth = "#{fewer} fuel of #{less} bytes, and #{more} of #{text}"
-      assert more <= @doubled * fewer + @constant, growth
+      assert more <= @max_growth * fewer + @constant_fuel, growth
       assert div(more, text) <= unquote(fuel), growth <> ", #{div(more, text)} a byte"
     end
   end
@@ -164,7 +180,7 @@ defmodule BeTree.Attacks.RulesGrowthTest do
     {byte_size(text), fuel}
   end
 
-  # Texts beyond a limit, and a part of the error's message.
+  # Texts over a limit, with a part of the error's message.
   @refused [
     conditions: {1_000, "binds at most 16 facts"},
     guards: {1_000, "at most 16 `none` and aggregates"},
@@ -182,25 +198,29 @@ defmodule BeTree.Attacks.RulesGrowthTest do
     lists_in_lists: {30, "the operand of `not in` has more than 256 parts"}
   ]
 
-  defp refused(:conditions, n), do: @head <> "rule r when #{join(n, " ", "c?: t(x = ?)")} then retract c1"
-  defp refused(:guards, n), do: @head <> "rule r when a: t #{join(n, " ", "none t(x = ?)")} then retract a"
+  defp refused(:conditions, n), do: @fact_declaration <> "rule r when #{join(n, " ", "c?: t(x = ?)")} then retract c1"
+  defp refused(:guards, n), do: @fact_declaration <> "rule r when a: t #{join(n, " ", "none t(x = ?)")} then retract a"
   defp refused(:fields, n), do: "fact t(#{join(n, ", ", "f?: integer")})"
-  defp refused(:values, n), do: @head <> "rule r when a: t then notify n(#{join(n, ", ", "v?: 1")})"
-  defp refused(:lets, n), do: @head <> "rule r when a: t then #{join(n, ", ", "let v? = a.x + ?")}"
-  defp refused(:combinations, n), do: @head <> "rule r when either #{join(n, " or ", "(a: t(x = ?))")} then retract a"
+  defp refused(:values, n), do: @fact_declaration <> "rule r when a: t then notify n(#{join(n, ", ", "v?: 1")})"
+  defp refused(:lets, n), do: @fact_declaration <> "rule r when a: t then #{join(n, ", ", "let v? = a.x + ?")}"
+
+  defp refused(:combinations, n),
+    do: @fact_declaration <> "rule r when either #{join(n, " or ", "(a: t(x = ?))")} then retract a"
 
   defp refused(:multiplied_alternatives, n),
-    do: @head <> "rule r when #{join(n, " ", "either (t(x = ?)) or (t(y = ?))")} then notify n"
+    do: @fact_declaration <> "rule r when #{join(n, " ", "either (t(x = ?)) or (t(y = ?))")} then notify n"
 
   defp refused(:nested_alternatives, n),
-    do: @head <> "rule r when #{String.duplicate("either (", n)}a: t#{String.duplicate(")", n)} then retract a"
+    do:
+      @fact_declaration <>
+        "rule r when #{String.duplicate("either (", n)}a: t#{String.duplicate(")", n)} then retract a"
 
   defp refused(:parentheses, n), do: in_condition(String.duplicate("(", n) <> "x = 1" <> String.duplicate(")", n))
   defp refused(:negations, n), do: in_condition(String.duplicate("not ", n) <> "x = 1")
   defp refused(:signs, n), do: in_condition("x = " <> String.duplicate("- ", n) <> "1")
   defp refused(:chain, n), do: in_condition(join(n, " + ", "x") <> " = 1")
 
-  # Each chain begins with the one before it, so their lengths add up.
+  # Each chain contains the one before it, so the lengths add up.
   defp refused(:chains_in_chains, n),
     do: in_condition(Enum.reduce(1..n, "b", fn _level, inner -> "not (#{inner}) and #{join(100, " and ", "b")}" end))
 
@@ -208,10 +228,10 @@ defmodule BeTree.Attacks.RulesGrowthTest do
   defp refused(:lists_in_lists, n),
     do: in_condition(Enum.reduce(1..n, "b", fn _level, inner -> "(#{inner}) not in (true)" end))
 
-  defp in_condition(expression), do: @head <> "rule r when a: t(#{expression}) then retract a"
+  defp in_condition(expression), do: @fact_declaration <> "rule r when a: t(#{expression}) then retract a"
 
   for {name, {parts, message}} <- @refused do
-    test "rules beyond the limit on #{name} are refused in proportion to their text" do
+    test "refusing rules over the limit on #{name} costs time linear in the text" do
       [fewer, more] =
         for n <- [unquote(parts), 2 * unquote(parts)] do
           {result, fuel} = Metered.measure(fn -> Rules.new(refused(unquote(name), n), runtime: Metered) end)
@@ -220,11 +240,11 @@ defmodule BeTree.Attacks.RulesGrowthTest do
           fuel
         end
 
-      assert more <= @doubled * fewer + @constant
+      assert more <= @max_growth * fewer + @constant_fuel
     end
   end
 
-  test "the counts of all types cost in proportion to their number" do
+  test "counting all types costs time linear in their number" do
     [fewer, more] =
       for n <- [2_000, 4_000] do
         rules = Rules.new!(shape(:fact_types, n), runtime: Metered)
@@ -233,10 +253,10 @@ defmodule BeTree.Attacks.RulesGrowthTest do
         fuel
       end
 
-    assert more <= @doubled * fewer + @constant
+    assert more <= @max_growth * fewer + @constant_fuel
   end
 
-  test "the insertion of a fact does not search all types for its name" do
+  test "inserting a fact looks its type up without a search of all types" do
     [few, many] =
       for n <- [2, Attack.size(5_000, 50_000)] do
         rules = Rules.new!(shape(:fact_types, n), runtime: Metered)

@@ -1,7 +1,8 @@
 defmodule BeTree.Attacks.SequencesTest do
   @moduledoc false
-  # Operations in any order on a tree of little memory, compared with the oracle: each succeeds, or is refused as
-  # :out_of_memory and changes nothing. FUZZ_SECONDS lets it go on for so long, as `make fuzz` does.
+  # Random operations on a tree of little memory, compared with the oracle. Each succeeds, or returns :out_of_memory and
+  # changes nothing.
+  # FUZZ_SECONDS extends the run, as `make fuzz` does.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -13,7 +14,7 @@ defmodule BeTree.Attacks.SequencesTest do
   @constants Random.constants()
   @ids 1..60
 
-  test "operations under a small memory limit do what the oracle does, or nothing" do
+  test "operations under a small memory limit equal the oracle's or change nothing" do
     case System.get_env("FUZZ_SECONDS") do
       nil -> Attack.each(Attack.size(12, 1_500), fn _number -> sequence(150) end)
       seconds -> until(System.monotonic_time(:second) + String.to_integer(seconds), Attack.seed())
@@ -38,7 +39,7 @@ defmodule BeTree.Attacks.SequencesTest do
 
     case BeTree.new(schema, memory: least + @page * Enum.random(0..24)) do
       {:ok, tree} -> sequence(tree, schema, operations)
-      # To make it takes more than it holds.
+      # Building this takes more than the limit.
       {:error, error} -> assert error.kind == :out_of_memory
     end
   end
@@ -129,14 +130,14 @@ defmodule BeTree.Attacks.SequencesTest do
     there
   end
 
-  # A refusal says why, and changes nothing.
+  # A refusal has a reason and changes nothing.
   defp refused(error, taken?, tree, schema, there) do
     assert error.kind == :out_of_memory or (error.kind == :duplicate_id and taken?)
     search(tree, schema, there)
     there
   end
 
-  # One event in ten is large, and may find no room.
+  # One event in ten is large and may not fit.
   defp search(target, schema, there) do
     event = Map.new(Random.event(schema))
     large = if :rand.uniform(10) == 1, do: %{"padding" => String.duplicate("x", Enum.random(5_000..500_000))}, else: %{}

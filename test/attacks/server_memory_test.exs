@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ServerMemoryTest do
-  # A server that is full, and whose process is killed then.
+  # A full server recovers after a kill of its process.
   use ExUnit.Case, async: true
 
   import Bitwise
@@ -15,7 +15,7 @@ defmodule BeTree.Attacks.ServerMemoryTest do
     "a = #{rem(id, 50)} or s in (#{Enum.join(strings, ", ")})"
   end
 
-  # To the last byte: what does not fit any more is followed by what is smaller.
+  # Fills the last bytes: after a refusal smaller subscriptions follow.
   defp fill(_name, id, 0), do: id
 
   defp fill(name, id, length) do
@@ -26,7 +26,7 @@ defmodule BeTree.Attacks.ServerMemoryTest do
   end
 
   for memory <- [3, 4, 6, 8] do
-    test "of #{memory} MiB comes back with all its data" do
+    test "a server of #{memory} MiB recovers all its data" do
       name = :"full_#{System.unique_integer([:positive])}"
 
       options = [
@@ -47,7 +47,7 @@ defmodule BeTree.Attacks.ServerMemoryTest do
         assert {:ok, _info} = Server.info(name)
         assert BeTree.search(name, %{a: 7}) == {:ok, before}
 
-        # It still judges insertions, and takes deletions.
+        # The server still judges insertions and takes deletions.
         case Server.insert(name, last + round, expression(last + round, 60)) do
           :ok -> assert :ok = Server.delete(name, last + round)
           {:error, %Error{kind: :out_of_memory}} -> :ok

@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ServerMessagesTest do
-  # Messages that a server's process does not know, and kills of it, one after the other.
+  # Unknown messages to a server's process, and rapid kills of it.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
@@ -40,7 +40,7 @@ defmodule BeTree.Attacks.ServerMessagesTest do
     end
   end
 
-  test "the writer and its keeper ignore what they do not know" do
+  test "the writer and its keeper ignore unknown messages" do
     {name, _pid} = start()
     Server.insert!(name, 1, "a = 1")
     writer = Servers.process(name)
@@ -55,7 +55,7 @@ defmodule BeTree.Attacks.ServerMessagesTest do
     assert Servers.process(name) == writer
   end
 
-  test "a follower ignores what it does not know" do
+  test "a follower ignores unknown messages" do
     {name, _pid} = start()
     {follower, _pid} = start(schema: nil, follow: {name, node()})
     pid = Servers.process(follower)
@@ -69,7 +69,7 @@ defmodule BeTree.Attacks.ServerMessagesTest do
     assert Servers.process(follower) == pid
   end
 
-  test "kills of the writer and of its keeper, as fast as they start, never end the data" do
+  test "rapid kills of the writer and its keeper keep the data" do
     {name, pid} = start(max_restarts: 1_000_000_000)
     Server.insert_all!(name, for(id <- 1..100, do: {id, "a = 1"}))
 

@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.SizesTest do
-  # Lengths that no memory has: refused, and the tree goes on.
+  # Lengths beyond any memory are refused, and the tree stays usable.
   use ExUnit.Case, async: true
 
   alias BeTree.Runtime.Wasmtime

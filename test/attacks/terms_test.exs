@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.TermsTest do
-  # Any term as an event, a schema or subscriptions: it is taken, or it is an error or an ArgumentError. What others
-  # search goes on.
+  # Any term as an event, a schema or subscriptions is accepted, returned as an error, or raises an ArgumentError. Searches
+  # of other processes continue.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -18,7 +18,7 @@ defmodule BeTree.Attacks.TermsTest do
     {:ok, tree: tree, event: hd(for {_text, event, true} <- Language.rows(), do: event)}
   end
 
-  test "as an event", %{tree: tree, event: event} do
+  test "random terms as events", %{tree: tree, event: event} do
     expected = BeTree.search!(tree, event)
 
     attack(Attack.size(4_000, 320_000), fn ->
@@ -30,7 +30,7 @@ defmodule BeTree.Attacks.TermsTest do
     assert BeTree.search!(tree, event) == expected
   end
 
-  test "as JSON with faults", %{tree: tree} do
+  test "damaged JSON as events", %{tree: tree} do
     events = for {_text, event, _holds} <- Language.rows(), do: json(event)
 
     attack(Attack.size(2_000, 100_000), fn ->
@@ -41,14 +41,14 @@ defmodule BeTree.Attacks.TermsTest do
 
   defp json(event), do: BeTree.Test.Json.encode(for {name, value} <- event, do: {to_string(name), value})
 
-  test "as an event in Erlang's format with faults, of which a binary is no map", %{tree: tree} do
+  test "damaged events in the external term format", %{tree: tree} do
     attack(Attack.size(1_000, 50_000), fn ->
       bytes = event(2) |> :erlang.term_to_binary() |> Attack.mutate()
       answer(fn -> BeTree.search(tree, {:record, bytes}) end, bytes)
     end)
   end
 
-  test "as a schema" do
+  test "random terms as schemas" do
     attack(Attack.size(500, 55_638), fn ->
       spec = fn ->
         Enum.random([term(2), :integer, {:string, term(2)}, {:integer, [{:min, term(0)}]}, {term(0), []}])
@@ -59,7 +59,7 @@ defmodule BeTree.Attacks.TermsTest do
     end)
   end
 
-  test "as subscriptions" do
+  test "random terms as subscriptions" do
     tree = BeTree.new!(a: :integer)
     BeTree.insert!(tree, 1, "a = 1")
 
@@ -89,7 +89,7 @@ defmodule BeTree.Attacks.TermsTest do
     error in [ArgumentError] -> assert is_binary(Exception.message(error))
   end
 
-  # An event of the schema's names, most of whose values are wrong.
+  # An event with the schema's names and mostly wrong values.
   defp event(depth) do
     pairs = for name <- Enum.take_random(@names, Enum.random(0..4)), do: {Enum.random([name, "#{name}"]), term(depth)}
     Enum.random([Map.new(pairs), pairs])

@@ -15,7 +15,7 @@ defmodule BeTree.ClusterTest do
   setup_all :peers
   setup :quiet
 
-  # A node takes a second or two to start and to compile the index. So all tests share these two, and those that end a node or cut a
+  # Starting a node and compiling the index takes seconds. So all tests here share two nodes; tests that end one or cut a
   # connection are in test/be_tree/cluster/lost_test.exs.
   defp peers(_context) do
     {_peer, one} = Peers.start()
@@ -27,7 +27,7 @@ defmodule BeTree.ClusterTest do
   defp peer_server(node, options \\ []), do: Peers.start_shard(node, Keyword.merge([schema: @schema], options))
 
   describe "a cluster" do
-    test "divides ids among its shards, and finds all of them", %{one: one, two: two} do
+    test "divides ids among its shards and finds all", %{one: one, two: two} do
       shards = [{server(), node()}, peer_server(one), peer_server(two)]
       cluster = Cluster.new(shards)
       assert Cluster.insert_all(cluster, for(id <- 1..300, do: {id, "age >= #{id}"})) == {:ok, 300}
@@ -63,7 +63,7 @@ defmodule BeTree.ClusterTest do
       assert Cluster.insert_all(cluster, List.delete_at(wrong, 20)) == {:ok, 29}
     end
 
-    test "names a server that is not there, and one that does not answer in time", %{one: node} do
+    test "names a missing server, and one that does not reply in time", %{one: node} do
       shard = peer_server(node)
       cluster = Cluster.new([{:nobody, node()}, shard])
       assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
@@ -76,13 +76,13 @@ defmodule BeTree.ClusterTest do
       assert Cluster.search(slow, %{age: 1}) == {:ok, [1]}
     end
 
-    test "tells nothing of the event when a shard's node cannot run the search" do
+    test "keeps the event out of the error when a shard's node cannot run the search" do
       {_peer, node} = Peers.start_bare()
       cluster = Cluster.new([{Ads, node}])
       assert {:error, %Error{kind: :no_server} = error} = Cluster.search(cluster, %{age: 987_654_321, name: "secret"})
-      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Search.run/3)
+      assert error.message == ~s(Ads of #{node}: it could not reply: error :undef in BeTree.Target.run/3)
 
-      # Nor can such a node be followed.
+      # Such a node cannot be followed either.
       follower = server(schema: nil, follow: {Ads, node})
       eventually(fn -> match?(%{error: %Error{kind: :no_server}}, Server.info!(follower)) end)
 
@@ -90,7 +90,7 @@ defmodule BeTree.ClusterTest do
                "#{node} cannot be followed now: its node runs another version of BeTree"
     end
 
-    test "gives up a change whose shard does not reply within the timeout", %{one: node} do
+    test "abandons a change whose shard does not reply in time", %{one: node} do
       {name, ^node} = shard = peer_server(node)
 
       for {name, _node} = shard <- [{server(), node()}, shard] do
@@ -112,11 +112,11 @@ defmodule BeTree.ClusterTest do
       end
 
       assert %{expressions: expressions} = :erpc.call(node, Server, :info!, [name])
-      # A change that passed its timeout may still be made, and those of another node in any order.
+      # A change past its timeout may still be made, and in any order with others.
       assert expressions in 1..3
     end
 
-    test "is made of shards and a function of ids, or raises" do
+    test "takes shards and a function of ids, or raises" do
       for {shards, options} <- [
             {[], []},
             {[:a], []},
@@ -134,7 +134,7 @@ defmodule BeTree.ClusterTest do
   end
 
   describe "a server that follows" do
-    test "shows what the other shows: base, insertions and deletions", %{one: node} do
+    test "has the base, insertions and deletions of its leader", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       follower = server(schema: nil, follow: leader)
       assert {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..100, do: {id, "age >= #{id}"})])
@@ -156,7 +156,7 @@ defmodule BeTree.ClusterTest do
       eventually(fn -> BeTree.search(follower, %{b: "x"}) == {:ok, [7]} end)
     end
 
-    test "has the texts of the other, in every order of changes and bases", %{one: node} do
+    test "has the texts of its leader, in every order of changes and bases", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
       {:ok, 2_500} = call.(:insert_all, [for(id <- 1..2_500, do: {id, "age >= #{id}"})])
@@ -171,12 +171,12 @@ defmodule BeTree.ClusterTest do
       refute Server.member?(follower, 8)
       assert BeTree.info!(follower).expressions == 2_499
 
-      # A crash of the follower's process loses none of them.
+      # A crash of the follower's process loses no change.
       Process.exit(Servers.process(follower), :kill)
       eventually(fn -> match?({:ok, 3}, Server.version(follower)) end)
       assert length(Server.ids!(follower)) == 2_499
 
-      # An index that is swapped in has no texts.
+      # A swapped index has no texts.
       :ok = Peers.swap(node, name, @schema, [{7, "age = 1"}])
       assert Server.await(follower, 4) == {:ok, 4}
       assert {:error, %Error{kind: :not_found}} = Server.fetch(follower, 7)
@@ -186,7 +186,7 @@ defmodule BeTree.ClusterTest do
       assert Server.count(follower) == {:ok, 2}
     end
 
-    test "goes on when the other's process is killed" do
+    test "continues when the process of its leader is killed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       Server.insert!(leader, 1, "age >= 1")
@@ -196,7 +196,7 @@ defmodule BeTree.ClusterTest do
       eventually(fn -> BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]} end)
     end
 
-    test "waits for the other, and takes no changes itself" do
+    test "waits for its leader, and refuses changes" do
       follower = server(schema: nil, follow: {:late, node()})
       assert {:error, %Error{kind: :not_ready, message: message}} = BeTree.search(follower, %{age: 1})
       assert message =~ "has no index yet"
@@ -214,13 +214,13 @@ defmodule BeTree.ClusterTest do
       end
     end
 
-    test "refuses an image that was damaged on its way, continues with its index, and requests it again" do
+    test "refuses a damaged image, keeps its index, and requests the image again" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       Server.insert!(leader, 1, "age >= 1")
       assert {:ok, 1} = Server.await(follower, 1)
 
-      # In front of the next base.
+      # Before the next base.
       process = Servers.process(follower)
       courier = :sys.get_state(process).courier
       send(process, {:piece, courier, "damaged"})
@@ -238,7 +238,7 @@ defmodule BeTree.ClusterTest do
       BeTree.publish!(tree)
     end
 
-    test "can be followed itself" do
+    test "can be followed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       last = server(schema: nil, follow: {follower, node()})
@@ -247,7 +247,7 @@ defmodule BeTree.ClusterTest do
       assert BeTree.search(last, %{age: 1}) == {:ok, Enum.to_list(1..50)}
     end
 
-    test "of thousands of changes makes bases itself" do
+    test "makes its own bases after thousands of changes" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
       assert {:ok, _version} = Server.await(follower, 0)
@@ -257,7 +257,7 @@ defmodule BeTree.ClusterTest do
       for age <- [0, 17, 49], do: assert(BeTree.search(follower, %{age: age}) == BeTree.search(leader, %{age: age}))
     end
 
-    test "whose process is killed continues where it was" do
+    test "continues at its position after its process is killed" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()})
 
@@ -270,7 +270,7 @@ defmodule BeTree.ClusterTest do
       assert BeTree.search(follower, %{age: 1}) == {:ok, Enum.to_list(1..200)}
     end
 
-    test "shows an index of many pieces", %{one: node} do
+    test "receives an index in many pieces", %{one: node} do
       {name, ^node} = leader = peer_server(node)
       {:ok, _} = :erpc.call(node, Server, :insert_all, [name, for(id <- 1..20_000, do: {id, "age in (#{id}, -1)"})])
       follower = server(schema: nil, follow: leader)

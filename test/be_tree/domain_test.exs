@@ -6,7 +6,7 @@ defmodule BeTree.DomainTest do
   doctest Domain
   doctest Domain.Path
 
-  test "every type is taken, bare and with its bounds, in order" do
+  test "every type is parsed, bare and with bounds, in order" do
     domains = [
       {:b, :boolean},
       {"i", {:integer, optional: true, min: -1, max: 5}},
@@ -28,14 +28,14 @@ defmodule BeTree.DomainTest do
     assert {:ok, _tree} = BeTree.new(parsed)
   end
 
-  test "the schema has the shape of docs/abi.md" do
+  test "a schema has the shape of docs/abi.md" do
     {:ok, domains} = Domain.parse(a: {:integer, min: 1}, b: {:string, optional: true, count: 2}, c: :boolean)
 
     assert :erlang.binary_to_term(Domain.encode(domains)) ==
              [{"a", :integer, false, {1, nil}}, {"b", :string, true, 2}, {"c", :boolean, false, nil}]
   end
 
-  test "a schema is read as it was written" do
+  test "an encoded schema decodes to the same" do
     {:ok, domains} =
       Domain.parse([
         {:b, :boolean},
@@ -57,7 +57,7 @@ defmodule BeTree.DomainTest do
     assert Domain.parse(coerced) == {:ok, coerced}
   end
 
-  test "what is no schema is refused" do
+  test "other terms than schemas are refused" do
     terms = [
       :a,
       [:a],
@@ -154,7 +154,7 @@ defmodule BeTree.DomainTest do
     {[%Domain{name: "a", type: :nope}], :type, "a", ~r/the types are/}
   ]
 
-  test "what makes no sense is refused, by the attribute's name" do
+  test "contradictory options are refused with the attribute's name" do
     for {domains, kind, attribute, message} <- @refused do
       assert {:error, %BeTree.Error{} = error} = BeTree.new(domains)
       assert {domains, error.kind, error.attribute} == {domains, kind, attribute}

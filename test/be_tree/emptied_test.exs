@@ -1,5 +1,5 @@
 defmodule BeTree.EmptiedTest do
-  # A tree that is emptied takes as much memory as a new one, and is used as before.
+  # An emptied tree takes the memory of a new one and works like before.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -15,7 +15,7 @@ defmodule BeTree.EmptiedTest do
   @schema [a: :integer, s: {:string, optional: true}]
   @count 5_000
 
-  # As the built-in runtime, but for instances, of which a process that says so gets no more.
+  # The built-in runtime, except that a process may refuse new instances to itself.
   defmodule Refusing do
     use BeTree.Test.Delegating, except: [instantiate: 2]
 
@@ -35,7 +35,7 @@ defmodule BeTree.EmptiedTest do
   defp fill(tree), do: BeTree.insert_all!(tree, for(id <- 1..@count, do: {id, "a = #{id} or s = 'value #{id}'"}))
   defp empty(tree), do: for(id <- 1..@count, do: :ok = BeTree.delete(tree, id))
 
-  # An emptied tree has room for a few changes and searches more than one that has just been made.
+  # An emptied tree keeps room for a few more changes and searches than a new one.
   defp new?(tree), do: memory(tree) <= 1.25 * memory(BeTree.new!(@schema))
 
   defp works?(tree) do
@@ -45,7 +45,7 @@ defmodule BeTree.EmptiedTest do
     found == [7]
   end
 
-  test "it takes as much memory as a new one, however often" do
+  test "an emptied tree takes the memory of a new one, repeatedly" do
     tree = BeTree.new!(@schema)
 
     for _ <- 1..3 do
@@ -57,7 +57,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "also one that began as an index or an image, and one that is put and given ids again" do
+  test "an emptied tree made from an index or image, and put and ids afterwards" do
     tree = BeTree.new!(@schema)
     fill(tree)
     {:ok, copy} = Index.to_tree(BeTree.publish!(tree), 100_000_000)
@@ -72,7 +72,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "its limit is the same" do
+  test "an emptied tree keeps its memory limit" do
     limit = 4_000_000
     tree = BeTree.new!(@schema, memory: limit)
 
@@ -91,7 +91,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "a server that is emptied publishes as little as a new one" do
+  test "an emptied server publishes as little as a new one" do
     name = __MODULE__.Emptied
     start_supervised!({Server, name: name, schema: @schema})
     fresh = BeTree.info!(BeTree.publish!(BeTree.new!(@schema))).memory_bytes
@@ -106,12 +106,12 @@ defmodule BeTree.EmptiedTest do
     assert BeTree.search!(name, %{a: 3}) == [3]
   end
 
-  test "insertions of others meanwhile are kept, and all searches succeed" do
+  test "concurrent insertions survive the emptying, and all searches succeed" do
     tree = BeTree.new!(@schema)
     rounds = Attack.size(20, 500)
     text = String.duplicate("x", 20_000)
 
-    # Each process empties the tree where no other has a subscription in it at that moment, and each subscription is large.
+    # A process empties the tree when no other has a subscription in it. Each subscription is large.
     changers =
       for id <- 1..4 do
         Task.async(fn ->
@@ -129,7 +129,7 @@ defmodule BeTree.EmptiedTest do
     assert new?(tree)
   end
 
-  test "a tree that is in use goes on as a new one when that use ends, if it is empty then" do
+  test "a tree in use is replaced after that use, if it is empty then" do
     tree = BeTree.new!(@schema)
     fill(tree)
     before = memory(tree)
@@ -144,7 +144,7 @@ defmodule BeTree.EmptiedTest do
     assert BeTree.search!(tree, %{a: 3}) == [3]
     assert memory(tree) == before
 
-    # Another process has it.
+    # Another process holds it.
     for id <- 1..(@count - 1), do: BeTree.delete!(tree, id)
     held = Holding.hold(tree, Enum.map(1..100, &{"a#{&1}", 1}) ++ [a: 1, s: String.duplicate("x", 10_000)])
     assert renew.() == :ok
@@ -156,7 +156,7 @@ defmodule BeTree.EmptiedTest do
     assert new?(tree)
   end
 
-  test "a deletion that empties a tree waits for nobody, and the memory returns all the same" do
+  test "the deletion that empties a tree does not wait, and the memory returns" do
     for finish <- [&Search.cancel/1, &finish/1, fn _search -> :ok end] do
       tree = BeTree.new!(@schema)
       fill(tree)
@@ -164,7 +164,7 @@ defmodule BeTree.EmptiedTest do
       before = memory(tree)
       test = self()
 
-      # The deletion is next, and a search after it. So the search has the tree when the deletion would begin anew.
+      # The deletion queues first, then a search. So the search holds the tree when the deletion would replace it.
       {:yield, first} = Search.start(tree, %{a: 1}, slice: 100)
       deletion = Task.async(fn -> BeTree.delete(tree, 1) end)
       eventually(fn -> Wasmtime.info(tree.instance).waiting == 1 end)
@@ -197,7 +197,7 @@ defmodule BeTree.EmptiedTest do
     end
   end
 
-  test "an instance goes on only as one of its module and options, which then is nobody's" do
+  test "an instance replaces another only of the same module and options, with no other user" do
     tree = BeTree.new!(@schema)
     renew = fn other -> Wasmtime.renew(tree.instance, other.instance, "be_tree_abi") end
     scan = BeTree.new!(@schema, guest: WasmGuest.spin(1))
@@ -218,7 +218,7 @@ defmodule BeTree.EmptiedTest do
     assert %{machines: 1, state: :free} = Wasmtime.info(tree.instance)
   end
 
-  test "where there is no second instance, it stays as it is until a later deletion finds one" do
+  test "without a second instance the tree stays until a later deletion" do
     wasm = File.read!(Application.app_dir(:be_tree, "priv/be_tree.wasm"))
     {:ok, guest} = Guest.load(wasm, Refusing)
     tree = BeTree.new!(@schema, guest: guest)
@@ -234,7 +234,7 @@ defmodule BeTree.EmptiedTest do
     assert new?(tree)
   end
 
-  test "guests that say so falsely, or never end when they are asked, delete all the same" do
+  test "guests with a false or endless reply delete all the same" do
     spent = WasmGuest.deletes_and_is_spent()
 
     for options <- [[], [spent: i32_const(1)], [spent: unreachable()], [spent: [loop(branch(0)), i32_const(0)]]] do

@@ -8,43 +8,43 @@ defmodule BeTree.ErrorTest do
     {line, caret}
   end
 
-  test "is its message, and the column where there is no text" do
+  test "message/1 is the message, with the column if there is no text" do
     assert Exception.message(%BeTree.Error{kind: :type, message: "why"}) == "why"
     assert Exception.message(%BeTree.Error{kind: :type, message: "why", text: "a"}) == "why"
     assert Exception.message(%BeTree.Error{kind: :type, message: "why", column: 7}) == "why (column 7)"
   end
 
-  test "can be raised" do
+  test "an error can be raised" do
     assert_raise BeTree.Error, "why", fn -> raise BeTree.Error, kind: :type, message: "why" end
   end
 
-  test "has the caret under the column" do
+  test "message/1 puts the caret under the column" do
     assert excerpt("abc", 1) == {"abc", "^"}
     assert excerpt("abc", 3) == {"abc", "  ^"}
     assert excerpt("äöü = 1", 5) == {"äöü = 1", "    ^"}
   end
 
-  test "has the caret behind a text that ends too early" do
+  test "message/1 puts the caret behind a text that ends too early" do
     assert excerpt("abc", 4) == {"abc", "   ^"}
     assert excerpt("abc", 400) == {"abc", "   ^"}
     assert excerpt("", 1) == {"", "^"}
   end
 
-  test "shows the line of the column" do
+  test "message/1 shows the line of the column" do
     assert excerpt("first\nsecond\nthird", 8) == {"second", " ^"}
     assert excerpt("first\nsecond\nthird", 6) == {"first", "     ^"}
     assert excerpt("first\nsecond\nthird", 14) == {"third", "^"}
   end
 
-  test "gives tabs and other control characters the width of one" do
+  test "message/1 gives tabs and control characters one column" do
     assert excerpt("a\tb\e[31m\r\n", 4) == {"a b [31m ", "   ^"}
   end
 
-  test "gives each byte that is no UTF-8 the width of one character" do
+  test "message/1 gives each byte of invalid UTF-8 one column" do
     assert excerpt(<<"a", 0xFF, 0xC3, "b">>, 4) == {"a\uFFFD\uFFFDb", "   ^"}
   end
 
-  test "cuts a long line to a window around the column" do
+  test "message/1 cuts a long line to a window around the column" do
     text = String.duplicate("x", 1_000) <> "!" <> String.duplicate("y", 1_000)
 
     assert excerpt(text, 1_001) ==

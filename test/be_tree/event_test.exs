@@ -15,7 +15,7 @@ defmodule BeTree.EventTest do
     {:ok, tree: tree}
   end
 
-  test "maps, keyword lists, pairs, structs, JSON and records say the same", %{tree: tree} do
+  test "maps, keyword lists, pairs, structs, JSON and records are equivalent events", %{tree: tree} do
     for event <- [
           %{age: 30, country: "CA", adult: false},
           %{"age" => 30, "country" => "CA"},
@@ -45,7 +45,7 @@ defmodule BeTree.EventTest do
     end
   end
 
-  test "fields of maps, keyword lists, structs and objects are read by their paths" do
+  test "paths read fields of maps, keyword lists, structs and objects" do
     tree = BeTree.new!(user: [age: :integer, country: {:string, optional: true}], "`a.b`": {:integer, optional: true})
     BeTree.insert_all!(tree, [{1, "user.age >= 21"}, {2, "user.country = 'CA'"}, {3, "`a.b` = 1"}])
 
@@ -63,7 +63,7 @@ defmodule BeTree.EventTest do
 
     json = ~s({"user": {"age": 30, "country": "CA"}, "user.country": 3, "a": {"b": 1}})
     assert BeTree.search(tree, {:json, json}) == {:ok, [1, 2]}
-    # Of two objects of one name the last one counts, with all that is in it.
+    # Of two objects of one name the last counts, with all of its fields.
     assert BeTree.search(tree, {:json, ~s({"user": {"country": "CA"}, "a.b": 1, "user": {"age": 30}})}) == {:ok, [1, 3]}
     assert BeTree.search(tree, {:record, [30, "CA", nil]}) == {:ok, [1, 2]}
 
@@ -82,7 +82,7 @@ defmodule BeTree.EventTest do
     assert {:error, %{kind: :type, attribute: "adult"}} = BeTree.search(tree, {:json, ~s({"age": 1, "adult": 1})})
   end
 
-  test "values that nobody asks for are passed over, whatever they are", %{tree: tree} do
+  test "values without an attribute are skipped", %{tree: tree} do
     odd = %{
       age: 30,
       function: &String.upcase/1,
@@ -103,7 +103,7 @@ defmodule BeTree.EventTest do
     assert BeTree.search(tree, {:json, ~s({"deep": #{deep}, "age": 30})}) == {:ok, [1, 3]}
   end
 
-  test "what is no event is refused with its kind", %{tree: tree} do
+  test "other terms than events are refused, and the error names their kind", %{tree: tree} do
     for {event, kind} <- [
           {30, :type},
           {"age", :type},
@@ -139,7 +139,7 @@ defmodule BeTree.EventTest do
     end
   end
 
-  test "an error names the attribute, and the column in JSON", %{tree: tree} do
+  test "an error has the attribute, and the column in JSON", %{tree: tree} do
     {:error, error} = BeTree.search(tree, %{age: "old"})
     assert {error.kind, error.attribute} == {:type, "age"}
     assert Exception.message(error) =~ "age"

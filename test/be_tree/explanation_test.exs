@@ -26,7 +26,7 @@ defmodule BeTree.ExplanationTest do
     BeTree.explain!(tree, event, id)
   end
 
-  test "a tree with what each part came to", %{tree: tree} do
+  test "explain/3 returns a tree with the value of each part", %{tree: tree} do
     explanation =
       explain(tree, "age >= 21 and (country in ('CA', 'US') or not adult) and true", %{age: 30, adult: true})
 
@@ -46,7 +46,7 @@ defmodule BeTree.ExplanationTest do
     assert inspect(explanation) == "#BeTree.Explanation<#{explanation.id}: #{explanation}>"
   end
 
-  test "values are shown as Elixir writes them", %{tree: tree} do
+  test "to_string/1 shows values like Elixir", %{tree: tree} do
     event = %{age: 1, score: 1.5, tags: ["a", "été"], sizes: [65, 66], country: :CA}
 
     for {expression, line} <- [
@@ -60,7 +60,7 @@ defmodule BeTree.ExplanationTest do
     end
   end
 
-  test "the deciding predicates", %{tree: tree} do
+  test "deciding/1 returns the deciding predicates", %{tree: tree} do
     deciding = fn expression, event ->
       for node <- Explanation.deciding(explain(tree, expression, event)), do: node.text
     end
@@ -75,14 +75,14 @@ defmodule BeTree.ExplanationTest do
              Explanation.deciding(explain(tree, "age > 1 and false", %{age: 2}))
   end
 
-  test "a match is explained as well, and an id that nobody has is not", %{tree: tree} do
+  test "explain/3 explains a match and refuses an unknown id", %{tree: tree} do
     assert %Explanation{match: true} = explain(tree, "age = 1", %{age: 1})
     assert {:error, %BeTree.Error{kind: :not_found}} = BeTree.explain(tree, %{age: 1}, 0)
     assert {:error, %BeTree.Error{kind: :out_of_bounds}} = BeTree.explain(tree, %{age: 1}, -1)
     assert {:error, %BeTree.Error{kind: :type}} = BeTree.explain(tree, %{age: 1}, "1")
   end
 
-  test "an explanation of another shape is a bad module" do
+  test "a malformed reply is :bad_module" do
     leaf = {true, :constant, nil, []}
 
     for term <- [
@@ -105,6 +105,6 @@ defmodule BeTree.ExplanationTest do
     end
   end
 
-  # A term too short to be worth it is not compressed by the VM; a compressed one has this head.
+  # The VM leaves short terms uncompressed. Compressed terms begin with this head.
   defp compressed(term), do: <<131, 80, byte_size(term)::32, :zlib.compress(term)::binary>>
 end

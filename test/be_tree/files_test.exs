@@ -20,7 +20,7 @@ defmodule BeTree.FilesTest do
   end
 
   describe "Erlang terms" do
-    test "every type of attribute, with its bounds", %{tmp_dir: folder} do
+    test "declare every type of attribute with its bounds", %{tmp_dir: folder} do
       path =
         write(folder, "exprs", """
         [{a,bool,disallow_undefined}, {b,int,allow_undefined,-5,10}, {c,int64,allow_undefined}, {'d-1',int_enum,allow_undefined,9},
@@ -44,7 +44,7 @@ defmodule BeTree.FilesTest do
              ]
     end
 
-    test "expressions have ids from 1, however they are laid out", %{tmp_dir: folder} do
+    test "have expressions with ids from 1 in any layout", %{tmp_dir: folder} do
       path =
         write(folder, "exprs", """
         % comments and line ends may stand between tokens
@@ -80,7 +80,7 @@ defmodule BeTree.FilesTest do
              ]
     end
 
-    test "are read as Erlang reads them", %{tmp_dir: folder} do
+    test "are read like Erlang reads them", %{tmp_dir: folder} do
       :rand.seed(:exsss, {1, 2, 3})
       terms = for _number <- 1..300, do: random_term(3)
       path = write(folder, "terms", for(term <- terms, do: "~tp.~n" |> :io_lib.format([term]) |> List.to_string()))
@@ -101,7 +101,7 @@ defmodule BeTree.FilesTest do
       end
     end
 
-    test "make no atoms", %{tmp_dir: folder} do
+    test "create no atoms", %{tmp_dir: folder} do
       name = "attribute_that_is_nowhere_else_" <> Integer.to_string(System.unique_integer([:positive]))
       exprs = write(folder, "exprs", "[{#{name}_a,bin,disallow_undefined}].\n<<\"a\">>.\n")
       events = write(folder, "events", "[#{name}_b, '#{name} c'].\n")
@@ -114,7 +114,7 @@ defmodule BeTree.FilesTest do
       end
     end
 
-    test "events are lists of values", %{tmp_dir: folder} do
+    test "have events as lists of values", %{tmp_dir: folder} do
       path =
         write(folder, "events", """
         [1,0,true,false,undefined,-7,1.5e-3,<<"CA">>,[1,-2],[<<"a">>,<<>>],[{3,1500000}]].
@@ -146,7 +146,7 @@ defmodule BeTree.FilesTest do
           {"[<<\"é\">>,§].", "events:1:10: expected an Erlang term"},
           {String.duplicate("[", 100_000), "events:1:17: terms are nested at most 16 deep"}
         ] do
-      test "a fault has its place: #{String.slice(inspect(content), 0, 40)}", %{tmp_dir: folder} do
+      test "report a fault with its place: #{String.slice(inspect(content), 0, 40)}", %{tmp_dir: folder} do
         path = write(folder, "events", unquote(content))
         assert String.starts_with?(message_of_events(path, folder), unquote(expected))
       end
@@ -162,7 +162,7 @@ defmodule BeTree.FilesTest do
           {"{a,int,allow_undefined,x}", "bounds are numbers"},
           {"{a,int,allow_undefined,2,1}", "min: of `a` is 2, above its max: 1"}
         ] do
-      test "a declaration is refused: #{declaration}", %{tmp_dir: folder} do
+      test "refuse the declaration #{declaration}", %{tmp_dir: folder} do
         path = write(folder, "exprs", "\n [#{unquote(declaration)}].\n")
         message = message(Files.load(path), folder)
         assert String.starts_with?(message, "exprs:2:2: in {")
@@ -170,7 +170,7 @@ defmodule BeTree.FilesTest do
       end
     end
 
-    test "attributes may stand in a file of their own", %{tmp_dir: folder} do
+    test "may have the attributes in a file of their own", %{tmp_dir: folder} do
       domains = write(folder, "domains", "[{a,bool,disallow_undefined}].\n")
       exprs = write(folder, "exprs", "<<\"a\">>.\n")
 
@@ -180,19 +180,19 @@ defmodule BeTree.FilesTest do
                "exprs: does not begin with its attributes; name their file with the option schema"
 
       assert message(Files.load(domains, schema: domains), folder) =~
-               "domains:1:1: the attributes stand here; leave the option schema away\n"
+               "domains:1:1: the attributes begin here; remove the option schema\n"
 
       assert message(Files.load(exprs, schema: exprs), folder) =~ "exprs:1:1: expected a list of attributes"
     end
 
-    test "what is no expression is refused", %{tmp_dir: folder} do
+    test "refuse a term that is no expression", %{tmp_dir: folder} do
       path = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n  [1].\n")
       assert message(Files.load(path), folder) =~ "exprs:3:3: an expression is a binary, <<\"a and b\">>\n"
     end
   end
 
-  describe "lines" do
-    test "attributes, expressions, constants and events", %{tmp_dir: folder} do
+  describe "be-tree's lines" do
+    test "have attributes, expressions, constants and events", %{tmp_dir: folder} do
       domains =
         write(folder, "defs", """
         a|boolean|true
@@ -261,14 +261,14 @@ defmodule BeTree.FilesTest do
           {"b|segments|true|1", "defs:3:1: this type has no bounds"},
           {"|boolean|true", "defs:3:1: the name of an attribute is"}
         ] do
-      test "a declaration is refused: #{line}", %{tmp_dir: folder} do
+      test "refuse the declaration #{line}", %{tmp_dir: folder} do
         domains = write(folder, "defs", "a|boolean|true\n\n#{unquote(line)}\n")
         exprs = write(folder, "exprs", "a\n")
         assert String.starts_with?(message(Files.load(exprs, schema: domains), folder), unquote(expected))
       end
     end
 
-    test "constants that are wrong are refused", %{tmp_dir: folder} do
+    test "refuse wrong constants", %{tmp_dir: folder} do
       domains = write(folder, "defs", "a|boolean|true\n")
       exprs = write(folder, "exprs", "a\na\n")
 
@@ -303,7 +303,7 @@ defmodule BeTree.FilesTest do
       BeTree.search(tree, event)
     end
 
-    test "are flat or have their keys in arrays", %{tmp_dir: folder} do
+    test "may be flat or have their keys in arrays", %{tmp_dir: folder} do
       for {caps, expected} <- [
             {~s([["flight", 10, "ns", 2, 0]]), [2]},
             {~s([ [ "flight" , 10,"ns" ,1,0],["flight:ip",10,"ns",2,0] ]), [1]},
@@ -317,13 +317,13 @@ defmodule BeTree.FilesTest do
       end
     end
 
-    test "are no strings that look alike", %{tmp_dir: folder} do
+    test "are told from strings that look alike", %{tmp_dir: folder} do
       text = ~S({"frequency_caps": [], "x": "[\"flight\", 10, \"ns\", 2, 0]", "y": ["[", "flight", 10, "ns", 2]})
       [{event, 1}] = folder |> write("events", text) |> Files.events() |> Enum.to_list()
       assert event == {:json, text}
     end
 
-    test "that are wrong are refused at their place", %{tmp_dir: folder} do
+    test "are refused at their place if they are wrong", %{tmp_dir: folder} do
       assert {:error, error} = capped(folder, ~s({"now": 30, "frequency_caps": [["flight", 10, "ns", "2", 0]]}))
       assert error.message =~ "an integer as a frequency cap's value"
       assert {:error, error} = capped(folder, ~s({"now": 30, "frequency_caps": [["fly", 10, "ns", 2, 0]]}))
@@ -332,13 +332,13 @@ defmodule BeTree.FilesTest do
   end
 
   describe "any file" do
-    test "is read as it is asked for", %{tmp_dir: folder} do
+    test "is read lazily", %{tmp_dir: folder} do
       path = write(folder, "events", "[1].\n[0].\n[oops")
       assert path |> Files.events() |> Enum.take(2) |> Enum.map(&elem(&1, 0)) == [{:record, [1]}, {:record, [0]}]
       assert message_of_events(path, folder) =~ "events:3:6: "
     end
 
-    test "may be empty, missing or no file", %{tmp_dir: folder} do
+    test "may be empty, but not missing or a folder", %{tmp_dir: folder} do
       domains = write(folder, "defs", "a|boolean|true\n")
       empty = write(folder, "empty", "\n\n")
 
@@ -349,7 +349,7 @@ defmodule BeTree.FilesTest do
       assert_raise Files.Error, ~r/none: no such file/, fn -> Files.events(Path.join(folder, "none")) end
     end
 
-    test "is quoted around the caret, without what a terminal refuses", %{tmp_dir: folder} do
+    test "is quoted around the caret without control characters", %{tmp_dir: folder} do
       values = String.duplicate("1,", 200)
       path = write(folder, "events", "[" <> values <> "? \t\xFF" <> values <> "1].")
       [headline, "", excerpt, caret] = path |> message_of_events(folder) |> String.split("\n")
@@ -361,8 +361,8 @@ defmodule BeTree.FilesTest do
     end
   end
 
-  describe "locate" do
-    test "leads from a refused expression to its place", %{tmp_dir: folder} do
+  describe "locate/3" do
+    test "finds the place of a refused expression", %{tmp_dir: folder} do
       domains = write(folder, "defs", "a|boolean|true\ns|string|true\n")
       exprs = write(folder, "exprs", "a\n\n  s = \"x\" and and\n")
       options = [schema: domains]
@@ -381,12 +381,12 @@ defmodule BeTree.FilesTest do
       tree = BeTree.new!(attributes)
       assert {:error, error} = BeTree.insert_all(tree, subscriptions)
       located = Files.locate(error, terms)
-      # In the file two characters stand before the term, three before the text, and two are escaped.
+      # In the file two characters stand before the term, three before the text, and two of the text are escaped.
       assert {located.line, located.column, located.caret} == {2, 2 + 3 + 2 + 13, 13}
       assert message({:error, located}, folder) =~ ~r/\Aterms:2:20: .*\n\n    s = "x" and and\n                \^\z/
     end
 
-    test "leads from an id that is there twice to the constants", %{tmp_dir: folder} do
+    test "finds a repeated id in the constants", %{tmp_dir: folder} do
       domains = write(folder, "defs", "a|boolean|true\n")
       exprs = write(folder, "exprs", "a\nnot a\n")
       constants = write(folder, "constants", "5,1,2,3,4\n\n5,1,2,3,4\n")
@@ -397,7 +397,7 @@ defmodule BeTree.FilesTest do
       assert %Files.Error{path: ^constants, line: 3} = Files.locate(error, exprs, options)
     end
 
-    test "leads from refused attributes to their file", %{tmp_dir: folder} do
+    test "finds the file of refused attributes", %{tmp_dir: folder} do
       domains = write(folder, "defs", "a|boolean|true\na|string|true\n")
       exprs = write(folder, "exprs", "a\n")
 
@@ -406,7 +406,7 @@ defmodule BeTree.FilesTest do
       assert message({:error, Files.locate(error, exprs, schema: domains)}, folder) =~ ~r/\Adefs: .*`a`/
     end
 
-    test "leads from a refused event to its line", %{tmp_dir: folder} do
+    test "finds the line of a refused event", %{tmp_dir: folder} do
       events = write(folder, "events", ~s({"a": true}\n{"a": tru}\n))
       tree = BeTree.new!(a: :boolean)
 
@@ -421,7 +421,7 @@ defmodule BeTree.FilesTest do
   describe "latencies" do
     alias BeTree.Files.Latencies
 
-    test "percentiles are exact to half a percent" do
+    test "have percentiles exact to half a percent" do
       durations = for number <- 1..10_000, do: number * 37
       latencies = Enum.reduce(Enum.shuffle(durations), %Latencies{}, &Latencies.add(&2, &1))
 

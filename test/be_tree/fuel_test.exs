@@ -5,11 +5,11 @@ defmodule BeTree.FuelTest do
 
   doctest Fuel
 
-  test "a time slice of the BEAM is one default slice" do
+  test "one default slice is a time slice of the BEAM" do
     assert Fuel.from_reductions(4_000) == Fuel.default_slice()
   end
 
-  test "the application's environment sets the ratio, which a tree reads when it is made" do
+  test "a new tree reads the ratio from the application's environment" do
     on_exit(fn -> Application.delete_env(:be_tree, :fuel_per_reduction) end)
     Application.put_env(:be_tree, :fuel_per_reduction, 10)
     assert Fuel.per_reduction() == 10
@@ -19,7 +19,7 @@ defmodule BeTree.FuelTest do
     assert BeTree.new!([b: :boolean], fuel_per_reduction: 7).fuel_per_reduction == 7
   end
 
-  test "what is no ratio is refused" do
+  test "per_reduction/0 refuses an invalid ratio" do
     on_exit(fn -> Application.delete_env(:be_tree, :fuel_per_reduction) end)
 
     for wrong <- [0, -1, 1.5, nil] do

@@ -4,7 +4,7 @@ defmodule BeTree.GuestTest do
   import BeTree.WasmModule, only: [i32_const: 1, i32_store: 0, i32_store: 1, nop: 0]
 
   alias BeTree.{Error, Guest}
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.Test.WasmGuest
 
   doctest Guest
@@ -13,7 +13,7 @@ defmodule BeTree.GuestTest do
     {:ok, wasm: :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()}
   end
 
-  test "the built-in module, given by hand, makes trees", %{wasm: wasm} do
+  test "load/1 of the built-in module makes trees", %{wasm: wasm} do
     {:ok, guest} = Guest.load(wasm)
     assert inspect(guest) == "#BeTree.Guest<BeTree.Runtime.Wasmtime>"
     tree = BeTree.new!([a: :integer], guest: guest)
@@ -22,8 +22,8 @@ defmodule BeTree.GuestTest do
     assert {:ok, _tree} = BeTree.new([a: :integer], guest: wasm)
   end
 
-  test "a handle refers to no large binary, and its module's bytes are there all the same", %{wasm: wasm} do
-    # As part of a larger one, which is not to stay.
+  test "a handle holds no large binary and keeps its module's bytes", %{wasm: wasm} do
+    # Part of a larger binary, which must not be kept alive.
     <<_first, part::binary>> = <<0, wasm::binary>>
     {:ok, guest} = Guest.load(part)
     assert Instance.wasm(guest) == wasm
@@ -47,8 +47,8 @@ defmodule BeTree.GuestTest do
   # Those of the module of rules have a section of their own.
   @shared ~w(memory __stack_pointer be_tree_abi be_tree_inbox be_tree_outbox be_tree_resume be_tree_forget)
 
-  test "the built-in modules export what docs/abi.md lists, and import nothing", %{wasm: wasm} do
-    [before, rules] = "docs/abi.md" |> File.read!() |> String.split("\n## Rules\n")
+  test "the built-in modules export what docs/contributing/abi.md lists, and import nothing", %{wasm: wasm} do
+    [before, rules] = "docs/contributing/abi.md" |> File.read!() |> String.split("\n## Rules\n")
     [rules, behind] = String.split(rules, "\n## ", parts: 2)
     check_exports(wasm, documented(before <> behind), 27)
 
@@ -70,13 +70,13 @@ defmodule BeTree.GuestTest do
     assert BeTree.Runtime.Wasmtime.imports(compiled) == []
     exported = for {name, _type} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
     assert length(documented) == count
-    # A linker may add exports of its own, such as where the heap starts, but no function.
+    # A linker may export addresses such as the start of the heap, but no other function.
     assert documented -- exported == []
     functions = for {name, {:function, _, _}} <- BeTree.Runtime.Wasmtime.exports(compiled), do: name
     assert functions -- documented == []
   end
 
-  # A module is its magic and sections; these are one by one what a WebAssembly binary is made of.
+  # The encoding of a module: magic and sections.
   defp module(sections), do: IO.iodata_to_binary(["\0asm", <<1::little-32>>, sections])
   defp section(id, contents), do: with(bytes = IO.iodata_to_binary(contents), do: [id, leb(byte_size(bytes)), bytes])
   defp vector(items), do: [leb(length(items)), items]
@@ -103,8 +103,8 @@ defmodule BeTree.GuestTest do
     "info" => {[], 0}
   }
 
-  # A module with all exports of the interface; each function returns a constant, or loops for ever. Its inbox and its
-  # results are the zeros of a fresh memory.
+  # A module with all exports of the interface, whose functions return a constant or loop endlessly. Inbox and results are
+  # the zeros of fresh memory.
   defp guest(changes \\ %{}) do
     functions = for name <- @operations ++ ["forget"], do: {name, Map.get(changes, name, @types[name] || :none)}
     stack_mutable = Map.get(changes, :stack_mutable, 1)
@@ -131,7 +131,7 @@ defmodule BeTree.GuestTest do
   defp body(:trap), do: [3, 0, 0x00, 0x0B]
   defp body(answer), do: [4, 0, 0x41, leb(answer), 0x0B]
 
-  test "a module with the right exports is accepted, and refused at its first empty reply" do
+  test "a module of empty replies loads and is refused at its first reply" do
     {:ok, tree} = BeTree.new([a: :integer], guest: guest())
     assert BeTree.insert(tree, 1, "any text") == :ok
     assert {:error, %Error{kind: :bad_module}} = BeTree.search(tree, %{a: 1})
@@ -154,7 +154,7 @@ defmodule BeTree.GuestTest do
     WasmGuest.assemble(nop(), insert: insert, parts: [data: [{at, refusal}]])
   end
 
-  test "a long message of a guest is cut between two characters, and says how much is left out" do
+  test "a guest's long message is truncated between characters, with the omitted length" do
     for {message, kept} <- [
           {"no", "no"},
           {String.duplicate("x", 4_096), String.duplicate("x", 4_096)},
@@ -170,7 +170,7 @@ defmodule BeTree.GuestTest do
     end
   end
 
-  test "a message of a guest that is no UTF-8 is refused" do
+  test "a guest's message in invalid UTF-8 is refused" do
     for message <- [
           <<"abc", 255>>,
           <<"abc", 0xC3>>,
@@ -182,7 +182,7 @@ defmodule BeTree.GuestTest do
     end
   end
 
-  test "what is missing or of another type is named" do
+  test "load/1 names missing exports and wrong types" do
     for {changes, message} <- [
           {%{"info" => :none, "delete" => :none}, ~r/does not export be_tree_delete, be_tree_info/},
           {%{"delete" => {[@i32], 0}}, ~r/its export be_tree_delete is .*:i32.*; expected .*:i64/},
@@ -195,40 +195,40 @@ defmodule BeTree.GuestTest do
     end
   end
 
-  test "an export that may be missing has its type where it is there" do
+  test "load/1 checks the type of an optional export" do
     assert {:error, error} = Guest.load(guest(%{"forget" => {[@i32], 0}}))
     assert Exception.message(error) =~ ~r/its export be_tree_forget is .*; expected {:function, \[\], \[:i32\]}/
     assert {:ok, _guest} = Guest.load(guest(%{"forget" => {[], 0}}))
   end
 
-  test "a module that imports anything is refused by the name of it" do
-    # The import shifts the functions by one; what it exports no longer matters.
+  test "load/1 names the imports of a module" do
+    # The import shifts the indices of functions; the exports no longer matter.
     assert {:error, %Error{kind: :bad_module} = error} = Guest.load(guest(%{import: true}))
     assert Exception.message(error) =~ "imports env.clock"
   end
 
-  test "bytes that are no module are refused" do
+  test "load/1 refuses bytes that are no module" do
     for bytes <- ["", "hello", "\0asm", module([section(1, "junk")])] do
       assert {:error, %Error{kind: :bad_module}} = Guest.load(bytes)
     end
   end
 
-  test "an operation with another status is a bad module" do
+  test "an unknown status is :bad_module" do
     {:ok, tree} = BeTree.new([], guest: guest(%{"insert" => {[@i32], 7}, "search" => {[@i32, @i32, @i32, @i32], 9}}))
     assert {:error, %Error{kind: :bad_module} = error} = BeTree.insert(tree, 1, "true")
     assert Exception.message(error) =~ "be_tree_insert with status 7"
     assert {:error, %Error{kind: :bad_module}} = BeTree.search(tree, %{})
   end
 
-  test "a trap is a trap" do
+  test "a trap is :trap" do
     assert {:error, %Error{kind: :trap}} = BeTree.new([], guest: guest(%{"schema" => {[@i32], :trap}}))
   end
 
-  test "a module that never ends is ended" do
+  test "an endless module is ended" do
     assert {:error, %Error{kind: :out_of_fuel}} = BeTree.new([], guest: guest(%{"abi" => {[], :loop}}))
   end
 
-  test "a search that never ends yields to others and is ended by its budget or its timeout" do
+  test "an endless search yields and ends with its budget or timeout" do
     {:ok, tree} = BeTree.new([], guest: guest(%{"search" => {[@i32, @i32, @i32, @i32], :loop}}))
     assert {:error, %Error{kind: :out_of_fuel}} = BeTree.search(tree, %{}, fuel: 5_000_000)
     assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, %{}, timeout: 5)

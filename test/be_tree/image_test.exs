@@ -6,7 +6,7 @@ defmodule BeTree.ImageTest do
   alias BeTree.{Error, Image, Index}
   alias BeTree.Image.Layout
   alias BeTree.Runtime.Wasmtime
-  alias BeTree.Test.{Naive, Random, WasmGuest}
+  alias BeTree.Test.{Random, WasmGuest}
 
   doctest Image
 
@@ -14,12 +14,12 @@ defmodule BeTree.ImageTest do
 
   @events 30
 
-  # Random domains, a tree over them that was changed and searched, and events with the ids that a naive scan finds.
+  # Random domains, a changed and searched tree, and events with the ids of a naive scan.
   defp random(expressions) do
     domains = Random.schema()
     expressions = for id <- 1..expressions, do: {id * 3, Random.expression(domains)}
     tree = BeTree.new!(domains)
-    texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+    texts = Random.subscriptions(expressions)
     BeTree.insert_all!(tree, texts)
     again = Enum.take_random(texts, 20)
     for {id, _, _} <- again, do: BeTree.delete!(tree, id)
@@ -31,7 +31,7 @@ defmodule BeTree.ImageTest do
   end
 
   defp naive(expressions, event) do
-    for {id, expression} <- expressions, Naive.eval(expression, event, Random.constants()), do: id
+    Random.matches(expressions, event)
   end
 
   defp same(target, found), do: for({event, ids} <- found, do: assert(BeTree.search(target, event) == {:ok, ids}))
@@ -41,7 +41,7 @@ defmodule BeTree.ImageTest do
     Exception.message(error)
   end
 
-  test "an image is the index, as an index and as a tree, from a tree and from an index", %{tmp_dir: folder} do
+  test "an image equals its source, read as an index and as a tree", %{tmp_dir: folder} do
     for _ <- 1..5 do
       %{tree: tree, texts: texts, found: found, schema: domains} = random(300)
       path = Path.join(folder, "index.wasm")
@@ -54,7 +54,7 @@ defmodule BeTree.ImageTest do
 
       {:ok, copy} = Image.read_tree({:binary, File.read!(path)})
       same(copy, found)
-      # It is changed until nothing is left of it, and the image's index is as it was.
+      # Changes until nothing of the tree is left do not affect the image's index.
       {:error, error} = BeTree.insert(copy, 3, "true")
       assert error.kind == :duplicate_id
       for {id, _, _} <- texts, do: BeTree.delete!(copy, id)
@@ -67,13 +67,13 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "many processes search an index that was read" do
+  test "many processes search an index from an image" do
     %{tree: tree, found: found} = random(300)
     index = Image.read!({:binary, Image.to_binary!(tree)}, replicas: 4)
     1..8 |> Task.async_stream(fn _ -> same(index, found) end) |> Stream.run()
   end
 
-  # docs/image.md and docs/abi.md, without a line of what reads images here.
+  # docs/guides/image.md and docs/contributing/abi.md, without a line of what reads images here.
   test "our runtime runs it as a plain module" do
     %{tree: tree, found: found} = random(200)
     image = Image.to_binary!(tree)
@@ -96,7 +96,7 @@ defmodule BeTree.ImageTest do
   @node System.find_executable("node")
 
   @tag skip: if(@node, do: false, else: "there is no node on this machine")
-  test "Node runs it by the program in docs/image.md", %{tmp_dir: folder} do
+  test "Node runs it by the program in docs/guides/image.md", %{tmp_dir: folder} do
     domains = [age: :integer, score: {:float, optional: true}, country: {:string, optional: true}, tags: :string_list]
     tree = BeTree.new!(domains)
 
@@ -110,9 +110,9 @@ defmodule BeTree.ImageTest do
         ~s({"age": #{i}, "country": #{if rem(i, 3) == 0, do: "null", else: ~s("c#{rem(i, 7)}")}, "tags": ["t#{rem(i, 11)}"]}\n)
       end
 
-    # One that does not fit into the first inbox, and whose memory has to grow.
+    # This event exceeds the first inbox, and memory has to grow.
     events = events ++ [~s({"age": 1, "tags": ["#{String.duplicate("long ", 500_000)}", "t3"]}\n)]
-    [program] = Regex.run(~r/```js\n(.*?)```/s, File.read!("docs/image.md"), capture: :all_but_first)
+    [program] = Regex.run(~r/```js\n(.*?)```/s, File.read!("docs/guides/image.md"), capture: :all_but_first)
     texts = [{"search.mjs", program}, {"index.wasm", Image.to_binary!(tree)}, {"events", events}]
     [program, image, input] = for {name, text} <- texts, do: write(folder, name, text)
     {output, 0} = System.cmd("sh", ["-c", ~s(exec "$0" "$1" "$2" < "$3"), @node, program, image, input])
@@ -143,7 +143,7 @@ defmodule BeTree.ImageTest do
     assert Image.to_binary!(Image.read_tree!({:binary, image})) == image
   end
 
-  test "nothing of events and of deleted strings is in an image, and what is kept is" do
+  test "an image has no events and deleted strings, and keeps the rest" do
     tree =
       BeTree.new!(
         age: {:integer, optional: true},
@@ -161,7 +161,7 @@ defmodule BeTree.ImageTest do
     {:error, _} =
       BeTree.insert_all(tree, for(id <- 5_000..6_000, do: {id, "country = 'ReFuSeD#{id}'"}) ++ [{1, "true"}])
 
-    # Of all sizes, so that buffers grow and leave their former places behind.
+    # Events of all sizes, so that buffers grow and leave stale copies behind.
     for size <- [1, 10, 100, 1_000, 10_000, 100_000], i <- 1..20 do
       secret = "SeCrEt#{i}" |> String.duplicate(size) |> binary_part(0, size)
       BeTree.search!(tree, %{age: i, country: secret, tags: [secret, "SeCrEt"]})
@@ -177,7 +177,7 @@ defmodule BeTree.ImageTest do
     assert byte_size(image) < byte_size(memory)
   end
 
-  test "an empty index, and one of no attributes" do
+  test "images of an empty index and of one without attributes" do
     for tree <- [BeTree.new!([]), BeTree.new!(a: :boolean)] do
       image = {:binary, Image.to_binary!(tree)}
       assert Image.verify(image) == :ok
@@ -188,7 +188,7 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "a tree that holds a half done search is not written by its holder, and waited for by others" do
+  test "write/3 waits for another's search and refuses the caller's own" do
     tree = BeTree.new!(a: :integer)
     BeTree.insert_all!(tree, for(id <- 1..1_000, do: {id, "a > #{id}"}))
     {:yield, search} = BeTree.Search.start(tree, %{a: 5}, slice: 1_000)
@@ -200,25 +200,25 @@ defmodule BeTree.ImageTest do
     assert BeTree.search(index, %{a: 5}) == {:ok, [1, 2, 3, 4]}
   end
 
-  # With a global beside its memory.
+  # A guest with a global besides its memory.
   defp unfit do
     guest = WasmGuest.assemble([], parts: [globals: [{"state", :i32, :mutable, 0}]])
     BeTree.new!([], guest: guest)
   end
 
-  test "a guest that keeps what it knows elsewhere is refused" do
+  test "a guest with state outside its memory is refused" do
     assert refusal(Image.to_binary(unfit())) =~
              "this index module has 2 globals that change, where only __stack_pointer may"
   end
 
-  test "another guest's index is an index, forgetful or not" do
+  test "an image of another guest works, forgetful or not" do
     tree = BeTree.new!([a: :integer], guest: WasmGuest.spin(10))
     index = Image.read!({:binary, Image.to_binary!(tree)})
     assert BeTree.search(index, %{a: 1}) == {:ok, WasmGuest.ids()}
   end
 
   describe "files" do
-    test "what cannot be read or written says why", %{tmp_dir: folder} do
+    test "report why they cannot be read or written", %{tmp_dir: folder} do
       tree = BeTree.new!(a: :integer)
       nowhere = Path.join([folder, "none", "index.wasm"])
       assert refusal(Image.write(tree, nowhere), :file) == "cannot write #{nowhere}: no such file or directory"
@@ -233,7 +233,7 @@ defmodule BeTree.ImageTest do
       assert File.ls!(folder) == []
     end
 
-    test "an image takes the place of another, and a failed one leaves it", %{tmp_dir: folder} do
+    test "are replaced atomically", %{tmp_dir: folder} do
       path = Path.join(folder, "index.wasm")
       tree = BeTree.new!(a: :integer)
       Image.write!(tree, path)
@@ -245,7 +245,7 @@ defmodule BeTree.ImageTest do
       assert File.ls!(folder) == ["index.wasm"]
     end
 
-    test "files that are cut off, damaged or none are refused", %{tmp_dir: folder} do
+    test "are refused if truncated, damaged or no images", %{tmp_dir: folder} do
       path = Path.join(folder, "index.wasm")
       bytes = Image.to_binary!(BeTree.new!(a: :integer))
       length = byte_size(bytes)
@@ -270,7 +270,7 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "an image of more memory than is allowed is refused before it is read", %{tmp_dir: folder} do
+  test "are refused before reading if they exceed the memory limit", %{tmp_dir: folder} do
     path = Path.join(folder, "index.wasm")
     tree = BeTree.new!(a: :integer)
     Image.write!(tree, path)
@@ -278,12 +278,12 @@ defmodule BeTree.ImageTest do
     message = "the image holds a memory of #{memory} bytes, more than the limit of 1000; raise the option :memory"
     assert refusal(Image.read(path, memory: 1_000), :out_of_memory) == message
     assert refusal(Image.read_tree({:binary, File.read!(path)}, memory: 1_000), :out_of_memory) == message
-    # Its tables do not fit.
+    # The tables do not fit.
     assert {:error, %Error{kind: :out_of_memory}} = Image.read(path, memory: memory)
     assert {:ok, %Index{}} = Image.read(path, memory: memory + 65_536)
   end
 
-  test "wrong options are the caller's fault" do
+  test "raise on wrong options" do
     image = {:binary, Image.to_binary!(BeTree.new!(a: :integer))}
 
     for options <- [[memory: 0], [fuel_per_reduction: :a], [replicas: 0], [queue: -1], [nothing: 1]] do
@@ -294,7 +294,7 @@ defmodule BeTree.ImageTest do
     assert_raise ArgumentError, fn -> Image.to_binary("no tree") end
   end
 
-  test "a bang variant raises the error of its function" do
+  test "raise in bang variants" do
     for call <- [&Image.read!/1, &Image.read_tree!/1, &Image.verify!/1, &Image.info!/1] do
       assert_raise Error, ~r/this is no image/, fn -> call.({:binary, "hello"}) end
     end
@@ -302,7 +302,7 @@ defmodule BeTree.ImageTest do
     assert_raise Error, ~r/cannot write/, fn -> Image.write!(BeTree.new!([]), "/nowhere/index.wasm") end
   end
 
-  describe "what is forged" do
+  describe "forged images" do
     setup do
       tree = BeTree.new!(a: :integer, b: {:string, optional: true})
       BeTree.insert_all!(tree, for(id <- 1..200, do: {id, "a > #{id} and b = 's#{rem(id, 20)}'"}))
@@ -315,7 +315,7 @@ defmodule BeTree.ImageTest do
       {:binary, IO.iodata_to_binary(bytes)}
     end
 
-    test "schemas and counts are checked", %{layout: layout} do
+    test "have their schemas and counts checked", %{layout: layout} do
       assert Image.verify(forge(layout, [])) == :ok
 
       for schema <- ["", "x", <<131, 80, 0>>, :erlang.term_to_binary([{"a", :number, false, nil}])] do
@@ -324,7 +324,7 @@ defmodule BeTree.ImageTest do
       end
 
       assert refusal(Image.read(forge(layout, counts: "x"))) =~ "this is no image: its counts are wrong: "
-      {:ok, counts} = BeTree.Engine.Reply.info(layout.counts)
+      {:ok, counts} = BeTree.Call.Reply.info(layout.counts)
       other = :erlang.term_to_binary(Enum.to_list(%{counts | expressions: 7}))
 
       assert refusal(Image.read(forge(layout, counts: other))) =~
@@ -334,11 +334,11 @@ defmodule BeTree.ImageTest do
       assert {:ok, %{abi: 0}} = Image.info(forge(layout, abi: 0))
     end
 
-    test "guests are checked as any are", %{layout: layout} do
+    test "have their guests checked", %{layout: layout} do
       assert refusal(Image.read(forge(layout, guest: WasmGuest.assemble([]) <> <<99, 0>>))) =~
                "not a WebAssembly module"
 
-      # One that has all exports and none of the index.
+      # A guest with all exports and no index.
       assert refusal(Image.read(forge(layout, guest: WasmGuest.spin(1), memory: 65_536, segments: []))) =~
                "the index module returned"
 
@@ -346,7 +346,7 @@ defmodule BeTree.ImageTest do
       assert refusal(Image.read(forge(layout, guest: plain, memory: 65_536, segments: []))) =~ "does not export"
     end
 
-    test "an image of any wrong memory returns results or errors", %{layout: layout} do
+    test "with any wrong memory return results or errors", %{layout: layout} do
       for _ <- 1..150 do
         with {:ok, index} <- Image.read(forge(layout, segments: damage(layout.segments)), memory: 0x400_0000) do
           for a <- [1, 100, 300], event <- [%{a: a, b: "s3"}, {:json, ~s({"a": #{a}, "b": "s#{a}"})}] do
@@ -373,7 +373,7 @@ defmodule BeTree.ImageTest do
       end
     end
 
-    # A few bytes of some segment, or all of it, are others.
+    # Changes a few bytes of a segment, or all of it.
     defp damage(segments) do
       which = Enum.random(0..(length(segments) - 1))
 
@@ -397,7 +397,7 @@ defmodule BeTree.ImageTest do
     end
   end
 
-  test "random damage and truncation are always noticed" do
+  test "with random damage and truncation are detected" do
     image = Image.to_binary!(BeTree.new!(a: :integer))
 
     for _ <- 1..100 do

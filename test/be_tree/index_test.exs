@@ -14,7 +14,7 @@ defmodule BeTree.IndexTest do
   @event %{a: 2_500, b: true}
   @matches Enum.to_list(2_500..5_000)
 
-  # A tree whose search takes many small slices.
+  # A tree whose search takes many slices.
   defp tree do
     tree = BeTree.new!(a: :integer, b: {:boolean, optional: true})
     BeTree.insert_all!(tree, for(id <- 1..5_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
@@ -77,7 +77,7 @@ defmodule BeTree.IndexTest do
       assert BeTree.search(index, %{a: 1}) == {:ok, [1]}
     end
 
-    test "however the tree came to hold what it holds, and after every change" do
+    test "after every change of the tree" do
       :rand.seed(:exsss, 1)
       domains = Random.schema()
       tree = BeTree.new!(domains)
@@ -98,7 +98,7 @@ defmodule BeTree.IndexTest do
   end
 
   describe "publish" do
-    test "leaves the tree as it is, and what is changed later is not seen" do
+    test "leaves the tree unchanged, and the index misses later changes" do
       tree = BeTree.new!(a: :integer)
       BeTree.insert!(tree, 1, "a = 1")
       index = BeTree.publish!(tree)
@@ -110,7 +110,7 @@ defmodule BeTree.IndexTest do
       assert BeTree.info!(index).expressions == 1
     end
 
-    test "takes an empty tree, and one without attributes" do
+    test "accepts an empty tree, and one without attributes" do
       index = BeTree.publish!(BeTree.new!(a: :integer))
       assert BeTree.search(index, %{a: 1}) == {:ok, []}
       assert inspect(index) =~ ~r/^#BeTree.Index<0 expressions, \d+\.\d MB>$/
@@ -122,7 +122,7 @@ defmodule BeTree.IndexTest do
       assert inspect(index) =~ ~r/^#BeTree.Index<1 expression, \d+\.\d MB>$/
     end
 
-    test "waits for a search that holds the tree, but not for the caller's own" do
+    test "waits for the search of another process, but not for the caller's own" do
       tree = tree()
       holder = hold(tree, @event)
       publisher = Task.async(fn -> BeTree.publish!(tree) end)
@@ -135,10 +135,10 @@ defmodule BeTree.IndexTest do
       Search.cancel(search)
     end
 
-    test "refuses a tree of which a change was cut off" do
+    test "refuses a tree damaged by an interrupted change" do
       tree = tree()
       input = :erlang.term_to_binary(for(id <- 10_000..20_000, do: {id, "a = #{id}", []}))
-      # On a normal scheduler a call that runs out of fuel is cut off.
+      # On a normal scheduler a call out of fuel is cut off.
       request = %{input: input, output: :binary, fuel: 1_000_000, slice: :infinity, scheduler: :normal}
 
       assert {:error, %{kind: :out_of_fuel}} =
@@ -158,7 +158,7 @@ defmodule BeTree.IndexTest do
       assert_raise ArgumentError, ~r/a %BeTree.Index{}/, fn -> BeTree.publish(BeTree.publish!(tree)) end
     end
 
-    test "refuses a guest with state that is not copied, and names it" do
+    test "refuses a guest with state outside its memory, and names the state" do
       body = fn more -> WasmGuest.assemble(more[:body] || [], parts: more[:parts] || []) end
 
       for {more, why} <- [
@@ -173,19 +173,19 @@ defmodule BeTree.IndexTest do
         assert BeTree.search(tree, %{}) == {:ok, WasmGuest.ids()}
       end
 
-      # What does not change needs no copy.
+      # Immutable state needs no copy.
       tree = BeTree.new!([], guest: body.(parts: [table: 1, globals: [{nil, :i32, :constant, 0}]]))
       assert BeTree.search(BeTree.publish!(tree), %{}) == {:ok, WasmGuest.ids()}
     end
 
-    test "refuses a guest whose counts are none" do
+    test "refuses a guest with malformed counts" do
       guest = WasmGuest.assemble([], parts: [data: []])
       assert {:error, %Error{kind: :bad_module}} = BeTree.publish(BeTree.new!([], guest: guest))
     end
   end
 
   describe "replicas" do
-    test "are made when they are needed, up to the limit, and the last one used is used again" do
+    test "are made on demand up to the limit, and reused last in, first out" do
       index = BeTree.publish!(tree(), replicas: 3)
       assert %{machines: 1, state: :free} = info(index)
       for _ <- 1..10, do: BeTree.search!(index, @event, slice: 10_000)
@@ -197,7 +197,7 @@ defmodule BeTree.IndexTest do
       assert BeTree.search(index, @event) == {:ok, @matches}
     end
 
-    test "run searches of one process beside one another, and refuse it only where it holds them all" do
+    test "run concurrent searches of one process, until it holds all of them" do
       index = BeTree.publish!(tree(), replicas: 2)
       {:yield, one} = Search.start(index, @event, slice: 10_000)
       {:yield, two} = Search.start(index, @event, slice: 10_000)
@@ -214,12 +214,12 @@ defmodule BeTree.IndexTest do
       end
     end
 
-    test "are waited for in order, by as many as may" do
+    test "are granted in order to at most :queue waiting callers" do
       index = BeTree.publish!(tree(), replicas: 1, queue: 20)
       holder = hold(index, @event)
       turns = :counters.new(1, [])
 
-      # Counts the turns before its own while it holds the only replica, so that nobody else has one meanwhile.
+      # Counts the waiting calls while it holds the only replica.
       turn = fn ->
         {:yield, search} = Search.start(index, @event, slice: 10_000)
         before = :counters.get(turns, 1)
@@ -243,7 +243,7 @@ defmodule BeTree.IndexTest do
       assert BeTree.search(index, @event) == {:ok, @matches}
     end
 
-    test "that nobody may wait for are refused at once" do
+    test "are refused at once with an empty queue" do
       index = BeTree.publish!(tree(), replicas: 2, queue: 0)
       holders = for _ <- 1..2, do: hold(index, @event)
       assert {:error, %Error{kind: :overloaded}} = BeTree.search(index, @event)
@@ -272,7 +272,7 @@ defmodule BeTree.IndexTest do
       end
     end
 
-    test "of killed processes are given back, and who was killed while it waited no longer does" do
+    test "return from killed processes, and killed callers leave the queue" do
       index = BeTree.publish!(tree(), replicas: 2, queue: 5)
       holders = for _ <- 1..2, do: hold(index, @event)
       Process.flag(:trap_exit, true)
@@ -288,7 +288,7 @@ defmodule BeTree.IndexTest do
       assert %{machines: 2} = info(index)
     end
 
-    test "that trapped are made anew, for whoever waits too" do
+    test "are made anew after a trap, also for waiting callers" do
       # Counts what it is asked in its memory, and traps for what is JSON.
       counted = [i32_const(48), i32_const(48), i32_load(), i32_const(1), i32_add(), i32_store()]
       guest = WasmGuest.assemble([counted, unreachable()], when_json: true)
@@ -318,7 +318,7 @@ defmodule BeTree.IndexTest do
       end
     end
 
-    test "that ran out of memory give back what they took" do
+    test "release their memory after an error of kind :out_of_memory" do
       grow = [loop([i32_const(1), memory_grow(), i32_const(-1), i32_ne(), branch_if(0)]), unreachable()]
       guest = WasmGuest.assemble(grow, when_json: true)
       tree = BeTree.new!([], guest: guest, memory: 50 * 65_536)
@@ -331,7 +331,7 @@ defmodule BeTree.IndexTest do
       end
     end
 
-    test "keep to the memory of the tree, each of them" do
+    test "each have the memory limit of the tree" do
       grow = [i32_const(30), memory_grow(), i32_const(-1), i32_ne(), branch_if(0), unreachable()]
       spin = loop(branch(0))
       guest = WasmGuest.assemble([block([grow]), spin], when_json: true)
@@ -345,7 +345,7 @@ defmodule BeTree.IndexTest do
   end
 
   describe "many processes" do
-    test "search at once, more than there are replicas, while some are killed, and each finds what there is" do
+    test "outnumber the replicas, are killed at random, and return the right ids" do
       tree = tree()
       index = BeTree.publish!(tree, replicas: 3)
       :rand.seed(:exsss, 7)
@@ -377,7 +377,7 @@ defmodule BeTree.IndexTest do
       end
     end
 
-    test "search versions that are published one after the other, each of which is whole" do
+    test "search a sequence of published versions, each of which is complete" do
       tree = BeTree.new!(a: :integer)
       BeTree.insert!(tree, 1, "a = 1")
       :persistent_term.put(__MODULE__, BeTree.publish!(tree))
@@ -405,7 +405,7 @@ defmodule BeTree.IndexTest do
     end
   end
 
-  test "what is neither a tree nor an index is refused" do
+  test "other terms than trees and indexes are refused" do
     for wrong <- [nil, %{}, "a name"] do
       assert_raise ArgumentError, fn -> BeTree.search(wrong, %{}) end
       assert_raise ArgumentError, fn -> BeTree.info(wrong) end

@@ -1,5 +1,5 @@
 defmodule BeTree.InstructionsTest do
-  # The fuel of each instruction (wasm/host/src/costs.rs), and where a call yields between loops and calls (wasm/host/src/paths.rs).
+  # The fuel of each instruction (wasm/host/src/compile/costs.rs), and where a call yields between loops and calls (wasm/host/src/compile/rewrite/fuel_checks.rs).
   # bench/instructions.exs measures their times.
   use ExUnit.Case, async: true
 
@@ -11,7 +11,7 @@ defmodule BeTree.InstructionsTest do
 
   @moduletag runtime: Wasmtime
 
-  # The fuel of each case whose code costs more than a unit for each of its instructions, `drop` excepted, and some others.
+  # The fuel of the cases that cost more than a unit for each instruction (`drop` excepted), and of some others.
   @fuel %{
     "i32.add" => 2,
     "i64.mul" => 2,
@@ -73,19 +73,19 @@ defmodule BeTree.InstructionsTest do
   defp per_round(sandbox), do: fuel(sandbox, 3) - fuel(sandbox, 2)
 
   describe "the fuel of an instruction" do
-    test "is known for each kind" do
+    test "is defined for each kind" do
       cases = for {_class, name, _before, _code, _later} = case <- Instructions.all(), @fuel[name], do: {name, case}
       assert length(cases) == map_size(@fuel)
 
       for {name, {_class, _name, before, _code, later} = case} <- cases do
-        # Without the loop, and the code before and after.
+        # Excludes the loop, and the code before and after it.
         around = 8 + Enum.count(List.flatten([before, later]), &(&1 in [0x20, 0x21]))
         each = case |> Instructions.module() |> Sandbox.load!() |> Sandbox.new!() |> per_round()
         assert {name, (each - around) / Instructions.times()} == {name, @fuel[name] / 1}
       end
     end
 
-    test "to fill or copy nothing pays for what the host does in place of it" do
+    test "covers the host's work in filling or copying nothing" do
       for {_class, name, _before, _code, _later} = case <- Instructions.all(),
           name =~ ~r/^memory.(fill|copy)/ and name =~ "of 0 bytes" do
         each = case |> Instructions.module() |> Sandbox.load!() |> Sandbox.new!() |> per_round()
@@ -93,7 +93,7 @@ defmodule BeTree.InstructionsTest do
       end
     end
 
-    test "to fill or copy nothing beyond the memory is a trap, and does nothing up to its end" do
+    test "is burned up to a trap that fills or copies nothing out of bounds" do
       operands = for index <- 0..2, do: local_get(index)
 
       exports = [
@@ -128,23 +128,23 @@ defmodule BeTree.InstructionsTest do
     end
   end
 
-  describe "code without fuel of its own" do
-    test "is charged, however long: blocks, and loops that nothing repeats" do
+  describe "code without instructions of cost" do
+    test "is charged: empty blocks, and loops without repetition" do
       for {title, code} <- [{"blocks", block([])}, {"loops", loop([])}, {"loops of loops", loop(loop([]))}] do
         sandbox = sandbox(functions: [function("run", [:i32], [], count_down(0, List.duplicate(code, 10_000)))])
-        # A unit for each 25 operators, which are two at least.
+        # A unit for each 25 operators; a block has at least two.
         assert {title, per_round(sandbox) >= 800} == {title, true}
       end
     end
 
-    test "values that a branch or a return moves are charged for" do
+    test "is charged for values moved by branches and returns" do
       for count <- [16, 100, 900] do
         values = List.duplicate(:i32, count)
-        # Its type has the number 1. Each branch moves the values by one.
+        # The type has the index 1. Each branch moves the values by one.
         wide = function(nil, values, [], [])
         again = [i32_const(1), local_get(0), i32_const(1), i32_sub(), local_tee(0), branch_if(0)]
         shift = [List.duplicate(local_get(0), count), [0x03, 1, again, List.duplicate(drop(), count + 1), 0x0B]]
-        # A branch takes the values that lie on top.
+        # A branch takes the topmost values.
         assert {:branch, count, per_round(sandbox(functions: [function("run", [:i32], [], shift), wide])) >= count} ==
                  {:branch, count, true}
       end
@@ -156,7 +156,7 @@ defmodule BeTree.InstructionsTest do
         body = count_down(0, [call(101), List.duplicate(drop(), count)])
         sandbox = sandbox(functions: [function("run", [:i32], [], body), leaf | callers])
         once = function("run", [:i32], [], [call(1), List.duplicate(drop(), count)])
-        # The values are made, and moved by the end of their function and by the call.
+        # The function's end and the call both move the values.
         assert {:once, count, fuel(sandbox(functions: [once, leaf]), 0) >= 3 * count} == {:once, count, true}
         assert {:call, count, per_round(sandbox) >= 100 * count} == {:call, count, true}
       end
@@ -165,7 +165,7 @@ defmodule BeTree.InstructionsTest do
 
   describe "a call yields" do
     test "in code without a loop" do
-      # Paths that pass by the checks of parts that they do not take: the parameter is 0.
+      # Paths that skip the checks of untaken branches: the parameter is 0.
       skipped = [local_get(0), 0x04, 0x40, loop([local_get(0), branch_if(0)]), straight(100), 0x0B]
 
       for {title, body} <- [{"straight", straight(80_000)}, {"passing", List.duplicate([skipped, straight(100)], 400)}] do
@@ -185,12 +185,12 @@ defmodule BeTree.InstructionsTest do
       assert slices > div(fuel, 12_000)
     end
 
-    # As many units of fuel, and two more.
+    # As many units of fuel plus two.
     defp straight(units), do: [local_get(0), List.duplicate(i32_eqz(), units), drop()]
   end
 
-  describe "loops and nops of a module" do
-    test "do what they did" do
+  describe "rewritten loops and nops" do
+    test "behave as before" do
       # The type of a block with an i32 as its result.
       i32 = 0x7F
 
@@ -228,7 +228,7 @@ defmodule BeTree.InstructionsTest do
       assert Sandbox.call!(sandbox, "left", [3]) == [3]
       assert Sandbox.call!(sandbox, "left", [0]) == [5]
       assert Sandbox.call!(sandbox, "repeated from a block", [9]) == [0]
-      # 1 - 1 is 0, which repeats; -1 is beyond the table.
+      # 1 - 1 is 0, which repeats; -1 is outside of the table.
       assert Sandbox.call!(sandbox, "repeated by a table", [1]) == [-1]
       assert Sandbox.call!(sandbox, "repeated by a table", [5]) == [4]
     end

@@ -1,12 +1,12 @@
 defmodule BeTree.MessagesTest do
-  # Messages of errors, as users read them. A backtick in a name is spelled as two, so no name here has one.
+  # Error messages as users read them. They spell a backtick in a name as two, so no name here has one.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Pattern, Rules}
   alias BeTree.Test.Language
 
-  # The corpus of wrong expressions, with names that no expression spells without backticks. Some become right or wrong in another
-  # way, which does not matter here.
+  # The corpus of wrong expressions, with names that need no backticks. Some become valid or fail differently, which does
+  # not matter.
   @names ~w(b i j f s e il sl seg now ip at t items user loose)
 
   defp quoted(expression) do
@@ -30,7 +30,7 @@ defmodule BeTree.MessagesTest do
     messages
   end
 
-  test "no backtick is doubled in a message about an expression" do
+  test "messages about expressions double no backtick" do
     tree = BeTree.new!(schema())
     refused = for {text, _kind, _attribute, _column} <- Language.refusals(), do: BeTree.insert(tree, 1, quoted(text))
 
@@ -53,7 +53,7 @@ defmodule BeTree.MessagesTest do
     assert Enum.any?(messages, &(&1 =~ "`i `"))
   end
 
-  test "no backtick is doubled in a message about an event or an object of it" do
+  test "messages about events and their objects double no backtick" do
     types = [
       boolean: 1,
       integer: "x",
@@ -91,7 +91,7 @@ defmodule BeTree.MessagesTest do
     assert Enum.any?(messages, &(&1 =~ "attribute x.`a b` of type"))
   end
 
-  test "no backtick is doubled in a message about a schema, a pattern or rules" do
+  test "messages about schemas, patterns and rules double no backtick" do
     schemas =
       for domains <- [
             [{"`a b`", :integer}, {"`a b`", :integer}],
@@ -139,7 +139,7 @@ defmodule BeTree.MessagesTest do
     assert length(messages) > 25
   end
 
-  test "a byte order mark is named wherever a text begins" do
+  test "a byte order mark is named at the beginning of any text" do
     tree = BeTree.new!(a: {:integer, optional: true})
     mark = "\uFEFF"
 
@@ -162,11 +162,11 @@ defmodule BeTree.MessagesTest do
     {:ok, rules} = Rules.new("fact f(x: string)\nrule r when a: f then notify n")
     assert {:error, %Error{message: message}} = Rules.assert(rules, mark <> ~s({"f": {"x": "a"}}))
     assert message =~ "byte order mark"
-    # In a string it is a character like any other.
+    # Inside a string a byte order mark is an ordinary character.
     assert BeTree.insert(BeTree.new!(s: :string), 1, "s = '#{mark}x'") == :ok
   end
 
-  test "a wrong leap second says where one can be" do
+  test "a wrong leap second is refused with the possible dates" do
     tree = BeTree.new!(at: {:datetime, optional: true})
     assert {:error, %Error{kind: :type} = error} = BeTree.insert(tree, 1, "at > '2026-03-31T23:59:60Z'")
     assert error.message =~ "only a leap second is the second 60: at 23:59:60 in UTC, on 30 June or 31 December"
@@ -176,7 +176,7 @@ defmodule BeTree.MessagesTest do
     assert {:error, %Error{kind: :type}} = BeTree.search(tree, {:json, ~s({"at": "2026-03-31T23:59:60Z"})})
   end
 
-  test "an anchor says how to write the pattern instead" do
+  test "a refused anchor comes with the pattern to write instead" do
     tree = BeTree.new!(v: :string)
     assert {:error, %Error{kind: :syntax, column: 12} = error} = BeTree.insert(tree, 1, "v matches '^hello$'")
     assert error.message =~ "a match is the whole string: leave the `^` out, and write `.*` at the end"

@@ -13,7 +13,7 @@ defmodule BeTree.MismatchTest do
 
   @expressions [{1, "eventName = 'DeleteTrail'"}, {2, "sourceIPAddress in ('10.0.0.0/8') or user.id = 1"}]
 
-  # Events of every form, each with the values that do not fit.
+  # Events of every form, each with its number of mismatches.
   @service "cloudformation.amazonaws.com"
   @events [
     {{:json, ~s({"sourceIPAddress": "#{@service}", "eventName": "DeleteTrail"})}, 1},
@@ -32,7 +32,7 @@ defmodule BeTree.MismatchTest do
     tree
   end
 
-  # The ways in which an event is searched: by a function of a target, events and options.
+  # Every function that searches, as a function of a target, events and options.
   defp ways do
     [
       fn target, events, options -> for event <- events, do: BeTree.search!(target, event, options) end,
@@ -49,7 +49,7 @@ defmodule BeTree.MismatchTest do
   describe "search/3" do
     for runtime <- Runtimes.all() do
       @tag runtime: runtime
-      test "counts values that do not fit as undefined, as the attribute, the schema or the call says, on #{Runtimes.name(runtime)}" do
+      test "counts mismatches as undefined by attribute, schema or call, on #{Runtimes.name(runtime)}" do
         runtime = unquote(runtime)
 
         by_attribute = [
@@ -86,7 +86,7 @@ defmodule BeTree.MismatchTest do
       end
     end
 
-    test "refuses them by default, and names the attribute" do
+    test "refuses mismatches by default and names the attribute" do
       tree = tree([])
 
       for {event, _mismatches} <- @events do
@@ -96,7 +96,7 @@ defmodule BeTree.MismatchTest do
       end
     end
 
-    test "refuses a value of a required attribute, whatever the call says" do
+    test "refuses a mismatch of a required attribute in any call" do
       tree = tree(on_mismatch: :undefined)
       assert {:error, %Error{kind: :type, attribute: "eventName"} = error} = BeTree.search(tree, %{eventName: 7})
       assert error.message =~ "expected a string"
@@ -105,7 +105,7 @@ defmodule BeTree.MismatchTest do
       assert {:error, %Error{kind: :type}} = BeTree.search(tree, {:record, []})
     end
 
-    test "lets an attribute keep its own option" do
+    test "prefers the attribute's own option" do
       schema = [a: {:integer, optional: true, on_mismatch: :error}, b: {:integer, optional: true}]
       tree = BeTree.new!(schema, on_mismatch: :undefined)
       assert {:ok, []} = BeTree.search(tree, %{b: "x"})
@@ -117,7 +117,7 @@ defmodule BeTree.MismatchTest do
       end
     end
 
-    test "refuses unknown names beside them" do
+    test "refuses unknown names beside mismatches" do
       tree = tree(on_mismatch: :undefined)
       event = %{eventName: "x", user: [1], tag: 1}
       assert {:error, %Error{kind: :unknown_attribute, attribute: "tag"}} = BeTree.search(tree, event, strict: true)
@@ -125,7 +125,7 @@ defmodule BeTree.MismatchTest do
     end
   end
 
-  test "in every way of searching, and on every target" do
+  test "counts mismatches in every kind of search and on every target" do
     tree = tree(on_mismatch: :undefined)
     strict = tree([])
     {:ok, image} = Image.to_binary(tree)
@@ -159,11 +159,11 @@ defmodule BeTree.MismatchTest do
         refute BeTree.explain!(target, event, 2, options).match
         prepared = Event.prepare!(target, event, options)
         assert {:ok, [1], %{mismatches: ^mismatches}} = BeTree.search(target, prepared, [stats: true] ++ options)
-        # The event was read when it was prepared.
+        # The mismatch was counted when the event was prepared.
         assert BeTree.search!(strict, prepared) == [1]
       end
 
-      # The events before and after a refused one have their results.
+      # Events before and after a refused one have results.
       events = [hd(events), %{}, hd(events)]
       results = for {_event, result} <- BeTree.stream(target, events, options), do: result
       assert [{:ok, [1]}, {:error, %Error{kind: :missing_attribute}}, {:ok, [1]}] = results
@@ -175,7 +175,7 @@ defmodule BeTree.MismatchTest do
   end
 
   describe "Domain.parse/2" do
-    test "refuses the option for a required attribute, with the mend" do
+    test "refuses the option for a required attribute and says how to fix it" do
       assert {:error, %Error{kind: :type, attribute: "a.b"} = error} =
                Domain.parse(a: [b: {:ip, on_mismatch: :undefined}])
 
@@ -186,7 +186,7 @@ defmodule BeTree.MismatchTest do
       assert message =~ "one of :second, :millisecond, :microsecond"
     end
 
-    test "returns attributes that it accepts again, also encoded" do
+    test "returns attributes that it accepts again, encoded too" do
       schema = [
         a: {:datetime, optional: true, unit: :second, on_mismatch: :undefined},
         b: {:integer, optional: true, coerce: true, on_mismatch: :error},
@@ -239,13 +239,13 @@ defmodule BeTree.MismatchTest do
     end
   end
 
-  # Random events in which values of optional attributes are replaced by others that do not fit.
-  test "the oracle finds what an event without these values makes true" do
+  # Random events with mismatches in optional attributes.
+  test "search/3 finds what the oracle finds for the event without these values" do
     for seed <- 1..30 do
       :rand.seed(:exsss, seed)
       domains = Random.nested_schema()
       expressions = for id <- 1..60, do: {id, Random.expression(domains)}
-      texts = for {id, expression} <- expressions, do: {id, Random.text(expression), constants: Random.constants()}
+      texts = Random.subscriptions(expressions)
       by_call = BeTree.new!(domains)
       by_schema = BeTree.new!(domains, on_mismatch: :undefined)
       for tree <- [by_call, by_schema], do: BeTree.insert_all!(tree, texts)

@@ -45,10 +45,10 @@ defmodule BeTree.PatternTest do
     {~s({"a": [{"anything-but": {"equals-ignore-case": "X"}}]}), "a is not null and not lower(a) = 'X'"}
   ]
 
-  test "patterns become expressions" do
+  test "to_expression/2 translates each test" do
     for {pattern, text} <- @texts do
       assert {pattern, BeTree.Pattern.to_expression(pattern)} == {pattern, {:ok, text}}
-      {:ok, decoded} = BeTree.Engine.Json.decode(pattern)
+      {:ok, decoded} = BeTree.Input.Json.decode(pattern)
       assert BeTree.Pattern.to_expression!(decoded) == text
     end
   end
@@ -81,7 +81,7 @@ defmodule BeTree.PatternTest do
     {~s({"a": [1), :syntax, nil, ~r/no JSON/}
   ]
 
-  test "what is no pattern is refused by the name of its field" do
+  test "to_expression/2 refuses invalid patterns by their field" do
     for {pattern, kind, attribute, message} <- @refused do
       assert {:error, %Error{} = error} = BeTree.Pattern.to_expression(pattern)
       assert {pattern, error.kind, error.attribute} == {pattern, kind, attribute}
@@ -105,7 +105,7 @@ defmodule BeTree.PatternTest do
     end
   end
 
-  test "a name that an object has twice is refused at its second place" do
+  test "to_expression/2 refuses a repeated name at its second place" do
     for {pattern, column} <- [
           {~s({"a": ["x"], "b": [1], "a": ["y"]}), 24},
           {~s({"é": {"a": ["x"], "a": ["y"]}}), 20},
@@ -118,7 +118,7 @@ defmodule BeTree.PatternTest do
     end
   end
 
-  test "a byte order mark is named" do
+  test "to_expression/2 names a byte order mark" do
     assert {:error, %Error{kind: :syntax, column: 1} = error} =
              BeTree.Pattern.to_expression("\uFEFF" <> ~s({"a": ["x"]}))
 
@@ -147,7 +147,7 @@ defmodule BeTree.PatternTest do
     assert_raise ArgumentError, ~r/schema/, fn -> BeTree.Pattern.to_expression(hd(patterns), schema: [:a]) end
   end
 
-  test "a schema has the types that the patterns need" do
+  test "schema/2 returns the types of the patterns' tests" do
     patterns = [
       ~s({"s": ["x"], "n": [1], "b": [true], "e": [{"exists": true}], "ip": [{"cidr": "10.0.0.0/8"}]}),
       ~s({"$or": [{"s": [{"prefix": "x"}]}, {"n": [{"numeric": [">", 1]}]}], "ip": ["10.0.0.1"], "l": ["x"], "il": [1]}),
@@ -177,7 +177,7 @@ defmodule BeTree.PatternTest do
     assert_raise ArgumentError, fn -> BeTree.Pattern.schema(~s({"a": [1]})) end
   end
 
-  test "searches find the patterns that the oracle finds" do
+  test "searches find what the oracle finds" do
     for seed <- 1..30 do
       :rand.seed(:exsss, seed)
       patterns = for id <- 1..60, do: {id, Naive.random([:ignore_case, :wildcard])}
@@ -198,7 +198,7 @@ defmodule BeTree.PatternTest do
     end
   end
 
-  test "networks, and exact addresses beside them" do
+  test "networks and exact addresses share an attribute" do
     patterns =
       for test <- [~s({"cidr": "10.0.0.0/8"}), ~s({"cidr": "2001:db8::/32"}), ~s("10.0.0.1")], do: ~s({"ip": [#{test}]})
 
@@ -212,7 +212,7 @@ defmodule BeTree.PatternTest do
     for address <- ["10.0.0.1", "10.255.0.1", "11.0.0.1", "2001:db8::1", "2001:db9::1"] do
       expected =
         for {pattern, id} <- Enum.with_index(patterns),
-            Naive.matches?(BeTree.Engine.Json.decode!(pattern), %{"ip" => address}),
+            Naive.matches?(BeTree.Input.Json.decode!(pattern), %{"ip" => address}),
             do: id
 
       assert {address, BeTree.search!(tree, %{ip: address})} == {address, expected}
@@ -222,7 +222,7 @@ defmodule BeTree.PatternTest do
              BeTree.insert(tree, 9, BeTree.Pattern.to_expression!(~s({"ip": [{"cidr": "10.0.0.0/99"}]})))
   end
 
-  # Kinds of patterns by their size.
+  # Kinds of growing patterns, by size.
   defp grown(:fields, n), do: for(i <- 1..n, into: %{}, do: {"f#{i}", ["x"]})
   defp grown(:tests, n), do: %{"a" => for(i <- 1..n, do: %{"prefix" => "p#{i}"})}
   defp grown(:strings, n), do: %{"a" => for(i <- 1..n, do: "p#{i}")}
@@ -233,11 +233,11 @@ defmodule BeTree.PatternTest do
   defp grown(:nested_alternatives, n), do: Enum.reduce(1..n, %{"z" => ["x"]}, &%{"$or" => [&2, %{"f#{&1}" => ["x"]}]})
   defp grown(:deep_fields, n), do: for(i <- 1..div(n, 90), into: %{}, do: {"f#{i}", levels(80)})
 
-  # Objects in one another, each with a test of its own.
+  # Nested objects, each with a test.
   defp levels(n), do: Enum.reduce(1..n, %{"z" => ["x"]}, fn _level, inner -> %{"a" => inner, "b" => ["x"]} end)
 
   for kind <- ~w(fields tests strings numbers long_string wildcard alternatives nested_alternatives deep_fields)a do
-    test "schema/2 and to_expression/2 cost in proportion to a pattern that grows by #{kind}" do
+    test "schema/2 and to_expression/2 have linear cost in #{kind}" do
       texts = for n <- [1_000, 2_000], do: unquote(kind) |> grown(n) |> Json.encode()
 
       for run <- [&BeTree.Pattern.to_expression/1, &BeTree.Pattern.schema([&1])] do
@@ -248,7 +248,7 @@ defmodule BeTree.PatternTest do
     end
   end
 
-  test "schema/2 and to_expression/2 cost in proportion to the number of fields with arrays" do
+  test "schema/2 and to_expression/2 have linear cost in the fields with arrays" do
     run = fn n ->
       names = for i <- 1..n, do: "f#{i}"
       pattern = Map.new(names, &{&1, ["x"]})
@@ -260,7 +260,7 @@ defmodule BeTree.PatternTest do
     assert more <= 2.4 * fewer
   end
 
-  test "schema/2 and to_expression/2 refuse fields that lie too deep, or whose names are too long" do
+  test "schema/2 and to_expression/2 refuse fields that are too deep or too long" do
     assert {:ok, text} = BeTree.Pattern.to_expression(levels(99))
     assert text =~ String.duplicate("a.", 99) <> "z"
 

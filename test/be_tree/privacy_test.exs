@@ -1,5 +1,5 @@
 defmodule BeTree.PrivacyTest do
-  # Nothing of an event is in an error, in the text of a handle, or in a log.
+  # Errors, printed handles and logs contain no part of an event.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually
@@ -19,10 +19,10 @@ defmodule BeTree.PrivacyTest do
     now: :integer
   ]
 
-  # Each value of an event here contains one of these, and nothing else contains any.
+  # Each value of an event contains one of these, and nothing else does.
   @secrets ["sEcReT", "8675309"]
 
-  # Values of every type. Each is wrong for most attributes.
+  # Values of every type, wrong for most attributes.
   @terms [
     "sEcReT",
     "`sEcReT` does not fit, given sEcReT, given 8675309",
@@ -123,7 +123,7 @@ defmodule BeTree.PrivacyTest do
     name
   end
 
-  test "an error of any call with an event" do
+  test "an error of any call reveals no event" do
     name = server()
     tree = BeTree.new!(@schema)
     BeTree.insert!(tree, 1, "age > 3 or name = 'x'")
@@ -148,14 +148,14 @@ defmodule BeTree.PrivacyTest do
         error.kind
       end
 
-    # All kinds of faults are among them.
+    # The terms cover all kinds of faults.
     assert refused |> Enum.uniq() |> Enum.sort() ==
              [:missing_attribute, :out_of_bounds, :syntax, :type]
 
     assert length(refused) > 3_000
   end
 
-  test "an error keeps the attribute, the expected type and the column" do
+  test "an error has the attribute, the expected type and the column" do
     tree = BeTree.new!(@schema)
     assert {:error, error} = BeTree.search(tree, {:json, ~s({"now": 1, "age": "sEcReT"})})
     assert {error.kind, error.attribute, error.column, error.text} == {:type, "age", 19, nil}
@@ -167,7 +167,7 @@ defmodule BeTree.PrivacyTest do
     assert error.message == "attribute `age` of type integer: the integer does not fit signed 64 bits"
   end
 
-  test "an ArgumentError for arguments in the wrong order, or events that are none" do
+  test "an ArgumentError reveals no event" do
     tree = BeTree.new!(@schema)
 
     for {module, function, arguments} <- [
@@ -186,7 +186,7 @@ defmodule BeTree.PrivacyTest do
     check_error(error, nil)
   end
 
-  test "the text of what is made with an event" do
+  test "inspect/1 of terms made with an event reveals none" do
     tree = BeTree.new!(@schema)
     BeTree.insert_all!(tree, for(id <- 1..200, do: {id, "age > #{id} or ends_with(name, 'x#{id}')"}))
     event = %{now: 8_675_309, age: 8_675_309, name: String.duplicate("sEcReT", 100)}
@@ -196,7 +196,7 @@ defmodule BeTree.PrivacyTest do
     check(inspect(search.slices), event)
     Search.cancel(search)
 
-    for chunk <- BeTree.Engine.Batch.chunks([event], %{strict: false, on_mismatch: :error}),
+    for chunk <- BeTree.Call.Batch.chunks([event], %{strict: false, on_mismatch: :error}),
         do: check(inspect(chunk), event)
 
     # A cancelled search releases its tree soon after.
@@ -206,11 +206,11 @@ defmodule BeTree.PrivacyTest do
 
   defmodule Handler do
     @moduledoc false
-    # A handler of :logger that sends each event as text, in Erlang's format, which prints every value as it is.
+    # A :logger handler that sends each event as text. Erlang's format prints every value.
     def log(event, %{config: test}), do: send(test, {:log, event |> :logger_formatter.format(%{}) |> to_string()})
   end
 
-  # Returns all that is logged while `fun` runs, up to a line that the test itself logs at the end.
+  # Returns the log of `fun`, up to a line that the test itself logs at the end.
   defp logged(fun) do
     id = :"privacy_#{System.unique_integer([:positive])}"
     :ok = :logger.add_handler(id, Handler, %{config: self()})
@@ -232,13 +232,13 @@ defmodule BeTree.PrivacyTest do
     if text =~ last, do: logged, else: collect(last, logged <> text)
   end
 
-  # A view without a runtime makes a search raise, as a fault in this library would.
+  # A view without a runtime makes a search raise, like a bug in the library would.
   defp break(name) do
     [{:view, view}] = :ets.lookup(name, :view)
     :ets.insert(name, {:view, %{view | runtime: :sEcReT_runtime}})
   end
 
-  test "a log, when a search raises in a process of a stream" do
+  test "the log of a search that raises in a stream reveals no event" do
     name = server()
     break(name)
     events = for _ <- 1..600, do: %{now: 1, name: "event sEcReT"}
@@ -254,7 +254,7 @@ defmodule BeTree.PrivacyTest do
     assert log == ""
   end
 
-  test "the log of a server's process that crashes, or gets unknown messages" do
+  test "the log of a server's process reveals no event after a crash or unknown messages" do
     name = server()
     writer = BeTree.Test.Servers.process(name)
 
@@ -269,14 +269,14 @@ defmodule BeTree.PrivacyTest do
       end)
 
     assert log =~ "ignores an unknown message: a tuple of 2 elements"
-    # Elixir's log and Erlang's differ.
+    # Elixir's and Erlang's logs differ.
     assert log =~ ~r/(Generic server |GenServer #PID)<.*> terminating/
     assert log =~ "a map of 1 keys"
     assert log =~ "it starts again"
     check(log, nil)
   end
 
-  test "the status of a server's processes" do
+  test "the status of a server's processes reveals no event" do
     name = server()
     Server.insert!(name, 2, "name = 'sEcReT'")
     writer = BeTree.Test.Servers.process(name)

@@ -1,7 +1,7 @@
 defmodule BeTree.ProfileTest do
   use ExUnit.Case, async: true
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Profile, Search}
   alias BeTree.Test.{Language, Random, Runtimes}
   alias BeTree.Workload.{W1, W2, W3, W4, W5}
@@ -23,14 +23,14 @@ defmodule BeTree.ProfileTest do
     @parameters workload.defaults() |> Map.merge(parameters) |> Map.put(:events, @events)
 
     @tag runtime: runtime
-    test "#{Runtimes.name(runtime)}, #{inspect(workload)}: the fuel of all parts is the fuel of the searches" do
+    test "#{Runtimes.name(runtime)}, #{inspect(workload)}: the parts' fuel adds up to that of the searches" do
       tree = BeTree.new!(@workload.schema(@parameters), runtime: @runtime)
       BeTree.insert_all!(tree, @parameters |> @workload.expressions() |> Enum.with_index(&{&2 + 1, &1}))
       adds_up(tree, @parameters |> @workload.events() |> Enum.to_list())
     end
   end
 
-  test "so it is for the whole language" do
+  test "the parts' fuel adds up for the whole language" do
     tree = BeTree.new!(Language.schema())
     BeTree.insert_all!(tree, Language.subscriptions())
     adds_up(tree, for({_text, event, _holds} <- Language.rows(), do: event))
@@ -46,7 +46,7 @@ defmodule BeTree.ProfileTest do
     adds_up(tree, for(_ <- 1..40, do: Random.event(domains)))
   end
 
-  # The oracle is the search itself.
+  # The search itself is the oracle.
   defp adds_up(tree, events) do
     searches =
       for {event, position} <- Enum.with_index(events),
@@ -69,7 +69,7 @@ defmodule BeTree.ProfileTest do
       assert Enum.all?(event.phases, fn {_phase, fuel} -> fuel > 0 end), inspect(event)
     end
 
-    # Each candidate of the scan ran.
+    # Each candidate of the scan was run.
     runs = Enum.sum(for row <- profile.expressions, do: row.candidate)
     assert Enum.all?(profile.expressions, &(&1.matched + &1.failed == &1.candidate))
     assert Enum.sum(for row <- profile.attributes, do: row.candidates) <= runs
@@ -84,7 +84,7 @@ defmodule BeTree.ProfileTest do
     Enum.sum(for line <- lines, do: line |> String.split(" ") |> List.last() |> String.to_integer())
   end
 
-  # `device` leads to 60 expressions, of which an event of this device and this place makes one true.
+  # `device` leads to 60 expressions; one of them is true of an event with this device and place.
   defp devices do
     tree = BeTree.new!(device: :string, geo: {:string, optional: true})
 
@@ -96,7 +96,7 @@ defmodule BeTree.ProfileTest do
     tree
   end
 
-  test "attributes and expressions are named, with what decided" do
+  test "names attributes and expressions with their deciding tests" do
     {:ok, profile} = BeTree.profile(devices(), List.duplicate(%{device: "tv", geo: "g7"}, 10))
     %{name: "device"} = device = Enum.find(profile.attributes, &(&1.name == "device"))
     assert device.lookups == 10
@@ -109,7 +109,7 @@ defmodule BeTree.ProfileTest do
     assert inspect(profile) == "#BeTree.Profile<10 searches, #{profile.fuel} fuel>"
   end
 
-  test "advice names the attribute that leads to candidates, and the one on which they fail" do
+  test "advice names the leading and the failing attribute" do
     attribute = %{
       name: "device",
       lookups: 1,
@@ -139,7 +139,7 @@ defmodule BeTree.ProfileTest do
     assert text =~ "No cause stands out"
   end
 
-  test "a server's profile is that of its searches" do
+  test "a server's profile equals that of its searches" do
     start_supervised!({BeTree.Server, name: __MODULE__.Ads, schema: [age: :integer]})
     for id <- 1..50, do: :ok = BeTree.Server.insert(__MODULE__.Ads, id, "age > #{id}")
     {:ok, profile} = BeTree.profile(__MODULE__.Ads, [%{age: 20}])
@@ -148,7 +148,7 @@ defmodule BeTree.ProfileTest do
     assert {event.fuel, event.matches} == {stats.fuel, length(ids)}
   end
 
-  test "the tree may be searched and changed meanwhile" do
+  test "profiling allows concurrent searches and changes" do
     tree = devices()
 
     events =
@@ -162,7 +162,7 @@ defmodule BeTree.ProfileTest do
     assert length(BeTree.search!(tree, %{device: "pc"})) == 20
   end
 
-  test "what is wrong is an error with its position" do
+  test "errors have the position of their event" do
     tree = devices()
     assert {:ok, %Profile{searches: 0, fuel: 0, phases: [], events: []} = empty} = BeTree.profile(tree, [])
     assert IO.iodata_to_binary(Profile.folded(empty)) == ""
@@ -175,14 +175,14 @@ defmodule BeTree.ProfileTest do
     assert_raise Error, fn -> BeTree.profile!(tree, [%{}]) end
   end
 
-  test "a module without profiles is named" do
+  test "a module without profiles is reported" do
     {:ok, guest} = BeTree.Guest.load(BeTree.Test.WasmGuest.assemble([]))
     tree = BeTree.new!([a: :integer], guest: guest)
     assert {:error, %Error{kind: :bad_module, message: message}} = BeTree.profile(tree, [%{a: 1}])
     assert message =~ "be_tree_profile"
   end
 
-  test "a call in between ends the profile of the module" do
+  test "another call in between ends the module's profile" do
     %{runtime: runtime, instance: instance} = tree = devices()
     {:ok, format, bytes} = BeTree.Event.encode(%{device: String.duplicate("tv", 20_000), geo: "g7"})
     call = fn function, arguments, input -> Instance.call(runtime, instance, function, arguments, input) end

@@ -7,7 +7,7 @@ defmodule BeTree.PutTest do
   for runtime <- BeTree.Runtime.available() do
     @runtime runtime
 
-    test "a tree replaces a subscription as a whole, or leaves it, with #{inspect(runtime)}" do
+    test "put/4 replaces a subscription or changes nothing, with #{inspect(runtime)}" do
       tree = BeTree.new!([a: {:integer, max: 1_000}], runtime: @runtime)
       :rand.seed(:exsss, {1, 2, 3})
 
@@ -43,7 +43,7 @@ defmodule BeTree.PutTest do
     end
   end
 
-  test "searches beside it see the old or the new one" do
+  test "concurrent searches see the old or the new subscription" do
     tree = BeTree.new!(a: :integer)
     BeTree.put!(tree, 1, "a = 0")
     stop = :atomics.new(1, [])
@@ -62,7 +62,7 @@ defmodule BeTree.PutTest do
     assert Task.await(searcher, 60_000) > 0
   end
 
-  test "too little memory leaves the old one" do
+  test "a refusal of memory keeps the old subscription" do
     tree = BeTree.new!([a: :integer], memory: 3_000_000)
     BeTree.insert!(tree, 1, "a = 1")
     long = Enum.map_join(1..200_000, " or ", &"a = #{&1}")
@@ -73,13 +73,13 @@ defmodule BeTree.PutTest do
     assert BeTree.search(tree, %{a: 2}) == {:ok, [1]}
   end
 
-  test "an index module without the export is named" do
+  test "put/4 names an index module without the export" do
     tree = BeTree.new!([], guest: WasmGuest.assemble([]))
     assert {:error, %Error{kind: :bad_module, message: message}} = BeTree.put(tree, 1, "true")
     assert message =~ "delete it first"
   end
 
-  test "wrong arguments are refused as those of insert/4" do
+  test "put/4 refuses wrong arguments like insert/4" do
     tree = BeTree.new!(a: :integer)
     assert {:error, %Error{kind: :type}} = BeTree.put(tree, "1", "true")
     assert {:error, %Error{kind: :out_of_bounds}} = BeTree.put(tree, -1, "true")

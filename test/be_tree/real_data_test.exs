@@ -4,7 +4,7 @@ defmodule BeTree.RealDataTest do
   alias BeTree.Files
   alias BeTree.Test.BooleanNaive
 
-  # erl-be-tree's own files lie beside a checkout of this project, or not at all; they are no part of it.
+  # erl-be-tree's files lie beside some checkouts and are not part of this project.
   @data Path.expand("../../../shared/data", __DIR__)
 
   unless File.dir?(@data), do: @moduletag(skip: "erl-be-tree's files are not in ../shared/data")
@@ -13,7 +13,7 @@ defmodule BeTree.RealDataTest do
         {"20 attributes", "P_20_Ex_300.txt", "P_20_Ev_3_000.txt", {300, 3_000}},
         {"10 attributes", "Params_10_Exprs_100.txt", "Params_10_Events_20.txt", {100, 20}}
       ] do
-    test "#{name}: the ids are those of a naive evaluator" do
+    test "#{name}: search/3 finds what the naive evaluator finds" do
       expressions_path = Path.join(@data, unquote(expressions))
       events_path = Path.join(@data, unquote(events))
       {_names, expressions, naive_events} = BooleanNaive.read(expressions_path, events_path)

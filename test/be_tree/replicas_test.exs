@@ -5,7 +5,7 @@ defmodule BeTree.ReplicasTest do
   import BeTree.Test.Eventually
 
   alias BeTree.Search
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Workload.W3
 
   @parameters Map.merge(W3.defaults(), %{expressions: 20_000, events: 30})
@@ -17,7 +17,7 @@ defmodule BeTree.ReplicasTest do
     tree
   end
 
-  # Runs each event in `count` replicas, all at once.
+  # Runs each event in `count` replicas at once.
   defp search_in(index, count, events) do
     for event <- events do
       searches = for _ <- 1..count, do: Search.start(index, event, slice: 1)
@@ -28,7 +28,7 @@ defmodule BeTree.ReplicasTest do
   defp finish({:yield, search}), do: finish(Search.resume(search))
   defp finish({:done, ids, _stats}), do: ids
 
-  # What is mapped from files in memory, this library's or wasmtime's own, and how many files are open.
+  # Returns the memory mapped from files in memory (this library's or wasmtime's) and the number of open files.
   defp footprint do
     for pid <- Process.list(), do: :erlang.garbage_collect(pid)
     maps = if File.exists?("/proc/self/maps"), do: File.read!("/proc/self/maps"), else: ""
@@ -46,7 +46,7 @@ defmodule BeTree.ReplicasTest do
 
   defp in_process(work), do: work |> Task.async() |> Task.await(120_000)
 
-  test "nothing is left of indexes, their replicas and their files" do
+  test "indexes, their replicas and their files are freed" do
     in_process(fn -> index_and_forget(2) end)
     eventually(fn -> footprint().mapped == 0 end)
     before = footprint()
@@ -71,7 +71,7 @@ defmodule BeTree.ReplicasTest do
     end
   end
 
-  test "a search that began before its index was forgotten ends on it" do
+  test "a search ends on its index after the last reference to it" do
     {:yield, search} =
       in_process(fn ->
         tree = BeTree.new!(a: :integer)
@@ -83,10 +83,10 @@ defmodule BeTree.ReplicasTest do
     assert finish({:yield, search}) == Enum.to_list(1..499)
   end
 
-  # No such file but on Linux, and elsewhere nothing is shared.
+  # Only Linux has this file, and only there replicas share pages.
   if File.exists?("/proc/self/smaps") do
-    # Kilobytes that the replicas' memories take: pages of their own, their share of those that they share, and what
-    # they have grown beyond the snapshot, which is mapped otherwise.
+    # Kilobytes of the replicas' memories: private pages, their share of shared pages, and growth beyond the snapshot, which
+    # has a mapping of its own.
     defp taken(index) do
       [_others | ours] = String.split(File.read!("/proc/self/smaps"), ~r/^.* \/memfd:be_tree.*$/m)
       shares = for mapping <- ours, do: Regex.run(~r/^Pss: +(\d+) kB$/m, mapping, capture: :all_but_first)
@@ -105,14 +105,14 @@ defmodule BeTree.ReplicasTest do
       assert index.runtime.info(index.instance).machines == 8
       eight = taken(index)
 
-      # A search looks at much of the index, but not at all.
+      # A search reads much of the index, but not all.
       assert one in div(index.info.memory_bytes, 4 * 1_024)..div(index.info.memory_bytes, 1_000)
       assert eight > one
       assert eight < 1.3 * one
       assert BeTree.search_many!(index, events) == BeTree.search_many!(tree, events)
     end
 
-    test "a pool keeps its memory flat, whatever happens to its searches" do
+    test "a pool keeps its memory flat for every outcome of searches" do
       index = BeTree.publish!(tree(), replicas: 4)
       events = Enum.to_list(W3.events(@parameters))
       for _ <- 1..2, do: search_in(index, 4, events)

@@ -1,10 +1,10 @@
 defmodule BeTree.RollbackTest do
-  # A change that is asked to give up between two slices, at its timeout or at the end of its budget, either is made or leaves the
-  # tree as it was. docs/abi.md, be_tree_stop.
+  # A change stopped between two slices, by its timeout or its budget, is made or rolled back (docs/abi.md, be_tree_stop).
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Runtime.Wasmtime}
-  alias BeTree.Engine.{Native, Subscription}
+  alias BeTree.Input.Subscription
+  alias BeTree.Runtime.Native
 
   @timeout 1
   @out_of_fuel 2
@@ -46,12 +46,12 @@ defmodule BeTree.RollbackTest do
     tree
   end
 
-  # Everything that a user can see of a tree.
+  # All visible state of a tree.
   defp content(tree) do
     {Map.take(BeTree.info!(tree), [:expressions, :predicates, :strings]), Enum.map(@events, &BeTree.search!(tree, &1))}
   end
 
-  # Begins a change in slices, and asks it to give up before each slice after the first `granted`.
+  # Begins a change in slices, and requests a stop before each slice after the first `granted`.
   defp change(tree, export, subscriptions, slice, granted, reason) do
     input = Subscription.encode(for {id, text} <- subscriptions, do: {id, text, []})
     request = %{input: input, output: :binary, fuel: :infinity, slice: slice, scheduler: :whole}
@@ -66,8 +66,8 @@ defmodule BeTree.RollbackTest do
 
   defp to_end({:done, status, output, _fuel}, granted, _reason), do: {status, output, granted}
 
-  # Stops the change after each number of slices until it is no longer stopped, and undoes it by `undo` where it was made. Returns
-  # how often it rolled back.
+  # Stops the change after each possible number of slices, and reverts it by `undo` if it was made. Returns the number of
+  # rollbacks.
   defp sweep(tree, export, subscriptions, slice, undo) do
     before = content(tree)
 
@@ -84,14 +84,14 @@ defmodule BeTree.RollbackTest do
         {0, _output, left} ->
           undo.()
           assert content(tree) == before
-          # It ended before it was asked.
+          # It ended before the stop.
           if left > 0, do: {:halt, refusals}, else: {:cont, refusals}
       end
     end)
   end
 
   for count <- [0, 1, 12] do
-    test "insertions into a tree of #{9 * count} expressions that are stopped at each slice" do
+    test "insertions into a tree of #{9 * count} expressions roll back at each slice" do
       tree = tree(unquote(count))
       more = for {text, k} <- Enum.with_index(texts(7)), do: {90_000 + k, text}
       delete_all = fn -> for {id, _text} <- more, do: BeTree.delete!(tree, id) end
@@ -103,7 +103,7 @@ defmodule BeTree.RollbackTest do
     end
   end
 
-  test "replacements that are stopped at each slice" do
+  test "replacements roll back at each slice" do
     tree = tree(5)
 
     for {text, k} <- Enum.with_index(texts(3)), {other, _k} <- Enum.take(Enum.with_index(texts(60)), 4) do
@@ -112,7 +112,7 @@ defmodule BeTree.RollbackTest do
     end
   end
 
-  test "an expression of many alternatives that is stopped at each slice" do
+  test "an expression of many alternatives rolls back at each slice" do
     tree = tree(1)
     text = Enum.map_join(1..400, " or ", &"i = #{&1 * 7} and j > #{&1}")
     assert sweep(tree, "be_tree_insert", [{1, text}], 100_003, fn -> BeTree.delete!(tree, 1) end) > 0
@@ -120,7 +120,7 @@ defmodule BeTree.RollbackTest do
     assert BeTree.search!(tree, %{i: 14, j: 3}) |> hd() == 1
   end
 
-  test "a change that used its budget" do
+  test "a change that exhausts its budget rolls back" do
     tree = tree(3)
     before = content(tree)
     input = Subscription.encode(for id <- 10_000..40_000, do: {id, "i = #{id}", []})
@@ -130,7 +130,7 @@ defmodule BeTree.RollbackTest do
     assert content(tree) == before
   end
 
-  test "changes and searches after one that was stopped are not stopped" do
+  test "later changes and searches work after a stopped change" do
     [one, other] = for _ <- 1..2, do: tree(2)
     many = for id <- 10_000..60_000, do: {id, "i = #{id}"}
     assert {:error, %Error{kind: :timeout}} = BeTree.insert_all(one, many, timeout: 0)

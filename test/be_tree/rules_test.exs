@@ -1,7 +1,7 @@
 defmodule BeTree.RulesTest do
   use ExUnit.Case, async: true
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Notice, Page, Span, Swap}
   alias BeTree.Runtime.Wasmtime
@@ -40,7 +40,7 @@ defmodule BeTree.RulesTest do
   rule r when p: a none b then notify m(x: p.x)
   """
 
-  # Each operation makes dozens of matches due: an inserted or a retracted fact, and the end of a window.
+  # Each operation makes dozens of matches due: inserting or retracting a fact, and the end of a window.
   @paged """
   fact a(x: integer)
   fact b(x: integer)
@@ -52,7 +52,7 @@ defmodule BeTree.RulesTest do
   rule u when d: done, d.x > 0 then modify d(x: d.x - 20), notify lowered(x: d.x)
   """
 
-  # 50 facts in one call, and then calls that each have much to fire.
+  # 50 facts in one call, then calls that each fire many rules.
   defp paged_calls do
     [
       {:assert, [{:b, x: 0, at: 0}]},
@@ -68,7 +68,7 @@ defmodule BeTree.RulesTest do
     ]
   end
 
-  # Calls until all is done, and returns the pages together.
+  # Calls next/1 until everything is done. Returns the joined pages.
   defp all({:ok, page}), do: page
   defp all({:more, page}), do: joined(page, all(Rules.next(page)))
 
@@ -85,7 +85,7 @@ defmodule BeTree.RulesTest do
     describe "on #{Runtimes.name(runtime)}" do
       @describetag runtime: runtime
 
-      test "facts come as maps, keyword lists and JSON, and notices as structs", %{runtime: runtime} do
+      test "facts are maps, keyword lists and JSON, and notices are structs", %{runtime: runtime} do
         rules = Rules.new!(@orders, runtime: runtime)
 
         facts = [
@@ -112,7 +112,7 @@ defmodule BeTree.RulesTest do
         assert page.last_rule == "unpaid" and page.firings == 3 and page.fuel > 0
       end
 
-      test "fields that the type lacks are skipped, unless it is strict", %{runtime: runtime} do
+      test "unknown fields are skipped, or refused by a strict type", %{runtime: runtime} do
         text =
           "fact m(x: string) fact s(x: string) strict rule r when a: m then notify r(x: a.x) rule t when a: s then notify t"
 
@@ -136,7 +136,7 @@ defmodule BeTree.RulesTest do
         assert %{notices: [%Notice{rule: "t"}]} = Rules.assert!(rules, {:s, %{x: "a"}})
       end
 
-      test "values that do not fit count as undefined where the field says so", %{runtime: runtime} do
+      test "mismatching values count as undefined if the field says so", %{runtime: runtime} do
         text = """
         fact m(x: string, n: integer 0..9 optional on_mismatch undefined, f: float optional on_mismatch undefined)
         rule r when a: m(n is null) then notify r
@@ -183,7 +183,7 @@ defmodule BeTree.RulesTest do
         assert_raise ArgumentError, ~r/:fuel/, fn -> Rules.new(text, runtime: runtime, fuel: 0) end
       end
 
-      test "warnings/2 tells rules that can enable each other without end", %{runtime: runtime} do
+      test "warnings/2 names rules that can enable each other endlessly", %{runtime: runtime} do
         text = """
         fact click(x: integer)
         fact session(x: integer)
@@ -235,7 +235,7 @@ defmodule BeTree.RulesTest do
         assert Rules.info!(rules).asserted == 0
       end
 
-      test "a page ends at the limits, and the next one goes on", %{runtime: runtime} do
+      test "a page ends at its limits, and next/1 continues", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime, notices: 25, firings: 10)
         assert {:more, page} = Rules.assert_all(rules, [{:step, left: 100, name: "a"}, {:step, left: 3, name: "b"}])
         assert {page.ids, page.firings, page.reason} == {[1], 10, :firings}
@@ -257,7 +257,7 @@ defmodule BeTree.RulesTest do
 
       for options <- [[firings: 1], [notices: 1], [slice: 1], [firings: 1, slice: 1], [firings: 2, notices: 1]] do
         @tag options: options
-        test "operations in pages do the same as whole ones: #{inspect(options)}", context do
+        test "operations in pages equal those in one page: #{inspect(options)}", context do
           %{runtime: runtime, options: options} = context
           {limit, options} = Keyword.split(options, [:notices])
           whole = Rules.new!(@paged, runtime: runtime)
@@ -277,7 +277,7 @@ defmodule BeTree.RulesTest do
         end
       end
 
-      test "a swap goes through the smallest pages", %{runtime: runtime} do
+      test "swap/2 works with the smallest pages", %{runtime: runtime} do
         [whole, paged] =
           for limits <- [[], [firings: 1, notices: 1]] do
             rules = Rules.new!(@paged, [runtime: runtime] ++ limits)
@@ -295,7 +295,7 @@ defmodule BeTree.RulesTest do
         assert page.notices == Rules.advance!(whole, 20_000).notices
       end
 
-      test "a page that is asked for again goes on from the present state", %{runtime: runtime} do
+      test "next/1 on an old page continues from the present state", %{runtime: runtime} do
         rules = Rules.new!(@released, runtime: runtime)
         Rules.assert_all!(rules, [{:b, x: 0} | for(x <- 1..5, do: {:a, x: x})])
         assert {:more, first} = Rules.retract(rules, 1, firings: 2)
@@ -304,19 +304,19 @@ defmodule BeTree.RulesTest do
         assert {:ok, %{firings: 0}} = Rules.next(first)
       end
 
-      test "the option :firings limits a call", %{runtime: runtime} do
+      test ":firings limits a call", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime)
         assert {:more, page} = Rules.assert(rules, {:step, left: 5, name: "a"}, firings: 1)
         assert {page.firings, page.last_rule, page.reason} == {1, "next", :firings}
         assert {:more, page} = Rules.next(page)
         assert Enum.map(page.notices, & &1.values["left"]) == [4]
-        # Another call goes on as well.
+        # A new call continues too.
         assert {:ok, page} = Rules.advance(rules, 0)
         assert Enum.map(page.notices, & &1.values["left"]) == [3, 2, 1]
       end
 
-      test "a call pauses only where a rule would fire", %{runtime: runtime} do
-        # The second rule searches in vain after the first one has fired.
+      test "a call pauses only before a firing", %{runtime: runtime} do
+        # After the first rule fired, the second searches in vain.
         rules =
           Rules.new!(
             """
@@ -335,7 +335,7 @@ defmodule BeTree.RulesTest do
         assert {:ok, %{firings: 1, ids: []}} = Rules.next(page)
       end
 
-      test "limits hold for calls during which memory grows", %{runtime: runtime} do
+      test "limits hold while memory grows", %{runtime: runtime} do
         rules = """
         fact step(left: integer)
         fact made(number: integer)
@@ -352,7 +352,7 @@ defmodule BeTree.RulesTest do
         assert hd(page.notices).values == %{"left" => 17_000}
       end
 
-      test "memory grows, ends, and is used again", %{runtime: runtime} do
+      test "memory grows, ends, and is reused", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime, memory: 16_000_000)
         step = &{:step, left: -&1, name: "name #{1_000_000 + &1}"}
         assert {:ok, %{ids: ids}} = Rules.assert_all(rules, Enum.map(1..5_000, step))
@@ -377,7 +377,7 @@ defmodule BeTree.RulesTest do
         assert Rules.info!(rules).types == %{"order" => 0, "payment" => 2}
       end
 
-      test "facts come in pages of any size", %{runtime: runtime} do
+      test "facts/3 returns all facts in pages of any size", %{runtime: runtime} do
         rules = Rules.new!(@orders, runtime: runtime)
         Rules.assert_all!(rules, for(order <- 1..2_500, do: {:payment, order: order}))
         Rules.retract!(rules, 1_200)
@@ -406,7 +406,7 @@ defmodule BeTree.RulesTest do
         end
       end
 
-      test "a budget ends a call, and the next one goes on", %{runtime: runtime} do
+      test "an exhausted budget ends a call, and next/1 continues", %{runtime: runtime} do
         {text, facts} = RuleWorkloads.manners(8)
         whole = Rules.new!(text, runtime: runtime)
         expected = Rules.assert_all!(whole, facts)
@@ -416,14 +416,14 @@ defmodule BeTree.RulesTest do
           rules = Rules.new!(text, runtime: runtime)
           Rules.assert_all!(rules, before)
           assert {:error, %Error{kind: :out_of_fuel}} = Rules.assert(rules, last, fuel: fuel, slice: 5_000)
-          # The fact may be out, if the budget ended before it was in.
+          # The fact may be absent if the budget ended before its insertion.
           first = if Rules.facts!(rules, :context) == [], do: Rules.assert!(rules, last).notices, else: []
           assert first ++ Rules.advance!(rules, 0).notices == expected.notices
           assert state(rules) == state(whole)
         end
       end
 
-      test "an explanation names the facts that fired, the blocking condition, or the time", %{runtime: runtime} do
+      test "explain/3 names the fired facts, the blocking condition, or the time", %{runtime: runtime} do
         rules = Rules.new!(@orders, runtime: runtime)
         assert [%{verdict: :blocked, line: 4, condition: "o: order", facts: []}] = Rules.explain!(rules, :unpaid)
         Rules.assert!(rules, {:order, id: 1, user: "ann", at: 0})
@@ -456,7 +456,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # Everything that a call can change.
+  # All state that a call can change.
   defp state(rules) do
     info = Rules.info!(rules)
     {info.firings, info.asserted, info.now, for(type <- Map.keys(info.types), do: Rules.facts!(rules, type))}
@@ -471,7 +471,7 @@ defmodule BeTree.RulesTest do
   end
 
   @tag runtime: Wasmtime
-  test "a call that is killed anywhere has made whole steps, and its notices go to the next call" do
+  test "a killed call leaves complete steps, and the next call has its notices" do
     {text, facts} = RuleWorkloads.manners(8)
     whole = Rules.new!(text)
     expected = Rules.assert_all!(whole, facts)
@@ -484,7 +484,7 @@ defmodule BeTree.RulesTest do
       request = %{input: input, output: :binary, fuel: :infinity, slice: :rand.uniform(3_000), scheduler: :normal}
       test = self()
 
-      # It runs some slices, and dies with the suspended call.
+      # It runs some slices and dies with the suspended call.
       {pid, monitor} =
         spawn_monitor(fn ->
           outcome =
@@ -508,13 +508,13 @@ defmodule BeTree.RulesTest do
   defp some_slices(outcome, _left), do: elem(outcome, 0) == :done
 
   @tag runtime: Wasmtime
-  test "a call that is killed while it makes room leaves a whole engine" do
+  test "a call killed while it makes room leaves a consistent engine" do
     facts = for number <- 1..20_000, do: {:step, left: -number, name: "name #{number}"}
 
     for _round <- 1..30 do
       rules = Rules.new!(@chain)
       {pid, monitor} = spawn_monitor(fn -> Rules.assert_all(rules, facts) end)
-      # Room is made again and again in this time.
+      # The engine makes room repeatedly during this time.
       Process.sleep(:rand.uniform(60))
       Process.exit(pid, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, 60_000
@@ -525,9 +525,9 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # A runtime that can only trap, and lose the stack, continues by be_tree_resume (docs/abi.md, Interruption).
+  # A runtime that can only trap, and loses the stack, resumes by be_tree_resume (docs/abi.md, Interruption).
   @tag runtime: Wasmtime
-  test "a call that traps anywhere is resumed to the same firings, facts and notices" do
+  test "a call that traps anywhere resumes to the same firings, facts and notices" do
     {text, facts} = RuleWorkloads.manners(8)
     whole = Rules.new!(text)
     expected = Rules.assert_all!(whole, facts)
@@ -551,9 +551,10 @@ defmodule BeTree.RulesTest do
   rule u priority 1 when p: b(not seen) then modify p(seen: true)
   """
 
-  # A step stores the way back before it changes a word. Where a compiler exchanges two such stores, a few units of fuel tell.
+  # A step stores its undo log before it changes a word. If a compiler reorders the two stores, budgets a few units apart
+  # detect it.
   @tag runtime: Wasmtime
-  test "a call that is cut off every few units of fuel is resumed, or given up with whole steps" do
+  test "a call cut off every few units resumes, or is abandoned with complete steps" do
     facts = for x <- 5..8, do: {:a, x: x, s: "s", at: 10 * x}
     input = :erlang.term_to_binary(facts)
 
@@ -584,7 +585,8 @@ defmodule BeTree.RulesTest do
     {ids, notices}
   end
 
-  # Returns whether the call lacks this fuel. If so, it is resumed to the same end, and the next call tells the rest if it is given up.
+  # Returns whether the call needs more fuel than this. If so, the call is resumed to the same end, and abandoned to check
+  # the next call.
   defp check_cut(start, {export, _arguments, _input} = call, fuel, {ids, notices, expected}) do
     resumed = start.()
 
@@ -604,7 +606,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # Returns whether a call lacks this fuel.
+  # Returns whether a call needs more fuel than this.
   defp cut(rules, {export, arguments, input}, fuel) do
     request = %{input: input, output: :binary, fuel: fuel, slice: :infinity, scheduler: :normal}
 
@@ -614,7 +616,7 @@ defmodule BeTree.RulesTest do
     end
   end
 
-  # The engine lacks room now and then, and the call goes on behind it.
+  # The engine runs out of room now and then, and the call continues afterwards.
   defp to_end(rules, {export, [length, _from | others], input} = call, fuel) do
     {:ok, {reason, position, _firings, _last_rule, _next_due, ids, notices, 0, _late}} =
       rules |> trapping(call, fuel) |> Rules.Reply.outcome()
@@ -655,7 +657,7 @@ defmodule BeTree.RulesTest do
   end
 
   @tag runtime: Wasmtime
-  test "many processes use the same rules" do
+  test "concurrent processes share rules" do
     rules = Rules.new!("fact a(x: integer) rule r when a: a then retract a, notify n(x: a.x)")
 
     tasks =
@@ -670,7 +672,7 @@ defmodule BeTree.RulesTest do
     assert Rules.info!(rules).firings == 1_600
   end
 
-  test "a text is refused with its place" do
+  test "new/2 refuses a text with the place of the fault" do
     for {text, kind, line, column, message} <- [
           {"fact a(x: integr)", :type, 1, 11, "did you mean `integer`?"},
           {"fact a(x: integer)\nrule r when b: a, b.y = 1 then retract b", :unknown_attribute, 2, 21,
@@ -687,7 +689,7 @@ defmodule BeTree.RulesTest do
     assert {:error, %Error{kind: :out_of_memory}} = Rules.new("fact a(x: integer)", memory: 100)
   end
 
-  test "rules print their counts" do
+  test "inspect/1 prints counts" do
     rules = Rules.new!(@orders)
     assert inspect(rules) =~ ~r/^#BeTree.Rules<1 rule, 0 facts, \d+\.\d MB>$/
     Rules.assert!(rules, {:payment, order: 1})

@@ -10,13 +10,13 @@ defmodule BeTree.RuntimeTest do
     on_exit(fn -> Application.delete_env(:be_tree, :runtime) end)
   end
 
-  test "the built-in runtime comes before others that can be used" do
+  test "the built-in runtime precedes other usable ones" do
     assert Runtime.default() == hd(Runtime.available())
     assert Runtime.available() -- [Wasmtime, Wasmex] == []
     assert Wasmtime in Runtime.available() == Wasmtime.available?()
   end
 
-  test "the environment names another" do
+  test "the application environment selects another runtime" do
     Application.put_env(:be_tree, :runtime, Wasmex)
     assert Runtime.default() == Wasmex
     Application.put_env(:be_tree, :runtime, "wasmex")

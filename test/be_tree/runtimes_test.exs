@@ -1,5 +1,5 @@
 defmodule BeTree.RuntimesTest do
-  # What holds of every runtime, run on each that is here.
+  # Behavior of every runtime, tested on each available one.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -63,14 +63,14 @@ defmodule BeTree.RuntimesTest do
     describe "#{Runtimes.name(runtime)}: modules," do
       @describetag runtime: runtime
 
-      test "what is none is refused, WebAssembly's text format too", %{runtime: runtime} do
+      test "refuses bytes that are no module, the text format too", %{runtime: runtime} do
         for bytes <- ["", "nonsense", "(module)", <<"\0asm", 2::little-32>>, <<"\0asm", 1::little-32, 10, 200>>] do
           assert {:error, %Error{kind: :bad_module, message: message}} = runtime.load(bytes)
           assert message =~ "not a WebAssembly module that can run here: "
         end
       end
 
-      test "imports and exports are told", %{runtime: runtime} do
+      test "returns imports and exports", %{runtime: runtime} do
         {:ok, compiled} =
           runtime.load(
             assemble(
@@ -94,7 +94,7 @@ defmodule BeTree.RuntimesTest do
         assert message =~ "env.log"
       end
 
-      test "start functions that trap or do not end, and too much memory, are errors", %{runtime: runtime} do
+      test "reports start functions that trap or do not end, and too much memory", %{runtime: runtime} do
         for {parts, kind} <- [
               {[functions: [function(nil, [], [], loop(branch(0)))], start: 0], :out_of_fuel},
               {[functions: [function(nil, [], [], unreachable())], start: 0], :trap},
@@ -106,7 +106,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      test "inboxes and outboxes are checked", %{runtime: runtime} do
+      test "checks inboxes and outboxes", %{runtime: runtime} do
         functions = [
           function("takes_nothing", [], [:i32], i32_const(0)),
           function("far", [], [:i32], i32_const(65_529)),
@@ -131,7 +131,7 @@ defmodule BeTree.RuntimesTest do
     describe "#{Runtimes.name(runtime)}: calls," do
       @describetag runtime: runtime
 
-      test "integers are passed signed and unsigned, what does not fit is refused", %{runtime: runtime} do
+      test "passes signed and unsigned integers and refuses others", %{runtime: runtime} do
         functions = [
           function("i32", [:i32], [:i32], local_get(0)),
           function("i64", [:i64], [:i64], local_get(0)),
@@ -170,7 +170,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      test "a request that is none raises", %{runtime: runtime} do
+      test "raises on an invalid request", %{runtime: runtime} do
         instance = instance(runtime, functions: [function("none", [], [], [])])
 
         for changes <- [[slice: 0], [fuel: -1], [output: :list]] do
@@ -180,7 +180,7 @@ defmodule BeTree.RuntimesTest do
         assert {:done, 0, nil, _fuel} = call(runtime, instance, "none", [], fuel: 2 ** 70, slice: 2 ** 70)
       end
 
-      test "input is given and output taken, both checked", %{runtime: runtime} do
+      test "writes input and reads output, both checked", %{runtime: runtime} do
         instance = echo(runtime)
         assert {:done, 0, "hello", _fuel} = call(runtime, instance, "echo", [5], input: "hello", output: :binary)
         assert {:done, 0, "", _fuel} = call(runtime, instance, "echo", [0], input: "", output: :binary)
@@ -215,7 +215,7 @@ defmodule BeTree.RuntimesTest do
         assert {:error, %Error{kind: :bad_module}} = call(runtime, none, "none", [], output: :binary)
       end
 
-      test "an inbox without room, that traps or never ends, is an error", %{runtime: runtime} do
+      test "reports an inbox without room, one that traps, and an endless one", %{runtime: runtime} do
         for {body, kind} <- [
               {i32_const(0), :out_of_memory},
               {unreachable(), :trap},
@@ -228,7 +228,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      test "what a module does wrong is told, its stack put back, and the instance goes on", %{runtime: runtime} do
+      test "reports a misbehaving module, restores its stack pointer and keeps it usable", %{runtime: runtime} do
         functions = [
           function("unreachable", [], [], [i32_const(5), global_set(0), unreachable()]),
           function("divide", [], [:i32], [i32_const(1), i32_const(0), i32_div_u()]),
@@ -259,7 +259,7 @@ defmodule BeTree.RuntimesTest do
     describe "#{Runtimes.name(runtime)}: fuel," do
       @describetag runtime: runtime
 
-      test "ids are the same whatever the slice, and fuel is what they take at least", %{runtime: runtime} do
+      test "ids are the same for every slice, and fuel is at least theirs", %{runtime: runtime} do
         tree = tree(runtime)
         {:done, @matches, whole} = Search.run(tree, @event, slice: :infinity)
         assert whole.slices == 1
@@ -290,7 +290,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      test "a slice that is too small for a step of a batch is no end of it", %{runtime: runtime} do
+      test "a slice too small for a step of a batch does not end the batch", %{runtime: runtime} do
         tree = tree(runtime)
         events = for a <- [1, 2_500, 4_999], do: %{a: a, b: true}
         lists = BeTree.search_many!(tree, events)
@@ -301,7 +301,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      # Starting a batch costs some hundred units of fuel, and an event of it at most a thousandth more than its search.
+      # Starting a batch costs some hundred units of fuel; an event costs at most a thousandth more than its search.
       test "a batch costs no more fuel than its searches", %{runtime: runtime} do
         whole = [slice: :infinity]
 
@@ -321,8 +321,8 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      # Over the phases that a small index has, cut off after any number of units up to some.
-      test "a search that is cut off anywhere finds the same", %{runtime: runtime} do
+      # Cuts off the phases of a small index after every number of units up to a bound.
+      test "a search cut off anywhere finds the same", %{runtime: runtime} do
         tree = BeTree.new!([a: :integer, s: {:string, optional: true}], runtime: runtime)
         BeTree.insert_all!(tree, for(i <- 20..1//-1, do: {i * 7919, "a = #{i} or not (s = 'x#{i}')"}))
         event = {:json, ~S({"a": 3, "s": "x\u0034"})}
@@ -343,7 +343,7 @@ defmodule BeTree.RuntimesTest do
         for slice <- 1..fuel//97, do: assert(BeTree.search(tree, {:json, ~S({"a": "\u0034"})}, slice: slice) == refused)
       end
 
-      test "a budget that is too small leaves the tree as it was", %{runtime: runtime} do
+      test "a budget that is too small leaves the tree unchanged", %{runtime: runtime} do
         tree = tree(runtime)
         {:done, @matches, %{fuel: fuel}} = Search.run(tree, @event, slice: :infinity)
         assert {:done, @matches, %{fuel: ^fuel}} = Search.run(tree, @event, fuel: fuel + 1_000, slice: :infinity)
@@ -366,7 +366,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      test "a module that never ends is ended by its budget or its timeout", %{runtime: runtime} do
+      test "an endless module ends at its budget or timeout", %{runtime: runtime} do
         tree = BeTree.new!([], guest: WasmGuest.assemble(loop(branch(0)), when_json: true), runtime: runtime)
 
         for slice <- [10_000, 200_000, :infinity] do
@@ -388,7 +388,7 @@ defmodule BeTree.RuntimesTest do
         {:ok, tree: tree(runtime)}
       end
 
-      test "go step by step, in any process", %{tree: tree} do
+      test "run step by step in any process", %{tree: tree} do
         {:yield, search} = Search.start(tree, @event, slice: 10_000)
         assert inspect(search) =~ ~r/^#BeTree.Search<1 slice, \d+ fuel>$/
         {:yield, search} = Search.resume(search)
@@ -398,7 +398,7 @@ defmodule BeTree.RuntimesTest do
         assert inspect(tree) =~ ~r/^#BeTree<5000 expressions, /
       end
 
-      test "that are done or cancelled are not resumed", %{tree: tree} do
+      test "are not resumed after they ended or were cancelled", %{tree: tree} do
         {:yield, search} = Search.start(tree, @event, slice: 10_000)
         assert Search.cancel(search) == :ok
         assert Search.cancel(search) == :ok
@@ -409,7 +409,7 @@ defmodule BeTree.RuntimesTest do
         assert BeTree.search(tree, @event) == {:ok, @matches}
       end
 
-      test "are refused to who holds one, and pass their timeout", %{tree: tree} do
+      test "are refused to a process that holds one, and time out", %{tree: tree} do
         {:yield, search} = Search.start(tree, @event, slice: 10_000)
         assert {:error, %Error{kind: :overloaded}} = BeTree.search(tree, @event)
         assert {:error, %Error{kind: :overloaded}} = BeTree.insert(tree, 9_999, "b")
@@ -427,7 +427,7 @@ defmodule BeTree.RuntimesTest do
         turns = :counters.new(1, [])
         holder = hold(tree, @event)
 
-        # Counts the turns before its own while it holds the tree, so that nobody else has one meanwhile.
+        # Counts the waiting calls while it holds the tree.
         turn = fn ->
           {:yield, search} = Search.start(tree, @event, slice: 10_000)
           before = :counters.get(turns, 1)
@@ -443,7 +443,7 @@ defmodule BeTree.RuntimesTest do
             task
           end
 
-        # One who waits may die.
+        # A waiting process may die.
         Process.unlink(hd(waiting).pid)
         Process.exit(hd(waiting).pid, :kill)
         eventually(fn -> info(tree).waiting == 19 end)
@@ -452,7 +452,7 @@ defmodule BeTree.RuntimesTest do
         assert %{state: :free, waiting: 0} = info(tree)
       end
 
-      test "of a killed process leave the tree to others", %{tree: tree} do
+      test "of a killed process free the tree", %{tree: tree} do
         for pause <- [0, 1, 2, 5] do
           holders =
             for _ <- 1..20, do: spawn(fn -> for _ <- 1..100, do: BeTree.search!(tree, @event, slice: 10_000) end)
@@ -480,7 +480,7 @@ defmodule BeTree.RuntimesTest do
     describe "#{Runtimes.name(runtime)}: every function," do
       @describetag runtime: runtime
 
-      test "as the moduledoc shows it", %{runtime: runtime} do
+      test "works as in the moduledoc", %{runtime: runtime} do
         domains = [age: :integer, country: {:string, optional: true}, plan: {:integer, min: 0, max: 9}]
         {:ok, tree} = BeTree.new(domains, runtime: runtime)
         assert BeTree.insert(tree, 1, "age >= 21 and country in ('CA', 'US')") == :ok
@@ -505,7 +505,7 @@ defmodule BeTree.RuntimesTest do
         assert BeTree.info!(index).expressions == 3
       end
 
-      test "a memory limit refuses what does not fit, and what fitted is still found", %{runtime: runtime} do
+      test "respects the memory limit and keeps earlier expressions", %{runtime: runtime} do
         tree = BeTree.new!([a: :integer], memory: 4_000_000, runtime: runtime)
         BeTree.insert!(tree, 1, "a = 1")
         rules = for id <- 2..100_000, do: {id, "a = #{id} or a in (#{id + 1}, #{id + 2}) and a <> #{id * 7}"}
@@ -517,7 +517,7 @@ defmodule BeTree.RuntimesTest do
         assert {:error, %Error{kind: :out_of_memory}} = BeTree.new([a: :integer], memory: 1, runtime: runtime)
       end
 
-      test "events far larger than usual", %{runtime: runtime} do
+      test "takes events far larger than usual", %{runtime: runtime} do
         tree = BeTree.new!([l: :integer_list, s: {:string, optional: true}], runtime: runtime)
         BeTree.insert_all!(tree, [{1, "l one of (70000, 3)"}, {2, "contains(s, 'needle')"}])
         event = %{l: Enum.to_list(1..70_000), s: String.duplicate("hay", 200_000) <> "needle"}
@@ -534,7 +534,7 @@ defmodule BeTree.RuntimesTest do
     describe "#{Runtimes.name(runtime)}, a server:" do
       @describetag runtime: runtime
 
-      test "changes are seen at once, and another base is built of them", %{runtime: runtime} do
+      test "changes are visible at once, and a next base is built", %{runtime: runtime} do
         name = :"server_#{System.unique_integer([:positive])}"
         start_supervised!({Server, name: name, schema: [a: :integer], runtime: runtime})
         Server.insert_all!(name, for(id <- 1..5_000, do: {id, "a = #{rem(id, 10)}"}))
@@ -556,7 +556,7 @@ defmodule BeTree.RuntimesTest do
     describe "#{Runtimes.name(runtime)}: replicas," do
       @describetag runtime: runtime
 
-      test "as many searches at once as there are, then in order, then no more", %{runtime: runtime} do
+      test "run in parallel up to their number, then queue, then refuse", %{runtime: runtime} do
         index = BeTree.publish!(tree(runtime), replicas: 2, queue: 3)
         assert %{machines: 1, state: :free} = info(index)
         {:yield, one} = Search.start(index, @event, slice: 10_000)
@@ -580,7 +580,7 @@ defmodule BeTree.RuntimesTest do
         eventually(fn -> match?(%{state: :free, waiting: 0, machines: 2}, info(index)) end)
       end
 
-      test "many processes, some of them killed", %{runtime: runtime} do
+      test "survive kills of their processes", %{runtime: runtime} do
         index = BeTree.publish!(tree(runtime), replicas: 3)
 
         for round <- 1..5 do
@@ -600,7 +600,7 @@ defmodule BeTree.RuntimesTest do
         assert BeTree.search(index, @event) == {:ok, @matches}
       end
 
-      test "one that trapped is made anew", %{runtime: runtime} do
+      test "are replaced after a trap", %{runtime: runtime} do
         # Each search counts in memory, and the third of an instance traps.
         count = [i32_const(0), i32_const(0), i32_load(100), i32_const(1), i32_add(), i32_store(100)]
         third = [block([i32_const(0), i32_load(100), i32_const(3), i32_ne(), branch_if(0), unreachable()])]
@@ -614,7 +614,7 @@ defmodule BeTree.RuntimesTest do
         end
       end
 
-      test "a guest with state that is not copied is refused", %{runtime: runtime} do
+      test "refuse a guest with state that cannot be copied", %{runtime: runtime} do
         guest = WasmGuest.assemble([], parts: [globals: [{nil, :i32, :mutable, 0}]])
 
         assert {:error, %Error{kind: :bad_module, message: message}} =
@@ -623,7 +623,7 @@ defmodule BeTree.RuntimesTest do
         assert message =~ "its mutable global number 1 is not exported"
       end
 
-      test "snapshots can be read, and made of bytes", %{runtime: runtime} do
+      test "can be read, and made of bytes", %{runtime: runtime} do
         functions = [function("first", [], [:i32], [i32_const(0), i32_load()])]
         {:ok, compiled} = runtime.load(assemble(functions: functions, memory: {1, nil}, data: [{0, <<7, 0, 0, 0>>}]))
         {:ok, instance} = runtime.instantiate(compiled, memory: 200_000)
@@ -653,13 +653,13 @@ defmodule BeTree.RuntimesTest do
   describe "wasmex alone:" do
     @describetag runtime: Runtime.Wasmex
 
-    # Compiled where wasmex is: here it may not be.
+    # Uses functions of wasmex, which may be missing here.
     defp stack_pointer(tree) do
       [value] = apply(Runtime.Wasmex.Machine, :round, [elem(tree.instance.machines, 0), [{:global, "__stack_pointer"}]])
       value
     end
 
-    test "a thousand searches that traps interrupted leave memory and the stack where they were", %{runtime: runtime} do
+    test "a thousand interrupted searches leave memory and stack unchanged", %{runtime: runtime} do
       tree = tree(runtime)
       {:ok, @matches, %{fuel: fuel}} = BeTree.search(tree, @event, stats: true)
       {memory, stack} = {info(tree).memory, stack_pointer(tree)}
@@ -685,7 +685,7 @@ defmodule BeTree.RuntimesTest do
       assert BeTree.info!(tree).memory_bytes == memory
     end
 
-    test "a search that makes no progress ends, without a budget too", %{runtime: runtime} do
+    test "a search without progress ends, even without a budget", %{runtime: runtime} do
       tree = BeTree.new!([], guest: WasmGuest.assemble(loop(branch(0)), when_json: true), runtime: runtime)
       assert {:error, %Error{kind: :out_of_fuel, message: message}} = BeTree.search(tree, {:json, "{}"})
       assert message =~ "made no progress"

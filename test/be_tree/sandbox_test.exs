@@ -14,7 +14,7 @@ defmodule BeTree.SandboxTest do
   @page 65_536
   @ratio 100
 
-  # Modules are assembled here, so that each test shows what it runs.
+  # Modules are assembled in place, so each test shows its code.
   defp sandbox(parts, options \\ []) do
     parts |> WasmModule.assemble() |> Sandbox.load!() |> Sandbox.new!([fuel_per_reduction: @ratio] ++ options)
   end
@@ -34,27 +34,27 @@ defmodule BeTree.SandboxTest do
   defp finish(ended), do: ended
 
   describe "load and new" do
-    test "a module that imports is refused, and its imports named" do
+    test "a module with imports is refused, and the error names them" do
       wasm = WasmModule.assemble(imports: [{"env", "log"}, {"wasi", "clock"}])
       assert {:error, %Error{kind: :bad_module, message: message}} = Sandbox.load(wasm)
       assert message =~ "env.log, wasi.clock"
       assert_raise Error, ~r/env\.log/, fn -> Sandbox.load!(wasm) end
     end
 
-    test "memories and tables share one limit" do
+    test "limit memories and tables together" do
       module = Sandbox.load!(WasmModule.assemble(memory: {2, nil}, table: 1_000))
       assert {:error, %Error{kind: :out_of_memory}} = Sandbox.new(module, memory: 2 * @page + 7_999)
       assert {:ok, _sandbox} = Sandbox.new(module, memory: 2 * @page + 8_000)
     end
 
-    test "a start function that traps or does not end is an error" do
+    test "report a start function that traps or does not end" do
       for {body, kind} <- [{unreachable(), :trap}, {loop(branch(0)), :out_of_fuel}] do
         module = Sandbox.load!(WasmModule.assemble(functions: [function(nil, [], [], body)], start: 0))
         assert {:error, %Error{kind: ^kind}} = Sandbox.new(module)
       end
     end
 
-    test "instances of one module have memories of their own" do
+    test "instances of one module have separate memories" do
       module = Sandbox.load!(WasmModule.assemble(memory: {1, nil}, data: [{4, "start"}]))
       [one, other] = [Sandbox.new!(module), Sandbox.new!(module)]
       :ok = Sandbox.write(one, 4, "after")
@@ -62,7 +62,7 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.read(other, 4, 5) == {:ok, "start"}
     end
 
-    test "options that are unknown or wrong raise" do
+    test "unknown or wrong options raise" do
       module = Sandbox.load!(WasmModule.assemble([]))
 
       for options <- [[memory: 0], [memory: :infinity], [fuel_per_reduction: 1.5], [table: 3]] do
@@ -71,7 +71,7 @@ defmodule BeTree.SandboxTest do
     end
   end
 
-  describe "call" do
+  describe "call/4" do
     test "passes results of any number and type" do
       functions = [
         function("none", [], [], []),
@@ -90,7 +90,7 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.call!(sandbox, "undefined", []) == [:nan]
     end
 
-    test "refuses an export that is not there, and arguments that do not fit" do
+    test "refuses a missing export, and arguments of wrong types" do
       sandbox = counter()
 
       for {export, arguments, kind} <- [
@@ -107,7 +107,7 @@ defmodule BeTree.SandboxTest do
       assert_raise Error, fn -> Sandbox.call!(sandbox, "absent", []) end
     end
 
-    test "options that are unknown or wrong raise" do
+    test "unknown or wrong options raise" do
       sandbox = counter()
 
       for options <- [[fuel: 0], [slice: -1], [slice: nil], [timeout: 0.5], [ids: []]] do
@@ -115,7 +115,7 @@ defmodule BeTree.SandboxTest do
       end
     end
 
-    test "charges the process for the fuel, whatever the slice" do
+    test "charges the process for the fuel of every slice size" do
       sandbox = counter()
       {:ok, [7], %{fuel: fuel}} = Sandbox.call(sandbox, "count", [100_000])
 
@@ -135,8 +135,8 @@ defmodule BeTree.SandboxTest do
     end
   end
 
-  describe "step by step" do
-    test "a call yields at the end of each slice, and any process resumes it" do
+  describe "a call in steps" do
+    test "yields after each slice and resumes in any process" do
       sandbox = counter()
       {:yield, call} = Sandbox.start(sandbox, "count", [10_000], slice: 20_000)
       assert inspect(call) == "#BeTree.Sandbox.Call<1 slice, 20000 fuel>"
@@ -154,7 +154,7 @@ defmodule BeTree.SandboxTest do
       assert sliced.slices > 3
     end
 
-    test "a call that is cancelled leaves its instance to the next" do
+    test "a cancelled call releases its instance" do
       sandbox = counter()
       {:yield, call} = Sandbox.start(sandbox, "spin", [])
       assert Sandbox.cancel(call) == :ok
@@ -164,8 +164,8 @@ defmodule BeTree.SandboxTest do
     end
   end
 
-  describe "a module that" do
-    test "loops for ever ends with its budget or its timeout" do
+  describe "a module" do
+    test "with an endless loop ends with its budget or timeout" do
       sandbox = counter()
       assert {:error, %Error{kind: :out_of_fuel}} = Sandbox.call(sandbox, "spin", [], fuel: 3_000_000)
       assert {:error, %Error{kind: :out_of_fuel}} = Sandbox.call(sandbox, "spin", [], fuel: 1, slice: :infinity)
@@ -173,13 +173,13 @@ defmodule BeTree.SandboxTest do
       {microseconds, answer} = :timer.tc(fn -> Sandbox.call(sandbox, "spin", [], timeout: 50) end)
       assert {:error, %Error{kind: :timeout, message: message}} = answer
       assert message =~ ~r/after \d+ slices/
-      # Not before its time; how much later is up to the machine.
+      # Not before its timeout; the delay depends on the machine.
       assert microseconds >= 49_000
 
       assert Sandbox.call!(sandbox, "count", [3]) == [7]
     end
 
-    test "recurses for ever traps, and its stack pointer is put back" do
+    test "recurses for ever traps, and its stack pointer is restored" do
       # As compiled code does: takes room on the shadow stack, then calls itself.
       recurse = [global_get(0), i32_const(16), i32_sub(), global_set(0), call(0)]
 
@@ -199,7 +199,7 @@ defmodule BeTree.SandboxTest do
       end
     end
 
-    test "takes memory for ever is out of memory, or of fuel where it does not mind" do
+    test "allocates for ever runs out of memory, or out of fuel if it ignores refusals" do
       grow = [i32_const(1), memory_grow()]
 
       sandbox =
@@ -221,7 +221,7 @@ defmodule BeTree.SandboxTest do
       assert Sandbox.call!(sandbox, "pages", []) == [10]
     end
 
-    test "grows its memory or a table over and over pays for what the host does, and others get their turns" do
+    test "grows its memory or a table repeatedly is charged for the host's work, and others get their turns" do
       functions = [
         function("grow_memory", [:i32], [], count_down(0, [i32_const(1), memory_grow(), drop()])),
         function("grow_table", [:i32], [], count_down(0, [ref_null(), i32_const(1), table_grow(), drop()])),
@@ -229,7 +229,7 @@ defmodule BeTree.SandboxTest do
         function("spin", [], [], loop([i32_const(1), memory_grow(), drop(), branch(0)]))
       ]
 
-      # Most growths are refused: that takes the host its time too.
+      # Most growths are refused, which also takes the host time.
       new = fn -> sandbox([functions: functions, memory: {1, nil}, table: 1], memory: 100 * @page) end
       {:ok, [], %{fuel: idle}} = Sandbox.call(new.(), "nothing", [5_000])
 
@@ -246,7 +246,7 @@ defmodule BeTree.SandboxTest do
       for sandbox <- growing, do: assert(Sandbox.call!(sandbox, "nothing", [1]) == [])
     end
 
-    test "traps is an error that names the trap, and can be called again" do
+    test "traps returns an error that names the trap, and can be called again" do
       sandbox =
         sandbox(
           functions: [
@@ -269,11 +269,11 @@ defmodule BeTree.SandboxTest do
     end
   end
 
-  test "a killed caller leaves the instance usable, and nothing suspended" do
+  test "a killed caller leaves the instance usable, without a suspended call" do
     sandbox = counter()
     callers = for _ <- 1..20, do: spawn(fn -> Sandbox.call(sandbox, "spin", [], slice: 10_000) end)
 
-    # One spins, the others wait for it; each that is killed makes room for the next.
+    # One call loops and the others wait; each killed one makes room for the next.
     for caller <- callers do
       Process.sleep(2)
       Process.exit(caller, :kill)
@@ -283,7 +283,7 @@ defmodule BeTree.SandboxTest do
     eventually(fn -> inspect(sandbox) =~ "<free, " end)
   end
 
-  test "reads and writes stay within the memory" do
+  test "is read and written within its memory" do
     sandbox = counter()
     assert Sandbox.write(sandbox, @page - 3, "end") == :ok
     assert Sandbox.read(sandbox, @page - 3, 3) == {:ok, "end"}
@@ -298,8 +298,8 @@ defmodule BeTree.SandboxTest do
     assert {:error, %Error{kind: :bad_module}} = Sandbox.read(sandbox([]), 0, 1)
   end
 
-  describe "the example, Steiner trees" do
-    # The cheapest spanning tree over the terminals and any others of the nodes.
+  describe "the Steiner tree example" do
+    # The cheapest spanning tree over the terminals and any subset of other nodes.
     defp brute_force(nodes, edges, terminals) do
       others = Enum.to_list(0..(nodes - 1)) -- terminals
 
@@ -313,7 +313,7 @@ defmodule BeTree.SandboxTest do
     defp subsets([]), do: [[]]
     defp subsets([first | rest]), do: Enum.flat_map(subsets(rest), &[&1, [first | &1]])
 
-    # Kruskal: each node stands for its component.
+    # Kruskal: each node starts as its own component.
     defp spanning_tree(nodes, edges) do
       {components, cost} =
         edges
@@ -330,7 +330,7 @@ defmodule BeTree.SandboxTest do
       if components |> Map.values() |> Enum.uniq() |> length() <= 1, do: cost
     end
 
-    test "costs what a search over all trees finds" do
+    test "has the cost that an exhaustive search finds" do
       :rand.seed(:exsss, 11)
       steiner = Steiner.new!()
 
@@ -352,10 +352,10 @@ defmodule BeTree.SandboxTest do
       end
     end
 
-    test "a path with all nodes terminals costs its edges, and as much fuel whatever the slice" do
+    test "a path of terminals costs its edges, and the same fuel for every slice" do
       runs =
         for slice <- [1_000, 20_000, 100_000, 1_000_000, :infinity] do
-          # Fuel depends on the allocator's state, so each run has a fresh instance.
+          # Fuel depends on the allocator's state, so each run has a new instance.
           {:ok, [8], stats} = Sandbox.call(Steiner.new!(), "steiner_path", [9], slice: slice)
           stats
         end
@@ -365,7 +365,7 @@ defmodule BeTree.SandboxTest do
       assert hd(runs).slices > fuel / 1_200
     end
 
-    test "is stopped anywhere, and refuses what it cannot compute" do
+    test "can be stopped at any slice, and refuses wrong input" do
       steiner = Steiner.new!()
       assert {:error, %Error{kind: :timeout}} = Sandbox.call(steiner, "steiner_paths", [11, 1_000_000], timeout: 20)
 

@@ -6,13 +6,13 @@ defmodule BeTree.SchedulingTest do
   import BeTree.WasmModule
 
   alias BeTree.{Error, Fuel, Search}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Language, WasmGuest}
   alias BeTree.Workload.{W1, W3}
 
   @slices [1_000, 20_000, 100_000, 1_000_000, :infinity]
 
-  # More than any search burns: charges nothing.
+  # More fuel a reduction than any search burns, so nothing is charged.
   @free 1_000_000_000_000
 
   defp tree(workload, parameters, options \\ []) do
@@ -21,7 +21,7 @@ defmodule BeTree.SchedulingTest do
     tree
   end
 
-  describe "ids and fuel are the same whatever the slice, and the slices' fuel adds up," do
+  describe "for every slice ids and fuel are the same, and fuel adds up," do
     test "over dense boolean trees" do
       parameters = Map.merge(W1.defaults(), %{expressions: 500, events: 30})
       check(fn -> tree(W1, parameters) end, W1.events(parameters))
@@ -42,8 +42,7 @@ defmodule BeTree.SchedulingTest do
       check(build, for({_expression, event, _holds} <- Language.rows(), do: event))
     end
 
-    # Each slice has a tree of its own, that was never searched, and then all have one, that was: what earlier searches
-    # left behind makes no difference.
+    # Each slice has a new tree first, then all share a used one. Leftovers of earlier searches make no difference.
     defp check(build, events) do
       events = Enum.to_list(events)
       first = walk(build.(), events, :infinity)
@@ -56,7 +55,7 @@ defmodule BeTree.SchedulingTest do
     defp walk(tree, events, slice),
       do: for(event <- events, do: steps(Search.start(tree, event, slice: slice), slice, 0))
 
-    # The fuel so far is never more than it is in the end, and grows by a slice each time.
+    # The fuel so far never exceeds the final fuel, and grows by a slice each time.
     defp steps({:yield, search}, slice, before) do
       %{fuel: fuel} = search.slices
       assert fuel == before + slice
@@ -70,9 +69,9 @@ defmodule BeTree.SchedulingTest do
     end
   end
 
-  describe "reductions rise by what the fuel is worth" do
-    # `search` takes a tree and returns the fuel that it burnt; `build` makes one with a ratio. What the code around the
-    # searches costs is what they cost where fuel is worth nothing.
+  describe "reductions equal the fuel's worth" do
+    # `search` returns the burned fuel of a tree; `build` makes a tree with a ratio. The overhead of the code around is
+    # measured with uncharged fuel.
     defp check_charge(build, ratio, search) do
       charged = build.(ratio)
       free = build.(@free)
@@ -137,12 +136,12 @@ defmodule BeTree.SchedulingTest do
     @processes 10_000
     @killed 1_000
 
-    test "while 1,000 of them are killed, and nothing is left of that" do
+    test "while 1,000 of them are killed, and leave nothing" do
       tree = BeTree.new!(a: :integer, b: {:boolean, optional: true})
       BeTree.insert_all!(tree, for(id <- 1..2_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
       expected = Enum.to_list(1_000..2_000)
 
-      # The first round is there to make what the VM keeps for the next time.
+      # The first round fills caches of the VM.
       stampede(tree, expected)
       settled(tree)
       before = footprint(tree)
@@ -153,7 +152,7 @@ defmodule BeTree.SchedulingTest do
       assert later.counts == before.counts
       assert later.memory == before.memory
 
-      # A fiber's stack that was left behind is two of them; what the host keeps for a process that waits half a kilobyte.
+      # A leaked fiber stack takes two mappings, and a leaked waiter in the host half a kilobyte.
       assert_in_delta later.mappings, before.mappings, 100
       assert later.system - before.system < 500 * @killed
     end
@@ -208,7 +207,7 @@ defmodule BeTree.SchedulingTest do
       }
     end
 
-    # The trees of earlier tests are taken apart on a thread of the host's own.
+    # A thread of the host frees the trees of earlier tests.
     defp counts(before) do
       Process.sleep(50)
 
@@ -219,11 +218,11 @@ defmodule BeTree.SchedulingTest do
     end
 
     defp mappings({:ok, text}), do: length(String.split(text, "\n"))
-    # No such file but on Linux.
+    # Only Linux has this file.
     defp mappings({:error, :enoent}), do: 0
   end
 
-  describe "an index module that misbehaves is an error within its budget, and the next search works:" do
+  describe "a misbehaving module ends within its budget, and the next search works:" do
     @budget 50_000_000
 
     for {title, kind, body} <- [
@@ -251,11 +250,11 @@ defmodule BeTree.SchedulingTest do
       end
     end
 
-    test "it loops for ever, and has a deadline instead of a budget" do
+    test "an endless loop with a deadline" do
       bad = BeTree.new!([], guest: WasmGuest.assemble(loop(branch(0)), when_json: true))
       {microseconds, answer} = :timer.tc(fn -> BeTree.search(bad, {:json, "{}"}, timeout: 50) end)
       assert {:error, %Error{kind: :timeout}} = answer
-      # Deadlines are looked at in whole milliseconds. How much later it ends is up to the machine.
+      # Deadlines have a resolution of milliseconds. The delay depends on the machine.
       assert microseconds >= 49_000
       assert BeTree.search(bad, %{}) == {:ok, WasmGuest.ids()}
     end

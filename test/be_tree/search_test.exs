@@ -13,14 +13,14 @@ defmodule BeTree.SearchTest do
     {:ok, tree: tree()}
   end
 
-  # A tree whose search takes many small slices.
+  # A tree whose search takes many slices.
   defp tree(ratio \\ @ratio) do
     tree = BeTree.new!([a: :integer, b: {:boolean, optional: true}], fuel_per_reduction: ratio)
     BeTree.insert_all!(tree, for(id <- 1..5_000, do: {id, "not (a > #{id} and b) or a = #{id}"}))
     tree
   end
 
-  test "ids, fuel and counts are the same whatever the slice", %{tree: tree} do
+  test "ids, fuel and counts are the same for every slice", %{tree: tree} do
     {:done, @matches, whole} = Search.run(tree, @event, slice: :infinity)
     assert whole.slices == 1
     assert whole.fuel > 50_000
@@ -28,12 +28,12 @@ defmodule BeTree.SearchTest do
     for slice <- [1_000, 1_001, 3_333, 10_000, 77_777, 1_000_000_000] do
       {:done, @matches, sliced} = Search.run(tree, @event, slice: slice)
       assert {slice, Map.put(sliced, :slices, 1)} == {slice, whole}
-      # A slice ends with the block of instructions in which its fuel is exhausted.
+      # A slice ends with the block of instructions that exhausts its fuel.
       assert sliced.slices in div(whole.fuel, 2 * slice)..(div(whole.fuel, slice) + 1)
     end
   end
 
-  test "a budget is enough from a search's fuel on, and what is too little leaves the tree as it was", %{tree: tree} do
+  test "a budget of the search's fuel suffices, and a smaller one leaves the tree unchanged", %{tree: tree} do
     {:done, @matches, %{fuel: fuel}} = Search.run(tree, @event)
 
     for slice <- [1_000, 10_000, :infinity] do
@@ -53,7 +53,7 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
-  test "results of any length are the same" do
+  test "results of any length are complete" do
     tree = BeTree.new!(a: :integer)
     count = 20_000
     BeTree.insert_all!(tree, for(id <- 1..count, do: {2 * id, "a > #{id}"}))
@@ -67,7 +67,7 @@ defmodule BeTree.SearchTest do
     end
   end
 
-  test "a long search leaves the settings of its caller's heap as they are, and the heap with room", %{tree: tree} do
+  test "a long search restores the heap settings of its caller, and leaves room in the heap", %{tree: tree} do
     test = self()
 
     spawn_link(fn ->
@@ -88,7 +88,7 @@ defmodule BeTree.SearchTest do
     assert words > 40_000
   end
 
-  test "a search may be resumed by another process", %{tree: tree} do
+  test "another process may resume a search", %{tree: tree} do
     {:yield, search} = Search.start(tree, @event, slice: 10_000)
 
     finish = fn
@@ -99,7 +99,7 @@ defmodule BeTree.SearchTest do
     assert {:done, @matches, _stats} = Task.await(Task.async(fn -> finish.({:yield, search}, finish) end), :infinity)
   end
 
-  test "a search that was cancelled or is done is not resumed", %{tree: tree} do
+  test "a cancelled or finished search cannot be resumed", %{tree: tree} do
     {:yield, search} = Search.start(tree, @event, slice: 10_000)
     assert Search.cancel(search) == :ok
     assert Search.cancel(search) == :ok
@@ -111,7 +111,7 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
-  test "who holds a search of a tree cannot start another", %{tree: tree} do
+  test "a process that holds a search of a tree cannot start another one", %{tree: tree} do
     {:yield, search} = Search.start(tree, @event, slice: 10_000)
     assert {:error, %Error{kind: :overloaded}} = BeTree.search(tree, @event)
     assert inspect(tree) =~ ~r/^#BeTree<suspended, /
@@ -119,13 +119,13 @@ defmodule BeTree.SearchTest do
     assert BeTree.search(tree, @event) == {:ok, @matches}
   end
 
-  test "past its timeout a search is cancelled, and the tree goes on", %{tree: tree} do
+  test "a search is cancelled at its timeout, and the tree stays usable", %{tree: tree} do
     assert {:error, %Error{kind: :timeout}} = BeTree.search(tree, @event, slice: 1_000, timeout: 0)
     assert BeTree.search(tree, @event, timeout: 60_000) == {:ok, @matches}
     assert BeTree.search(tree, @event, slice: :infinity, timeout: 0) == {:ok, @matches}
   end
 
-  test "a killed process leaves the tree to others" do
+  test "a killed process releases the tree" do
     tree = tree()
     parent = self()
 
@@ -143,7 +143,7 @@ defmodule BeTree.SearchTest do
   end
 
   describe "reductions" do
-    # The reductions that a process has done when it has done `search`.
+    # Returns the reductions of the process after it ran `search`.
     defp charged(search) do
       parent = self()
 
@@ -158,12 +158,12 @@ defmodule BeTree.SearchTest do
       reductions
     end
 
-    test "are charged for the fuel, whatever the slice", %{tree: tree} do
+    test "are charged for the fuel of every slice size", %{tree: tree} do
       {:done, _ids, %{fuel: fuel}} = Search.run(tree, @event)
       expected = div(fuel, @ratio)
       assert expected > 5_000
 
-      # One reduction for more fuel than there is charges nothing; what is left is the loop's own code.
+      # A huge ratio charges nothing; the remaining reductions are the loop's own.
       free = tree(1_000_000_000_000)
 
       for slice <- [fuel, :infinity, 500_000, 50_000, 20_000] do
@@ -173,7 +173,7 @@ defmodule BeTree.SearchTest do
       end
     end
 
-    test "are charged for a budget that ran out, and step by step", %{tree: tree} do
+    test "are charged for an exhausted budget, and step by step", %{tree: tree} do
       {:done, _ids, %{fuel: fuel}} = Search.run(tree, @event)
       charged = charged(fn -> Search.run(tree, @event, fuel: fuel - 1) end)
       assert_in_delta charged, div(fuel, @ratio), div(fuel, @ratio) / 10
@@ -187,7 +187,7 @@ defmodule BeTree.SearchTest do
       assert_in_delta charged, 1_000, 300
     end
 
-    test "let others run: a long search does not keep its scheduler" do
+    test "let other processes run during a long search" do
       tree = tree()
       schedulers = System.schedulers_online()
       parent = self()

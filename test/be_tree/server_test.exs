@@ -5,7 +5,7 @@ defmodule BeTree.ServerTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Error, Index, Search, Server}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Language, Naive, Random, Servers}
 
   doctest Server
@@ -24,7 +24,7 @@ defmodule BeTree.ServerTest do
 
   defp counts, do: Native.counts()
 
-  # Waits until no more instances are alive than there were.
+  # Waits until no more instances are alive than before.
   defp settle({_modules, instances, suspended}) do
     eventually(fn ->
       :erlang.garbage_collect()
@@ -33,13 +33,13 @@ defmodule BeTree.ServerTest do
     end)
   end
 
-  describe "a server's name stands for its index," do
-    test "in every way to search" do
+  describe "a server's name" do
+    test "works in every kind of search" do
       name = server(schema: Language.schema())
       tree = BeTree.new!(Language.schema())
       {first, second} = Enum.split(Language.subscriptions(), 100)
       BeTree.insert_all!(tree, first ++ second)
-      # Some in the base, some in the log, and some in both.
+      # Some changes in the base, some in the log, some in both.
       Server.insert_all!(name, first)
       {:ok, %Index{}} = Server.index(name)
       for {id, _, _} <- Enum.take(first, 20), do: Server.delete!(name, id)
@@ -83,7 +83,7 @@ defmodule BeTree.ServerTest do
       assert BeTree.info!(name).expressions == BeTree.info!(tree).expressions
     end
 
-    test "with budgets and deadlines" do
+    test "works with budgets and deadlines" do
       name = server()
       Server.insert_all!(name, for(id <- 1..2_000, do: {id, "not (age > #{id})"}))
       {:ok, _index} = Server.index(name)
@@ -111,7 +111,7 @@ defmodule BeTree.ServerTest do
       assert [{:ok, ^ids}, {:error, _}, {:ok, ^ids}, {:error, _}] = results
     end
 
-    test "a bitmap has room for the ids that its expressions can have" do
+    test "has room in a bitmap for the ids of its expressions" do
       name = server()
       Server.insert!(name, 1_048_575, "age = 1")
       {:ok, _index} = Server.index(name)
@@ -129,7 +129,7 @@ defmodule BeTree.ServerTest do
                Enum.to_list(BeTree.stream(name, [%{age: 2}, %{age: 1}], as: :bitmap))
     end
 
-    test "and of no server it is an error" do
+    test "of no server is an error" do
       for answer <- [
             BeTree.search(:nobody, %{age: 1}),
             BeTree.search_many(:nobody, [%{age: 1}]),
@@ -170,7 +170,7 @@ defmodule BeTree.ServerTest do
     end
   end
 
-  describe "start_link" do
+  describe "start_link/1" do
     test "takes its options, or raises" do
       for {options, message} <- [
             {[schema: @schema], ~r/:name takes an atom/},
@@ -186,7 +186,7 @@ defmodule BeTree.ServerTest do
       end
     end
 
-    test "answers what is wrong with the domains or the guest, and leaves nothing" do
+    test "returns errors of the domains or the guest and leaves nothing" do
       Process.flag(:trap_exit, true)
 
       assert {:error, %Error{kind: :type, attribute: "age"}} = Server.start_link(name: :some, schema: [age: :int])
@@ -195,14 +195,14 @@ defmodule BeTree.ServerTest do
       assert :ets.whereis(:some) == :undefined
     end
 
-    test "does not start a name twice" do
+    test "refuses a name in use" do
       name = server()
       pid = Process.whereis(name)
       assert Server.start_link(name: name, schema: @schema) == {:error, {:already_started, pid}}
       assert BeTree.search(name, %{age: 1}) == {:ok, []}
     end
 
-    test "by many processes at once starts one server, whose supervisor all of them get" do
+    test "of concurrent callers starts one server, whose supervisor all get" do
       for _ <- 1..100, do: start_at_once(:"server_#{System.unique_integer([:positive])}")
     end
 
@@ -229,12 +229,12 @@ defmodule BeTree.ServerTest do
       for {pid, monitor} <- starters, do: assert_receive({:DOWN, ^monitor, :process, ^pid, :normal}, 30_000)
     end
 
-    test "has a name for an ETS table too" do
+    test "takes a name that an ETS table has" do
       :ets.new(:some_other_table, [:named_table])
       assert {:error, %Error{kind: :overloaded}} = Server.start_link(name: :some_other_table, schema: @schema)
     end
 
-    test "is undone by stop" do
+    test "is undone by stop/1" do
       name = :"server_#{System.unique_integer([:positive])}"
       {:ok, pid} = Server.start_link(name: name, schema: @schema)
       monitor = Process.monitor(pid)
@@ -248,7 +248,7 @@ defmodule BeTree.ServerTest do
   end
 
   describe "changes" do
-    test "are acknowledged in order, refused as a tree refuses them, and seen at once" do
+    test "are acknowledged in order, refused like a tree's, and visible at once" do
       name = server()
       assert Server.insert(name, 1, "age >= 21") == :ok
       assert BeTree.search(name, %{age: 30}) == {:ok, [1]}
@@ -264,7 +264,7 @@ defmodule BeTree.ServerTest do
       assert %{expressions: 2, version: 3} = Server.info!(name)
     end
 
-    test "are made by the functions for trees too" do
+    test "are made by the functions of trees" do
       name = server()
       assert BeTree.insert(name, 1, "age = 1") == :ok
       assert BeTree.insert_all(name, [{2, "age = 1"}]) == {:ok, 1}
@@ -274,7 +274,7 @@ defmodule BeTree.ServerTest do
       assert_raise ArgumentError, ~r"Server.index/2", fn -> BeTree.publish(name) end
     end
 
-    test "of several subscriptions are all made or none" do
+    test "of several subscriptions are atomic" do
       name = server()
       Server.insert_all!(name, [{1, "age = 1"}, {2, "age = 2"}, {3, "age = 3"}])
       assert Server.change(name, put: [{1, "age = 9"}, {4, "age = 9"}], delete: [2]) == {:ok, %{put: 2, deleted: 1}}
@@ -305,7 +305,7 @@ defmodule BeTree.ServerTest do
       assert_raise ArgumentError, ~r/unknown keys/, fn -> Server.change(name, puts: []) end
     end
 
-    test "replace a subscription, or leave it as it was" do
+    test "replace a subscription or change nothing" do
       name = server()
       assert Server.put(name, 1, "age = 1") == :ok
       assert Server.put(name, 1, "age = 2") == :ok
@@ -315,7 +315,7 @@ defmodule BeTree.ServerTest do
       assert Server.fetch(name, 1) == {:ok, "age = 2"}
     end
 
-    test "are checked without being made" do
+    test "can be checked without making them" do
       name = server()
       assert Server.validate(name, "age = 1 and country = 'CA'") == :ok
       assert {:error, %Error{kind: :unknown_attribute, attribute: "size"}} = Server.validate(name, "size = 1")
@@ -324,7 +324,7 @@ defmodule BeTree.ServerTest do
       assert %{version: 0} = Server.info!(name)
     end
 
-    test "report all faults of an import, and then change nothing" do
+    test "report all faults of an import and then change nothing" do
       name = server()
       Server.insert!(name, 1, "age = 1")
       wrong = [{2, "age = 2"}, {3, "age ="}, {2, "age = 3"}, {-1, "true"}, {4, "size = 1"}, {1, "true"}, :no]
@@ -346,7 +346,7 @@ defmodule BeTree.ServerTest do
       assert Server.ids(name) == {:ok, [1, 2]}
     end
 
-    test "have texts that can be read" do
+    test "have readable texts" do
       name = server()
       Server.insert_all!(name, [{1, "age = 1"}, {2, "age = 2"}])
       assert Server.fetch(name, 1) == {:ok, "age = 1"}
@@ -359,7 +359,7 @@ defmodule BeTree.ServerTest do
       assert [%BeTree.Domain{name: "age"}, %BeTree.Domain{name: "country"}] = Server.schema!(name)
     end
 
-    test "have versions, which can be waited for" do
+    test "have versions to wait for" do
       name = server()
       assert Server.version(name) == {:ok, 0}
       waiting = Task.async(fn -> Server.await(name, 2) end)
@@ -371,8 +371,8 @@ defmodule BeTree.ServerTest do
       assert_raise ArgumentError, fn -> Server.await(name, -1) end
     end
 
-    # Through all ways to make a base: of a replica, aside, and of the whole tree.
-    test "are what a model of them says, at every version" do
+    # Covers all sources of a base: a replica, a separate build, and a whole tree.
+    test "equal a model's at every version" do
       :rand.seed(:exsss, 5)
       domains = Random.schema()
       name = server(schema: domains)
@@ -404,7 +404,7 @@ defmodule BeTree.ServerTest do
       assert Server.info!(name).bases > 3
     end
 
-    test "frees the base before, also while its process collects no garbage by itself" do
+    test "free the previous base, in a process that collects no garbage too" do
       name = server(memory: 100_000_000)
       # A base of 8,000 subscriptions is kept as a file in memory, which takes a descriptor.
       Server.insert_all!(name, for(id <- 1..8_000, do: {id, "age = #{id} or country = 'c#{id}'"}))
@@ -436,7 +436,7 @@ defmodule BeTree.ServerTest do
 
     defp many(name, expressions, present, count) do
       new = expressions |> Enum.take_random(count) |> Enum.reject(fn {id, _} -> is_map_key(present, id) end)
-      texts = for {id, expression} <- new, do: {id, Random.text(expression), constants: Random.constants()}
+      texts = Random.subscriptions(new)
       Server.insert_all!(name, texts)
       Map.merge(present, Map.new(new))
     end
@@ -447,7 +447,7 @@ defmodule BeTree.ServerTest do
       Map.drop(present, ids)
     end
 
-    test "are seen at once with a runtime whose replicas have no log" do
+    test "are visible at once with a runtime without a log of replicas" do
       name = server(runtime: Plain)
       for id <- 1..30, do: :ok = Server.insert(name, id, "age = #{rem(id, 3)}")
       assert BeTree.search(name, %{age: 1}) == {:ok, Enum.to_list(1..30//3)}
@@ -460,7 +460,7 @@ defmodule BeTree.ServerTest do
       assert BeTree.search(index, %{age: 1}) == {:ok, Enum.to_list(10..31//3)}
     end
 
-    test "that memory does not allow are refused, and lose nothing" do
+    test "over the memory limit are refused and lose nothing" do
       name = server(memory: 10_000_000)
       Server.insert_all!(name, for(id <- 1..1_000, do: {id, "age = #{id}"}))
       long = Enum.map_join(1..200_000, " or ", &"age = #{&1}")
@@ -474,7 +474,7 @@ defmodule BeTree.ServerTest do
       assert Server.info!(name).expressions == 1_020
     end
 
-    test "count distinct values over all that is there" do
+    test "count distinct values over all present expressions" do
       name = server(schema: [country: {:string, count: 2}])
       Server.insert_all!(name, [{1, "country = 'CA'"}, {2, "country = 'US'"}])
       {:ok, _index} = Server.index(name)
@@ -485,8 +485,8 @@ defmodule BeTree.ServerTest do
     end
   end
 
-  describe "a search" do
-    test "ends on what it began on, and what nothing uses any more is freed" do
+  describe "a search of a server" do
+    test "ends on the version where it began, which is freed afterwards" do
       before = counts()
       name = server()
       Server.insert_all!(name, for(id <- 1..1_000, do: {id, "not (age > #{id})"}))
@@ -508,7 +508,7 @@ defmodule BeTree.ServerTest do
     defp finish({:yield, search}), do: finish(Search.resume(search))
     defp finish({:done, ids, _stats}), do: ids
 
-    test "goes on while its server takes no changes" do
+    test "succeeds while its server takes no changes" do
       name = server()
       Server.insert!(name, 1, "age = 1")
       :sys.suspend(Servers.process(name))
@@ -516,7 +516,7 @@ defmodule BeTree.ServerTest do
       :sys.resume(Servers.process(name))
     end
 
-    test "is refused where all replicas are in use and as many wait as may" do
+    test "is refused if all replicas and the queue are full" do
       name = server(replicas: 1, queue: 1)
       Server.insert_all!(name, for(id <- 1..1_000, do: {id, "not (age > #{id})"}))
       {:ok, _index} = Server.index(name)
@@ -535,11 +535,11 @@ defmodule BeTree.ServerTest do
       assert BeTree.search(name, %{age: 1_000}) == {:ok, [1_000]}
     end
 
-    test "of many processes at once never fails, and never answers another version than one that was there" do
+    test "of concurrent processes succeeds and returns an existing version" do
       name = server()
       Server.insert_all!(name, for(id <- 1..500, do: {id, "true"}))
 
-      # The ids that match are those from the first to the last: each change takes one away in front or adds some behind.
+      # Matching ids are contiguous: each change removes the first or appends some.
       searchers = for _ <- 1..4, do: Task.async(fn -> search_on(name, 0, 0, 0) end)
 
       for round <- 1..60 do
@@ -547,7 +547,7 @@ defmodule BeTree.ServerTest do
         last = 500 + 50 * (round - 1)
         Server.insert_all!(name, for(id <- (last + 1)..(last + 50), do: {id, "true"}))
         for id <- first..(first + 9), do: Server.delete!(name, id)
-        # Enough changes for another base, however slowly it is built.
+        # Enough changes for another base, even if building is slow.
         if round == 55, do: eventually(fn -> Server.info!(name).bases > 1 end)
       end
 
@@ -555,7 +555,7 @@ defmodule BeTree.ServerTest do
       eventually(fn -> Server.info!(name).bases > 1 end)
     end
 
-    # Until the last round is seen; answers how many searches that took.
+    # Runs until the last round is visible. Returns the number of searches.
     defp search_on(name, first, last, count) do
       {:ok, ids} = BeTree.search(name, %{age: 1})
       [now_first | _] = ids

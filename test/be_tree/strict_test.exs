@@ -15,7 +15,7 @@ defmodule BeTree.StrictTest do
     tree
   end
 
-  test "names that the schema lacks are refused, in every form with names" do
+  test "refuses names outside the schema in every form with names" do
     tree = tree()
 
     for {event, attribute, mend} <- [
@@ -48,7 +48,7 @@ defmodule BeTree.StrictTest do
     end
   end
 
-  test "other events are searched as without it" do
+  test "searches other events as without the option" do
     tree = tree()
 
     for event <- [
@@ -68,7 +68,7 @@ defmodule BeTree.StrictTest do
     end
   end
 
-  test "indexes, servers and clusters take it" do
+  test "works on indexes, servers and clusters" do
     name = :"server_#{System.unique_integer([:positive])}"
     start_supervised!({Server, name: name, schema: @schema})
     Server.insert!(name, 1, "age >= 21")

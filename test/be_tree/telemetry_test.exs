@@ -10,7 +10,7 @@ defmodule BeTree.TelemetryTest do
 
   @event %{a: 500}
 
-  # A sink that sends the calling process what :telemetry would hand to its listeners.
+  # A sink that sends the events to the calling process.
   defmodule Recorder do
     def execute(name, measurements, metadata) do
       send(self(), {name, measurements, metadata})
@@ -43,7 +43,7 @@ defmodule BeTree.TelemetryTest do
 
   defp nothing_more, do: refute_received({[:be_tree, :search, _name], _measurements, _metadata})
 
-  # Checks all events of a search that ran to its end.
+  # Checks all events of a complete search.
   defp check_whole(tree, stats, ids) do
     {started, %{tree: ^tree, telemetry_span_context: context}} = received(:start)
     assert started |> Map.keys() |> Enum.sort() == [:monotonic_time, :system_time]
@@ -73,7 +73,7 @@ defmodule BeTree.TelemetryTest do
   end
 
   describe "a span" do
-    # What BeTree.Search does where the events are compiled in; its own go to nobody.
+    # Calls the span functions like BeTree.Search does.
     defp search(tree, options) do
       span = Span.start(Recorder, :search, Span.target(tree))
       {:yield, search} = tree |> Search.start(@event, options)
@@ -89,12 +89,12 @@ defmodule BeTree.TelemetryTest do
       end
     end
 
-    test "has a start, a yield for each slice but the last, and a stop", %{tree: tree} do
+    test "emits a start, a yield for each slice but the last, and a stop", %{tree: tree} do
       {:done, ids, stats} = search(tree, slice: 10_000)
       check_whole(tree, stats, ids)
     end
 
-    test "stops with the error where the search is refused", %{tree: tree} do
+    test "stops with the error of a refused search", %{tree: tree} do
       for {options, kind} <- [{[slice: 10_000, timeout: 0], :timeout}, {[slice: 10_000, fuel: 25_000], :out_of_fuel}] do
         {:error, %Error{kind: ^kind} = error} = search(tree, options)
         {_started, %{telemetry_span_context: context}} = received(:start)
@@ -108,8 +108,8 @@ defmodule BeTree.TelemetryTest do
       end
     end
 
-    test "has an exception where something raises, with a stack trace without arguments" do
-      # From a list, so that the compiler does not see the wrong type.
+    test "emits an exception with a stack trace without arguments" do
+      # A list, so that the compiler cannot infer the wrong type.
       secret = Enum.at([{:secret, 1}], 0)
       raise_it = fn -> :erlang.binary_to_atom(secret) end
       measure = fn _result -> %{} end
@@ -123,7 +123,7 @@ defmodule BeTree.TelemetryTest do
       assert {_measured, %{kind: :throw, reason: :ball}} = received(:exception)
     end
 
-    test "is not ended twice by one who resumes it once more", %{tree: tree} do
+    test "ends once, even if the search is resumed again", %{tree: tree} do
       {:yield, search} = Search.start(tree, @event, slice: 10_000)
       search = %{search | span: Span.start(Recorder, :search, %{})}
       received(:start)
@@ -134,7 +134,7 @@ defmodule BeTree.TelemetryTest do
     end
   end
 
-  describe "searches, where :telemetry is there," do
+  describe "searches with :telemetry present" do
     @describetag skip: unless(Telemetry.enabled?(), do: "the package :telemetry is not there")
 
     setup %{test: test} do
@@ -144,7 +144,7 @@ defmodule BeTree.TelemetryTest do
       on_exit(fn -> :telemetry.detach(test) end)
     end
 
-    # Handlers run for all searches there are, in their processes.
+    # Handlers run for all searches, in their processes.
     def forward(name, measurements, metadata, pid) do
       if self() == pid, do: send(pid, {name, measurements, metadata})
     end
@@ -154,7 +154,7 @@ defmodule BeTree.TelemetryTest do
       check_whole(tree, stats, ids)
     end
 
-    test "emit how they failed", %{tree: tree} do
+    test "emit their errors", %{tree: tree} do
       for {event, options, kind, slices} <- [
             {%{}, [], :missing_attribute, 0},
             {:no_event, [], :type, 0},
@@ -171,7 +171,7 @@ defmodule BeTree.TelemetryTest do
       end
     end
 
-    test "emit nothing more once they are cancelled", %{tree: tree} do
+    test "emit nothing after they are cancelled", %{tree: tree} do
       {:yield, search} = Search.start(tree, @event, slice: 10_000)
       received(:start)
       received(:yield)

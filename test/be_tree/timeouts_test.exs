@@ -1,5 +1,5 @@
 defmodule BeTree.TimeoutsTest do
-  # Each call that may wait for its turn ends when its timeout has passed, and changes nothing then.
+  # Each call that may wait for its turn ends at its timeout without a change.
   use ExUnit.Case, async: true
 
   alias BeTree.{Error, Event, Image, Sandbox, Search, Server, WasmModule}
@@ -16,7 +16,7 @@ defmodule BeTree.TimeoutsTest do
 
   for runtime <- BeTree.Runtime.available() do
     @tag runtime: runtime
-    test "of a tree that a search holds, #{inspect(runtime)}" do
+    test "a timeout on a tree held by a search, #{inspect(runtime)}" do
       tree = filled(runtime: unquote(runtime))
       held = Holding.hold(tree, @event)
       path = Path.join(System.tmp_dir!(), "be_tree_timeouts_#{System.unique_integer([:positive])}")
@@ -43,7 +43,7 @@ defmodule BeTree.TimeoutsTest do
       assert inspect(tree) =~ "#BeTree<suspended, "
       refute File.exists?(path)
       Holding.release(held)
-      # Each waits for the end of the search, and has its turn then.
+      # Each waits for the end of the search, then runs.
       assert BeTree.info!(tree, timeout: 60_000).expressions == 2_000
       assert BeTree.insert(tree, 9_999, "a = 1", timeout: 60_000) == :ok
       assert BeTree.search(tree, %{a: 1}, timeout: 60_000) == {:ok, [1, 9_999]}
@@ -51,7 +51,7 @@ defmodule BeTree.TimeoutsTest do
     end
   end
 
-  test "of an index whose replicas are all held" do
+  test "a timeout on an index with all replicas held" do
     index = BeTree.publish!(filled(), replicas: 1)
     held = Holding.hold(index, @event)
     assert {:error, %Error{kind: :timeout}} = BeTree.explain(index, @event, 1, timeout: 0)
@@ -60,7 +60,7 @@ defmodule BeTree.TimeoutsTest do
     Holding.release(held)
   end
 
-  test "of a sandbox that a call holds" do
+  test "a timeout on a sandbox held by a call" do
     count = WasmModule.function("count", [:i32], [], WasmModule.count_down(0, []))
     module = Sandbox.load!(WasmModule.assemble(memory: {1, nil}, functions: [count]))
     sandbox = Sandbox.new!(module)
@@ -72,7 +72,7 @@ defmodule BeTree.TimeoutsTest do
     assert Sandbox.read(sandbox, 0, 4, timeout: 60_000) == {:ok, <<0, 0, 0, 0>>}
   end
 
-  test "of a server whose process is busy, which still makes the change" do
+  test "a timeout on a busy server, which still makes the change" do
     name = :"server_#{System.unique_integer([:positive])}"
     start_supervised!({Server, name: name, schema: [a: :integer]})
     :sys.suspend(Servers.process(name))
@@ -108,7 +108,7 @@ defmodule BeTree.TimeoutsTest do
     outcome
   end
 
-  test "a batch that is under way rolls back" do
+  test "a batch rolls back at its timeout" do
     tree = filled()
     before = BeTree.info!(tree)
     many = for id <- 10_000..59_999, do: {id, "a = #{id}"}

@@ -1,6 +1,6 @@
 defmodule BeTree.TrapsTest do
-  # A search that traps wherever it can is resumed as docs/abi.md says. A budget that runs out is such a trap: the
-  # instance stays as the last instruction left it, but for the stack pointer, which the host puts back.
+  # A search that traps anywhere resumes as docs/abi.md specifies. An exhausted budget is such a trap: the instance stays as
+  # the last instruction left it, and the host restores the stack pointer.
   use ExUnit.Case, async: true
 
   alias BeTree.{Event, Runtime.Wasmtime}
@@ -14,7 +14,7 @@ defmodule BeTree.TrapsTest do
     t: {:string_list, optional: true}
   ]
 
-  # Ids that do not ascend, so that they are sorted; expressions of every kind of home.
+  # Unsorted ids, so the result is sorted, and expressions for every part of the index.
   defp tree do
     expressions = fn i ->
       ["a > #{i}", "b", "not b", "s = 'x#{i}' or contains(s, 'ell')", "l one of (#{i}, 3)", "not (a > #{i} and b)"]
@@ -36,23 +36,23 @@ defmodule BeTree.TrapsTest do
 
   for {name, event} <- @events, ids <- [nil, [910, 1, 838, 919]] do
     @tag event: event, ids: ids
-    test "#{name}, among #{if ids, do: "some", else: "all"}: at every unit of fuel", %{event: event, ids: ids} do
+    test "#{name} with #{if ids, do: "some", else: "all"} ids trapped at every unit of fuel", %{event: event, ids: ids} do
       check(event, ids, &(1..&1))
     end
   end
 
-  # Beyond the room that searches find.
+  # Larger than the preallocated memory of searches.
   @large %{a: 3, l: for(i <- 1..4_000, do: i * 1_000_003), t: for(i <- 1..1_000, do: "s#{i}")}
 
-  test "a large event: at a hundred places" do
+  test "a large event trapped at a hundred places" do
     check(@large, nil, &(1..&1//div(&1, 100)))
   end
 
-  test "a large event among many ids: at a hundred places" do
+  test "a large event with ids: trapped at a hundred places" do
     check(@large, for(i <- 1..3_000, do: rem(i, 1_100)), &(1..&1//div(&1, 100)))
   end
 
-  test "a batch: at twenty places" do
+  test "a batch trapped at twenty places" do
     frames =
       for event <- [@events[:terms], @events[:escapes], @events[:latin_1], @events[:terms]], into: "" do
         {:ok, format, bytes} = Event.encode(event)
@@ -64,7 +64,7 @@ defmodule BeTree.TrapsTest do
     end
   end
 
-  test "an event that is prepared: at every seventh unit of fuel" do
+  test "preparing an event trapped at every seventh unit of fuel" do
     {:ok, format, bytes} = Event.encode(@events[:escapes])
     check("be_tree_prepare", [format, byte_size(bytes)], bytes, &(1..&1//7))
   end
@@ -87,7 +87,7 @@ defmodule BeTree.TrapsTest do
       input: input
     }
 
-    # The first makes what later ones find.
+    # The first search allocates for later ones.
     {:done, _status, _found, _fuel} = start(search, :infinity)
     {:done, status, found, fuel} = start(search, :infinity)
     memory = Wasmtime.info(tree.instance).memory
@@ -97,7 +97,7 @@ defmodule BeTree.TrapsTest do
       assert {first, finish(search, first, first)} == {first, {status, found}}
     end
 
-    # What it was cut off in the middle of left nothing behind, and nothing torn.
+    # The interrupted search left no partial state.
     assert {:done, ^status, ^found, ^fuel} = start(search, :infinity)
     assert Wasmtime.info(tree.instance).memory == memory
     BeTree.insert_all!(tree, for(i <- 1..500, do: {2_000 + i, "a > #{i} or contains(s, '#{i}')"}))
@@ -110,7 +110,7 @@ defmodule BeTree.TrapsTest do
   defp without_counts(0, <<_visited::64, _evaluated::64, ids::binary>>), do: ids
   defp without_counts(1, refusal), do: refusal
 
-  # Runs a search whose first run has `first` fuel, and each later one `later`; what makes no progress gets twice as much.
+  # Runs a search with `first` fuel, then `later` fuel for each resumption, doubled without progress.
   defp finish(search, first, later), do: go_on(start(search, first), search, later, 0)
 
   defp go_on({:done, status, found, _fuel}, _search, _later, _before), do: {status, found}
@@ -139,12 +139,12 @@ defmodule BeTree.TrapsTest do
     Wasmtime.call(instance, export, arguments, Map.merge(@request, Map.new(changes)))
   end
 
-  test "there is nothing to go on with before a search and after it" do
+  test "resume is refused before a search and after it" do
     tree = tree()
 
     for _ <- 1..2 do
       assert {:done, 1, refusal, _fuel} = call(tree.instance, "be_tree_resume", [], [])
-      assert BeTree.Engine.Reply.refusal(refusal).kind == :not_found
+      assert BeTree.Call.Reply.refusal(refusal).kind == :not_found
       assert {:ok, [_ | _]} = BeTree.search(tree, %{a: 33})
     end
   end

@@ -4,7 +4,7 @@ defmodule BeTree.TuneTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Index, Tune}
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
   alias BeTree.Tune.{Machine, Turn}
 
   doctest Tune
@@ -17,7 +17,7 @@ defmodule BeTree.TuneTest do
 
   defp events, do: for(age <- 1..40, do: %{age: age})
 
-  test "fuel is that of the searches, and the same for a tree, an index and a copy" do
+  test "the fuel is that of the searches, for a tree, an index and a copy" do
     tree = tree()
     fuels = for event <- events(), {:ok, _ids, stats} = BeTree.search(tree, event, stats: true), do: stats.fuel
     run = Tune.run!(tree, events(), seconds: nil)
@@ -30,7 +30,7 @@ defmodule BeTree.TuneTest do
     assert Enum.map(Tune.run!(copy, Stream.map(events(), & &1), seconds: nil).costs, & &1.fuel) == fuels
   end
 
-  test "a run of a second has figures for everything that varies" do
+  test "a run of a second has all figures" do
     run = Tune.run!(tree(), events(), seconds: 1)
     assert run.sweep.rounds.rounds >= 5
 
@@ -49,19 +49,19 @@ defmodule BeTree.TuneTest do
     assert run.sweep.front != []
     assert run.verdict.state in [:clear, :too_noisy]
     assert inspect(run) =~ ~r/^#BeTree\.Tune<40 events, (clear|too_noisy)>$/
-    # A second run of the same input reads the first, whatever the machine did.
+    # A second run of the same input can be compared with the first on any machine.
     {:ok, earlier} = run |> Tune.to_json() |> Tune.read()
     assert Tune.compare(run, earlier, 1_000.0).comparison.worse == false
   end
 
-  test "progress is told" do
+  test "progress is reported" do
     test = self()
     Tune.run!(tree(), events(), seconds: nil, progress: fn part, share -> send(test, {part, share}) end)
     assert_received {:fuel, +0.0}
     assert_received {:profile, +0.0}
   end
 
-  test "nothing is left of a run, also if it is killed" do
+  test "a run leaves nothing, even if it is killed" do
     tree = tree()
     test = self()
 
@@ -92,7 +92,7 @@ defmodule BeTree.TuneTest do
     assert_raise ArgumentError, ~r/progress/, fn -> Tune.run(tree(), events(), progress: fn -> :ok end) end
   end
 
-  test "ids beyond JavaScript's numbers, and any text, survive the JSON" do
+  test "JSON keeps 64-bit ids and any text" do
     id = 18_446_744_073_709_551_615
     tree = BeTree.new!(name: :string)
     text = ~s(name = "</script>\\"\\\\é")
@@ -108,7 +108,7 @@ defmodule BeTree.TuneTest do
     assert hd(json["budget"]["events"])["text"] =~ "</script>"
   end
 
-  test "the time of other programs is a share of all" do
+  test "others/2 returns the share of other programs" do
     assert Machine.others({10, 30, 100}, {20, 70, 200}) == 0.3
     # Rounding of ticks does not make it negative.
     assert Machine.others({10, 30, 100}, {22, 40, 200}) == 0.0

@@ -1,4 +1,4 @@
-# What erl-be-tree's language does not have: {rows, refusals}, in the forms of language.exs and refusals.exs.
+# Rows for the language beyond erl-be-tree's: {rows, refusals}, in the forms of language.exs and refusals.exs.
 #
 # The attributes are those of language.exs, and ip ip, at datetime, t string, items a list of objects with sku string and qty
 # integer.

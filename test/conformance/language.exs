@@ -1,7 +1,7 @@
-# What expressions mean: {expression, event, whether it holds}. A fixed bug adds a row.
+# Rows of the language: {expression, event, value}. A fixed bug adds a row.
 #
-# All attributes are optional: b boolean, i and j integer, f float, s string, e integer_enum, il integer_list,
-# sl string_list, seg segments, and those that the language names itself. The constants are those of the test.
+# All attributes are optional: b boolean, i and j integer, f float, s string, e integer_enum, il integer_list, sl
+# string_list, seg segments, and the predefined ones. The test has the constants.
 
 now = 1_700_000_000
 second = 1_000_000
@@ -238,7 +238,7 @@ cap = fn type, id, namespace, value, micros -> %{now: now, frequency_caps: [{{ty
   {"within_frequency_cap('flight', 'ns', 100, 60)", %{now: now}, false},
   {"within_frequency_cap('flight', 'ns', 100, 60)", %{frequency_caps: []}, false},
   {"not within_frequency_cap('flight', 'ns', 100, 60)", %{}, true},
-  # The first of several decides.
+  # The first of several caps decides.
   {"within_frequency_cap('flight', 'ns', 5, 0)",
    %{now: now, frequency_caps: [{{"flight", 10, "ns"}, 4, nil}, {{"flight", 10, "ns"}, 6, nil}]}, true},
   {"within_frequency_cap('flight', 'ns', 5, 0)",

@@ -1,5 +1,5 @@
-# What is refused at insertion: {expression, kind, attribute, column}. The attributes are those of language.exs, and
-# bounded: `small` integer 0 to 9, `low` float up to 1.5, `two` string of 2 values, `one` integer_enum of 1 value.
+# Refused expressions: {expression, kind, attribute, column}. The attributes are those of language.exs, and bounded ones:
+# `small` integer 0 to 9, `low` float up to 1.5, `two` string of 2 values, `one` integer_enum of 1 value.
 
 [
   {"", :syntax, nil, 1},

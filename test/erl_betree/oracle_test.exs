@@ -18,12 +18,12 @@ defmodule ErlBetree.OracleTest do
   }
 
   for part <- 1..2 do
-    test "the whole language, part #{part} of 2" do
+    test "finds what the oracle finds over the whole language, part #{part} of 2" do
       for seed <- unquote(part)..40//2 do
         :rand.seed(:exsss, seed)
         Random.original()
         domains = Random.schema()
-        # Expressions that erl-be-tree refuses are tested with its types.
+        # Expressions that erl-be-tree refuses are tested in its own types.
         expressions =
           for id <- 1..120, expression = Random.expression(domains), takes?(expression, domains), do: {id, expression}
 
@@ -36,7 +36,7 @@ defmodule ErlBetree.OracleTest do
     end
   end
 
-  test "dense trees" do
+  test "finds what the oracle finds over dense trees" do
     for attributes <- [64, 128], optional <- [false, true] do
       parameters = %{W1.defaults() | attributes: attributes, expressions: 300, events: 8}
       domains = for domain <- W1.schema(parameters), do: {domain.name, {:boolean, optional: optional}}
@@ -46,7 +46,7 @@ defmodule ErlBetree.OracleTest do
 
       for {{:record, bits}, number} <- Enum.with_index(W1.events(parameters)) do
         values = for {{name, _}, index} <- Enum.with_index(domains), do: {name, Enum.at(bits, index) == 1, index}
-        # Every seventh is undefined, where that may be.
+        # Every seventh value is undefined, if its attribute is optional.
         event =
           for {name, value, index} <- values, not optional or rem(index + number, 7) > 0, into: %{}, do: {name, value}
 
@@ -59,12 +59,12 @@ defmodule ErlBetree.OracleTest do
   defp variables({:not, operand}), do: {:not, variables(operand)}
   defp variables(name), do: {:variable, name}
 
-  test "the rows of the whole-language corpus" do
-    # Its language has no maps.
+  test "evaluates the rows of the conformance corpus" do
+    # erl-be-tree's language has no maps.
     domains = for {name, spec} <- Language.flat_schema(), do: {Atom.to_string(name), spec}
 
     for {text, event, holds} <- Language.flat_rows() do
-      # Where the corpus has something stand for something else.
+      # Values that the corpus writes differently.
       values = Map.new(event, fn {name, value} -> {to_string(name), literal(Language.flat_schema()[name], value)} end)
       {:ok, tree} = :erl_betree.betree_make([declare(domains)])
 
@@ -74,7 +74,7 @@ defmodule ErlBetree.OracleTest do
         assert {text, event, :erl_betree.betree_search(tree, record(values, domains))} ==
                  {text, event, {:ok, if(holds, do: [1], else: [])}}
       else
-        # Membership of an enum, which erl-be-tree does not have, and emptiness of what is no list there.
+        # erl-be-tree lacks membership of an enum, and emptiness of scalars.
         {:error, :failed} -> assert text =~ ~r/\be (not )?in\b|(seg|caps|timestamp) is empty/
       end
     end

@@ -1,5 +1,5 @@
 defmodule BeTree.Packaging.BuildTest do
-  # The places of compiled files, and the errors without Rust.
+  # Places of compiled files, and errors without Rust.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Packaging
@@ -17,10 +17,10 @@ defmodule BeTree.Packaging.BuildTest do
 
   defp built(app, path, environment \\ "dev"), do: Path.join([app, "_build", environment, "lib/be_tree", path])
 
-  test "the results lie in the build of the project, and nothing else is left", context do
+  test "a build leaves results in the project's build folder and nothing elsewhere", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     sources = files(be_tree)
-    # Also within a parallel make.
+    # Within a parallel make too.
     jobs = "-j2 --jobserver-auth=3,4"
     output = mix!(app, ["compile"], [{"MAKEFLAGS", jobs}, {"MFLAGS", jobs} | rust])
     assert output =~ "Compiling be_tree_host with Rust 1.99.0"
@@ -35,25 +35,25 @@ defmodule BeTree.Packaging.BuildTest do
     # Nothing has changed.
     refute mix!(app, ["compile"], rust) =~ "with Rust"
     refute mix!(app, ["deps.compile", "be_tree", "--force"], rust) =~ "with Rust"
-    # Another environment takes what this one has.
+    # Another environment copies the results of this one.
     refute mix!(app, ["compile"], [{"MIX_ENV", "prod"} | rust]) =~ "with Rust"
     assert File.read!(built(app, @nif, "prod")) == File.read!(built(app, @nif))
     assert length(cargo_calls(log)) == 3
 
-    # Of changed sources only the crate that they belong to is compiled.
+    # Changed sources recompile only their own crate.
     File.write!(Path.join(be_tree, "wasm/host/src/lib.rs"), "// another host")
     mix!(app, ["compile"], [{"CARGO_TARGET_DIR", Path.join(app, "kept")} | rust])
     assert cargo_calls(log) == ["be_tree_guest", "be_tree_rules_guest", "be_tree_host", "be_tree_host"]
     assert File.read!(built(app, @nif)) == "be_tree_host of // another host\n"
     assert File.exists?(Path.join(app, "kept/release/deps"))
 
-    # So are other flags.
+    # Other flags recompile too.
     mix!(app, ["compile"], [{"RUSTFLAGS", "-C target-cpu=native"} | rust])
     assert List.last(cargo_calls(log)) == "be_tree_host" and length(cargo_calls(log)) == 5
   end
 
   @tag @no_rust
-  test "without Rust the errors name the ways out", context do
+  test "without Rust the errors name the alternatives", context do
     %{app: app, be_tree: be_tree, rust: rust, no_rust: no_rust} = context
     {output, status} = mix(app, ["compile"], no_rust)
     assert status != 0
@@ -69,14 +69,14 @@ defmodule BeTree.Packaging.BuildTest do
     assert output =~ ~s({:wasmex, "~> 0.15.1"})
     assert output =~ "config :be_tree, runtime: MyRuntime"
 
-    # A runtime of one's own needs no NIF.
+    # Another runtime needs no NIF.
     write(app, %{"config/config.exs" => "import Config\nconfig :be_tree, runtime: MyRuntime\n"})
     refute mix!(app, ["compile"], no_rust) =~ "with Rust"
     refute File.exists?(built(app, @nif))
   end
 
   @tag @no_rust
-  test "wasmex that is added is found, its note comes once, and so is Rust", context do
+  test "a build finds wasmex and Rust when they are added, and prints its note once", context do
     %{tmp_dir: folder, app: app, be_tree: be_tree, rust: rust, no_rust: no_rust} = context
     release(app, be_tree, rust)
     {_output, status} = mix(app, ["compile"], no_rust)
@@ -98,7 +98,7 @@ defmodule BeTree.Packaging.BuildTest do
     assert File.exists?(built(app, @nif))
   end
 
-  test "a released module is used as it is, and one of other sources is refused", context do
+  test "a build uses a released module, and refuses one of other sources", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     release(app, be_tree, rust)
     File.rm!(log)
@@ -120,7 +120,7 @@ defmodule BeTree.Packaging.BuildTest do
     assert cargo_calls(log) == ["be_tree_host", "be_tree_guest", "be_tree_rules_guest"]
   end
 
-  # Puts the module into the dependency, as a package has it, and forgets what was built.
+  # Puts the module into the dependency like a package does, and deletes the build.
   defp release(app, be_tree, rust) do
     mix!(app, ["compile"], rust)
     File.mkdir_p!(Path.join(be_tree, "priv"))
@@ -131,7 +131,7 @@ defmodule BeTree.Packaging.BuildTest do
     File.rm_rf!(Path.join(app, "_build"))
   end
 
-  test "in a build of rebar3 the results lie beside the BEAM files that rebar_mix takes", context do
+  test "a rebar3 build puts results beside the BEAM files that rebar_mix takes", context do
     %{tmp_dir: folder, be_tree: be_tree, rust: rust} = context
     fetched = Path.join(folder, "erlang/_build/default/lib/be_tree")
     File.mkdir_p!(Path.dirname(fetched))

@@ -10,7 +10,7 @@ defmodule BeTree.Packaging.PrecompiledTest do
   @moduletag :tmp_dir
 
   @version Mix.Project.config()[:version]
-  @checksums "checksum-Elixir.BeTree.Engine.Native.exs"
+  @checksums "checksum-Elixir.BeTree.Runtime.Native.exs"
   @nif "_build/dev/lib/be_tree/priv/native/be_tree_host.so"
 
   setup %{tmp_dir: folder} do
@@ -80,7 +80,7 @@ defmodule BeTree.Packaging.PrecompiledTest do
     })
   end
 
-  test "the NIF is downloaded once, and compiled where that is forced", context do
+  test "a build downloads the NIF once, and compiles it where that is forced", context do
     %{app: app, be_tree: be_tree, log: log, url: url, download: download} = context
     sources = files(be_tree)
     assert mix!(app, ["compile"], download) =~ "Downloading be_tree_host from #{url}"
@@ -113,7 +113,7 @@ defmodule BeTree.Packaging.PrecompiledTest do
     end
   end
 
-  test "a wrong archive and a missing one are refused, with the ways out", context do
+  test "a build refuses a wrong or missing archive and names the alternatives", context do
     %{tmp_dir: folder, app: app, released: released, url: url, download: download} = context
     write(folder, %{"nif" => "another NIF"})
     archive = Release.archive(released, Path.join(folder, "nif"), @version, "riscv64gc-unknown-linux-gnu")

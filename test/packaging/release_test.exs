@@ -1,12 +1,12 @@
 defmodule BeTree.Packaging.ReleaseTest do
-  # A release of an application that depends on BeTree, started where there is neither a compiler nor a source.
+  # A release of a dependent application, started without a compiler and sources.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Packaging
 
   alias BeTree.Test.Runtimes
 
-  # A root of its own takes the rights of root, or a namespace of users, which some systems forbid.
+  # chroot needs root, or a user namespace, which some systems forbid.
   @chroot Enum.find([["chroot"], ["unshare", "--map-root-user", "chroot"]], fn [program | arguments] ->
             System.find_executable(program) != nil and
               match?({_, 0}, System.cmd(program, arguments ++ ["/", "true"], stderr_to_stdout: true))
@@ -20,7 +20,7 @@ defmodule BeTree.Packaging.ReleaseTest do
 
   for runtime <- Runtimes.all(), name = Runtimes.name(runtime) do
     @tag runtime: runtime
-    test "a release runs on its own, with #{name}", %{folder: folder, releases: releases} do
+    test "a release runs without Elixir installed, with #{name}", %{folder: folder, releases: releases} do
       programs = programs(Path.join(folder, "programs of #{unquote(name)}"))
       for name <- ~w(elixir erl mix), do: File.rm!(Path.join(programs, name))
       variables = for {name, _value} <- System.get_env(), do: {name, nil}
@@ -32,13 +32,13 @@ defmodule BeTree.Packaging.ReleaseTest do
 
     @tag runtime: runtime
     @tag skip: @chroot == nil && "neither chroot nor unshare may give a program a root of its own here"
-    test "a release runs in a root that has nothing else, with #{name}", %{folder: folder, releases: releases} do
+    test "a release runs in an otherwise empty root, with #{name}", %{folder: folder, releases: releases} do
       root = Path.join(folder, "root of #{unquote(name)}")
       fill(root, releases[unquote(runtime)])
       variables = for {name, value} <- [{"PATH", "/bin"}, {"HOME", "/"} | release_variables()], do: "#{name}=#{value}"
       env = [System.find_executable("env"), "-i" | variables]
       [program | arguments] = List.wrap(@chroot) ++ [root] ++ env ++ ["/release/bin/ads", "eval", "Ads.main()"]
-      # The VM may warn that it misses a locale or a library.
+      # The VM may warn about a missing locale or library.
       {output, status} = System.cmd(program, arguments, stderr_to_stdout: true)
       assert status == 0 and String.ends_with?(output, expected(unquote(runtime))), output
     end
@@ -46,7 +46,7 @@ defmodule BeTree.Packaging.ReleaseTest do
 
   defp expected(runtime), do: "#{inspect(runtime)} finds [1, 2] and [1, 2]\n"
 
-  # Builds the release and deletes what it was built from, except for this checkout.
+  # Builds the release, then deletes its sources except this checkout.
   defp release(folder, runtime) do
     variables = [
       {"MIX_ENV", "prod"},
@@ -64,7 +64,7 @@ defmodule BeTree.Packaging.ReleaseTest do
 
   defp release_variables, do: [{"RELEASE_DISTRIBUTION", "none"}, {"LC_ALL", "C.UTF-8"}]
 
-  # Copies the release, the programs that its script calls, and the libraries of the system that all of these load.
+  # Copies the release, the programs of its script, and the system libraries of all.
   defp fill(root, release) do
     for folder <- ~w(bin dev tmp), do: File.mkdir_p!(Path.join(root, folder))
     File.write!(Path.join(root, "dev/null"), "")
@@ -82,7 +82,7 @@ defmodule BeTree.Packaging.ReleaseTest do
     for file <- Enum.map(programs, &elem(&1, 1)) ++ binaries, library <- libraries(file), do: copy_to(root, library)
   end
 
-  # Not every file is a program or a library, and not every one of these loads others.
+  # Some files are no programs or libraries, and some of these are static.
   defp libraries(file) do
     {text, _status} = System.cmd("ldd", [file], stderr_to_stdout: true)
     ~r"(/\S+) \(0x"m |> Regex.scan(text, capture: :all_but_first) |> List.flatten()

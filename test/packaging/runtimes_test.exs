@@ -27,7 +27,7 @@ defmodule BeTree.Packaging.RuntimesTest do
     message
   end
 
-  test "errors name the ways to a runtime, and a setting that asks for one that is missing", %{peer: peer} do
+  test "errors name the available runtimes and a setting that asks for a missing one", %{peer: peer} do
     assert call(peer, Runtime, :available, []) == []
     assert call(peer, Runtime, :default, []) == Wasmtime
     assert refusal(peer) =~ "the built-in runtime cannot be used here: "
@@ -52,14 +52,14 @@ defmodule BeTree.Packaging.RuntimesTest do
     end
   end
 
-  test "wasmex that comes later is found", %{peer: peer} do
+  test "a later build finds wasmex when it is added", %{peer: peer} do
     assert call(peer, Runtime, :available, []) == []
     {:module, _module} = call(peer, :code, :load_binary, [Elixir.Wasmex.Native, ~c"stand-in", stand_in()])
     assert call(peer, Runtime, :available, []) == [Wasmex]
     assert call(peer, Runtime, :default, []) == Wasmex
   end
 
-  # A module with the functions that the runtime asks for, which lie in wasmex 0.15.
+  # A stub of wasmex 0.15 with the functions that the runtime checks for.
   defp stand_in do
     functions =
       [store_or_caller_set_fuel: 3, store_or_caller_get_fuel: 2, instance_call_exported_function: 6] ++

@@ -1,13 +1,13 @@
 defmodule BeTree.SoakTest do
-  # Operations from a seed, in windows that each end with nothing left: results are compared with the oracle, and what the
-  # VM holds after each window with what it held after the first ones. `make test` runs a few small windows, `make soak`
-  # as many as fit into SOAK_MINUTES. The seed alone decides about the operations.
+  # Operations from a seed, in windows that each end empty. Results are compared with the oracle, and the VM's resources
+  # after each window with those after the first ones. `make test` runs a few small windows, `make soak` as many as fit into
+  # SOAK_MINUTES. The seed alone determines the operations.
   use ExUnit.Case, async: false
 
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Error, Server}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Naive, Random, Servers}
 
   @moduletag timeout: :infinity
@@ -17,10 +17,10 @@ defmodule BeTree.SoakTest do
   @name BeTree.Soak
   @constants Random.constants()
 
-  # The first windows make what the VM and the host keep.
+  # The first windows fill caches of the VM and the host.
   @warm_up 3
 
-  test "results stay right, and memory, processes and mappings stay flat" do
+  test "hours of load leave results right and memory, processes and mappings flat" do
     # Code is loaded when it is first called, and brings its atoms.
     {:ok, modules} = :application.get_key(:be_tree, :modules)
     for module <- modules, do: Code.ensure_loaded!(module)
@@ -31,7 +31,7 @@ defmodule BeTree.SoakTest do
     soak(1, seed, operations, last?, nil)
   end
 
-  # BE_TREE_SEED is 1 where nobody set it; an hour is not spent on the same operations as the last one.
+  # BE_TREE_SEED defaults to 1 elsewhere; an hour should not repeat the last one's operations.
   defp seed do
     given = "BE_TREE_SEED" |> System.fetch_env!() |> String.to_integer()
     if System.get_env("BE_TREE_SOAK_MINUTES") && given == 1, do: System.os_time(), else: given
@@ -45,7 +45,7 @@ defmodule BeTree.SoakTest do
   end
 
   defp soak(window, seed, operations, last?, plateau) do
-    # A process of its own, so that its terms are gone when it has ended.
+    # A separate process, whose terms are freed at its end.
     fn -> window(window, seed, operations) end |> Task.async() |> Task.await(:infinity)
     plateau = flat(window, seed, plateau)
     unless last?.(window), do: soak(window + 1, seed, operations, last?, plateau)
@@ -60,21 +60,21 @@ defmodule BeTree.SoakTest do
     plateau
   end
 
-  # What is freed goes through threads of the host, so it is asked for until it is so.
+  # Threads of the host free resources, so this polls.
   defp patient(_check, 0), do: false
 
   defp patient(check, tries) do
     check.() || (Process.sleep(100) && patient(check, tries - 1))
   end
 
-  # What is held when nothing goes any more.
+  # The resources at rest.
   defp settled(before) do
     Process.sleep(100)
     now = held()
     if {now.instances, now.suspended} == {before.instances, before.suspended}, do: now, else: settled(now)
   end
 
-  # How much more each may be than on the plateau: nothing, but for what allocators keep.
+  # Tolerances above the plateau: zero, except for allocators.
   defp limits do
     [modules: 0, instances: 0, suspended: 0, processes: 0, descriptors: 0, persistent: 0] ++
       [atoms: 0, mappings: 60, memory: 4_000_000, resident: 100_000_000]
@@ -98,7 +98,7 @@ defmodule BeTree.SoakTest do
     }
   end
 
-  # No such files but on Linux.
+  # Only Linux has these files.
   defp proc(name, read, otherwise) do
     case read.("/proc/self/" <> name) do
       {:ok, content} -> content
@@ -117,7 +117,7 @@ defmodule BeTree.SoakTest do
       Enum.reduce(1..operations, {domains, %{}}, fn number, {domains, there} ->
         operation = operation(:rand.uniform(100))
         random = :rand.uniform(1_000_000_000)
-        # What an operation draws does not move the next one.
+        # An operation's random draws do not affect the next one's.
         kept = :rand.export_seed()
         :rand.seed(:exsss, {random, number, 0})
         there = run(operation, "BE_TREE_SEED=#{seed}, window #{window}, #{number}: #{operation}", domains, there)
@@ -140,7 +140,7 @@ defmodule BeTree.SoakTest do
   defp operation(percent) when percent <= 95, do: :kill_searches
   defp operation(_percent), do: :refuse
 
-  # Each returns the expressions that are there afterwards.
+  # Each returns the present expressions.
   defp run(:insert, where, domains, there) do
     id = :rand.uniform(200)
     expression = Random.expression(domains)
@@ -217,7 +217,7 @@ defmodule BeTree.SoakTest do
     there
   end
 
-  # A tree of little memory takes what it can, and then goes on as it is.
+  # A tree with little memory takes what fits and stays usable.
   defp run(:refuse, where, domains, there) do
     case BeTree.new(domains, memory: 65_536 * Enum.random(20..80)) do
       {:ok, tree} -> fill(tree, where, domains)

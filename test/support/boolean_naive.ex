@@ -1,7 +1,7 @@
 defmodule BeTree.Test.BooleanNaive do
   @moduledoc """
-  Parses and evaluates expressions over boolean attributes in the plainest way. It is an oracle for the library and shares
-  no code with it. Erlang itself reads the files of terms.
+  A naive parser and evaluator of expressions over boolean attributes. This oracle shares no code with the library; Erlang
+  itself reads the files of terms.
   """
 
   @doc "Returns the names, the expressions by id, and the events as maps from names to booleans."

@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Browser do
-  @moduledoc "What the tests in a browser need besides Elixir and Rust."
+  @moduledoc "Checks for the tools of the browser tests beyond Elixir and Rust."
 
-  @doc "Returns what is missing, in words, or nil."
+  @doc "Returns the missing tools as text, or nil."
   def missing do
     cond do
       System.find_executable("node") == nil -> "Node"

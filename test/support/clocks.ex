@@ -1,5 +1,5 @@
 defmodule BeTree.Test.Clocks do
-  @moduledoc "A system clock and a monotonic clock that stand still until a test moves them, for a server of rules."
+  @moduledoc "A system clock and a monotonic clock, moved only by the test, for a server of rules."
 
   alias BeTree.Rules.Server
   alias BeTree.Rules.Server.Shared
@@ -7,7 +7,7 @@ defmodule BeTree.Test.Clocks do
   # Some day in 2033, in milliseconds.
   @start 2_000_000_000_000
 
-  @doc "Returns clocks. Both stand at a time that `start/0` returns, the monotonic one counted from an hour before."
+  @doc "Returns clocks at the time `start/0`. The monotonic clock counts from an hour before."
   def new do
     clocks = :atomics.new(2, signed: true)
     :atomics.put(clocks, 1, @start)
@@ -42,7 +42,7 @@ defmodule BeTree.Test.Clocks do
     name
   end
 
-  @doc "Lets the timers of a server run out whose time has come, and waits until it has closed the windows."
+  @doc "Fires the server's timers that are due, and waits until it has closed the windows."
   def run_timers(name) do
     for process <- processes(name) do
       with {timer, _at} <- :sys.get_state(process).timer, do: send(process, {:timeout, timer, :due})

@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Delegating do
   @moduledoc """
-  Makes a module a runtime that calls `BeTree.Runtime.Wasmtime`, except for the callbacks in `:except`, which the module defines
-  itself or lacks.
+  Makes a module a runtime that delegates to `BeTree.Runtime.Wasmtime`. The module defines or omits the callbacks in
+  `:except`.
 
       use BeTree.Test.Delegating, except: [append: 2]
   """

@@ -1,20 +1,20 @@
 defmodule BeTree.Test.Disk do
   @moduledoc """
-  The operations on files of a journal, on real files, with faults, and its background, in which time passes when the owner says so.
+  A simulated disk for a journal: real files with faults, and background work that runs when the owner lets time pass.
 
-  It knows what was synced, so `lose_power/1` leaves in a folder what a machine without power could: synced contents and names,
-  and of the others any blocks and any first part of the changes of names.
+  It tracks syncs, so `lose_power/1` leaves a possible state after a loss of power: synced contents and names, and of
+  unsynced ones any blocks and any prefix of the renames.
   """
 
-  @behaviour BeTree.Engine.Journal.Files
-  @behaviour BeTree.Engine.Journal.Background
+  @behaviour BeTree.Journal.Files
+  @behaviour BeTree.Journal.Background
 
-  alias BeTree.Engine.Journal
-  alias BeTree.Engine.Journal.{Disk, Fault}
+  alias BeTree.Journal
+  alias BeTree.Journal.{Disk, Fault}
 
   @block 16
 
-  @doc "Makes a folder for a test, in memory where the system has such folders, so that a sync takes no time. A callback for `setup`."
+  @doc "Makes a folder for a test, in memory if the system has such folders, where syncs take no time. A callback for `setup`."
   def folder(_context) do
     above = if File.dir?("/dev/shm"), do: "/dev/shm", else: System.tmp_dir!()
     folder = Path.join(above, "be_tree_#{System.pid()}_#{System.unique_integer([:positive])}")
@@ -23,7 +23,7 @@ defmodule BeTree.Test.Disk do
     %{folder: folder}
   end
 
-  @doc "Begins to watch a folder."
+  @doc "Starts tracking a folder."
   def watch(folder) do
     start_table()
     :ets.match_delete(__MODULE__, {{folder, :_}, :_})
@@ -33,7 +33,7 @@ defmodule BeTree.Test.Disk do
     folder
   end
 
-  # One table for all tests, which stays.
+  # One table for all tests, never deleted.
   defp start_table do
     if :ets.whereis(__MODULE__) == :undefined do
       spawn(fn ->
@@ -45,16 +45,16 @@ defmodule BeTree.Test.Disk do
     end
   end
 
-  @doc "Lets `fault` decide about each operation: it gets its name and number, and returns `nil` or the reason of a failure."
+  @doc "Sets `fault`, which gets the name and number of each operation, and returns `nil` or the reason of a failure."
   def fail(folder, fault), do: put(folder, :fault, fault)
 
-  @doc "Gives the folder room for `bytes` more bytes, or for any number with `:infinity`."
+  @doc "Limits the folder to `bytes` more bytes; `:infinity` removes the limit."
   def room(folder, bytes), do: put(folder, :room, bytes)
 
-  @doc "Returns how many operations of this name there were."
+  @doc "Returns the number of operations of this name."
   def count(folder, operation), do: get(folder, {:count, operation}, 0)
 
-  @doc "Makes each operation with a number above `count` exit, as if the process were killed there."
+  @doc "Makes each operation after the first `count` exit, as if the process were killed there."
   def crash_after(folder, count), do: put(folder, :crash_after, get(folder, :operations, 0) + count)
 
   @doc "Ends all faults of a folder."
@@ -123,7 +123,7 @@ defmodule BeTree.Test.Disk do
     with :ok <- begin(folder, :pwrite) do
       {:ok, size} = :file.position(device, :eof)
       length = IO.iodata_length(bytes)
-      # Only bytes that are not there yet need room.
+      # Overwriting existing bytes needs no room.
       growth = (at + length - size) |> max(0) |> min(length)
 
       case get(folder, :room, :infinity) do
@@ -160,7 +160,7 @@ defmodule BeTree.Test.Disk do
 
   @impl true
   def sync_folder(folder) do
-    # The folder above the journal's is not watched.
+    # The parent of the journal's folder is not tracked.
     if get(folder, :names) do
       with :ok <- begin(folder, :sync_folder) do
         put(folder, :synced_names, get(folder, :names))
@@ -187,7 +187,7 @@ defmodule BeTree.Test.Disk do
   def rename(from, to) do
     folder = Path.dirname(from)
 
-    # A file of that name is gone afterwards, but comes back if the power goes before the folder is synced.
+    # The name is removed, but returns if power is lost before the folder is synced.
     replaced = if id = get(folder, :names)[Path.basename(to)], do: {id, File.read!(to)}
 
     with :ok <- begin(folder, :rename), :ok <- Disk.rename(from, to) do
@@ -221,8 +221,8 @@ defmodule BeTree.Test.Disk do
 
   ## Background
 
-  # All of it happens in the owner, in the order of the process's `:rand`, so that a test repeats it exactly. A test that loses power
-  # needs it: of two syncs of a file at once, one would forget what the other has synced.
+  # Everything runs in the owner, ordered by the process's `:rand`, so a test repeats exactly. Losing power requires that:
+  # of two concurrent syncs of a file, one would forget what the other has synced.
   @impl true
   def send_later(message, _ms), do: wait({:message, message})
 
@@ -243,8 +243,8 @@ defmodule BeTree.Test.Disk do
   defp waiting, do: Process.get(__MODULE__, [])
 
   @doc """
-  Lets time pass for the calling process, which owns the journal: one timer or sync that waits, the first one, comes to its end. A
-  sync may take two such times: in the first the file is synced, and in the second its message comes.
+  Lets time pass for the journal's owner: the first pending timer or sync completes. A sync may take two steps: the file is
+  synced, then its message arrives.
   """
   def pass(journal) do
     case waiting() do
@@ -287,7 +287,7 @@ defmodule BeTree.Test.Disk do
 
   ## Power
 
-  @doc "Leaves in the folder what a machine that lost its power could, by the process's `:rand`, and forgets all faults."
+  @doc "Leaves a possible state after a loss of power, chosen by the process's `:rand`, and clears all faults."
   def lose_power(folder) do
     unsynced = get(folder, :unsynced)
     kept = Enum.take(unsynced, :rand.uniform(length(unsynced) + 1) - 1)

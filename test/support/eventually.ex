@@ -5,7 +5,7 @@ defmodule BeTree.Test.Eventually do
 
   alias BeTree.Test.Attack
 
-  # Far longer than a busy machine needs. A failure says where the test hangs.
+  # Far more than a busy machine needs. A failure shows where the test hangs.
   @seconds 300
   @seconds_of_attack 3_000
 
@@ -22,7 +22,7 @@ defmodule BeTree.Test.Eventually do
 
       attempts == 0 ->
         ExUnit.Assertions.flunk(
-          "did not come true within #{seconds} seconds: #{inspect(BeTree.Engine.Native.counts())}"
+          "did not come true within #{seconds} seconds: #{inspect(BeTree.Runtime.Native.counts())}"
         )
 
       true ->

@@ -1,13 +1,13 @@
 defmodule BeTree.Test.Formatter do
-  # ExUnit's formatter, followed by a list of the failed tests. Tests of crashes print thousands of lines, so the end of a long log has to
-  # name the failures.
+  # ExUnit's formatter, followed by a list of failures. Tests of crashes print thousands of lines, so the names must be at
+  # the end.
   @moduledoc false
 
   use GenServer
 
   alias ExUnit.CLIFormatter
 
-  # Of a long message, its beginning.
+  # Only the beginning of a long message.
   @characters 400
 
   @impl true

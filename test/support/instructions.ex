@@ -1,6 +1,6 @@
 defmodule BeTree.Test.Instructions do
   @moduledoc false
-  # Modules that execute one kind of instruction and little else, to measure its fuel and its time.
+  # Modules that execute mainly one kind of instruction, to measure its fuel and time.
 
   import BeTree.WasmModule
 
@@ -8,7 +8,7 @@ defmodule BeTree.Test.Instructions do
   @memory @pages * 0x1_0000
   @page 0x1_0000
   @elements 100_000
-  # The times that the code of a case stands in a round.
+  # How often a round repeats the code of a case.
   @times 16
 
   # The parameter is the number of rounds.
@@ -26,8 +26,8 @@ defmodule BeTree.Test.Instructions do
   @tail 3
 
   @doc """
-  Returns the cases, `{class, name, before, code, after}`: a round executes `before`, then `code` `times/0` times, then
-  `after`. Code that computes goes on with its last result, as the slowest code does.
+  Returns the cases, `{class, name, before, code, after}`. A round executes `before`, then `code` `times/0` times, then
+  `after`. Each result is the next operand, which forms the slowest chain of dependencies.
   """
   def all do
     computing("numbers", numeric()) ++
@@ -56,7 +56,7 @@ defmodule BeTree.Test.Instructions do
   # A chain of pointers: each word from address 64 on has the address of another word.
   defp ring, do: for(number <- 0..63, into: <<>>, do: <<64 + 4 * rem(number + 23, 64)::little-32>>)
 
-  # Numbers that keep a division and a root busy.
+  # Operands that keep division and square root slow.
   defp initial do
     [
       [i32_const(0x7654_3210), local_set(@i32), i64_const(0x7654_3210_FEDC_BA98), local_set(@i64)],
@@ -76,7 +76,7 @@ defmodule BeTree.Test.Instructions do
   defp vector(opcode) when opcode < 0x80, do: [0xFD, opcode]
   defp vector(opcode), do: [0xFD, rem(opcode, 0x80) + 0x80, div(opcode, 0x80)]
 
-  # `{name, type, code}`: the code takes a number of the type from the stack and leaves one.
+  # `{name, type, code}`: the code takes an operand from the stack and leaves a result.
   defp computing(class, cases) do
     for {name, type, code} <- cases, local = Map.fetch!(@local, type) do
       {class, name, local_get(local), code, local_set(local)}
@@ -121,7 +121,7 @@ defmodule BeTree.Test.Instructions do
       end
   end
 
-  # A divisor that is no constant, and a dividend that stays large.
+  # A divisor that is not constant, and a dividend that stays large.
   defp divisions do
     for {name, type, opcode} <-
           listed(:i32, 0x6D, ~w(div_s div_u rem_s rem_u)) ++ listed(:i64, 0x7F, ~w(div_s div_u rem_s rem_u)) do
@@ -134,7 +134,7 @@ defmodule BeTree.Test.Instructions do
     end
   end
 
-  # Each conversion, and one back where the type changes.
+  # Each conversion, and its reverse if the type changes.
   defp conversions do
     to_i32 = [f32: 0xA8, f32: 0xA9, f64: 0xAA, f64: 0xAB]
     to_i64 = [f32: 0xAE, f32: 0xAF, f64: 0xB0, f64: 0xB1]
@@ -246,7 +246,7 @@ defmodule BeTree.Test.Instructions do
 
   defp bulk do
     for {title, length, code} <- lengths(),
-        # Nothing is written before an address in a memory that is new, or at its end.
+        # A new memory is not yet written, before an address or at its end.
         {place, address} <- if(length == 0, do: [{"", @page}, {", at the end", @memory}], else: [{"", @page}]),
         {name, operand, opcode} <- [
           {"memory.fill", i32_const(7), memory_fill()},

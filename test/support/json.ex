@@ -21,7 +21,7 @@ defmodule BeTree.Test.Json do
   defp value([{name, _value} | _] = pairs) when is_binary(name), do: encode(pairs)
   defp value(list) when is_list(list), do: ["[", join(list, &element/1), "]"]
 
-  # No list has empty lists as elements, but a list of objects may have empty objects.
+  # Only a list of objects may have empty objects as elements; no list has empty lists.
   defp element([]), do: encode([])
   defp element(element), do: value(element)
 

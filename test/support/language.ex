@@ -1,6 +1,6 @@
 defmodule BeTree.Test.Language do
   @moduledoc false
-  # The whole-language corpus of test/conformance, and the attributes and constants that its expressions name.
+  # The conformance corpus of test/conformance, with its attributes and constants.
 
   @folder Path.expand("../conformance", __DIR__)
   @files Map.new(["language.exs", "refusals.exs", "extensions.exs", "paths.exs"], &{&1, Path.join(@folder, &1)})

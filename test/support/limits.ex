@@ -1,22 +1,22 @@
 defmodule BeTree.Test.Limits do
   @moduledoc """
-  Takes all mappings or descriptors of a process, in a node of its own.
+  Exhausts the mappings or descriptors of a separate node.
 
-  `in_node/3` starts the node, and the other functions run there. Each makes values of one sort until one is refused, drops
-  them, waits until all are released, and returns their number and the refusal.
+  `in_node/3` starts the node and runs another function there. Each function makes values of one kind until a refusal, drops
+  them, waits until all are freed, and returns their number and the refusal.
   """
 
   import BeTree.Test.Eventually
 
   alias BeTree.{Error, Sandbox, Search, Server, WasmModule}
-  alias BeTree.Engine.Native
+  alias BeTree.Runtime.Native
 
-  @doc "Calls `function` of this module in a node of its own, with this limit of descriptors or the limit of this node."
+  @doc "Calls `function` in a new node with this limit of descriptors, or this node's limit."
   def in_node(function, arguments, descriptors \\ nil) do
     in_limited_node(if(descriptors, do: "-n #{descriptors}"), function, arguments)
   end
 
-  @doc "Calls `function` of this module in a node of its own, after `ulimit` with these arguments."
+  @doc "Calls `function` in a new node after `ulimit` with these arguments."
   def in_limited_node(ulimit, function, arguments) do
     limit = if ulimit, do: "ulimit #{ulimit} && ", else: ""
     shell = [~c"-c", String.to_charlist(limit <> ~S(exec erl "$@")), ~c"sh"]
@@ -69,7 +69,7 @@ defmodule BeTree.Test.Limits do
   end
 
   @doc """
-  Makes and searches trees, and then makes the VM allocate. Also returns the number of mappings at that time.
+  Makes and searches trees, then makes the VM allocate. Also returns the number of mappings at that moment.
   """
   def trees do
     make = fn nil ->
@@ -87,8 +87,8 @@ defmodule BeTree.Test.Limits do
     end)
   end
 
-  # Makes the VM allocate like a busy one: 10,000 processes, 500 binaries with mappings of their own, 1,000 tables. Returns the
-  # number of mappings.
+  # Makes the VM allocate like a busy one: 10,000 processes, 500 binaries with mappings of their own, 1,000 tables. Returns
+  # the number of mappings.
   defp allocate do
     processes = for number <- 1..10_000, do: spawn_link(fn -> hold(Enum.to_list(1..number//10)) end)
     binaries = for number <- 1..500, do: :binary.copy(<<number>>, 600_000)
@@ -124,13 +124,13 @@ defmodule BeTree.Test.Limits do
   end
 
   @doc """
-  Returns the error of a load while the process gets no more addresses, and `:ok` or `:error` for the same load later.
+  Returns the error of a load without free addresses, and `:ok` or `:error` for the same load afterwards.
   """
   def load_without_memory do
-    # The thread of the first compilation leaves its stack to that of the second.
+    # The second compilation reuses the stack of the first one's thread.
     {:ok, _module} = Sandbox.load(spinning())
     module = WasmModule.assemble(functions: for(number <- 1..400, do: arithmetic(number)))
-    # Half of what it has, because it may return some meanwhile.
+    # Half of the present size, because the process may free some meanwhile.
     limit_addresses(div(size(), 2))
     loaded = Sandbox.load(module)
     limit_addresses("unlimited")
@@ -185,7 +185,7 @@ defmodule BeTree.Test.Limits do
     )
   end
 
-  # Checks that the existing values work after others were refused.
+  # Checks that existing values work after a refusal.
   defp exhaust(begin, make, check) do
     releasing(fn ->
       from = begin.()
@@ -203,7 +203,7 @@ defmodule BeTree.Test.Limits do
     end
   end
 
-  # Works in a process, whose end releases everything, and then makes a tree.
+  # Works in a process, whose end frees everything, and then makes a tree.
   defp releasing(work) do
     :ok = Native.load()
     result = work |> Task.async() |> Task.await(:infinity)
@@ -212,7 +212,7 @@ defmodule BeTree.Test.Limits do
     result
   end
 
-  # The module of the index stays compiled, and its code takes mappings.
+  # The index's module stays compiled, and its code takes mappings.
   defp released? do
     for pid <- Process.list(), do: :erlang.garbage_collect(pid)
     {modules, instances, suspended} = Native.counts()

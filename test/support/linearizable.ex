@@ -1,17 +1,17 @@
 defmodule BeTree.Test.Linearizable do
   @moduledoc """
-  Decides whether a history of concurrent operations is linearizable, by the search of Wing and Gong with the memory of Lowe.
+  Checks histories of concurrent operations for linearizability, by Wing and Gong's search with Lowe's memoization.
   """
 
   @typedoc """
-  An operation, its result, and the moments of its call and its return. An operation with the result `:unknown` and the return
-  `:infinity` may have taken effect at any moment after its call, or not at all.
+  An operation, its result, and the times of its call and return. With the result `:unknown` and the return `:infinity` it
+  may have taken effect at any time after its call, or never.
   """
   @type operation :: %{operation: term, result: term, called: integer, returned: integer | :infinity}
 
   @doc """
-  Returns whether there is an order of the operations in which each takes effect between its call and its return. `apply` returns the
-  result of an operation on a model, and the model afterwards.
+  Returns whether some order of the operations explains all results, each taking effect between its call and return. `apply`
+  applies an operation to a model, and returns the result and the new model.
   """
   @spec check(term, [operation], (term, term -> {term, term})) :: boolean
   def check(model, operations, apply) do
@@ -32,7 +32,7 @@ defmodule BeTree.Test.Linearizable do
     end
   end
 
-  # An operation can be the next one if no other returned before it was called. An integer is less than an atom.
+  # An operation can be next if no other returned before its call. Any integer is less than the atom :infinity.
   defp candidates(operations) do
     first = operations |> Enum.map(fn {operation, _number} -> operation.returned end) |> Enum.min()
     Enum.filter(operations, fn {operation, _number} -> operation.called < first end)

@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Logs do
-  @moduledoc "Catches what the library logs about one thing, in place of printing it."
+  @moduledoc "Captures the library's log lines about one subject."
 
-  @doc "Returns what `fun` returns, and the lines with `about` that the library logged meanwhile, in any process."
+  @doc "Returns the result of `fun`, and the lines with `about` that any process of the library logged meanwhile."
   def with_log(about, fun) do
     id = :"logs_#{System.unique_integer([:positive])}"
     tag = make_ref()
@@ -25,7 +25,7 @@ defmodule BeTree.Test.Logs do
     end
   end
 
-  # Runs in the process that logs.
+  # Runs in the logging process.
   @doc false
   def log(event, %{config: {pid, tag, about}}) do
     with line when line != nil <- line(event, about), do: send(pid, {tag, line})

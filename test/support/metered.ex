@@ -1,13 +1,13 @@
 defmodule BeTree.Test.Metered do
   @moduledoc """
-  A runtime that counts the fuel of the calls of this process. Fuel is exact, so a test may compare costs.
+  A runtime that counts the fuel of calls in this process. Fuel is exact, so tests can compare costs.
   """
 
   use BeTree.Test.Delegating, except: [call: 4, resume: 1]
 
   alias BeTree.Runtime.Wasmtime
 
-  @doc "Returns the result of `run`, and the fuel of the calls that end in it."
+  @doc "Returns the result of `run`, and the fuel of the calls completed in it."
   @spec measure((() -> result)) :: {result, non_neg_integer} when result: term
   def measure(run) do
     Process.put(__MODULE__, 0)
@@ -19,7 +19,7 @@ defmodule BeTree.Test.Metered do
 
   def resume(suspended), do: count(Wasmtime.resume(suspended))
 
-  # The fuel of a call that yielded counts from its start.
+  # A call that yielded counts from its start.
   defp count({:done, _status, _output, fuel} = outcome) do
     Process.put(__MODULE__, Process.get(__MODULE__, 0) + fuel)
     outcome

@@ -1,6 +1,6 @@
 defmodule BeTree.Test.Naive do
   @moduledoc """
-  Evaluates the expression language in the plainest way. It is the oracle for the index.
+  A naive evaluator of the expression language, the oracle for the index.
 
   Expressions are terms:
 
@@ -83,7 +83,7 @@ defmodule BeTree.Test.Naive do
 
   defp fetch(name, event), do: Map.fetch(event, name)
 
-  # Character by character: `String.downcase/1` of a whole string may look at neighbors.
+  # Maps each character alone, because `String.downcase/1` of a string considers neighbors.
   defp lower(value), do: value |> String.codepoints() |> Enum.map_join(&String.downcase/1)
 
   defp read(names, event) do

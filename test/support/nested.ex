@@ -1,10 +1,10 @@
 defmodule BeTree.Test.Nested do
-  @moduledoc "Turns values under paths into nested maps, as a caller has them."
+  @moduledoc "Turns values under paths into nested maps, the form of callers' events."
 
   alias BeTree.Domain.Path
 
   @doc """
-  Returns pairs of names and values in which each map of `{path, value}` pairs is a map, or at random a list of pairs. Names
+  Returns pairs of names and values. Each map of `{path, value}` pairs becomes a map, or at random a list of pairs. Names
   are strings.
   """
   def nest(pairs) do

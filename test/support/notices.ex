@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Notices do
   @moduledoc "Receives the notices of a server of rules."
 
-  @doc "Returns the notices of the server `name` that the calling process has received, and takes them from its messages."
+  @doc "Takes the received notices of the server `name` from the mailbox of the calling process, and returns them."
   def notices(name) do
     receive do
       {BeTree.Rules.Server, ^name, notices} -> notices ++ notices(name)

@@ -1,16 +1,15 @@
 defmodule BeTree.Test.OsNode do
   @moduledoc """
-  An Erlang node that is another operating-system process, with the code of this build, to be killed.
+  An Erlang node in another operating-system process, with the code of this build, for tests that kill it.
 
-  The calling process, a test, receives the lines that it prints as `{port, {:data, {:eol, line}}}`, and
-  `{port, {:exit_status, status}}` when it has ended. A node that still runs when the test ends is killed then.
+  The calling test receives printed lines as `{port, {:data, {:eol, line}}}`, and `{port, {:exit_status, status}}` at the
+  end. A node still running at the end of the test is killed.
   """
 
   import ExUnit.Callbacks, only: [on_exit: 2]
 
   @doc """
-  Starts a node that runs this Elixir code, and returns its port. `limits:` is a command of the shell that lowers limits of the node
-  first.
+  Starts a node that runs this Elixir code, and returns its port. `limits:` is a shell command that lowers limits first.
   """
   def start(code, options \\ []) do
     paths = for path <- :code.get_path(), path = List.to_string(path), path =~ "/_build/", do: ["-pa", path]
@@ -27,7 +26,7 @@ defmodule BeTree.Test.OsNode do
       ])
 
     {:os_pid, os_pid} = Port.info(port, :os_pid)
-    # The scripts of Elixir and Erlang replace themselves by the node, so this is its own pid.
+    # Elixir's and Erlang's scripts exec the node, so this is its pid.
     on_exit({__MODULE__, port}, fn -> System.cmd("kill", ["-9", "#{os_pid}"], stderr_to_stdout: true) end)
     port
   end
@@ -38,20 +37,20 @@ defmodule BeTree.Test.OsNode do
     {System.find_executable("sh"), ["-c", ~s(#{command} && exec "$@"), "sh", executable | arguments]}
   end
 
-  @doc "Ends the node with SIGKILL. `os_pid` is its own `System.pid/0`: the port's process may be a shell. Returns when it has ended."
+  @doc "Kills the node and waits for its end. `os_pid` is the node's `System.pid/0`, because the port's process may be a shell."
   def kill(port, os_pid) do
     {_output, 0} = System.cmd("kill", ["-9", os_pid])
     await_end(port)
   end
 
-  @doc "Waits until the node has ended, and returns the lines that it printed before, which were not received yet."
+  @doc "Waits for the end of the node. Returns its printed lines that were not received yet."
   def await_end(port, lines \\ []) do
     receive do
       {^port, {:data, {_end, line}}} ->
         await_end(port, [line | lines])
 
       {^port, {:exit_status, _status}} ->
-        # The pid may soon be that of another process.
+        # The pid may be reused soon.
         on_exit({__MODULE__, port}, fn -> :ok end)
         Enum.reverse(lines)
     after

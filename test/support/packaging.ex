@@ -1,10 +1,10 @@
 defmodule BeTree.Test.Packaging do
   @moduledoc false
-  # Projects that depend on BeTree, in a folder of a test.
+  # Makes projects that depend on BeTree in a test's folder.
 
   import ExUnit.Assertions
 
-  @doc "Runs Mix in a folder. The variables of this run of Mix are not passed on."
+  @doc "Runs Mix in a folder, without the variables of this run of Mix."
   @spec mix(Path.t(), [String.t()], [{String.t(), String.t() | nil}]) ::
           {output :: String.t(), status :: non_neg_integer}
   def mix(folder, arguments, variables \\ []) do
@@ -14,7 +14,7 @@ defmodule BeTree.Test.Packaging do
     System.cmd(System.find_executable("mix"), arguments, cd: folder, env: variables, stderr_to_stdout: true)
   end
 
-  @doc "Like `mix/3`, for a run that succeeds. Returns the output."
+  @doc "Like `mix/3`, but requires success. Returns the output."
   @spec mix!(Path.t(), [String.t()], [{String.t(), String.t() | nil}]) :: String.t()
   def mix!(folder, arguments, variables \\ []) do
     {output, status} = mix(folder, arguments, variables)
@@ -51,7 +51,7 @@ defmodule BeTree.Test.Packaging do
     end
   end
 
-  @doc "Makes a folder of links to the programs that Mix and a release need, which has no Rust."
+  @doc "Makes a folder of links to the programs that Mix and a release need, without Rust."
   @spec programs(Path.t()) :: Path.t()
   def programs(folder) do
     File.mkdir_p!(folder)
@@ -67,11 +67,10 @@ defmodule BeTree.Test.Packaging do
   end
 
   @doc """
-  Makes a dependency with BeTree's compilers and mix.exs, and crates without content, in the folder `be_tree`, and an
-  application that depends on it, in the folder `app`.
+  Makes a dependency (folder `be_tree`) with BeTree's compilers, mix.exs and empty crates, and an application (folder `app`)
+  that depends on it.
 
-  Returns their paths, the environment variables for Mix with a Rust, which is a script, and without one, and the path of
-  that Rust's log.
+  Returns their paths, the environment variables for Mix with and without a fake Rust, a script, and the path of its log.
   """
   @spec projects(Path.t()) :: %{atom => term}
   def projects(folder) do
@@ -113,7 +112,7 @@ defmodule BeTree.Test.Packaging do
     """
   end
 
-  # A cargo that writes its arguments to a log, and the name of the package and a source as the result of its build.
+  # A fake cargo that logs its arguments, and writes the name of the package and a source as its result.
   defp rust(folder) do
     script(Path.join(folder, "cargo"), """
     #!/bin/sh
@@ -145,7 +144,7 @@ defmodule BeTree.Test.Packaging do
     folder
   end
 
-  @doc "Returns the packages that such a cargo has built, in order."
+  @doc "Returns the packages that the fake cargo has built, in order."
   @spec cargo_calls(Path.t()) :: [String.t()]
   def cargo_calls(log) do
     case File.read(log) do
@@ -154,12 +153,12 @@ defmodule BeTree.Test.Packaging do
     end
   end
 
-  @doc "Serves the files of a folder by HTTP, as long as the calling process lives. Returns the address."
+  @doc "Serves a folder by HTTP until the calling process ends. Returns the address."
   @spec serve(Path.t()) :: String.t()
   def serve(folder) do
     {:ok, socket} = :gen_tcp.listen(0, [:binary, ip: {127, 0, 0, 1}, packet: :http_bin, active: false])
     {:ok, port} = :inet.port(socket)
-    # The socket is closed with the process that opened it, which ends the loop.
+    # The socket closes with the process that opened it, which ends the loop.
     spawn_link(fn -> accept(socket, folder) end)
     "http://127.0.0.1:#{port}"
   end

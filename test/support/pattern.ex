@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Pattern do
   @moduledoc """
-  Evaluates patterns of EventBridge in the plainest way, by event-ruler's documentation, for events whose fields have one type; and
-  makes random patterns and events. A field in `$or` and beside it must pass both, unlike in event-ruler.
+  A naive evaluator of EventBridge patterns, by event-ruler's documentation, for fields of one type; and a generator of
+  random patterns and events. Unlike in event-ruler a field in `$or` and beside it must pass both.
   """
 
   @doc "Returns whether the decoded `event` matches the decoded `pattern`. The fields in `arrays` may have arrays."
@@ -85,7 +85,7 @@ defmodule BeTree.Test.Pattern do
   @doc "Returns the names of the fields that may have arrays."
   def arrays, do: ["detail.tags"]
 
-  @doc "Returns a random decoded pattern. `more` are the names of further tests of strings."
+  @doc "Returns a random decoded pattern. `more` has further tests of strings."
   def random(more \\ []), do: random(more, 2)
 
   defp random(more, depth) do

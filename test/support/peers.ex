@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Peers do
   @moduledoc "Starts other nodes on this machine that run the same code."
 
-  @doc "Makes this node one to which others can connect. A callback for `setup_all`."
+  @doc "Makes this node a distributed one. A callback for `setup_all`."
   def distribute(_context) do
     unless Node.alive?() do
       # A node without a shell may have started no epmd.
@@ -14,7 +14,7 @@ defmodule BeTree.Test.Peers do
     :ok
   end
 
-  # The daemon goes to the background before it listens.
+  # The daemon detaches before it listens.
   defp await_epmd do
     with {:error, _not_yet} <- :net_adm.names({127, 0, 0, 1}) do
       Process.sleep(10)
@@ -26,7 +26,7 @@ defmodule BeTree.Test.Peers do
     System.find_executable("epmd") || Path.join(:code.root_dir(), "erts-#{:erlang.system_info(:version)}/bin/epmd")
   end
 
-  @doc "Starts a node, which ends with the test. Returns its process, for `stop/1`, and its name."
+  @doc "Starts a node that ends with the test. Returns its process, for `stop/1`, and its name."
   def start(name \\ :peer.random_name(), more \\ %{}) do
     {peer, node} = start_bare(name, more)
     :ok = :erpc.call(node, :code, :add_paths, [:code.get_path()])
@@ -34,17 +34,17 @@ defmodule BeTree.Test.Peers do
     {peer, node}
   end
 
-  @doc "Starts a node that goes on when it is disconnected from this one. Other nodes end then."
+  @doc "Starts a node that survives a disconnection from this one, unlike the others."
   def start_apart, do: start(:peer.random_name(), %{connection: :standard_io})
 
-  @doc "Starts a node without the code of this library, or of Elixir. It ends with the test."
+  @doc "Starts a node without the code of this library and of Elixir. It ends with the test."
   def start_bare(name \\ :peer.random_name(), more \\ %{}) do
     options = %{
       wait_boot: 120_000,
       name: name,
       host: ~c"127.0.0.1",
       longnames: true,
-      # If one node is killed, the others stay connected.
+      # A node stays connected when another one is killed.
       args: [~c"-setcookie", Atom.to_charlist(Node.get_cookie()), ~c"-connect_all", ~c"false"]
     }
 
@@ -53,7 +53,7 @@ defmodule BeTree.Test.Peers do
     {peer, node}
   end
 
-  @doc "Ends a node at once, as if its machine had lost its power."
+  @doc "Kills a node, like a loss of power of its machine."
   def kill(node) do
     Node.monitor(node, true)
     :erpc.cast(node, :erlang, :halt, [])
@@ -80,13 +80,13 @@ defmodule BeTree.Test.Peers do
   end
 
   @doc false
-  # Runs on the other node: cuts the connection to `node`, and inserts 20 subscriptions, whose ids follow `id`.
+  # Runs on the other node: disconnects `node`, and inserts 20 subscriptions with ids after `id`.
   def disconnect_and_put(node, name, id) do
     Node.disconnect(node)
     for number <- 1..20, do: :ok = BeTree.Server.put(name, id + number, "age >= 1")
   end
 
-  @doc "Starts a server under a new name on the node, as `start_server/2` does, and returns it as a shard of a cluster."
+  @doc "Starts a server under a new name on the node, as `start_server/2` does. Returns it as a shard of a cluster."
   def start_shard(node, options) do
     name = BeTree.Test.Servers.new_name()
     start_server(node, Keyword.merge([name: name], options))

@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Quiet do
-  @moduledoc "Keeps OTP's reports of processes that end on purpose out of the tests' output."
+  @moduledoc "Silences OTP's crash reports of processes that tests end."
 
-  @doc "Prints no report of a supervisor or a crash until the test ends. A callback for `setup`."
+  @doc "Silences reports of supervisors and crashes until the test ends. A callback for `setup`."
   def quiet(_context) do
     id = :"quiet_#{System.unique_integer([:positive])}"
     :logger.add_primary_filter(id, {&filter/2, nil})

@@ -2,12 +2,12 @@ defmodule BeTree.Test.Random do
   @moduledoc """
   Makes random domains, expressions (as terms of `BeTree.Test.Naive`), their texts, and events.
 
-  All use the process's own `:rand`, so a seed repeats them. Values come from small pools, so that predicates are often true.
+  All use the process's `:rand`, so a seed repeats them. Values come from small pools, so that predicates are often true.
   """
 
-  alias BeTree.Test.Nested
+  alias BeTree.Test.{Naive, Nested}
 
-  # Some names begin like the language's own words, or contain a hyphen.
+  # Some names begin like keywords, or contain a hyphen.
   @names ~w(a b_2 android orange nothing inner island contains_it true_north x-y Z _u emptyish null_ one_of_us allowed)
 
   @strings [
@@ -53,12 +53,12 @@ defmodule BeTree.Test.Random do
   def constants,
     do: %{"flight_id" => 1, "advertiser_id" => 2, "campaign_id" => 1, "campaign_group_id" => 3, "product_id" => -4}
 
-  @doc "Limits what this process makes to the language of erl-be-tree."
+  @doc "Limits this process's generators to erl-be-tree's language."
   def original, do: Process.put(__MODULE__, :original)
 
   defp extended?, do: Process.get(__MODULE__) != :original
 
-  @doc "Returns domains as `BeTree.new/2` takes them: mostly the language's own attributes, and some of all types."
+  @doc "Returns domains for `BeTree.new/2`: mostly the predefined attributes, and some of all types."
   def schema, do: schema(@names)
 
   @doc "Returns domains, some of them for fields of maps."
@@ -99,12 +99,12 @@ defmodule BeTree.Test.Random do
     end
   end
 
-  # Returns bounds that include all constants of `expression/1` for such a domain.
+  # Returns bounds that include all constants of `expression/1` for this domain.
   defp bounds(type) when type in [:integer, :integer_list],
     do: Enum.random([[], [min: -3, max: 10], [min: -3], [max: 10]])
 
   defp bounds(:float), do: Enum.random([[], [min: -2.5], [min: -2.5, max: 123_456_789.125]])
-  # A part of a string is a constant too if it is a pattern without a wildcard.
+  # A part of a string is a constant of a pattern without a wildcard.
   defp bounds(:string), do: Enum.random([[], [count: 10 * length(@strings)]])
   defp bounds(:integer_enum), do: Enum.random([[], [count: length(@integers)]])
   defp bounds(_type), do: []
@@ -132,7 +132,7 @@ defmodule BeTree.Test.Random do
     end
   end
 
-  # The objects of a list have no lower case.
+  # `lower` is not allowed inside a condition on objects.
   defp of_objects(name, objects) do
     case :rand.uniform(10) do
       1 ->
@@ -162,7 +162,7 @@ defmodule BeTree.Test.Random do
     end
   end
 
-  # Returns the operands that computations over `domains` can have.
+  # Returns the possible operands of computations over `domains`.
   defp computable(domains) do
     for {name, {type, _options}} <- domains, operand = operand(type, name), do: operand
   end
@@ -172,7 +172,7 @@ defmodule BeTree.Test.Random do
   defp operand(:string, name), do: {:length, name}
   defp operand(_type, _name), do: nil
 
-  # One side has an attribute, and no side is a constant beside an attribute alone.
+  # One side has an attribute; a constant is never beside a bare attribute.
   defp computed(operands) do
     left = {Enum.random([:+, :-, :*]), Enum.random(operands), computation(operands, 2)}
     {:computed, Enum.random([:<, :<=, :>, :>=, :=, :<>]), left, computation(operands, 2)}
@@ -203,7 +203,7 @@ defmodule BeTree.Test.Random do
     case :rand.uniform(if(extended?(), do: 5, else: 4)) do
       5 -> {:between, Enum.random([:between, :not_between]), name, integer_constant(options), integer_constant(options)}
       1 -> {:equal, Enum.random([:==, :!=]), name, integer_constant(options)}
-      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> integer_constant(options) end)}
+      2 -> {:member, Enum.random([:in, :not_in]), name, one_to_five(fn -> integer_constant(options) end)}
       _ -> {:compare, Enum.random([:<, :<=, :>, :>=]), name, integer_constant(options)}
     end
   end
@@ -223,7 +223,7 @@ defmodule BeTree.Test.Random do
 
     case :rand.uniform(if(extended?(), do: 4, else: 3)) do
       1 -> {:equal, Enum.random([:==, :!=]), name, Enum.random(strings)}
-      2 -> {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(strings) end)}
+      2 -> {:member, Enum.random([:in, :not_in]), name, one_to_five(fn -> Enum.random(strings) end)}
       3 -> {:text, Enum.random([:contains, :starts_with, :ends_with]), name, Enum.random(strings)}
       4 -> {:like, Enum.random([:like, :not_like]), name, pattern(strings)}
     end
@@ -231,7 +231,7 @@ defmodule BeTree.Test.Random do
 
   defp predicate(:ip, name, _options, _domains) do
     networks =
-      some(fn ->
+      one_to_five(fn ->
         address = Enum.random(@addresses)
         {address, Enum.random(0..if(tuple_size(address) == 4, do: 32, else: 128))}
       end)
@@ -242,7 +242,7 @@ defmodule BeTree.Test.Random do
   defp predicate(:integer_enum, name, _options, _domains) do
     if chance(0.5),
       do: {:equal, Enum.random([:==, :!=]), name, Enum.random(@integers)},
-      else: {:member, Enum.random([:in, :not_in]), name, some(fn -> Enum.random(@integers) end)}
+      else: {:member, Enum.random([:in, :not_in]), name, one_to_five(fn -> Enum.random(@integers) end)}
   end
 
   defp predicate(:integer_list, name, options, _domains), do: list(name, fn -> integer_constant(options) end)
@@ -252,14 +252,14 @@ defmodule BeTree.Test.Random do
 
   # A pattern without wildcards would count as a constant of a bounded attribute.
   defp pattern(strings) do
-    Enum.shuffle([Enum.random([:any, :one]) | some(fn -> Enum.random([:any, :any, :one | strings]) end)])
+    Enum.shuffle([Enum.random([:any, :one]) | one_to_five(fn -> Enum.random([:any, :any, :one | strings]) end)])
   end
 
   defp list(name, constant) do
     case :rand.uniform(3) do
       1 -> {:has, Enum.random([:in, :not_in]), name, constant.()}
-      2 -> {:list, Enum.random([:one_of, :none_of, :all_of]), name, some(constant)}
-      3 -> if chance(0.3), do: {:is, :empty, name}, else: {:list, :one_of, name, some(constant)}
+      2 -> {:list, Enum.random([:one_of, :none_of, :all_of]), name, one_to_five(constant)}
+      3 -> if chance(0.3), do: {:is, :empty, name}, else: {:list, :one_of, name, one_to_five(constant)}
     end
   end
 
@@ -270,10 +270,10 @@ defmodule BeTree.Test.Random do
   end
 
   defp possible?(:geo, domains), do: type_of(domains, "latitude") == :float and type_of(domains, "longitude") == :float
-  defp possible?(:segment, domains), do: own?(domains, "segments_with_timestamp")
-  defp possible?(:cap, domains), do: own?(domains, "frequency_caps")
+  defp possible?(:segment, domains), do: has_type?(domains, "segments_with_timestamp")
+  defp possible?(:cap, domains), do: has_type?(domains, "frequency_caps")
 
-  defp own?(domains, name), do: type_of(domains, name) != nil and type_of(domains, "now") != nil
+  defp has_type?(domains, name), do: type_of(domains, name) != nil and type_of(domains, "now") != nil
 
   defp type_of(domains, name) do
     with {^name, {type, _options}} <- List.keyfind(domains, name, 0), do: type
@@ -295,7 +295,7 @@ defmodule BeTree.Test.Random do
       else: Enum.random(@integers)
   end
 
-  defp some(constant), do: for(_ <- 1..Enum.random(1..5), do: constant.())
+  defp one_to_five(constant), do: for(_ <- 1..Enum.random(1..5), do: constant.())
 
   @doc "Returns an event for `domains`: `{name, value}` for each defined attribute."
   def event(domains) do
@@ -343,8 +343,8 @@ defmodule BeTree.Test.Random do
   defp any(value), do: for(_ <- 1..Enum.random(0..5)//1, do: value.())
 
   @doc """
-  Replaces values of optional attributes, also of objects in lists, by others that do not fit. Returns the event without these values,
-  the event with them, and their number.
+  Replaces values of optional attributes, in objects of lists too, by mismatching ones. Returns the event without these
+  values, the event with them, and their number.
   """
   def spoil(event, domains) do
     attributes = Enum.map(domains, &spoil_attribute(&1, List.keyfind(event, elem(&1, 0), 0)))
@@ -395,8 +395,8 @@ defmodule BeTree.Test.Random do
   end
 
   @doc """
-  The same event as a caller might write it: paths as maps, in any order, undefined attributes left out or said to be, strings as
-  atoms here and there, whole floats as integers, attributes that nobody knows.
+  Returns an equivalent event in another form: paths as maps, shuffled, undefined attributes absent or explicit, strings as
+  atoms here and there, whole floats as integers, unknown attributes added.
   """
   def dress(event, domains) do
     undefined =
@@ -436,10 +436,18 @@ defmodule BeTree.Test.Random do
 
   defp dress_pair(pair), do: pair
 
-  @doc "The text of an expression, in one of its many spellings."
+  @doc "Returns `{id, expression}` pairs as subscriptions with random spellings."
+  def subscriptions(expressions),
+    do: for({id, expression} <- expressions, do: {id, text(expression), constants: constants()})
+
+  @doc "Returns the ids of the `{id, expression}` pairs that the oracle finds for a map of values."
+  def matches(expressions, event),
+    do: for({id, expression} <- expressions, Naive.eval(expression, event, constants()), do: id)
+
+  @doc "Returns the text of an expression, in a random spelling."
   def text(expression), do: expression |> spell(0) |> IO.iodata_to_binary()
 
-  # Levels: 0 takes anything, 1 all but `or`, 2 neither `or` nor `and`.
+  # Levels: 0 allows any operator, 1 all but `or`, 2 neither `or` nor `and`.
   defp spell({:or, a, b}, level), do: wrap(level > 0, [spell(a, 0), Enum.random([" or ", " || ", "||"]), spell(b, 1)])
   defp spell({:and, a, b}, level), do: wrap(level > 1, [spell(a, 1), Enum.random([" and ", " && ", "&&"]), spell(b, 2)])
   defp spell({:not, a}, _level), do: wrap(false, ["not ", spell(a, 2)])
@@ -516,7 +524,7 @@ defmodule BeTree.Test.Random do
   defp sum(name) when is_binary(name), do: name
   defp sum(number), do: constant(number)
 
-  # Parentheses stand around sums beside `*` and `/`, and around operations on the right.
+  # Sums get parentheses beside `*` and `/`, and so do operations on the right.
   defp part({operator, _, _} = operation, tight, right) do
     if right or (tight and operator in [:+, :-]), do: ["(", sum(operation), ")"], else: sum(operation)
   end
@@ -526,7 +534,7 @@ defmodule BeTree.Test.Random do
   defp subject({:lower, name}), do: ["lower", space(), "(", space(), name, space(), ")"]
   defp subject(name), do: name
 
-  # An address alone, or the network's first address with its bits.
+  # An address alone, or a network's first address with its bits.
   defp network({address, bits}) do
     width = if tuple_size(address) == 4, do: 8, else: 16
     all = width * tuple_size(address)

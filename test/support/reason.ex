@@ -1,6 +1,6 @@
 defmodule BeTree.Test.Reason do
   @moduledoc """
-  Finds in the plainest way why an expression of `BeTree.Test.Naive` is false. It first folds `true` and `false`, then
+  A naive search for the reason why an expression of `BeTree.Test.Naive` is false. It folds `true` and `false`, then
   evaluates operands from left to right until the value is known.
   """
 
@@ -15,7 +15,7 @@ defmodule BeTree.Test.Reason do
   end
 
   def decide({operator, left, right}, event, constants) when operator in [:and, :or] do
-    # The value of an operand that decides without the other.
+    # The operand's value that decides alone.
     decisive = operator == :or
 
     case {decide(left, event, constants), decide(right, event, constants)} do

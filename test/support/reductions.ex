@@ -1,13 +1,13 @@
 defmodule BeTree.Test.Reductions do
   @moduledoc """
-  Counts the reductions of work.
+  Counts the reductions of a function.
   """
 
-  # A garbage collection costs reductions too, and the sizes of terms decide when one is due. So the heap has room for all the garbage
-  # of the work. The system gives a page of it only when the work writes there.
+  # Garbage collections cost reductions too, and depend on the sizes of terms. So the heap has room for all garbage of the
+  # work. The system allocates a page of it only when it is written.
   @words 32_000_000
 
-  @doc "Returns the reductions that a process of its own is charged for `work`."
+  @doc "Returns the reductions of `work` in a new process."
   def reductions(work) do
     parent = self()
 

@@ -8,10 +8,10 @@ defmodule BeTree.Test.RulesServers do
   alias BeTree.Rules.Server
   alias BeTree.Rules.Server.Shared
 
-  # Far longer than a busy machine needs.
+  # Far more than a busy machine needs.
   @wait 60_000
 
-  @doc "Starts a server that nothing restarts, under a new name if the options have none. Returns its name and the id of the child."
+  @doc "Starts a server without restarts, under a new name unless the options have one. Returns its name and the child's id."
   def start!(options) do
     name = Keyword.get_lazy(options, :name, fn -> :"rules_#{System.unique_integer([:positive])}" end)
     id = {Server, System.unique_integer()}
@@ -27,11 +27,11 @@ defmodule BeTree.Test.RulesServers do
     stop_supervised(id)
   end
 
-  @doc "Kills the process of a partition, and waits until it has started again."
+  @doc "Kills the process of a partition, and waits for its restart."
   def kill_partition(name, number),
     do: assert(kill_and_wait(Shared.owner(name, number), fn -> Shared.owner(name, number) end) == :killed)
 
-  @doc "Kills a process that its supervisor starts again, and waits until `now` returns the new one. Returns why the first one ended."
+  @doc "Kills a supervised process and waits until `now` returns its successor. Returns the first one's exit reason."
   def kill_and_wait(pid, now) do
     reason = kill_process(pid)
     eventually(fn -> now.() not in [nil, pid] end)

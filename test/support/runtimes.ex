@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Runtimes do
   @moduledoc false
-  # The runtimes on which the suites about runtimes run. A case with the tag `runtime: module` is left out if that runtime is
-  # missing (test_helper.exs).
+  # The runtimes for tests of all runtimes. A case with the tag `runtime: module` is skipped if that runtime is missing
+  # (test_helper.exs).
 
   @all [BeTree.Runtime.Wasmtime, BeTree.Runtime.Wasmex]
 

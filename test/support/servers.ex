@@ -3,17 +3,17 @@ defmodule BeTree.Test.Servers do
 
   alias BeTree.Server.Table
 
-  @doc "Starts a server under a new name, which lives as long as the test, and returns the name."
+  @doc "Starts a server under a new name for the duration of the test, and returns the name."
   def start(options) do
     name = new_name()
     ExUnit.Callbacks.start_supervised!({BeTree.Server, Keyword.merge([name: name], options)}, id: name)
     name
   end
 
-  @doc "Returns a name that no server has."
+  @doc "Returns an unused name."
   def new_name, do: :"server_#{System.unique_integer([:positive])}"
 
-  @doc "Returns the process that makes the changes of a server, or `nil` if it does not run."
+  @doc "Returns the writer of a server, or `nil` if it does not run."
   def process(name) do
     pid = Table.process(name)
     if pid && Process.alive?(pid), do: pid

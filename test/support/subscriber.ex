@@ -1,5 +1,5 @@
 defmodule BeTree.Test.Subscriber do
-  @moduledoc "A process that subscribes to a server of rules, and leaves notices in its mailbox until a test asks for them."
+  @moduledoc "A process that subscribes to a server of rules and keeps notices in its mailbox until a test requests them."
 
   import ExUnit.Assertions
 
@@ -7,7 +7,7 @@ defmodule BeTree.Test.Subscriber do
 
   @wait 60_000
 
-  @doc "Starts a subscriber on a node, linked to the calling process, once it has subscribed."
+  @doc "Starts a subscriber on a node, linked to the calling process. Returns after it has subscribed."
   def start(name, node \\ node()) do
     pid = Node.spawn_link(node, __MODULE__, :run, [name, self()])
     assert_receive {^pid, :subscribed}, @wait
@@ -19,7 +19,7 @@ defmodule BeTree.Test.Subscriber do
     if node(test) == node() do
       :ok = Server.subscribe(name)
     else
-      # The server's name is one of the other node.
+      # The name is registered on the other node.
       :ok = :erpc.call(node(test), GenServer, :call, [name, {:subscribe, self()}])
     end
 
@@ -27,7 +27,7 @@ defmodule BeTree.Test.Subscriber do
     keep()
   end
 
-  @doc "Leaves notices in the mailbox of the calling process, for the functions below."
+  @doc "Keeps notices in the calling process's mailbox for the functions below."
   def keep do
     # A selective receive.
     receive do
@@ -49,7 +49,7 @@ defmodule BeTree.Test.Subscriber do
   defp ids({:dropped, count}), do: [{:dropped, count}]
   defp ids(notices), do: for(notice <- notices, do: notice.values["id"])
 
-  @doc "Returns the ids of all notices in the mailbox, and `{:dropped, count}` for those that were dropped. They are gone then."
+  @doc "Takes all notices from the mailbox. Returns their ids, and `{:dropped, count}` for dropped ones."
   def take(pid), do: take(pid, :all)
 
   @doc "Returns the ids of the notices of the next message, or `[{:dropped, count}]`."
@@ -61,7 +61,7 @@ defmodule BeTree.Test.Subscriber do
     taken
   end
 
-  @doc "Takes messages until the subscriber was told of dropped notices `gaps` times. Returns the ids, and the counts."
+  @doc "Takes messages until `gaps` reports of dropped notices arrived. Returns the ids, and the counts."
   def take_until_told(pid, gaps \\ 1, before \\ []) do
     taken = before ++ take(pid)
     {ids, told} = Enum.split_with(taken, &is_integer/1)
@@ -74,6 +74,6 @@ defmodule BeTree.Test.Subscriber do
     end
   end
 
-  @doc "Returns the number of messages in the mailbox of a process of this node."
+  @doc "Returns the number of messages in a local process's mailbox."
   def waiting(pid), do: pid |> Process.info(:message_queue_len) |> elem(1)
 end

@@ -1,9 +1,9 @@
 defmodule BeTree.Test.Tmpfs do
-  @moduledoc "A small file system in memory, to fill."
+  @moduledoc "A small file system in memory, for tests that fill it."
 
   @doc """
-  Calls `function` with `folder`, in which a file system of this size is mounted meanwhile. Where the tests may not mount one, it
-  prints that, and does nothing.
+  Calls `function` with `folder` while a file system of this size is mounted there. Without the right to mount it prints a
+  note and does nothing.
   """
   def with_room(folder, size, function) do
     case System.cmd("mount", ["-t", "tmpfs", "-o", "size=#{size}", "tmpfs", folder], stderr_to_stdout: true) do

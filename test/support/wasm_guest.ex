@@ -1,10 +1,10 @@
 defmodule BeTree.Test.WasmGuest do
   @moduledoc false
-  # Makes index modules without an index, whose searches run code of a test.
+  # Makes index modules without an index, whose searches run a test's code.
 
   import BeTree.WasmModule
 
-  # The addresses of a module's outbox of 12 bytes, its result, and its inbox.
+  # Addresses of the outbox (12 bytes), the result and the inbox.
   @outbox 4
   @result 16
   @inbox 64
@@ -19,19 +19,19 @@ defmodule BeTree.Test.WasmGuest do
           |> Enum.map(&{&1, 0})
           |> :erlang.term_to_binary(minor_version: 2)
 
-  # The body's function is called, so that it may call itself.
+  # The body is a function, so that it can call itself.
   @body 0
 
-  @doc "Returns the ids that a search returns if it ends."
+  @doc "Returns the ids of a complete search."
   def ids, do: [@id]
 
   @doc """
-  Returns a guest whose searches run `body`, a function without parameters with the local variables `locals`, and then return
-  `ids/0`. With `when_json: true` only searches for events in JSON run the body.
+  Returns a guest whose searches run `body`, a function without parameters and with the local variables `locals`, and then
+  return `ids/0`. With `when_json: true` only searches for events in JSON run the body.
 
-  `parts:` are further parts of the module, as `BeTree.WasmModule.assemble/1` takes them. `insert:` and `delete:` are the bodies
-  of its changes, `inbox:` is code that its inbox runs first, and `spent:` is the body of `be_tree_spent`, which it lacks
-  otherwise. Its counts are all 0.
+  `parts:` are further parts of the module for `BeTree.WasmModule.assemble/1`. `insert:` and `delete:` are the bodies of its
+  changes, `inbox:` is code at the start of its inbox, and `spent:` is the body of the optional `be_tree_spent`. All counts
+  are 0.
   """
   def assemble(body, options \\ []) do
     defaults = [
@@ -90,7 +90,7 @@ defmodule BeTree.Test.WasmGuest do
   defp spent(nil), do: []
   defp spent(body), do: [function("be_tree_spent", [], [:i32], body)]
 
-  @doc "Returns the body of a deletion after which the instance is spent."
+  @doc "Returns the body of a deletion that reports a spent instance."
   def deletes_and_is_spent do
     [
       [i32_const(@outbox), i32_const(@spent), i32_store()],
@@ -104,16 +104,16 @@ defmodule BeTree.Test.WasmGuest do
 
   @doc "Returns a guest that accepts insertions of up to 5,000 bytes and traps in one of 6,000. It stores nothing."
   def trapping_insert do
-    # It reads a byte at this distance from the end of its memory.
+    # Reads a byte at this distance from the end of its memory.
     read = [local_get(0), i32_load8_u(0x1_0000 - 5_500), drop()]
     assemble(nop(), insert: [read, i32_const(@outbox), i32_const(0), i32_store(4), i32_const(0)])
   end
 
-  @doc "Returns code for functions of a length, which loops for ever if that is 1,000 or more."
+  @doc "Returns code that loops endlessly if a length is 1,000 or more."
   def hang_when_long do
     block([local_get(0), i32_const(1_000), i32_div_u(), i32_eqz(), branch_if(0), loop(branch(0))])
   end
 
-  @doc "Returns code that calls the body again, without an end."
+  @doc "Returns code that calls the body endlessly."
   def recurse, do: call(@body)
 end

@@ -1,6 +1,6 @@
 defmodule BeTree.WasmModule do
   @moduledoc false
-  # Assembles small modules from sections and instructions, without other tools.
+  # Assembles small modules from sections and instructions.
   #
   #     assemble(functions: [function("add", [:i32, :i32], [:i32], [local_get(0), local_get(1), i32_add()])])
 
@@ -10,7 +10,7 @@ defmodule BeTree.WasmModule do
   Returns the bytes of a module.
 
     * `functions:` - see `function/5`;
-    * `memory:` - `{minimum, maximum}` in pages, `{minimum, maximum, :i64}` for addresses of 64 bits, or a list of these. The
+    * `memory:` - `{minimum, maximum}` in pages, `{minimum, maximum, :i64}` for 64-bit addresses, or a list of these. The
       first one is exported as `memory`;
     * `globals:` - `[{export, type, :mutable | :constant, value}]`; with `nil` a global is not exported;
     * `data:` - `[{address, bytes}]`; `:passive` in place of an address makes a segment that code copies;
@@ -91,7 +91,7 @@ defmodule BeTree.WasmModule do
   def f64_add, do: 0xA0
   def f64_div, do: 0xA3
 
-  @doc "Returns code that runs `body` until it has counted the local variable `index`, an i32, down to 0."
+  @doc "Returns code that runs `body` and counts the i32 local `index` down to 0."
   def count_down(index, body) do
     block([
       loop([

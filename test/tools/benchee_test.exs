@@ -1,5 +1,5 @@
 defmodule BeTree.BencheeTest do
-  # The scripts for Benchee. Where it is missing, that they say so; where it is there, that they run.
+  # The Benchee scripts run with Benchee, and report that it is missing otherwise.
   use ExUnit.Case
 
   alias BeTree.Test.Reductions
@@ -24,7 +24,7 @@ defmodule BeTree.BencheeTest do
     Code.eval_file(script)
   end
 
-  test "there are scripts" do
+  test "the folder has scripts" do
     assert length(@scripts) >= 3
   end
 
@@ -34,7 +34,7 @@ defmodule BeTree.BencheeTest do
     end
 
     if Code.ensure_loaded?(Benchee) do
-      test "#{script} shows the fuel of a search beside its reductions" do
+      test "#{script} prints fuel beside reductions" do
         output = ExUnit.CaptureIO.capture_io(fn -> run(unquote(script), ["--quick"]) end)
         assert output =~ "Reduction count statistics:"
         assert [_, table] = String.split(output, ~r/^Fuel of a search .*\n/m)
@@ -44,18 +44,18 @@ defmodule BeTree.BencheeTest do
         for [_name, _time, reductions, fuel, elixir] <- rows do
           [reductions, fuel, elixir] = Enum.map([reductions, fuel, elixir], &String.to_float/1)
           assert_in_delta reductions - fuel, elixir, 0.11
-          # Encoding the event and taking the list of ids.
+          # Encoding the event and decoding the list of ids.
           assert elixir > -100 and elixir < 2_000
         end
       end
     else
-      test "#{script} says that Benchee is missing" do
+      test "#{script} reports that Benchee is missing" do
         assert_raise Mix.Error, ~r/^Benchee is missing\. /, fn -> run(unquote(script), ["--quick"]) end
       end
     end
   end
 
-  test "with a fuel unit a reduction, a search's reductions are its fuel and those of the Elixir code" do
+  test "reductions of a search are its fuel plus those of Elixir, at one fuel a reduction" do
     alias BeTree.Workload.W3
     parameters = %{W3.defaults() | expressions: 2_000, events: 30}
     tree = BeTree.new!(W3.schema(parameters), fuel_per_reduction: 1)
@@ -66,14 +66,13 @@ defmodule BeTree.BencheeTest do
     for event <- W3.events(parameters), slice <- [:infinity, 10_000, 300_000] do
       {:ok, _ids, %{fuel: fuel, slices: slices}} = BeTree.search(index, event, slice: slice, stats: true)
 
-      # The Elixir code takes some dozens, and more for each time that the search is taken up again. The VM loses some dozens
-      # when it takes a process off its scheduler.
+      # The Elixir code takes some dozens, and more for each resumption. Descheduling a process loses some dozens.
       assert_in_delta least_reductions(index, event, slice), fuel, 200 + 30 * slices
       assert fuel > 20_000
     end
   end
 
-  # The VM charges more when it takes a process off its scheduler, so the least of several counts is used.
+  # The VM charges more when it deschedules a process, so the minimum of several counts is used.
   defp least_reductions(target, event, slice) do
     Enum.min(
       for _ <- 1..5, do: Reductions.reductions(fn -> {:ok, _ids} = BeTree.search(target, event, slice: slice) end)

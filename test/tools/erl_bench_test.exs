@@ -52,7 +52,7 @@ defmodule BeTree.ErlBenchTest do
     answer
   end
 
-  describe "the numbers" do
+  describe "statistics" do
     test "are those of the document's example" do
       comparison = Comparison.new(@base, Enum.shuffle(@target), 1_000)
       assert comparison.min == {-10.0, -1_000.0}
@@ -64,13 +64,13 @@ defmodule BeTree.ErlBenchTest do
       assert {comparison.base, comparison.target} == {10_000.0, 14_000.0}
     end
 
-    test "compare each sum with its own, not sorted ones" do
+    test "compare the sums in order, not sorted" do
       comparison = Comparison.new([100, 200, 400], [200, 100, 400], 1)
       assert {comparison.min, comparison.median, comparison.max} == {{-50.0, -100.0}, {0.0, 0.0}, {100.0, 100.0}}
       assert_in_delta comparison.better, 33.3, 0.1
     end
 
-    test "are printed as its tables are" do
+    test "are printed like the document's tables" do
       rows = [
         {64, [iterated_all: Comparison.new(@base, @target, 1_000)]},
         {128, [iterated_all: Comparison.new(@base, @base, 1_000)]}
@@ -80,7 +80,7 @@ defmodule BeTree.ErlBenchTest do
       assert IO.iodata_to_binary(Report.times(rows)) == @times
     end
 
-    test "are sums of full thousands, in a file that Erlang reads", %{tmp_dir: folder} do
+    test "are sums of full thousands, in a file of Erlang terms", %{tmp_dir: folder} do
       stats = Enum.reduce(1..2_500, Stats.new("some way"), &Stats.add(&2, &1)) |> Stats.finish()
       path = Path.join(folder, "stats.txt")
       Stats.write!(stats, path, [])
@@ -93,8 +93,8 @@ defmodule BeTree.ErlBenchTest do
     end
   end
 
-  describe "from Erlang" do
-    test "the same numbers give the same files", %{tmp_dir: folder} do
+  describe ":erl_betree_bench" do
+    test "generates the same files from the same numbers", %{tmp_dir: folder} do
       files = for name <- ["one", "other"], do: folder |> Path.join(name) |> generate()
       assert [{expressions, events}, _] = files
       assert Path.basename(expressions) == "P_64_Ex_40.txt"
@@ -104,7 +104,7 @@ defmodule BeTree.ErlBenchTest do
       assert_raise FunctionClauseError, fn -> :erl_betree_bench.generate(65, folder) end
     end
 
-    test "every way finds what is true, and says so in files that compare", %{tmp_dir: folder} do
+    test "finds the true expressions in every way, in comparable files", %{tmp_dir: folder} do
       {expressions, events} = generate(folder)
 
       outputs =
@@ -121,7 +121,7 @@ defmodule BeTree.ErlBenchTest do
       assert :erl_betree_bench.check(expressions, events) == {2_000, []}
     end
 
-    test "every way has its times", %{tmp_dir: folder} do
+    test "measures the times of every way", %{tmp_dir: folder} do
       {expressions, events} = generate(folder, 3)
 
       for way <- Way.all() do
@@ -155,7 +155,7 @@ defmodule BeTree.ErlBenchTest do
       assert min <= median and median <= max and better in [0, 50, 100]
     end
 
-    test "attributes of other types pass as they are", %{tmp_dir: folder} do
+    test "passes attributes of other types through", %{tmp_dir: folder} do
       expressions =
         write(folder, "expressions", """
         [{age,int64,disallow_undefined,0,99},{country,bin,allow_undefined},{vip,bool,disallow_undefined}].
@@ -171,8 +171,8 @@ defmodule BeTree.ErlBenchTest do
     end
   end
 
-  describe "a difference" do
-    test "is told with its event and both lists", %{tmp_dir: folder} do
+  describe "a difference between files" do
+    test "is reported with its event and both lists", %{tmp_dir: folder} do
       one = write(folder, "one", "[1,2].\n[3].\n[].\n")
       other = write(folder, "other", "[2,\n 1].\n[3,4].\n[].\n")
       assert :erl_betree_bench.diff(one, other) == {3, [{2, [3], [3, 4]}]}
@@ -187,8 +187,8 @@ defmodule BeTree.ErlBenchTest do
     end
   end
 
-  describe "what is wrong" do
-    test "with a file is told with its place", %{tmp_dir: folder} do
+  describe "errors" do
+    test "in files are reported with their place", %{tmp_dir: folder} do
       {expressions, events} = generate(folder, 2, 2)
       missing = Path.join(folder, "missing")
       gone = {:error, {:file_does_not_exist, String.to_charlist(missing)}}
@@ -211,7 +211,7 @@ defmodule BeTree.ErlBenchTest do
       assert bad(:diff, [write(folder, "ids", "{1}.\n"), short]) =~ "ids:1:1: expected a list of ids"
     end
 
-    test "with statistics is told", %{tmp_dir: folder} do
+    test "in statistics are reported", %{tmp_dir: folder} do
       stats = fn name, sums ->
         write(folder, name, "{n_events,9}.\n{snapshot_freq,3}.\n{nano_diffs,#{inspect(sums)}}.\n")
       end

@@ -21,7 +21,7 @@ defmodule BeTree.WorkloadTest do
     describe "#{inspect(workload)}" do
       @workload workload
 
-      test "the same seed gives the same, another one something else" do
+      test "equals itself with the same seed, differs with another" do
         parameters = %{@workload.defaults() | expressions: 20, events: 20}
         assert take_all(@workload, parameters) == take_all(@workload, parameters)
 
@@ -32,7 +32,7 @@ defmodule BeTree.WorkloadTest do
         assert events -- other_events == events
       end
 
-      test "a smaller one is the beginning of a larger one" do
+      test "is a prefix of a larger one" do
         large = %{@workload.defaults() | expressions: 20, events: 20}
         {expressions, events} = take_all(@workload, large)
 
@@ -43,7 +43,7 @@ defmodule BeTree.WorkloadTest do
       end
 
       @tag :tmp_dir
-      test "its files hold what it streams", %{tmp_dir: folder} do
+      test "writes files with the streamed content", %{tmp_dir: folder} do
         parameters = %{@workload.defaults() | expressions: 600, events: 30}
         files = Workload.write(@workload, parameters, Path.join(folder, "new"))
         {expressions, events} = take_all(@workload, parameters)
@@ -64,7 +64,7 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W1" do
-    test "each tree uses each attribute once, with and, or and not as often as is said" do
+    test "uses each attribute once a tree, with operators in the documented shares" do
       parameters = %{W1.defaults() | expressions: 500}
       names = for domain <- W1.schema(parameters), do: domain.name
       trees = parameters |> W1.expressions() |> Enum.map(&BooleanNaive.parse/1)
@@ -77,7 +77,7 @@ defmodule BeTree.WorkloadTest do
       assert_in_delta counts[:not] / (500 * 255), 0.12, 0.005
     end
 
-    test "about half of the expressions match, at every number of attributes" do
+    test "matches about half of the expressions for every number of attributes" do
       for attributes <- [64, 96, 128] do
         parameters = %{W1.defaults() | expressions: 1_500, events: 20, attributes: attributes}
         names = for domain <- W1.schema(parameters), do: domain.name
@@ -103,7 +103,7 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W3" do
-    test "expressions are of the published sizes", %{tree: tree, texts: texts} do
+    test "has expressions of the published sizes", %{tree: tree, texts: texts} do
       [event] = @w3 |> W3.events() |> Enum.take(1)
       roots = for id <- 1..5_000, do: BeTree.explain!(tree, event, id).root
 
@@ -126,7 +126,7 @@ defmodule BeTree.WorkloadTest do
       assert first > 1.1 * second
     end
 
-    test "each event has 20 attributes; 10 to 30 % of them are null" do
+    test "has 20 attributes an event, 10 to 30 % of them null" do
       for {:json, json} <- W3.events(@w3) do
         fields = Regex.scan(~r/"(\w+)": /, json)
         assert fields |> Enum.uniq() |> length() == 20
@@ -134,7 +134,7 @@ defmodule BeTree.WorkloadTest do
       end
     end
 
-    test "from 0.1 to 1 % of the expressions match", %{tree: tree} do
+    test "matches 0.1 to 1 % of the expressions", %{tree: tree} do
       matches = @w3 |> W3.events() |> Enum.map(&length(BeTree.search!(tree, &1)))
       assert Enum.sum(matches) / (200 * 5_000) > 0.001
       assert Enum.sum(matches) / (200 * 5_000) < 0.01
@@ -145,11 +145,11 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W2" do
-    test "expressions are from 1 to 6 deep, with as many of each operator as is said" do
+    test "has expressions of depth 1 to 6, with operators in the documented shares" do
       {tree, events} = build(W2, %{W2.defaults() | expressions: 2_000, events: 1})
       roots = for id <- 1..2_000, do: BeTree.explain!(tree, hd(events), id).root
 
-      # An explanation shows an `and` within an `and` as one, so the depth is that of the text or less.
+      # An explanation flattens an `and` within an `and`, so its depth is at most the text's.
       depths = roots |> Enum.map(&depth/1) |> Enum.frequencies()
       assert depths |> Map.keys() |> Enum.sort() == [1, 2, 3, 4, 5, 6]
       assert_in_delta depths[1], 333, 80
@@ -161,7 +161,7 @@ defmodule BeTree.WorkloadTest do
       assert_in_delta kinds[:not] / operators, 0.1, 0.03
     end
 
-    test "the greater the exponent, the more is shared" do
+    test "shares more with a greater exponent" do
       distinct =
         for sharing <- [0.0, 0.4, 0.8] do
           texts = Enum.to_list(W2.expressions(%{W2.defaults() | expressions: 3_000, sharing: sharing}))
@@ -172,7 +172,7 @@ defmodule BeTree.WorkloadTest do
       assert List.last(distinct) * 2 < hd(distinct)
     end
 
-    test "each event has 20 attributes" do
+    test "has 20 attributes an event" do
       for {:json, json} <- W2.events(%{W2.defaults() | events: 50}) do
         assert ~r/"a\d+": \d+/ |> Regex.scan(json) |> Enum.uniq() |> length() == 20
       end
@@ -180,14 +180,14 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W8" do
-    test "the message has the starts, the ends and the parts of three rules" do
+    test "puts a prefix, a suffix and a part of three rules into a message" do
       for form <- ["start", "end", "part", "like", "network"] do
         {tree, events} = build(W8, %{W8.defaults() | expressions: 10_000, events: 20, patterns: 100, form: form})
         for event <- events, do: assert(BeTree.search!(tree, event) != [])
       end
     end
 
-    test "of 100 rules, 10 begin with a pattern" do
+    test "has 10 rules of 100 that begin with a pattern" do
       texts = Enum.to_list(W8.expressions(%{W8.defaults() | expressions: 3_000}))
       for function <- ["starts_with", "ends_with", "contains"], do: assert(Enum.count(texts, &(&1 =~ function)) == 100)
       assert Enum.count(texts, &(&1 =~ ~r/^service/)) == 2_700
@@ -195,7 +195,7 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W9" do
-    test "some 50 of 100,000 circles contain a place" do
+    test "has some 50 of 100,000 circles around a place" do
       {tree, events} = build(W9, %{W9.defaults() | expressions: 10_000, events: 200})
       matches = Enum.sum(for event <- events, do: length(BeTree.search!(tree, event)))
       assert div(matches, 200) in 3..8
@@ -203,7 +203,7 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W4" do
-    test "ten of 100,000 rules match an event, those with its number" do
+    test "matches the ten rules of the event's number" do
       {tree, events} = build(W4, %{W4.defaults() | events: 50})
 
       for {:json, json} = event <- events do
@@ -213,12 +213,12 @@ defmodule BeTree.WorkloadTest do
       end
     end
 
-    test "one in ten asks for a part of the name" do
+    test "requires a part of the name in one rule of ten" do
       texts = Enum.to_list(W4.expressions(W4.defaults()))
       assert Enum.count(texts, &(&1 =~ "contains(name")) == 10_000
     end
 
-    test "in the near-miss variant none does, for one of three reasons" do
+    test "matches nothing in the near-miss variant, for one of three reasons" do
       {tree, events} = build(W4, %{W4.defaults() | expressions: 10_000, events: 200, near_miss: true})
       for event <- events, do: assert(BeTree.search!(tree, event) == [])
 
@@ -235,7 +235,7 @@ defmodule BeTree.WorkloadTest do
   end
 
   describe "W5" do
-    test "conjunctions of 5 to 30 predicates, as many of them equalities as is said" do
+    test "has conjunctions of 5 to 30 predicates, with the documented share of equalities" do
       for equality <- [0.0, 0.4, 1.0] do
         texts = Enum.to_list(W5.expressions(%{W5.defaults() | expressions: 500, equality: equality}))
         equalities = for text <- texts, do: ~r/ = / |> Regex.scan(text) |> length()
@@ -245,7 +245,7 @@ defmodule BeTree.WorkloadTest do
       end
     end
 
-    test "matches are as likely as is said" do
+    test "matches with the documented probability" do
       for {dimensions, matching} <- [{100, 0.01}, {100, 0.5}, {30_000, 0.1}] do
         parameters = %{W5.defaults() | expressions: 2_000, events: 100, dimensions: dimensions, matching: matching}
         {tree, events} = build(W5, parameters)
@@ -267,7 +267,7 @@ defmodule BeTree.WorkloadTest do
   defp depth(node), do: 1 + (node.children |> Enum.map(&depth/1) |> Enum.max())
 
   describe "random draws" do
-    test "Zipf's law" do
+    test "follow Zipf's law" do
       table = Random.zipf_table(50, 1.0)
 
       {ranks, _random} =
@@ -278,7 +278,7 @@ defmodule BeTree.WorkloadTest do
       for rank <- [1, 4, 9], do: assert_in_delta(counts[0] / counts[rank] / (rank + 1), 1.0, 0.1)
     end
 
-    test "items that lie side by side do not depend on one another" do
+    test "are independent for adjacent items" do
       firsts = for index <- 1..10_000, do: 1 |> Random.new(1, index) |> two_draws()
       for quarter <- 0..3, half <- 0..1, do: assert_in_delta(Enum.count(firsts, &(&1 == {quarter, half})), 1_250, 150)
     end
@@ -289,7 +289,7 @@ defmodule BeTree.WorkloadTest do
       {first, second}
     end
 
-    test "a geometric draw has its mean, and its bound" do
+    test "have the mean and the bound of a geometric distribution" do
       {draws, _random} =
         Enum.map_reduce(1..50_000, Random.new(1, 2, 3), fn _draw, random -> Random.geometric(random, 0.2, 30) end)
 

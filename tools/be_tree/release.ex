@@ -1,17 +1,17 @@
 defmodule BeTree.Release do
   @moduledoc """
-  What is published of a version: the package, and the archive of the NIF for this platform.
+  Builds the published files of a version: the package, and the NIF's archive for this platform.
 
-  The package holds exactly the files of `package()[:files]` in `mix.exs`. The WebAssembly module is taken from the build, and
-  the checksums are those of the archives in the folder of the release, so the archives of other platforms belong there too.
+  The package holds exactly the files of `package()[:files]` in `mix.exs`. The WebAssembly module comes from the build. The
+  checksums cover the archives in the release folder, so those of other platforms must be there too.
   """
 
   alias Mix.BeTree.{Crate, Precompiled, Toolchain}
 
-  # rustler's NIFs run on every later version too: OTP 22 and newer.
+  # NIFs of rustler also run on later versions: OTP 22 and newer.
   @nif_version "2.15"
 
-  @doc "Writes all of it into `folder`, and returns the paths of the package and of the archive."
+  @doc "Writes all files into `folder`, and returns the paths of the package and the archive."
   @spec write(Path.t()) :: %{package: Path.t(), archive: Path.t()}
   def write(folder) do
     archive = archive(folder, built("native/be_tree_host.so"), version(), target!())
@@ -20,7 +20,7 @@ defmodule BeTree.Release do
     %{package: package, archive: archive}
   end
 
-  @doc "Writes the archive of a NIF, with the name that rustler_precompiled expects, and returns its path."
+  @doc "Writes a NIF's archive under rustler_precompiled's name, and returns its path."
   @spec archive(Path.t(), Path.t(), String.t(), String.t()) :: Path.t()
   def archive(folder, nif, version, target) do
     name = Precompiled.library(version, @nif_version, target) <> ".so"
@@ -58,7 +58,7 @@ defmodule BeTree.Release do
     for pattern <- Mix.Project.config()[:package][:files], file <- matching(pattern, folder), do: file
   end
 
-  # As Hex reads the list: wildcards, and directories with all that is in them.
+  # Like Hex, expands wildcards and directories with all content.
   defp matching(pattern, folder) do
     root = root(pattern, folder)
 
@@ -75,7 +75,7 @@ defmodule BeTree.Release do
   defp root("checksum-" <> _name, folder), do: Path.expand(folder)
   defp root(_pattern, _folder), do: File.cwd!()
 
-  @doc "Returns the text of the checksums of all archives of this version in a folder, as rustler_precompiled reads it."
+  @doc "Returns the checksums of all archives of this version in a folder, in rustler_precompiled's format."
   @spec checksums(Path.t()) :: iodata
   def checksums(folder) do
     archives = Path.wildcard(Path.join(folder, Precompiled.library(version(), "*", "*") <> ".so.tar.gz"))

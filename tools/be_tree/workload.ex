@@ -1,6 +1,6 @@
 defmodule BeTree.Workload do
   @moduledoc """
-  A workload is a module that generates expressions and events, for trials and measurements of an index.
+  A workload is a module that generates expressions and events for tests and benchmarks.
 
   The module streams the expressions and the events, and writes them in one of the two public formats (`BeTree.Files`):
 
@@ -57,7 +57,7 @@ defmodule BeTree.Workload do
   @callback files(parameters) :: [{role :: atom, name :: String.t(), lines :: Enumerable.t()}]
 
   @doc false
-  # Takes all callbacks but `files/1` from a generator of the library, which calibrates with the same expressions.
+  # Delegates all callbacks but `files/1` to a generator of the library, which calibrates with the same expressions.
   defmacro __using__(generator: generator) do
     quote do
       @behaviour BeTree.Workload
@@ -115,7 +115,7 @@ defmodule BeTree.Workload do
   def write(workload, parameters, folder) do
     check_workload(workload)
     check_parameters(workload, parameters)
-    BeTree.Engine.Check.path!(folder)
+    BeTree.Input.Check.path!(folder)
     File.mkdir_p!(folder)
 
     for {role, name, lines} <- workload.files(parameters), into: %{} do
@@ -133,15 +133,15 @@ defmodule BeTree.Workload do
 
   defp check_workload(workload) do
     unless is_atom(workload) and Code.ensure_loaded?(workload) and function_exported?(workload, :files, 1) do
-      BeTree.Engine.Check.expected!("a module that implements BeTree.Workload", workload)
+      BeTree.Input.Check.expected!("a module that implements BeTree.Workload", workload)
     end
   end
 
-  # A workload's own parameters are those of its defaults.
+  # The parameters of a workload are the keys of its defaults.
   defp check_parameters(workload, parameters) do
     unless is_map(parameters) and Enum.all?(Map.keys(workload.defaults()), &is_map_key(parameters, &1)) do
       keys = workload.defaults() |> Map.keys() |> Enum.sort() |> Enum.map_join(", ", &inspect/1)
-      BeTree.Engine.Check.expected!("a map of parameters with the keys #{keys}", parameters)
+      BeTree.Input.Check.expected!("a map of parameters with the keys #{keys}", parameters)
     end
   end
 end

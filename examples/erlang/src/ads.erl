@@ -10,7 +10,7 @@
 %% An id, the constants of its frequency caps, and its expression.
 -type campaign() :: {non_neg_integer(), [{atom(), integer()}], iodata()}.
 
-%% A request for an ad comes as two records, so the domains are two lists: the fields in the same order, without the tag.
+%% A request for an ad is two records, so the domains are two lists: the fields in the same order, without the tag.
 -record(request, {now, country, device, latitude, longitude}).
 -record(user, {age, interests, segments_with_timestamp, frequency_caps}).
 
@@ -48,13 +48,13 @@ matching(Tree, Request) ->
     {ok, Ids} = erl_betree:betree_search(Tree, Request),
     Ids.
 
-%% Returns the ids and the microseconds of the search. The event is decoded once, and may be searched for again.
+%% Returns the ids and the microseconds of the search. The event is decoded once, for any number of searches.
 matching_timed(Tree, Request) ->
     {{ok, Event}, _Reading} = erl_betree:betree_make_event(Tree, Request, ?CLOCK_MONOTONIC),
     {{ok, Ids}, Microseconds} = erl_betree:betree_search(Tree, Event, ?CLOCK_MONOTONIC),
     {Ids, Microseconds}.
 
-%% Returns for each attribute the ids of the campaigns that it excluded.
+%% Returns for each attribute the ids of the campaigns excluded by it.
 why_not(Tree, Request) ->
     {_OkOrError, _Ids, NonMatches} = erl_betree:betree_search_err(Tree, Request),
     {ok, Reasons} = erl_betree:betree_parse_reasons(NonMatches),

@@ -1,5 +1,5 @@
-%% The campaigns of `ads` with BeTree itself, which does more than erl_betree: campaigns change while many processes search,
-%% events are JSON or batches, and errors and matches are explained.
+%% The campaigns of `ads` with BeTree itself, beyond erl_betree: campaigns change while many processes search, events are
+%% JSON or batches, and errors and matches are explained.
 -module(ads_live).
 
 -export([new/1, remove/2, publish/1, matching/2, matching_many/2, explain/3, child_spec/0, main/0]).
@@ -23,7 +23,7 @@ new(Campaigns) ->
 remove(Tree, Id) ->
     ?BETREE:delete(Tree, Id).
 
-%% Returns an index of the present campaigns, which many processes can search at once.
+%% Returns an index of the present campaigns, for concurrent searches.
 publish(Tree) ->
     {ok, Index} = ?BETREE:publish(Tree),
     Index.
@@ -37,12 +37,12 @@ matching_many(Index, Events) ->
     {ok, Lists} = ?BETREE:search_many(Index, Events),
     Lists.
 
-%% Returns a text that tells which parts of a campaign's expression are true.
+%% Returns a text with the value of each part of a campaign's expression.
 explain(Index, Event, Id) ->
     {ok, Why} = ?BETREE:explain(Index, Event, Id),
     'Elixir.String.Chars':to_string(Why).
 
-%% Returns the child specification of a server with the name ads, which is changed while it is searched.
+%% Returns the child specification of a server named ads, which changes while it is searched.
 child_spec() ->
     'Elixir.BeTree.Server':child_spec([{name, ads}, {domains, domains()}]).
 

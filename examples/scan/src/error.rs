@@ -2,11 +2,11 @@
 
 use crate::term::Writer;
 
-/// An error. It borrows its parts, because a search returns errors too and does not allocate.
+/// An error. It borrows its parts, because searches return errors and must not allocate.
 #[derive(Clone, Copy)]
 pub struct Error<'a> {
     pub kind: Kind,
-    /// The fault, and how to mend it.
+    /// The fault and the fix.
     pub message: &'static str,
     /// The name of the attribute or the constant.
     pub name: Option<&'a [u8]>,

@@ -17,7 +17,7 @@ pub fn expression_holds(steps: &[Step], event: &Event, stack: &mut Vec<bool>) ->
             Step::Constant(value) => *value,
             Step::Predicate(predicate) => predicate_holds(predicate, event),
             Step::Not => !stack.pop().unwrap_or_default(),
-            // Both operands are popped, whatever the first is.
+            // Pops both operands, without a short circuit.
             Step::And => stack.pop().unwrap_or_default() & stack.pop().unwrap_or_default(),
             Step::Or => stack.pop().unwrap_or_default() | stack.pop().unwrap_or_default(),
         };
@@ -26,7 +26,7 @@ pub fn expression_holds(steps: &[Step], event: &Event, stack: &mut Vec<bool>) ->
     stack.pop().unwrap_or_default()
 }
 
-/// Returns the most operands of `steps` that are on the stack at a time.
+/// Returns the maximum stack depth of `steps`.
 pub fn depth(steps: &[Step]) -> usize {
     let mut deepest = 0;
     steps.iter().fold(0, |depth: usize, step| {
@@ -41,7 +41,7 @@ pub fn depth(steps: &[Step]) -> usize {
     deepest
 }
 
-/// Returns whether a predicate is true. Of an undefined attribute only `is null` is.
+/// Evaluates a predicate. On an undefined attribute only `is null` is true.
 pub fn predicate_holds(predicate: &Predicate, event: &Event) -> bool {
     let value = event.attributes[predicate.attribute];
     match (&predicate.test, value) {
@@ -140,7 +140,7 @@ fn last_seen(id: i64, segments: Sequence, event: &Event) -> Option<i64> {
     })
 }
 
-/// Returns whether `micros` is at most `seconds` seconds before now, in integers that cannot overflow.
+/// Returns whether `micros` is at most `seconds` seconds before now, without overflow.
 fn is_recent(now: usize, seconds: i64, micros: i64, event: &Event) -> Option<bool> {
     let Value::Integer(now) = event.attributes[now] else { return None };
     Some((i128::from(now) - i128::from(seconds)) * 1_000_000 <= i128::from(micros))
@@ -165,7 +165,7 @@ fn within_cap(test: &Test, caps: Sequence, event: &Event) -> bool {
     }
 }
 
-/// Returns the two parts of a value: a tuple in a term, a list in JSON.
+/// Splits a value into two parts: a tuple in a term, a list in JSON.
 fn pair(value: Value, event: &Event) -> Option<[Value; 2]> {
     fields(value, Shape::Tuple, &event.values).or_else(|| fields(value, Shape::List, &event.values))
 }

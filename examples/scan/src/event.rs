@@ -7,10 +7,10 @@ use crate::schema::{find, Attribute, Schema, Type};
 use crate::term::Reader;
 use crate::value::{Shape, Value, Values};
 
-/// The longest event in bytes. Its memory is requested with the schema, so that no search requests any.
-pub const LONGEST: usize = 64 * 1024;
+/// Maximum bytes of an event. Creating the schema allocates the memory, so that searches allocate none.
+pub const MAX_EVENT_BYTES: usize = 64 * 1024;
 
-/// The format of a prepared event: the number of another format, and the event in it.
+/// The format of a prepared event: the number of the original format, then the event.
 pub const PREPARED: i32 = 3;
 
 /// The values of one event, by attribute.
@@ -21,7 +21,7 @@ pub struct Event {
 
 impl Event {
     pub fn new(schema: &Schema) -> Self {
-        Event { attributes: vec![Value::Undefined; schema.len()], values: Values::with_capacity(LONGEST) }
+        Event { attributes: vec![Value::Undefined; schema.len()], values: Values::with_capacity(MAX_EVENT_BYTES) }
     }
 
     pub fn decode<'a>(&mut self, format: i32, bytes: &'a [u8], schema: &'a Schema) -> Result<(), Error<'a>> {
@@ -29,7 +29,7 @@ impl Event {
             Some((inner, bytes)) if format == PREPARED => (i32::from_le_bytes(*inner), bytes),
             _ => (format, bytes),
         };
-        if bytes.len() > LONGEST {
+        if bytes.len() > MAX_EVENT_BYTES {
             return Err(Error::new(
                 Kind::OutOfBounds,
                 "the event has more than 65,536 bytes; this module reads no more",
@@ -73,7 +73,7 @@ impl Event {
         let mut take = |name: Value, value: Value| {
             let Value::Text(name) = name else { return Err(mismatch("an attribute's name is an atom or a binary")) };
             match find(schema, values.bytes(name)) {
-                // If JSON has a name twice, the last value counts. If a term has, the first defined value counts.
+                // Of a repeated name the last value counts in JSON, and the first defined one in a term.
                 Some(place) if json || matches!(attributes[place], Value::Undefined) => {
                     attributes[place] = checked(value, &schema[place], shape, values)?;
                     Ok(())
@@ -114,7 +114,7 @@ impl Event {
     }
 }
 
-/// Returns the values of a sequence of `shape`, if it has `N`.
+/// Returns the `N` values of a sequence of `shape`, if it has as many.
 pub fn fields<const N: usize>(value: Value, shape: Shape, values: &Values) -> Option<[Value; N]> {
     match value {
         Value::Sequence(sequence) if sequence.shape == shape && sequence.length as usize == N => {

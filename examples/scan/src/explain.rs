@@ -21,7 +21,7 @@ struct Node<'s> {
 pub fn explain(steps: &[Step], event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result<(), Error<'static>> {
     let nodes = evaluated(steps, event)?;
     let mut writer = Writer::new(out);
-    // A list of the parts to write, nodes and ends of children, instead of a recursion.
+    // An explicit stack of parts to write, nodes and ends of children, replaces recursion.
     let mut tasks = vec![Some(nodes.len() - 1)];
     while let Some(task) = tasks.pop() {
         let Some(node) = task.map(|place| &nodes[place]) else {
@@ -86,7 +86,7 @@ fn write(value: Value, event: &Event, writer: &mut Writer) {
         Value::Integer(integer) => writer.integer(integer),
         Value::Float(float) => writer.float(float),
         Value::Text(text) => writer.binary(&[event.values.bytes(text)]),
-        // A value that was checked against its type is nested no deeper than a frequency cap.
+        // A checked value is nested no deeper than a frequency cap.
         Value::Sequence(sequence) if sequence.shape == Shape::Tuple => {
             writer.tuple(sequence.length as u8);
             event.values.each(sequence).for_each(|part| write(part, event, writer));

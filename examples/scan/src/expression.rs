@@ -12,7 +12,7 @@ pub enum Step {
 }
 
 pub struct Predicate {
-    /// The attribute that it reads. For a place this is the latitude.
+    /// The attribute, or for a place the latitude.
     pub attribute: usize,
     pub test: Test,
 }
@@ -51,7 +51,7 @@ const RELATIONS: [Relation; 6] = [
 ];
 
 impl Relation {
-    /// Returns whether it needs no order: `=` and `<>`.
+    /// Returns whether the relation also applies to unordered values: `=` and `<>`.
     pub fn is_equality(self) -> bool {
         self.less == self.greater
     }
@@ -84,7 +84,7 @@ pub enum Constants {
     Texts(Vec<Vec<u8>>),
 }
 
-/// Returns the name of the constant that has the id of a frequency cap of this type.
+/// Returns the name of the constant with the id of this cap type.
 pub fn cap_constant(kind: &[u8]) -> Option<&'static str> {
     Some(match kind.strip_suffix(b":ip").unwrap_or(kind) {
         b"flight" => "flight_id",
@@ -124,7 +124,7 @@ enum Is {
 }
 
 impl Token<'_> {
-    /// Returns whether it is one of `symbols`.
+    /// Returns whether the token is one of `symbols`.
     fn any(&self, symbols: &[&str]) -> bool {
         self.is == Is::Symbol && symbols.contains(&self.text)
     }
@@ -138,7 +138,7 @@ struct Parser<'a, 'c> {
     text: &'a str,
     constants: &'c [(&'c [u8], i64)],
     schema: &'a Schema,
-    /// The first token that is not taken yet.
+    /// The next token.
     token: Token<'a>,
 }
 
@@ -237,7 +237,7 @@ impl<'a> Parser<'a, '_> {
         self.among(name, how, true)
     }
 
-    /// Reads a list of constants: for the elements of a list attribute, or for a single value.
+    /// Reads a list of constants, for the elements of a list attribute or for a single value.
     fn among(&mut self, name: Token<'a>, how: Quantifier, list: bool) -> Result<Predicate, Error<'a>> {
         if !self.token.any(&["("]) {
             return Err(self.syntax("a list of constants in parentheses is expected"));
@@ -430,7 +430,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// Returns the position of an attribute that `function` reads without an argument.
+    /// Returns the position of an attribute that `function` reads implicitly.
     fn implied(&self, name: &'static str, ty: Type, function: Token<'a>) -> Result<usize, Error<'a>> {
         let Some(place) = find(self.schema, name.as_bytes()) else {
             let error =
@@ -530,7 +530,7 @@ impl<'a> Parser<'a, '_> {
         at(self.token, Kind::Syntax, message, self.text)
     }
 
-    /// Takes the token, and reads the next one.
+    /// Consumes the token and reads the next one.
     fn take(&mut self) -> Result<Token<'a>, Error<'a>> {
         let taken = self.token;
         let from = taken.start + taken.text.len();
@@ -563,7 +563,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// Moves operators that bind as tightly as `least` or more tightly after their operands, back to the last bracket.
+/// Pops operators that bind at least as tightly as `least` to the output, down to the last bracket.
 fn complete(steps: &mut Vec<Step>, pending: &mut Vec<Pending>, least: Pending) -> Result<(), Error<'static>> {
     while let Some(&operator) = pending.last().filter(|operator| **operator >= least) {
         pending.pop();

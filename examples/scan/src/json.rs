@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Kind};
 use crate::term::append;
-use crate::value::{too_deep, Sequence, Shape, Value, Values, DEEPEST};
+use crate::value::{too_deep, Sequence, Shape, Value, Values, MAX_DEPTH};
 
 /// A cursor over a text.
 pub struct Json<'a> {
@@ -28,7 +28,7 @@ impl<'a> Json<'a> {
 
     /// Reads a value.
     pub fn value(&mut self, values: &mut Values, depth: usize) -> Result<Value, Error<'a>> {
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             return Err(too_deep());
         }
         match self.peek() {

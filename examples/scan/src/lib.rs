@@ -1,7 +1,7 @@
-//! An index module for BeTree that has no index: it keeps subscriptions in a list, and a search evaluates each.
+//! An index module for BeTree without an index: subscriptions form a list, and a search evaluates each.
 //!
-//! It was written from `docs/abi.md` alone, and shares no code with the built-in module. `state.rs` explains why a search may
-//! be stopped anywhere.
+//! It was written from `docs/abi.md` alone, without code of the built-in module. `state.rs` explains why a search may be
+//! stopped anywhere.
 
 mod error;
 mod evaluate;

@@ -22,7 +22,7 @@ pub enum Bounds {
     None,
     Integers(i64, i64),
     Floats(f64, f64),
-    /// At most this number of distinct constants.
+    /// Maximum number of distinct constants.
     Count(u64),
 }
 
@@ -36,7 +36,7 @@ pub struct Attribute {
 pub type Schema = Vec<Attribute>;
 
 impl Attribute {
-    /// Returns whether its values are lists of integers or strings.
+    /// Returns whether values are lists of integers or strings.
     pub fn is_list(&self) -> bool {
         matches!(self.ty, Type::IntegerList | Type::TextList)
     }

@@ -1,8 +1,8 @@
 //! The state of an instance, and its operations.
 //!
-//! A host may stop a search at any instruction, and then resume it, or give it up and run another operation. So a search
-//! allocates nothing, because an allocator that is stopped halfway is broken, and commits its progress by one store at a time.
-//! An insertion requests all memory that it needs before it changes anything, so it is refused as a whole.
+//! A host may stop a search at any instruction and then resume it, or abandon it and run another operation. So a search
+//! never allocates, because an interrupted allocator is corrupt, and commits its progress by one store at a time. An
+//! insertion allocates everything before it changes anything, so it is atomic.
 
 use std::cell::UnsafeCell;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{push, reserve, Error, Kind};
 use crate::evaluate::{depth, expression_holds};
-use crate::event::{Event, LONGEST, PREPARED};
+use crate::event::{Event, MAX_EVENT_BYTES, PREPARED};
 use crate::explain::explain;
 use crate::expression::{self, Step};
 use crate::schema::{self, Schema};
@@ -19,8 +19,8 @@ use crate::term::{Reader, Writer};
 use crate::vocabulary::{is_counted, Vocabulary};
 
 /// The first size of the inbox. It suffices for any event.
-const INBOX: usize = LONGEST;
-/// More bytes than the error of a search takes, apart from the name in it.
+const INBOX: usize = MAX_EVENT_BYTES;
+/// Upper bound on the bytes of a search's error, apart from the name in it.
 const REFUSAL: usize = 1024;
 
 #[derive(Default)]
@@ -32,9 +32,8 @@ pub struct State {
     outbox: Outbox,
 }
 
-/// The words that the host reads: the address and the length of the last result, and the progress of a search. The lower half
-/// of `progress` is 0 without a search, and otherwise 1 plus the number of finished subscriptions. The upper half counts the
-/// matches.
+/// The words shared with the host: address and length of the last result, and the progress of a search. The lower half of
+/// `progress` is 0 without a search, otherwise 1 plus the number of finished subscriptions. The upper half counts matches.
 #[derive(Default)]
 #[repr(C)]
 struct Outbox {
@@ -59,16 +58,16 @@ struct Subscription {
     steps: Vec<Step>,
 }
 
-/// The one search of an instance, or the batch of which it is a part. Its lists have room for all subscriptions.
+/// The current search, or the batch that it belongs to. Its lists have room for all subscriptions.
 #[derive(Default)]
 struct Search {
     request: Request,
     batch: Option<Batch>,
-    /// For each subscription, whether the search considers it.
+    /// Whether the search considers each subscription.
     wanted: Vec<bool>,
-    /// Two words of the result, and the ids that match.
+    /// Two words of the result, then the matching ids.
     found: Vec<u64>,
-    /// Two words of the result, and a bit for each id that matches.
+    /// Two words of the result, then a bit for each matching id.
     bitmap: Vec<u64>,
     /// The operand stack of the expression that is being evaluated.
     stack: Vec<bool>,
@@ -86,7 +85,7 @@ struct Request {
     next: usize,
 }
 
-/// A batch: its events are searched for one after the other, each in a call of its own.
+/// A batch: its events are searched one after the other, each in a separate call.
 #[derive(Clone)]
 struct Batch {
     number: u64,
@@ -102,7 +101,7 @@ struct Batch {
 
 /// The words before the ids.
 const HEADER: usize = 2;
-/// The number of words for which a bitmap has room at least.
+/// Minimum words of a bitmap.
 const BITMAP: usize = 16_384;
 /// The format and the length before each event of a batch.
 const FRAME: usize = 8;
@@ -116,14 +115,14 @@ static INSTANCE: Instance = Instance(UnsafeCell::new(None));
 
 /// Lends the instance's state to `operation`.
 pub fn with_state<T>(operation: impl FnOnce(&mut State) -> T) -> T {
-    // SAFETY: every export calls this once and no operation calls an export, so there is one borrow at a time. A call
-    // that was cut off left a borrow that nothing uses any more.
+    // SAFETY: every export calls this once and no operation calls an export, so there is one borrow at a time. The borrow
+    // of an interrupted call is never used again.
     let state = unsafe { &mut *INSTANCE.0.get() };
     operation(state.get_or_insert_with(State::default))
 }
 
 impl State {
-    /// Returns the address of a buffer of at least `length` bytes, or 0. The buffer moves only to grow.
+    /// Returns the address of a buffer of at least `length` bytes, or 0. The buffer moves only when it grows.
     pub fn inbox(&mut self, length: usize) -> u32 {
         let length = length.max(INBOX).max(self.inbox.len());
         let more = length - self.inbox.len();
@@ -148,7 +147,7 @@ impl State {
         };
         let longest = schema.iter().map(|attribute| attribute.name.len()).max().unwrap_or_default();
         result.clear();
-        result.reserve(REFUSAL + 2 * longest + LONGEST);
+        result.reserve(REFUSAL + 2 * longest + MAX_EVENT_BYTES);
         search.found.resize(HEADER, 0);
         search.bitmap.resize(HEADER + BITMAP, 0);
         *index = Some(Index { event: Event::new(&schema), schema, subscriptions: Vec::new() });
@@ -266,7 +265,7 @@ impl State {
         }
     }
 
-    /// Writes the counts. Those of parts that this module does not have are 0.
+    /// Writes the counts: 0 for parts that this module does not have.
     pub fn info(&mut self) -> i32 {
         let State { index, result, outbox, .. } = self;
         let index = match known(index) {
@@ -387,7 +386,7 @@ impl Search {
         self.batch = None;
     }
 
-    /// Runs from its progress to its end. Returns the bytes for the outbox.
+    /// Runs the search from its progress to its end. Returns the bytes for the outbox.
     fn run<'a>(&mut self, index: &'a mut Index, inbox: &'a [u8], progress: &AtomicU64) -> Result<&[u64], Error<'a>> {
         let Index { schema, subscriptions, event } = index;
         let Request { format, event: bytes, ids, form, .. } = self.request.clone();
@@ -409,7 +408,7 @@ impl Search {
                 word += 1 << 32;
             }
             word += 1;
-            // The match is written before it counts.
+            // The match is written before it is counted.
             progress.store(word, Ordering::Release);
         }
         let count = (word >> 32) as usize;
@@ -417,7 +416,7 @@ impl Search {
         self.result(count, form, [subscriptions.len() as u64, looked_at as u64], subscriptions.len())
     }
 
-    /// Returns the result in the requested form: after the two counts, or for an event of a batch after its length.
+    /// Returns the result in the requested form: behind the two counts, or in a batch behind its length.
     fn result(&mut self, count: usize, form: i32, counts: [u64; 2], most: usize) -> Result<&[u64], Error<'static>> {
         let (result, words) = match form {
             0 => (&mut self.found, count),
@@ -431,14 +430,14 @@ impl Search {
             result[..HEADER].copy_from_slice(&counts);
             return Ok(&result[..HEADER + words]);
         };
-        // Writing these again changes nothing.
+        // Rewriting these after a resumption changes nothing.
         batch.finished = self.request.place + 1;
         batch.next = self.request.next;
         result[HEADER - 1] = words as u64;
         Ok(&result[HEADER - 1..HEADER + words])
     }
 
-    /// Records the subscriptions that the search considers: those in `ids`, or all.
+    /// Marks the subscriptions of the search: those in `ids`, or all.
     fn want(&mut self, ids: Option<&[u8]>, subscriptions: &[Subscription]) {
         self.wanted.fill(ids.is_none());
         for id in ids.unwrap_or_default().chunks_exact(8) {
@@ -490,7 +489,7 @@ impl Batch {
 }
 
 impl Outbox {
-    /// Records that a search is under way and its request is stored.
+    /// Records that the request is stored and a search has begun.
     fn note(&self) {
         self.progress.store(NOTED.into(), Ordering::Release);
     }
@@ -518,7 +517,7 @@ fn memory_bytes() -> usize {
     core::arch::wasm32::memory_size::<0>() * PAGE
 }
 
-/// The module is linted natively.
+/// The module is also linted natively.
 #[cfg(not(target_arch = "wasm32"))]
 fn memory_bytes() -> usize {
     0

@@ -1,7 +1,7 @@
 //! Reads and writes Erlang's external terms.
 
 use crate::error::{Error, Kind};
-use crate::value::{too_deep, Sequence, Shape, Value, Values, DEEPEST};
+use crate::value::{too_deep, Sequence, Shape, Value, Values, MAX_DEPTH};
 
 const VERSION: u8 = 131;
 const NEW_FLOAT: u8 = 70;
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a list whose elements `read` reads.
+    /// Reads a list; `read` reads each element.
     pub fn list(&mut self, mut read: impl FnMut(&mut Self) -> Result<(), Error<'a>>) -> Result<(), Error<'a>> {
         let length = match self.u8()? {
             NIL => return Ok(()),
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a term.
     pub fn value(&mut self, values: &mut Values, depth: usize) -> Result<Value, Error<'a>> {
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             return Err(too_deep());
         }
         let Some(&tag) = self.rest.first() else { return Err(cut_short()) };
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
             NEW_PORT => (1, 8),
             NEWER_REFERENCE => (1, 4 + 4 * self.u16()?),
             BIT_BINARY => (0, 1 + self.u32()?),
-            // The size counts itself.
+            // The size includes itself.
             NEW_FUN => (0, self.u32()?.saturating_sub(4)),
             EXPORT => (3, 0),
             _ => return Err(Error::new(Kind::Syntax, "a term is of a kind that is not known")),
@@ -241,7 +241,7 @@ pub fn append(character: char, text: &mut Vec<u8>) {
     text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Appends one term to a buffer: each head first, then the terms that it announces.
+/// Appends one term to a buffer: each head first, then its elements.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }

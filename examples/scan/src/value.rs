@@ -1,9 +1,9 @@
-//! The values of terms and JSON, in memory that is requested once.
+//! Values of terms and JSON, in preallocated memory.
 
 use crate::error::{Error, Kind};
 
-/// The deepest nesting of values. Reading them is the only recursion here.
-pub const DEEPEST: usize = 100;
+/// Maximum nesting of values. Reading them is the only recursion here.
+pub const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Copy)]
 pub enum Value {
@@ -12,7 +12,7 @@ pub enum Value {
     Integer(i64),
     /// An integer that fits an unsigned word and no signed one.
     Wide(u64),
-    /// A longer integer, as the nearest float, which may be infinite.
+    /// A longer integer as the nearest float, possibly infinite.
     Huge(f64),
     Float(f64),
     /// A binary, an atom or a string.
@@ -45,15 +45,14 @@ pub enum Shape {
     Map,
 }
 
-/// The parts of the values of one event: elements as linked lists, and bytes.
+/// The parts of one event's values: elements as linked lists, and bytes.
 pub struct Values {
     items: Vec<(Value, u32)>,
     bytes: Vec<u8>,
 }
 
 impl Values {
-    /// Room for what `length` bytes of an event can hold: an element takes one or more of them, and a byte of a Latin-1
-    /// atom becomes two.
+    /// Room for any event of `length` bytes: an element takes at least one byte, and a byte of a Latin-1 atom becomes two.
     pub fn with_capacity(length: usize) -> Self {
         Values { items: Vec::with_capacity(length), bytes: Vec::with_capacity(2 * length) }
     }

@@ -1,4 +1,4 @@
-//! The distinct constants of attributes that bound their number.
+//! Distinct constants of attributes with a bound on their number.
 
 use crate::error::{push, reserve, Error, Kind};
 use crate::expression::{Constants, Predicate, Step, Test};
@@ -15,7 +15,7 @@ enum Constant {
     Text(Vec<u8>),
 }
 
-/// Returns whether `steps` have constants of an attribute that bounds their number.
+/// Returns whether `steps` have constants of a bounded attribute.
 pub fn is_counted(steps: &[Step], schema: &Schema) -> bool {
     counted(steps, schema).next().is_some()
 }
@@ -35,7 +35,7 @@ impl Vocabulary {
         Vocabulary { known: Vec::new() }
     }
 
-    /// Adds the constants of `steps`, and refuses them if an attribute then has too many.
+    /// Adds the constants of `steps`. Refuses them if an attribute would exceed its bound.
     pub fn add<'a>(&mut self, steps: &[Step], schema: &'a Schema) -> Result<(), Error<'a>> {
         for (predicate, count) in counted(steps, schema) {
             let attribute = predicate.attribute;

@@ -1,6 +1,6 @@
 //! Minimum Steiner trees: the cheapest edges of a graph that join some of its nodes, the terminals.
 //!
-//! This is ordinary code. It reads no clock, saves no progress and yields nowhere. The sandbox suspends it at any instruction
+//! This is ordinary code: it reads no clock, saves no progress and never yields. The sandbox suspends it at any instruction
 //! and resumes it later.
 
 #![warn(missing_docs)]
@@ -10,7 +10,7 @@ mod exports;
 /// The weight that stands for no edge.
 pub const NO_EDGE: u32 = u32::MAX;
 
-/// The distance of nodes that no path joins. It exceeds the length of any path, and the sum of two fits a `u64`.
+/// The distance of unconnected nodes. It exceeds the length of any path, and the sum of two fits a `u64`.
 const APART: u64 = 1 << 62;
 
 /// Returns the cost of a minimum Steiner tree, or `None` if the terminals are not connected.
@@ -28,7 +28,7 @@ pub fn minimum_tree(weights: &[u32], nodes: usize, terminals: &[usize]) -> Optio
         return Some(0);
     }
 
-    // The row of a set of terminals has, for each node, the cost of a minimum tree that joins the set and the node.
+    // `costs[set][node]` is the cost of a minimum tree that joins the terminals of `set` and `node`.
     let cells = nodes.checked_mul(all + 1).expect("more sets than memory");
     let mut trees = vec![APART; cells];
     let mut merged = vec![APART; nodes];
@@ -47,10 +47,10 @@ pub fn minimum_tree(weights: &[u32], nodes: usize, terminals: &[usize]) -> Optio
     Some(trees[all * nodes + root]).filter(|cost| *cost < APART)
 }
 
-/// Computes for each node the least cost of two trees that meet there and divide the terminals of `set` between them.
+/// Computes for each node the minimum cost of two trees that meet there and divide the terminals of `set`.
 fn merge_parts(trees: &[u64], nodes: usize, set: usize, merged: &mut [u64]) {
     merged.fill(APART);
-    // Each division of the set occurs once: the first part has the lowest terminal.
+    // Each division occurs once: the first part has the lowest terminal.
     let lowest = set & set.wrapping_neg();
     let rest = set ^ lowest;
     let mut second = rest;

@@ -4,7 +4,8 @@ defmodule BeTree.Cluster.Call do
   # shard.
 
   alias BeTree.Cluster.Shards
-  alias BeTree.Engine.{Deadline, Describe, Limits}
+  alias BeTree.Input.{Describe, Limits}
+  alias BeTree.Processes.Deadline
   alias BeTree.Error
 
   @typedoc "The function that each shard runs: a module and a name."

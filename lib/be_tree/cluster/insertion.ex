@@ -10,11 +10,12 @@ defmodule BeTree.Cluster.Insertion do
   # the shard.
 
   alias BeTree.Cluster.{Call, Shards}
-  alias BeTree.Engine.{CrashReport, Deadline, Subscription}
+  alias BeTree.Input.Subscription
+  alias BeTree.Processes.{CrashReport, Deadline}
   alias BeTree.Error
   alias BeTree.Server.{Request, Table}
 
-  # An agent repeats a request while the process of its server starts again: the attempts, and the milliseconds between them.
+  # An agent retries a request while the process of its server restarts: the number of attempts, and the milliseconds between them.
   @attempts 200
   @pause 50
 
@@ -52,7 +53,7 @@ defmodule BeTree.Cluster.Insertion do
       else: abort(agents, replies, timeout, guard)
   end
 
-  # The agents are known by the references of their monitors.
+  # The monitor reference of an agent identifies it.
   defp start({name, node} = shard, part, timeout) do
     wires = for {wire, _position} <- part, do: wire
     key = make_ref()
@@ -74,7 +75,7 @@ defmodule BeTree.Cluster.Insertion do
       {:reply, key, reply} when is_map_key(pending, key) ->
         collect(agents, Map.delete(pending, key), Map.put(replies, key, reply), guard)
 
-      # The agents see the end of this process.
+      # The agents monitor this process.
       {:DOWN, ^guard, :process, _caller, _reason} ->
         exit(:normal)
 
@@ -120,7 +121,7 @@ defmodule BeTree.Cluster.Insertion do
   end
 
   defp abort(agents, replies, timeout, guard) do
-    # An agent whose shard has not replied yet cannot reply either. It deletes its part when it sees the end of this process.
+    # An agent without a reply of its shard cannot reply either. It deletes its part when this process ends.
     aborted = decide(:abort, agents, replies, timeout, guard)
 
     case replies |> Map.values() |> Enum.find(&match?({:raise, _message}, &1)) do
@@ -129,7 +130,7 @@ defmodule BeTree.Cluster.Insertion do
     end
   end
 
-  # Tells the agents that have inserted their parts the decision, and waits until they have carried it out.
+  # Sends the decision to all agents whose parts are inserted, and waits for their confirmations.
   defp decide(decision, agents, replies, timeout, guard) do
     told =
       for {key, {:inserted, pid}} <- replies, into: %{} do
@@ -167,7 +168,7 @@ defmodule BeTree.Cluster.Insertion do
     end)
   end
 
-  # A node without this module has inserted nothing.
+  # The node lacks this module, so it inserted nothing.
   defp doubtful?({:lost, {:undef, _stacktrace}}), do: false
   defp doubtful?({:lost, _reason}), do: true
   defp doubtful?({:left, _error}), do: true
@@ -209,7 +210,7 @@ defmodule BeTree.Cluster.Insertion do
   defp report({:error, error}), do: {:refused, error}
   defp report({:raise, message}), do: {:raise, message}
 
-  # Returns the version of the insertion. Its timeout is the coordinator's matter.
+  # Returns the version of the insertion. The coordinator enforces the timeout.
   defp insert(name, wires) do
     with {:ok, kind} <- Request.kind(name),
          {:ok, ids} <- Subscription.ids(Enum.map(wires, &elem(&1, 0)), kind),
@@ -225,7 +226,7 @@ defmodule BeTree.Cluster.Insertion do
     error in ArgumentError -> {:raise, Exception.message(error)}
   end
 
-  # The server's process ended during the call. If the insertion was made, all ids have the same version, a later one.
+  # The server's process ended during the call. A completed insertion gave all ids one version, later than the call.
   defp inserted(name, ids, before, error) do
     with {:ok, _version} <- repeat(fn -> Request.call(name, :version, :infinity) end, @attempts),
          {:ok, table} <- Request.table(name),
@@ -238,7 +239,7 @@ defmodule BeTree.Cluster.Insertion do
     end
   end
 
-  # Deletes the part, but no subscription that was replaced meanwhile.
+  # Deletes the part except subscriptions that another change has replaced.
   defp revoke(name, wires, {:ok, version}) do
     ids = for {id, _text, _constants} <- wires, do: id
 

@@ -2,9 +2,9 @@ defmodule BeTree.Cluster.Options do
   @moduledoc false
   # The options of a cluster's functions. They are those of a single index, but for the timeout, which holds for each shard.
 
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Input.Options.Common
 
-  # Milliseconds. A list of a million is inserted in half a minute.
+  # In milliseconds. The insertion of a million subscriptions takes half a minute.
   @search_timeout 5_000
   @change_timeout 300_000
 

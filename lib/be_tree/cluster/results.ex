@@ -1,8 +1,8 @@
 defmodule BeTree.Cluster.Results do
   @moduledoc false
-  # Joins the results of the shards into one. An error of one shard is the result of all.
+  # Merges the results of the shards. The error of any shard is the result of the cluster.
 
-  alias BeTree.Engine.Reply
+  alias BeTree.Call.Reply
   alias BeTree.{Error, Stats}
 
   @type ids :: {:ok, [BeTree.id()]} | {:error, Error.t()}

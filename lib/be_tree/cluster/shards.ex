@@ -1,10 +1,10 @@
 defmodule BeTree.Cluster.Shards do
   @moduledoc false
-  # The shards of a cluster, and the function that divides ids among them. This is what a BeTree.Cluster.t is.
+  # The value of a cluster (`t:BeTree.Cluster.t/0`): its shards, and the function that maps an id to a shard.
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
+  import BeTree.Input.Limits, only: [is_name: 1]
 
-  alias BeTree.Engine.{Check, Describe}
+  alias BeTree.Input.{Check, Describe}
 
   @enforce_keys [:shards, :shard, :ids]
   defstruct @enforce_keys
@@ -35,7 +35,7 @@ defmodule BeTree.Cluster.Shards do
   @doc "Returns the cluster, or raises an `ArgumentError` for another term."
   @spec check(term) :: t
   def check(%__MODULE__{} = cluster), do: cluster
-  # The arguments may be in the wrong order, and this one the event.
+  # Prints the kind only: with swapped arguments this term is the event.
   def check(other), do: raise(ArgumentError, "expected a BeTree.Cluster, got: #{Describe.kind(other)}")
 
   @doc "Returns all shards, in order."

@@ -1,17 +1,17 @@
 defmodule BeTree.Files.Caps do
   @moduledoc false
-  # Frequency caps in be-tree's events. There an array of a cap is flat, or has the key in an array of its own.
+  # Frequency caps in be-tree's events. An array of a cap is flat there, or has the key in an array of its own.
 
-  # The beginning of a flat cap: the type, the id and the namespace. A JSON string that ends with a bracket is followed by no letter,
-  # so this is the beginning of an array and not within a string.
-  @flat ~r/\[(\s*"(?:advertiser|campaign_group|campaign|flight|product)(?::ip)?"\s*,\s*-?\d+\s*,\s*"(?:[^"\\]|\\.)*+")\s*,/
+  # The beginning of a flat cap: type, id and namespace. It cannot match inside a string, because no letter follows the
+  # closing quote of a JSON string that ends with a bracket.
+  @flat_cap_start ~r/\[(\s*"(?:advertiser|campaign_group|campaign|flight|product)(?::ip)?"\s*,\s*-?\d+\s*,\s*"(?:[^"\\]|\\.)*+")\s*,/
 
-  # Returns an event in JSON with the key of each cap in an array.
+  # Rewrites an event in JSON so that the key of each cap is an array.
   @spec nested(String.t()) :: String.t()
   def nested(json) do
     case :binary.match(json, "frequency_caps") do
       :nomatch -> json
-      _found -> Regex.replace(@flat, json, "[[\\1],")
+      _found -> Regex.replace(@flat_cap_start, json, "[[\\1],")
     end
   end
 end

@@ -4,21 +4,21 @@ defmodule BeTree.Files.Constants do
 
   alias BeTree.Files.Reader
 
-  @names [:campaign_group_id, :campaign_id, :advertiser_id, :flight_id]
+  @constant_names [:campaign_group_id, :campaign_id, :advertiser_id, :flight_id]
 
-  # Returns each line, with the id and the constants of its expression.
+  # Returns the id and the constants of each line.
   @spec read(Path.t()) :: [{Reader.line(), {non_neg_integer, keyword(integer)}}]
   def read(path) do
     for {text, number} <- Reader.lines(path) do
       fields = String.split(text, ",")
 
-      unless length(fields) == 1 + length(@names) do
-        reason = "constants are an id, #{Enum.join(@names, ", ")}, with commas between: five integers"
+      unless length(fields) == 1 + length(@constant_names) do
+        reason = "constants are an id, #{Enum.join(@constant_names, ", ")}, with commas between: five integers"
         raise Reader.error(path, text, number, 0, reason)
       end
 
       [id | values] = integers(fields, 0, &Reader.error(path, text, number, &1, "expected an integer"))
-      {{text, number}, {id, Enum.zip(@names, values)}}
+      {{text, number}, {id, Enum.zip(@constant_names, values)}}
     end
   end
 

@@ -5,9 +5,9 @@ defmodule BeTree.Files.Error do
     * `path` - the path of the file;
     * `line`, `column` - the place, counted from 1, in lines and characters; `nil` when the error concerns the whole file;
     * `reason` - the fault and how to mend it;
-    * `text` - the text that the caret stands under, and `caret`, the character in it, counted from 1; or `nil`.
+    * `text`, `caret` - the text to show, and the character under which the caret stands, counted from 1; or `nil`.
 
-  Its message is that of a `BeTree.Error`, behind the place:
+  Its message is the place, followed by the message of a `BeTree.Error`:
 
       betree_exprs:2:7: expected a value
 
@@ -34,7 +34,7 @@ defmodule BeTree.Files.Error do
   end
 
   @doc false
-  # Returns the error for a reason of POSIX.
+  # Returns the error for a POSIX reason.
   @spec posix(Path.t(), atom) :: t
   def posix(path, reason), do: %__MODULE__{path: path, reason: to_string(:file.format_error(reason))}
 end

@@ -1,7 +1,7 @@
 defmodule BeTree.Files.Latencies do
   @moduledoc false
-  # Latencies as counts of rounded durations, so any number of them takes bounded memory. Durations are rounded to three
-  # significant digits, so a percentile is exact to half a percent.
+  # Latencies as counts of rounded durations, so memory is bounded. Durations are rounded to three significant digits, so a
+  # percentile is exact to half a percent.
 
   defstruct count: 0, counts: %{}
 
@@ -12,7 +12,7 @@ defmodule BeTree.Files.Latencies do
     %__MODULE__{count: count + 1, counts: Map.update(counts, round_digits(nanoseconds, 1), 1, &(&1 + 1))}
   end
 
-  # Returns the duration in nanoseconds that `share` of all durations, from 0 to 1, do not exceed; 0 without durations.
+  # Returns the quantile `share` in nanoseconds, or 0 without durations.
   @spec percentile(t, float) :: non_neg_integer
   def percentile(%__MODULE__{count: count, counts: counts}, share) do
     rank = max(ceil(share * count), 1)

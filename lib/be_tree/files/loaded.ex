@@ -1,6 +1,6 @@
 defmodule BeTree.Files.Loaded do
   @moduledoc false
-  # A file of expressions with the files that belong to it, each read once, and the places of what they have.
+  # A file of expressions with its files of attributes and constants, each read once, and the place of each expression.
 
   alias BeTree.Files.{Constants, Error, Patterns, Reader, Schema, Terms}
 
@@ -8,8 +8,8 @@ defmodule BeTree.Files.Loaded do
   defstruct @enforce_keys
 
   @typedoc """
-  The place of an expression: the text that an error shows, its line, and the offset of the expression in the file's line. The offset
-  is `nil` for an expression that is the line, and `:pattern` for one that a pattern means.
+  The place of an expression: the text that an error shows, its line, and its offset in that line. The offset is `nil` if
+  the expression is the whole line, and `:pattern` if it was translated from a pattern.
   """
   @type place :: {text :: binary, line :: pos_integer, nil | :pattern | {file_line :: binary, non_neg_integer}}
 
@@ -23,7 +23,7 @@ defmodule BeTree.Files.Loaded do
           constants: [Reader.line()]
         }
 
-  # `options` are those of `BeTree.Files.load/2`. Raises a `BeTree.Files.Error`.
+  # Takes the options of `BeTree.Files.load/2`. Raises a `BeTree.Files.Error`.
   @spec read!(Path.t(), keyword(Path.t() | nil)) :: t
   def read!(path, options) do
     schema_path = options[:schema]
@@ -43,7 +43,8 @@ defmodule BeTree.Files.Loaded do
     }
   end
 
-  # Returns the place of an error of `BeTree.new/2` or `BeTree.insert_all/3`. One without a position concerns the attributes.
+  # Returns the place of an error of `BeTree.new/2` or `BeTree.insert_all/3`. Errors without a position concern the
+  # attributes.
   @spec locate(t, BeTree.Error.t()) :: Error.t()
   def locate(%__MODULE__{} = loaded, %BeTree.Error{position: nil} = error),
     do: %Error{path: loaded.schema_path || loaded.path, reason: error.message}
@@ -62,7 +63,7 @@ defmodule BeTree.Files.Loaded do
       column: error.column && column(offset, error.column),
       reason: error.message,
       text: text,
-      # The column of an error about a pattern counts in the expression that it means.
+      # The column of an error about a pattern refers to the translated expression.
       caret: if(offset == :pattern, do: nil, else: error.column)
     }
   end
@@ -110,7 +111,7 @@ defmodule BeTree.Files.Loaded do
     do: {Schema.from_term(located, path), rest}
 
   defp with_schema([{first, text, number, offset} | _rest], _schema_path, path) when is_list(first),
-    do: raise(Reader.error(path, text, number, offset, "the attributes stand here; leave the option schema away"))
+    do: raise(Reader.error(path, text, number, offset, "the attributes begin here; remove the option schema"))
 
   defp with_schema(_terms, nil, path),
     do: raise(%Error{path: path, reason: "does not begin with its attributes; name their file with the option schema"})
@@ -132,7 +133,7 @@ defmodule BeTree.Files.Loaded do
     Enum.zip_with(constants, texts, fn {id, constants}, text -> {id, text, constants: constants} end)
   end
 
-  # An expression begins after `<<"`, and some of its characters are escaped with a backslash.
+  # An expression begins after `<<"`, and its escapes with a backslash shift the column.
   defp column_in_file(text, offset, column) do
     {before, literal} = :erlang.split_binary(text, offset)
     length(String.codepoints(before)) + column_in_literal(literal, column)

@@ -24,13 +24,13 @@ defmodule BeTree.Files.Match do
               ]
 
   @typedoc """
-  Counts and sums over all events: `build` in microseconds for the index's `origin`, `nanoseconds` for searches. `on_mismatch` is the
-  option of the searches.
+  Counts and sums over all events. `build` is the microseconds that the index took, read or built according to `origin`;
+  `nanoseconds` is the time of searches; `on_mismatch` is the option of the searches.
   """
   @type t :: %__MODULE__{}
 
-  # Returns the index in an image, or one with the expressions in files, by the options `:image`, or `:expressions` and those of
-  # `BeTree.Files.load/2`. A tree that was built is published, so that its searches and those of an image take the same time.
+  # Returns an index: read from the option `:image`, or built from `:expressions` and the options of `BeTree.Files.load/2`.
+  # A built tree is published, so that its searches take the same time as those of an image.
   @spec open(keyword(Path.t())) ::
           {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t() | Files.Error.t()}
   def open(options) do
@@ -48,7 +48,7 @@ defmodule BeTree.Files.Match do
   end
 
   # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of
-  # `BeTree.Files.load/2`. `on_mismatch` is the option of the tree.
+  # `BeTree.Files.load/2`; `on_mismatch` is the option of the tree.
   @spec build(Path.t(), [schema: Path.t(), constants: Path.t()], BeTree.Domain.on_mismatch()) ::
           {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
   def build(path, options, on_mismatch \\ :error) do
@@ -56,7 +56,7 @@ defmodule BeTree.Files.Match do
          do: {:ok, tree, summary}
   end
 
-  # Like `build/3`, with the subscriptions too.
+  # Like `build/3`, but also returns the subscriptions.
   @spec build_with_subscriptions(Path.t(), [schema: Path.t(), constants: Path.t()], BeTree.Domain.on_mismatch()) ::
           {:ok, BeTree.t(), t, [Files.subscription()]} | {:error, Files.Error.t()}
   def build_with_subscriptions(path, options, on_mismatch) do
@@ -73,7 +73,7 @@ defmodule BeTree.Files.Match do
     error in Files.Error -> {:error, error}
   end
 
-  # Returns the index in the image at `path`, and the time of reading it.
+  # Returns the index in the image at `path`, and the time to read it.
   @spec read(Path.t()) :: {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t()}
   def read(path) do
     with {elapsed, {:ok, index}} <- :timer.tc(fn -> Image.read(path) end) do
@@ -83,8 +83,8 @@ defmodule BeTree.Files.Match do
     end
   end
 
-  # Searches for the events in the file at `path`, one after the other. Calls `each` with the summary so far, the event
-  # and its ids. The clock runs only during the searches, which include the decoding of the event in the sandbox.
+  # Searches for the events in the file at `path`, one after the other. Calls `each` with the summary so far, the event and
+  # its ids. The clock runs only during searches, which include decoding the event in the sandbox.
   @spec run(BeTree.target(), t, Path.t(), (t, BeTree.Event.t(), [BeTree.id()] -> term)) ::
           {:ok, t} | {:error, Files.Error.t()}
   def run(tree, %__MODULE__{} = summary, path, each) do
@@ -109,7 +109,7 @@ defmodule BeTree.Files.Match do
     error in Files.Error -> {:error, error}
   end
 
-  # Returns the profile of the searches for the events in the file at `path`, with their option `on_mismatch`.
+  # Returns the profile of searches for the events in the file at `path`.
   @spec profile(BeTree.target(), Path.t(), BeTree.Domain.on_mismatch()) ::
           {:ok, BeTree.Profile.t()} | {:error, BeTree.Error.t() | Files.Error.t()}
   def profile(target, path, on_mismatch) do
@@ -139,7 +139,7 @@ defmodule BeTree.Files.Match do
     }
   end
 
-  # Returns the summary as rows of a label and a text.
+  # Returns the summary as rows of `{label, text}`.
   @spec report(t) :: iodata
   def report(%__MODULE__{} = summary) do
     table([
@@ -156,7 +156,7 @@ defmodule BeTree.Files.Match do
   defp mismatches(%{mismatches: 0}), do: []
   defp mismatches(summary), do: [{"values that do not fit", grouped(summary.mismatches)}]
 
-  # Returns counts of the index's work, and its size, in the same form.
+  # Returns rows on the index's work and size.
   @spec report_index(t, BeTree.target()) :: iodata
   def report_index(%__MODULE__{} = summary, target) do
     sizes = for {name, count} <- target |> BeTree.info!() |> Enum.sort(), do: {"index #{name}", grouped(count)}

@@ -1,11 +1,11 @@
 defmodule BeTree.Files.Patterns do
   @moduledoc false
-  # Translates the lines of a file of patterns of EventBridge.
+  # Translates files of EventBridge patterns, one pattern a line.
 
   alias BeTree.{Domain, Pattern}
   alias BeTree.Files.{Error, Reader}
 
-  # Returns the attributes and the expressions. `schema` is nil if the patterns tell the attributes.
+  # Returns the attributes and the expressions. Without a `schema` the attributes are derived from the patterns.
   @spec read([Reader.line()], Path.t(), [Domain.t()] | nil) :: {[Domain.t()], [String.t()]}
   def read(lines, path, schema) do
     schema = schema || derive(lines, path)

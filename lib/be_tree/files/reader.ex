@@ -1,21 +1,21 @@
 defmodule BeTree.Files.Reader do
   @moduledoc false
-  # Reads a text file line by line, once, and counts the lines. It holds one line and a read-ahead buffer. A UTF-8 byte order mark
-  # before the first line is skipped, because it belongs to the file and not to its text.
+  # Reads a text file line by line, once, and counts the lines. It holds one line and a read-ahead buffer. A UTF-8 byte
+  # order mark before the first line is skipped, because it is not part of the text.
 
-  alias BeTree.Engine.Input
+  alias BeTree.Input.FileReader
   alias BeTree.Files.Error
 
   @enforce_keys [:path, :input]
   defstruct [:path, :input, :format, text: "", number: 0]
 
-  @typedoc "The format that the first character of the file tells."
+  @typedoc "The format, told by the first character of the file."
   @type format :: :terms | :objects | :lines
 
   @typedoc "The format is `nil` until the first line is read."
   @type t :: %__MODULE__{
           path: Path.t(),
-          input: Input.t(),
+          input: FileReader.t(),
           format: format | nil,
           text: binary,
           number: non_neg_integer
@@ -24,15 +24,15 @@ defmodule BeTree.Files.Reader do
   @typedoc "A line without its line end, and its number."
   @type line :: {binary, pos_integer}
 
-  @mark "\uFEFF"
+  @byte_order_mark "\uFEFF"
 
-  @typedoc "The text of the reader's line that was not taken yet, and the reader."
+  @typedoc "The unread text of the reader's line, and the reader."
   @type cursor :: {binary, t}
 
-  # Opens `path`, or raises a `BeTree.Files.Error`. The cursor is at the first line that holds more than white space.
+  # Opens `path`, or raises a `BeTree.Files.Error`. The cursor is at the first line that is not blank.
   @spec open!(Path.t()) :: cursor
   def open!(path) do
-    case Input.open(path) do
+    case FileReader.open(path) do
       {:ok, input} -> first!(%__MODULE__{path: path, input: input})
       {:error, reason} -> raise Error.posix(path, reason)
     end
@@ -45,21 +45,21 @@ defmodule BeTree.Files.Reader do
     end
   rescue
     error ->
-      Input.close(reader.input)
+      FileReader.close(reader.input)
       reraise error, __STACKTRACE__
   end
 
-  # A file of terms begins with a list, a binary or a comment. No expression, attribute or JSON object begins like that, and only a
-  # JSON object begins with a brace.
+  # A file of terms begins with a list, a binary or a comment. No expression, attribute or JSON object begins like that.
+  # Only a JSON object begins with a brace.
   defp format(<<first, _rest::binary>>) when first in ~c"[%", do: :terms
   defp format("<<" <> _rest), do: :terms
   defp format("{" <> _rest), do: :objects
   defp format(_other), do: :lines
 
   @spec close(cursor) :: :ok
-  def close({_rest, reader}), do: Input.close(reader.input)
+  def close({_rest, reader}), do: FileReader.close(reader.input)
 
-  # Calls `fun` with the cursor of an open file.
+  # Calls `fun` with the cursor at the start of a file, and closes the file afterwards.
   @spec with_open!(Path.t(), (cursor -> result)) :: result when result: term
   def with_open!(path, fun) do
     cursor = open!(path)
@@ -71,8 +71,8 @@ defmodule BeTree.Files.Reader do
     end
   end
 
-  # Returns a stream of the elements that `take` returns with the cursor behind each, until it returns nil. The stream opens the
-  # file when it is consumed, and then closes it.
+  # Returns a stream of elements. `take` returns an element and the cursor behind it, or nil at the end. The stream opens
+  # the file when it is consumed, and closes it afterwards.
   @spec stream(Path.t(), (cursor -> {element, cursor} | nil)) :: Enumerable.t() when element: term
   def stream(path, take) do
     Stream.resource(
@@ -87,11 +87,11 @@ defmodule BeTree.Files.Reader do
     )
   end
 
-  # Returns a stream of the lines that hold more than white space.
+  # Returns a stream of the lines that are not blank.
   @spec lines(Path.t()) :: Enumerable.t()
   def lines(path), do: stream(path, &take/1)
 
-  # Returns the next line that holds more than white space.
+  # Returns the next line that is not blank.
   @spec take(cursor) :: {line, cursor} | nil
   def take({"", reader}) do
     case next_full(reader) do
@@ -102,10 +102,10 @@ defmodule BeTree.Files.Reader do
 
   def take({text, reader}), do: {{text, reader.number}, {"", reader}}
 
-  # Returns the reader at its next line, whose `text` is without its line end.
+  # Returns the reader at its next line. Its `text` has no line end.
   @spec next_line(t) :: {:ok, t} | :eof
   def next_line(%__MODULE__{} = reader) do
-    case Input.read_line(reader.input) do
+    case FileReader.read_line(reader.input) do
       {:ok, line} ->
         {:ok, %{reader | text: line |> unmarked(reader.number) |> trim_line_end(), number: reader.number + 1}}
 
@@ -130,7 +130,7 @@ defmodule BeTree.Files.Reader do
     end
   end
 
-  defp unmarked(@mark <> line, 0), do: line
+  defp unmarked(@byte_order_mark <> line, 0), do: line
   defp unmarked(line, _number), do: line
 
   defp trim_line_end(line), do: line |> trim_last(?\n) |> trim_last(?\r)

@@ -1,10 +1,10 @@
 defmodule BeTree.Files.Schema do
   @moduledoc false
   # Reads the schema in either format: Erlang terms, `{age, int, allow_undefined, 0, 99}`, or be-tree's lines,
-  # `age|integer|true|0|99`. Ordered types may have two bounds, and the other types with bounds a count of distinct values.
+  # `age|integer|true|0|99`. Ordered types may have two bounds, the other bounded types a count of distinct values.
 
   alias BeTree.Domain
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Files.{Error, Reader, Terms}
 
   @term_types %{
@@ -20,7 +20,7 @@ defmodule BeTree.Files.Schema do
     "frequency_caps" => :frequency_caps
   }
 
-  # be-tree's reader takes "frequency", and its documentation has "frequency caps".
+  # be-tree's reader accepts "frequency"; its documentation says "frequency caps".
   @line_types %{
     "boolean" => :boolean,
     "integer" => :integer,
@@ -34,10 +34,10 @@ defmodule BeTree.Files.Schema do
     "frequency" => :frequency_caps
   }
 
-  @ordered [:integer, :float, :integer_list]
-  @counted [:string, :integer_enum, :string_list]
+  @types_with_bounds [:integer, :float, :integer_list]
+  @types_with_count [:string, :integer_enum, :string_list]
 
-  # Returns the domains in the first term of a file, or in its lines.
+  # Returns the domains in the first term or the lines of a file.
   @spec read(Reader.cursor()) :: [Domain.t()]
   def read({_rest, %{format: :terms, path: path}} = cursor) do
     case Terms.take(cursor) do
@@ -48,7 +48,7 @@ defmodule BeTree.Files.Schema do
 
   def read({_rest, %{path: path}} = cursor), do: cursor |> Stream.unfold(&Reader.take/1) |> read_lines(path)
 
-  # Returns the domains in a term, a list of tuples.
+  # Returns the domains in a term, which must be a list of tuples.
   @spec from_term(Terms.located(), Path.t()) :: [Domain.t()]
   def from_term({schema, text, number, offset}, path) do
     fail = fn reason -> raise Reader.error(path, text, number, offset, reason) end
@@ -161,10 +161,10 @@ defmodule BeTree.Files.Schema do
   end
 
   defp name_bounds(_type, []), do: {:ok, []}
-  defp name_bounds(type, [min]) when type in @ordered, do: {:ok, [min: min]}
-  defp name_bounds(type, [min, max]) when type in @ordered, do: {:ok, [min: min, max: max]}
-  defp name_bounds(type, [count]) when type in @counted, do: {:ok, [count: count]}
-  defp name_bounds(type, _bounds) when type in @counted, do: {:error, "this type has one bound, a count"}
+  defp name_bounds(type, [min]) when type in @types_with_bounds, do: {:ok, [min: min]}
+  defp name_bounds(type, [min, max]) when type in @types_with_bounds, do: {:ok, [min: min, max: max]}
+  defp name_bounds(type, [count]) when type in @types_with_count, do: {:ok, [count: count]}
+  defp name_bounds(type, _bounds) when type in @types_with_count, do: {:error, "this type has one bound, a count"}
   defp name_bounds(_type, _bounds), do: {:error, "this type has no bounds"}
 
   defp names(types), do: types |> Map.keys() |> Enum.sort() |> Enum.join(", ")

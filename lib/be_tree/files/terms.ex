@@ -3,19 +3,19 @@ defmodule BeTree.Files.Terms do
   # Reads a file of Erlang terms, each ended by a full stop, like `:file.consult/1`, but one term at a time and without
   # making atoms. It reads the terms of the two formats: integers, floats, atoms, strings, binaries, lists and tuples.
   #
-  # `true`, `false` and `undefined` become these atoms, and all other atoms strings. A string in double quotes is a list of
-  # characters, as in Erlang. A binary is the UTF-8 of the text between its quotes.
+  # `true`, `false` and `undefined` become these atoms; all other atoms become strings. A string in double quotes is a list
+  # of characters, as in Erlang. A binary is the UTF-8 of the text between its quotes.
   #
-  # The parser descends over the text of one line and reads the next line at its end. So a term may span lines, and a line
-  # may hold several terms. Nothing is scanned twice. Only strings and binaries must end in the line where they begin: `~p`
+  # A recursive-descent parser works on one line and reads the next line at its end. So a term may span lines, a line may
+  # hold several terms, and nothing is scanned twice. Only strings and binaries must end on the line where they begin: `~p`
   # escapes their line ends.
 
   alias BeTree.Files.Reader
 
-  # The formats need four levels. The bound keeps a file of brackets from growing the stack.
+  # The formats need four levels. The bound keeps a file of brackets from overflowing the stack.
   @max_depth 16
 
-  # Holds any unsigned 64-bit integer, and bounds the cost of a file of digits.
+  # Any unsigned 64-bit integer fits. The bound limits the time to read a long row of digits.
   @max_integer 0xFFFF_FFFF_FFFF_FFFF
 
   defguardp is_digit(character) when character in ?0..?9
@@ -24,7 +24,7 @@ defmodule BeTree.Files.Terms do
   defguardp is_name(character)
             when character in ?a..?z or character in ?A..?Z or character in ?0..?9 or character in ~c"_@"
 
-  @typedoc "A term with its beginning: the text and the number of the line, and the byte in the line."
+  @typedoc "A term with its position: the text and the number of its line, and the byte in the line."
   @type located :: {term, binary, pos_integer, non_neg_integer}
 
   # Returns a stream of the terms of `path`. Raises a `BeTree.Files.Error` at the first fault.
@@ -50,7 +50,7 @@ defmodule BeTree.Files.Terms do
     end
   end
 
-  # Returns the text after white space, comments and line ends: never an empty text.
+  # Skips white space, comments and line ends. The returned text is never empty.
   defp skip(<<character, rest::binary>>, reader) when character in ~c" \t\r\f\v", do: skip(rest, reader)
 
   defp skip(rest, reader) when rest == "" or binary_part(rest, 0, 1) == "%" do
@@ -90,7 +90,7 @@ defmodule BeTree.Files.Terms do
     after_element(rest, reader, depth, close, [element | before])
   end
 
-  # The two clauses for nearly every element come first, without a check for white space.
+  # The first two clauses serve nearly every element and skip the check for white space.
   defp after_element(<<?,, next, _::binary>> = rest, reader, depth, close, before) when next in ~c"0123456789tf<" do
     <<_comma, rest::binary>> = rest
     elements(rest, reader, depth, close, before)
@@ -160,7 +160,8 @@ defmodule BeTree.Files.Terms do
       else: fail(rest, reader, "the string that ends here is not UTF-8")
   end
 
-  # Reads `<<"ab">>`, `<<"ab"/utf8>>`, `<<97,98>>` and, as long binaries are printed, several of these in a row.
+  # Reads `<<"ab">>`, `<<"ab"/utf8>>`, `<<97,98>>`, and several of these in a row, the form in which Erlang prints long
+  # binaries.
   defp binary(rest, reader, before) do
     case skip(rest, reader) do
       {">>" <> rest, reader} ->
@@ -184,7 +185,7 @@ defmodule BeTree.Files.Terms do
   defp after_segment("," <> rest), do: rest
   defp after_segment(rest), do: rest
 
-  # Returns the text up to the closing mark. Text without a backslash, nearly all, is one part of the line.
+  # Returns the text up to the closing quote. Text without a backslash, the usual case, is a sub-binary of the line.
   defp quoted(rest, reader, mark, before) do
     case :erlang.split_binary(rest, plain_size(rest, mark, 0)) do
       {text, <<^mark, rest::binary>>} when before == [] ->

@@ -1,10 +1,10 @@
 defmodule BeTree.Fuel.Calibration do
   @moduledoc """
-  Measures the time of fuel and of reductions on this machine, for `mix be_tree.tune --calibrate`.
+  Measures how long fuel and reductions take on this machine, for `mix be_tree.tune --calibrate`.
 
-  The measurement searches two small trees repeatedly: 5,000 dense boolean expressions (`W1`) and 10,000 expressions as in ad
-  targeting (`W3`). Searches without slices and with each of several slices take turns, so that other work of the machine
-  affects all of them alike. The median of each counts.
+  The measurement searches two small trees repeatedly: 5,000 dense boolean expressions (`W1`) and 10,000 ad-targeting
+  expressions (`W3`). Searches with and without slices take turns, so that other work of the machine affects all alike. Each
+  figure is a median.
   """
 
   alias BeTree.Fuel
@@ -17,9 +17,9 @@ defmodule BeTree.Fuel.Calibration do
   The results of a measurement:
 
     * `workloads` - by name: the mean `fuel` of a search, its `fuel_per_microsecond` without slices, and `slices`: for each
-      slice by how many percent the same searches took longer, or `nil` if no search is that long;
+      slice the percentage by which searches took longer, or `nil` if no search is that long;
     * `fuel_per_microsecond` - the mean of the workloads;
-    * `nanoseconds_per_reduction` - in a loop of plain Elixir;
+    * `nanoseconds_per_reduction` - of a loop in plain Elixir;
     * `fuel_per_reduction` - the value to configure, `BeTree.Fuel.ratio/2` of these two.
   """
   @type t :: %__MODULE__{
@@ -31,13 +31,13 @@ defmodule BeTree.Fuel.Calibration do
 
   @type workload :: %{fuel: float, fuel_per_microsecond: float, slices: [{pos_integer, percent :: float | nil}]}
 
-  # The number of expressions, and of events in a round, which takes some milliseconds.
+  # Name, module, number of expressions, and events in a round. A round takes some milliseconds.
   @workloads [{"W1", Dense, 5_000, 10}, {"W3", AdTargeting, 10_000, 50}]
 
   @slices [10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 10_000_000]
   @rounds 100
 
-  @loops 20
+  @loop_count 20
   @loop_length 1_000_000
 
   @doc """
@@ -52,7 +52,7 @@ defmodule BeTree.Fuel.Calibration do
 
     rate = mean(for {_name, measured} <- workloads, do: measured.fuel_per_microsecond)
 
-    nanoseconds = median(for _ <- 1..@loops, do: reduction())
+    nanoseconds = median(for _ <- 1..@loop_count, do: reduction())
 
     %__MODULE__{
       workloads: workloads,
@@ -80,7 +80,7 @@ defmodule BeTree.Fuel.Calibration do
   defp slowdown(_sliced, _whole, false), do: nil
   defp slowdown(sliced, whole, true), do: 100 * (sliced / whole - 1)
 
-  # Returns the nanoseconds of all events, by slice.
+  # Returns the time of all events in nanoseconds, by slice.
   defp times(tree, events) do
     for(
       _ <- 1..@rounds,
@@ -99,7 +99,7 @@ defmodule BeTree.Fuel.Calibration do
     end
   end
 
-  # Returns the nanoseconds of a reduction. The VM decides how many reductions a loop takes, so they are read.
+  # Returns the nanoseconds of a reduction. The count is read from the VM, which decides how many reductions a loop takes.
   defp reduction do
     {:reductions, before} = Process.info(self(), :reductions)
     nanoseconds = nanoseconds(fn -> sum(@loop_length, 0) end)

@@ -1,10 +1,10 @@
 defmodule BeTree.Image.Layout do
   @moduledoc false
-  # The layout of an image (docs/image.md): the module of a guest whose memory begins as that of an index, after a section
-  # that describes it. Nothing here runs a module.
+  # The layout of an image (docs/image.md): a section with a description, then the guest's module with the index's memory as
+  # its initial memory. Nothing here runs a module.
 
   alias BeTree.Error
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Image.{Digest, Wasm}
 
   @enforce_keys [:abi, :guest, :memory, :segments, :schema, :counts]
@@ -16,7 +16,7 @@ defmodule BeTree.Image.Layout do
     * `abi` - the version of the guest's interface;
     * `guest` - the guest's module, as it was loaded;
     * `memory` - the size of the memory in bytes;
-    * `segments` - the content of the memory: addresses and bytes. Everything else is zero;
+    * `segments` - the non-zero content of the memory: addresses and bytes;
     * `schema` - the input of `be_tree_schema`;
     * `counts` - the output of `be_tree_info`.
   """
@@ -42,8 +42,8 @@ defmodule BeTree.Image.Layout do
         }
 
   @version 1
-  @page 0x1_0000
-  @most_memory 0x1_0000_0000
+  @page_bytes 0x1_0000
+  @max_memory 0x1_0000_0000
 
   @preamble Wasm.preamble()
   @memory Wasm.id(:memory)
@@ -53,38 +53,37 @@ defmodule BeTree.Image.Layout do
 
   @name "be_tree"
   @magic "BTIMAGE\n"
-  # From the beginning of the file to the end of the section's name. The size of the section takes five bytes, so every
-  # field of fixed length has a fixed place.
-  @before 8 + 1 + 5 + 1 + 7
+  # Bytes up to the end of the section's name. The section's size always takes five bytes, so fields of fixed length have
+  # fixed places.
+  @bytes_before_header 8 + 1 + 5 + 1 + 7
   # Magic, versions, digest, length, memory, the guest's digest, the length of the schema.
-  @fixed 8 + 4 + 4 + 32 + 8 + 8 + 32 + 4
-  # The digest covers all bytes except its own.
-  @digest_at @before + 16
+  @fixed_header_bytes 8 + 4 + 4 + 32 + 8 + 8 + 32 + 4
+  # The digest covers all bytes but its own.
+  @digest_at @bytes_before_header + 16
   @digest_size 32
 
-  # The memory is compared with zeros in pieces of this size, so a segment has at least as many bytes.
-  @grain 4096
-  # Engines accept 100,000 segments.
-  @pieces 0x1_0000
+  # Granularity of the search for zeros, and so the minimum length of a segment.
+  @min_zero_run 4096
+  # Upper bound on pieces, because engines accept at most 100,000 segments.
+  @max_pieces 0x1_0000
 
-  # The greatest size of an image beside the content of its memory: far more than any guest needs. It bounds a read of a
-  # file.
-  @most_section 0x400_0000
-  @most_beside 0x1000_0000
+  # Upper bounds on an image without its memory, far above any guest's needs. They bound a read of a file.
+  @max_section_bytes 0x400_0000
+  @max_bytes_beside_memory 0x1000_0000
 
-  @doc "Returns the number of bytes of a file that hold the size of its section, for `section_size/1`."
+  @doc "Returns how many bytes of a file `section_size/1` needs."
   @spec prefix() :: pos_integer
-  def prefix, do: @before + @fixed
+  def prefix, do: @bytes_before_header + @fixed_header_bytes
 
-  @doc "Returns the bytes from the first that `header/1` needs. `start` is the first `prefix/0` bytes or more of an image."
+  @doc "Returns how many bytes of a file `header/1` needs. `start` is at least the first `prefix/0` bytes."
   @spec section_size(binary) :: {:ok, pos_integer} | {:error, Error.t()}
   def section_size(start) do
     with {:ok, size, _rest} <- section_start(start), do: {:ok, size}
   end
 
   @doc """
-  Returns the header of an image of `length` bytes, or of the length that the header says if that is `nil`. `start` is its first
-  `section_size/1` bytes or more.
+  Returns the header of an image. `start` is at least its first `section_size/1` bytes. `length` is the image's length, or
+  `nil` to trust the header.
   """
   @spec header(binary, non_neg_integer | nil) :: {:ok, header} | {:error, Error.t()}
   def header(start, length) do
@@ -95,15 +94,15 @@ defmodule BeTree.Image.Layout do
 
   @doc """
   Returns the segments of a memory: all of it except runs of zeros of at least 4 KiB, or more in a memory over 256 MiB.
-  They are parts of the memory, not copies.
+  Segments are sub-binaries, not copies.
   """
   @spec segments(binary) :: [Wasm.segment()]
-  def segments(memory), do: runs(memory, 0, grain(byte_size(memory), @grain), nil, [])
+  def segments(memory), do: runs(memory, 0, grain(byte_size(memory), @min_zero_run), nil, [])
 
-  defp grain(size, grain) when size > grain * @pieces, do: grain(size, 2 * grain)
+  defp grain(size, grain) when size > grain * @max_pieces, do: grain(size, 2 * grain)
   defp grain(_size, grain), do: grain
 
-  # `from` is the beginning of the present run, if there is one.
+  # `from` is the start of the current run, or nil.
   defp runs(memory, at, grain, from, runs) do
     size = min(grain, byte_size(memory) - at)
 
@@ -117,16 +116,16 @@ defmodule BeTree.Image.Layout do
   defp run(_memory, nil, _at, runs), do: runs
   defp run(memory, from, at, runs), do: [{from, binary_part(memory, from, at - from)} | runs]
 
-  @zeros <<0::size(@grain)-unit(8)>>
+  @zeros <<0::size(@min_zero_run)-unit(8)>>
 
-  defp zero?(memory, at, size) when size > @grain do
-    zero?(memory, at, @grain) and zero?(memory, at + @grain, size - @grain)
+  defp zero?(memory, at, size) when size > @min_zero_run do
+    zero?(memory, at, @min_zero_run) and zero?(memory, at + @min_zero_run, size - @min_zero_run)
   end
 
-  defp zero?(memory, at, @grain), do: binary_part(memory, at, @grain) == @zeros
+  defp zero?(memory, at, @min_zero_run), do: binary_part(memory, at, @min_zero_run) == @zeros
   defp zero?(memory, at, size), do: binary_part(memory, at, size) == binary_part(@zeros, 0, size)
 
-  @doc "Returns the bytes of an image, or an error for a guest whose state does not fit into an image."
+  @doc "Returns the bytes of an image, or an error for a guest with state that an image cannot hold."
   @spec encode(t) :: {:ok, iodata} | {:error, Error.t()}
   def encode(%__MODULE__{} = image) do
     case read_guest(image.guest) do
@@ -144,7 +143,7 @@ defmodule BeTree.Image.Layout do
   defp fill(:data, data), do: data
   defp fill(section, _data), do: IO.iodata_to_binary(section)
 
-  # The digest stands before most of the bytes that it covers.
+  # The digest stands in front of most bytes that it covers.
   defp seal(image, pieces, body) do
     variable = [
       [<<byte_size(image.schema)::little-32>>, image.schema],
@@ -153,9 +152,9 @@ defmodule BeTree.Image.Layout do
       for({offset, bytes} <- pieces, do: [<<offset::little-32, byte_size(bytes)::little-32>>, bytes])
     ]
 
-    # The length of the schema belongs to the fixed part.
-    size = 1 + byte_size(@name) + @fixed - 4 + IO.iodata_length(variable)
-    length = @before - 1 - byte_size(@name) + size + IO.iodata_length(body)
+    # The schema's length counts as part of the fixed fields.
+    size = 1 + byte_size(@name) + @fixed_header_bytes - 4 + IO.iodata_length(variable)
+    length = @bytes_before_header - 1 - byte_size(@name) + size + IO.iodata_length(body)
 
     before = [
       [@preamble, Wasm.id(:custom), Wasm.encode_u32_padded(size), byte_size(@name), @name],
@@ -172,7 +171,7 @@ defmodule BeTree.Image.Layout do
 
   ## The guest's module and the image's
 
-  # Returns the guest's sections and the maximum of its memory, for a guest whose instances keep all state in their memory.
+  # Returns the guest's sections and its maximum memory. Refuses a guest whose instances keep state outside their memory.
   defp read_guest(guest) do
     with <<preamble::binary-size(8), rest::binary>> when preamble == @preamble <- guest,
          {:ok, sections} <- Wasm.sections(rest),
@@ -195,12 +194,12 @@ defmodule BeTree.Image.Layout do
     end
   end
 
-  # Returns the sections of an image: those of the guest, but with the memory as large as the index, without the start
-  # function, which has run, and with `:data` in place of the guest's data.
+  # Returns the sections of an image: those of the guest with three changes. The memory has the size of the index. The start
+  # function is gone, because it has run. `:data` stands in place of the guest's data.
   defp weave(sections, memory, maximum, segments) do
     woven =
       Enum.flat_map(sections, fn
-        {@memory, _whole, _contents} -> [Wasm.memory_section(div(memory, @page), maximum)]
+        {@memory, _whole, _contents} -> [Wasm.memory_section(div(memory, @page_bytes), maximum)]
         {@start, _whole, _contents} -> []
         {@data_count, _whole, _contents} -> [Wasm.data_count_section(segments)]
         {@data, _whole, _contents} -> [:data]
@@ -210,7 +209,7 @@ defmodule BeTree.Image.Layout do
     if :data in woven, do: woven, else: woven ++ [:data]
   end
 
-  # Returns the parts of the guest that an image changes or omits, with their places in the guest.
+  # Returns the pieces of the guest that an image changes or omits, with their offsets in the guest.
   defp pieces(sections) do
     {pieces, _end} =
       Enum.flat_map_reduce(sections, byte_size(@preamble), fn {id, whole, _contents}, at ->
@@ -223,8 +222,8 @@ defmodule BeTree.Image.Layout do
   ## Reading
 
   @doc """
-  Returns the content of the image in `bytes` if the digest and every section are correct. `abi` is the required version
-  of the guest. The segments are parts of `bytes`.
+  Returns the content of an image if the digest and every section are correct. `abi` is the required version of the guest.
+  Segments are sub-binaries of `bytes`.
   """
   @spec decode(binary, non_neg_integer) :: {:ok, t} | {:error, Error.t()}
   def decode(bytes, abi) do
@@ -247,14 +246,14 @@ defmodule BeTree.Image.Layout do
     end
   end
 
-  # The name is checked first and the version second, so that a file of another program or version gets that message.
+  # The name is checked first, then the version, so that a foreign file or version gets an apt message.
   defp section_start(<<0, "asm", 1::little-32, 0, size::binary-size(5), 7, @name, @magic, rest::binary>>) do
     with <<version::little-32, rest::binary>> <- rest,
          :ok <- check_version("image", version, @version),
-         {:ok, size, ""} when size >= 1 + 7 + @fixed <- Wasm.u32(size) do
-      if size <= @most_section,
-        do: {:ok, @before - 1 - byte_size(@name) + size, rest},
-        else: bad("its first section has #{size} bytes; expected #{@most_section} at most")
+         {:ok, size, ""} when size >= 1 + 7 + @fixed_header_bytes <- Wasm.u32(size) do
+      if size <= @max_section_bytes,
+        do: {:ok, @bytes_before_header - 1 - byte_size(@name) + size, rest},
+        else: bad("its first section has #{size} bytes; expected #{@max_section_bytes} at most")
     else
       {:error, %Error{} = error} -> {:error, error}
       _other -> bad("its first section is cut off")
@@ -275,7 +274,8 @@ defmodule BeTree.Image.Layout do
     with {:ok, size, _rest} <- section_start(bytes),
          true <- size <= byte_size(bytes),
          {section, rest} = :erlang.split_binary(bytes, size),
-         {:ok, header, pieces} <- fields(binary_part(section, @before + 12, size - @before - 12)),
+         {:ok, header, pieces} <-
+           fields(binary_part(section, @bytes_before_header + 12, size - @bytes_before_header - 12)),
          :ok <- check_sizes(header, length) do
       {:ok, header, pieces, rest}
     else
@@ -322,11 +322,11 @@ defmodule BeTree.Image.Layout do
       length not in [nil, expected] ->
         bad("it has #{length} bytes; expected #{expected}")
 
-      rem(memory, @page) != 0 or memory > @most_memory ->
-        bad("its memory has #{memory} bytes; expected pages of #{@page}, #{@most_memory} at most")
+      rem(memory, @page_bytes) != 0 or memory > @max_memory ->
+        bad("its memory has #{memory} bytes; expected pages of #{@page_bytes}, #{@max_memory} at most")
 
-      expected > memory + @most_beside ->
-        bad("it has #{expected} bytes for a memory of #{memory}; expected #{@most_beside} more at most")
+      expected > memory + @max_bytes_beside_memory ->
+        bad("it has #{expected} bytes for a memory of #{memory}; expected #{@max_bytes_beside_memory} more at most")
 
       true ->
         :ok
@@ -346,7 +346,7 @@ defmodule BeTree.Image.Layout do
     with {:error, fault} <- Wasm.sections(bytes), do: bad("it has #{fault}")
   end
 
-  # Returns the guest as it was loaded: its parts in the image, and the changed or omitted pieces in their places.
+  # Rebuilds the guest as it was loaded: its parts in the image, with the changed or omitted pieces put back.
   defp guest(sections, pieces, expected) do
     kept = for {id, whole, _contents} <- sections, id not in [@memory, @data_count, @data], do: whole
     guest = IO.iodata_to_binary([@preamble | kept])
@@ -385,7 +385,7 @@ defmodule BeTree.Image.Layout do
 
   defp within(_last, _memory), do: :ok
 
-  # Interprets the file exactly as any other runtime does.
+  # Reads the header from the file exactly as a WebAssembly runtime would.
   defp check_sections(sections, guest, memory, segments) do
     with {:ok, guest_sections, maximum} <- read_guest(guest) do
       expected = for part <- weave(guest_sections, memory, maximum, segments), do: fill(part, :data)

@@ -1,8 +1,8 @@
 defmodule BeTree.Image.Wasm do
   @moduledoc false
-  # The parts of WebAssembly's binary format that an image needs: the sections of a module, the limits of its memory, its
-  # globals and its data segments. Every read is checked against its bounds. Invalid content is `{:error, fault}`, where
-  # `fault` completes a sentence that begins with "it has".
+  # The parts of WebAssembly's binary format that an image needs: sections, limits of the memory, globals and data segments.
+  # Every read is bounds-checked. Invalid content is `{:error, fault}`, where `fault` completes a sentence that begins with
+  # "it has".
 
   import Bitwise
 
@@ -11,20 +11,20 @@ defmodule BeTree.Image.Wasm do
 
   @preamble <<0, "asm", 1::little-32>>
 
-  # Engines accept no more data segments than this.
-  @most_segments 100_000
+  # The limit of the engines.
+  @max_segments 100_000
 
   @ids %{custom: 0, memory: 5, global: 6, start: 8, code: 10, data: 11, data_count: 12}
 
-  @doc "Returns the first bytes of every module."
+  @doc "Returns the preamble of every module."
   @spec preamble() :: binary
   def preamble, do: @preamble
 
-  @doc "Returns the number of a kind of section."
+  @doc "Returns the id of a kind of section."
   @spec id(atom) :: byte
   for {name, id} <- @ids, do: def(id(unquote(name)), do: unquote(id))
 
-  @doc "Returns the sections of a module after its preamble, in order. They are parts of `bytes`, not copies."
+  @doc "Returns the sections of a module after its preamble, in order, as sub-binaries."
   @spec sections(binary) :: {:ok, [section]} | {:error, String.t()}
   def sections(bytes), do: sections(bytes, [])
 
@@ -37,11 +37,11 @@ defmodule BeTree.Image.Wasm do
     end
   end
 
-  @doc "Returns a section as bytes."
+  @doc "Encodes a section."
   @spec section(byte, iodata) :: iodata
   def section(id, contents), do: [id, sized(contents)]
 
-  @doc "Returns the limits of a memory section with one memory, of 32 bits and not shared, as the runtimes here require."
+  @doc "Returns the limits of a memory section. Requires one 32-bit memory that is not shared, as the runtimes here do."
   @spec memory(binary) :: {:ok, minimum :: non_neg_integer, maximum :: non_neg_integer | nil} | {:error, String.t()}
   def memory(<<1, 0, rest::binary>>) do
     with {:ok, minimum, ""} <- u32(rest), do: {:ok, minimum, nil}, else: (other -> unreadable(other, "memory section"))
@@ -57,7 +57,7 @@ defmodule BeTree.Image.Wasm do
 
   def memory(_other), do: {:error, "a memory section that is not of one memory of 32 bits"}
 
-  @doc "Returns a memory section. The sizes are in pages of 64 KiB."
+  @doc "Encodes a memory section. Sizes are in pages of 64 KiB."
   @spec memory_section(non_neg_integer, non_neg_integer | nil) :: iodata
   def memory_section(minimum, nil), do: section(@ids.memory, [1, 0, encode_u32(minimum)])
   def memory_section(minimum, maximum), do: section(@ids.memory, [1, 1, encode_u32(minimum), encode_u32(maximum)])
@@ -91,8 +91,8 @@ defmodule BeTree.Image.Wasm do
   defp skip_leb(""), do: {:error, "a constant that cannot be read"}
 
   @doc """
-  Returns whether all segments of a data section are written to the memory when an instance is made. Code that runs later
-  then cannot distinguish them from other segments.
+  Returns whether all data segments are active, that is copied to the memory at instantiation. Code cannot observe how
+  active segments are divided.
   """
   @spec active?(binary) :: {:ok, boolean} | {:error, String.t()}
   def active?(contents) do
@@ -112,15 +112,15 @@ defmodule BeTree.Image.Wasm do
   defp active?(_other, _left), do: {:error, "a data section that cannot be read"}
 
   @doc """
-  Returns the segments of a data section. All must be active, of the first memory, at ascending constant addresses, and
-  without overlaps. They are parts of `contents`, not copies.
+  Returns the segments of a data section as sub-binaries. All must be active, of the first memory, at ascending constant
+  addresses, and without overlaps.
   """
   @spec data(binary) :: {:ok, [segment]} | {:error, String.t()}
   def data(contents) do
     with {:ok, count, rest} <- u32(contents) do
-      if count <= @most_segments,
+      if count <= @max_segments,
         do: data(rest, count, 0, []),
-        else: {:error, "#{count} data segments; expected #{@most_segments} at most"}
+        else: {:error, "#{count} data segments; expected #{@max_segments} at most"}
     end
   end
 
@@ -141,7 +141,7 @@ defmodule BeTree.Image.Wasm do
 
   defp data(_other, _left, _from, _segments), do: {:error, "a data segment that is not one of a constant address"}
 
-  @doc "Returns a data section."
+  @doc "Encodes a data section."
   @spec data_section([segment]) :: iodata
   def data_section(segments) do
     encoded =
@@ -152,11 +152,11 @@ defmodule BeTree.Image.Wasm do
     section(@ids.data, [encode_u32(length(segments)) | encoded])
   end
 
-  @doc "Returns a data count section, which stands before the code if a module has one."
+  @doc "Encodes a data count section, which precedes the code."
   @spec data_count_section(non_neg_integer) :: iodata
   def data_count_section(count), do: section(@ids.data_count, encode_u32(count))
 
-  @doc "Returns a number of at most 32 bits, and the bytes after it."
+  @doc "Decodes a LEB128 number of at most 32 bits. Returns it and the bytes behind it."
   @spec u32(binary) :: {:ok, 0..0xFFFF_FFFF, rest :: binary} | {:error, String.t()}
   def u32(<<0::1, a::7, rest::binary>>), do: {:ok, a, rest}
   def u32(<<1::1, a::7, 0::1, b::7, rest::binary>>), do: {:ok, b <<< 7 ||| a, rest}
@@ -172,19 +172,19 @@ defmodule BeTree.Image.Wasm do
 
   def u32(_other), do: {:error, "a number that is cut off or over 32 bits"}
 
-  @doc "Returns the shortest form of a number of at most 32 bits."
+  @doc "Encodes a number of at most 32 bits as the shortest LEB128."
   @spec encode_u32(0..0xFFFF_FFFF) :: iodata
   def encode_u32(number) when number < 0x80, do: [number]
   def encode_u32(number), do: [(number &&& 0x7F) ||| 0x80 | encode_u32(number >>> 7)]
 
-  @doc "Returns a number of at most 32 bits in exactly five bytes."
+  @doc "Encodes a number of at most 32 bits as five bytes of LEB128."
   @spec encode_u32_padded(0..0xFFFF_FFFF) :: binary
   def encode_u32_padded(number) do
     <<e::4, d::7, c::7, b::7, a::7>> = <<number::32>>
     <<1::1, a::7, 1::1, b::7, 1::1, c::7, 1::1, d::7, 0::4, e::4>>
   end
 
-  # An i32 is signed, and an address is the same bits without a sign.
+  # An i32 constant is signed LEB128; an address is the same bits, unsigned.
   defp address(bytes), do: address(bytes, 0, 0)
 
   defp address(<<more::1, bits::7, rest::binary>>, shift, low) when shift <= 28 do

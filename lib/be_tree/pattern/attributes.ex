@@ -3,13 +3,14 @@ defmodule BeTree.Pattern.Attributes do
   # Finds the attributes that a set of patterns needs.
 
   alias BeTree.{Domain, Error}
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Pattern.{Expression, Reader}
 
-  # A use of a field: as a string, as an exact string (which may be an address), as an address, a number, an integer, a boolean.
+  # How a test uses a field: as a string, an exact string (possibly an address), an address, a number, an integer or a
+  # boolean.
   @typep use :: :string | :exact | :ip | :number | :integer | :boolean
 
-  @doc "Returns the attributes of `patterns`, by name. `arrays` are the paths of fields that may have arrays."
+  @doc "Returns the attributes of `patterns` by name. `arrays` are the paths of fields that may have arrays."
   @spec of([BeTree.Pattern.t()], MapSet.t(Reader.path())) :: {:ok, [Domain.t()]} | {:error, Error.t()}
   def of(patterns, arrays) do
     fields =
@@ -22,7 +23,7 @@ defmodule BeTree.Pattern.Attributes do
     {:refused, error} -> {:error, error}
   end
 
-  # An array that takes no test is refused here too.
+  # Fields with arrays refuse unsupported tests here too.
   defp read(pattern, arrays, position) do
     with {:ok, read} <- Reader.read(pattern), {:ok, _text} <- Expression.text(read, arrays) do
       read
@@ -34,7 +35,7 @@ defmodule BeTree.Pattern.Attributes do
   defp add({operator, parts}, position, fields) when operator in [:and, :or],
     do: Enum.reduce(parts, fields, &add(&1, position, &2))
 
-  # The uses of a field, each with the position of its first pattern.
+  # The uses of a field, each with the position of the first pattern that has it.
   defp add({:field, path, tests}, position, fields) do
     uses = for test <- tests, use <- uses(test), into: %{}, do: {use, position}
     Map.update(fields, path, uses, &Map.merge(uses, &1))
@@ -67,7 +68,7 @@ defmodule BeTree.Pattern.Attributes do
     %Domain{name: Domain.Path.join(path), type: type, optional: true, coerce: coerce}
   end
 
-  # An exact string is an address where the field is tested for networks.
+  # Beside tests of networks an exact string is an address.
   defp group(:exact, uses), do: if(is_map_key(uses, :ip) and not is_map_key(uses, :string), do: :ip, else: :string)
   defp group(:integer, _uses), do: :number
   defp group(use, _uses), do: use

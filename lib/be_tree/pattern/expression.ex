@@ -1,18 +1,18 @@
 defmodule BeTree.Pattern.Expression do
   @moduledoc false
-  # Writes the expression that a pattern means.
+  # Writes the expression of a pattern.
 
   alias BeTree.Domain.Path
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Error
   alias BeTree.Pattern.Reader
 
-  # The tightness of operators: an operand is in parentheses if its own operator is looser than that around it.
-  @either 0
-  @both 1
-  @single 2
+  # Precedence of operators: an operand gets parentheses if its operator binds less tightly than the one around it.
+  @or_precedence 0
+  @and_precedence 1
+  @atom_precedence 2
 
-  @doc "Returns the text of a pattern. `arrays` are the paths of fields that are lists."
+  @doc "Returns the text of a pattern's expression. `arrays` are the paths of list fields."
   @spec text(Reader.t(), MapSet.t(Reader.path())) :: {:ok, String.t()} | {:error, Error.t()}
   def text(pattern, arrays) do
     {_tightness, text} = write(pattern, arrays)
@@ -21,8 +21,8 @@ defmodule BeTree.Pattern.Expression do
     {:refused, error} -> {:error, error}
   end
 
-  defp write({:and, parts}, arrays), do: join(Enum.map(parts, &write(&1, arrays)), @both)
-  defp write({:or, parts}, arrays), do: join(Enum.map(parts, &write(&1, arrays)), @either)
+  defp write({:and, parts}, arrays), do: join(Enum.map(parts, &write(&1, arrays)), @and_precedence)
+  defp write({:or, parts}, arrays), do: join(Enum.map(parts, &write(&1, arrays)), @or_precedence)
 
   defp write({:field, path, tests}, arrays) do
     name = Path.join(path)
@@ -30,10 +30,10 @@ defmodule BeTree.Pattern.Expression do
     tests
     |> gather()
     |> Enum.map(if path in arrays, do: &in_array(&1, name), else: &test(&1, name))
-    |> join(@either)
+    |> join(@or_precedence)
   end
 
-  # Exact strings are one list, where the first of them stands.
+  # All exact strings of a field form one list, at the place of the first.
   defp gather(tests) do
     case Enum.filter(tests, &exact_string?/1) do
       [_first, _second | _more] = strings ->
@@ -52,11 +52,11 @@ defmodule BeTree.Pattern.Expression do
   defp join([part], _tightness), do: part
 
   defp join(parts, tightness) do
-    word = if tightness == @both, do: " and ", else: " or "
+    word = if tightness == @and_precedence, do: " and ", else: " or "
     {tightness, Enum.map_intersperse(parts, word, &operand(&1, tightness))}
   end
 
-  # Operators of one kind group to the left, so an operand of the same kind needs no parentheses.
+  # Operators of one kind are left-associative, so an operand of the same kind needs no parentheses.
   defp operand({own, text}, around) when own < around, do: ["(", text, ")"]
   defp operand({_own, text}, _around), do: text
 
@@ -76,7 +76,7 @@ defmodule BeTree.Pattern.Expression do
   defp test({:wildcard, text}, name), do: single([name, " like ", constant(like(text))])
 
   defp test({:numeric, bounds}, name) do
-    join(for({operator, number} <- bounds, do: single([name, " ", operator, " ", constant(number)])), @both)
+    join(for({operator, number} <- bounds, do: single([name, " ", operator, " ", constant(number)])), @and_precedence)
   end
 
   defp test({:but, tests}, name) do
@@ -88,15 +88,15 @@ defmodule BeTree.Pattern.Expression do
         single([name, " not in ", list(for {:equal, string} <- tests, do: string)])
 
       [{:equal, _number} | _more] ->
-        join(for({:equal, number} <- tests, do: single([name, " <> ", constant(number)])), @both)
+        join(for({:equal, number} <- tests, do: single([name, " <> ", constant(number)])), @and_precedence)
 
       tests ->
-        defined(name, for(test <- tests, do: ["not ", operand(test(test, name), @single)]))
+        defined(name, for(test <- tests, do: ["not ", operand(test(test, name), @atom_precedence)]))
     end
   end
 
-  # A negated test is true of an undefined value, but no test of a pattern is.
-  defp defined(name, tests), do: join(Enum.map([[name, " is not null"] | tests], &single/1), @both)
+  # A negated test of an expression is true of undefined values; no test of a pattern is.
+  defp defined(name, tests), do: join(Enum.map([[name, " is not null"] | tests], &single/1), @and_precedence)
 
   defp in_array({:equal, nil}, name), do: single([name, " is null"])
 
@@ -104,25 +104,26 @@ defmodule BeTree.Pattern.Expression do
     do: single([name, " one of ", list([value])])
 
   defp in_array({:among, values}, name), do: single([name, " one of ", list(values)])
-  # An empty array has no value.
+  # In a pattern an empty array has no value.
   defp in_array({:exists, true}, name),
-    do: join([single([name, " is not null"]), single(["not ", name, " is empty"])], @both)
+    do: join([single([name, " is not null"]), single(["not ", name, " is empty"])], @and_precedence)
 
-  defp in_array({:exists, false}, name), do: join([single([name, " is null"]), single([name, " is empty"])], @either)
+  defp in_array({:exists, false}, name),
+    do: join([single([name, " is null"]), single([name, " is empty"])], @or_precedence)
 
   defp in_array(_other, name) do
     message = "#{Describe.quoted(name)} may have arrays, so its tests are exact strings, exact integers and exists"
     throw({:refused, %Error{kind: :type, attribute: name, message: message}})
   end
 
-  defp single(text), do: {@single, text}
+  defp single(text), do: {@atom_precedence, text}
 
   defp call(function, name, text), do: [function, "(", name, ", ", constant(text), ")"]
   defp lower(name), do: ["lower(", name, ")"]
 
   defp list(values), do: ["(", Enum.map_intersperse(values, ", ", &constant/1), ")"]
 
-  # Only in expressions `?` stands for a character.
+  # `?` is a wildcard in expressions only, so it is escaped.
   defp like(wildcard), do: String.replace(wildcard, "?", "\\?")
 
   defp constant(integer) when is_integer(integer), do: Integer.to_string(integer)

@@ -1,13 +1,13 @@
 defmodule BeTree.Pattern.Reader do
   @moduledoc false
-  # Reads a pattern of EventBridge. The rules are those of event-ruler's compiler of JSON.
+  # Reads an EventBridge pattern by the rules of event-ruler's JSON compiler.
 
   alias BeTree.Domain.Path
-  alias BeTree.Engine.{Describe, Json}
+  alias BeTree.Input.{Describe, Json}
   alias BeTree.Error
 
   @typedoc """
-  A pattern joins fields by "and" and by "or". A field has tests, and at least one of them must pass.
+  A pattern joins fields by "and" and "or". A field passes if at least one of its tests does.
   """
   @type t :: {:and, [t]} | {:or, [t]} | {:field, path, [test]}
   @type path :: [String.t(), ...]
@@ -20,21 +20,21 @@ defmodule BeTree.Pattern.Reader do
           | {:exists, boolean}
           | {:but, [test]}
 
-  # The names that make `$or` the name of a field, if an object in it has one.
-  @reserved ~w(exactly equals-ignore-case prefix suffix anything-but exists wildcard numeric cidr = < <= > >=) ++
-              ~w(regex not-wildcard not-equals-ignore-case date-after date-on-or-after date-before date-on-or-before) ++
-              ~w(in-date-range ip-address-in-range ip-address-not-in-range)
+  # An object in `$or` with one of these names makes `$or` an ordinary field.
+  @test_names ~w(exactly equals-ignore-case prefix suffix anything-but exists wildcard numeric cidr = < <= > >=) ++
+                ~w(regex not-wildcard not-equals-ignore-case date-after date-on-or-after date-before date-on-or-before) ++
+                ~w(in-date-range ip-address-in-range ip-address-not-in-range)
 
-  # The most objects around a field, with its own name counted, and the most bytes of their names.
-  @most_levels 100
-  @most_bytes 4_000
+  # Bounds on a field's path: its levels, and the bytes of the names.
+  @max_levels 100
+  @max_path_bytes 4_000
 
-  @doc "Returns the pattern in JSON text or in a decoded object."
+  @doc "Returns the pattern in JSON text or in a decoded map."
   @spec read(BeTree.Pattern.t()) :: {:ok, t} | {:error, Error.t()}
   def read(text) when is_binary(text) do
     case Json.decode(text) do
       {:ok, decoded} ->
-        # A column would be that of the JSON, whose fields are not located.
+        # Fields have no locations in the JSON, so no column.
         read_object(decoded)
 
       {:error, {:twice, name, offset}} ->
@@ -51,7 +51,7 @@ defmodule BeTree.Pattern.Reader do
   defp fault("\uFEFF" <> _rest),
     do: "a byte order mark (U+FEFF) is here, which belongs to a file and not to its text; leave it out"
 
-  defp fault(_text), do: "the pattern is no JSON here"
+  defp fault(_text), do: "the pattern is no JSON here; give a JSON object"
 
   defp syntax(message, text, offset) do
     column = text |> binary_part(0, offset) |> characters()
@@ -87,33 +87,33 @@ defmodule BeTree.Pattern.Reader do
 
   defp object(other, path), do: refuse(path, "a pattern is an object, got: #{Describe.value(other)}")
 
-  # Each test repeats the names on its way, so without a limit a text of 200 KB could mean an expression of gigabytes.
+  # Each test repeats the names on its path: without a limit a text of 200 KB could expand to gigabytes.
   defp deeper({names, bytes} = path, name) do
     bytes = bytes + byte_size(name)
 
-    if length(names) == @most_levels,
+    if length(names) == @max_levels,
       do:
         refuse(
           path,
-          "its fields lie more than #{@most_levels} levels deep; flatten the events or leave these tests out"
+          "its fields lie more than #{@max_levels} levels deep; flatten the events or leave these tests out"
         )
 
-    if bytes > @most_bytes,
+    if bytes > @max_path_bytes,
       do:
         refuse(
           path,
-          "the names of a field and of the objects around it have more than #{@most_bytes} bytes; shorten them"
+          "the names of a field and of the objects around it have more than #{@max_path_bytes} bytes; shorten them"
         )
 
     {[name | names], bytes}
   end
 
-  # The names on the way to a field, from the outermost one.
+  # The path to a field, from the outermost name.
   defp names({names, _bytes}), do: Enum.reverse(names)
 
   defp either?([_one, _two | _more] = alternatives) do
     not List.improper?(alternatives) and
-      Enum.all?(alternatives, &(is_map(&1) and not Enum.any?(Map.keys(&1), fn name -> name in @reserved end)))
+      Enum.all?(alternatives, &(is_map(&1) and not Enum.any?(Map.keys(&1), fn name -> name in @test_names end)))
   end
 
   defp either?(_other), do: false
@@ -194,11 +194,11 @@ defmodule BeTree.Pattern.Reader do
           )
       end
 
-    value |> some(path) |> Enum.map(test)
+    value |> one_or_more(path) |> Enum.map(test)
   end
 
   defp anything_but(value, path) do
-    values = some(value, path)
+    values = one_or_more(value, path)
 
     unless Enum.all?(values, &is_binary/1) or Enum.all?(values, &is_number/1),
       do: refuse(path, "anything-but takes strings, or numbers, but not both, and nothing else")
@@ -206,9 +206,9 @@ defmodule BeTree.Pattern.Reader do
     Enum.map(values, &test(&1, path))
   end
 
-  defp some([_one | _more] = list, path), do: if(List.improper?(list), do: some([], path), else: list)
-  defp some([], path), do: refuse(path, "anything-but takes one value or more")
-  defp some(value, _path), do: [value]
+  defp one_or_more([_one | _more] = list, path), do: if(List.improper?(list), do: one_or_more([], path), else: list)
+  defp one_or_more([], path), do: refuse(path, "anything-but takes one value or more")
+  defp one_or_more(value, _path), do: [value]
 
   defp numeric(["=", number], path), do: [{"=", number(number, path)}]
   defp numeric([operator, number], path) when operator in ~w(< <= > >=), do: [{operator, number(number, path)}]
@@ -224,16 +224,16 @@ defmodule BeTree.Pattern.Reader do
   end
 
   defp number(number, path) when is_number(number) do
-    # A longer integer fits no float.
+    # Longer integers exceed the range of floats.
     if is_integer(number) and abs(number) >= Bitwise.bsl(1, 1_023),
-      do: refuse(path, "a number fits a double"),
+      do: refuse(path, "a number must fit a double"),
       else: number
   end
 
   defp number(other, path), do: refuse(path, "numeric takes numbers, got: #{Describe.value(other)}")
 
   defp string(string, path) when is_binary(string) do
-    if String.valid?(string), do: string, else: refuse(path, "a string is in UTF-8")
+    if String.valid?(string), do: string, else: refuse(path, "a string must be UTF-8")
   end
 
   defp string(other, path), do: refuse(path, "this test takes a string, got: #{Describe.value(other)}")
@@ -241,7 +241,7 @@ defmodule BeTree.Pattern.Reader do
   defp not_empty("", path), do: refuse(path, "the prefix or suffix of anything-but is not empty")
   defp not_empty(other, path), do: string(other, path)
 
-  # Checks that no `*` follows another one, and that only `*` and `\` are escaped.
+  # Refuses consecutive `*`, and escapes of anything but `*` and `\`.
   defp wildcard(string, path) do
     string = string(string, path)
 

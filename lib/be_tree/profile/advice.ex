@@ -1,12 +1,12 @@
 defmodule BeTree.Profile.Advice do
   @moduledoc false
-  # Says in words where the fuel of a profile goes, and what a user can do about it.
+  # Says where the fuel of a profile goes, and how a user can reduce it.
 
-  import BeTree.Engine.Describe, only: [grouped: 1, quoted: 1]
+  import BeTree.Input.Describe, only: [grouped: 1, quoted: 1]
 
-  # Shares below these percentages are not worth a sentence.
-  @much 25
-  @most 50
+  # Percentages: smaller shares get no advice.
+  @min_share 25
+  @min_major_share 50
 
   @spec of(BeTree.Profile.t()) :: [String.t()]
   def of(%{searches: 0}), do: []
@@ -25,8 +25,8 @@ defmodule BeTree.Profile.Advice do
     all = sum(profile.attributes, :candidates)
 
     for %{name: name, candidates: candidates, failed: failed} = row when name != nil <- profile.attributes,
-        share(fuel(profile, :verify), profile.fuel) >= @much,
-        share(candidates, all) >= @much and share(failed, candidates) >= @most do
+        share(fuel(profile, :verify), profile.fuel) >= @min_share,
+        share(candidates, all) >= @min_share and share(failed, candidates) >= @min_major_share do
       [{by, times} | _] = row.failed_by
 
       "#{quoted(name)} leads to #{share(candidates, all)} % of candidates; #{share(times, candidates)} % of them fail on " <>
@@ -38,7 +38,7 @@ defmodule BeTree.Profile.Advice do
   defp scan(profile) do
     entries = sum(profile.attributes, :entries)
 
-    with true <- share(fuel(profile, :scan), profile.fuel) >= @most,
+    with true <- share(fuel(profile, :scan), profile.fuel) >= @min_major_share,
          %{entries: most} = row when most > 0 <- Enum.max_by(profile.attributes, & &1.entries, fn -> nil end) do
       [
         "#{share(fuel(profile, :scan), profile.fuel)} % of the fuel scans entries, #{grouped(div(entries, profile.searches))} " <>
@@ -56,7 +56,7 @@ defmodule BeTree.Profile.Advice do
   defp named(name), do: quoted(name)
 
   defp unindexed(profile) do
-    if share(fuel(profile, :unindexed), profile.fuel) >= @much do
+    if share(fuel(profile, :unindexed), profile.fuel) >= @min_share do
       [
         "#{share(fuel(profile, :unindexed), profile.fuel)} % of the fuel runs expressions that no attribute leads to, in " <>
           "every search, such as #{ids(profile)}. Expressions that begin with `not`, or that are mostly true, have no test to be found by"
@@ -69,7 +69,7 @@ defmodule BeTree.Profile.Advice do
   defp ids(profile), do: profile.expressions |> Enum.take(3) |> Enum.map_join(", ", &Integer.to_string(&1.id))
 
   defp decode(profile) do
-    if share(fuel(profile, :decode), profile.fuel) >= @much do
+    if share(fuel(profile, :decode), profile.fuel) >= @min_share do
       [
         "#{share(fuel(profile, :decode), profile.fuel)} % of the fuel decodes events. Leave out what no expression reads, and " <>
           "prepare an event that is searched more than once (`BeTree.Event.prepare/2`)"
@@ -80,7 +80,7 @@ defmodule BeTree.Profile.Advice do
   end
 
   defp dense(profile) do
-    if share(fuel(profile, :dense), profile.fuel) >= @most do
+    if share(fuel(profile, :dense), profile.fuel) >= @min_major_share do
       [
         "#{share(fuel(profile, :dense), profile.fuel)} % of the fuel decides boolean expressions that no attribute leads to. " <>
           "`BeTree.search_many/3` decides them for many events at once, for less fuel an event"
@@ -93,7 +93,7 @@ defmodule BeTree.Profile.Advice do
   defp results(profile) do
     fuel = fuel(profile, :collect) + fuel(profile, :sort)
 
-    if share(fuel, profile.fuel) >= @much do
+    if share(fuel, profile.fuel) >= @min_share do
       [
         "#{share(fuel, profile.fuel)} % of the fuel makes the lists of ids, #{grouped(div(sum(profile.events, :matches), profile.searches))} " <>
           "an event. `as: :binary` and `as: :bitmap` make no list"
@@ -103,7 +103,7 @@ defmodule BeTree.Profile.Advice do
     end
   end
 
-  # The first hundredth of the events, if it takes more than ten times its share.
+  # The most expensive 1 % of the events, if they take more than ten times their share.
   defp outliers(%{searches: searches} = profile) when searches >= 100 do
     few = Enum.take(profile.events, div(searches, 100))
     fuel = sum(few, :fuel)

@@ -2,27 +2,28 @@ defmodule BeTree.Profile.Recorder do
   @moduledoc false
   # Runs searches part by part (docs/abi.md), measures the fuel of each part, and reads its counts.
   #
-  # Each event is first searched as usual, for its fuel. The parts then run the same phases. A part costs what its phase
-  # costs in the search, and the fixed price of a call, which the last, empty part tells. The rest of the search's fuel is
-  # its own call.
+  # Each event is first searched as usual, for its total fuel. Then the same phases run as parts, one call each. A part
+  # costs its phase plus the fixed fuel of a call, which the last, empty part measures. The remaining fuel belongs to the
+  # call of the search.
 
   alias BeTree.{Error, Event, Index, Search}
-  alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
+  alias BeTree.Call.{Instance, Reply, Slices}
+  alias BeTree.Processes.Deadline
   alias BeTree.Profile.Tally
 
   @phases List.to_tuple([:walk, :scan, :verify, :dense, :unindexed, :collect, :sort])
   @no_part 0xFFFF_FFFF
 
-  # The most that a module can address. A copy takes only what it writes.
-  @memory 0x1_0000_0000
+  # The address space of a module. A copy takes only the pages that it writes.
+  @max_memory 0x1_0000_0000
 
   @typedoc "A part: its phase, its fuel, and its counts as the module returns them."
   @type part :: {BeTree.Profile.phase(), BeTree.Fuel.t(), [tuple]}
 
-  @typedoc "What one search did: its statistics, its number of matches, and its parts, of which `:call` may be negative."
+  @typedoc "The record of one search: its statistics, its number of matches, and its parts. The fuel of `:call` may be negative."
   @type recorded :: %{stats: BeTree.Stats.t(), matches: non_neg_integer, parts: [part]}
 
-  @doc "Returns the profile of the searches for `events` in an index, with their option `:on_mismatch`."
+  @doc "Returns the profile of searches for `events` in an index."
   @spec profile(Index.t(), Enumerable.t(), Deadline.t(), BeTree.Domain.on_mismatch()) ::
           {:ok, BeTree.Profile.t()} | {:error, Error.t()}
   def profile(index, events, deadline, on_mismatch) do
@@ -50,17 +51,18 @@ defmodule BeTree.Profile.Recorder do
       else: record(tree, event, reading, deadline)
   end
 
-  # A profile takes several calls for an event. In a private copy no other call comes in between, and the index is not held up.
+  # A profile makes several calls for an event. A private copy keeps other calls out between them, and leaves the index
+  # free.
   defp copy(%Index{guest: guest} = index) do
     if Instance.exports?(guest, "be_tree_profile") do
-      Index.to_tree(index, @memory)
+      Index.to_tree(index, @max_memory)
     else
       message = "this index module has no profiles: it lacks the export be_tree_profile"
       {:error, %Error{kind: :bad_module, message: message}}
     end
   end
 
-  # Returns what the search of `event` in `tree` does.
+  # Returns the record of a search for `event` in `tree`.
   defp record(tree, event, reading, deadline) do
     options = [slice: slice(tree), timeout: Deadline.left(deadline), as: :binary, on_mismatch: reading.on_mismatch]
 
@@ -74,7 +76,7 @@ defmodule BeTree.Profile.Recorder do
     end
   end
 
-  # Returns all parts, and the fuel of a call that does nothing.
+  # Returns all parts, and the fuel of an empty call.
   defp parts(tree, deadline, parts) do
     case call(tree, "be_tree_profile_part", [], nil, deadline) do
       {:ok, <<@no_part::little-32>>, fuel} ->
@@ -112,7 +114,7 @@ defmodule BeTree.Profile.Recorder do
   defp to_end({:yield, slices}), do: slices |> Slices.resume() |> to_end()
   defp to_end(ended), do: ended
 
-  # A runtime that resumes from a checkpoint runs some of the work twice, so there a call runs in one slice.
+  # A runtime that resumes from a checkpoint repeats some work, so each call runs in one slice there.
   defp slice(%{runtime: BeTree.Runtime.Wasmtime = runtime}), do: runtime.default_slice()
   defp slice(_tree), do: :infinity
 end

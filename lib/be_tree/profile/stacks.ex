@@ -1,10 +1,10 @@
 defmodule BeTree.Profile.Stacks do
   @moduledoc false
-  # Divides the fuel of a profile among stacks of frames, as flame graphs show them.
+  # Apportions the fuel of a profile among the stacks of a flame graph.
 
   @type stack :: {[String.t()], BeTree.Fuel.t()}
 
-  @doc "Returns the stacks, whose fuel adds up to that of the profile."
+  @doc "Returns the stacks. Their fuel adds up to that of the profile."
   @spec of(BeTree.Profile.t()) :: [stack]
   def of(profile) do
     for {phase, fuel} <- profile.phases,
@@ -29,11 +29,11 @@ defmodule BeTree.Profile.Stacks do
     [{"true", row.candidates - row.failed} | failed]
   end
 
-  # A semicolon and a line break end a frame.
+  # The folded format ends frames with semicolons and stacks with line breaks.
   defp frame(nil), do: "every event"
   defp frame(name), do: String.replace(name, [";", "\n"], "_")
 
-  # Divides `fuel` by weight into whole numbers that add up to it.
+  # Divides `fuel` in proportion to the weights, into integers that add up to `fuel`.
   defp divide(fuel, shares) do
     case shares |> Enum.map(fn {_frames, weight} -> weight end) |> Enum.sum() do
       0 ->

@@ -5,18 +5,18 @@ defmodule BeTree.Profile.Tally do
   alias BeTree.Profile
   alias BeTree.Profile.Recorder
 
-  # `names` are those of the attributes, by position. `sums` of an attribute are, in order, lookups, nodes, entries, proven.
-  # `runs` counts the runs of programs by id, by the attribute that led to it, by outcome and by the attribute that decided.
+  # `names`: the attributes by position. `sums`, by attribute: `{lookups, nodes, entries, proven}`. `runs` counts runs of
+  # programs by `{id, leading attribute, outcome, deciding attribute}`.
   @enforce_keys [:names]
   defstruct @enforce_keys ++ [sums: %{}, runs: %{}, phases: %{}, events: []]
 
   @type t :: %__MODULE__{}
 
-  # The order in which a search has them.
+  # The phases in the order of a search.
   @phases [:decode, :walk, :scan, :verify, :dense, :unindexed, :collect, :sort, :call]
 
   @spec new([BeTree.Domain.t()]) :: t
-  # The index has an attribute of its own behind those of the schema, for the starts, ends and parts of strings.
+  # Behind the schema's attributes the index has one of its own, for prefixes, suffixes and parts of strings.
   def new(schema), do: %__MODULE__{names: List.to_tuple(Enum.map(schema, & &1.name) ++ ["(patterns)"])}
 
   @doc "Adds the search of one event."
@@ -24,7 +24,7 @@ defmodule BeTree.Profile.Tally do
   def add(tally, %{stats: stats, matches: matches, parts: parts}) do
     phases = sum_phases(parts, %{})
 
-    # The attribute that led to a candidate is known from the scan before.
+    # The scan precedes the runs and tells which attribute led to each candidate.
     {tally, _leads} = Enum.reduce(parts, {tally, %{}}, &add_part/2)
 
     event = %{
@@ -62,7 +62,7 @@ defmodule BeTree.Profile.Tally do
     end)
   end
 
-  # The dense expressions that are left open, which no attribute leads to.
+  # Dense expressions whose bits left the result open. No attribute leads to them.
   defp add_part({:dense, _fuel, lists}, {tally, leads}) do
     {tally, for({nil, _expressions, _proven, open} <- lists, id <- open, into: leads, do: {id, nil})}
   end
@@ -157,14 +157,14 @@ defmodule BeTree.Profile.Tally do
 
   defp times(runs), do: runs |> Enum.map(& &1.times) |> Enum.sum()
 
-  # Returns how often each attribute decided, the most frequent first.
+  # Returns how often each attribute decided, in descending order.
   defp by_times(runs) do
     runs
     |> Enum.reduce(%{}, fn run, sums -> Map.update(sums, run.decided_by, run.times, &(&1 + run.times)) end)
     |> Enum.sort_by(fn {name, times} -> {-times, name} end)
   end
 
-  # Returns a sentence on the phase that took most of an event's fuel.
+  # Returns a sentence on the most expensive phase of an event.
   defp reason(%{fuel: 0}, _parts), do: "no fuel was burnt"
 
   defp reason(event, parts) do

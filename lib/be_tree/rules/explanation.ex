@@ -6,12 +6,12 @@ defmodule BeTree.Rules.Explanation do
       * `:fired` - all conditions hold for `facts`, and the rule fired for them;
       * `:due` - all conditions hold, and the rule fires in the next call;
       * `:waits` - all conditions hold so far, and a window is open until the time `until`;
-      * `:blocked` - the condition `condition` does not hold for `facts`;
-      * `:unknown` - there are too many combinations of facts to look at;
-    * `:facts` - the facts that meet the conditions that bind facts, in the order of the conditions, as far as they come;
+      * `:blocked` - the condition `condition` fails for `facts`;
+      * `:unknown` - there are too many combinations of facts to examine;
+    * `:facts` - the facts that meet the binding conditions, in the order of the conditions, as far as found;
     * `:until` - a time in milliseconds, or `nil`;
     * `:line`, `:condition` - the line of the text, from 1, in which the condition begins, and its content, or `nil`;
-    * `:by` - the fact for which a `none` does not hold, or `nil`.
+    * `:by` - the fact that violates a `none`, or `nil`.
   """
 
   alias BeTree.Rules.Fact

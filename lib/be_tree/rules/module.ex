@@ -2,8 +2,9 @@ defmodule BeTree.Rules.Module do
   @moduledoc false
   # The WebAssembly module of rules.
 
-  alias BeTree.{Engine, Error, Fuel, Guest}
-  alias BeTree.Engine.{Deadline, Instance, Slices}
+  alias BeTree.{Error, Fuel, Guest}
+  alias BeTree.Call.{Instance, Slices}
+  alias BeTree.Processes.Deadline
   alias BeTree.Rules.Reply
   alias BeTree.Runtime.Wasmtime
 
@@ -11,7 +12,7 @@ defmodule BeTree.Rules.Module do
   @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
   def built_in(runtime), do: Instance.built_in(runtime, "be_tree_rules.wasm", &load/2)
 
-  # Compilation mostly writes new memory, which takes longer than its fuel says.
+  # Compilation mostly writes new memory, which takes longer than the fuel suggests, so slices are smaller.
   @slice 100_000
 
   @typedoc "How long a compilation may take, and the fuel of a reduction."
@@ -23,8 +24,8 @@ defmodule BeTree.Rules.Module do
         }
 
   @doc """
-  Returns an instance with the rules of `input`, as docs/abi.md describes it, and the warnings about them. It compiles them in slices.
-  An instance whose compilation ends early is of no use, and is dropped.
+  Compiles the rules of `input` (docs/abi.md) in slices. Returns an instance with the rules, and the warnings. An instance
+  is dropped if its compilation ends early.
   """
   @spec compile(Guest.t(), pos_integer, binary, budget) ::
           {:ok, BeTree.Runtime.instance(), [String.t()]} | {:error, Error.t()}
@@ -45,8 +46,11 @@ defmodule BeTree.Rules.Module do
 
   defp finish({:yield, slices}), do: slices |> Slices.resume() |> finish()
   defp finish({:done, 0, output, _slices}), do: {:ok, output}
-  defp finish({:done, 1, refusal, _slices}), do: {:error, Engine.Reply.refusal(refusal)}
-  defp finish({:done, status, _output, _slices}), do: {:error, Engine.Reply.bad("be_tree_rules with status #{status}")}
+  defp finish({:done, 1, refusal, _slices}), do: {:error, BeTree.Call.Reply.refusal(refusal)}
+
+  defp finish({:done, status, _output, _slices}),
+    do: {:error, BeTree.Call.Reply.bad("be_tree_rules with status #{status}")}
+
   defp finish({:error, error}), do: {:error, error}
 
   defp load(wasm, runtime) do

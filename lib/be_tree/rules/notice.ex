@@ -1,6 +1,6 @@
 defmodule BeTree.Rules.Notice do
   @moduledoc """
-  A notice is what a rule reports by `notify`.
+  A notice is the report of a `notify` in a rule.
 
     * `:rule` - the name of the rule;
     * `:name` - the name that the rule gives after `notify`, or `nil` if the firing failed: it would have stored a value outside of

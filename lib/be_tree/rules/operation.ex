@@ -1,25 +1,26 @@
 defmodule BeTree.Rules.Operation do
   @moduledoc false
-  # An operation that fires rules: its calls of the module until it is done, or until a limit makes a page of it.
+  # An operation that fires rules: it calls the module until everything is done or a limit ends the page.
   #
-  # A call ends early, with the engine whole, if the engine lacks room. Then a call of `be_tree_room`, which must not be cut off,
-  # makes room, and another call goes on. What the calls before did stands, whatever happens to the process.
+  # A call ends early, with a consistent engine, if the engine runs out of room. A call of `be_tree_room`, which must not be
+  # interrupted, then makes room, and the next call continues. Effects of completed calls persist even if the process dies.
 
-  alias BeTree.Engine.{Deadline, Instance, Reply, Slices}
+  alias BeTree.Call.{Instance, Reply, Slices}
+  alias BeTree.Processes.Deadline
   alias BeTree.{Fuel, Rules, Telemetry}
   alias BeTree.Rules.{Page, Span}
 
-  # The limits of firings in docs/abi.md that count each match as fired. With the second one facts wait again.
-  @quiet -2
-  @held -3
-  # The latest time of a fact in docs/abi.md that allows any.
+  # Limits of firings in docs/abi.md that count each match as fired. With the second one facts wait again.
+  @count_as_fired -2
+  @count_as_fired_and_hold -3
+  # The limit of docs/abi.md that allows any time of a fact.
   @any_time 0x7FFF_FFFF_FFFF_FFFF
 
   @derive {Inspect, only: [:kind, :position]}
   @enforce_keys [:rules, :kind, :options]
   defstruct [:rules, :kind, :argument, :input, :options, position: 0]
 
-  @typedoc "`position` is that of the next fact of an `:assert`. A `:retract` is a `:run` once its fact is retracted."
+  @typedoc "`position` is that of the next fact of an `:assert`. A `:retract` becomes a `:run` once its fact is retracted."
   @type t :: %__MODULE__{
           rules: Rules.t(),
           kind: :assert | :retract | :advance | :run,
@@ -29,23 +30,23 @@ defmodule BeTree.Rules.Operation do
           position: non_neg_integer
         }
 
-  @doc "Returns facts as the input of the module."
+  @doc "Encodes facts for the module."
   @spec encode([Rules.fact()]) :: binary
   def encode(facts), do: encode_term(facts)
 
   defp encode_term(term), do: :erlang.term_to_binary(term, minor_version: 2)
 
-  @doc "Returns options with which a fact with a later time than `latest` is refused. `nil` allows any."
+  @doc "Returns options that refuse facts later than `latest`. `nil` allows any."
   @spec up_to(map, Rules.time() | nil) :: map
   def up_to(options, latest), do: %{options | latest: latest && min(latest, @any_time)}
 
-  @doc "Returns options with which rules do not fire for the matches that they find."
+  @doc "Returns options with which found matches do not fire."
   @spec quiet(map) :: map
-  def quiet(options), do: %{options | firings: @quiet}
+  def quiet(options), do: %{options | firings: @count_as_fired}
 
-  @doc "Returns options with which rules do not fire, and facts beyond their time wait and move it nowhere."
+  @doc "Returns options with which rules do not fire, and facts beyond their time wait without moving it."
   @spec held(map) :: map
-  def held(options), do: %{options | firings: @held}
+  def held(options), do: %{options | firings: @count_as_fired_and_hold}
 
   @spec assert(Rules.t(), [Rules.fact()], map) :: Rules.outcome()
   def assert(rules, facts, options), do: assert_encoded(rules, encode(facts), options)
@@ -72,7 +73,7 @@ defmodule BeTree.Rules.Operation do
     run(%__MODULE__{rules: rules, kind: :advance, argument: now, input: input, options: options})
   end
 
-  # The term `{Source, Now, Facts}` for facts that are a term already.
+  # Encodes `{Source, Now, Facts}` around facts that are already encoded.
   defp of_source(source, now, <<131, facts::binary>>) do
     source = if source == [], do: [], else: to_string(source)
     <<131, source::binary>> = encode_term(source)
@@ -84,8 +85,8 @@ defmodule BeTree.Rules.Operation do
   def next(operation), do: run(operation)
 
   @doc """
-  Returns the fuel of the search for the match before whose firing a page ended. The next call makes that search again, so it changes
-  nothing.
+  Returns the fuel of the last search of a page, for the match that did not fire any more. The next call repeats that
+  search.
   """
   @spec ahead(t) :: Fuel.t()
   def ahead(%{options: options} = operation) do
@@ -95,7 +96,7 @@ defmodule BeTree.Rules.Operation do
     end
   end
 
-  # Most calls are of one fact and take a microsecond or two, so each allocation here and below counts.
+  # Most calls insert one fact in a microsecond or two, so each allocation here and below matters.
   defp run(%{rules: rules, options: options} = operation) do
     most = options.firings || rules.firings
     deadline = Deadline.new(options.timeout)
@@ -131,23 +132,23 @@ defmodule BeTree.Rules.Operation do
     end
   end
 
-  # No rule fires while matches count as fired, so that limit stays as it is.
+  # No rule fires while matches count as fired, so the limit stays unchanged.
   defp go_on(%{operation: operation} = page, most, budget, deadline) do
     with {outcome, %Page{} = next} <- calls(operation, most - page.firings, budget, deadline),
          do: {outcome, %{Page.join(page, next) | operation: next.operation}}
   end
 
-  # Only the call that retracts the fact says so. The rules that are still due fire in runs, however many calls these take.
+  # Only the first call retracts the fact. The rules still due fire in runs, over any number of calls.
   defp next_operation(_reason, %{kind: :retract} = operation, 1), do: %{operation | kind: :run, position: 0}
   defp next_operation(:done, operation, position), do: %{operation | kind: :run, input: nil, position: position}
   defp next_operation(_reason, operation, position), do: %{operation | position: position}
 
-  # A larger memory gets large pages when it grows. The system clears each as a whole, which can take milliseconds.
-  @longest_in_slices 8 * 1_048_576
+  # A growing memory above this size gets large pages. The system clears each in one piece, which can take milliseconds.
+  @max_sliced_growth_bytes 8 * 1_048_576
 
-  # On a dirty scheduler, a thread of its own, small work competes with the normal schedulers for the processors.
+  # Small work stays off dirty schedulers, whose threads compete with the normal schedulers for the processors.
   defp make_room(%{rules: %{runtime: runtime, instance: instance}} = operation) do
-    scheduler = if runtime.info(instance).memory < @longest_in_slices, do: :whole, else: :dirty
+    scheduler = if runtime.info(instance).memory < @max_sliced_growth_bytes, do: :whole, else: :dirty
 
     case Instance.call(runtime, instance, "be_tree_room", [], nil, scheduler: scheduler) do
       {:ok, _nothing} -> :ok
@@ -156,7 +157,7 @@ defmodule BeTree.Rules.Operation do
     end
   end
 
-  @doc "Returns what is left of a budget for the next call, at least 1: the module takes no call without fuel."
+  @doc "Returns the rest of a budget for the next call, at least 1, because the module takes no call without fuel."
   @spec left(Fuel.budget(), Fuel.t()) :: Fuel.budget()
   def left(budget, used), do: with(0 <- Slices.left(budget, used), do: 1)
 

@@ -3,17 +3,17 @@ defmodule BeTree.Rules.Page do
   A page is the result of a call of `BeTree.Rules`, or a part of it.
 
     * `:notices` - the notices, in the order of the firings: `BeTree.Rules.Notice`;
-    * `:ids` - the numbers of the facts that were inserted or wait, in the order of the list;
+    * `:ids` - the numbers of the inserted and the waiting facts, in the order of the list;
     * `:firings` - the number of firings;
     * `:mismatches` - the values of the inserted facts that do not fit their fields and count as undefined, because the field has
       `on_mismatch undefined`;
-    * `:late` - the number of the inserted facts that came too late: from before the rules' time (`BeTree.Rules`, Time);
+    * `:late` - the number of inserted facts from before the watermark (`BeTree.Rules`, Time);
     * `:last_rule` - the name of the rule that fired last, or `nil`;
     * `:next_due` - the time, in milliseconds, to which `BeTree.Rules.advance/3` has to move for the next window to close or the next fact
       to wait no more, or `nil`;
     * `:fuel`, `:slices` - the fuel of the page (`BeTree.Fuel`), and its number of slices;
-    * `:reason` - the reason for which there is more, `:firings` or `:notices`, or `nil`;
-    * `:operation` - private: `BeTree.Rules.next/1` goes on from it; `nil` in the sum of several pages.
+    * `:reason` - the limit that ended the page, `:firings` or `:notices`, or `nil`;
+    * `:operation` - private: where `BeTree.Rules.next/1` continues; `nil` in the sum of several pages.
   """
 
   alias BeTree.Rules.{Notice, Operation}

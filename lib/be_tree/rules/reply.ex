@@ -2,7 +2,7 @@ defmodule BeTree.Rules.Reply do
   @moduledoc false
   # Decodes the replies of the module of rules (docs/abi.md, Rules).
 
-  alias BeTree.Engine.Reply
+  alias BeTree.Call.Reply
   alias BeTree.Error
   alias BeTree.Rules.{Explanation, Fact, Notice}
 
@@ -25,12 +25,12 @@ defmodule BeTree.Rules.Reply do
     :types
   ]
 
-  @typedoc "The position of the next fact stands before the number of firings; then come the last rule and the next due time."
+  @typedoc "Counts: the position of the next fact precedes the firings; the last rule and the next due time follow."
   @type outcome ::
           {reason :: :done | :firings | :notices | :room, non_neg_integer, non_neg_integer, String.t() | nil,
            integer | nil, [pos_integer], [Notice.t()], non_neg_integer, non_neg_integer}
 
-  # The reasons by their numbers.
+  # Indexed by the numbers of the reasons.
   @reasons {:done, :firings, :notices, :room}
 
   @spec outcome(binary) :: {:ok, outcome} | {:error, Error.t()}
@@ -39,16 +39,16 @@ defmodule BeTree.Rules.Reply do
       {:ok, {reason, position, firings, last_rule, next_due, ids, notices, mismatches, late}}
       when reason in 0..3 and is_binary(ids) and is_list(notices) ->
         {:ok,
-         {elem(@reasons, reason), position, firings, given(last_rule), given(next_due), ids(ids), notices(notices),
-          mismatches, late}}
+         {elem(@reasons, reason), position, firings, nil_if_empty(last_rule), nil_if_empty(next_due), ids(ids),
+          notices(notices), mismatches, late}}
 
       other ->
         wrong(other)
     end
   end
 
-  defp given([]), do: nil
-  defp given(value), do: value
+  defp nil_if_empty([]), do: nil
+  defp nil_if_empty(value), do: value
 
   defp ids(<<id::little-64>>), do: [id]
   defp ids(packed), do: for(<<id::little-64 <- packed>>, do: id)
@@ -58,7 +58,7 @@ defmodule BeTree.Rules.Reply do
 
   defp notice({rule, name, values}), do: %Notice{rule: rule, name: name, values: values}
 
-  @doc "Returns facts, and whether there are more."
+  @doc "Decodes facts, and whether more follow."
   @spec facts(binary) :: {:ok, [Fact.t()], boolean} | {:error, Error.t()}
   def facts(binary) do
     case Reply.term(binary) do
@@ -78,7 +78,7 @@ defmodule BeTree.Rules.Reply do
   defp explanation({:waits, until}, facts), do: %Explanation{verdict: :waits, until: until, facts: facts}
 
   defp explanation({:blocked, line, condition, by}, facts) do
-    # A condition may stand behind the word that begins the conditions.
+    # A condition begins after the keyword in front of the conditions.
     condition = condition |> String.replace_prefix("when", "") |> String.trim()
     %Explanation{verdict: :blocked, line: line, condition: condition, by: fact(by), facts: facts}
   end
@@ -86,26 +86,27 @@ defmodule BeTree.Rules.Reply do
   defp explanation(verdict, facts) when verdict in [:fired, :due, :unknown],
     do: %Explanation{verdict: verdict, facts: facts}
 
-  @doc "Returns the warnings about rules."
+  @doc "Decodes the warnings about rules."
   @spec warnings(binary) :: {:ok, [String.t()]} | {:error, Error.t()}
   def warnings(binary), do: list(binary, & &1)
 
-  @doc "Returns the counts for users."
+  @doc "Decodes the counts for users."
   @spec info(binary) :: {:ok, map} | {:error, Error.t()}
   def info(binary), do: with({:ok, info} <- pairs(binary), do: counts(info))
 
   @doc """
-  Returns the time that a roll-back leads to, or `nil` if it is that of the begin, and the rules that fired again and again before it.
+  Decodes a roll-back: the time that it returns to, or `nil` for the time of the beginning, and the rules that fired
+  repeatedly.
   """
   @spec rolled_back(binary) :: {:ok, integer | nil, [String.t()]} | {:error, Error.t()}
   def rolled_back(binary) do
     case Reply.term(binary) do
-      {:ok, {time, cycle}} when (is_integer(time) or time == []) and is_list(cycle) -> {:ok, given(time), cycle}
+      {:ok, {time, cycle}} when (is_integer(time) or time == []) and is_list(cycle) -> {:ok, nil_if_empty(time), cycle}
       other -> wrong(other)
     end
   end
 
-  @doc "Returns the event time that all sources have reached, or `nil`, and the event times of those that were seen."
+  @doc "Decodes the watermark, or `nil`, and the event times of the known sources."
   @spec sources(binary) :: {:ok, integer | nil, %{(String.t() | nil) => integer}} | {:error, Error.t()}
   def sources(binary) do
     case Reply.term(binary) do

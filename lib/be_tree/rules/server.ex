@@ -19,20 +19,20 @@ defmodule BeTree.Rules.Server do
   (`subscribe/1`) and to those of the option `:notify`. So the pages that its functions return have none. The notices of a call are
   sent before it returns. A notice is sent once: not again when the server recovers.
 
-  A process that receives too slowly, or not at all, must not fill the memory of the node. If as many notices as the option `:max_pending`
-  says may wait in its mailbox, the server drops later ones for this process, and logs that. Once no more than half of them
-  wait, the process gets
+  Back-pressure protects the memory of the node from slow processes. When the mailbox of a process holds `:max_pending` notices, the
+  server drops later notices for this process, and logs that. Once at most half of them wait, the process gets
 
       {BeTree.Rules.Server, name, {:dropped, count}}
 
-  with the number of notices that it lacks, and then notices again. So it knows where there is a gap, and reads `facts/3` to learn
-  what it missed. `:dropped` of `info/2` has the sum, and the event `[:be_tree, :rules, :dropped]` of `BeTree.Telemetry` each loss. A process
-  has nothing to acknowledge: the server counts what it sends, and now and then reads the length of the process's mailbox, in which it
-  takes all messages for its own last ones. So a process that lets other messages pile up counts as slow, too, and where calls send long
-  lists of notices `:max_pending` is to have room for some of them. A process on another node whose connection is busy, or whose
-  node does not reply within a second, counts as full. With partitions, each partition counts and drops by itself.
+  with the number of dropped notices, and then notices again. So the process knows where the gap is, and can read `facts/3`.
+  `:dropped` of `info/2` has the sum, and the event `[:be_tree, :rules, :dropped]` of `BeTree.Telemetry` each loss.
 
-  Facts are never dropped: what must not be lost is asserted by the rule as a fact, and a process retracts it when it is done.
+  A process acknowledges nothing. The server counts the notices that it sends, and from time to time reads the length of the mailbox. It
+  takes all messages there for notices, so a process with many other messages counts as slow too. If calls send long lists of notices,
+  `:max_pending` must have room for several lists. A process on another node counts as full if its connection is busy, or its node does
+  not reply within a second. Each partition counts and drops by itself.
+
+  Facts are never dropped. A rule asserts a fact for work that must not be lost, and a process retracts the fact when the work is done.
 
   ## Time
 
@@ -40,61 +40,66 @@ defmodule BeTree.Rules.Server do
   moves time to that of its clock, in milliseconds since 1970, before each call, and when the next window closes. A fact without `at`
   then has the time at which it came.
 
-  One fact of tomorrow would close all windows of today, and time never goes back. So with `clock: :system` a fact whose `at` is more than
-  `:max_skew` ahead of the server's clock is refused as `:out_of_bounds`, with its position, and so is `advance/3`. Nothing changes then.
+  One fact of tomorrow would close all windows of today, and time never goes back. So with `clock: :system` the server refuses a fact
+  whose `at` is more than `:max_skew` ahead of its clock, as `:out_of_bounds` with the position, and changes nothing. `advance/3` has
+  the same bound.
 
   The server's clock is the monotonic clock of the VM, and follows the system clock:
 
     * A difference below `:max_skew` is followed at once if the system clock is ahead. If it is behind, the server's clock goes 1 % slower
       until the difference is gone. It neither goes back nor stands still, so a window lasts at most 1 % too long.
-    * A jump of the system clock by `:max_skew` or more is logged, and not followed at first: a window that is open closes when its
-      time has passed by the monotonic clock, and a jump that is taken back leaves no trace. Once a jump has lasted `:max_skew`, the
-      server's clock follows it, and logs that: forward at once, as after a machine slept, and back by going 1 % slower. Until it has
-      caught up, facts may not be ahead of the server's clock at all.
+    * A jump of the system clock by `:max_skew` or more is logged, and not followed at first. Open windows close by the monotonic clock,
+      and a jump that is reversed in time has no effect. Once a jump has lasted `:max_skew`, the server's clock follows it, and logs
+      that: forward at once, as after a sleep of the machine, and back by going 1 % slower. Until it has caught up, the server refuses
+      facts ahead of its clock.
     * If the facts in the folder are more than `:max_skew` ahead of the system clock when the server starts, its clock goes on from their
       time, and logs that.
 
-  While the server's clock is ahead of the system clock by hours, because that was wrong for longer than `:max_skew`, facts with the right `at`
-  come late. Insert what counts into a new server if that cannot be waited for.
+  If the system clock was wrong for longer than `:max_skew`, the server's clock may be hours ahead. Facts with the right `at` are late
+  until the difference is gone. If that takes too long, insert the facts that you need into a new server.
 
   To start with a history, start the server with `clock: :facts`, insert the history, and call `go_live/2`.
   [The guide](rules.md#history) works that out.
 
-  With `lateness: ms` rules see facts in the order of their times, also those that are late by as much (`BeTree.Rules`, Time): windows
-  close and notices come as much later. The lateness of a folder cannot change: a start with another one returns `:other_schema`. The
-  options `:source` of `assert/3` and `advance/3`, `end_source/3` and `sources/2` are for servers without partitions. With `clock: :system` all
-  sources have the time of the system at least.
+  With `lateness: ms` rules see facts in the order of their times, if none is later than that (`BeTree.Rules`, Time). Windows close and
+  notices come later by the lateness. The lateness of a folder cannot change: a start with another one returns `:other_schema`.
+
+  The option `:source` of `assert/3` and `advance/3` names the source of facts, and `end_source/3` forgets a source. With partitions, a
+  call with a source moves time in all of them, so it calls each; after the first such call, calls without a source do so, too. Before
+  it, facts without a source move the time of all sources, so name the sources to `advance/3` before the first fact. With
+  `clock: :system` all sources have the time of the system at least.
 
   ## On disk
 
-  With the option `:dir` the server writes each call to a journal before it makes it, and now and then a base, the memory of the
-  rules. A restart reads the base and repeats the calls since, without notices. It fires the same rules, because the calls and the
-  limits `:firings` and `:facts` under which they were made decide alone, and the journal has both. Calls that were undone are left out.
-  So each start may have other options. New limits hold for later calls. Facts beyond a new limit stay. `:durability` says when a call is on the disk, as for `BeTree.Server`.
+  With the option `:dir` the server writes each call to a write-ahead journal. From time to time it writes a base, the memory of the
+  rules. A restart reads the base and repeats the later calls without notices. It fires the same rules, because firings depend only on
+  the calls and their limits `:firings` and `:facts`, and the journal has both. It skips calls that were rolled back. So each start may
+  have other options. New limits apply to later calls. Facts beyond a new limit stay. `:durability` says when a call is on the disk, as
+  for `BeTree.Server`.
 
   A server whose facts need more memory than `:memory` starts with as much as they need, and refuses new facts until some are retracted.
 
-  If the text of the option `:rules` is another one than that on disk, the start swaps the rules (`swap/3`). A base can be read by the
-  version of BeTree that wrote it only; another one refuses the folder as `:bad_module`.
+  If the option `:rules` has another text than the folder, the start swaps the rules (`swap/3`). Only the version of BeTree that wrote a
+  base can read it; another version refuses the folder as `:bad_module`.
 
   ## Calls
 
-  Calls are made one at a time, in the order in which they come. A call is made as a whole, or it returns an error and is undone: its facts
-  are not there, no rule has fired, time has not moved, and no notice was sent. So a call ends that
+  The server makes calls one at a time, in the order of arrival. Each call is atomic: a call that returns an error is rolled back. Then
+  its facts are not there, no rule has fired, time has not moved, and no notice was sent. A call is rolled back if it
 
-    * fires as many rules as the option `:firings` says (`:out_of_bounds`): its rules fire one another without end, or need a larger limit;
+    * fires more rules than the option `:firings` allows (`:out_of_bounds`): its rules fire one another without end, or need a larger limit;
     * uses up its `:fuel` (`:out_of_fuel`);
     * needs more memory or inserts more facts than the options allow (`:out_of_memory`, `:out_of_bounds`), its notices among them.
 
-  Two things are parts of a call that stand. An `advance/3` over very many events that an error stops has moved time to an event before the
-  one with the error. And in a server with partitions the parts of a call in other partitions stand.
+  There are two exceptions. An `advance/3` over very many events that fails has moved time to an event before the failing one. In a
+  server with partitions the parts of a call in other partitions stay.
 
-  An undo needs memory, at most three times as much as the facts that the call changed. An eighth of `:memory` is kept for undos, notices
-  and reads. A call whose turn has not come when its `:timeout` has passed is not made.
+  Rolling back needs memory, at most three times as much as the facts that the call changed. An eighth of `:memory` is reserved for rolling back, notices
+  and reads. A call that still waits for its turn when its `:timeout` passes is not made.
 
-  When the clock or another partition moves time, an event can fail in the same ways. Then time is held before it, an error is
-  logged, and `info/2` has the time and the error under `:held`. Calls are made all the same, at the time that is held. The server tries
-  again after a second, then after twice as long each time, at most a minute, and at once after a retraction or a swap.
+  When the clock or another partition moves time, an event can fail in the same ways. Then time stops before the event, an error is
+  logged, and `info/2` has the time and the error under `:held`. Calls continue at that time. The server tries again after a second,
+  then with exponential back-off up to a minute, and at once after a retraction or a swap.
 
   ## Partitions
 
@@ -129,23 +134,25 @@ defmodule BeTree.Rules.Server do
     * `:memory`, `:facts`, `:firings`, `:fuel`, `:base_bytes` and `:max_pending` hold for each partition.
     * `last_rule` of a page is `nil` if rules fired in several partitions. `facts/3` returns the facts of a key newest first, and
       those of different partitions by their numbers. `explain/3` explains the partition whose facts come farthest.
-    * A swap changes the rules of all partitions or of none, whichever process ends meanwhile: a partition that ends before it has made
-      the new rules refuses the swap for all, as `:no_server`, and one that ends later takes them when it starts again. Calls wait
-      meanwhile.
-    * If the process of a partition ends, it starts again, and recovers from its part of the folder. Without a folder its facts are
-      lost, and those of the other partitions are not.
-    * A partition that cannot open its part of the folder, because the disk fails, returns that error to the calls that need it, and
-      opens it again after a while: after 100 milliseconds, and then after twice as long each time, up to half a minute. Meanwhile
-      the other partitions go on. A write that fails is an error of its call, as without partitions.
+    * A swap changes the rules of all partitions or of none, by a two-phase commit. A partition that ends before it has prepared the new
+      rules refuses the swap for all, as `:no_server`. A partition that ends later takes the new rules when it starts again. Calls
+      wait during a swap.
+    * If the process of a partition ends, it starts again, and recovers from its part of the folder. Without a folder only the facts of
+      that partition are lost.
+    * If the disk fails and a partition cannot open its part of the folder, the calls to this partition return that error. It tries again
+      with exponential back-off, from 100 milliseconds to half a minute. The other partitions continue. A failed write is an error of
+      its call, as without partitions.
 
   A fact stays in the partition of its key, so the number of partitions and the keys of a folder cannot change. To change them, insert
   the facts into a new server.
   """
 
-  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1]
 
-  alias BeTree.Engine.{Check, Deadline, Journal, Options}
-  alias BeTree.Engine.Options.Common
+  alias BeTree.Journal
+  alias BeTree.Input.{Check, Options}
+  alias BeTree.Processes.Deadline
+  alias BeTree.Input.Options.Common
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page}
   alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared}
@@ -244,7 +251,7 @@ defmodule BeTree.Rules.Server do
                         type: {:nullable, {:check, "the name of a source, an atom or a string", &Rules.source?/1}},
                         default: nil,
                         default_doc: "none",
-                        doc: "the source of the facts, an atom or a string, of a server without partitions"
+                        doc: "the source of the facts, an atom or a string"
                       ]
                     ]
   @swap_options [
@@ -371,7 +378,7 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil -> operate_source(name, {:assert, input}, options)
-      partitions -> Partitions.insert(name, partitions, input, no_source!(name, options))
+      partitions -> Partitions.insert(name, partitions, input, named(options))
     end
   end
 
@@ -402,7 +409,7 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil -> operate_source(name, {:advance, now}, options)
-      partitions -> Partitions.advance(name, partitions, now, no_source!(name, options))
+      partitions -> Partitions.advance(name, partitions, now, named(options))
     end
   end
 
@@ -433,27 +440,31 @@ defmodule BeTree.Rules.Server do
   end
 
   @doc """
-  Forgets a source, as `BeTree.Rules.end_source/3` does. Takes the options of `retract/3`, and returns the errors of `assert/3`. Raises an
-  `ArgumentError` if the server has partitions.
+  Forgets a source, as `BeTree.Rules.end_source/3` does. Takes the options of `retract/3`, and returns the errors of `assert/3`.
   """
   @spec end_source(name, Rules.source(), [call_option]) :: {:ok, Page.t()} | {:error, Error.t()}
   def end_source(name, source, options \\ []) do
     options = call_options(options)
-    source = Rules.check_source!(source)
-    if partitions(name), do: no_sources!(name)
-    operate(name, {:end_source, to_string(source)}, options)
+    source = to_string(Rules.check_source!(source))
+
+    case partitions(name) do
+      nil -> operate(name, {:end_source, source}, options)
+      partitions -> Partitions.end_source(name, partitions, source, options)
+    end
   end
 
   @doc """
-  Returns the times of the sources, as `BeTree.Rules.sources/2` does with its options. Raises an `ArgumentError` if the server has
-  partitions.
+  Returns the times of the sources, as `BeTree.Rules.sources/2` does with its options.
   """
   @spec sources(name, timeout: timeout) ::
           {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
   def sources(name, options \\ []) do
     options = [timeout: Check.timeout!(options)]
-    if partitions(name), do: no_sources!(name)
-    with {:ok, {rules, _counts}} <- read(name, options), do: Rules.sources(rules, options)
+
+    case partitions(name) do
+      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.sources(rules, options)
+      partitions -> Partitions.sources(name, partitions, options)
+    end
   end
 
   defp operate_source(name, operation, %{source: nil} = options), do: operate(name, operation, options)
@@ -461,12 +472,8 @@ defmodule BeTree.Rules.Server do
   defp operate_source(name, operation, %{source: source} = options),
     do: operate(name, Tuple.append(operation, to_string(source)), %{options | source: nil})
 
-  defp no_source!(_name, %{source: nil} = options), do: options
-  defp no_source!(name, _options), do: no_sources!(name)
-
-  defp no_sources!(name) do
-    raise ArgumentError, "the server #{inspect(name)} has partitions, which know no sources; leave the source out"
-  end
+  defp named(%{source: nil} = options), do: options
+  defp named(options), do: %{options | source: to_string(options.source)}
 
   defp operate(name, operation, options) do
     deadline = Deadline.new(options.timeout)

@@ -1,12 +1,12 @@
 defmodule BeTree.Rules.Swap do
   @moduledoc false
-  # Other rules with the same facts.
+  # Replaces rules and keeps the facts.
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Operation, Reply}
 
-  @doc "Returns other rules with the facts of `rules`, for which they do not fire."
+  @doc "Returns new rules with the facts of `rules`, without firing for these."
   @spec swapped(Rules.t(), String.t(), keyword) :: {:ok, Rules.t()} | {:error, Error.t()}
   def swapped(rules, text, options) do
     with {:ok, info} <- Rules.info(rules),
@@ -21,10 +21,10 @@ defmodule BeTree.Rules.Swap do
 
   defp load(rules, input), do: done(Operation.assert_encoded(rules, input, Operation.quiet(Rules.default_options())))
 
-  # The facts that are read at a time.
+  # Facts read at a time.
   @page 1_000
 
-  # Lets the facts that wait for the time of `rules` wait for that of `fresh`, in the order in which they came.
+  # Moves the waiting facts of `rules` to `fresh`, in order of arrival. They wait for the same time.
   defp wait_again(rules, fresh, from, read \\ []) do
     with {:ok, output} <- Instance.call(rules.runtime, rules.instance, "be_tree_waiting", [from, @page], nil),
          {:ok, facts, _more?} <- Reply.facts(output) do
@@ -37,7 +37,7 @@ defmodule BeTree.Rules.Swap do
   defp hold(input, rules),
     do: done(Operation.assert_encoded(rules, input, Operation.held(Rules.default_options())))
 
-  # The event times of the sources, earliest first, so that time stays where it is.
+  # Sets the event times of the sources, earliest first, so that time does not move.
   defp reach_again(rules, fresh) do
     with {:ok, output} <- Instance.call(rules.runtime, rules.instance, "be_tree_sources", [], nil),
          {:ok, floor, sources} <- Reply.sources(output),
@@ -64,7 +64,7 @@ defmodule BeTree.Rules.Swap do
   defp done({:more, page}), do: done(Rules.next(page))
   defp done({:error, error}), do: {:error, error}
 
-  # The facts of all types, in the order in which they came.
+  # Returns the facts of all types in order of insertion.
   defp all_facts(rules, types) do
     types
     |> Enum.reduce_while({:ok, []}, fn type, {:ok, all} ->

@@ -30,8 +30,8 @@ defmodule BeTree.Runtime.Wasmex do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Runtime}
-  alias BeTree.Engine.Absent
-  alias BeTree.Runtime.Wasmex.{Call, Compiled, Gate, Instance, Machine, Snapshot}
+  alias BeTree.Runtime.Absent
+  alias BeTree.Runtime.Wasmex.{Call, Checkout, Compiled, Instance, Machine, Snapshot}
 
   @impl Runtime
   def available?, do: Machine.usable() == :ok
@@ -59,7 +59,7 @@ defmodule BeTree.Runtime.Wasmex do
 
   @impl Runtime
   def instantiate(%Compiled{} = compiled, options) do
-    # A call cannot be interrupted, so it is never asked to give up.
+    # Calls cannot be interrupted, so the stop word is never set.
     options = Keyword.validate!(options, [:memory, :stop, snapshot: nil, inbox: nil, outbox: nil, resume: nil])
     Keyword.fetch!(options, :memory)
 
@@ -69,25 +69,27 @@ defmodule BeTree.Runtime.Wasmex do
 
   defp begin(instance, nil), do: {:ok, instance}
 
-  # Only a lost replica begins as the snapshot again.
+  # Only a lost replica is refilled from the snapshot.
   defp begin(instance, snapshot) do
-    with {:ok, _globals} <- carried(instance.compiled),
+    with {:ok, _globals} <- saved_globals(instance.compiled),
          :ok <- Snapshot.restore(snapshot, Instance.machine(instance, 0)),
          do: {:ok, %{instance | snapshot: nil}}
   end
 
   @impl Runtime
   def snapshot(%Instance{} = instance, timeout \\ :infinity) do
-    with {:ok, globals} <- carried(instance.compiled),
+    with {:ok, globals} <- saved_globals(instance.compiled),
          {:ok, number} <- enter(instance, timeout) do
       snapshot = Snapshot.take(Instance.machine(instance, number), globals)
-      Gate.leave(instance.group, number)
+      Checkout.check_in(instance.group, number)
       snapshot
     end
   end
 
-  defp carried(%Compiled{carried: {:ok, globals}}), do: {:ok, globals}
-  defp carried(%Compiled{carried: {:error, why}}), do: error(:bad_module, "the module cannot be replicated: #{why}")
+  defp saved_globals(%Compiled{saved_globals: {:ok, globals}}), do: {:ok, globals}
+
+  defp saved_globals(%Compiled{saved_globals: {:error, why}}),
+    do: error(:bad_module, "the module cannot be replicated: #{why}")
 
   @impl Runtime
   defdelegate snapshot_of(length, parts), to: Snapshot, as: :from_parts
@@ -103,7 +105,7 @@ defmodule BeTree.Runtime.Wasmex do
     options = Keyword.validate!(options, [:memory, :replicas, :queue, inbox: nil, outbox: nil, resume: nil])
     replicas = Keyword.fetch!(options, :replicas)
 
-    with {:ok, _globals} <- carried(compiled), do: Instance.new(compiled, replicas, snapshot, options)
+    with {:ok, _globals} <- saved_globals(compiled), do: Instance.new(compiled, replicas, snapshot, options)
   end
 
   @impl Runtime
@@ -114,7 +116,7 @@ defmodule BeTree.Runtime.Wasmex do
   end
 
   defp enter(instance, timeout) do
-    case Gate.enter(instance.group, Instance.count(instance), timeout, instance.queue) do
+    case Checkout.check_out(instance.group, Instance.count(instance), timeout, instance.queue) do
       {:ok, number} ->
         {:ok, number}
 
@@ -142,7 +144,7 @@ defmodule BeTree.Runtime.Wasmex do
 
   @impl Runtime
   def info(%Instance{} = instance) do
-    {state, waiting} = Gate.standing(instance.group, Instance.count(instance))
+    {state, waiting} = Checkout.status(instance.group, Instance.count(instance))
     {machines, memory} = Instance.used(instance)
     %{memory: memory, limit: instance.limit, state: state, waiting: waiting, machines: machines}
   end

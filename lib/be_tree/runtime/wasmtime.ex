@@ -20,14 +20,19 @@ defmodule BeTree.Runtime.Wasmtime do
   @behaviour BeTree.Runtime
 
   alias BeTree.{Error, Fuel, Runtime}
-  alias BeTree.Engine.{Absent, Code, Deadline, Describe, Heap, Limits, Native}
+  alias BeTree.Input.{Describe, Limits}
+  alias BeTree.Processes.{Deadline, Heap}
+  alias BeTree.Runtime.{Absent, MachineCode, Native}
 
   # The fuel that a call may use after it was asked to give up, and this much more per byte of its input: more than it takes to
   # roll back any change. The host has the same limits for a change that lost its process.
   @grace 500_000_000
   @grace_per_byte 10_000
 
-  @most Limits.max_u64()
+  # The fuel of a slice of a change on a dirty scheduler: about a millisecond. Rescheduling takes a hundredth of it.
+  @change_slice 5_000_000
+
+  @max_u64 Limits.max_u64()
 
   # What a call is asked before its next slice.
   @go_on 0
@@ -42,15 +47,17 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
-    # crypto yields after each 20,000 bytes.
-    with :ok <- load_library(), do: convert(Code.load(:crypto.hash(:sha256, wasm), wasm, Code.folders()))
+    # `:crypto` yields after each 20,000 bytes.
+    with :ok <- load_library() do
+      convert(MachineCode.load(:crypto.hash(:sha256, wasm), wasm, MachineCode.folders()))
+    end
   end
 
   defp load_library do
     case Native.load() do
       :ok -> :ok
       {:error, :bad_module, reason} -> Absent.built_in(__MODULE__, reason)
-      # The host's message has the remedy.
+      # The message of the host contains the remedy.
       {:error, :out_of_memory, reason} -> error(:out_of_memory, "the built-in runtime cannot be used here: #{reason}")
     end
   end
@@ -200,18 +207,18 @@ defmodule BeTree.Runtime.Wasmtime do
 
   defp run(instance, ticket, export, arguments, %{scheduler: :dirty} = request, deadline) do
     %{input: input, output: output, fuel: budget} = request
-    # The budget is compared between slices, because a call that runs out of fuel inside of the module would be cut off.
-    outcome = Native.change(instance, ticket, export, arguments, input, output, :infinity)
+    # Checks the budget between slices, because the host cuts off a call that runs out of fuel inside the module.
+    outcome = Native.change(instance, ticket, {export, arguments, input, output, :infinity, @change_slice, true})
     to_end(outcome, budget, deadline, @grace + @grace_per_byte * byte_size(input || ""))
   end
 
   defp run(instance, ticket, export, arguments, request, _deadline) do
     %{input: input, output: output, fuel: fuel, slice: slice, scheduler: scheduler} = request
     change? = scheduler == :whole
-    Native.call(instance, ticket, export, arguments, input, output, bounded(fuel), bounded(slice), change?)
+    Native.call(instance, ticket, {export, arguments, input, output, bounded(fuel), bounded(slice), change?})
   end
 
-  # Between slices other processes use the dirty scheduler, and a killed process ends.
+  # Between slices the dirty scheduler serves other processes, and a killed process ends.
   defp to_end({:yield, suspended, fuel}, budget, deadline, grace) do
     cond do
       fuel >= budget -> give_up(Native.resume_change(suspended, @out_of_fuel), @out_of_fuel, fuel + grace)
@@ -239,7 +246,7 @@ defmodule BeTree.Runtime.Wasmtime do
   defp give_up(outcome, _reason, _last), do: outcome
 
   # Returns an amount that the host accepts, a u64 or :infinity.
-  defp bounded(amount) when is_integer(amount) and amount > @most, do: @most
+  defp bounded(amount) when is_integer(amount) and amount > @max_u64, do: @max_u64
   defp bounded(amount), do: amount
 
   # Calls `work` with a ticket, now or when its turn comes.
@@ -264,12 +271,12 @@ defmodule BeTree.Runtime.Wasmtime do
     end
   end
 
-  # A caller whose turn has come waits no longer, but it may have to make a replica.
+  # The turn has come; the caller may still have to make a replica.
   defp enter(instance, ticket, timeout, work), do: in_turn(work.(ticket), ticket, instance, timeout, work)
 
   defp fill(instance, ticket, timeout, work) do
     case Native.fill(instance, ticket) do
-      # A turn is for any replica: another caller may have taken this replica, and then the caller makes another one.
+      # A turn is not tied to a replica. If another caller took this replica, the caller makes a new one.
       {:ok, ticket} -> enter(instance, ticket, timeout, work)
       # Another process made the replica, or released one.
       :busy -> enter(instance, ticket, timeout, work)

@@ -1,7 +1,7 @@
 defmodule BeTree.Sandbox.Call do
   @moduledoc "A call between two slices, as `BeTree.Sandbox.start/4` returns it. Its fields are private."
 
-  alias BeTree.Engine.Slices
+  alias BeTree.Call.Slices
 
   @enforce_keys [:slices]
   defstruct @enforce_keys

@@ -9,16 +9,17 @@ defmodule BeTree.Server.Builder do
   # exit signal of its link.
 
   alias BeTree.{Error, Guest, Index, Telemetry}
-  alias BeTree.Engine.{CrashReport, Instance, Reply}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.{Changes, Table}
 
   # The builder repeats later changes until there are at most this many, in at most this many rounds.
-  @few 16
-  @rounds 6
+  @max_lag 16
+  @max_rounds 6
   # The number of subscriptions of the table that are inserted at once: some milliseconds.
-  @part 100
+  @insert_size 100
   # A copy whose memory is larger than the tree's by this factor, because of a large event, is not used.
-  @waste 1.25
+  @max_growth 1.25
 
   @typedoc "A base, the tree that continues from it, and the last version that both have."
   @type built :: %{index: Index.t(), version: Table.version(), tree: BeTree.t(), added: Table.version()}
@@ -58,7 +59,7 @@ defmodule BeTree.Server.Builder do
     with {:ok, output} <- Instance.call(runtime, index.instance, "be_tree_info", [], nil, scheduler: :slices),
          {:ok, info} <- Reply.info(output),
          {:ok, snapshot} <- runtime.snapshot(index.instance, :infinity) do
-      if used != nil and runtime.snapshot_length(snapshot) > @waste * used do
+      if used != nil and runtime.snapshot_length(snapshot) > @max_growth * used do
         with {:ok, copy, version} <- repeat(table, base, options), do: continue(table, copy, version, options)
       else
         index = %{index | snapshot: snapshot, info: info}
@@ -71,7 +72,7 @@ defmodule BeTree.Server.Builder do
   defp repeat(table, %{index: index, version: version}, options) do
     rows = Table.later(table, version)
 
-    with {:ok, tree} <- Changes.tree_again(index, rows, options.memory),
+    with {:ok, tree} <- Changes.rebuild(index, rows, options.memory),
          {:ok, copy} <- BeTree.publish(tree, options.publish),
          do: {:ok, copy, version + length(rows)}
   end
@@ -85,7 +86,7 @@ defmodule BeTree.Server.Builder do
   def with_guest(guest, schema, table, version, options) do
     start(table, fn ->
       with {:ok, tree} <- BeTree.new(schema, Keyword.put(options.new, :guest, guest)),
-           {:ok, count} <- fill(tree, Table.subscriptions(table, version, @part)),
+           {:ok, count} <- fill(tree, Table.subscriptions(table, version, @insert_size)),
            :ok <- check_count(tree, count),
            # A subscription that was replaced or deleted while the table was read may be missing until its change is repeated.
            rows = Table.later(table, version),
@@ -101,6 +102,11 @@ defmodule BeTree.Server.Builder do
     with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance, :infinity),
          do: Index.new(tree.guest, tree.schema, snapshot, tree.fuel_per_reduction, limits(options))
   end
+
+  @doc "Returns an index of others with the limits of the server's replicas."
+  @spec adopt(Index.t(), map) :: {:ok, Index.t()} | {:error, Error.t()}
+  def adopt(%Index{} = index, options),
+    do: Index.new(index.guest, index.schema, index.snapshot, index.fuel_per_reduction, limits(options))
 
   defp fill(tree, parts) do
     Enum.reduce_while(parts, {:ok, 0}, fn part, {:ok, filled} ->
@@ -140,16 +146,16 @@ defmodule BeTree.Server.Builder do
   defp measure({:error, _error}), do: %{}
 
   defp continue(table, index, version, options) do
-    with {:ok, tree} <- Changes.tree_again(index, [], options.memory) do
+    with {:ok, tree} <- Changes.rebuild(index, [], options.memory) do
       built = %{index: index, version: version, tree: tree, added: version}
-      catch_up(built, table, @rounds)
+      catch_up(built, table, @max_rounds)
     end
   end
 
   defp catch_up(built, table, rounds) do
     rows = Table.later(table, built.added)
 
-    if rounds == 0 or length(rows) <= @few do
+    if rounds == 0 or length(rows) <= @max_lag do
       {:ok, built}
     else
       with {:ok, built} <- add(built, rows), do: catch_up(built, table, rounds - 1)

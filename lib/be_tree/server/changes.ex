@@ -6,12 +6,13 @@ defmodule BeTree.Server.Changes do
   # on a dirty scheduler.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.{Deletion, Instance, Reply, Subscription}
+  alias BeTree.Call.{Deletion, Instance, Reply}
+  alias BeTree.Input.Subscription
   alias BeTree.Server.{Ids, Table}
 
   # The bytes of subscriptions that are inserted in slices: some milliseconds.
-  @small 0x1_0000
-  @part 100
+  @max_sliced_bytes 0x1_0000
+  @insert_size 100
 
   @doc "Returns a tree that begins as `index`, shares its memory, and has the changes of `rows`."
   @spec tree(Index.t(), [Table.row()], pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
@@ -22,15 +23,15 @@ defmodule BeTree.Server.Changes do
   end
 
   # Multiples of the limit: the same subscriptions take different amounts of memory in another order.
-  @room [1, 2, 4, 8]
+  @memory_factors [1, 2, 4, 8]
 
   @doc """
-  Like `tree/3`, for acknowledged changes, which must not be lost. If `memory` is too small to repeat them, the tree may take
-  more.
+  Like `tree/3`, for acknowledged changes, which must not be lost. If they do not fit `memory`, the tree gets up to eight times as
+  much.
   """
-  @spec tree_again(Index.t(), [Table.row()], pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
-  def tree_again(index, rows, memory) do
-    Enum.reduce_while(@room, nil, fn times, _outcome ->
+  @spec rebuild(Index.t(), [Table.row()], pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
+  def rebuild(index, rows, memory) do
+    Enum.reduce_while(@memory_factors, nil, fn times, _outcome ->
       case tree(index, rows, times * memory) do
         {:error, %Error{kind: :out_of_memory}} = error -> {:cont, error}
         outcome -> {:halt, outcome}
@@ -69,7 +70,7 @@ defmodule BeTree.Server.Changes do
 
   defp insert_all(tree, wires) do
     wires
-    |> Enum.chunk_every(@part)
+    |> Enum.chunk_every(@insert_size)
     |> Enum.reduce_while(:ok, fn part, :ok ->
       case insert(tree, part) do
         {:ok, _count} -> {:cont, :ok}
@@ -96,7 +97,7 @@ defmodule BeTree.Server.Changes do
 
   defp call(tree, function, subscriptions) do
     input = encode(subscriptions)
-    scheduler = if byte_size(input) <= @small, do: scheduler(tree), else: :dirty
+    scheduler = if byte_size(input) <= @max_sliced_bytes, do: scheduler(tree), else: :dirty
 
     case Instance.call(tree.runtime, tree.instance, function, [byte_size(input)], input, scheduler: scheduler) do
       {:ok, output} -> Reply.nothing(output)

@@ -3,18 +3,19 @@ defmodule BeTree.Server.Courier do
   # Carries the changes of a server to a follower, usually on another node. It runs beside the followed server, linked to the
   # follower. When either of them or the connection ends, the follower starts another courier.
   #
-  # It sends the rows of the log as they come, at most @most at a time. If the history of the server does not lead through the
+  # It sends the rows of the log as they come, at most @max_rows at a time. If the history of the server does not lead through the
   # follower's position, or the log lacks the rows after it, it sends an image of the present index, and all texts, instead. The
   # follower requests each message, so at most one is in transit.
 
   alias BeTree.{Error, Image}
-  alias BeTree.Engine.{CrashReport, Instance}
+  alias BeTree.Call.Instance
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.{Copy, Ids, Lineage, Table, View}
 
   # The bytes of a piece of an image, the texts of a message, and the changes of one.
-  @piece 0x10_0000
-  @texts 1_000
-  @most 500
+  @piece_bytes 0x10_0000
+  @texts_per_message 1_000
+  @max_rows 500
 
   @typedoc "What a follower has, or `nil` if it needs an index."
   @type position :: Lineage.position() | nil
@@ -97,7 +98,7 @@ defmodule BeTree.Server.Courier do
   defp rows(name, version) do
     {:ok, table} = ended_or(Table.fetch(name))
 
-    case Table.later(table, version, @most) do
+    case Table.later(table, version, @max_rows) do
       [{first, _deleted, _wires} | _] = rows when first == version + 1 -> rows
       _gap -> []
     end
@@ -139,7 +140,7 @@ defmodule BeTree.Server.Courier do
   defp send_texts(name, follower, version) do
     {:ok, table} = ended_or(Table.fetch(name))
 
-    for rows <- Table.rows_of_texts(table, version, @texts) do
+    for rows <- Table.rows_of_texts(table, version, @texts_per_message) do
       await_more(follower)
       send(follower, {:texts, self(), rows})
     end
@@ -165,7 +166,7 @@ defmodule BeTree.Server.Courier do
   defp ended_or({:error, error}), do: exit({:shutdown, error})
   defp ended_or(ok), do: ok
 
-  defp in_pieces(follower, <<piece::binary-size(@piece), rest::binary>>) do
+  defp in_pieces(follower, <<piece::binary-size(@piece_bytes), rest::binary>>) do
     send(follower, {:piece, self(), piece})
     await_more(follower)
     in_pieces(follower, rest)

@@ -11,48 +11,38 @@ defmodule BeTree.Server.Follower do
   # end by another courier, after a pause.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
-  import BeTree.Engine.Limits, only: [is_i64: 1, is_u64: 1]
+  import BeTree.Input.Limits, only: [is_i64: 1, is_u64: 1]
 
   alias BeTree.{Error, Image, Index, Telemetry}
-  alias BeTree.Engine.{Check, Describe, Heap, Instance, Reply, Stray}
-  alias BeTree.Server.{Builder, Changes, Courier, Ids, Lineage, Maintainer, Queue, Table, View}
+  alias BeTree.Input.{Check, Describe}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Processes.Stray
+  alias BeTree.Server.{Bases, Builder, Changes, Courier, Ids, Lineage, Queue, Table, View}
 
-  # The milliseconds until the follower starts another courier, or builds again after a failure. The pause doubles while the index of
-  # the other server is refused, because a whole index travels each time.
-  @again 1_000
-  @longest 30_000
-  # The changes since the base before another one is built.
-  @share 16
-  @least 512
-  @most 4_096
+  # The milliseconds until the follower starts another courier. The pause doubles while the index of the other server is refused,
+  # because a whole index travels each time.
+  @first_pause 1_000
+  @max_pause 30_000
 
-  @enforce_keys [:table, :options]
-  defstruct [
-    :table,
-    :options,
-    :courier,
-    :maintainer,
-    :builder,
-    :retry,
-    :base,
-    # The tree that accepts changes, or nil if it failed to make one. An index is needed then.
-    :tree,
-    # The last version, or -1 without a base.
-    version: -1,
-    pause: @again,
-    # The image that is arriving, with the last piece first, and its texts.
-    pieces: [],
-    texts: [],
-    connected: false,
-    error: nil,
-    # The callers that wait for a version.
-    waiting: nil,
-    # Whether a message is on its way by which rows of deleted ids are dropped.
-    dropping: false,
-    bases: 0
-  ]
+  @enforce_keys [:table, :options, :bases, :waiting]
+  defstruct @enforce_keys ++
+              [
+                :courier,
+                # The tree that accepts changes, or nil if it failed to make one. An index is needed then.
+                :tree,
+                # The last version, or -1 without a base.
+                version: -1,
+                pause: @first_pause,
+                # The image that is arriving, with the last piece first, and its texts.
+                pieces: [],
+                texts: [],
+                connected: false,
+                error: nil,
+                # Whether a message is on its way by which rows of deleted ids are dropped.
+                dropping: false
+              ]
 
   @spec start_link({Table.t(), map}) :: GenServer.on_start()
   def start_link({table, options}), do: GenServer.start_link(__MODULE__, {table, options})
@@ -61,8 +51,7 @@ defmodule BeTree.Server.Follower do
   def init({table, options}) do
     Process.flag(:trap_exit, true)
     Table.claim(table)
-    maintainer = Maintainer.start_link(table.server)
-    state = %__MODULE__{table: table, options: options, maintainer: maintainer, waiting: Queue.new()}
+    state = %__MODULE__{table: table, options: options, bases: Bases.new(table, options), waiting: Queue.new()}
     state = recover(state, Table.recover(table))
     if Table.started?(table), do: Ids.sweep(table.ids, table.texts)
     Table.put_process(table, self())
@@ -75,7 +64,7 @@ defmodule BeTree.Server.Follower do
   defp recover(%{options: options} = state, {%{index: index} = base, rows}) do
     if Changes.log?(index.runtime), do: :ok = Builder.complete_log(base, rows)
     Table.complete_texts(state.table, base, :infinity)
-    state = %{state | base: base, version: base.version + length(rows)}
+    state = %{state | bases: Bases.continue(state.bases, base), version: base.version + length(rows)}
 
     case Changes.tree(index, rows, memory(options)) do
       {:ok, tree} -> %{state | tree: tree}
@@ -91,11 +80,11 @@ defmodule BeTree.Server.Follower do
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
   def handle_call(:version, _from, state), do: {:reply, {:ok, max(state.version, 0)}, state}
 
-  def handle_call(:position, _from, %{base: nil, table: table} = state) do
+  def handle_call(:position, _from, %{bases: %{base: nil}, table: table} = state) do
     {:reply, {:error, View.not_ready(table.server)}, state}
   end
 
-  def handle_call(:position, _from, state), do: {:reply, {:ok, {Lineage.id(state.base.history), state.version}}, state}
+  def handle_call(:position, _from, state), do: {:reply, {:ok, position(state)}, state}
 
   def handle_call({:await, wanted, timeout}, from, state) do
     {:noreply, %{state | waiting: Queue.add(state.waiting, from, wanted, timeout, present(state))}}
@@ -136,24 +125,6 @@ defmodule BeTree.Server.Follower do
   def handle_info({:EXIT, courier, reason}, %{courier: courier} = state) when is_pid(courier),
     do: {:noreply, lost(state, error(reason, state))}
 
-  def handle_info({:built, pid, outcome}, %{builder: pid} = state) when is_pid(pid) do
-    {:noreply, built(%{state | builder: nil}, outcome)}
-  end
-
-  def handle_info({:EXIT, pid, reason}, %{builder: pid} = state) when is_pid(pid) do
-    error = %Error{kind: :trap, message: "building the next base ended with #{Describe.reason(reason)}"}
-    {:noreply, built(%{state | builder: nil}, {:error, error})}
-  end
-
-  def handle_info({:EXIT, pid, _reason}, %{maintainer: pid, table: table} = state) when is_pid(pid) do
-    {:noreply, %{state | maintainer: Maintainer.start_link(table.server)}}
-  end
-
-  # A replica could not apply the log. A base of the tree needs no log.
-  def handle_info({:unfit, pid, instance, _error}, %{maintainer: pid, base: %{index: %{instance: instance}}} = state) do
-    {:noreply, whole(state)}
-  end
-
   def handle_info(:collect, state) do
     :erlang.garbage_collect()
     {:noreply, state}
@@ -162,8 +133,7 @@ defmodule BeTree.Server.Follower do
   def handle_info(:unreachable, state), do: {:noreply, lost(state, error(:noconnection, state))}
 
   def handle_info(:reachable, %{courier: nil} = state) do
-    position = if state.tree, do: {Lineage.id(state.base.history), state.version}
-    {:noreply, %{state | courier: Courier.send_for(state.options.follow, position)}}
+    {:noreply, %{state | courier: Courier.send_for(state.options.follow, state.tree && position(state))}}
   end
 
   def handle_info(:connect, state) do
@@ -171,30 +141,27 @@ defmodule BeTree.Server.Follower do
     {:noreply, state}
   end
 
-  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.most())}
-  def handle_info({:build, timer}, %{retry: timer} = state), do: {:noreply, build_if_due(%{state | retry: nil})}
-
-  def handle_info({:expired, waiter}, state) do
-    Queue.remove(state.waiting, waiter)
-    {:noreply, state}
-  end
-
-  def handle_info({:gone, waiter, :process, _pid, _reason}, state) do
-    Queue.remove(state.waiting, waiter)
-    {:noreply, state}
-  end
-
-  # Messages of a courier that was abandoned, or of a process that has finished.
-  def handle_info({:unfit, pid, _instance, _error}, state) when is_pid(pid), do: {:noreply, state}
-
-  def handle_info({step, pid, _content}, state)
-      when step in [:followed, :rows, :piece, :texts, :base, :built, :EXIT] and is_pid(pid),
-      do: {:noreply, state}
+  def handle_info(:drop, state), do: {:noreply, drop(%{state | dropping: false}, Ids.max_dropped())}
 
   def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
+    with false <- Queue.info(state.waiting, message),
+         :unknown <- Bases.info(state.bases, message) do
+      ignore(message)
+      {:noreply, state}
+    else
+      true -> {:noreply, state}
+      {:ok, bases} -> {:noreply, %{state | bases: bases}}
+      {:due, bases} -> {:noreply, build_if_due(%{state | bases: bases})}
+      {:built, outcome, _from, bases} -> {:noreply, built(%{state | bases: bases}, outcome)}
+      {:unfit, _error, bases} -> {:noreply, publish(%{state | bases: bases})}
+    end
   end
+
+  # Of a courier that was abandoned, or of a process that has finished.
+  defp ignore({step, pid, _content}) when step in [:followed, :rows, :piece, :texts, :base, :EXIT] and is_pid(pid),
+    do: :ok
+
+  defp ignore(message), do: Stray.ignore(:message, message)
 
   @impl GenServer
   def handle_cast(cast, state) do
@@ -300,41 +267,31 @@ defmodule BeTree.Server.Follower do
 
   defp show_rows(state, []), do: state
 
-  defp show_rows(%{base: %{index: %{runtime: runtime, instance: instance}}} = state, rows) do
-    state = %{state | connected: true, error: nil}
-
-    state =
-      if Changes.log?(runtime) do
-        :ok = Builder.append(runtime, instance, rows)
-        for {version, _deleted, _wires} <- rows, do: Maintainer.wake(state.maintainer, version)
-        state
-      else
-        whole(state)
-      end
-
+  defp show_rows(state, rows) do
+    state = put_into_replicas(%{state | connected: true, error: nil}, rows)
     # Searches see the rows by now.
     for row <- rows, do: Table.put_texts(state.table, row)
     event(:change, %{changes: length(rows), version: state.version}, %{}, state)
     state |> advance() |> build_if_due() |> drop(0)
   end
 
+  defp put_into_replicas(%{bases: %{log: true}} = state, rows), do: %{state | bases: Bases.append(state.bases, rows)}
+  defp put_into_replicas(state, _rows), do: publish(state)
+
   defp drop(%{table: %{ids: ids, texts: texts}, dropping: dropping} = state, most),
     do: %{state | dropping: Ids.drop(ids, texts, most, dropping)}
 
-  defp present(%{base: nil}), do: {[], -1}
-  defp present(%{base: %{history: history}, version: version}), do: {history, version}
+  defp present(%{bases: %{base: nil}}), do: {[], -1}
+  defp present(%{bases: %{base: %{history: history}}, version: version}), do: {history, version}
+
+  defp position(%{bases: %{base: %{history: history}}, version: version}), do: {Lineage.id(history), version}
 
   defp advance(%{waiting: waiting, version: version} = state), do: %{state | waiting: Queue.advance(waiting, version)}
   defp renew(%{waiting: waiting} = state), do: %{state | waiting: Queue.renew(waiting, present(state))}
 
   # The other server has started again, and continues the history that this one knows.
-  defp continue(%{base: %{history: history}} = state, history), do: state
-
-  defp continue(%{base: base, table: table} = state, history) do
-    base = %{base | history: history}
-    Table.renew_base(table, base)
-    renew(%{state | base: base})
-  end
+  defp continue(%{bases: %{base: %{history: history}}} = state, history), do: state
+  defp continue(state, history), do: renew(%{state | bases: Bases.put_history(state.bases, history)})
 
   ## Bases
 
@@ -346,11 +303,10 @@ defmodule BeTree.Server.Follower do
     with {:ok, index, tree} <- read(image, texts, sent, options) do
       state = state |> stop_building() |> replace(index, tree, texts, sent)
       event(:base, %{bytes: byte_size(image), version: sent.version}, %{lineage: Lineage.id(sent.history)}, state)
-      Heap.collect_later()
       state |> renew() |> request_next() |> drop(0)
     else
       # The next courier sends all of it again.
-      {:error, error} -> refuse(%{state | pause: min(2 * state.pause, @longest)}, error)
+      {:error, error} -> refuse(%{state | pause: min(2 * state.pause, @max_pause)}, error)
     end
   end
 
@@ -366,8 +322,8 @@ defmodule BeTree.Server.Follower do
     end)
 
     Ids.sweep(table.ids, table.texts)
-    bases = state.bases + 1
-    %{state | base: base, tree: tree, version: version, bases: bases, connected: true, error: nil, pause: @again}
+    bases = Bases.continue(state.bases, base)
+    %{state | bases: bases, tree: tree, version: version, connected: true, error: nil, pause: @first_pause}
   end
 
   # The memory of an index never shrinks. One that had more subscriptions than now may fit if it is made from its texts.
@@ -408,86 +364,58 @@ defmodule BeTree.Server.Follower do
   defp read_options(%{read: read} = options), do: Keyword.put(read, :memory, Builder.limits(options)[:memory])
 
   # Publishes the tree as the base. Without it, the other server has to send its index.
-  defp whole(%{tree: tree, base: base, table: table, options: options, version: version} = state) when tree != nil do
-    state = stop_building(state)
+  defp publish(%{tree: tree, options: options, version: version} = state) when tree != nil do
+    %{bases: %{base: base}} = state = stop_building(state)
 
     with {:ok, index} <- Builder.publish(tree, options),
          {:ok, tree} <- Index.to_tree(index, memory(options)) do
-      oldest = base.version
-      base = %{base | index: index, version: version, origin: version}
-      Table.put_base(table, base, View.new(index, table.server, Table.ids_of(table.name)), oldest)
-      Heap.collect_later()
-      %{state | base: base, tree: tree, bases: state.bases + 1}
+      next = %{base | index: index, version: version, origin: version}
+      %{state | bases: Bases.show(state.bases, next, base.version), tree: tree}
     else
       {:error, error} -> refuse(%{state | tree: nil}, error)
     end
   end
 
-  defp whole(state), do: state
+  defp publish(state), do: state
 
-  defp build_if_due(%{builder: nil, retry: nil, base: base} = state) when base != nil do
-    if state.version - base.version > base.index.info.expressions |> div(@share) |> max(@least) |> min(@most),
-      do: %{state | builder: Builder.next(state.table, base, nil, state.options)},
-      else: state
-  end
+  # The tree of a follower has no part in the next base.
+  defp build_if_due(%{bases: %{base: nil}} = state), do: state
+  defp build_if_due(state), do: %{state | bases: Bases.build_if_due(state.bases, state.version, nil)}
 
-  defp build_if_due(state), do: state
+  defp built(state, {:ok, {:renewed, index, version}}) do
+    case Bases.renew(state.bases, index, version) do
+      {:ok, bases} ->
+        # The courier of another follower may lack the rows since the base before.
+        Bases.forget(bases, :infinity)
+        build_if_due(%{state | bases: bases, error: nil})
 
-  defp built(%{table: table} = state, {:ok, {:renewed, index, version}}) do
-    base = %{state.base | index: index, version: version}
-    Table.renew_base(table, base)
-    # The courier of another follower may lack the rows since the base before.
-    Table.forget(table, state.base.version, :infinity)
-    Heap.collect_later()
-
-    case index.runtime.rebase(index.instance, index.snapshot) do
-      :ok -> build_if_due(%{state | base: base, bases: state.bases + 1, error: nil})
-      error -> built(%{state | base: base}, error)
+      {:error, error, bases} ->
+        built(%{state | bases: bases}, {:error, error})
     end
   end
 
-  defp built(state, {:error, error}) do
-    timer = make_ref()
-    Process.send_after(self(), {:build, timer}, @again)
-    %{state | error: error, retry: timer}
-  end
+  defp built(state, {:error, error}), do: %{state | bases: Bases.retry(state.bases), error: error}
+  defp stop_building(state), do: %{state | bases: Bases.stop_building(state.bases)}
 
-  defp stop_building(%{builder: nil} = state), do: state
-
-  defp stop_building(%{builder: pid} = state) do
-    Process.unlink(pid)
-    Process.exit(pid, :kill)
-    %{state | builder: nil}
-  end
-
-  defp info(%{base: base, options: options} = state) do
-    lag = if base, do: lag(base.index), else: 0
-
-    Map.merge(counts(state), %{
+  defp info(%{options: options, version: version} = state) do
+    state
+    |> counts()
+    |> Map.merge(Bases.describe(state.bases, version))
+    |> Map.merge(%{
       follows: options.follow,
       connected: state.connected,
-      version: max(state.version, 0),
-      lineage: if(base, do: Lineage.id(base.history)),
-      base: if(base, do: base.version, else: 0),
-      log: if(base, do: state.version - base.version, else: 0),
-      lag: lag,
-      bases: state.bases,
-      building: state.builder != nil,
-      memory: if(base, do: base.index.info.memory_bytes, else: 0),
+      version: max(version, 0),
       ids: state.table.name |> Table.ids_of() |> Ids.info(),
       error: state.error
     })
   end
 
-  # The replicas of a runtime without a log lack nothing.
-  defp lag(%{runtime: runtime, instance: instance}) do
-    if Changes.log?(runtime), do: instance |> runtime.lag() |> elem(1), else: 0
-  end
-
-  defp counts(%{base: nil}), do: Map.new(Reply.counts(), &{&1, 0})
+  defp counts(%{bases: %{base: nil}}), do: Map.new(Reply.counts(), &{&1, 0})
 
   # This process waits for no replica. While all are in use, the counts are those of the base.
-  defp counts(%{base: %{index: %{runtime: runtime, instance: instance, info: info}, complete: complete}, table: table}) do
+  defp counts(%{bases: %{base: %{index: index, complete: complete}}, table: table}) do
+    %{runtime: runtime, instance: instance, info: info} = index
+
     case Instance.info(runtime, instance, 0) do
       {:ok, counts} -> counts
       {:error, _error} when complete -> %{info | expressions: Table.count(table)}

@@ -14,18 +14,18 @@ defmodule BeTree.Server.Ids do
   # When a subscription is deleted, its row stays for some seconds, because searches that began before may find its number. A
   # search that takes longer finds a number without a term. It then begins again (BeTree.Search), and sees the deletion.
 
-  alias BeTree.Engine.{Describe, Subscription}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.{Describe, Subscription}
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Error
 
   # The milliseconds for which a deleted row stays, and for which it stays if the terms of all such rows have more than these bytes.
   @grace 10_000
   @short_grace 1_000
-  @most_bytes 0x100_0000
+  @max_released_bytes 0x100_0000
 
   # The milliseconds until rows are dropped that are not due yet, and the most at once: about a millisecond.
   @drop_after 2_000
-  @most 500
+  @max_dropped 500
 
   # The places of the counters.
   @number 1
@@ -94,10 +94,26 @@ defmodule BeTree.Server.Ids do
     end
   end
 
+  @doc "Gives each id of subscriptions its key."
+  @spec add_keys(t | nil, [Subscription.wire()]) :: [Subscription.wire()]
+  def add_keys(nil, wires), do: wires
+  def add_keys(ids, wires), do: for({id, text, constants} <- wires, do: {key(ids, id), text, constants})
+
+  @doc "Returns the present key of an id, or an error if the server does not know the id."
+  @spec present(t | nil, term) :: {:ok, key} | {:error, Error.t()}
+  def present(nil, id), do: with(:ok <- Id.check(id, :integer), do: {:ok, id})
+
+  def present(ids, id) do
+    case keys(ids, id) do
+      [key | _former] -> {:ok, key}
+      [] -> not_found(id)
+    end
+  end
+
   @doc "Records a key. Returns it."
   @spec put(t | nil, key) :: key
   def put(%__MODULE__{numbers: numbers, terms: terms, counters: counters}, {number, term}) do
-    key = {number, Id.own(term)}
+    key = {number, Id.copy(term)}
 
     case :ets.lookup(numbers, number) do
       [^key] ->
@@ -214,7 +230,7 @@ defmodule BeTree.Server.Ids do
   end
 
   defp due?({milliseconds, _number}, %{counters: counters}) do
-    grace = if :atomics.get(counters, @bytes) > @most_bytes, do: @short_grace, else: @grace
+    grace = if :atomics.get(counters, @bytes) > @max_released_bytes, do: @short_grace, else: @grace
     System.monotonic_time(:millisecond) - milliseconds >= grace
   end
 
@@ -230,9 +246,9 @@ defmodule BeTree.Server.Ids do
     remove(ids, texts, most - 1)
   end
 
-  @doc "Returns the most rows that `drop/4` removes for a message `:drop`."
-  @spec most() :: pos_integer
-  def most, do: @most
+  @doc "Returns the rows that `drop/4` removes at most for a message `:drop`."
+  @spec max_dropped() :: pos_integer
+  def max_dropped, do: @max_dropped
 
   ## Descriptions
 

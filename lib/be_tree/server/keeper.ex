@@ -6,16 +6,17 @@ defmodule BeTree.Server.Keeper do
   # the supervisor with it, so that the supervisor of the server can begin anew.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
   alias BeTree.Error
-  alias BeTree.Engine.{Describe, Stray}
+  alias BeTree.Input.Describe
+  alias BeTree.Processes.Stray
   alias BeTree.Server.Table
 
   # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.
   # The option `:max_restarts` limits how often the process may end in `:max_seconds`.
-  @first 5
-  @longest 500
+  @first_pause 5
+  @max_pause 500
   @settled 1_000
 
   @enforce_keys [:module, :table, :options]
@@ -132,7 +133,7 @@ defmodule BeTree.Server.Keeper do
   end
 
   defp later(%{pause: pause} = state, reason) do
-    pause = min(max(2 * pause, @first), @longest)
+    pause = min(max(2 * pause, @first_pause), @max_pause)
     report(state, reason, pause)
     timer = make_ref()
     Process.send_after(self(), {:start, timer}, pause)

@@ -11,7 +11,7 @@ defmodule BeTree.Server.Lineage do
   alias BeTree.Error
 
   # Followers with an earlier lineage get an index anew.
-  @most 64
+  @max_lineages 64
 
   @type id :: String.t()
   @type version :: non_neg_integer
@@ -25,7 +25,7 @@ defmodule BeTree.Server.Lineage do
   @doc "Adds a lineage that began at `version`, unless it is the present one."
   @spec append(t, id, version) :: t
   def append([{id, _since} | _] = history, id, _version), do: history
-  def append(history, id, version), do: [{id, version} | Enum.take(history, @most - 1)]
+  def append(history, id, version), do: [{id, version} | Enum.take(history, @max_lineages - 1)]
 
   defp new_id, do: Base.encode16(:rand.bytes(8), case: :lower)
 

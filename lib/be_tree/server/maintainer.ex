@@ -4,13 +4,13 @@ defmodule BeTree.Server.Maintainer do
   # to the server's process, which wakes it at times. It takes one free replica after the other, and applies some changes to it,
   # in slices, like a search. Nothing depends on it but the time of searches.
 
-  alias BeTree.Engine.CrashReport
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.View
   alias BeTree.Telemetry
 
   # A replica that lacks this many changes is caught up, this many at a time.
-  @lag 32
-  @most 64
+  @max_lag 32
+  @max_applied 64
 
   @doc "Starts the process for the server `name`."
   @spec start_link(BeTree.Server.name()) :: pid
@@ -22,7 +22,7 @@ defmodule BeTree.Server.Maintainer do
   @doc "Wakes the process if the version is a multiple of the lag."
   @spec wake(pid, pos_integer) :: :ok
   def wake(maintainer, version) do
-    if rem(version, @lag) == 0, do: send(maintainer, :catch_up)
+    if rem(version, @max_lag) == 0, do: send(maintainer, :catch_up)
     :ok
   end
 
@@ -40,7 +40,7 @@ defmodule BeTree.Server.Maintainer do
     with {:ok, %{runtime: runtime, instance: instance}} <- View.fetch(name) do
       tell(runtime, instance, name)
 
-      case runtime.catch_up(instance, @lag, @most) do
+      case runtime.catch_up(instance, @max_lag, @max_applied) do
         {:ok, true} -> catch_up(server, name)
         {:ok, false} -> :ok
         # The replica is discarded. If new replicas fail too, the server needs another base.

@@ -6,9 +6,10 @@ defmodule BeTree.Server.Names do
   # The process of this module removes the rows of supervisors that ended.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
-  alias BeTree.Engine.{Describe, Stray}
+  alias BeTree.Input.Describe
+  alias BeTree.Processes.Stray
 
   @typedoc "The name or the identifier of a server's table."
   @type table :: atom | :ets.tid()

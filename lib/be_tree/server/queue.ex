@@ -102,12 +102,11 @@ defmodule BeTree.Server.Queue do
     GenServer.reply(from, reply)
   end
 
-  @doc "Removes a caller whose timeout has passed, or whose process has ended, if it is still there."
-  @spec remove(t, reference) :: :ok
-  def remove(queue, monitor) do
-    take(queue, monitor)
-    :ok
-  end
+  @doc "Handles the message about a caller whose timeout has passed or whose process has ended. Returns whether it is one."
+  @spec info(t, term) :: boolean
+  def info(queue, {:expired, monitor}) when is_reference(monitor), do: is_list(take(queue, monitor))
+  def info(queue, {:gone, monitor, :process, _pid, _reason}), do: is_list(take(queue, monitor))
+  def info(_queue, _message), do: false
 
   defp take(%__MODULE__{order: order, callers: callers}, monitor) do
     for {_monitor, version, _from, _wanted, timer} = caller <- :ets.take(callers, monitor) do

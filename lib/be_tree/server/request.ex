@@ -2,11 +2,11 @@ defmodule BeTree.Server.Request do
   @moduledoc false
   # Requests to the process of a server, by the server's name.
 
-  import BeTree.Engine.Limits, only: [is_name: 1]
+  import BeTree.Input.Limits, only: [is_name: 1]
 
-  alias BeTree.Engine.{Describe, Subscription}
+  alias BeTree.Input.{Describe, Subscription}
   alias BeTree.{Error, Telemetry}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Ids, Names, Table}
 
   @doc """
@@ -29,8 +29,14 @@ defmodule BeTree.Server.Request do
     end
   end
 
-  def table(name) do
-    raise ArgumentError, "a server's name is an atom or {:via, module, term}, got: #{Describe.value(name)}"
+  def table(name), do: check_name!(name)
+
+  @doc "Returns the name of a server, or raises an `ArgumentError` for another term."
+  @spec check_name!(term) :: BeTree.Server.name()
+  def check_name!(name) when is_name(name), do: name
+
+  def check_name!(other) do
+    raise ArgumentError, "a server's name is an atom or {:via, module, term}, got: #{Describe.value(other)}"
   end
 
   @doc "Returns the kind of the ids of the server `name`."

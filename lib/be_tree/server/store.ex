@@ -13,30 +13,35 @@ defmodule BeTree.Server.Store do
   # The texts are the truth, if they are complete. An image that another version of the index module wrote is not used; the index
   # is made from the texts.
 
+  @behaviour BeTree.Journal.Owner
+
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
-  alias BeTree.Engine.{CrashReport, Describe, Instance, Journal}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.Describe
+  alias BeTree.Call.Instance
+  alias BeTree.Journal
+  alias BeTree.Journal.Owner
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Copy, Lineage, Table}
 
   @meta 1
   @image 2
   @texts 3
-  @part 1_000
-  # Changes that are repeated in one go: the last one of an id decides.
-  @group 500
+  @texts_per_part 1_000
+  # The subscriptions that a recovery inserts with one call.
+  @repeat_size 500
 
   # No memory of WebAssembly with addresses of 32 bits is larger.
-  @most_memory 0x1_0000_0000
+  @max_memory 0x1_0000_0000
 
   # Before the schema in the identity of a folder whose ids are terms.
   @terms "ids: :term\n"
 
   @doc "Opens the folder of a server with this schema and ids of this kind. The calling process owns the journal."
-  @spec open(Path.t(), [Domain.t()], Id.kind(), Journal.durability()) :: {:ok, Journal.t()} | {:error, Error.t()}
+  @spec open(Path.t(), [Domain.t()], Id.kind(), Journal.durability()) :: {:ok, Owner.t()} | {:error, Error.t()}
   def open(folder, schema, kind, durability) do
     identity = if kind == :integer, do: Domain.encode(schema), else: @terms <> Domain.encode(schema)
 
-    case Journal.open(folder, identity: identity, durability: durability) do
+    case Owner.open(__MODULE__, folder, identity: identity, durability: durability) do
       {:error, {:identity, other}} -> {:error, other(folder, schema, kind, other)}
       result -> result
     end
@@ -91,30 +96,34 @@ defmodule BeTree.Server.Store do
 
   ## Changes
 
-  @doc "Returns a row as the journal keeps it."
-  @spec record(Table.row()) :: binary
-  def record({_version, deleted, wires}), do: :erlang.term_to_binary({deleted, wires}, minor_version: 2)
+  @doc "Returns rows as the journal keeps them. With a lineage, the first row begins it."
+  @spec records([Table.row()], Lineage.id() | nil) :: [binary]
+  def records([{_version, deleted, wires} | rows], lineage) when lineage != nil,
+    do: [:erlang.term_to_binary({deleted, wires, lineage}, minor_version: 2) | records(rows, nil)]
 
-  @doc "Returns the row of the first change of a lineage as the journal keeps it."
-  @spec record(Table.row(), Lineage.id()) :: binary
-  def record({_version, deleted, wires}, lineage),
-    do: :erlang.term_to_binary({deleted, wires, lineage}, minor_version: 2)
+  def records(rows, _lineage),
+    do: for({_version, deleted, wires} <- rows, do: :erlang.term_to_binary({deleted, wires}, minor_version: 2))
 
   @doc "Returns the rows of the journal after `version`, for the table of the server."
-  @spec later(Journal.t(), Table.t(), Table.version()) :: {:ok, [Table.row()]} | {:error, Error.t()}
+  @spec later(Owner.t(), Table.t(), Table.version()) :: {:ok, [Table.row()]} | {:error, Error.t()}
   def later(journal, table, version) do
-    with {:ok, changes} <- changes(journal, table, version), do: {:ok, rows(changes)}
+    with {:ok, found} <- Owner.repeat(journal, found(table, version)), do: {:ok, found |> changes() |> rows()}
+  end
+
+  # The content of the folder: the base, and the changes after `after`, in lists, the last list first.
+  defp found(table, version), do: %{base: nil, changes: [], table: table, after: version}
+
+  @impl Owner
+  def load_base(content, found), do: {:ok, %{found | base: parts(content, no_base())}}
+
+  @impl Owner
+  def repeat(batch, found) do
+    changes = for {version, _record} = change <- batch, version > found.after, do: change(change, found.table)
+    {:ok, %{found | changes: [changes | found.changes]}}
   end
 
   # Returns each change as its row, and the lineage that it begins, or nil.
-  defp changes(journal, table, version) do
-    with {:ok, parts} <-
-           Journal.reduce(journal, [], fn batch, parts ->
-             {:ok, [for({at, _} = change <- batch, at > version, do: change(change, table)) | parts]}
-           end) do
-      {:ok, parts |> Enum.reverse() |> Enum.concat()}
-    end
-  end
+  defp changes(%{changes: parts}), do: parts |> Enum.reverse() |> Enum.concat()
 
   defp change({version, record}, table) do
     case decode(record, table) do
@@ -144,21 +153,13 @@ defmodule BeTree.Server.Store do
   @type recovered :: %{index: Index.t(), version: Table.version(), history: Lineage.t(), complete: boolean}
 
   @doc "Returns the index that the folder holds, or `nil` for a new folder. Fills the texts of the table."
-  @spec recover(Journal.t(), Table.t(), map) :: {:ok, recovered | nil} | {:error, Error.t()}
+  @spec recover(Owner.t(), Table.t(), map) :: {:ok, recovered | nil} | {:error, Error.t()}
   def recover(journal, table, options) do
-    with {:ok, base} <- read_base(journal),
-         {:ok, changes} <- changes(journal, table, 0) do
-      if base == nil and changes == [],
-        do: {:ok, nil},
-        else: recover(base || no_base(), changes, Journal.last(journal), table, options)
-    end
-  end
-
-  defp read_base(journal) do
-    case Journal.read_base(journal) do
-      {:ok, _version, bytes} -> {:ok, parts(bytes, no_base())}
-      :none -> {:ok, nil}
-      {:error, error} -> {:error, error}
+    with {:ok, %{base: base} = found} <- Owner.recover(journal, found(table, 0)) do
+      case changes(found) do
+        [] when base == nil -> {:ok, nil}
+        changes -> recover(base || no_base(), changes, Owner.last(journal), table, options)
+      end
     end
   end
 
@@ -192,10 +193,9 @@ defmodule BeTree.Server.Store do
     :ok
   end
 
-  # The same subscriptions take different amounts of memory in another order, changes that were refused between them have made room
-  # of their own, and a base may have the memory of searches too. So a server that ran with a memory starts with it: its changes are
-  # repeated each id once, then as they were made, and at last with the memory of a replica, which is twice as much. Then the tree
-  # takes no insertions until it fits (BeTree.Server.Writer).
+  # A server that ran with a memory limit must start with it, though the same subscriptions take more memory in another order. Three
+  # attempts: the last change of each id; all changes in their order; the last changes with twice the memory, that of a replica. After
+  # the third the tree takes no insertions until it fits (BeTree.Server.Primary).
   defp make(base, rows, table, %{memory: memory} = options) do
     attempts = [{memory, &repeat_last/2}, {memory, &repeat_as_made/2}, {2 * memory, &repeat_last/2}]
 
@@ -223,8 +223,8 @@ defmodule BeTree.Server.Store do
 
   # Says how much memory is enough: a tree that may take just as much grows in the same way.
   defp name_memory(error, base, rows, table, %{memory: memory} = options) do
-    larger = memory |> Stream.iterate(&(2 * &1)) |> Stream.drop(2) |> Enum.take_while(&(&1 <= 2 * @most_memory))
-    attempts = for memory <- larger, do: {min(memory, @most_memory), &repeat_last/2}
+    larger = memory |> Stream.iterate(&(2 * &1)) |> Stream.drop(2) |> Enum.take_while(&(&1 <= 2 * @max_memory))
+    attempts = for memory <- larger, do: {min(memory, @max_memory), &repeat_last/2}
 
     case first_fit(attempts, base, rows, table, options) do
       {:ok, %{runtime: runtime, instance: instance}} ->
@@ -260,7 +260,7 @@ defmodule BeTree.Server.Store do
     with :ok <- Changes.repeat_all(tree, [{0, Map.keys(last), []}]) do
       wires
       |> Enum.sort()
-      |> Enum.chunk_every(@group)
+      |> Enum.chunk_every(@repeat_size)
       |> Enum.reduce_while(:ok, fn part, :ok ->
         case Changes.repeat_all(tree, [{0, [], part}]) do
           :ok -> {:cont, :ok}
@@ -273,7 +273,7 @@ defmodule BeTree.Server.Store do
   defp last_of(deleted, wires),
     do: for(id <- deleted, do: {id, :deleted}) ++ for({id, _, _} = wire <- wires, do: {id, wire})
 
-  # The image of another index module is not used if there are texts.
+  # With all texts known, an image of another index module is ignored.
   defp tree(%{image: nil, texts: texts}, table, options), do: from_texts(texts, table, options)
 
   defp tree(%{image: image, complete: complete, texts: texts}, table, options) do
@@ -309,27 +309,16 @@ defmodule BeTree.Server.Store do
 
   ## Bases
 
-  @doc """
-  Starts a process, linked to the calling one, that writes a base of the present index. It sends
-  `{:kept, pid, {:ok, version} | {:error, error}}`. `flush` brings the journal to the disk; that process calls it.
-  """
-  @spec keep(Table.t(), Journal.t(), (() -> :ok | {:error, Error.t()})) :: pid
-  def keep(table, journal, flush) do
-    server = self()
-    write = Journal.base_writer(journal)
-
-    spawn_link(fn ->
-      outcome =
-        CrashReport.guard(fn ->
-          metadata = %{server: table.server, operation: :write}
-          Telemetry.span(:base, metadata, fn -> keep_present(write, table, flush) end, &measure/1)
-        end)
-
-      send(server, {:kept, self(), outcome})
-    end)
+  @impl Owner
+  def base(table, _version) do
+    {:ok,
+     fn write, flush ->
+       metadata = %{server: table.server, operation: :write}
+       Telemetry.span(:base, metadata, fn -> write_present(write, table, flush) end, &measure/1)
+     end}
   end
 
-  defp keep_present(write, table, flush) do
+  defp write_present(write, table, flush) do
     # Replicas have a change a moment before the table has its texts. The server's process flushes when it has put them.
     with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
          :ok <- flush.(),
@@ -340,21 +329,22 @@ defmodule BeTree.Server.Store do
   defp measure({:ok, version}), do: %{version: version}
   defp measure({:error, _error}), do: %{}
 
-  @doc "Writes a base of an index whose texts are unknown, in the calling process."
-  @spec keep_swapped(Journal.t(), Table.base()) :: :ok | {:error, Error.t()}
-  def keep_swapped(journal, %{index: index, version: version} = base) do
-    with {:ok, image} <- Image.to_binary(index) do
-      Journal.base_writer(journal).(version, [meta(base), part(@image, image)])
-    end
+  @doc "Replaces all changes by a base of an index whose texts are unknown."
+  @spec replace(Owner.t() | nil, Table.base()) :: {:ok, Owner.t() | nil} | {:error, Error.t()}
+  def replace(nil, _base), do: {:ok, nil}
+
+  def replace(journal, %{index: index, version: version} = base) do
+    with {:ok, image} <- Image.to_binary(index),
+         do: Owner.replace(journal, version, [meta(base), part(@image, image)])
   end
 
-  # A text that a later change replaces, or deletes, while the table is read, may be missing. That change repeats it, so it must be
-  # on the disk before the base is.
+  # A text that a later change replaces or deletes during the reading of the table may be missing. The record of that change has to be
+  # on the disk before the base.
   defp write_base(write, index, version, base, table, flush) do
     with {:ok, image} <- Image.to_binary(index) do
       texts =
         table
-        |> Table.rows_of_texts(version, @part)
+        |> Table.rows_of_texts(version, @texts_per_part)
         |> Stream.map(&part(@texts, :erlang.term_to_binary(&1, minor_version: 2)))
 
       head = [meta(base), part(@image, image)]

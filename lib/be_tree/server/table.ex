@@ -12,8 +12,8 @@ defmodule BeTree.Server.Table do
   # reader finds the text of a change that searches do not see. A process that starts again does the same (`complete_texts/3`).
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.{Describe, Subscription}
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.{Describe, Subscription}
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Ids, Lineage, Names}
 
   # The row of the log with the version up to which all texts are put. Its key is behind all versions.
@@ -293,6 +293,23 @@ defmodule BeTree.Server.Table do
     case :ets.lookup(texts, key) do
       [{_key, _version, text, constants}] -> {:ok, {text, constants}}
       [] -> :error
+    end
+  end
+
+  @doc "Returns the keys of ids, or an error unless all of them are there."
+  @spec present_keys(t, [term]) :: {:ok, [Ids.key()]} | {:error, Error.t()}
+  def present_keys(%__MODULE__{ids: ids} = table, list) do
+    Enum.reduce_while(list, {:ok, []}, fn id, {:ok, keys} ->
+      with {:ok, key} <- Ids.present(ids, id), {:ok, _text} <- text(table, key) do
+        {:cont, {:ok, [key | keys]}}
+      else
+        :error -> {:halt, Ids.not_found(id)}
+        {:error, error} -> {:halt, {:error, error}}
+      end
+    end)
+    |> case do
+      {:ok, keys} -> {:ok, Enum.reverse(keys)}
+      {:error, error} -> {:error, error}
     end
   end
 

@@ -5,8 +5,8 @@ defmodule BeTree.Server.View do
   # base.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Engine.Describe
-  alias BeTree.Engine.Subscription.Id
+  alias BeTree.Input.Describe
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Ids, Names, Table}
 
   @derive {Inspect, only: [:name]}

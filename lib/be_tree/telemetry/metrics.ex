@@ -1,12 +1,12 @@
 defmodule BeTree.Telemetry.Metrics do
   @moduledoc false
-  # The metrics of the library's events. `module` is Telemetry.Metrics, which need not be present when this is compiled.
+  # Metrics of the library's events. `module` is Telemetry.Metrics, which may be absent when this is compiled.
 
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
 
   @milliseconds {:native, :millisecond}
 
-  @doc "Returns the metrics, made by functions of `module`."
+  @doc "Returns the metrics, built by `module`."
   @spec all(module) :: [struct]
   def all(module) do
     searches(module) ++ changes(module) ++ servers(module)
@@ -55,7 +55,7 @@ defmodule BeTree.Telemetry.Metrics do
 
   defp tags(more, options), do: [tags: [:server | more], tag_values: &__MODULE__.tag_values/1] ++ options
 
-  @doc "Returns the metadata with the name of a server as text. Other targets have none."
+  @doc "Returns the tags: the name of a server as text, none for other targets."
   @spec tag_values(map) :: map
   def tag_values(metadata) do
     name = Map.get(metadata, :server)

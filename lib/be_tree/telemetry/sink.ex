@@ -19,7 +19,7 @@ defmodule BeTree.Telemetry.Sink do
     sink
   end
 
-  @doc "Emits an event with the present monotonic time."
+  @doc "Emits an event with the current monotonic time."
   @spec event([atom], map, map) :: :ok
   def event(name, measurements, metadata) do
     with sink when sink != false <- sink() do

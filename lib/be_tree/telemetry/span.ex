@@ -1,11 +1,11 @@
 defmodule BeTree.Telemetry.Span do
   @moduledoc false
-  # The telemetry events of something that takes time: a start, and a stop or an exception; of a search also yields
-  # (BeTree.Telemetry lists them). The sink is the module whose execute/3 takes the events, :telemetry.
+  # A :telemetry span: start, then stop or exception. Searches add one event per yield (BeTree.Telemetry lists the events).
+  # `sink` is the module whose execute/3 takes the events, :telemetry.
 
   alias BeTree.Cluster.Shards
   alias BeTree.{Error, Search, Stats}
-  alias BeTree.Engine.CrashReport
+  alias BeTree.Processes.CrashReport
   alias BeTree.Server.View
 
   @enforce_keys [:sink, :name, :started, :metadata]

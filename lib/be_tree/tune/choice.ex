@@ -1,24 +1,25 @@
 defmodule BeTree.Tune.Choice do
   @moduledoc false
-  # Chooses one configuration from a sweep, and says why; and decides, after the configuration was measured again beside the
-  # defaults, whether the machine was quiet enough for a verdict.
+  # Chooses one configuration from a sweep, with reasons. After the confirmation it decides whether the machine was quiet
+  # enough for a verdict.
 
-  import BeTree.Engine.Describe, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   alias BeTree.Fuel
   alias BeTree.Tune.{Histogram, Rounds, Statistics, Sweep, Turn}
 
-  # A sleeper may wake this many times as late as beside plain Elixir.
-  @lateness 1.2
+  # The sleeper's lateness may be at most this many times its lateness beside plain Elixir.
+  @max_lateness_ratio 1.2
 
-  # Rates within this share of the best are equal: the smaller setting is chosen.
-  @equal 0.03
-  @worth 0.05
+  # Rates within this share of the best count as equal; then the smaller setting wins.
+  @rate_tolerance 0.03
+  @setting_tolerance 0.05
 
-  # Two measurements of the same configuration that differ by more, or are less certain, are no base for a verdict.
-  @difference 0.05
-  @uncertainty 0.1
-  @others 0.25
+  # No verdict if two measurements of one configuration differ by more, are less certain, or other programs took a larger
+  # share.
+  @max_difference 0.05
+  @max_spread 0.1
+  @max_others_share 0.25
 
   @type candidate :: %{setting: Turn.setting(), reasons: [String.t()]}
 
@@ -38,20 +39,20 @@ defmodule BeTree.Tune.Choice do
         fuel_per_reduction: yields.fuel_per_reduction,
         max_concurrency: concurrency,
         batch: batch,
-        # Fewer would make the processes that search wait for each other.
+        # With fewer replicas the searching processes would wait for each other.
         replicas: max(replicas, concurrency)
       },
       reasons: [yields_reason, concurrency_reason, batch_reason, replicas_reason]
     }
   end
 
-  # Of the yields beside which the sleeper is punctual, the fastest; the default if it is as fast.
+  # Returns the fastest setting with which the sleeper stays punctual, or the default if it is as fast.
   defp yields(grid, figures, default, plain, crowd) do
-    bound = @lateness * late(plain)
+    bound = @max_lateness_ratio * late(plain)
     {punctual, others} = Enum.split_with(grid, &(late(figures[&1]) <= bound))
     among = if punctual == [], do: [Enum.min_by(others, &late(figures[&1]))], else: punctual
     best = among |> Enum.map(&rate(figures[&1])) |> Enum.max()
-    equal = Enum.filter(among, &(rate(figures[&1]) >= (1 - @equal) * best))
+    equal = Enum.filter(among, &(rate(figures[&1]) >= (1 - @rate_tolerance) * best))
     is_default = fn {:search, setting} -> Map.take(setting, yield_keys()) == Map.take(default, yield_keys()) end
     {:search, setting} = load = Enum.find(equal, &is_default.(&1)) || Enum.min_by(equal, &late(figures[&1]))
 
@@ -60,11 +61,11 @@ defmodule BeTree.Tune.Choice do
     reason =
       if punctual == [] do
         "Beside #{crowd} searching processes a 1 ms sleeper wakes at p99 #{times} times as late as beside plain Elixir with " <>
-          "#{yields(setting)}. No measured configuration keeps within #{@lateness} times; this one is the nearest."
+          "#{yields(setting)}. No measured configuration keeps within #{@max_lateness_ratio} times; this one is the nearest."
       else
         "Beside #{crowd} searching processes a 1 ms sleeper wakes at p99 #{times} times as late as beside plain Elixir with " <>
-          "#{yields(setting)}. Of the #{length(punctual)} of #{length(grid)} measured combinations within #{@lateness} times, " <>
-          "#{if is_default.(load), do: "none is faster than this default by more than #{percent(@equal)}", else: "this one is among the fastest, and the most punctual of those"}."
+          "#{yields(setting)}. Of the #{length(punctual)} of #{length(grid)} measured combinations within #{@max_lateness_ratio} times, " <>
+          "#{if is_default.(load), do: "none is faster than this default by more than #{percent(@rate_tolerance)}", else: "this one is among the fastest, and the most punctual of those"}."
       end
 
     {setting, reason}
@@ -77,11 +78,11 @@ defmodule BeTree.Tune.Choice do
   defp fuel(:infinity), do: "unlimited fuel"
   defp fuel(slice), do: "#{grouped(slice)} fuel"
 
-  # The least value with which the rate is nearly the best.
+  # Chooses the smallest value whose rate is close to the best.
   defp least(loads, figures, key, what) do
     values = for {:search, setting} = load <- loads, do: {Map.fetch!(setting, key), rate(figures[load])}
     {best, most} = Enum.max_by(values, &elem(&1, 1))
-    {value, rate} = values |> Enum.sort() |> Enum.find(fn {_value, rate} -> rate >= (1 - @worth) * most end)
+    {value, rate} = values |> Enum.sort() |> Enum.find(fn {_value, rate} -> rate >= (1 - @setting_tolerance) * most end)
     {first, least} = values |> Enum.sort() |> hd()
 
     reason =
@@ -94,7 +95,7 @@ defmodule BeTree.Tune.Choice do
 
         true ->
           "#{value} #{what}: #{percent(rate / least - 1)} more searches a second than with #{first}, within " <>
-            "#{percent(@worth)} of the best."
+            "#{percent(@setting_tolerance)} of the best."
       end
 
     {value, reason}
@@ -104,8 +105,8 @@ defmodule BeTree.Tune.Choice do
   defp late(figures), do: figures.late[:p99].value
 
   @doc """
-  Returns what to measure again: the defaults twice, to see what chance does, the candidate, and both and plain Elixir where
-  the most processes work.
+  Returns the loads of the confirmation. The defaults run twice, which shows the noise. The candidate, the defaults and
+  plain Elixir also run with the largest number of processes.
   """
   @spec confirmation(Turn.setting()) :: Rounds.loads()
   def confirmation(setting) do
@@ -123,7 +124,7 @@ defmodule BeTree.Tune.Choice do
         else: [recommended: {:search, setting}, recommended_crowd: {:search, %{setting | max_concurrency: crowd}}]
   end
 
-  @typedoc "What a run concludes: the configuration, why, and what it promises; or why there is none."
+  @typedoc "The conclusion of a run: the configuration, its reasons and its promise, or the noise that prevented one."
   @type verdict :: %{
           state: :clear | :too_noisy,
           noise: [String.t()],
@@ -136,7 +137,7 @@ defmodule BeTree.Tune.Choice do
           paste: String.t() | nil
         }
 
-  @doc "Decides after the confirmation."
+  @doc "Decides after the confirmation: the candidate, the defaults, or no verdict."
   @spec decide(candidate, Rounds.t(), BeTree.Tune.Costs.budget()) :: verdict
   def decide(candidate, rounds, budget) do
     turns = rounds.turns
@@ -162,14 +163,14 @@ defmodule BeTree.Tune.Choice do
 
     Enum.reject(
       [
-        abs(control.value - 1) > @difference and
-          "Two measurements of the same configuration differ by #{percent(abs(control.value - 1))}; at most #{percent(@difference)} allow a verdict.",
-        Statistics.spread(control) > @uncertainty and
-          "The ratio of two measurements of the same configuration is certain to #{percent(Statistics.spread(control))} only; #{percent(@uncertainty)} allow a verdict.",
-        Statistics.spread(promised) > @uncertainty and
-          "The searches a second of the candidate are certain to #{percent(Statistics.spread(promised))} only; #{percent(@uncertainty)} allow a verdict.",
-        rounds.others != nil and rounds.others > @others and
-          "Other programs took #{percent(rounds.others)} of the processors' time; at most #{percent(@others)} allow a verdict."
+        abs(control.value - 1) > @max_difference and
+          "Two measurements of the same configuration differ by #{percent(abs(control.value - 1))}; at most #{percent(@max_difference)} allow a verdict.",
+        Statistics.spread(control) > @max_spread and
+          "The ratio of two measurements of the same configuration is certain to #{percent(Statistics.spread(control))} only; #{percent(@max_spread)} allow a verdict.",
+        Statistics.spread(promised) > @max_spread and
+          "The searches a second of the candidate are certain to #{percent(Statistics.spread(promised))} only; #{percent(@max_spread)} allow a verdict.",
+        rounds.others != nil and rounds.others > @max_others_share and
+          "Other programs took #{percent(rounds.others)} of the processors' time; at most #{percent(@max_others_share)} allow a verdict."
       ],
       &(&1 == false)
     )
@@ -210,7 +211,7 @@ defmodule BeTree.Tune.Choice do
       )
 
   defp conclusion(setting, is_default, reasons, turns, budget) do
-    own = turns[:recommended] || turns.default
+    chosen = turns[:recommended] || turns.default
     crowd = turns[:recommended_crowd] || turns.default_crowd
 
     %{
@@ -218,19 +219,19 @@ defmodule BeTree.Tune.Choice do
       setting: setting,
       is_default: is_default,
       reasons: reasons,
-      promise: promise(own, crowd, turns.plain_crowd),
+      promise: promise(chosen, crowd, turns.plain_crowd),
       paste: paste(setting, budget)
     }
   end
 
-  # A second run's figure is the median of its turns. It lies between the 5th and the 95th percentile of these.
-  defp promise(own, crowd, plain) do
+  # Another run's figure is the median of its turns. It should lie between the 5th and the 95th percentile of these turns.
+  defp promise(chosen, crowd, plain) do
     latency = fn share ->
-      promised(for turn <- own, time = Histogram.quantile(turn.latency, share), do: Float.round(time / 1_000, 2))
+      promised(for turn <- chosen, time = Histogram.quantile(turn.latency, share), do: Float.round(time / 1_000, 2))
     end
 
     %{
-      rate: promised(rates(own)),
+      rate: promised(rates(chosen)),
       latency_p50_us: latency.(0.5),
       latency_p99_us: latency.(0.99),
       "latency_p99.9_us": latency.(0.999),
@@ -270,7 +271,7 @@ defmodule BeTree.Tune.Choice do
     """
   end
 
-  @doc "Rounds fuel up to two digits, so that a budget has room."
+  @doc "Rounds fuel up to two significant digits, so a budget has headroom."
   @spec up(Fuel.t()) :: Fuel.t()
   def up(fuel) when fuel < 100, do: 100
 

@@ -1,14 +1,14 @@
 defmodule BeTree.Tune.Comparison do
   @moduledoc false
-  # Compares two runs, as their JSON has them. Fuel is exact: the runs may be of different machines, and a change is a change.
-  # Times are compared between runs of the same machine that were quiet enough for a verdict, by bootstrapped intervals.
+  # Compares the JSON of two runs. Fuel is exact, so runs of different machines compare, and any difference is a change.
+  # Times are compared by bootstrapped intervals, if both runs are of one machine and quiet enough for a verdict.
 
-  alias BeTree.Engine.Describe
+  alias BeTree.Input.Describe
   alias BeTree.Tune.{Machine, Statistics}
 
-  @shown 10
+  @max_shown_events 10
 
-  @typedoc "One compared figure: how it changed, whether it is worse by more than the threshold, and how certain that is."
+  @typedoc "One compared figure: its ratio with an interval, and whether it is worse by more than the threshold."
   @type line :: %{
           name: String.t(),
           unit: String.t(),
@@ -30,7 +30,7 @@ defmodule BeTree.Tune.Comparison do
         }
 
   @doc """
-  Compares the new run with the old one. A figure is worse if all of its interval exceeds `threshold`, a share such as 0.05.
+  Compares the new run with the old one. A figure is worse if its whole interval exceeds `threshold`, a share such as 0.05.
   """
   @spec compare(map, map, float) :: t
   def compare(old, new, threshold) do
@@ -66,12 +66,12 @@ defmodule BeTree.Tune.Comparison do
         do: "#{name}: #{short(before)} became #{short(now)}"
   end
 
-  # The first digits of a digest tell it from another.
+  # Twelve digits are enough to tell digests apart.
   defp short(text) when is_binary(text) and byte_size(text) == 64, do: binary_part(text, 0, 12)
   defp short(number) when is_integer(number), do: Describe.grouped(number)
   defp short(other), do: to_string(other)
 
-  # With the same events, each event is compared with itself, and there is no chance. Other events are a sample.
+  # Equal events are compared one by one, without chance. Different events are samples.
   defp fuel_lines(old, new, true, threshold) do
     for {name, reduce} <- [
           {"fuel of all events", &Enum.sum/1},
@@ -90,7 +90,7 @@ defmodule BeTree.Tune.Comparison do
     [line("median fuel of an event, other events", "fuel", before, now, ratio, ratio.low > 1 + threshold)]
   end
 
-  @times [
+  @timed_figures [
     {"searches a second", "1/s", ["default", "rate"], :more},
     {"p50 of a call", "us", ["default", "latency_p50_us"], :less},
     {"p99 of a call", "us", ["default", "latency_p99_us"], :less},
@@ -98,7 +98,7 @@ defmodule BeTree.Tune.Comparison do
   ]
 
   defp time_lines(old, new, threshold) do
-    if not_compared(old, new) == [], do: Enum.map(@times, &time_line(&1, old, new, threshold)), else: []
+    if not_compared(old, new) == [], do: Enum.map(@timed_figures, &time_line(&1, old, new, threshold)), else: []
   end
 
   defp time_line({name, unit, path, better}, old, new, threshold) do
@@ -140,7 +140,7 @@ defmodule BeTree.Tune.Comparison do
     Enum.zip([0..(length(old) - 1), old, new])
     |> Enum.filter(fn {_position, before, now} -> now > before end)
     |> Enum.sort_by(fn {position, before, now} -> {-now / before, position} end)
-    |> Enum.take(@shown)
+    |> Enum.take(@max_shown_events)
     |> Enum.map(fn {position, before, now} -> %{position: position, old: before, new: now} end)
   end
 end

@@ -1,22 +1,23 @@
 defmodule BeTree.Tune.Costs do
   @moduledoc false
-  # The fuel of each event, and what a budget would end. Fuel is deterministic, so all of it is exact and equal on every machine.
+  # The fuel of each event, and the searches that a budget would end. Fuel is deterministic, so all figures are exact on
+  # every machine.
 
   alias BeTree.{Error, Event}
 
-  # The searches that a recommended budget lets end.
-  @served 0.999
+  # The share of searches that finish within the recommended budget.
+  @served_share 0.999
 
-  # The most expensive events whose ids are kept, to count the matches that a budget would lose.
-  @kept 1_000
-  @named 200
-  @top 10
+  # The most expensive events whose matches are kept, to count the matches that a budget would lose.
+  @max_kept_events 1_000
+  @max_reported_events 200
+  @max_top_subscriptions 10
 
-  # The numbers of ended searches at which a budget is shown, beside those of these shares.
-  @counts [0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1_000]
-  @shares [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+  # Budgets are shown that end these numbers and these shares of the searches.
+  @stop_counts [0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1_000]
+  @stop_shares [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
 
-  @typedoc "The cost of one event: its position from 0, and the numbers of its search."
+  @typedoc "The cost of one event: its position from 0, and the figures of its search."
   @type cost :: %{
           position: non_neg_integer,
           fuel: BeTree.Fuel.t(),
@@ -25,7 +26,7 @@ defmodule BeTree.Tune.Costs do
           matches: non_neg_integer
         }
 
-  @doc "Searches each event once. An error has the position of its event."
+  @doc "Searches each event once. An error carries the position of its event."
   @spec measure(BeTree.target(), [Event.t()]) :: {:ok, [cost]} | {:error, Error.t()}
   def measure(target, events) do
     events
@@ -49,7 +50,7 @@ defmodule BeTree.Tune.Costs do
     }
   end
 
-  @typedoc "A budget, and the searches that it ends: their number, their share, and the subscriptions whose matches are lost."
+  @typedoc "A budget with the number and share of the searches that it ends, and the subscriptions that lose matches."
   @type stop :: %{
           budget: BeTree.Fuel.t(),
           ended: non_neg_integer,
@@ -68,15 +69,15 @@ defmodule BeTree.Tune.Costs do
         }
 
   @doc """
-  Returns the budgets that end none, one, two and so on up to nearly all of these searches, in descending order; the least
-  budget with which 99.9 % end by themselves; and the most expensive events.
+  Returns three things: the budgets that end none, one, two and so on up to nearly all of the searches, in descending order;
+  the least budget within which 99.9 % finish; and the most expensive events.
 
-  What a budget loses is known for the 1,000 most expensive events.
+  Lost matches are known for the 1,000 most expensive events.
   """
   @spec budget(BeTree.target(), [Event.t()], [cost, ...]) :: {:ok, budget} | {:error, Error.t()}
   def budget(target, events, costs) do
     ranked = Enum.sort_by(costs, &{-&1.fuel, &1.position})
-    kept = Enum.take(ranked, @kept)
+    kept = Enum.take(ranked, @max_kept_events)
 
     with {:ok, found} <- ids(target, List.to_tuple(events), kept) do
       fuels = costs |> Enum.map(& &1.fuel) |> Enum.sort() |> List.to_tuple()
@@ -84,10 +85,10 @@ defmodule BeTree.Tune.Costs do
 
       {:ok,
        %{
-         share: @served,
-         budget: serving(fuels, @served),
+         share: @served_share,
+         budget: serving(fuels, @served_share),
          stops: stops(ranked, found, counts),
-         events: Enum.take(ranked, @named),
+         events: Enum.take(ranked, @max_reported_events),
          quantiles: quantiles(fuels)
        }}
     end
@@ -105,11 +106,11 @@ defmodule BeTree.Tune.Costs do
   end
 
   defp counts(size) do
-    shares = for share <- @shares, do: round(share * size)
-    (@counts ++ shares) |> Enum.filter(&(&1 < size)) |> Enum.uniq() |> Enum.sort()
+    shares = for share <- @stop_shares, do: round(share * size)
+    (@stop_counts ++ shares) |> Enum.filter(&(&1 < size)) |> Enum.uniq() |> Enum.sort()
   end
 
-  # Events of equal cost end together, so a stop may end more than its count.
+  # Events of equal fuel end together, so a stop may end more searches than its count.
   defp stops(ranked, found, counts) do
     size = length(ranked)
     fuels = ranked |> Enum.map(& &1.fuel) |> List.to_tuple()
@@ -123,7 +124,7 @@ defmodule BeTree.Tune.Costs do
         ended = Enum.count(ranked, &(&1.fuel > budget))
         state = lose(state, min(ended, length(found)))
         stop = %{budget: budget, ended: ended, share: ended / size}
-        {Map.merge(stop, if(ended <= @kept, do: lost(state), else: unknown())), state}
+        {Map.merge(stop, if(ended <= @max_kept_events, do: lost(state), else: unknown())), state}
       end)
 
     stops
@@ -143,7 +144,7 @@ defmodule BeTree.Tune.Costs do
   end
 
   defp lost(state) do
-    most = state.times |> Enum.sort_by(fn {id, times} -> {-times, id} end) |> Enum.take(@top)
+    most = state.times |> Enum.sort_by(fn {id, times} -> {-times, id} end) |> Enum.take(@max_top_subscriptions)
 
     %{
       lost: state.lost,
@@ -154,7 +155,7 @@ defmodule BeTree.Tune.Costs do
 
   defp unknown, do: %{lost: nil, subscriptions: nil, most: nil}
 
-  # Returns the least fuel that at least this share of the searches does not exceed.
+  # Returns the least fuel within which at least `share` of the searches finish.
   defp serving(fuels, share), do: elem(fuels, max(ceil(share * tuple_size(fuels)) - 1, 0))
 
   defp quantiles(fuels) do

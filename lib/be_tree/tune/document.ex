@@ -1,19 +1,19 @@
 defmodule BeTree.Tune.Document do
   @moduledoc false
-  # The JSON of a run, for the report and for later comparisons. `docs/tuning.md` describes it.
+  # The JSON of a run, for the report and for later comparisons. `docs/tuning.md` describes the format.
 
   alias BeTree.{Error, Profile}
-  alias BeTree.Engine.{Describe, Json}
+  alias BeTree.Input.{Describe, Json}
   alias BeTree.Tune.Histogram
 
   @format "be_tree tune 1"
-  @named 30
-  @text 300
+  @max_named 30
+  @max_text_length 300
 
-  # The least share of the fuel that a frame of the flame graph shows.
-  @frame 0.0005
+  # The least share of the fuel at which a frame of the flame graph is shown.
+  @min_frame_share 0.0005
 
-  @doc "Returns the map that is encoded."
+  @doc "Returns the run as a map for the JSON encoder."
   @spec of(BeTree.Tune.t()) :: map
   def of(run) do
     named = named(run)
@@ -35,7 +35,7 @@ defmodule BeTree.Tune.Document do
     }
   end
 
-  @doc "Returns the map of a run's JSON, with strings as keys."
+  @doc "Returns the run in `json` as a map with string keys."
   @spec read(String.t()) :: {:ok, map} | {:error, Error.t()}
   def read(json) do
     case Json.decode(json) do
@@ -44,18 +44,18 @@ defmodule BeTree.Tune.Document do
 
       {:ok, _other} ->
         {:error,
-         %Error{kind: :syntax, message: "this is no run of mix be_tree.tune: its format is not #{inspect(@format)}"}}
+         %Error{kind: :syntax, message: "not a run of mix be_tree.tune: expected the format #{inspect(@format)}"}}
 
       {:error, {:twice, name, offset}} ->
         {:error,
          %Error{kind: :syntax, message: "an object has the name #{Describe.value(name)} twice, at byte #{offset}"}}
 
       {:error, offset} ->
-        {:error, %Error{kind: :syntax, message: "this is no JSON: byte #{offset} is wrong"}}
+        {:error, %Error{kind: :syntax, message: "invalid JSON at byte #{offset}"}}
     end
   end
 
-  # The built-in module, of which a run tells a change.
+  # The digest of the built-in module shows a comparison that the module changed.
   defp module_digest do
     case :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read() do
       {:ok, bytes} -> :sha256 |> :crypto.hash(bytes) |> Base.encode16(case: :lower)
@@ -72,7 +72,7 @@ defmodule BeTree.Tune.Document do
     }
   end
 
-  # JavaScript's numbers do not hold all ids.
+  # Ids become strings, because JavaScript's numbers have 53 bits.
   defp ids(%{id: id} = map), do: %{map | id: Integer.to_string(id)}
 
   defp event(cost, run) do
@@ -90,10 +90,11 @@ defmodule BeTree.Tune.Document do
   # The texts of the subscriptions that the report names.
   defp named(run) do
     lost = for stop <- run.budget.stops, most <- stop.most || [], do: most.id
-    tested = run.profile.expressions |> Enum.take(@named) |> Enum.map(& &1.id)
+    tested = run.profile.expressions |> Enum.take(@max_named) |> Enum.map(& &1.id)
 
     for id <- Enum.uniq(tested ++ lost), text = run.input.texts[id] do
-      {Integer.to_string(id), if(String.length(text) > @text, do: String.slice(text, 0, @text) <> "…", else: text)}
+      {Integer.to_string(id),
+       if(String.length(text) > @max_text_length, do: String.slice(text, 0, @max_text_length) <> "…", else: text)}
     end
   end
 
@@ -102,8 +103,8 @@ defmodule BeTree.Tune.Document do
       searches: profile.searches,
       fuel: profile.fuel,
       phases: for({phase, fuel} <- profile.phases, do: %{phase: phase, fuel: fuel}),
-      attributes: profile.attributes |> Enum.take(@named) |> Enum.map(&named_times(&1, :failed_by)),
-      expressions: profile.expressions |> Enum.take(@named) |> Enum.map(&(&1 |> named_times(:decided_by) |> ids())),
+      attributes: profile.attributes |> Enum.take(@max_named) |> Enum.map(&named_times(&1, :failed_by)),
+      expressions: profile.expressions |> Enum.take(@max_named) |> Enum.map(&(&1 |> named_times(:decided_by) |> ids())),
       folded: folded(profile),
       advice: Profile.advice(profile)
     }
@@ -116,9 +117,9 @@ defmodule BeTree.Tune.Document do
     end
   end
 
-  # Stacks too narrow to be seen are added to one that is called "…" beside them.
+  # Frames too narrow to be seen are summed in one frame "…" beside them.
   defp folded(profile) do
-    least = profile.fuel * @frame
+    least = profile.fuel * @min_frame_share
 
     profile
     |> Profile.folded()
@@ -172,13 +173,13 @@ defmodule BeTree.Tune.Document do
 
   # The figures of each turn of the confirmation, for comparisons.
   defp turns(turns) do
-    Map.new(turns, fn {name, own} ->
+    Map.new(turns, fn {name, list} ->
       {name,
        %{
-         rate: Enum.map(own, &round(&1.rate)),
-         latency_p50_us: latency(own, 0.5),
-         latency_p99_us: latency(own, 0.99),
-         late_p99_us: Enum.map(own, &Float.round(Histogram.quantile(&1.late, 0.99) / 1_000, 1))
+         rate: Enum.map(list, &round(&1.rate)),
+         latency_p50_us: latency(list, 0.5),
+         latency_p99_us: latency(list, 0.99),
+         late_p99_us: Enum.map(list, &Float.round(Histogram.quantile(&1.late, 0.99) / 1_000, 1))
        }}
     end)
   end

@@ -1,8 +1,8 @@
 defmodule BeTree.Tune.Machine do
   @moduledoc false
-  # Describes the machine, and tells how much of it other programs take.
+  # Describes the machine, and measures the processor time of other programs.
 
-  @doc "Returns what a measurement of time depends on."
+  @doc "Returns the properties of the machine on which times depend."
   @spec describe() :: %{atom => term}
   def describe do
     %{
@@ -15,7 +15,7 @@ defmodule BeTree.Tune.Machine do
     }
   end
 
-  @doc "Returns whether times of both can be compared. Versions may differ: their effect is what is compared."
+  @doc "Returns whether times of two runs are comparable. Versions may differ, because a comparison measures their effect."
   @spec same?(map, map) :: boolean
   def same?(one, other), do: Enum.all?(["cpu", "schedulers"], &(one[&1] == other[&1]))
 
@@ -30,18 +30,18 @@ defmodule BeTree.Tune.Machine do
     end
   end
 
-  @typedoc "The processors' time so far in ticks: this VM's, that of all programs, and all that there was."
+  @typedoc "Processor time in ticks: of this VM, of all programs, and in total with idle time."
   @type ticks :: {own :: non_neg_integer, busy :: non_neg_integer, all :: pos_integer}
 
-  @doc "Reads the processors' time, or returns `nil` where the system does not tell."
+  @doc "Reads the processor time, or returns `nil` on systems without `/proc/stat`."
   @spec ticks() :: ticks | nil
   def ticks do
     with {:ok, "cpu " <> line} <- File.read("/proc/stat"),
          {:ok, own} <- File.read("/proc/self/stat") do
       numbers = line |> String.split("\n") |> hd() |> String.split() |> Enum.map(&String.to_integer/1)
-      # The last two count guests, which the first two hold already.
+      # The fields behind these eight count guests, already contained in user and nice.
       [user, nice, system, idle, wait | others] = Enum.take(numbers, 8)
-      # A name in parentheses, which may hold spaces, stands before the fields.
+      # The first field is a name in parentheses, which may contain spaces.
       [_name, fields] = String.split(own, ") ", parts: 2)
       [utime, stime] = fields |> String.split() |> Enum.slice(11, 2) |> Enum.map(&String.to_integer/1)
       busy = user + nice + system + Enum.sum(others)
@@ -51,7 +51,7 @@ defmodule BeTree.Tune.Machine do
     end
   end
 
-  @doc "Returns the share of the processors' time that other programs took between two readings, from 0 to 1."
+  @doc "Returns the share of the processor time that other programs took between two readings, from 0 to 1."
   @spec others(ticks | nil, ticks | nil) :: float | nil
   def others({own, busy, all}, {own_later, busy_later, all_later}) when all_later > all do
     max(busy_later - busy - (own_later - own), 0) / (all_later - all)

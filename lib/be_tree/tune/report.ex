@@ -1,11 +1,11 @@
 defmodule BeTree.Tune.Report do
   @moduledoc false
-  # Puts the JSON of a run into the page that `make report` builds, `report/` of the sources.
+  # Puts the JSON of a run into the HTML page that `make report` builds from `report/`.
 
   alias BeTree.Error
 
   @page "priv/tune.html"
-  @place "\"the run's JSON goes here\""
+  @placeholder "\"the run's JSON goes here\""
 
   @spec html(String.t()) :: {:ok, iodata} | {:error, Error.t()}
   def html(json) do
@@ -15,9 +15,9 @@ defmodule BeTree.Tune.Report do
     end
   end
 
-  # In a script element, only a < could end the element.
+  # Escaping every `<` keeps the JSON from closing its script element.
   defp fill(page, json) do
-    [before, behind] = String.split(page, @place)
+    [before, behind] = String.split(page, @placeholder)
     [before, String.replace(json, "<", "\\u003c"), behind]
   end
 

@@ -2,13 +2,13 @@ defmodule BeTree.Tune.Statistics do
   @moduledoc false
   # Medians, quantiles and bootstrapped intervals.
   #
-  # A turn is the unit of chance: searches within a turn depend on each other, because other work of the machine affects them
-  # alike. So the bootstrap draws whole turns with replacement, and computes the figure of each draw. An interval holds 95 %
-  # of these. The draws are the same each time.
+  # The bootstrap draws whole turns with replacement and computes the figure of each draw. Searches of one turn are not
+  # independent, because other work of the machine affects them alike. An interval has 95 % of the drawn figures. The draws
+  # use a fixed seed, so results are repeatable.
 
   alias BeTree.Tune.Histogram
 
-  @draws 400
+  @bootstrap_draws 400
   @confidence 0.95
 
   @typedoc "An estimate and its interval of 95 % confidence."
@@ -17,7 +17,7 @@ defmodule BeTree.Tune.Statistics do
   @spec median([number, ...]) :: float
   def median(numbers), do: quantile(numbers, 0.5)
 
-  @doc "Returns the quantile of `numbers`, between the two nearest ranks."
+  @doc "Returns the quantile of `numbers`, interpolated between the two nearest ranks."
   @spec quantile([number, ...], float) :: float
   def quantile(numbers, share) do
     sorted = numbers |> Enum.sort() |> List.to_tuple()
@@ -28,7 +28,7 @@ defmodule BeTree.Tune.Statistics do
     low + (high - low) * (rank - below)
   end
 
-  @doc "Returns the median of one number a turn."
+  @doc "Returns the median of `numbers`, which has one number for each turn."
   @spec of_median([number, ...]) :: estimate
   def of_median(turns) do
     tuple = List.to_tuple(turns)
@@ -37,8 +37,8 @@ defmodule BeTree.Tune.Statistics do
   end
 
   @doc """
-  Returns the ratio of the medians of two lists with one number a turn. The turns of a round belong together, so both lists
-  are drawn alike.
+  Returns the ratio of the medians of two lists, each with one number for each turn. Turns of one round belong together, so
+  the bootstrap draws the same rounds from both lists.
   """
   @spec of_ratio([number, ...], [number, ...]) :: estimate
   def of_ratio(turns, base) when length(turns) == length(base) do
@@ -48,7 +48,7 @@ defmodule BeTree.Tune.Statistics do
     interval(ratio(median(turns), median(base)), ratios)
   end
 
-  @doc "Returns the ratio of the medians of two lists of different runs, which are drawn apart."
+  @doc "Returns the ratio of the medians of two lists from different runs, drawn independently."
   @spec of_ratio_apart([number, ...], [number, ...]) :: estimate
   def of_ratio_apart(turns, base) do
     medians = fn list, seed ->
@@ -61,7 +61,7 @@ defmodule BeTree.Tune.Statistics do
   end
 
   @doc """
-  Returns quantiles of the durations of all turns, each with its interval. `turns` has a histogram for each turn.
+  Returns quantiles of the durations in `turns`, a histogram for each turn, each with its interval.
   """
   @spec of_quantiles([Histogram.t()], [float]) :: [estimate | nil]
   def of_quantiles(turns, shares) do
@@ -86,7 +86,7 @@ defmodule BeTree.Tune.Statistics do
     for(index <- 0..(size - 1), do: Map.get(counts, index, 0)) |> List.to_tuple()
   end
 
-  # Returns the quantiles of the buckets in `flat`, each counted as often as its turn was drawn.
+  # Returns the quantiles of the buckets in `flat`, weighted by how often their turn was drawn.
   defp walk(flat, weights, counts, shares) do
     total = Enum.reduce(0..(tuple_size(counts) - 1), 0, &(&2 + elem(weights, &1) * elem(counts, &1)))
     ranks = for share <- shares, do: max(ceil(share * total), 1)
@@ -115,12 +115,12 @@ defmodule BeTree.Tune.Statistics do
   defp ratio(_value, base) when base == 0, do: 1.0
   defp ratio(value, base), do: value / base
 
-  # Returns lists of `size` random indices below `size`.
+  # Returns lists of `size` random indices from 0 to `size` - 1.
   defp draws(size, seed \\ 1) do
     state = :rand.seed_s(:exsss, seed)
 
     {draws, _state} =
-      Enum.map_reduce(1..@draws, state, fn _draw, state ->
+      Enum.map_reduce(1..@bootstrap_draws, state, fn _draw, state ->
         Enum.map_reduce(1..size, state, fn _index, state ->
           {number, state} = :rand.uniform_s(size, state)
           {number - 1, state}

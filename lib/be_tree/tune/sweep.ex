@@ -1,22 +1,22 @@
 defmodule BeTree.Tune.Sweep do
   @moduledoc false
-  # The configurations that are measured, and the figures of each.
+  # The configurations to measure, and their figures.
   #
-  # Slice and fuel per reduction are measured in all combinations, because both decide when a search yields. The other settings
-  # vary one at a time around the defaults. The recommended combination is measured again beside the defaults
-  # (`BeTree.Tune.Choice`), so no figure that is promised was chosen for being large.
+  # Slice and fuel per reduction are measured in all combinations, because both decide when a search yields. The other
+  # settings vary one at a time around the defaults. `BeTree.Tune.Choice` measures the best configuration again beside the
+  # defaults: the maximum of many noisy figures is biased upwards, so its first figure is not promised.
 
-  alias BeTree.Engine.Limits
+  alias BeTree.Input.Limits
   alias BeTree.Fuel
   alias BeTree.Tune.{Histogram, Rounds, Statistics, Turn}
 
   @slices [50_000, 100_000, 300_000, 1_000_000, :infinity]
-  @ratios [25, 75, 250]
+  @fuel_per_reduction_values [25, 75, 250]
   @batches [1, 8, 64, 256]
 
-  @latency [p50: 0.5, p90: 0.9, p99: 0.99, "p99.9": 0.999]
+  @latency_quantiles [p50: 0.5, p90: 0.9, p99: 0.99, "p99.9": 0.999]
 
-  @doc "Returns the configuration that holds without options, on this machine and with this application's environment."
+  @doc "Returns the configuration of a search without options on this machine, with this application's environment."
   @spec default() :: Turn.setting()
   def default do
     %{
@@ -28,7 +28,7 @@ defmodule BeTree.Tune.Sweep do
     }
   end
 
-  @doc "Returns the numbers of processes beside which the sleeper is measured: 1, S and 4S on S schedulers."
+  @doc "Returns the numbers of searching processes beside the sleeper: 1, S and 4S on S schedulers."
   @spec crowds() :: [pos_integer]
   def crowds do
     schedulers = System.schedulers_online()
@@ -36,8 +36,8 @@ defmodule BeTree.Tune.Sweep do
   end
 
   @doc """
-  Returns the loads of a sweep, by the chart in which each stands. `most` is the fuel of the most expensive search: slices
-  above it do not yield, so only the first of them is measured.
+  Returns the loads to measure, grouped by chart. `most` is the fuel of the most expensive search. Slices above `most` never
+  yield, so only the first of them is measured.
   """
   @spec charts(Fuel.t()) :: [{chart :: atom, [Turn.load()]}]
   def charts(most) do
@@ -49,7 +49,7 @@ defmodule BeTree.Tune.Sweep do
     [
       grid:
         for slice <- slices(with_default.(@slices, default.slice), most),
-            ratio <- with_default.(@ratios, default.fuel_per_reduction) do
+            ratio <- with_default.(@fuel_per_reduction_values, default.fuel_per_reduction) do
           {:search, %{crowded | slice: slice, fuel_per_reduction: ratio}}
         end,
       beside:
@@ -69,13 +69,13 @@ defmodule BeTree.Tune.Sweep do
     Enum.uniq([1, schedulers, 2 * schedulers, 4 * schedulers])
   end
 
-  # The default slice is kept even if no search is that long: it is what the others are compared with.
+  # The default slice stays even if no search is that long, as the baseline of the chart.
   defp slices(slices, most) do
     {shorter, longer} = slices |> Enum.sort() |> Enum.split_while(&(&1 < most))
     Enum.uniq(shorter ++ Enum.take(longer, 1) ++ [Fuel.default_slice()]) |> Enum.sort()
   end
 
-  @doc "Returns the figures of each load in these rounds."
+  @doc "Returns the figures of each load."
   @spec figures(Rounds.t()) :: %{term => map}
   def figures(rounds), do: Map.new(rounds.turns, fn {name, turns} -> {name, figures_of(turns)} end)
 
@@ -93,9 +93,9 @@ defmodule BeTree.Tune.Sweep do
     }
   end
 
-  # Microseconds, by the name of the quantile.
+  # Returns estimates in microseconds, by the name of the quantile.
   defp quantiles(turns, what) do
-    {names, shares} = Enum.unzip(@latency)
+    {names, shares} = Enum.unzip(@latency_quantiles)
     estimates = turns |> Enum.map(&Map.fetch!(&1, what)) |> Statistics.of_quantiles(shares)
     for {name, %{} = estimate} <- Enum.zip(names, estimates), into: %{}, do: {name, microseconds(estimate)}
   end
@@ -104,19 +104,22 @@ defmodule BeTree.Tune.Sweep do
     do: Map.new(estimate, fn {key, nanoseconds} -> {key, Float.round(nanoseconds / 1_000, 2)} end)
 
   @doc """
-  Returns the loads that no other one surpasses in all of searches a second, p99 of a call, and p99 of the sleeper's lateness.
+  Returns the Pareto front: loads that no other load surpasses in rate, p99 latency and the sleeper's p99 lateness at once.
   """
   @spec front(%{Turn.load() => map}) :: [Turn.load()]
   def front(figures) do
     searches = for {{:search, _setting} = load, figures} <- figures, do: {load, goals(figures)}
-    for {load, own} <- searches, not Enum.any?(searches, fn {_other, goals} -> surpasses?(goals, own) end), do: load
+
+    for {load, its_goals} <- searches,
+        not Enum.any?(searches, fn {_other, goals} -> surpasses?(goals, its_goals) end),
+        do: load
   end
 
-  # Lower is better in each.
+  # Negated where higher is better, so that lower is better in each.
   defp goals(figures), do: [-figures.rate.value, figures.latency[:p99].value, figures.late[:p99].value]
 
-  defp surpasses?(goals, own) do
-    pairs = Enum.zip(goals, own)
+  defp surpasses?(goals, other_goals) do
+    pairs = Enum.zip(goals, other_goals)
     Enum.all?(pairs, fn {one, other} -> one <= other end) and Enum.any?(pairs, fn {one, other} -> one < other end)
   end
 end

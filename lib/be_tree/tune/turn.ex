@@ -1,15 +1,15 @@
 defmodule BeTree.Tune.Turn do
   @moduledoc false
-  # A turn: some processes work for some milliseconds, and beside them one process sleeps a millisecond at a time.
+  # Runs one load for some milliseconds, while one process sleeps a millisecond at a time beside it.
 
   alias BeTree.Index
   alias BeTree.Tune.Histogram
 
-  @sleep 1
+  @sleep_ms 1
 
   @typedoc """
-  A configuration of searches: fuel of a slice and of a reduction, events of a call, replicas of the index, and processes that
-  search at the same time.
+  A configuration of searches: fuel of a slice and of a reduction, events of a call, replicas of the index, and the number
+  of searching processes.
   """
   @type setting :: %{
           slice: BeTree.Fuel.budget(),
@@ -22,14 +22,14 @@ defmodule BeTree.Tune.Turn do
   @typedoc "The work beside the sleeper: nothing, loops of plain Elixir, or searches."
   @type load :: :nothing | {:plain, processes :: pos_integer} | {:search, setting}
 
-  @typedoc "Searches a second, and histograms of nanoseconds: of a call, and of how late the sleeper woke."
+  @typedoc "Searches a second, with histograms in nanoseconds of the calls and of the sleeper's lateness."
   @type t :: %{rate: float, latency: Histogram.t(), late: Histogram.t()}
 
-  @typedoc "What turns search: the published index for each number of replicas, and the key of the shared events."
+  @typedoc "The shared input of turns: the published index for each number of replicas, and the persistent term with the events."
   @type stage :: %{indexes: %{pos_integer => Index.t()}, events: term}
 
   @doc """
-  Calls `fun` with a stage for `loads`: `tree` is published for each number of replicas, and `events` are shared.
+  Calls `fun` with a stage for `loads`: `tree`, published for each number of replicas, and the shared `events`.
   """
   @spec with_stage(BeTree.t(), [BeTree.Event.t(), ...], [load], (stage -> result)) ::
           result | {:error, BeTree.Error.t()}
@@ -49,7 +49,7 @@ defmodule BeTree.Tune.Turn do
     end
   end
 
-  # Returns a process that erases the shared term on request, or when its owner is killed.
+  # Starts a process that erases the shared term on `:release`, or when `owner` is killed.
   defp keep(key, owner) do
     spawn(fn ->
       monitor = Process.monitor(owner)
@@ -70,7 +70,8 @@ defmodule BeTree.Tune.Turn do
     end)
   end
 
-  # The events are a persistent term, so no process collects them as garbage. With fewer events than a batch needs, the events repeat.
+  # Persistent terms are never garbage-collected, so the events cost the processes nothing. Few events repeat to fill a
+  # batch.
   defp chunks(events, batch) do
     enough = max(length(events), batch)
 
@@ -87,14 +88,14 @@ defmodule BeTree.Tune.Turn do
   def run(load, stage, milliseconds) do
     shared = %{stop: :atomics.new(1, []), searches: :counters.new(1, [:write_concurrency])}
     workers = load |> works(stage, shared) |> Enum.map(&Task.async/1)
-    # The processes have begun, and the first calls have filled the caches.
-    Process.sleep(@sleep)
+    # Wait until the processes run and their first calls have warmed the caches.
+    Process.sleep(@sleep_ms)
     {late, rate} = sleep_beside(shared.searches, milliseconds)
     :atomics.put(shared.stop, 1, 1)
     results = Task.await_many(workers, :infinity)
 
     case Enum.find(results, &match?({:error, _error}, &1)) do
-      nil -> {:ok, %{rate: rate, latency: Histogram.read(for({:ok, own} <- results, do: own)), late: late}}
+      nil -> {:ok, %{rate: rate, latency: Histogram.read(for({:ok, histogram} <- results, do: histogram)), late: late}}
       error -> error
     end
   end
@@ -116,22 +117,22 @@ defmodule BeTree.Tune.Turn do
 
   defp search(index, [event], options), do: BeTree.search(index, event, options)
 
-  defp search(call, at, shared, own) do
+  defp search(call, at, shared, histogram) do
     started = now()
 
     case call.(elem(shared.chunks, at)) do
       {:ok, _ids} ->
-        Histogram.add(own, now() - started)
+        Histogram.add(histogram, now() - started)
         :counters.add(shared.searches, 1, shared.batch)
         next = if at + 1 == tuple_size(shared.chunks), do: 0, else: at + 1
-        if :atomics.get(shared.stop, 1) == 0, do: search(call, next, shared, own), else: {:ok, own}
+        if :atomics.get(shared.stop, 1) == 0, do: search(call, next, shared, histogram), else: {:ok, histogram}
 
       {:error, error} ->
         {:error, error}
     end
   end
 
-  # A loop that burns a reduction in each step.
+  # A loop that burns one reduction in each step.
   defp plain(stop, number) do
     if rem(number, 1_000) == 0 and :atomics.get(stop, 1) == 1,
       do: :ok,
@@ -149,15 +150,15 @@ defmodule BeTree.Tune.Turn do
 
   defp sleep(deadline, late) do
     started = now()
-    Process.sleep(@sleep)
+    Process.sleep(@sleep_ms)
     woken = now()
-    Histogram.add(late, woken - started - @sleep * 1_000_000)
+    Histogram.add(late, woken - started - @sleep_ms * 1_000_000)
     if woken < deadline, do: sleep(deadline, late), else: :ok
   end
 
   defp now, do: System.monotonic_time(:nanosecond)
 
-  @doc "Returns the number of processes that work in a turn of this load."
+  @doc "Returns the number of working processes of a load."
   @spec processes(load) :: non_neg_integer
   def processes(:nothing), do: 0
   def processes({:plain, count}), do: count

@@ -1,15 +1,15 @@
 defmodule Mix.BeTree.Build do
   @moduledoc false
-  # The places of compiled files, and the notes of the compilers.
+  # Paths of compiled files, and notes of the compilers.
   #
-  # All that is compiled lies in the build of the user's project. The folder of the sources, which may be a dependency's,
-  # stays as it is. Only rebar_mix takes priv/ from there: rebar3 fetches a dependency into its own build, calls Mix in it,
-  # and keeps nothing of Mix's build but the BEAM files.
+  # Compiled files belong to the build of the user's project; the folder of the sources, possibly a dependency, stays
+  # unchanged. Only rebar_mix takes priv/ from the sources: rebar3 fetches a dependency into its own build, calls Mix there,
+  # and keeps only the BEAM files of Mix's build.
 
   @kept "be_tree"
   @notes "be_tree.notes"
 
-  @doc "Returns the application's priv directory in the build, which is not a link to that of the sources."
+  @doc "Returns the build's priv directory. It is never a link to the sources' one."
   @spec priv() :: Path.t()
   def priv do
     priv = if rebar?(), do: Path.expand("priv"), else: Path.join(Mix.Project.app_path(), "priv")
@@ -21,16 +21,16 @@ defmodule Mix.BeTree.Build do
   end
 
   @doc """
-  Returns the path of a second name of a file in the priv directory. It stays when Mix deletes the application's build, as
-  `mix deps.compile --force` does.
+  Returns the path of a hard link to a file in the priv directory. The link survives when Mix deletes the application's
+  build, as in `mix deps.compile --force`.
   """
   @spec kept(Path.t()) :: Path.t()
   def kept(path), do: Path.join([Mix.Project.build_path(), @kept, Path.basename(path)])
 
-  @doc "Returns the second names of a file that the project's environments have."
+  @doc "Returns the hard links to a file in all environments of the project."
   @spec kept_anywhere(Path.t()) :: [Path.t()]
   def kept_anywhere(path) do
-    # With MIX_BUILD_PATH the builds of other environments have no place of their own.
+    # With MIX_BUILD_PATH the builds of other environments cannot be located.
     if System.get_env("MIX_BUILD_PATH"),
       do: [kept(path)],
       else: Path.wildcard(Path.join([Path.dirname(Mix.Project.build_path()), "*", @kept, Path.basename(path)]))
@@ -55,7 +55,7 @@ defmodule Mix.BeTree.Build do
 
   defp rebar?, do: File.cwd!() =~ ~r"/_build/[^/]+/(lib|plugins)/[^/]+$"
 
-  @doc "Prints a note, unless the last note of this compiler was the same."
+  @doc "Prints a note, unless the compiler's last note was the same."
   @spec note_once(atom, String.t()) :: :ok
   def note_once(compiler, text) do
     notes = notes()

@@ -2,10 +2,11 @@ defmodule Mix.BeTree.Command do
   @moduledoc false
   # Functions that the Mix tasks share: arguments, files, terminals, numbers.
 
-  alias BeTree.Engine.{Input, Output}
+  alias BeTree.Input.{AtomicFile, FileReader}
 
-  # Runs a task: prints the task's documentation if `arguments` ask for help, and otherwise calls `fun` with the options and the
-  # other arguments. `switches` are those of `OptionParser`.
+  # Runs a task: prints the task's documentation for `--help`, otherwise calls `fun` with the options and the other
+  # arguments.
+  # `switches` are those of `OptionParser`.
   @spec run(module, [String.t()], keyword, (keyword, [String.t()] -> term)) :: term
   def run(task, arguments, switches, fun) do
     if Enum.any?(arguments, &(&1 in ["--help", "-h"])) do
@@ -16,7 +17,7 @@ defmodule Mix.BeTree.Command do
     end
   end
 
-  # Returns the options and the other arguments in `arguments`. An unknown option is refused with the nearest one.
+  # Parses `arguments`. Refuses an unknown option and suggests the nearest one.
   @spec parse!([String.t()], keyword) :: {keyword, [String.t()]}
   def parse!(arguments, switches) do
     case OptionParser.parse(arguments, strict: switches) do
@@ -59,7 +60,7 @@ defmodule Mix.BeTree.Command do
     end
   end
 
-  # Returns the option `on_mismatch` as the functions of BeTree take it.
+  # Returns the option `on_mismatch` for the functions of BeTree.
   @spec on_mismatch!(keyword) :: BeTree.Domain.on_mismatch()
   def on_mismatch!(options) do
     case options[:on_mismatch] do
@@ -70,37 +71,37 @@ defmodule Mix.BeTree.Command do
     end
   end
 
-  # Raises unless the option is absent or not negative.
+  # Raises if the option is negative.
   @spec check_count!(keyword, atom) :: :ok
   def check_count!(options, name) do
     if options[name] != nil and options[name] < 0, do: Mix.raise("--#{name} is 0 or more, got: #{options[name]}")
     :ok
   end
 
-  # Raises unless `path` can be written and is none of `inputs`. Changes nothing.
+  # Raises unless `path` is writable and none of `inputs`. Changes nothing.
   @spec check_output!(Path.t(), [Path.t()]) :: :ok
-  def check_output!(path, inputs), do: written!(Output.check(path, inputs), path)
+  def check_output!(path, inputs), do: written!(AtomicFile.check(path, inputs), path)
 
-  # Writes a file as a whole.
+  # Writes a file atomically.
   @spec write_output!(Path.t(), iodata, [Path.t()]) :: :ok
-  def write_output!(path, bytes, inputs), do: written!(Output.write_file(path, bytes, inputs), path)
+  def write_output!(path, bytes, inputs), do: written!(AtomicFile.write_file(path, bytes, inputs), path)
 
-  # Calls `fun` with a function that writes to `path`. The file has its name and its content when `fun` returns. If it raises, an
-  # existing file stays as it is.
+  # Calls `fun` with a function that writes to `path`. The file appears with its content when `fun` returns. If `fun`
+  # raises, an existing file is unchanged.
   @spec with_output!(Path.t(), [Path.t()], ((iodata -> :ok) -> result)) :: result when result: term
   def with_output!(path, inputs, fun) do
-    output = written!(Output.open(path, inputs), path)
+    output = written!(AtomicFile.open(path, inputs), path)
 
     result =
       try do
-        fun.(&written!(Output.write(output, &1), path))
+        fun.(&written!(AtomicFile.write(output, &1), path))
       catch
         kind, reason ->
-          Output.discard(output)
+          AtomicFile.discard(output)
           :erlang.raise(kind, reason, __STACKTRACE__)
       end
 
-    written!(Output.commit(output), path)
+    written!(AtomicFile.commit(output), path)
     result
   end
 
@@ -108,28 +109,28 @@ defmodule Mix.BeTree.Command do
   defp written!({:ok, output}, _path), do: output
   defp written!({:error, text}, path), do: Mix.raise("#{path}: #{text}")
 
-  # Returns the text of a file that is an input, without a byte order mark.
+  # Reads an input as text, without a byte order mark.
   @spec read_text!(Path.t()) :: binary
   def read_text!(path), do: path |> read_input!() |> String.replace_prefix("\uFEFF", "")
 
-  # Returns the bytes of a file that is an input.
+  # Reads an input as bytes.
   @spec read_input!(Path.t()) :: binary
   def read_input!(path) do
-    case Input.read_file(path) do
+    case FileReader.read_file(path) do
       {:ok, bytes} -> bytes
       {:error, reason} -> Mix.raise("#{path}: #{:file.format_error(reason)}")
     end
   end
 
-  # Returns the values of the options `names` that are given, such as the paths of inputs.
-  @spec given(keyword, [atom]) :: [term]
-  def given(options, names), do: for({name, value} <- options, name in names, do: value)
+  # Returns the values of the given options among `names`, such as paths of inputs.
+  @spec values_of(keyword, [atom]) :: [term]
+  def values_of(options, names), do: for({name, value} <- options, name in names, do: value)
 
-  # Returns whether the output is a terminal. Elixir checks that when it starts; without a shell, Erlang cannot.
+  # Returns whether the output is a terminal. Elixir checks that when it starts; Erlang without a shell cannot.
   @spec terminal?() :: boolean
   def terminal?, do: IO.ANSI.enabled?()
 
   # Formats 1234567 as 1,234,567.
   @spec grouped(integer) :: String.t()
-  defdelegate grouped(integer), to: BeTree.Engine.Describe
+  defdelegate grouped(integer), to: BeTree.Input.Describe
 end

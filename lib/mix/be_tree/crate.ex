@@ -1,9 +1,9 @@
 defmodule Mix.BeTree.Crate do
   @moduledoc false
-  # A crate and the file that it is built to. The crate belongs to the workspace wasm/ unless it names another.
+  # A crate and its installed file. The crate belongs to the workspace wasm/ unless it names another.
   #
-  # The SHA-256 of the file lies beside it, in the format of sha256sum, under the digest of the sources and flags that it was
-  # built from. While these agree, nothing runs, not even cargo, so a file that came with the package needs no Rust.
+  # The SHA-256 of the file stands beside it, in the format of sha256sum, below the digest of the sources and flags. While
+  # both match, nothing runs, not even cargo, so a packaged file needs no Rust.
 
   alias Mix.BeTree.{Build, Toolchain}
 
@@ -42,10 +42,10 @@ defmodule Mix.BeTree.Crate do
         }
 
   @doc """
-  Brings the crate's file up to date, for a Mix compiler: copies it from where it lies already, or builds it.
+  Updates the crate's file for a Mix compiler: copies it from one of its other paths, or builds it.
 
-  The function calls `find_toolchain` only if there is something to build. Without a toolchain it calls `otherwise` with the
-  message that says what is missing.
+  Calls `find_toolchain` only if a build is necessary. Without a toolchain it calls `otherwise` with the message about what
+  is missing.
   """
   @spec compile(t, (... -> {:ok, Toolchain.t()} | {:error, String.t()}), (String.t() -> result)) ::
           {:ok | :noop, []} | result
@@ -65,7 +65,7 @@ defmodule Mix.BeTree.Crate do
   defp build_and_install(crate, origin, {:ok, toolchain}, _otherwise) do
     {target, afterwards} = Build.target()
     installed = crate |> build(toolchain, target) |> install_and_keep(crate, origin)
-    # A failed build is kept, so that the next one goes on from there.
+    # A failed build is kept, so the next one resumes.
     if afterwards == :delete, do: File.rm_rf!(target)
     installed
   end
@@ -79,14 +79,14 @@ defmodule Mix.BeTree.Crate do
 
   defp link_or_copy!(from, to), do: if(File.ln(from, to) != :ok, do: File.cp!(from, to))
 
-  @doc "Deletes the crate's file. The results of cargo stay, so the next compilation is quick."
+  @doc "Deletes the crate's file. cargo's results stay, so the next compilation is quick."
   @spec clean(t) :: :ok
   def clean(crate) do
     for file <- [crate.file, crate.kept], file != nil, path <- [file, digest_file(file)], do: File.rm_rf!(path)
     :ok
   end
 
-  @doc "Returns whether a file is present and complete, and has this origin."
+  @doc "Returns whether a file is complete and built from this origin."
   @spec fresh?(Path.t(), String.t()) :: boolean
   def fresh?(file, origin) do
     with {:ok, bytes} <- File.read(file), {:ok, text} <- File.read(digest_file(file)) do
@@ -96,17 +96,17 @@ defmodule Mix.BeTree.Crate do
     end
   end
 
-  @doc "Installs a file, with the text that tells its origin."
+  @doc "Installs a file with the text about its origin."
   @spec install(Path.t(), Path.t(), String.t(), (Path.t(), Path.t() -> term)) :: {:ok, []}
   def install(from, file, origin, copy \\ &File.cp!/2) do
     File.mkdir_p!(Path.dirname(file))
 
-    # A rename keeps a library that a running VM has loaded. Overwriting it would crash that VM. Other processes may install
-    # the same file at this time, from this VM too.
+    # A rename keeps the old library for running VMs; overwriting it would crash them. Other processes, also in this VM, may
+    # install the same file at this time.
     unfinished = "#{file}.#{System.pid()}.#{System.unique_integer([:positive])}"
     copy.(from, unfinished)
     File.rename!(unfinished, file)
-    # A rename of one name of a file to another of the same file does nothing.
+    # A rename between two hard links of one file does nothing and leaves both.
     File.rm_rf!(unfinished)
     File.write!(digest_file(file), digest_text(file, File.read!(file), origin))
     {:ok, []}
@@ -137,7 +137,7 @@ defmodule Mix.BeTree.Crate do
     hex(:crypto.hash(:sha256, :erlang.term_to_binary({recipe, sources}, minor_version: 2)))
   end
 
-  # Own flags replace the user's, which are meant for the user's machine. Without own flags the user's stay.
+  # The crate's flags replace the user's, which are meant for the user's machine. Without them the user's apply.
   defp flags(%{rustflags: []}) do
     for name <- ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"], flags = System.get_env(name), do: "#{name}=#{flags}"
   end
@@ -149,7 +149,7 @@ defmodule Mix.BeTree.Crate do
   defp build(crate, toolchain, target) do
     Mix.shell().info("Compiling #{crate.package} with Rust #{toolchain.version}#{crate.remark}")
 
-    # The lock file is kept: fuel numbers depend on the versions in it.
+    # The lock file is used as is: fuel depends on the versions in it.
     arguments =
       ["build", "--locked", "--package", crate.package, "--profile", crate.profile, "--target-dir", target] ++
         if(crate.target, do: ["--target", crate.target], else: []) ++ toolchain.arguments
@@ -169,7 +169,7 @@ defmodule Mix.BeTree.Crate do
     [{"CARGO_ENCODED_RUSTFLAGS", Enum.join(flags, "\x1f")} | toolchain.env]
   end
 
-  # Panic messages hold the paths of sources. Hide where they were built.
+  # Panic messages contain paths of sources, so the path of this build is removed.
   defp remap_paths(crate) do
     cargo_home = System.get_env("CARGO_HOME") || Path.expand("~/.cargo")
     ["--remap-path-prefix=#{Path.expand(crate.workspace)}=be_tree", "--remap-path-prefix=#{cargo_home}=cargo"]

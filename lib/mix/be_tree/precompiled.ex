@@ -1,8 +1,8 @@
 defmodule Mix.BeTree.Precompiled do
   @moduledoc false
-  # A NIF that was compiled for a release, downloaded by the package rustler_precompiled.
+  # A NIF compiled for a release, downloaded by the package rustler_precompiled.
   #
-  # rustler_precompiled is called here, and not with its `use` in BeTree.Engine.Native: that would decide when the module is
+  # rustler_precompiled is called here, and not with its `use` in BeTree.Runtime.Native: that would decide when the module is
   # compiled, so a package that is added later would not be seen, and it would load the library with the module.
 
   alias Mix.BeTree.Crate
@@ -11,7 +11,7 @@ defmodule Mix.BeTree.Precompiled do
   @compile {:no_warn_undefined, RustlerPrecompiled}
 
   @crate "be_tree_host"
-  @module BeTree.Engine.Native
+  @module BeTree.Runtime.Native
   # The environment variable and the key of the application's environment that turn downloads off.
   @build_variable "BE_TREE_BUILD"
   @url_variable "BE_TREE_PRECOMPILED_URL"
@@ -24,7 +24,7 @@ defmodule Mix.BeTree.Precompiled do
   @spec library(String.t(), String.t(), String.t()) :: String.t()
   def library(version, nif_version, target), do: "lib#{@crate}-v#{version}-nif-#{nif_version}-#{target}"
 
-  @doc "Returns whether `file`, the NIF, is downloaded and not compiled, or is such a download already."
+  @doc "Returns whether `file`, the NIF, is or will be a download instead of a build."
   @spec chosen?(Path.t()) :: boolean
   def chosen?(file), do: not build_forced?() and (missing() == nil or downloaded?(file))
 
@@ -34,7 +34,7 @@ defmodule Mix.BeTree.Precompiled do
     "precompiled, from #{Base.encode16(:crypto.hash(:sha256, File.read!(checksums_file())), case: :lower)}"
   end
 
-  # Returns what is missing for a download.
+  # Returns the missing preconditions of a download.
   defp missing do
     cond do
       not File.exists?(checksums_file()) -> :checksums
@@ -44,7 +44,7 @@ defmodule Mix.BeTree.Precompiled do
     end
   end
 
-  @doc "Returns a sentence that says how to do without Rust by a download."
+  @doc "Returns a sentence about getting the NIF by download instead of Rust."
   @spec instead() :: String.t()
   def instead do
     case missing() do
@@ -62,7 +62,7 @@ defmodule Mix.BeTree.Precompiled do
     end
   end
 
-  # The switches of this library, and those of rustler_precompiled.
+  # Options of this library, and of rustler_precompiled.
   defp build_forced? do
     Enum.any?([
       on?(@build_variable),
@@ -83,7 +83,7 @@ defmodule Mix.BeTree.Precompiled do
     if source = config[:source_url], do: "#{source}/releases/download/v#{config[:version]}"
   end
 
-  @doc "Brings `file`, the NIF, up to date, for a Mix compiler."
+  @doc "Updates `file`, the NIF, for a Mix compiler."
   @spec compile(Path.t()) :: {:ok | :noop, []}
   def compile(file) do
     if downloaded?(file) do
@@ -104,7 +104,7 @@ defmodule Mix.BeTree.Precompiled do
     options = [
       otp_app: :be_tree,
       crate: @crate,
-      # rustler_precompiled takes no address without a path.
+      # rustler_precompiled requires a path in the address.
       base_url: String.trim_trailing(url(), "/") <> "/",
       version: Mix.Project.config()[:version],
       targets: targets,
@@ -131,13 +131,13 @@ defmodule Mix.BeTree.Precompiled do
     end
   end
 
-  # Returns the targets and the versions of NIFs in the names of the archives.
+  # Returns the targets and NIF versions in the names of the archives.
   defp names(checksums) do
     names = Regex.scan(~r/"lib#{@crate}-v.*?-nif-([\d.]+)-(.+?)\.so\.tar\.gz"/, checksums, capture: :all_but_first)
     {names |> Enum.map(&List.last/1) |> Enum.uniq(), names |> Enum.map(&hd/1) |> Enum.uniq()}
   end
 
-  # The message ends with advice for libraries that are compiled by rustler.
+  # The message ends with advice for libraries built by rustler, which is removed.
   @spec fail(String.t()) :: no_return
   defp fail(message) do
     reason =

@@ -78,7 +78,7 @@ defmodule Mix.BeTree.Toolchain do
     end
   end
 
-  # rustup's cargo is a proxy. Without a toolchain behind it, it fails, and counts as missing.
+  # rustup's cargo is a proxy. It fails without a toolchain, and then counts as missing.
   defp version(cargo) do
     with {:ok, "cargo " <> version} <- ask(cargo, ["--version"]) do
       version |> String.split() |> hd() |> Version.parse()
@@ -105,7 +105,7 @@ defmodule Mix.BeTree.Toolchain do
     end
   end
 
-  # -Zbuild-std is a nightly option. RUSTC_BOOTSTRAP lets a stable compiler take it.
+  # -Zbuild-std is a nightly option, which RUSTC_BOOTSTRAP enables in a stable compiler.
   defp building_std(toolchain) do
     %{
       toolchain
@@ -115,7 +115,7 @@ defmodule Mix.BeTree.Toolchain do
     }
   end
 
-  # Within a parallel make, rustc would warn that it cannot share the jobs of make.
+  # Unset, because rustc under a parallel make would warn that it cannot share make's jobs.
   @alone [{"MAKEFLAGS", nil}, {"MFLAGS", nil}, {"CARGO_MAKEFLAGS", nil}]
 
   defp ask(program, arguments) do

@@ -55,7 +55,7 @@ defmodule Mix.BeTree.TuneText do
     ]
   end
 
-  # The expressions that lose the most, at the largest budget that ends one search of a hundred.
+  # Returns the expressions with the most lost matches, at the largest budget that ends one search of a hundred.
   defp losers(stops) do
     case Enum.find(stops, &(&1.share >= 0.01)) do
       %{most: [_ | _] = most, budget: budget} ->
@@ -179,14 +179,14 @@ defmodule Mix.BeTree.TuneText do
     "#{if percent >= 0, do: "+"}#{decimal(percent)} %"
   end
 
-  @doc "Returns the message with which a comparison ends that found something worse."
+  @doc "Returns the final message of a comparison with a worse figure."
   @spec worse(map) :: String.t()
   def worse(comparison) do
     names = for line <- comparison.lines, line.worse, do: "#{line.name} #{change(line)}"
     "worse than before by more than #{decimal(100 * comparison.threshold)} %: #{Enum.join(names, "; ")}"
   end
 
-  # Columns are aligned to the right, the first to the left if it has words.
+  # Columns are right-aligned; a first column of words is left-aligned.
   defp table(_header, []), do: []
 
   defp table(header, rows) do

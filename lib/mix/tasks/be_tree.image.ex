@@ -56,7 +56,7 @@ defmodule Mix.Tasks.BeTree.Image do
 
   defp build(options) do
     Command.require!(options, [:expressions, :out], @usage)
-    inputs = Command.given(options, [:expressions, :schema, :constants])
+    inputs = Command.values_of(options, [:expressions, :schema, :constants])
     Command.check_output!(options[:out], inputs)
     files = Keyword.take(options, [:schema, :constants])
     {:ok, tree, summary} = ok!(Match.build(options[:expressions], files, Command.on_mismatch!(options)))

@@ -116,7 +116,7 @@ defmodule Mix.Tasks.BeTree.Match do
         fun.(&IO.binwrite(Results.line(&1)))
 
       path ->
-        inputs = Command.given(options, [:expressions, :image, :events, :schema, :constants])
+        inputs = Command.values_of(options, [:expressions, :image, :events, :schema, :constants])
         Command.with_output!(path, inputs, fn write -> fun.(&write.(Results.line(&1))) end)
     end
   end

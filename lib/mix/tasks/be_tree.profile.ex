@@ -66,7 +66,7 @@ defmodule Mix.Tasks.BeTree.Profile do
     Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)
     Command.check_count!(options, :top)
 
-    inputs = Command.given(options, [:expressions, :image, :events, :schema, :constants])
+    inputs = Command.values_of(options, [:expressions, :image, :events, :schema, :constants])
     if options[:folded], do: Command.check_output!(options[:folded], inputs)
     profile = options |> index!() |> profile!(options[:events], Command.on_mismatch!(options))
     if options[:folded], do: Command.write_output!(options[:folded], Profile.folded(profile), inputs)

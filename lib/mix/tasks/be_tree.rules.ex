@@ -32,7 +32,7 @@ defmodule Mix.Tasks.BeTree.Rules do
 
   use Mix.Task
 
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
   alias BeTree.{Error, Files, Rules}
   alias BeTree.Files.Reader
   alias BeTree.Rules.Operation
@@ -42,7 +42,7 @@ defmodule Mix.Tasks.BeTree.Rules do
 
   @switches [until: :integer, memory: :integer, top: :integer, quiet: :boolean]
   @usage "mix be_tree.rules run RULES FACTS [--until MILLISECONDS] [--memory BYTES] [--top NUMBER] [--quiet]"
-  # The facts between two lines of progress on a terminal.
+  # Facts between two lines of progress on a terminal.
   @progress 1_000
 
   @impl true
@@ -103,7 +103,8 @@ defmodule Mix.Tasks.BeTree.Rules do
     end
   end
 
-  # A page has one firing at most, so its fuel is that rule's, but for the search for the next match, which the next page makes too.
+  # A page has at most one firing, so its fuel is that rule's, except for the search for the next match, which the next page
+  # repeats.
   defp pages({:error, error}, _sum, _options), do: {:error, error}
 
   defp pages({outcome, page}, sum, options) do
@@ -144,7 +145,7 @@ defmodule Mix.Tasks.BeTree.Rules do
     Enum.join(lines, "\n")
   end
 
-  # Facts of these types take memory until something retracts them.
+  # Facts of these types stay until something retracts them.
   defp unbounded(info) do
     case Enum.sort(Map.keys(info.types) -- Map.keys(info.lives)) do
       [] ->

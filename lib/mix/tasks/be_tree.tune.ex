@@ -87,7 +87,7 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   @workloads %{"W1" => Calibration.Dense, "W3" => Calibration.AdTargeting}
   @quick 20
-  @most_events 10_000
+  @max_events 10_000
 
   @impl true
   def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
@@ -104,7 +104,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   defp tune(options) do
     check!(options)
     paths = for name <- ["tune.json", "tune.html"], do: Path.join(folder!(options), name)
-    inputs = Command.given(options, [:expressions, :schema, :constants, :image, :events, :compare])
+    inputs = Command.values_of(options, [:expressions, :schema, :constants, :image, :events, :compare])
     for path <- paths, do: Command.check_output!(path, inputs)
     old = options[:compare] && earlier!(options[:compare])
     {target, events, others} = input(options)
@@ -172,7 +172,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     end
   end
 
-  # Returns what is searched, the events, and more options of `BeTree.Tune.run/3`.
+  # Returns the searched tree or index, the events, and further options of `BeTree.Tune.run/3`.
   defp input(options) do
     cond do
       name = options[:workload] -> workload(name)
@@ -194,7 +194,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   end
 
   defp with_events(target, options, others) do
-    {events, lines} = options[:events] |> Files.events() |> Enum.take(@most_events) |> Enum.unzip()
+    {events, lines} = options[:events] |> Files.events() |> Enum.take(@max_events) |> Enum.unzip()
     if events == [], do: Mix.raise("#{options[:events]}: there are no events to measure with")
     {target, events, [lines: lines] ++ others}
   rescue
@@ -215,7 +215,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     {tree, Enum.to_list(workload.events(parameters)), [subscriptions: subscriptions]}
   end
 
-  # An error of an event has the event's line.
+  # An error of an event gets the event's line.
   defp located(%BeTree.Error{position: position} = error, events, lines, path)
        when is_list(lines) and is_integer(position) do
     [event, line] = for list <- [events, lines], do: Enum.at(list, position)

@@ -68,7 +68,7 @@ defmodule Mix.Tasks.Compile.BeTreeCode do
 
     call =
       "[Priv, Folder | Files] = [unicode:characters_to_binary(A) || A <- init:get_plain_arguments()], " <>
-        "'Elixir.BeTree.Engine.Code':compile_ahead(Priv, Folder, Files)."
+        "'Elixir.BeTree.Runtime.MachineCode':compile_ahead(Priv, Folder, Files)."
 
     arguments = paths ++ ["-noinput", "-eval", call, "-extra", Build.priv(), part | modules()]
     env = [{"ERL_CRASH_DUMP_BYTES", "0"} | for(name <- ~w(ERL_FLAGS ERL_AFLAGS ERL_ZFLAGS), do: {name, nil})]

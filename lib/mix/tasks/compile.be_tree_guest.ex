@@ -28,7 +28,7 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
     {if(:ok in outcomes, do: :ok, else: :noop), []}
   end
 
-  # Mix copies the package's file over one that was built from changed sources, so one of them has to go.
+  # Mix copies the packaged file over one built from changed sources, so the user must delete one.
   defp check_released(crate, released) do
     if released != crate.file and File.exists?(released) and not Crate.fresh?(released, Crate.origin(crate)) do
       Mix.raise("""
@@ -54,8 +54,8 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
   # Returns the crates of the modules.
   @spec crates() :: [Crate.t()]
   def crates do
-    # No operation of the index needs more than 10 KB of the shadow stack, because none recurses on its input. The parser of rules
-    # does, up to a bounded depth.
+    # The index needs at most 10 KB of the shadow stack, because nothing recurses on its input. The parser of rules recurses
+    # to a bounded depth.
     [
       crate("be_tree.wasm", "be_tree_guest", ~w(index module guest), 128),
       crate("be_tree_rules.wasm", "be_tree_rules_guest", ~w(index module rules rules_guest), 512)
@@ -69,8 +69,8 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
       package: package,
       profile: "guest",
       target: "wasm32-unknown-unknown",
-      # The host restores the pointer of the shadow stack after a trap, so it has to be exported. The stack lies below all other
-      # data, so an overflow traps.
+      # The host restores the shadow stack's pointer after a trap, so it is exported. The stack lies below all other data,
+      # so an overflow traps.
       rustflags:
         ~w(-C target-feature=+simd128 -C link-arg=--export=__stack_pointer -C link-arg=-zstack-size=#{stack * 1024}),
       sources: ["{#{folders}}/Cargo.toml", "{#{folders}}/src/**/*.rs"],

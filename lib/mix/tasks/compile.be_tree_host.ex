@@ -37,7 +37,7 @@ defmodule Mix.Tasks.Compile.BeTreeHost do
 
   defp without_rust(missing) do
     if wasmex?() do
-      # The library of other sources must not be loaded.
+      # A library built from other sources must not be loaded.
       Crate.clean(crate())
 
       Build.note_once(
@@ -58,7 +58,7 @@ defmodule Mix.Tasks.Compile.BeTreeHost do
     end
   end
 
-  # Mix hides applications that BeTree does not depend on: without Hex this is all of them.
+  # Mix hides applications outside BeTree's dependencies; without Hex this list is complete.
   defp wasmex? do
     Code.ensure_loaded?(Wasmex) or File.dir?(Path.join(Mix.Project.build_path(), "lib/wasmex/ebin"))
   end

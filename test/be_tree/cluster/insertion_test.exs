@@ -1,5 +1,5 @@
 defmodule BeTree.Cluster.InsertionTest do
-  # Lists that are inserted into several shards, all or none, while shards stand still, crash or are lost.
+  # Atomic insertion into several shards, while shards stall, crash or are lost.
   # Makes this node a distributed one.
   use ExUnit.Case, async: false
 
@@ -27,7 +27,7 @@ defmodule BeTree.Cluster.InsertionTest do
   defp shards(node), do: [{server(), node()}, Peers.start_shard(node, schema: @schema)]
 
   describe "insert_all/3" do
-    test "leaves nothing behind where a shard replies after the timeout, and can be repeated" do
+    test "is undone by a shard that replies after the timeout, and can be repeated" do
       {_peer, node} = Peers.start()
 
       for other <- [nil, node] do
@@ -39,7 +39,7 @@ defmodule BeTree.Cluster.InsertionTest do
         assert message =~ "did not reply in time"
         assert message =~ "deletes its part then: "
         assert message =~ "#{inspect(elem(second, 0))} of #{elem(second, 1)} (5 subscriptions)"
-        # The first shard has taken its part and deleted it again.
+        # The first shard has inserted its part and deleted it again.
         eventually(fn -> {count(first), version(first)} == {0, 2} end)
         :sys.resume(process)
         eventually(fn -> version(second) == 2 end)
@@ -49,7 +49,7 @@ defmodule BeTree.Cluster.InsertionTest do
       end
     end
 
-    test "leaves nothing behind when the calling process is killed" do
+    test "is undone when the calling process is killed" do
       [first, second] = shards = shards(nil)
       process = process(second)
       :sys.suspend(process)
@@ -62,7 +62,7 @@ defmodule BeTree.Cluster.InsertionTest do
       assert count(second) == 0
     end
 
-    test "keeps a subscription that replaced one of its own meanwhile" do
+    test "keeps a subscription that replaced an inserted one before the roll back" do
       [first, second] = shards = shards(nil)
       process = process(second)
       :sys.suspend(process)
@@ -74,7 +74,7 @@ defmodule BeTree.Cluster.InsertionTest do
       assert {Server.ids(elem(first, 0)), Server.fetch(elem(first, 0), 2)} == {{:ok, [2]}, {:ok, "age = 7"}}
     end
 
-    test "returns the first error, and changes no shard" do
+    test "returns the first error and changes no shard" do
       [{first, _}, {second, _}] = shards = shards(nil)
       cluster = cluster(shards)
       :ok = Server.insert(first, 4, "age = 4")
@@ -97,7 +97,7 @@ defmodule BeTree.Cluster.InsertionTest do
       refute_received {:DOWN, _, _, _, _}
     end
 
-    test "inserts all or nothing while the processes of the shards are killed" do
+    test "inserts all or nothing while processes of shards are killed" do
       shards = shards(nil)
       cluster = cluster(shards)
       stop = :atomics.new(1, [])
@@ -111,7 +111,7 @@ defmodule BeTree.Cluster.InsertionTest do
           |> Enum.find(fn _ -> :atomics.get(stop, 1) == 1 end)
         end)
 
-      # Until insertions have succeeded and failed often.
+      # Runs until many insertions have succeeded and many failed.
       inserted =
         Stream.iterate(1, &(&1 + 1))
         |> Enum.reduce_while({[], 0}, fn round, {inserted, failures} ->
@@ -135,7 +135,7 @@ defmodule BeTree.Cluster.InsertionTest do
       eventually(fn -> Cluster.search(cluster, %{age: 1}) == {:ok, expected} end)
     end
 
-    test "names a shard whose node ends, and takes the other parts back" do
+    test "names a shard whose node ends, and rolls the other parts back" do
       {_peer, node} = Peers.start()
       [first, second] = shards = shards(node)
       :sys.suspend(process(second))
@@ -147,7 +147,7 @@ defmodule BeTree.Cluster.InsertionTest do
       assert count(first) == 0
     end
 
-    test "notices that a shard which has inserted its part is lost while another one is waited for" do
+    test "notices the loss of a shard while it waits for another one" do
       {_peer, node} = Peers.start()
       [first, second] = shards = shards(node)
       process = process(first)
@@ -161,7 +161,7 @@ defmodule BeTree.Cluster.InsertionTest do
       assert count(first) == 0
     end
 
-    test "leaves nothing behind where the connection to a shard is lost" do
+    test "is undone when the connection to a shard is lost" do
       {_peer, node} = Peers.start_apart()
       [first, {name, ^node} = second] = shards = shards(node)
       process = process(second)

@@ -1,5 +1,5 @@
 defmodule BeTree.Cluster.LostTest do
-  # Nodes that die, stand still or lose their connections. Each test has nodes of its own.
+  # Nodes that die, stall or lose connections. Each test starts its own nodes.
   # Makes this node a distributed one.
   use ExUnit.Case, async: false
 
@@ -17,7 +17,7 @@ defmodule BeTree.Cluster.LostTest do
   defp peer_server(node, options \\ []), do: Peers.start_shard(node, Keyword.merge([schema: @schema], options))
 
   describe "a cluster" do
-    test "is a target like the others" do
+    test "is a target of BeTree's functions" do
       {_peer, node} = Peers.start()
       cluster = Cluster.new([{server(), node()}, peer_server(node)])
       assert BeTree.insert_all(cluster, for(id <- 1..100, do: {id, "age >= #{id}"})) == {:ok, 100}
@@ -76,7 +76,7 @@ defmodule BeTree.Cluster.LostTest do
       end
     end
 
-    test "ends with its timeout where a node is stopped" do
+    test "returns :timeout for a stopped node" do
       {_peer, node} = Peers.start()
       cluster = Cluster.new([{server(), node()}, peer_server(node)])
       pid = :erpc.call(node, System, :pid, [])
@@ -89,7 +89,7 @@ defmodule BeTree.Cluster.LostTest do
       assert Cluster.search(cluster, %{age: 1}, timeout: 60_000) == {:ok, []}
     end
 
-    test "never answers a list that is short of a shard" do
+    test "never returns a list that lacks a shard" do
       {_peer, one} = Peers.start()
       {_peer, two} = Peers.start()
       shards = [{server(), node()}, peer_server(one), peer_server(two)]
@@ -98,7 +98,7 @@ defmodule BeTree.Cluster.LostTest do
       all = Enum.to_list(1..300)
       assert Cluster.search(cluster, %{age: 1}) == {:ok, all}
 
-      # Searches go on while the node dies: each has all ids, or says which node is gone.
+      # Searches continue while the node dies. Each has all ids, or names the lost node.
       searched = :counters.new(1, [])
 
       searchers =
@@ -128,14 +128,14 @@ defmodule BeTree.Cluster.LostTest do
       assert {:error, %Error{kind: :no_server, message: message}} = Cluster.search(cluster, %{age: 1})
       assert message =~ "#{two}"
       assert {:error, %Error{kind: :no_server}} = Cluster.insert_all(cluster, for(id <- 301..400, do: {id, "true"}))
-      # What the others took of that they gave back.
+      # The other shards rolled their parts back.
       assert {:ok, ids} = shards |> Enum.take(2) |> Cluster.new() |> Cluster.search(%{age: 1})
       assert Enum.max(ids) <= 300
     end
   end
 
   describe "a server that follows" do
-    test "goes on when the other's node dies, and follows again when it is back" do
+    test "keeps searching when the leader's node dies, and reconnects" do
       {_peer, node} = Peers.start()
       {name, ^node} = leader = peer_server(node)
       :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
@@ -164,7 +164,7 @@ defmodule BeTree.Cluster.LostTest do
       assert Task.await(searcher, 60_000) > 10
     end
 
-    test "catches up after the connection was lost, again and again, with the other's changes meanwhile" do
+    test "catches up after each of many lost connections" do
       {_peer, node} = Peers.start_apart()
       {name, ^node} = leader = peer_server(node)
       call = fn function, arguments -> :erpc.call(node, Server, function, [name | arguments]) end
@@ -174,7 +174,7 @@ defmodule BeTree.Cluster.LostTest do
       bases = Server.info!(follower).bases
 
       for round <- 1..4 do
-        # The other node changes its index while nobody sees it.
+        # The other node changes its index while it is disconnected.
         :erpc.cast(node, Peers, :disconnect_and_put, [node(), name, 1_000 * round])
         # Searches go on meanwhile.
         eventually(fn ->
@@ -188,11 +188,11 @@ defmodule BeTree.Cluster.LostTest do
         assert %{connected: true, error: nil} = Server.info!(follower)
       end
 
-      # The log led on, so no base travelled.
+      # The log continued, so no base was sent.
       assert Server.info!(follower).bases == bases
     end
 
-    test "notices that the other's node stands still, and follows it again when it goes on" do
+    test "notices a stopped node and reconnects when it continues" do
       {_peer, node} = Peers.start_apart()
       {name, ^node} = leader = peer_server(node)
       :ok = :erpc.call(node, Server, :insert, [name, 1, "age >= 1"])
@@ -202,7 +202,7 @@ defmodule BeTree.Cluster.LostTest do
       os_pid = :erpc.call(node, System, :pid, [])
       signal = fn signal -> {_output, 0} = System.cmd("kill", ["-#{signal}", os_pid]) end
       on_exit(fn -> System.cmd("kill", ["-CONT", os_pid], stderr_to_stdout: true) end)
-      # The silence of a node is noticed after this many seconds.
+      # Seconds after which a silent node is detected.
       before = :net_kernel.get_net_ticktime()
       on_exit(fn -> :net_kernel.set_net_ticktime(before, 1) end)
       :net_kernel.set_net_ticktime(4, 1)

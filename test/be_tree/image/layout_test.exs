@@ -40,7 +40,7 @@ defmodule BeTree.Image.LayoutTest do
     what
   end
 
-  # The same bytes with the digest that they should have, as one who forges an image would write it.
+  # The same bytes with a matching digest, as a forger would write them.
   defp sealed(<<before::binary-size(38), _digest::binary-size(32), behind::binary>>) do
     before <> Digest.sha256([before, behind]) <> behind
   end
@@ -51,7 +51,7 @@ defmodule BeTree.Image.LayoutTest do
     before <> part <> behind
   end
 
-  test "the digest is SHA-256, whatever the pieces" do
+  test "the digest is SHA-256 for any division into parts" do
     for size <- [0, 1, 16_383, 16_384, 16_385, 100_000] do
       bytes = :rand.bytes(size)
       assert Digest.sha256(bytes) == :crypto.hash(:sha256, bytes)
@@ -67,7 +67,7 @@ defmodule BeTree.Image.LayoutTest do
 
       assert Enum.all?(segments, fn {address, bytes} -> rem(address, 4096) == 0 and rem(byte_size(bytes), 4096) == 0 end)
 
-      # None touches the next.
+      # No segment touches the next.
       ends = for {address, bytes} <- segments, do: address + byte_size(bytes)
       assert ends -- Enum.map(segments, &elem(&1, 0)) == ends
     end
@@ -86,12 +86,12 @@ defmodule BeTree.Image.LayoutTest do
 
   defp zeros(size), do: <<0::size(size)-unit(8)>>
 
-  test "what goes in comes out, the guest to the byte" do
+  test "an image round-trips, with the guest's exact bytes" do
     guests = [
       WasmGuest.spin(1),
       :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!(),
       WasmModule.assemble(memory: {1, 4}),
-      # A start function, which must not run again, sections of other tools, and an image as the guest of an image.
+      # A start function, which must not run again, custom sections, and an image as the guest of an image.
       WasmModule.assemble(
         memory: {1, nil},
         functions: [WasmModule.function(nil, [], [], [])],
@@ -108,7 +108,7 @@ defmodule BeTree.Image.LayoutTest do
     end
   end
 
-  test "the header tells what the image holds without the rest of it" do
+  test "header/1 needs only the start of an image" do
     bytes = encode!(image())
     prefix = binary_part(bytes, 0, Layout.prefix())
     {:ok, size} = Layout.section_size(prefix)
@@ -123,12 +123,12 @@ defmodule BeTree.Image.LayoutTest do
     assert header.sha256 == sha256_as_documented(bytes)
   end
 
-  # docs/image.md: of all bytes but the 32 from 38 on.
+  # docs/image.md: the digest covers all bytes but the 32 from 38 on.
   defp sha256_as_documented(<<before::binary-size(38), _::binary-size(32), behind::binary>>) do
     :crypto.hash(:sha256, before <> behind)
   end
 
-  test "wasmtime runs it as a plain module, with the memory in place and the start function left out" do
+  test "wasmtime runs an image with its memory and without the start function" do
     memory = memory(3)
     counter = [WasmModule.i32_const(0), WasmModule.i32_const(77), WasmModule.i32_store()]
 
@@ -140,7 +140,7 @@ defmodule BeTree.Image.LayoutTest do
     assert Wasmtime.info(instance).memory == 3 * @page
   end
 
-  test "a guest that keeps what it knows elsewhere than in its memory is refused" do
+  test "a guest with state outside its memory is refused" do
     for {parts, message} <- [
           {[memory: {1, nil}, globals: [{"a", :i32, :mutable, 0}, {"b", :i32, :mutable, 0}]], "2 globals that change"},
           {[], "no memory"}
@@ -155,7 +155,7 @@ defmodule BeTree.Image.LayoutTest do
     assert {:error, %Error{kind: :bad_module}} = Layout.encode(image(guest: "no module"))
   end
 
-  test "other versions, other files and shorter ones say what was expected and what came" do
+  test "foreign, truncated and other versions' files report expected and actual values" do
     bytes = encode!(image())
     assert refusal("") =~ "expected a WebAssembly module"
 
@@ -179,7 +179,7 @@ defmodule BeTree.Image.LayoutTest do
     assert refusal(sealed(put(bytes, 86, <<0::256>>))) =~ ~r/the SHA-256 of its guest is [0-9a-f]{64}; expected 0{64}/
   end
 
-  test "every damaged byte and every truncation is noticed" do
+  test "every damaged byte and every truncation is detected" do
     bytes = encode!(image(memory: <<1, 0::size(@page - 1)-unit(8)>>))
 
     for at <- 0..(byte_size(bytes) - 1) do
@@ -190,11 +190,11 @@ defmodule BeTree.Image.LayoutTest do
     end
   end
 
-  test "what is forged, with a digest that fits, is refused or holds what another runtime makes of it" do
+  test "a forged image with a valid digest is refused or read like other runtimes read it" do
     memory = <<1, 0::size(@page - 1)-unit(8)>>
     bytes = encode!(image(memory: memory))
 
-    # All of it but the memory's zeros, and some of these.
+    # Everything except the memory's zeros, and some of these.
     zeros = (byte_size(bytes) - 4000)..(byte_size(bytes) - 1)
     places = Enum.to_list(0..(zeros.first - 1)) ++ Enum.take_random(zeros, 200)
 
@@ -213,11 +213,11 @@ defmodule BeTree.Image.LayoutTest do
         end
       end
 
-    # Not all of it is refused: contents of memory, constants in code.
+    # Some forgeries remain valid: other memory contents, other constants in code.
     assert Enum.sum(decoded) > 200
   end
 
-  # With the digest of whatever its guest has become, where that can be told.
+  # With the digest of the changed guest, where it can be located.
   defp forge_guest(bytes) do
     with {:error, %{message: "this is no image: the SHA-256 of its guest is " <> hex}} <-
            Layout.decode(sealed(bytes), 1) do

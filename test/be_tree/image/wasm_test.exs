@@ -18,7 +18,7 @@ defmodule BeTree.Image.WasmTest do
     contents
   end
 
-  test "numbers come back from their shortest and from their padded form" do
+  test "numbers decode from their shortest and padded forms" do
     edges = for shift <- 0..32, offset <- -1..1, number = Bitwise.bsl(1, shift) + offset, do: number
 
     for number <- Enum.filter(edges, &(&1 in 0..0xFFFF_FFFF)) do
@@ -28,13 +28,13 @@ defmodule BeTree.Image.WasmTest do
     end
   end
 
-  test "a number that is cut off or too large is refused" do
+  test "truncated and too large numbers are refused" do
     for bytes <- ["", <<0x80>>, <<0x80, 0x80, 0x80, 0x80>>, <<0xFF, 0xFF, 0xFF, 0xFF, 0x10>>, <<-1::40, 0>>] do
       assert {:error, "a number that is cut off or over 32 bits"} = Wasm.u32(bytes)
     end
   end
 
-  test "the sections of the index module are all of its bytes" do
+  test "the sections of the index module cover all of its bytes" do
     guest = :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()
     {:ok, sections} = sections(guest)
     assert binary([Wasm.preamble() | Enum.map(sections, &elem(&1, 1))]) == guest
@@ -42,7 +42,7 @@ defmodule BeTree.Image.WasmTest do
     assert {:ok, 1} = Wasm.mutable_globals(contents(guest, :global))
     assert Wasm.active?(contents(guest, :data)) == {:ok, true}
 
-    # Cut off anywhere but behind a section, it is none.
+    # A truncated module is invalid unless the cut lies between sections.
     ends = Enum.scan(sections, 0, fn {_id, whole, _contents}, at -> at + byte_size(whole) end)
     <<_::binary-size(8), rest::binary>> = guest
 
@@ -51,7 +51,7 @@ defmodule BeTree.Image.WasmTest do
     end
   end
 
-  test "memories are read as they are written, and other kinds refused" do
+  test "memory sections round-trip, and other kinds are refused" do
     for {minimum, maximum} <- [{0, nil}, {1, 1}, {17, 65_536}, {65_536, nil}] do
       {:ok, [{5, _whole, contents}]} = Wasm.sections(binary(Wasm.memory_section(minimum, maximum)))
       assert Wasm.memory(contents) == {:ok, minimum, maximum}
@@ -64,7 +64,7 @@ defmodule BeTree.Image.WasmTest do
         do: assert({:error, _} = Wasm.memory(contents))
   end
 
-  test "globals that change are counted, whatever they begin with" do
+  test "mutable globals are counted for any initial value" do
     module = assemble(globals: [{"a", :i32, :mutable, -1}, {"b", :i64, :constant, 300}, {"c", :i64, :mutable, 1}])
     assert Wasm.mutable_globals(contents(module, :global)) == {:ok, 2}
 
@@ -94,7 +94,7 @@ defmodule BeTree.Image.WasmTest do
     assert {:error, _} = Wasm.mutable_globals(<<1, 0x7F, 1, 0x10, 0, 0x0B>>)
   end
 
-  test "data segments are read as they are written, at any address" do
+  test "data segments round-trip at any address" do
     for _ <- 1..100 do
       segments = random_segments()
       {:ok, [{11, _whole, contents}]} = Wasm.sections(binary(Wasm.data_section(segments)))
@@ -110,7 +110,7 @@ defmodule BeTree.Image.WasmTest do
     for address <- Enum.sort(addresses), do: {address, :rand.bytes(Enum.random([0, 1, 10]))}
   end
 
-  test "other data segments are told apart" do
+  test "passive and invalid data segments are refused" do
     passive = <<1, 1, 3, "abc">>
     assert Wasm.active?(passive) == {:ok, false}
     assert {:error, _} = Wasm.data(passive)
@@ -120,11 +120,11 @@ defmodule BeTree.Image.WasmTest do
     computed = <<1, 0, 0x23, 0, 0x0B, 3, "abc">>
     assert Wasm.active?(computed) == {:ok, true}
     assert {:error, _} = Wasm.data(computed)
-    # One over the other, and in the wrong order.
+    # Overlapping, and in descending order.
     assert {:error, message} = Wasm.data(<<2, 0, 0x41, 4, 0x0B, 3, "abc", 0, 0x41, 6, 0x0B, 1, "d">>)
     assert message == "a data segment at 6, where the one before it ends at 7"
     assert {:error, "100001 data segments; expected 100000 at most"} = Wasm.data(binary(Wasm.encode_u32(100_001)))
-    # An address of 33 bits, and one whose last bits are not its sign.
+    # An address of 33 bits, and one whose last bits do not extend its sign.
     assert {:error, _} = Wasm.data(<<1, 0, 0x41, 0x80, 0x80, 0x80, 0x80, 0x10, 0x0B, 0>>)
     assert {:error, _} = Wasm.data(<<1, 0, 0x41, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0x0B, 0>>)
     assert {:ok, [{0xFFFF_FFFF, ""}]} = Wasm.data(<<1, 0, 0x41, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 0x0B, 0>>)

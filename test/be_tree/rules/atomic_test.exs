@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.AtomicTest do
-  # A call of a server is made as a whole or not at all, and a restart has what was made, whatever its options are.
+  # A call of a server is atomic, and a restart recovers exactly the acknowledged calls, under any options.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -10,12 +10,12 @@ defmodule BeTree.Rules.AtomicTest do
   alias BeTree.Rules.Server
   alias BeTree.Test.{Attack, Notices}
 
-  # Servers are killed here, and log that time is held.
+  # Kills of servers and held time are logged.
   setup :quiet
 
   @moduletag :tmp_dir
 
-  # Once a click comes without a session, both rules fire without end.
+  # A click without a session makes both rules fire endlessly.
   @loop """
   fact click(id: integer)
   fact session(id: integer)
@@ -32,7 +32,7 @@ defmodule BeTree.Rules.AtomicTest do
     then notify noted(text: n.text)
   """
 
-  # The same loop, a while after an order.
+  # The same loop, some time after an order.
   @late_loop """
   fact order(id: integer)
   fact payment(order: integer)
@@ -50,15 +50,15 @@ defmodule BeTree.Rules.AtomicTest do
     then notify seen(id: o.id)
   """
 
-  # Everything that calls decide.
+  # All state that calls depend on.
   defp state(name) do
     {:ok, info} = Server.info(name)
     facts = for type <- Map.keys(info.types), do: Server.facts(name, type)
     {Map.take(info, [:facts, :firings, :asserted, :now, :next_due, :types, :due]), facts}
   end
 
-  describe "a call that fires without end" do
-    test "is undone, and sends no notice" do
+  describe "a call that fires endlessly" do
+    test "is undone without a notice" do
       {name, _id} = start!(rules: @loop, firings: 1_000, notices: 10)
       :ok = Server.subscribe(name)
       {:ok, _page} = Server.assert_all(name, [{:note, text: "before"}], [])
@@ -68,23 +68,23 @@ defmodule BeTree.Rules.AtomicTest do
       assert error.message =~ "of `open`, `close`:"
       assert state(name) == before
       assert [%{name: "noted"}] = Notices.notices(name)
-      # The calls of others are made, and fire their own rules only.
+      # Other calls succeed and fire only their own rules.
       assert {:ok, %{firings: 1, ids: [2]}} = Server.assert(name, {:note, text: "after"})
     end
 
-    test "is undone in the journal, too", %{tmp_dir: dir} do
+    test "is undone in the journal", %{tmp_dir: dir} do
       options = [rules: @loop, firings: 1_000, dir: dir]
       {name, id} = start!(options)
       for id <- 1..3, do: {:error, %Error{}} = Server.assert_all(name, [{:note, text: "lost"}, {:click, id: id}])
       {:ok, _page} = Server.assert(name, {:note, text: "kept"})
       before = state(name)
       kill(name, id)
-      # Without the records the restart would fire for ever.
+      # Without its records the restart would fire endlessly.
       {name, _id} = start!([name: name, firings: 2_000_000_000] ++ Keyword.delete(options, :firings))
       assert state(name) == before
     end
 
-    test "at a time of the clock holds time, and calls are made all the same", %{tmp_dir: dir} do
+    test "by the clock holds time back while other calls succeed", %{tmp_dir: dir} do
       options = [rules: @late_loop, firings: 1_000, clock: :system, dir: dir]
       {name, id} = start!(options)
       :ok = Server.subscribe(name)
@@ -95,19 +95,19 @@ defmodule BeTree.Rules.AtomicTest do
       assert %Error{kind: :out_of_bounds} = error
       assert {:ok, %{firings: 1}} = Server.assert(name, {:other, id: 7})
       assert [%{name: "seen"}] = Notices.notices(name)
-      # Also after a restart.
+      # After a restart too.
       kill(name, id)
       {name, _id} = start!([name: name] ++ options)
       assert {:ok, %{held: %{at: ^at}}} = Server.info(name)
       assert {:ok, %{firings: 1}} = Server.assert(name, {:other, id: 8})
-      # The retraction of the cause lets time go on.
+      # Retracting the cause releases time.
       {:ok, _page} = Server.retract(name, harmful)
       eventually(fn -> match?({:ok, %{held: nil}}, Server.info(name)) end)
       assert {:ok, %{now: later, types: %{"ping" => 0}}} = Server.info(name)
       assert later >= at
     end
 
-    test "at a time of the clock ends with other rules", %{tmp_dir: dir} do
+    test "by the clock ends with other rules", %{tmp_dir: dir} do
       {name, _id} = start!(rules: @late_loop, firings: 1_000, clock: :system, dir: dir)
       {:ok, _page} = Server.assert(name, {:order, id: 1_000})
       eventually(fn -> match?({:ok, %{held: %{}}}, Server.info(name)) end)
@@ -115,7 +115,7 @@ defmodule BeTree.Rules.AtomicTest do
       eventually(fn -> match?({:ok, %{held: nil, types: %{"ping" => 1}}}, Server.info(name)) end)
     end
 
-    test "in a partition leaves the others as they are" do
+    test "in a partition leaves other partitions unchanged" do
       rules = """
       fact click(user: integer, n: integer)
       fact session(user: integer)
@@ -135,7 +135,7 @@ defmodule BeTree.Rules.AtomicTest do
     end
   end
 
-  test "a list that uses up its fuel is undone, and so is the time that it moved" do
+  test "a list out of fuel is undone, with the time that it moved" do
     {name, _id} = start!(rules: @late_loop)
     {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
     list = for id <- 2..200, do: {:order, id: id, at: 5 * id}
@@ -151,10 +151,10 @@ defmodule BeTree.Rules.AtomicTest do
     assert length(ids) == 199
   end
 
-  test "an advance that an error stops keeps the time before it, also after a restart", %{tmp_dir: dir} do
+  test "an advance that stops with an error keeps the time before it, after a restart too", %{tmp_dir: dir} do
     options = [rules: @late_loop, firings: 1_000_000, dir: dir, durability: :none]
     {name, id} = start!(options)
-    # Each event changes words of the engine. Beyond 65,536 changed words an advance saves its time.
+    # Each event changes words of the engine. Above 65,536 changed words an advance saves its time.
     orders = for number <- 1..6_000, do: {:order, id: if(number == 6_000, do: 1_000, else: -number), at: 1_000 * number}
 
     # Windows stay open until the last order has come.
@@ -171,7 +171,7 @@ defmodule BeTree.Rules.AtomicTest do
     assert state(name) == before
   end
 
-  describe "a server without room" do
+  describe "a server without memory" do
     @big """
     fact big(text: string)
     fact small(id: integer)
@@ -192,14 +192,14 @@ defmodule BeTree.Rules.AtomicTest do
       assert length(Notices.notices(name)) == 2
     end
 
-    test "is emptied, swaps its rules, is read, and has more room after a restart", %{tmp_dir: dir} do
+    test "can be emptied, swapped and read, and has memory after a restart", %{tmp_dir: dir} do
       options = [rules: @big, memory: 2_000_000, dir: dir, durability: :none]
       {name, id} = start!(options)
       full = fill(name, 0)
       assert full > 50
       assert {:ok, facts} = Server.facts(name, :small)
       assert length(facts) == 100 * full
-      # Either works, or says that it needs more memory.
+      # Either works, or reports how much memory it needs.
       case Server.swap(name, @big <> "rule more when s: small(id < 0) then retract s") do
         :ok -> :ok
         {:error, error} -> assert error.kind == :out_of_memory
@@ -207,7 +207,7 @@ defmodule BeTree.Rules.AtomicTest do
 
       before = state(name)
       kill(name, id)
-      # What lived in a memory starts in it.
+      # State that fitted a memory limit recovers under it.
       {name, id} = start!([name: name] ++ options)
       assert state(name) == before
       kill(name, id)
@@ -219,7 +219,7 @@ defmodule BeTree.Rules.AtomicTest do
       assert {:ok, _page} = Server.assert(name, {:small, id: 1})
     end
 
-    # Inserts facts until memory is full. Returns the number of calls so far that were made.
+    # Inserts facts until memory is full. Returns the number of successful calls so far.
     defp fill(name, made) do
       case Server.assert_all(name, for(id <- 1..100, do: {:small, id: 100 * made + id})) do
         {:ok, _page} ->
@@ -232,8 +232,8 @@ defmodule BeTree.Rules.AtomicTest do
     end
   end
 
-  # A life: calls of every kind with limits that some of them exceed, reads, swaps, kills, and other options at each start. The twin is
-  # an engine without limits, in which only the calls are made that the server acknowledged.
+  # A life: calls of every kind, some over their limits, reads, swaps, kills, and other options at each start. Its twin is
+  # an engine without limits that repeats the acknowledged calls.
   @life """
   fact order(id: integer, user: string)
   fact payment(order: integer)
@@ -257,7 +257,7 @@ defmodule BeTree.Rules.AtomicTest do
   @other_life @life <> "rule paid when o: order p: payment(order = o.id) then retract p, retract o"
 
   for seed <- 1..Attack.size(4, 60) do
-    test "a life with other options at each start is that of a twin that never stopped, seed #{seed}", %{tmp_dir: dir} do
+    test "a server with other options at each start equals one that never stopped, seed #{seed}", %{tmp_dir: dir} do
       :rand.seed(:exsss, {unquote(seed), 5, 6})
       name = :"life_#{unquote(seed)}_#{System.unique_integer([:positive])}"
 

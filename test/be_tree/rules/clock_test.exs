@@ -1,6 +1,6 @@
 defmodule BeTree.Rules.ClockTest do
-  # The clock of a server with `clock: :system`. The tests move both clocks of the system, and let timers run out themselves. They read
-  # the log, which tests that run at the same time may silence.
+  # The clock of a server with `clock: :system`. The tests control both system clocks and the timers. They read the log, so
+  # they run alone: other tests may silence it.
   use ExUnit.Case
 
   import BeTree.Test.Notices
@@ -42,7 +42,7 @@ defmodule BeTree.Rules.ClockTest do
       %{clocks: clocks, clock: Clock.new(%{name: :clock, max_skew: @minute, clocks: Clocks.sources(clocks)})}
     end
 
-    # Returns the milliseconds since the clock's start, and how far a fact may be ahead.
+    # Returns the milliseconds since the clock's start, and the maximum lead of a fact.
     defp passed(clock) do
       {now, latest, clock} = Clock.read(clock)
       {now - Clocks.start(), latest - now, clock}
@@ -63,10 +63,10 @@ defmodule BeTree.Rules.ClockTest do
       assert {60_005, @minute, _clock} = quietly_passed(clock)
     end
 
-    test "goes 1 % slower after a small step back, and never back", %{clocks: clocks, clock: clock} do
+    test "goes 1 % slower after a small step back, never back", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, -1_000)
       assert {0, ahead, clock} = quietly_passed(clock)
-      # Facts may be as far ahead of the system clock as before.
+      # The maximum lead is relative to the system clock, as before.
       assert ahead == @minute - 1_000
 
       clock =
@@ -87,7 +87,7 @@ defmodule BeTree.Rules.ClockTest do
       assert later == passed + @hour
     end
 
-    test "does not follow a jump that is taken back within max_skew, and logs it once", %{clocks: clocks, clock: clock} do
+    test "ignores and logs a jump undone within max_skew", %{clocks: clocks, clock: clock} do
       for jump <- [@day, -@day], reduce: clock do
         clock ->
           {before, @minute, clock} = quietly_passed(clock)
@@ -108,7 +108,7 @@ defmodule BeTree.Rules.ClockTest do
       end
     end
 
-    test "follows a jump forward once it has lasted max_skew", %{clocks: clocks, clock: clock} do
+    test "follows a jump forward after max_skew", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, @hour)
       {{0, @minute, clock}, _log} = with_log("clock", fn -> passed(clock) end)
       Clocks.pass(clocks, @minute)
@@ -120,7 +120,7 @@ defmodule BeTree.Rules.ClockTest do
       assert {_passed, @minute, _clock} = quietly_passed(clock)
     end
 
-    test "a second jump must last as long again", %{clocks: clocks, clock: clock} do
+    test "restarts the wait at a second jump", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, @hour)
       {{0, @minute, clock}, _log} = with_log("clock", fn -> passed(clock) end)
       Clocks.pass(clocks, 50_000)
@@ -135,7 +135,7 @@ defmodule BeTree.Rules.ClockTest do
       assert passed == 2 * @hour + 110_000
     end
 
-    test "goes 1 % slower after a lasting jump back, and takes no facts from beyond", %{clocks: clocks, clock: clock} do
+    test "goes 1 % slower after a lasting jump back, and refuses facts ahead of it", %{clocks: clocks, clock: clock} do
       Clocks.jump(clocks, -@hour)
       {{0, @minute, clock}, _log} = with_log("clock", fn -> passed(clock) end)
       Clocks.pass(clocks, @minute)
@@ -145,7 +145,7 @@ defmodule BeTree.Rules.ClockTest do
       Clocks.pass(clocks, @hour)
       assert {passed, 0, clock} = quietly_passed(clock)
       assert passed == @minute + div(@hour * 99, 100)
-      # Set right, the system clock is ahead of time by what that lost.
+      # Once corrected, the system clock is ahead by the lost difference.
       Clocks.jump(clocks, @hour)
       {{passed, @minute, _clock}, log} = with_log("clock", fn -> passed(clock) end)
       assert passed == @minute + @hour
@@ -169,14 +169,14 @@ defmodule BeTree.Rules.ClockTest do
           Clocks.pass(clocks, 10 * @minute - 1_000)
           Clocks.run_timers(name)
           assert keys(name) == []
-          # The jump has lasted since the timers looked, so time goes 1 % slower.
+          # The jump has lasted since the timers checked, so time goes 1 % slower.
           Clocks.pass(clocks, 1_000)
           Clocks.run_timers(name)
           assert keys(name) == Enum.to_list(1..9)
         end)
       end
 
-      test "a day forward and back within max_skew leaves time as it is", %{options: options} do
+      test "a day forward and back within max_skew does not move time", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         :ok = Server.subscribe(name)
@@ -203,7 +203,7 @@ defmodule BeTree.Rules.ClockTest do
         assert keys(name) == []
       end
 
-      test "a jump forward that lasts closes the windows by the system clock", %{options: options} do
+      test "a lasting jump forward closes windows by the system clock", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         :ok = Server.subscribe(name)
@@ -211,7 +211,7 @@ defmodule BeTree.Rules.ClockTest do
 
         {_result, log} =
           with_log(inspect(name), fn ->
-            # As after a machine that slept.
+            # Like a machine after sleep.
             Clocks.jump(clocks, @hour)
             Clocks.run_timers(name)
             Clocks.pass(clocks, @minute)
@@ -224,23 +224,23 @@ defmodule BeTree.Rules.ClockTest do
         assert now(name) == Clocks.system(clocks)
       end
 
-      test "timers wait for the monotonic clock, and look at the system clock", %{options: options} do
+      test "timers wait for the monotonic clock and check the system clock", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         {:ok, _page} = Server.assert_all(name, for(id <- 1..9, do: {:order, id: id}))
-        # Neither closes a window early when it runs out.
+        # Neither timer closes a window early.
         Clocks.run_timers(name)
         assert {:ok, %{facts: 9, firings: 0}} = Server.info(name)
       end
 
-      test "a start goes on from the time of the folder", %{options: options, tmp_dir: folder} do
+      test "a start continues from the time of the folder", %{options: options, tmp_dir: folder} do
         clocks = Clocks.new()
         options = [dir: folder] ++ options
         name = start!(clocks, options)
         {:ok, _page} = Server.assert_all(name, for(id <- 1..9, do: {:order, id: id}))
         :ok = stop_supervised(name)
 
-        # The machine starts with a clock that stands an hour back.
+        # The machine starts with its clock an hour behind.
         behind = Clocks.new()
         Clocks.jump(behind, -@hour)
         {name, log} = with_log(inspect(name), fn -> start!(behind, [name: name] ++ options) end)
@@ -257,7 +257,7 @@ defmodule BeTree.Rules.ClockTest do
         assert keys(name) == Enum.to_list(1..9)
         :ok = stop_supervised(name)
 
-        # Facts may be a little ahead, so a folder may be, too.
+        # A fact may be slightly ahead, and so may a folder.
         clocks = Clocks.new()
         Clocks.pass(clocks, 9 * @minute + 1_000)
         {name, log} = with_log(inspect(name), fn -> start!(clocks, [name: name] ++ options) end)

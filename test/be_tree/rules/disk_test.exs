@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.DiskTest do
-  # The disk of a server of rules fails, and works again.
+  # A server of rules whose disk fails and recovers.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Disk, only: [folder: 1]
@@ -43,7 +43,7 @@ defmodule BeTree.Rules.DiskTest do
   defp partitions, do: [partitions: @partitions, partition_by: :id]
   defp owners(name), do: for(number <- 0..(@partitions - 1), do: Shared.owner(name, number))
 
-  # Every write of the folders fails from now on.
+  # All writes to the folders fail from now on.
   defp break(folder) do
     fault = fn operation, _number -> if operation in [:pwrite, :sync, :create], do: :eio end
     for folder <- folders(folder), do: Disk.fail(folder, fault)
@@ -58,7 +58,7 @@ defmodule BeTree.Rules.DiskTest do
   end
 
   for {layout, options} <- [one: [], partitions: [partitions: @partitions, partition_by: :id]] do
-    test "a disk that fails refuses calls with #{layout}, and takes them again when it works", %{folder: folder} do
+    test "refuses calls while the disk fails with #{layout}, and takes them again when it works", %{folder: folder} do
       name = start!(folder, unquote(options))
       process = Process.whereis(name)
       assert {:ok, _page} = insert(name, 1..40)
@@ -66,7 +66,7 @@ defmodule BeTree.Rules.DiskTest do
       for round <- 1..5 do
         break(folder)
         for id <- 41..60, do: assert({:error, %Error{kind: :file}} = insert(name, [id]))
-        # The table of partitions decides a swap; each takes it when its journal works.
+        # The table of partitions decides a swap; a partition applies it when its journal works.
         swapped = Server.swap(name, @new)
         if unquote(layout) == :one, do: assert({:error, %Error{kind: :file}} = swapped), else: assert(swapped == :ok)
         heal(folder)
@@ -86,13 +86,13 @@ defmodule BeTree.Rules.DiskTest do
     end
   end
 
-  test "partitions whose journals do not take a swap have it when the disk works again", %{folder: folder} do
+  test "partitions that could not journal a swap get it when the disk works", %{folder: folder} do
     name = start!(folder, partitions())
     process = Process.whereis(name)
     assert {:ok, _page} = insert(name, 1..40)
     before = owners(name)
 
-    # All have made the new rules when the disk fails.
+    # The disk fails after all have made the new rules.
     [held | others] = owners(name)
     :ok = :sys.suspend(held)
     swap = Task.async(fn -> Server.swap(name, @new) end)
@@ -123,12 +123,12 @@ defmodule BeTree.Rules.DiskTest do
     end
   end
 
-  test "a partition whose folder is gone is an error of the calls that need it, until it is back", %{folder: folder} do
+  test "calls that need a partition without its folder fail until the folder is back", %{folder: folder} do
     name = start!(folder, partitions())
     process = Process.whereis(name)
     assert {:ok, _page} = insert(name, 1..40)
     {:ok, facts} = Server.facts(name, :order)
-    # The number of a fact tells its partition.
+    # A fact's id contains its partition.
     {mine, others} = Enum.split_with(facts, &(rem(&1.id - 1, @partitions) == 3))
     own = Shared.folder(folder, 3)
     File.rename!(own, own <> ".away")
@@ -149,7 +149,7 @@ defmodule BeTree.Rules.DiskTest do
     assert Process.whereis(name) == process
   end
 
-  test "a closed partition does not hinder the windows of others", %{folder: folder} do
+  test "a closed partition does not delay windows of others", %{folder: folder} do
     name = start!(folder, rules: @timer, partitions: @partitions, partition_by: %{order: :id, payment: :order})
     {:ok, _page} = Server.assert_all(name, for(id <- 1..40, do: {:order, id: id, at: 0}))
     {:ok, facts} = Server.facts(name, :order)
@@ -158,7 +158,7 @@ defmodule BeTree.Rules.DiskTest do
     File.write!(own, "in the way")
     kill_partition(name, 3)
 
-    # A fact of another partition closes the windows of those that are open.
+    # A fact of another partition closes the windows of open partitions.
     :ok = Server.subscribe(name)
     other = Enum.find(facts, &(rem(&1.id - 1, @partitions) != 3)).fields["id"]
     assert {:ok, page} = Server.assert(name, {:order, id: other, at: 600_001})
@@ -173,7 +173,7 @@ defmodule BeTree.Rules.DiskTest do
     assert firings in [0, closed]
   end
 
-  test "a timer whose write fails is tried again", %{folder: folder} do
+  test "a timer whose write failed fires again", %{folder: folder} do
     clocks = Clocks.new()
     Disk.watch(folder)
     name = :"disk_#{System.unique_integer([:positive])}"
@@ -187,7 +187,7 @@ defmodule BeTree.Rules.DiskTest do
     Clocks.run_timers(name)
     refute_received {Server, ^name, _notices}
     %{held: %{retry: timer, error: %Error{kind: :file}}} = :sys.get_state(name)
-    # Later, not at once.
+    # Later, after a delay.
     assert is_integer(Process.read_timer(timer))
     heal(folder)
     assert_receive {Server, ^name, [%{name: "unpaid", values: %{"key" => 7}}]}, @wait

@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.HistoryTest do
-  # A server gets a history before it goes live. Then it is as if it had been there all the time.
+  # A server that reads a history before it goes live equals a server that ran through it.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Notices
@@ -38,7 +38,7 @@ defmodule BeTree.Rules.HistoryTest do
 
   defp notes(name), do: Enum.sort(for(notice <- notices(name), do: {notice.name, notice.values}))
 
-  # A day with an order each minute. Every third order is never paid. Every fifth is paid half an hour late.
+  # A day with an order each minute. Every third order is never paid, every fifth half an hour late.
   defp day(from) do
     orders = for minute <- 0..(24 * 60 - 1), do: {from + minute * @minute, {:order, minute}}
 
@@ -66,11 +66,11 @@ defmodule BeTree.Rules.HistoryTest do
     describe "go_live/2 with #{layout}" do
       @describetag options: options
 
-      test "makes of a day of history what a server has that was there", %{options: options, tmp_dir: folder} do
+      test "gives a day of history the state of a server that ran through it", %{options: options, tmp_dir: folder} do
         from = Clocks.start()
         events = day(from)
 
-        # This one is there, and lives through the day.
+        # This server runs through the day.
         clocks = Clocks.new()
         twin = start!(clocks, [clock: :system] ++ options)
         :ok = Server.subscribe(twin)
@@ -85,7 +85,7 @@ defmodule BeTree.Rules.HistoryTest do
         expected = notes(twin)
         assert Enum.count(expected, &match?({"unpaid", _values}, &1)) > 480
 
-        # This one gets the day afterwards.
+        # This server reads the day afterwards.
         given = [dir: folder] ++ options
         name = start!(clocks, given)
         :ok = Server.subscribe(name)
@@ -107,7 +107,7 @@ defmodule BeTree.Rules.HistoryTest do
         assert {:error, %Error{kind: :out_of_bounds}} = Server.assert(name, {:order, id: 1, at: from + 3 * @day})
       end
 
-      test "takes facts by the clock from then on, and again moves only time", %{options: options} do
+      test "moves time by the clock from then on; a second call only moves time", %{options: options} do
         clocks = Clocks.new()
         name = start!(clocks, options)
         ahead = Clocks.start() + @day
@@ -122,12 +122,12 @@ defmodule BeTree.Rules.HistoryTest do
         assert {:ok, %{firings: 0}} = Server.go_live(name)
       end
 
-      test "that cannot write to the folder leaves the server as it is", %{options: options, tmp_dir: folder} do
+      test "changes nothing without a writable folder", %{options: options, tmp_dir: folder} do
         clocks = Clocks.new()
         name = start!(clocks, [dir: folder] ++ options)
         assert {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
         before = state(name)
-        # A folder in place of the file.
+        # A directory in place of the file.
         File.mkdir!(Path.join(folder, "live.new"))
         assert {:error, %Error{kind: :file}} = Server.go_live(name)
         assert state(name) == before
@@ -136,7 +136,7 @@ defmodule BeTree.Rules.HistoryTest do
         assert {:ok, %{firings: 2}} = Server.go_live(name)
       end
 
-      test "of a server that does not run returns an error" do
+      test "returns an error without a running server" do
         assert {:error, %Error{kind: :no_server}} = Server.go_live(:history_nobody)
         assert_raise ArgumentError, fn -> Server.go_live("x") end
         assert_raise ArgumentError, fn -> Server.go_live(:history_nobody, wrong: 1) end
@@ -160,7 +160,7 @@ defmodule BeTree.Rules.HistoryTest do
     end
   end
 
-  test "a partition that is killed after go_live/2 comes back live" do
+  test "survives a kill of a partition afterwards" do
     clocks = Clocks.new()
     name = start!(clocks, partitions: 3, partition_by: %{order: :id, payment: :order})
     assert {:ok, _page} = Server.go_live(name)

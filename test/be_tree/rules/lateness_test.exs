@@ -28,7 +28,7 @@ defmodule BeTree.Rules.LatenessTest do
 
   @minute 60_000
 
-  # Two orders in time, then one that is 12 minutes late together with its payment, and one without a payment.
+  # Two orders in order, then one 12 minutes late with its payment, and one without a payment.
   defp late_facts do
     [
       {:order, id: 1, user: "ann", at: 0},
@@ -50,7 +50,7 @@ defmodule BeTree.Rules.LatenessTest do
     describe "on #{Runtimes.name(runtime)}" do
       @describetag runtime: runtime
 
-      test "assert_all/3 of late facts fires what facts in order fire", %{runtime: runtime} do
+      test "assert_all/3 of late facts fires what ordered facts fire", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime, lateness: 15 * @minute)
         assert {:ok, page} = Rules.assert_all(rules, late_facts())
         assert {told(page.notices), page.late, page.ids} == {[], 0, [1, 2, 3, 4, 5, 7, 8]}
@@ -68,7 +68,7 @@ defmodule BeTree.Rules.LatenessTest do
         [whole, sliced] = for _rules <- 1..2, do: Rules.new!(@rules, runtime: runtime, lateness: 2 * @minute)
         facts = late_facts() ++ for(n <- 1..20, do: {:order, id: n, user: "u", at: (20 + rem(7 * n, 5)) * @minute})
 
-        # A slice below what a step needs is given more.
+        # A slice below the need of a step is enlarged.
         for options <- [[source: :web], []] do
           pages =
             for {rules, slice} <- [{whole, 10_000_000}, {sliced, 1}],
@@ -85,7 +85,7 @@ defmodule BeTree.Rules.LatenessTest do
                  for(rules <- [whole, sliced], do: Map.drop(Rules.info!(rules), [:facts_bytes, :memory_bytes]))
       end
 
-      test "a call that fires as many rules as it may goes on with the facts that wait", %{runtime: runtime} do
+      test "a call that reached its limit of firings resumes with waiting facts", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime, lateness: 5, firings: 1)
         facts = for n <- 10..1//-1, do: {:order, id: n, user: "u#{n}", at: n}
         assert {:ok, page} = Rules.assert_all(rules, facts)
@@ -106,7 +106,7 @@ defmodule BeTree.Rules.LatenessTest do
         assert %{facts: 0, waiting: 0, late: 4, firings: 10} = Rules.info!(rules)
       end
 
-      test "each source has its time, and an idle one holds the others back", %{runtime: runtime} do
+      test "each source has its time, and an idle source holds time back", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime)
         for source <- [:web, "mobile"], do: Rules.advance!(rules, 0, source: source)
         order = &{:order, id: &1, user: "u", at: &2}
@@ -116,7 +116,7 @@ defmodule BeTree.Rules.LatenessTest do
         assert %{late: 0} = Rules.assert!(rules, order.(2, 5 * @minute), source: :mobile)
         assert %{late: 0, notices: []} = Rules.assert!(rules, {:payment, order: 2, at: 6 * @minute}, source: :mobile)
         assert Rules.sources!(rules) == %{"web" => 30 * @minute, "mobile" => 6 * @minute}
-        # The time of a source is that of its facts without one.
+        # A source starts at the time of facts without a source.
         Rules.assert!(rules, {:payment, order: 1}, source: :mobile)
         assert [%{at: 360_000}, _payment] = Rules.facts!(rules, :payment)
         page = Rules.advance!(rules, 31 * @minute, source: :mobile)
@@ -128,7 +128,7 @@ defmodule BeTree.Rules.LatenessTest do
         assert Rules.sources!(rules) == %{"mobile" => 45 * @minute}
       end
 
-      test "a fact that waits can be retracted", %{runtime: runtime} do
+      test "a waiting fact can be retracted", %{runtime: runtime} do
         rules = Rules.new!(@rules, runtime: runtime, lateness: @minute)
         %{ids: [one, two]} = Rules.assert_all!(rules, for(id <- 1..2, do: {:order, id: id, user: "u", at: id}))
         Rules.retract!(rules, one)
@@ -169,8 +169,8 @@ defmodule BeTree.Rules.LatenessTest do
     assert %{late: 1} = Rules.assert!(rules, order, source: :web)
   end
 
-  describe "a server" do
-    # Everything that calls decide.
+  describe "a server with lateness" do
+    # All state that calls depend on.
     defp state(name) do
       {:ok, info} = Server.info(name)
       {:ok, sources} = Server.sources(name)
@@ -195,7 +195,7 @@ defmodule BeTree.Rules.LatenessTest do
     @calls [:web, :none, :web, :advance, :retract, :none, :web, :advance, :all, :web, :end, :none, :web]
 
     for {title, options} <- [{"its journal", []}, {"bases", [base_bytes: 1]}] do
-      test "with a folder goes on like a twin after a restart from #{title}", %{tmp_dir: folder} do
+      test "with a folder equals its twin after a restart from #{title}", %{tmp_dir: folder} do
         options = [lateness: 3 * @minute, durability: :none] ++ unquote(options)
         {twin, _id} = start!(options)
         {name, id} = start!([dir: folder] ++ options)
@@ -221,7 +221,7 @@ defmodule BeTree.Rules.LatenessTest do
     defp rules(number) when number > length(@calls), do: @rules <> "# Once more.\n"
     defp rules(_number), do: @rules
 
-    test "swaps rules and keeps the facts that wait and the sources" do
+    test "keeps waiting facts and sources in a swap" do
       {name, _id} = start!([])
       {:ok, _page} = Server.assert_all(name, late_facts(), source: :web)
       {:ok, _page} = Server.advance(name, 20 * @minute, source: :mobile)
@@ -255,7 +255,7 @@ defmodule BeTree.Rules.LatenessTest do
       assert {:ok, %{late: 3}} = Server.info(name)
     end
 
-    test "with the system's clock lets facts wait for the lateness" do
+    test "with the system's clock holds facts for the lateness" do
       {name, _id} = start!(clock: :system, lateness: 20)
       :ok = Server.subscribe(name)
       now = System.os_time(:millisecond)
@@ -265,11 +265,11 @@ defmodule BeTree.Rules.LatenessTest do
       assert page.late == 0 and page.next_due <= now + 20
       {:ok, page} = Server.assert(name, {:order, id: 7, user: "u"})
       assert page.late == 0
-      # The timer of the first one's window, which has closed when it comes.
+      # The timer of the first window; the window has closed by then.
       assert_receive {Server, ^name, [%Notice{values: %{"order" => 5}}]}, @wait
     end
 
-    test "with partitions fires what one engine fires, and knows no sources" do
+    test "with partitions fires what one engine fires, without sources" do
       options = [partitions: 3, partition_by: %{order: :user, payment: :user}]
 
       text = """
@@ -306,12 +306,71 @@ defmodule BeTree.Rules.LatenessTest do
       assert found == expected and length(found) > 20
       {:ok, info} = Server.info(several)
       assert Map.take(info, [:waiting, :late, :lateness]) == %{waiting: 0, late: 0, lateness: 15 * @minute}
+    end
 
-      order = {:order, id: 1, user: "u"}
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.assert(several, order, source: :web) end
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.advance(several, 0, source: :web) end
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.end_source(several, :web) end
-      assert_raise ArgumentError, ~r/partitions/, fn -> Server.sources(several) end
+    test "with partitions and sources equals one engine, also after a restart", %{tmp_dir: dir} do
+      options = [partitions: 3, partition_by: %{order: :user, payment: :user}, dir: Path.join(dir, "several")]
+
+      text = """
+      fact order(id: integer, user: string)
+      fact payment(order: integer, user: string)
+      rule unpaid
+        when o: order
+             none payment(order = o.id, user = o.user) within 10 minutes after o
+        then notify unpaid(order: o.id)
+      """
+
+      :rand.seed(:exsss, {1, 2, 3})
+
+      calls =
+        for n <- 1..150 do
+          source = Enum.random([:web, "mobile", nil])
+          at = (n - :rand.uniform(60)) * @minute
+
+          case :rand.uniform(10) do
+            1 -> {:advance, at, source}
+            2 -> {:end, source || :web}
+            3 -> {:assert, for(m <- 1..3, do: {:order, id: 10 * n + m, user: "user #{m}", at: at + m}), source}
+            4 -> {:assert, [{:order, id: n, user: "user #{rem(n, 5)}"}], source}
+            5 -> {:assert, [{:payment, order: n - 3, user: "user #{rem(n - 3, 5)}", at: at}], source}
+            _ -> {:assert, [{:order, id: n, user: "user #{rem(n, 5)}", at: at}], source}
+          end
+        end
+
+      {several, id} = start!([rules: text] ++ options)
+      {one, _id} = start!(rules: text)
+
+      for name <- [one, several] do
+        :ok = Server.subscribe(name)
+        for source <- [:web, "mobile"], do: {:ok, _page} = Server.advance(name, -90 * @minute, source: source)
+      end
+
+      for {call, number} <- Enum.with_index(calls) do
+        [expected, found] = for name <- [one, several], do: name |> call(call) |> Map.fetch!(:late)
+        assert {number, found} == {number, expected}
+        assert Server.sources(several) == Server.sources(one)
+
+        if number == 75 do
+          :ok = stop_supervised(id)
+          start!([rules: text, name: several] ++ options)
+          :ok = Server.subscribe(several)
+        end
+      end
+
+      for name <- [one, several], do: {:ok, _page} = Server.advance(name, 300 * @minute)
+      [expected, found] = for name <- [one, several], do: name |> Notices.notices() |> told() |> Enum.sort()
+      assert found == expected and length(found) > 20
+      [{:ok, expected}, {:ok, found}] = for name <- [one, several], do: Server.info(name)
+      assert Map.take(found, [:facts, :waiting, :late]) == Map.take(expected, [:facts, :waiting, :late])
+      assert found.late > 0
+
+      assert {:error, %Error{kind: :out_of_bounds}} = Server.advance(several, 0, source: "")
+      assert {:error, %Error{kind: :out_of_bounds}} = Server.advance(several, 10 ** 17, source: :web)
     end
   end
+
+  defp call(name, {:assert, facts, source}), do: done(Server.assert_all(name, facts, source: source))
+  defp call(name, {:advance, now, source}), do: done(Server.advance(name, now, source: source))
+  defp call(name, {:end, source}), do: done(Server.end_source(name, source))
+  defp done({:ok, page}), do: page
 end

@@ -1,6 +1,6 @@
 defmodule BeTree.Rules.PartitionsSwapTest do
-  # Processes of a server with partitions are killed within a swap. Afterwards all partitions have the same rules, no acknowledged
-  # fact is lost, and every call ends.
+  # Kills processes of a partitioned server during a swap. Afterwards all partitions have the same rules, no acknowledged
+  # fact is lost, and every call has ended.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -35,7 +35,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   defp owners(name), do: for(number <- 0..(@partitions - 1), do: Shared.owner(name, number))
   defp texts(name), do: for(owner <- owners(name), do: :sys.get_state(owner, @wait).text)
 
-  # Begins a swap that partition 0 delays, and waits until the others have made the new rules.
+  # Begins a swap that partition 0 delays. Returns when the others have made the new rules.
   defp begin_swap(name, held) do
     :ok = :sys.suspend(held)
     swap = Task.async(fn -> Server.swap(name, @new) end)
@@ -50,16 +50,16 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     end
   end
 
-  # Kills a process, and waits until `now` returns another one.
+  # Kills a process and waits until `now` returns its successor.
   defp kill_front(name), do: kill_and_wait(Shared.front(name), fn -> Shared.front(name) end)
 
-  # The rule that fires in each partition for the orders 1 to 40.
+  # Returns the rule that fires in each partition for orders 1 to 40.
   defp fired(name) do
     {:ok, page} = Server.assert_all(name, for(id <- 1..40, do: {:payment, order: id}))
     {page.firings, name |> notices() |> Enum.map(& &1.name) |> Enum.uniq()}
   end
 
-  test "a partition that is killed before it has made the new rules refuses the swap for all", %{tmp_dir: dir} do
+  test "a partition killed before it made the new rules refuses the swap for all", %{tmp_dir: dir} do
     name = start!(dir)
     swap = begin_swap(name, Shared.owner(name, 0))
     kill_partition(name, 0)
@@ -71,11 +71,11 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert texts(name) == List.duplicate(@new, @partitions)
   end
 
-  test "a partition that is killed once it has made the new rules takes them when it starts again", %{tmp_dir: dir} do
+  test "a partition killed after it made the new rules restarts with them", %{tmp_dir: dir} do
     name = start!(dir)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
-    # It starts again with the rules of before, because the swap is not decided.
+    # It restarts with the old rules, because the swap is undecided.
     kill_partition(name, 2)
     assert :sys.get_state(Shared.owner(name, 2), @wait).text == @old
     :ok = :sys.resume(held)
@@ -83,12 +83,12 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert texts(name) == List.duplicate(@new, @partitions)
     assert fired(name) == {40, ["new"]}
 
-    # The journal has the swap too.
+    # The journal contains the swap.
     kill_partition(name, 2)
     assert texts(name) == List.duplicate(@new, @partitions)
   end
 
-  test "without a folder, such a partition has the new rules and no facts" do
+  test "without a folder such a partition restarts with the new rules and no facts" do
     name = start!(nil)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
@@ -101,7 +101,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert fired(name) == {facts, ["new"]}
   end
 
-  test "a swap whose front process is killed before its decision is not made", %{tmp_dir: dir} do
+  test "a swap whose front process is killed before the decision is not made", %{tmp_dir: dir} do
     name = start!(dir)
     held = Shared.owner(name, 0)
     swap = begin_swap(name, held)
@@ -114,8 +114,8 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     assert texts(name) == List.duplicate(@new, @partitions)
   end
 
-  # This process stands for a front process that decides, tells one partition alone, and ends.
-  test "a swap whose front process is killed after its decision is made by all", %{tmp_dir: dir} do
+  # This process plays a front process that decides, tells only one partition, and ends.
+  test "a swap whose front process is killed after the decision is made by all", %{tmp_dir: dir} do
     name = start!(dir)
     [first | others] = owners(name)
     {:ok, routes} = Routes.new(@new, @partitions, @by, [])
@@ -125,7 +125,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
         swap = make_ref()
         requests = for owner <- [first | others], do: :gen_server.send_request(owner, {:prepare_swap, @new, swap})
         for request <- requests, do: {:reply, {:ok, :prepared}} = :gen_server.receive_response(request, @wait)
-        # It starts again before the decision, with the rules of before.
+        # It restarts before the decision, with the old rules.
         kill_and_wait(List.last(others), fn -> Shared.owner(name, @partitions - 1) end)
         Shared.put_rules(name, @new, @by, routes)
         send(first, {swap, :commit})
@@ -148,7 +148,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
   end
 
   for seed <- 1..5 do
-    test "whatever is killed at whatever time, all partitions have the same rules and all facts, seed #{seed}", %{
+    test "partitions agree on the rules and keep all facts under random kills, seed #{seed}", %{
       tmp_dir: dir
     } do
       name = start!(dir)
@@ -156,7 +156,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
       test = self()
       inserter = spawn_link(fn -> insert(name, 100, [], test) end)
 
-      # A supervisor allows three restarts in five seconds.
+      # The supervisor allows three restarts in five seconds.
       {_times, outcomes} =
         Enum.map_reduce(1..6, [], fn round, outcomes ->
           text = if rem(round, 2) == 1, do: @new, else: @old
@@ -167,7 +167,7 @@ defmodule BeTree.Rules.PartitionsSwapTest do
 
       for {_text, outcome} <- outcomes, do: assert(match?(:ok, outcome) or match?({:error, %Error{}}, outcome))
       eventually(fn -> Enum.all?([Shared.front(name) | owners(name)], &(&1 && Process.alive?(&1))) end)
-      # The last swap and those after it had no kill beside them.
+      # The last swaps run without a kill.
       assert {@old, _outcome} = hd(outcomes)
       assert :ok = Server.swap(name, @new)
       assert texts(name) == List.duplicate(@new, @partitions)
@@ -179,14 +179,14 @@ defmodule BeTree.Rules.PartitionsSwapTest do
     end
   end
 
-  # Kills a process of the server after some reductions.
+  # Kills a process of the server after a random number of reductions.
   defp kill_soon(name) do
     victims = [Shared.front(name) | owners(name)]
     for _time <- 1..:rand.uniform(3_000), do: :erlang.yield()
     if pid = Enum.random(victims), do: Process.exit(pid, :kill)
   end
 
-  # Inserts orders one by one, until it is to stop, and sends those that the server acknowledged.
+  # Inserts orders until it is stopped, and sends the acknowledged ones.
   defp insert(name, id, acknowledged, test) do
     receive do
       :stop -> send(test, {:inserted, acknowledged})

@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.PartitionsTest do
-  # A server with partitions finds what one engine finds.
+  # A partitioned server fires what one engine fires.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -80,7 +80,7 @@ defmodule BeTree.Rules.PartitionsTest do
     {Enum.at(list, number - 1), random}
   end
 
-  # Facts with times that mostly ascend, some late, and some without a time.
+  # Facts with mostly ascending times, some late, some without a time.
   defp facts(count, now, random) do
     Enum.map_reduce(1..count//1, {now, random}, fn _number, {now, random} ->
       {type, random} = pick([:login, :login, :login, :change, :order, :order, :payment, :payment, :trusted], random)
@@ -120,7 +120,7 @@ defmodule BeTree.Rules.PartitionsTest do
   defp json(fields),
     do: "{" <> Enum.map_join(fields, ", ", fn {name, value} -> ~s("#{name}": #{inspect(value)}) end) <> "}"
 
-  # Makes the same calls of one engine and of a server with partitions, and compares all that can be seen after each.
+  # Makes the same calls to one engine and to a partitioned server, and compares all visible state after each.
   defp compare(name, one, calls, random, seen \\ fn _name -> :ok end) do
     Enum.reduce(1..calls, {0, random, []}, fn call, {now, random, trusted} ->
       {what, random} = pick([:one, :one, :list, :list, :list, :advance, :retract, :untrust], random)
@@ -138,7 +138,7 @@ defmodule BeTree.Rules.PartitionsTest do
 
           :retract ->
             {type, random} = pick(~w(login order payment), random)
-            # Several facts may be equal. This is the oldest of them.
+            # The oldest of several equal facts.
             with [fact | _] <- Rules.facts!(one, type) do
               {:ok, facts} = Server.facts(name, type)
               equal = Enum.find(facts, &({&1.at, &1.fields} == {fact.at, fact.fields}))
@@ -180,7 +180,7 @@ defmodule BeTree.Rules.PartitionsTest do
   defp same(page, joined, name) do
     sent = notices(name)
     assert Enum.sort(content(sent)) == Enum.sort(content(page.notices))
-    # The order of a key is that of one engine.
+    # Firings of one key have the order of one engine.
     assert by_key(sent) == by_key(page.notices)
     assert joined.firings == page.firings
     assert joined.next_due == page.next_due
@@ -193,7 +193,7 @@ defmodule BeTree.Rules.PartitionsTest do
     same = [:firings, :now, :next_due, :due, :lives, :rules]
     assert Map.take(joined, same) == Map.take(info, same)
 
-    # A fact that no rule can use any more is dropped sooner or later.
+    # Facts that no rule can use are dropped sooner or later.
     for type <- @types do
       {:ok, facts} = Server.facts(name, type)
       life = info.lives[type]
@@ -210,7 +210,7 @@ defmodule BeTree.Rules.PartitionsTest do
     end
   end
 
-  test "so they do with the smallest slice" do
+  test "partitions with the smallest slice fire the rules of one engine" do
     {name, _id} = start!([])
     one = Rules.new!(@text)
     {facts, _state} = facts(60, 0, random(6))
@@ -220,7 +220,7 @@ defmodule BeTree.Rules.PartitionsTest do
     same_facts(one, name)
   end
 
-  test "killed partitions recover what they acknowledged, and no other partition notices", %{tmp_dir: folder} do
+  test "killed partitions recover what they acknowledged, unnoticed by others", %{tmp_dir: folder} do
     {name, _id} = start!(dir: folder, durability: :none, base_bytes: 3_000)
     counter = :counters.new(1, [])
 
@@ -228,7 +228,7 @@ defmodule BeTree.Rules.PartitionsTest do
       :counters.add(counter, 1, 1)
       number = :counters.get(counter, 1)
 
-      # A supervisor allows three in five seconds.
+      # The supervisor allows three restarts in five seconds.
       if rem(number, 50) == 0 do
         before = for other <- 0..3, do: Shared.owner(name, other)
         kill_partition(name, rem(number, 4))
@@ -241,7 +241,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert Path.wildcard(Path.join(folder, "partition-*/*.base")) != []
   end
 
-  test "a server that is killed as a whole recovers", %{tmp_dir: folder} do
+  test "a server recovers after a kill of all its processes", %{tmp_dir: folder} do
     options = [dir: folder, durability: :none]
     {name, id} = start!(options)
     one = Rules.new!(@text)
@@ -299,7 +299,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert Enum.any?(sent, &(&1.name == "seen"))
     assert joined.firings == page.firings
 
-    # A partition that starts again has the rules of the others.
+    # A restarted partition has the rules of the others.
     kill_partition(name, 2)
     {:ok, _page} = Server.assert_all(name, [{:order, id: 100, who: "x"}, {:payment, order: 100, amount: 9}])
     assert {:ok, _page} = Server.assert_all(name, for(id <- 101..140, do: {:order, id: id, who: "x"}))
@@ -307,7 +307,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert Enum.count(notices(name), &(&1.name == "seen")) >= 40
   end
 
-  test "many processes call at once" do
+  test "concurrent callers" do
     {name, _id} = start!([])
 
     1..8
@@ -330,7 +330,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:ok, %{types: %{"payment" => 0}}} = Server.info(name)
   end
 
-  test "a wrong fact changes no partition, and its position is that in the list" do
+  test "a wrong fact changes no partition and has its position in the list" do
     {name, _id} = start!([])
     facts = for id <- 1..20, do: {:order, id: id, who: "x"}
     assert {:error, %Error{kind: :type, position: 20}} = Server.assert_all(name, facts ++ [{:order, id: "x", who: "y"}])
@@ -343,13 +343,13 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:error, %Error{kind: :not_found}} = Server.retract(name, 0)
   end
 
-  test "a partition that is full refuses its facts, with their position in the list" do
+  test "a full partition refuses its facts with their position in the list" do
     {name, _id} = start!(facts: 3)
     facts = for id <- 1..40, do: {:order, id: id, who: "x"}
     assert {:error, %Error{kind: :out_of_bounds, position: position}} = Server.assert_all(name, facts)
     assert position in 3..13
     assert {:ok, %{facts: 0}} = Server.info(name)
-    # The parts of other partitions stand.
+    # Parts of the call in other partitions stand.
     fitting = for _ <- 1..3, do: hd(facts)
     assert {:ok, %{ids: [_, _, _]}} = Server.assert_all(name, fitting)
 
@@ -359,7 +359,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:ok, %{facts: 4}} = Server.info(name)
   end
 
-  test "pages of facts go on across partitions" do
+  test "pages of facts continue across partitions" do
     {name, _id} = start!([])
     {:ok, page} = Server.assert_all(name, for(id <- 1..50, do: {:order, id: id, who: "x"}))
     {:ok, facts} = Server.facts(name, :order)
@@ -401,7 +401,7 @@ defmodule BeTree.Rules.PartitionsTest do
     Enum.sort(for(notice <- notices, do: notice.values["key"]) ++ keys(name, count - length(notices)))
   end
 
-  test "a start refuses rules and keys that lose matches, and says where" do
+  test "a start refuses rules and keys that lose matches, with their place" do
     Process.flag(:trap_exit, true)
     start = &Server.start_link([name: :partitions_wrong, partitions: 3] ++ &1)
     rules = "fact a(x: integer)\nfact b(y: integer)\nrule r\n  when a: a\n       b: b\n  then notify n"
@@ -440,7 +440,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:error, %Error{kind: :other_schema}} = Server.start_link(Keyword.put(options, :dir, single))
   end
 
-  test "a first start that failed can be made again, and files of others do not hinder it", %{tmp_dir: folder} do
+  test "a failed first start can be repeated beside foreign files", %{tmp_dir: folder} do
     Process.flag(:trap_exit, true)
     folder = Path.join(folder, "rules")
     File.mkdir_p!(Path.join(folder, "lost+found"))
@@ -450,7 +450,7 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:error, %Error{kind: :file, message: message}} = Server.start_link(options)
     assert message =~ "partitions.new" or message =~ "#{folder}/partitions"
     File.rm_rf!(Path.join(folder, "partitions.new"))
-    # As a process that was killed within the writing left it.
+    # Left by a process that was killed during the write.
     File.write!(Path.join(folder, "partitions.new"), "half")
     assert {:ok, pid} = Server.start_link(options)
     {:ok, _page} = Server.assert(:partitions_again, {:order, id: 1, who: "x"})
@@ -460,14 +460,14 @@ defmodule BeTree.Rules.PartitionsTest do
     GenServer.stop(pid)
     modes = for path <- [folder | Path.wildcard(Path.join(folder, "partition*"))], do: {Path.basename(path), mode(path)}
     assert {"partitions", 0o600} in modes and {"partition-3", 0o700} in modes
-    # The other files of a partition name no partitions.
+    # A partition's other files name no partitions.
     File.rm!(Path.join(folder, "partitions"))
     assert {:error, %Error{kind: :other_schema}} = Server.start_link(options)
   end
 
   defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)
 
-  test "a call that waits longer than its timeout is not made" do
+  test "a call past its timeout is not made" do
     {name, _id} = start!([])
     owners = for number <- 0..3, do: Shared.owner(name, number)
     Enum.each(owners, &:sys.suspend/1)
@@ -478,19 +478,19 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:ok, %{facts: 0}} = Server.info(name)
   end
 
-  test "a partition that ends is an error of the calls that need it, and comes back empty without a folder" do
+  test "an ended partition fails its calls, and returns empty without a folder" do
     {name, _id} = start!([])
     {:ok, _page} = Server.assert_all(name, for(id <- 1..40, do: {:order, id: id, who: "x"}))
     {:ok, %{partitions: before}} = Server.info(name)
     kill_partition(name, 1)
     {:ok, %{partitions: now}} = Server.info(name)
     assert for(part <- now, do: part.facts) == List.replace_at(for(part <- before, do: part.facts), 1, 0)
-    # Its subscribers are still there.
+    # Its subscribers remain.
     {:ok, _page} = Server.advance(name, 10_000_000)
     assert length(notices(name)) == Enum.sum(for(part <- now, do: part.facts))
   end
 
-  test "the end of a subscriber is noticed, also after the front process ended" do
+  test "the front process notices the end of a subscriber, after its own restart too" do
     {name, _id} = start!([])
     front = Shared.front(name)
     other = spawn(fn -> receive(do: (:stop -> :ok)) end)

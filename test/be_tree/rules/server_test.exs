@@ -33,7 +33,7 @@ defmodule BeTree.Rules.ServerTest do
 
   defp start!(options), do: RulesServers.start!(Keyword.put_new(options, :rules, @orders))
 
-  # Everything that calls decide.
+  # All state that calls depend on.
   defp state(name) do
     {:ok, info} = Server.info(name)
     types = for type <- Map.keys(info.types), do: Server.facts(name, type)
@@ -43,7 +43,7 @@ defmodule BeTree.Rules.ServerTest do
   defp notices(name),
     do: for(%Notice{} = notice <- Notices.notices(name), do: {notice.name, notice.values["order"]})
 
-  test "notices go to subscribers and to the processes of :notify" do
+  test "subscribers and processes of :notify get notices" do
     Process.register(self(), :rules_listener)
     {name, _id} = start!(notify: [:rules_listener, :rules_nobody])
     assert {:ok, page} = Server.assert_all(name, [{:order, id: 1, at: 0}, {:payment, order: 1, at: 1}])
@@ -88,7 +88,7 @@ defmodule BeTree.Rules.ServerTest do
     assert {:ok, %{facts: 0, next_due: nil}} = Server.info(name)
   end
 
-  test "a swap keeps the facts, and fires only for what comes later" do
+  test "a swap keeps the facts and fires for later ones only" do
     {name, _id} = start!([])
     :ok = Server.subscribe(name)
     facts = [{:order, id: 1, at: 0}, {:payment, order: 1, at: 1}, {:order, id: 2, at: 2}, {:order, id: 3, at: 3}]
@@ -106,13 +106,13 @@ defmodule BeTree.Rules.ServerTest do
     assert notices(name) == []
     assert {:ok, _page} = Server.assert(name, {:payment, order: 2, at: 10})
     assert Enum.sort(notices(name)) == [{"paid", 2}, {"seen", 2}]
-    # The window of the third order is open still.
+    # The window of the third order is still open.
     assert {:ok, _page} = Server.advance(name, 700_000)
     assert notices(name) == [{"unpaid", 3}]
   end
 
   for durability <- [:sync, :none] do
-    test "a server that is killed has every call that it answered, #{durability}", %{tmp_dir: folder} do
+    test "a killed server keeps every acknowledged call, #{durability}", %{tmp_dir: folder} do
       options = [dir: folder, durability: unquote(durability)]
       {name, id} = start!(options)
       :ok = Server.subscribe(name)
@@ -159,10 +159,10 @@ defmodule BeTree.Rules.ServerTest do
     assert Enum.sort(notices(name)) == for(n <- 596..600, do: {"unpaid", n})
   end
 
-  test "a base is due only after as many bytes again", %{tmp_dir: folder} do
+  test "a base is due only :base_bytes after the last base", %{tmp_dir: folder} do
     {name, _id} = start!(dir: folder, durability: :none, base_bytes: 20_000)
     call = fn n -> {:ok, _page} = Server.assert(name, {:order, id: n, at: 0}) end
-    keeping? = fn -> :sys.get_state(name).keeper != nil end
+    keeping? = fn -> :sys.get_state(name).journal.writer != nil end
     due = Enum.find(1..10_000, fn n -> call.(n) && keeping?.() end)
     eventually(fn -> not keeping?.() end)
     [_one] = bases = Path.wildcard(Path.join(folder, "*.base"))
@@ -184,7 +184,7 @@ defmodule BeTree.Rules.ServerTest do
       kill(name, id)
     end
 
-    # A base may be there already, of a start that was killed before it removed what that replaces.
+    # A base may already exist, of a start that was killed before it removed the replaced files.
     {name, _id} = start!(dir: folder)
     {:ok, _page} = Server.assert(name, {:order, id: 41, at: 0})
     eventually(fn -> length(Path.wildcard(Path.join(folder, "*.log"))) < 40 end)
@@ -192,7 +192,7 @@ defmodule BeTree.Rules.ServerTest do
     assert length(facts) == 41
   end
 
-  test "a start that failed writes nothing to the folder", %{tmp_dir: folder} do
+  test "a failed start writes nothing to the folder", %{tmp_dir: folder} do
     Process.flag(:trap_exit, true)
     {name, id} = start!(dir: folder, durability: :none)
     {:ok, _page} = Server.assert(name, {:order, id: 1, at: 0})
@@ -207,7 +207,7 @@ defmodule BeTree.Rules.ServerTest do
     assert state.() == before
   end
 
-  test "an empty path of a folder is refused" do
+  test "a start refuses an empty path" do
     assert_raise ArgumentError, ~r/:dir takes the path of a folder, a string that is not empty/, fn ->
       Server.start_link(name: :rules_empty, rules: @orders, dir: "")
     end
@@ -225,7 +225,7 @@ defmodule BeTree.Rules.ServerTest do
     assert {:ok, [_, _]} = Server.facts(name, :order)
   end
 
-  test "a folder of something else, and one that is in use, are refused", %{tmp_dir: folder} do
+  test "refuses a folder of another owner, and a locked one", %{tmp_dir: folder} do
     Process.flag(:trap_exit, true)
     {_name, _id} = start!(dir: folder)
     options = [name: :rules_other, rules: @orders, dir: folder]
@@ -237,7 +237,7 @@ defmodule BeTree.Rules.ServerTest do
     assert {:error, %Error{kind: :other_schema}} = Server.start_link(Keyword.put(options, :dir, index))
   end
 
-  test "a call that waits longer than its timeout is not made" do
+  test "a call past its timeout is not made" do
     {name, _id} = start!([])
     :sys.suspend(name)
     assert {:error, %Error{kind: :timeout}} = Server.assert(name, {:order, id: 1}, timeout: 10)
@@ -247,7 +247,7 @@ defmodule BeTree.Rules.ServerTest do
     assert {:ok, %{facts: 0, types: %{"order" => 0}}} = Server.info(name)
   end
 
-  test "there is no server of this name" do
+  test "an unknown name is an error" do
     assert {:error, %Error{kind: :no_server}} = Server.assert(:rules_none, {:order, id: 1})
     assert {:error, %Error{kind: :no_server}} = Server.info(:rules_none)
     assert_raise ArgumentError, fn -> Server.start_link(name: :rules_bad, rules: 5) end

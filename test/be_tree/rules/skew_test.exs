@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.SkewTest do
-  # A server with `clock: :system` refuses facts and times that are more than `max_skew:` ahead of its clock.
+  # A server with `clock: :system` refuses facts and times more than `max_skew:` ahead of its clock.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Notices
@@ -37,7 +37,7 @@ defmodule BeTree.Rules.SkewTest do
     describe "with #{layout}" do
       @describetag options: options
 
-      test "a fact a day ahead is refused and changes nothing, also for a restart", %{options: options, tmp_dir: folder} do
+      test "refuses a fact a day ahead without a trace, after a restart too", %{options: options, tmp_dir: folder} do
         clocks = Clocks.new()
         options = [dir: folder, durability: :none] ++ options
         name = start!(clocks, options)
@@ -70,7 +70,7 @@ defmodule BeTree.Rules.SkewTest do
         assert {:ok, %{firings: 0}} = Server.advance(name, 0)
       end
 
-      test "a fact of max_skew ahead is taken, and one of a millisecond more is not", %{options: options} do
+      test "takes a fact of max_skew ahead and refuses a millisecond more", %{options: options} do
         clocks = Clocks.new()
 
         for {given, skew} <- [{[], @minute}, {[max_skew: 5], 5}, {[max_skew: 2 * @day], 2 * @day}] do
@@ -84,12 +84,12 @@ defmodule BeTree.Rules.SkewTest do
         end
       end
 
-      test "max_skew beyond all times takes any", %{options: options} do
+      test "takes any time with max_skew beyond all times", %{options: options} do
         name = start!(Clocks.new(), [max_skew: 0xFFFF_FFFF_FFFF_FFFF_FFFF] ++ options)
         assert {:ok, _page} = Server.assert(name, {:order, id: 1, at: Clocks.start() + 1000 * @day})
       end
 
-      test "a start with another max_skew has the facts that were taken", %{options: options, tmp_dir: folder} do
+      test "keeps accepted facts after a start with another max_skew", %{options: options, tmp_dir: folder} do
         clocks = Clocks.new()
         options = [dir: folder] ++ options
         name = start!(clocks, [max_skew: 2 * @day] ++ options)
@@ -100,7 +100,7 @@ defmodule BeTree.Rules.SkewTest do
         assert state(name) == before
       end
 
-      test "without the system's clock times are as facts say", %{options: options} do
+      test "without the system's clock times are those of the facts", %{options: options} do
         name = Clocks.start_server!(Clocks.new(), [rules: @text] ++ options)
         assert {:ok, _page} = Server.assert(name, {:order, id: 1, at: Clocks.start() + 1000 * @day})
         assert {:ok, _page} = Server.advance(name, Clocks.start() + 2000 * @day)
@@ -112,7 +112,7 @@ defmodule BeTree.Rules.SkewTest do
     describe "on #{Runtimes.name(runtime)}" do
       @describetag runtime: runtime
 
-      test "assert_encoded/3 refuses a fact with a later time than the latest", %{runtime: runtime} do
+      test "assert_encoded/3 refuses a fact later than the latest time", %{runtime: runtime} do
         rules = Rules.new!(@text, runtime: runtime)
         facts = Rules.Operation.encode([{:order, id: 1, at: -10}, {:order, id: 2}, {:order, id: 3, at: -9}])
         options = Rules.Operation.up_to(Rules.default_options(), -10)

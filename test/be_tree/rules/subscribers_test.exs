@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.SubscribersTest do
-  # The notices that wait in a mailbox are bounded, and a process learns how many it lacks.
+  # Pending notices of a mailbox are bounded, and a process learns the number of dropped ones.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -38,7 +38,7 @@ defmodule BeTree.Rules.SubscribersTest do
     describe "with #{layout}" do
       @describetag options: options
 
-      test "an idle subscriber gets at most max_pending notices, and then the number of dropped ones", %{
+      test "an idle subscriber gets max_pending notices, then the number of dropped ones", %{
         options: options
       } do
         name = start!([max_pending: 100] ++ options)
@@ -48,13 +48,13 @@ defmodule BeTree.Rules.SubscribersTest do
         assert waiting(pid) == most
         assert dropped(name) == 2_000 - most
 
-        # Nothing else happens in the server.
+        # The server does nothing else.
         gaps = options[:partitions] || 1
 
         {ids, told} = take_until_told(pid, gaps)
         assert length(ids) == most
         assert Enum.sum(told) == 2_000 - most
-        # Each partition sends the first ones, and then no more until it tells.
+        # Each partition sends its first notices, then none until it reports the dropped ones.
         if gaps == 1, do: assert(ids == Enum.to_list(1..100))
 
         click(name, 2_001..2_020)
@@ -62,8 +62,8 @@ defmodule BeTree.Rules.SubscribersTest do
         assert dropped(name) == 2_000 - most
       end
 
-      test "a process that receives gets every notice", %{options: options} do
-        # The mailbox has no more than three messages of three notices. A partition takes those of the others for its own last ones.
+      test "a fast process gets every notice", %{options: options} do
+        # The mailbox has at most three messages of three notices. A partition counts other messages as its own latest.
         name = start!([max_pending: 12] ++ options)
         :ok = Server.subscribe(name)
 
@@ -82,7 +82,7 @@ defmodule BeTree.Rules.SubscribersTest do
         assert dropped(name) == 0
       end
 
-      test "a slow process does not take notices from others", %{options: options} do
+      test "a slow process does not affect others", %{options: options} do
         name = start!([max_pending: 50] ++ options)
         slow = Subscriber.start(name)
         :ok = Server.subscribe(name)
@@ -108,7 +108,7 @@ defmodule BeTree.Rules.SubscribersTest do
     Enum.map(notices, & &1.values["id"]) ++ received(name, count - length(notices))
   end
 
-  test "a call with more notices than there is room for sends those that fit" do
+  test "a call with too many notices sends those that fit" do
     name = start!(max_pending: 100)
     pid = Subscriber.start(name)
     click(name, 1..30)
@@ -118,34 +118,34 @@ defmodule BeTree.Rules.SubscribersTest do
     {ids, told} = take_until_told(pid)
     assert ids == Enum.to_list(1..100)
     assert told == [150]
-    # No list is longer than that, so no more could ever come at once.
+    # A list of this length is the maximum, so more can never wait.
     click(name, 1..1_000)
     {ids, told} = take_until_told(pid)
-    # The message before may be in the mailbox still.
+    # The previous message may still be in the mailbox.
     assert length(ids) in 99..100
     assert ids == Enum.to_list(1..length(ids))
     assert told == [1_000 - length(ids)]
   end
 
-  test "notices come again once half of them are received" do
+  test "notices resume when half of them are received" do
     name = start!(max_pending: 10)
     pid = Subscriber.start(name)
     for id <- 1..15, do: click(name, [id])
     assert waiting(pid) == 10
-    # Six wait: a look at the mailbox finds no room.
+    # Six notices wait, so the check finds the mailbox full.
     for id <- 1..4, do: assert(take_one(pid) == [id])
     click(name, [16])
     assert waiting(pid) == 6
     assert take_one(pid) == [5]
     click(name, [17])
     for id <- 6..10, do: assert(take_one(pid) == [id])
-    # Five were dropped before four of them were received, and one after it.
+    # Five were dropped before four were received, and one afterwards.
     assert take_one(pid) == [{:dropped, 6}]
     assert take_one(pid) == [17]
     assert dropped(name) == 6
   end
 
-  test "processes of :notify are bounded, and another process of the same name gets all" do
+  test "processes of :notify are bounded, and a successor of the name gets all" do
     listener = :"listener_#{System.unique_integer([:positive])}"
     name = start!(max_pending: 20, notify: [listener])
     click(name, 1..5)
@@ -175,7 +175,7 @@ defmodule BeTree.Rules.SubscribersTest do
     {ids, told} = take_until_told(pid)
     assert ids == Enum.to_list(1..100)
     assert told == [900]
-    # It receives as fast as they come.
+    # The subscriber receives as fast as notices arrive.
     for id <- 1..1_000 do
       click(name, [id])
       if rem(id, 50) == 0, do: assert(take(pid) == Enum.to_list((id - 49)..id))
@@ -184,7 +184,7 @@ defmodule BeTree.Rules.SubscribersTest do
     assert dropped(name) == 900
   end
 
-  test "a node that does not reply does not hold up the server" do
+  test "an unresponsive node does not delay the server" do
     {peer, node} = Peers.start()
     name = start!(max_pending: 100)
     pid = Subscriber.start(name, node)

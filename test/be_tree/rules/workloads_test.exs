@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.WorkloadsTest do
-  # Workloads whose exact totals two other engines agree on.
+  # Workloads with totals on which two other engines agree.
   use ExUnit.Case, async: true
 
   alias BeTree.{Rules, RuleWorkloads}
@@ -9,7 +9,7 @@ defmodule BeTree.Rules.WorkloadsTest do
     describe "on #{Runtimes.name(runtime)}" do
       @describetag runtime: runtime
 
-      test "Miss Manners has the known totals", %{runtime: runtime} do
+      test "Miss Manners has the published totals", %{runtime: runtime} do
         for {guests, firings, asserted} <- [{8, 59, 110}, {16, 183, 286}, {32, 623, 833}], slice <- [1_000, 300_000] do
           {text, facts} = RuleWorkloads.manners(guests)
           rules = Rules.new!(text, runtime: runtime)
@@ -21,7 +21,7 @@ defmodule BeTree.Rules.WorkloadsTest do
         end
       end
 
-      test "Waltzdb has the known totals", %{runtime: runtime} do
+      test "Waltzdb has the published totals", %{runtime: runtime} do
         for {regions, slice} <- [{1, 2_000}, {1, 300_000}, {4, 300_000}] do
           {text, facts} = RuleWorkloads.waltzdb(regions)
           rules = Rules.new!(text, runtime: runtime)

@@ -1,5 +1,5 @@
 defmodule BeTree.Runtime.LogTest do
-  # The log of replicas: each applies it before its next call, whole entries only.
+  # The log of replicas: a replica applies all complete entries before its next call.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually
@@ -18,7 +18,7 @@ defmodule BeTree.Runtime.LogTest do
     Wasmtime.append(index.instance, Changes.entry({1, deleted, for({id, text} <- texts, do: {id, text, []})}))
   end
 
-  test "is applied before a call, in order" do
+  test "a log is applied before a call, in order" do
     index = index(2)
     assert Wasmtime.lag(index.instance) == {0, 0}
     assert append(index, [3], [{200, "a = 3"}]) == {:ok, 1}
@@ -32,7 +32,7 @@ defmodule BeTree.Runtime.LogTest do
     assert Wasmtime.snapshot_applied(snapshot) == 2
   end
 
-  test "is applied to free replicas that lack enough of it" do
+  test "is applied to free replicas that lag far behind" do
     index = index(1)
     for id <- 201..250, do: append(index, [], [{id, "a = 1"}])
     assert Wasmtime.catch_up(index.instance, 51, 10) == {:ok, false}
@@ -43,7 +43,7 @@ defmodule BeTree.Runtime.LogTest do
     assert length(BeTree.search!(index, %{a: 1})) == 60
   end
 
-  test "costs the search itself no fuel" do
+  test "adds no fuel to a search" do
     [one, other] = [index(1), index(1)]
     for index <- [one, other], id <- 201..230, do: append(index, [], [{id, "a = 1"}])
     {:ok, ids, %{fuel: fuel}} = BeTree.search(one, %{a: 1}, stats: true)
@@ -52,11 +52,11 @@ defmodule BeTree.Runtime.LogTest do
     assert {:ok, ^ids} = BeTree.search(other, %{a: 1}, fuel: fuel)
   end
 
-  test "survives the end of processes whose replicas apply it" do
+  test "survives processes that end while their replicas apply it" do
     index = index(3)
 
     for round <- 1..20 do
-      # Each takes many slices.
+      # Each entry takes many slices.
       for part <- 1..3,
           do: append(index, [], for(id <- 1..100, do: {1_000 * round + 100 * part + id, "a = #{round} or a < -#{id}"}))
 
@@ -78,7 +78,7 @@ defmodule BeTree.Runtime.LogTest do
     assert length(ids) == 20 * 3 * 49
   end
 
-  test "with an entry that a replica refuses makes calls fail, and harms no other index" do
+  test "with an entry that a replica refuses fails calls of this index only" do
     index = index(2)
     append(index, [777], [])
     for _ <- 1..3, do: assert({:error, %Error{kind: :trap}} = BeTree.search(index, %{a: 1}))
@@ -87,7 +87,7 @@ defmodule BeTree.Runtime.LogTest do
     assert length(BeTree.search!(index(1), %{a: 1})) == 10
   end
 
-  # A failed replica is discarded, so there may be none to catch up.
+  # A failed replica is discarded, so none may be left to catch up.
   defp with_replica({:ok, false}, index), do: BeTree.search(index, %{a: 1})
   defp with_replica(outcome, _index), do: outcome
 
@@ -100,7 +100,7 @@ defmodule BeTree.Runtime.LogTest do
 
   defp machines(index), do: Wasmtime.info(index.instance).machines
 
-  test "is shorter after a later base, which drops the replicas that are behind it" do
+  test "is trimmed by a later base, which drops the replicas behind it" do
     index = index(2)
     {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
     for id <- 201..250, do: append(index, [], [{id, "a = 1"}])
@@ -111,12 +111,12 @@ defmodule BeTree.Runtime.LogTest do
     assert Wasmtime.rebase(index.instance, snapshot) == :ok
     append(index, [201], [])
 
-    # A search that began before ends as it began. Its replica is dropped then.
+    # A running search ends on its version. Its replica is dropped afterwards.
     assert length(finish(held)) == 10
     assert machines(index) == 1
     assert Wasmtime.lag(index.instance) == {51, 1}
 
-    # The next replica begins with the base.
+    # The next replica starts from the base.
     {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
     assert length(BeTree.search!(index, %{a: 1})) == 59
     assert length(finish(held)) == 59
@@ -138,7 +138,7 @@ defmodule BeTree.Runtime.LogTest do
     end
   end
 
-  test "is not applied to a replica that no caller had for long" do
+  test "is not applied to a replica that was idle for long" do
     index = index(2)
     {:yield, held} = BeTree.Search.start(index, %{a: 1}, slice: 1)
     BeTree.search!(index, %{a: 1})
@@ -149,13 +149,13 @@ defmodule BeTree.Runtime.LogTest do
       if rem(id, 100) == 0, do: BeTree.search!(index, %{a: 1})
     end
 
-    # The other one is far behind, and stays there.
+    # The other replica lags far behind and stays.
     assert Wasmtime.lag(index.instance) == {1_100, 1_100}
     assert Wasmtime.catch_up(index.instance, 32, 64) == {:ok, false}
     assert length(BeTree.search!(index, %{a: 2})) == 1_110
   end
 
-  test "replicas and trees get pages of their own, with the same state" do
+  test "replicas and trees un-share their pages without a change of state" do
     index = large_index(2)
     {:ok, tree} = BeTree.Index.to_tree(index, 1_000_000_000)
     {:yield, held} = BeTree.Search.start(index, %{a: 7}, slice: 1)
@@ -181,7 +181,7 @@ defmodule BeTree.Runtime.LogTest do
     assert BeTree.search!(tree, %{a: 7}) == expected
   end
 
-  test "belongs to replicas only" do
+  test "only replicas have logs" do
     tree = BeTree.new!(a: :integer)
     assert {:error, %Error{kind: :bad_module}} = Wasmtime.append(tree.instance, [{"be_tree_delete", [1], nil}])
     assert_raise ArgumentError, fn -> Wasmtime.append(index(1).instance, [:no_entry]) end

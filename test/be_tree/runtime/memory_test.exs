@@ -1,5 +1,5 @@
 defmodule BeTree.Runtime.MemoryTest do
-  # Nodes in which the system refuses memory or addresses to the host: the error names that, and not the module.
+  # Nodes in which the system refuses memory or addresses. The error names that cause, not the module.
   use ExUnit.Case, async: true
 
   alias BeTree.Error
@@ -9,12 +9,12 @@ defmodule BeTree.Runtime.MemoryTest do
 
   if not File.exists?("/proc/self/status"), do: @moduletag(skip: "this system has no such limits")
 
-  test "a limit of addresses that leaves no room for a memory is named" do
+  test "the error names a limit of addresses that leaves no room for a memory" do
     # In KiB. The VM starts within it, and a memory reserves 4 GiB.
     assert %Error{kind: :out_of_memory, message: message} = Limits.in_limited_node("-v 4000000", :load, [])
 
     assert message =~
-             "the built-in runtime cannot be used here: its engine cannot run on this machine: its trial has no"
+             "the built-in runtime cannot be used here: its engine cannot run on this machine: its self-test has no"
 
     assert message =~ "raise the limit of the process (ulimit -v)"
     refute message =~ "wasmex"
@@ -22,7 +22,7 @@ defmodule BeTree.Runtime.MemoryTest do
 
   if System.find_executable("prlimit") == nil, do: @tag(skip: "prlimit is missing")
 
-  test "memory that is refused while a module is compiled is named, and the same module is compiled later" do
+  test "the error names memory refused to the compiler, and the same module compiles later" do
     {error, later} = Limits.in_limited_node(nil, :load_without_memory, [])
     assert %Error{kind: :out_of_memory, message: message} = error
     assert message =~ "the host has no" and message =~ "(ulimit -v"

@@ -11,7 +11,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   @request %{input: nil, output: :none, fuel: :infinity, slice: :infinity, scheduler: :normal}
   @memory 64 * 65_536
 
-  # Loops for ever, counting in the first 8 bytes of memory.
+  # Loops endlessly, counting in the first 8 bytes of memory.
   @count_for_ever loop([i32_const(0), i32_const(0), i64_load(), i64_const(1), i64_add(), i64_store(), branch(0)])
 
   defp instance(parts, options \\ []) do
@@ -51,7 +51,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   defp finish({:yield, suspended, fuel}, yields), do: finish(Wasmtime.resume(suspended), [fuel | yields])
   defp finish(outcome, yields), do: {outcome, Enum.reverse(yields)}
 
-  test "a message with a long name of a module is cut between two characters" do
+  test "a message truncates a long module name between characters" do
     {:ok, compiled} = Wasmtime.load(WasmModule.assemble(imports: [{String.duplicate("é", 10_000), "log"}]))
     assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.instantiate(compiled, memory: @memory)
 
@@ -63,8 +63,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
     assert String.to_integer(omitted) == 20_000 - byte_size(kept) + byte_size(rest)
   end
 
-  test "a large module's bytes are hashed in many time slices" do
-    # Refused at its first byte, so that hashing is all that takes time.
+  test "hashing a large module takes many time slices" do
+    # Refused at the first byte, so only hashing takes time.
     wasm = :binary.copy(<<1>>, 16 <<< 20)
     loading = spawn(fn -> receive(do: (:go -> {:error, %Error{kind: :bad_module}} = Wasmtime.load(wasm))) end)
     monitor = Process.monitor(loading)
@@ -87,25 +87,25 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  test "a place holds the instance of one version, the latest that was put there" do
+  test "a place holds the instance of the latest version" do
     [one, two] = for number <- 1..2, do: single([i32_const(number), drop()])
     place = Wasmtime.place()
     assert Wasmtime.place_get(place, 0) == nil
     assert Wasmtime.place_put(place, 3, one) == :ok
     assert Wasmtime.place_get(place, 2) == nil
     assert Wasmtime.place_get(place, 3) == one
-    # What is late is not put there.
+    # An older version is not put there.
     assert Wasmtime.place_put(place, 2, two) == :ok
     assert Wasmtime.place_get(place, 3) == one
     assert Wasmtime.place_put(place, 3, two) == :ok
     assert Wasmtime.place_get(place, 3) == two
-    # At a later version it is let go.
+    # A later version releases it.
     assert Wasmtime.place_get(place, 4) == nil
     assert Wasmtime.place_get(place, 3) == nil
   end
 
   describe "load" do
-    test "names what is wrong with bytes that are no module" do
+    test "names the fault of bytes that are no module" do
       for bytes <- ["", "nonsense", <<"\0asm", 2::little-32>>, <<"\0asm", 1::little-32, 10, 200>>] do
         assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.load(bytes)
         assert message =~ "not a WebAssembly module that can run here: "
@@ -119,7 +119,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert message =~ "type mismatch"
     end
 
-    test "tells imports and exports" do
+    test "returns imports and exports" do
       wasm =
         WasmModule.assemble(
           imports: [{"env", "log"}],
@@ -140,8 +140,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  describe "instantiate" do
-    test "refuses a module that imports, and names the import" do
+  describe "instantiate/2" do
+    test "refuses a module with imports and names them" do
       {:ok, compiled} = Wasmtime.load(WasmModule.assemble(imports: [{"env", "log"}]))
       assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.instantiate(compiled, memory: @memory)
       assert message =~ "env.log"
@@ -158,7 +158,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:ok, _instance} = Wasmtime.instantiate(compiled, memory: 8_000)
     end
 
-    test "ends a start function that does not end" do
+    test "ends an endless start function" do
       {:ok, compiled} =
         Wasmtime.load(WasmModule.assemble(functions: [function(nil, [], [], loop(branch(0)))], start: 0))
 
@@ -201,15 +201,15 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :out_of_fuel}} = Wasmtime.instantiate(compiled, memory: @memory, outbox: "spins")
     end
 
-    test "raises on options that are unknown or missing" do
+    test "raises on unknown and missing options" do
       {:ok, compiled} = Wasmtime.load(WasmModule.assemble([]))
       assert_raise ArgumentError, fn -> Wasmtime.instantiate(compiled, memory: 1, limit: 2) end
       assert_raise KeyError, fn -> Wasmtime.instantiate(compiled, []) end
     end
   end
 
-  describe "call" do
-    test "passes integers signed and unsigned" do
+  describe "call/3" do
+    test "passes signed and unsigned integers" do
       instance =
         instance(
           functions: [
@@ -237,7 +237,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "prints no large argument, which would take minutes" do
+    test "does not print large arguments" do
       instance = instance(functions: [function("i32", [:i32], [:i32], local_get(0))])
 
       for {argument, printed} <- [
@@ -256,7 +256,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "refuses a wrong number of arguments, and what is no list" do
+    test "refuses a wrong number of arguments, and a term that is no list" do
       instance = single([])
       assert {:error, %Error{kind: :type, message: message}} = call(instance, "run", [1])
       assert message == "the function run takes 0 arguments, and got 1"
@@ -265,7 +265,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, nil, _fuel} = call(instance, "run")
     end
 
-    test "refuses exports that are missing, no function, or of a type that cannot be passed" do
+    test "refuses missing exports, other kinds, and types that cannot be passed" do
       instance = instance(functions: [function("vector", [:v128], [], [])], memory: {1, nil})
 
       for {export, message} <- [
@@ -279,7 +279,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "gives input and takes output" do
+    test "writes input and reads output" do
       instance = echo()
       assert {:done, 0, "hello", _fuel} = call(instance, "echo", [5], input: "hello", output: :binary)
       assert {:done, 0, "", _fuel} = call(instance, "echo", [0], input: "", output: :binary)
@@ -292,10 +292,11 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, [], _fuel} = call(instance, "echo", [0], output: :u64s)
     end
 
-    test "makes lists of integers of any size" do
+    test "builds lists of integers of any size" do
       instance = echo()
       ids = for bits <- 1..63, near <- -2..2, do: (1 <<< bits) + near
-      # Some terms are worked out, others asked of the VM; what is kept beside the list has to outlive a collection.
+      # Some terms are computed, others created by the VM; references kept beside the list must survive a garbage
+      # collection.
       for order <- [ids, Enum.reverse(ids), Enum.shuffle(ids)] do
         packed = for id <- order, into: "", do: <<id::little-64>>
         assert {:done, 0, answer, _fuel} = call(instance, "echo", [byte_size(packed)], input: packed, output: :u64s)
@@ -306,7 +307,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "makes long lists part by part, each of which is charged for" do
+    test "builds long lists in charged parts" do
       instance = echo(pages: 16)
       part = 8_192
 
@@ -338,11 +339,11 @@ defmodule BeTree.Runtime.WasmtimeTest do
         later - before
       end
 
-      # What is left of the first time slice and two whole ones, at three ends of parts: so others run in between.
+      # The rest of the first time slice and two full ones end at three parts, where other processes run.
       assert reductions.(4 * part) > 2 * 4_000
     end
 
-    test "gives the same on a dirty scheduler" do
+    test "returns the same on a dirty scheduler" do
       instance = echo()
 
       assert {:done, 0, "hello", fuel} =
@@ -351,7 +352,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, "hello", ^fuel} = call(instance, "echo", [5], input: "hello", output: :binary)
     end
 
-    test "checks where the outbox points" do
+    test "checks the outbox's address" do
       instance = echo()
 
       for {address, length} <- [{65_536, 1}, {0, 65_537}, {0xFFFF_FFFF, 0xFFFF_FFFF}, {65_530, 8}] do
@@ -366,7 +367,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, <<_::binary-size(65_536)>>, _fuel} = call(instance, "point", [0, 65_536], output: :binary)
     end
 
-    test "checks where the inbox is" do
+    test "checks the inbox's address" do
       instance = echo()
       assert {:done, 0, _output, _fuel} = call(instance, "echo", [0], input: :binary.copy("x", 65_536 - 1024))
 
@@ -376,7 +377,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert message == "the inbox is 64513 bytes at 1024, outside of the memory of 65536 bytes"
     end
 
-    test "reports an inbox that has no room, traps or never ends" do
+    test "reports an inbox without room, one that traps, and an endless one" do
       for {body, kind} <- [
             {i32_const(0), :out_of_memory},
             {unreachable(), :trap},
@@ -389,7 +390,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "refuses input and output where there is no inbox and no outbox" do
+    test "refuses input and output without an inbox and an outbox" do
       instance = single([])
       assert {:error, %Error{kind: :bad_module, message: message}} = call(instance, "run", [], input: "x")
       assert message =~ "no inbox"
@@ -397,7 +398,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert message =~ "no outbox"
     end
 
-    test "raises on a request that is none" do
+    test "raises on an invalid request" do
       instance = single([])
       assert_raise ArgumentError, fn -> call(instance, "run", [], slice: 0) end
       assert_raise ArgumentError, fn -> call(instance, "run", [], fuel: -1) end
@@ -406,14 +407,14 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, nil, _fuel} = call(instance, "run", [], fuel: 1 <<< 70, slice: 1 <<< 70)
     end
 
-    test "returns a status only from functions that have one" do
+    test "returns a status only for functions with one" do
       instance = instance(functions: [function("two", [], [:i32, :i32], [i32_const(1), i32_const(2)])])
       assert {:error, %Error{kind: :bad_module, message: message}} = call(instance, "two")
       assert message =~ "[1, 2]"
     end
   end
 
-  describe "invoke" do
+  describe "invoke/3" do
     test "returns results of every kind" do
       functions = [
         function("all", [:i32, :i64, :f32, :f64], [:f64, :f32, :i64, :i32], for(i <- 3..0//-1, do: local_get(i))),
@@ -438,7 +439,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: counting)}
     end
 
-    test "is the same whatever the slice, and the slices add up to it", %{instance: instance} do
+    test "is the same for every slice, and the sum of its slices", %{instance: instance} do
       {:done, 7, nil, whole} = call(instance, "count", [50_000])
       assert whole > 100_000
 
@@ -455,7 +456,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {{:done, 7, nil, ^whole}, [_ | _]} = finish(call(instance, "count", [100], slice: 1), [])
     end
 
-    test "is enough to the unit", %{instance: instance} do
+    test "suffices to the unit", %{instance: instance} do
       {:done, 7, nil, whole} = call(instance, "count", [1_000])
 
       for slice <- [:infinity, 100, 1] do
@@ -468,7 +469,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "counts a bulk instruction by the byte" do
+    test "counts bulk instructions by the byte" do
       fill = [i32_const(0), i32_const(1), local_get(0), memory_fill(), i32_const(0)]
       instance = instance(functions: [function("fill", [:i32], [:i32], fill)], memory: {1, nil})
       {:done, 0, nil, one} = call(instance, "fill", [1])
@@ -477,7 +478,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {{:done, 0, nil, ^whole}, [_ | _]} = finish(call(instance, "fill", [60_001], slice: 1_000), [])
     end
 
-    test "does not count what the inbox takes" do
+    test "does not include the inbox" do
       functions = [
         function("inbox", [:i32], [:i32], [count_down(1, nop()), i32_const(1024)], [:i32]),
         function("run", [], [:i32], i32_const(0))
@@ -495,7 +496,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   describe "the stop word" do
-    # `wait` returns the word once it is not 0.
+    # `wait` returns the stop word once it is not 0.
     setup do
       functions = [
         function("stop", [], [:i32], i32_const(64)),
@@ -512,29 +513,29 @@ defmodule BeTree.Runtime.WasmtimeTest do
       {:ok, instance: instance([functions: functions, memory: {1, nil}], stop: "stop")}
     end
 
-    test "is 1 after a timeout and 2 after the budget, for calls on dirty schedulers", %{instance: instance} do
+    test "is 1 after a timeout and 2 after the budget, on dirty schedulers", %{instance: instance} do
       assert {:done, 1, nil, _fuel} = call(instance, "wait", [], timeout: 0, scheduler: :dirty)
       assert {:done, 2, nil, _fuel} = call(instance, "wait", [], fuel: 1, scheduler: :dirty)
     end
 
-    test "is set when a killed process's change goes on for long", %{instance: instance} do
+    test "is set when a killed process's change runs for long", %{instance: instance} do
       {pid, monitor} = spawn_monitor(fn -> call(instance, "wait", [], scheduler: :dirty) end)
       eventually(fn -> Wasmtime.info(instance).state == :running end)
       Process.exit(pid, :kill)
       assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, 60_000
       eventually(fn -> Wasmtime.info(instance).state == :free end)
-      # The module cleared it, as it does when it returns.
+      # The module cleared the word, as it does on return.
       assert {:ok, <<0::32>>} = Wasmtime.read(instance, 64, 4)
     end
 
-    test "stays 0 for a call that is no change", %{instance: instance} do
+    test "stays 0 for a call that changes nothing", %{instance: instance} do
       assert {:yield, suspended, _fuel} = call(instance, "wait", [], slice: 1_000)
-      assert {:yield, suspended, _fuel} = BeTree.Engine.Native.resume(suspended, 1)
+      assert {:yield, suspended, _fuel} = BeTree.Runtime.Native.resume(suspended, 1)
       Wasmtime.cancel(suspended)
       assert {:ok, <<0::32>>} = Wasmtime.read(instance, 64, 4)
     end
 
-    test "may be missing, and a change that does not end is cut off" do
+    test "may be missing; then an endless change is cut off" do
       spin = function("spin", [], [], loop(branch(0)))
       instance = instance([functions: [spin], memory: {1, nil}], stop: "stop")
       assert {:error, %Error{kind: :timeout}} = call(instance, "spin", [], timeout: 0, scheduler: :dirty)
@@ -542,8 +543,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  describe "what a module does wrong" do
-    test "is reported, and the instance goes on" do
+  describe "a fault of a module" do
+    test "is reported, and the instance stays usable" do
       functions = [
         function("unreachable", [], [], unreachable()),
         function("divide", [], [:i32], [i32_const(1), i32_const(0), i32_div_u()]),
@@ -569,7 +570,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "with memory is reported as such" do
+    test "reports faults of memory as such" do
       grown = [i32_const(1), memory_grow(), i32_const(-1), i32_ne()]
 
       functions = [
@@ -580,11 +581,11 @@ defmodule BeTree.Runtime.WasmtimeTest do
       instance = instance([functions: functions, memory: {1, nil}], memory: 10 * 65_536)
       assert {:error, %Error{kind: :out_of_memory}} = call(instance, "grow")
       assert %{memory: 655_360, state: :free} = Wasmtime.info(instance)
-      # A later trap is not memory's fault.
+      # Memory is not the cause of a later trap.
       assert {:error, %Error{kind: :trap}} = call(instance, "unreachable")
     end
 
-    test "puts the stack pointer back after a trap and after a cancelled call" do
+    test "restores the stack pointer after a trap and a cancelled call" do
       functions = [
         function("trap", [], [], [i32_const(5), global_set(0), unreachable()]),
         function("spin", [], [], [i32_const(6), global_set(0), loop(branch(0))]),
@@ -611,7 +612,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: functions, memory: {1, nil})}
     end
 
-    test "that is cancelled while the inbox is opened leaves it open" do
+    test "leaves the inbox open when it is cancelled there" do
       functions = [
         function("inbox", [:i32], [:i32], [count_down(1, nop()), mark(), i32_const(1024)], [:i32]),
         function("run", [], [:i32], i32_const(0))
@@ -627,7 +628,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
     defp mark, do: [i32_const(8), i32_const(1), i32_store()]
 
-    test "goes on in another process, on whatever scheduler", %{instance: instance} do
+    test "resumes in another process, on any scheduler", %{instance: instance} do
       outcome = call(instance, "count", [50_000], slice: 10_000)
 
       {:done, 7, nil, _fuel} =
@@ -639,7 +640,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
         end)
     end
 
-    test "can be cancelled, once and again", %{instance: instance} do
+    test "can be cancelled twice", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
       assert %{state: :suspended} = Wasmtime.info(instance)
       assert :ok = Wasmtime.cancel(suspended)
@@ -658,14 +659,14 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 7, nil, _fuel} = call(instance, "count", [1])
     end
 
-    test "is no reason for its own process to wait", %{instance: instance} do
+    test "does not make its own process wait", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 10_000)
       assert {:error, %Error{kind: :overloaded}} = call(instance, "peek")
       assert {:error, %Error{kind: :overloaded}} = call(instance, "peek", [], scheduler: :dirty)
       Wasmtime.cancel(suspended)
     end
 
-    test "that another process resumes is resumed once at a time, and can be cancelled there", %{instance: instance} do
+    test "is resumed by one process at a time and can be cancelled by another", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
       resumer = Task.async(fn -> finish(Wasmtime.resume(suspended), []) end)
       Process.sleep(5)
@@ -674,7 +675,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       eventually(fn -> Wasmtime.info(instance).state == :free end)
     end
 
-    test "is given up with the process that held it, and the memory survives", %{instance: instance} do
+    test "is cancelled when its process ends, and the memory survives", %{instance: instance} do
       parent = self()
 
       holder =
@@ -693,7 +694,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
     end
   end
 
-  describe "a suspended call that must be made whole" do
+  describe "a suspended call that must not be cut off" do
     setup do
       change = [count_down(0, nop()), i32_const(0), i64_const(77), i64_store(), i32_const(7)]
       functions = [function("change", [:i32], [:i32], change), function("peek", [], [:i64], [i32_const(0), i64_load()])]
@@ -709,7 +710,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert yields == Enum.map(1..length(yields)//1, &(&1 * 10_000))
     end
 
-    test "is finished when its process is killed", %{instance: instance} do
+    test "completes when its process is killed", %{instance: instance} do
       parent = self()
 
       holder =
@@ -745,7 +746,8 @@ defmodule BeTree.Runtime.WasmtimeTest do
   end
 
   describe "a snapshot" do
-    # Adds to a counter in memory and to one in a global, and returns the sum; fills a page; grows by pages.
+    # `count` adds to a counter in memory and one in a global, and returns the sum. `fill` fills a page. `grow` grows by
+    # pages.
     defp counters(globals) do
       functions = [
         function("count", [], [:i64], [
@@ -781,7 +783,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       count
     end
 
-    test "carries memory and globals, as they stood", %{compiled: compiled, instance: instance} do
+    test "contains memory and globals", %{compiled: compiled, instance: instance} do
       for _ <- 1..3, do: count(instance)
       assert {:done, 2, nil, _fuel} = call(instance, "grow", [3])
       :ok = Wasmtime.write(instance, 5 * 65_536 - 3, "end")
@@ -797,14 +799,14 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:ok, <<0::size(8000)>>} = Wasmtime.read(replicas, 200_000, 1_000)
       assert {:done, 5, nil, _fuel} = call(replicas, "grow", [1])
       assert %{memory: 393_216, machines: 1} = Wasmtime.info(replicas)
-      # A snapshot of a replica, as of any instance.
+      # A snapshot of a replica, like that of any instance.
       {:ok, second} = Wasmtime.snapshot(replicas)
       assert count(replicas) == 5_005
       assert compiled |> replicas(second) |> count() == 5_005
       assert count(instance) == 5_005
     end
 
-    test "begins each replica anew, which sees nothing of another", %{compiled: compiled, instance: instance} do
+    test "is the initial state of replicas, which are isolated", %{compiled: compiled, instance: instance} do
       count(instance)
       {:ok, snapshot} = Wasmtime.snapshot(instance)
       replicas = replicas(compiled, snapshot)
@@ -830,7 +832,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_read(snapshot, 131_071, 2)
       assert {:error, %Error{kind: :bad_module}} = Wasmtime.snapshot_read(snapshot, 1 <<< 63, 1 <<< 63)
 
-      # Bytes have no globals: those begin as the module says.
+      # Bytes have no globals, so these start with the module's values.
       {:ok, snapshot} = Wasmtime.snapshot_of(131_072, [{0, memory}])
       assert compiled |> replicas(snapshot) |> count() == 1_004
       # All but parts of it is zero.
@@ -844,14 +846,14 @@ defmodule BeTree.Runtime.WasmtimeTest do
       end
     end
 
-    test "is what an instance may begin with", %{compiled: compiled, instance: instance} do
+    test "can be the initial state of an instance", %{compiled: compiled, instance: instance} do
       for _ <- 1..3, do: count(instance)
       call(instance, "grow", [3])
       {:ok, snapshot} = Wasmtime.snapshot(instance)
       {:ok, copy} = Wasmtime.instantiate(compiled, memory: @memory, snapshot: snapshot)
       assert %{memory: 327_680} = Wasmtime.info(copy)
       assert count(copy) == 4_004
-      # It is no replica: what a trap leaves is kept.
+      # The instance is no replica, so effects before a trap remain.
       assert {:error, %Error{kind: :trap}} = call(copy, "trap")
       assert count(copy) == 5_078
       assert count(instance) == 4_004
@@ -863,7 +865,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:error, %Error{kind: :bad_module}} = Wasmtime.instantiate(other, memory: @memory, snapshot: snapshot)
     end
 
-    test "that is not of the module, or too large, is an error of the call", %{compiled: compiled} do
+    test "of another module, or too large, is an error of the call", %{compiled: compiled} do
       for {pages, limit, kind} <- [
             {1, @memory, :bad_module},
             {2.5, @memory, :bad_module},
@@ -899,12 +901,12 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 7, nil, _fuel} = call(replicas(compiled, snapshot), "next")
     end
 
-    test "replaces what a start function and data segments wrote, and keeps the outbox" do
+    test "replaces effects of start functions and data segments, and keeps the outbox" do
       functions = [
         function(nil, [], [], [i32_const(0), i32_const(5), i32_store(), i32_const(1), memory_grow(), drop()]),
         function("load", [], [:i32], [i32_const(0), i32_load()]),
         function("set", [:i32], [], [i32_const(0), local_get(0), i32_store()]),
-        # The outbox lies where the memory says.
+        # The memory determines the outbox's address.
         function("outbox", [], [:i32], [i32_const(8), i32_load()]),
         function("answer", [], [:i32], [
           [i32_const(100), i32_const(65_536), i32_store(), i32_const(104), i32_const(4), i32_store(), i32_const(0)]
@@ -923,7 +925,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       assert {:done, 0, "4321", _fuel} = call(replicas, "answer", [], output: :binary)
     end
 
-    test "is refused where it would not be whole" do
+    test "is refused for a module with state outside its memory and exported globals" do
       {:ok, compiled} = Wasmtime.load(WasmModule.assemble(counters([hd(@counters), {nil, :i64, :mutable, 0}])))
       {:ok, instance} = Wasmtime.instantiate(compiled, memory: @memory)
       assert {:error, %Error{kind: :bad_module, message: message}} = Wasmtime.snapshot(instance)
@@ -950,7 +952,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
 
   describe "many callers" do
     setup do
-      # Returns how often it was called before.
+      # Returns the number of earlier calls.
       number = [i32_const(0), i32_load(64)]
       next = [i32_const(0), number, i32_const(1), i32_add(), i32_store(64), number, i32_const(1), i32_sub()]
 
@@ -963,7 +965,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       %{instance: instance(functions: functions, memory: {1, nil})}
     end
 
-    test "all get their turn", %{instance: instance} do
+    test "each get a turn", %{instance: instance} do
       for scheduler <- [:normal, :dirty, :whole] do
         1..300
         |> Enum.map(fn _ ->
@@ -990,18 +992,18 @@ defmodule BeTree.Runtime.WasmtimeTest do
         end
 
       Wasmtime.cancel(suspended)
-      # Each is told by the module itself how many were before it.
+      # The module itself counts the calls before each.
       assert for({:done, before, nil, _fuel} <- Task.await_many(callers, 60_000), do: before) == Enum.to_list(0..49)
     end
 
-    test "are told although the caller before them was killed within a dirty call", %{instance: instance} do
+    test "get their turn after a caller is killed in a dirty call", %{instance: instance} do
       {:yield, suspended, _fuel} = call(instance, "spin", [], slice: 1_000)
       killed = spawn(fn -> call(instance, "spin", [], fuel: 3_000_000_000, scheduler: :dirty) end)
       eventually(fn -> Wasmtime.info(instance).waiting == 1 end)
       waiting = for _ <- 1..5, do: Task.async(fn -> call(instance, "count", [1]) end)
       eventually(fn -> Wasmtime.info(instance).waiting == 6 end)
 
-      # Whether the kill meets the call before, in or after its run of half a second, all the others get their turn.
+      # The kill comes before, during or after the half second of the preceding call. All others get their turn.
       Wasmtime.cancel(suspended)
       eventually(fn -> Wasmtime.info(instance).waiting < 6 end)
       Process.sleep(50)
@@ -1009,7 +1011,7 @@ defmodule BeTree.Runtime.WasmtimeTest do
       for outcome <- Task.await_many(waiting, 30_000), do: assert({:done, 7, nil, _fuel} = outcome)
     end
 
-    test "do not hinder one another when they are killed at any time", %{instance: instance} do
+    test "stay unaffected by callers killed at any time", %{instance: instance} do
       :rand.seed(:exsss, {1, 2, 3})
 
       for _round <- 1..5 do

@@ -18,7 +18,8 @@ defmodule BeTree.Server.AwaitTest do
 
   defp wait(server, wanted, options \\ []), do: Task.async(fn -> Server.await(server, wanted, options) end)
 
-  # Returns the reductions of the server's process for some changes. They count its work, on a busy machine too.
+  # Returns the reductions of the server's process for some changes, as a measure of work that a busy machine does not
+  # affect.
   defp work(server) do
     process = Servers.process(server)
     {:reductions, before} = Process.info(process, :reductions)
@@ -28,19 +29,19 @@ defmodule BeTree.Server.AwaitTest do
   end
 
   describe "await/3" do
-    test "costs a change the same with many callers that wait for later versions" do
+    test "does not slow changes down with many waiting callers" do
       server = server()
       work(server)
       alone = work(server)
       tasks = for n <- 1..@many, do: wait(server, 1_000_000 + n, timeout: :infinity)
       eventually(fn -> waiting(server) == @many end)
-      # A look at each caller would take several times as much.
+      # Visiting each caller would take several times as many.
       assert work(server) < 4 * alone
       for task <- tasks, do: Task.shutdown(task, :brutal_kill)
       eventually(fn -> waiting(server) == 0 end)
     end
 
-    test "returns to each caller when its version comes, and to no other" do
+    test "returns to each caller when its version is reached" do
       server = server()
       tasks = for version <- Enum.shuffle(Enum.to_list(1..40)), do: {version, wait(server, version)}
       eventually(fn -> waiting(server) == 40 end)
@@ -53,7 +54,7 @@ defmodule BeTree.Server.AwaitTest do
       end
     end
 
-    test "forgets callers whose timeout passes or whose process ends" do
+    test "forgets callers after their timeout or exit" do
       server = server()
       task = wait(server, 5, timeout: 1)
       assert {:error, %Error{kind: :timeout}} = Task.await(task)
@@ -69,7 +70,7 @@ defmodule BeTree.Server.AwaitTest do
       eventually(fn -> waiting(follower) == 0 end)
     end
 
-    test "takes a position, and refuses other terms" do
+    test "takes a position and refuses other terms" do
       server = server()
       {lineage, 0} = position = Server.position!(server)
       assert Server.await(server, position) == {:ok, 0}

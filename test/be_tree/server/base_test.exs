@@ -1,5 +1,5 @@
 defmodule BeTree.Server.BaseTest do
-  # Bases that are built while a server is changed: the replicas continue as they are, and memory and logs are bounded.
+  # Bases built while a server changes: replicas continue, and memory and logs are bounded.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
@@ -23,25 +23,25 @@ defmodule BeTree.Server.BaseTest do
     base
   end
 
-  # Replaces the subscriptions that are there by others.
+  # Replaces all present subscriptions.
   defp replace(name, from, count, size) do
     for id <- from..(from + count - 1) do
       Server.insert!(name, id + size, text(id + size))
       Server.delete!(name, id)
-      # Each change is seen at once.
+      # Each change is visible at once.
       if rem(id, 50) == 0, do: assert(BeTree.search!(name, %{a: rem(id, 100)}, ids: [id, id + size]) == [id + size])
     end
 
     from + count
   end
 
-  # Waits for the base that is being built, so that the next changes need another one.
+  # Waits for the pending base, so that the next changes start another.
   defp settled(name, bases),
     do: eventually(fn -> match?(%{bases: n, building: false} when n > bases, Server.info!(name)) end)
 
   @size 6_000
 
-  test "the replicas and the memory stay the same over many bases, and the log is short" do
+  test "many bases leave replicas and memory constant and the log short" do
     name = start(replicas: 2)
     Server.insert_all!(name, for(id <- 1..@size, do: {id, text(id)}))
     for value <- 1..20, do: BeTree.search!(name, %{a: value})
@@ -57,8 +57,8 @@ defmodule BeTree.Server.BaseTest do
         info = Server.info!(name)
         assert info.log <= 600 and info.replicas.count <= 2
 
-        # A replica has at most a copy of the index, which has the same size. They share a log, of some hundred changes: it may
-        # hold others than those since the base.
+        # A replica has at most a copy of the index, of the same size. Replicas share a log of some hundred changes,
+        # possibly other ones than those since the base.
         assert info.memory <= 1.5 * first.memory
         assert info.replicas.bytes <= 2 * info.memory + 1_000_000
         next
@@ -68,13 +68,13 @@ defmodule BeTree.Server.BaseTest do
     assert version > origin
     expected = for id <- next..(next + @size - 1), rem(id, 100) == 7, do: id
     assert BeTree.search!(name, %{a: 7}) == expected
-    # The rows that no base and no follower needs are dropped, some with each change.
+    # Rows that neither a base nor a follower needs are dropped, some with each change.
     {:ok, table} = Server.Table.fetch(name)
     for id <- 1..500, do: Server.put!(name, next, text(next)) && id
     eventually(fn -> :ets.info(table.log, :size) <= 2_000 end)
   end
 
-  test "a process that is killed between any steps of a base continues with all changes" do
+  test "a process killed between any two steps of a base keeps all changes" do
     name = start(replicas: 2)
     Server.insert_all!(name, for(id <- 1..@size, do: {id, text(id)}))
 
@@ -83,7 +83,7 @@ defmodule BeTree.Server.BaseTest do
         %{bases: bases} = Server.info!(name)
         next = replace(name, next, 300, @size)
         settled(name, bases)
-        # As if the process was killed before the replicas had the base that the table has.
+        # Simulates a kill between the table's base and the replicas'.
         if rem(round, 2) == 0 do
           base = base(name)
           {:ok, snapshot} = base.index.runtime.snapshot(base.index.instance, :infinity)
@@ -105,7 +105,7 @@ defmodule BeTree.Server.BaseTest do
     assert Builder.copies(base(name).index).count <= 2
   end
 
-  test "a follower builds its bases from its own replicas" do
+  test "a follower builds bases from its own replicas" do
     name = start(replicas: 2)
     Server.insert_all!(name, for(id <- 1..@size, do: {id, text(id)}))
     follower = :"#{name}_follower"

@@ -9,7 +9,7 @@ defmodule BeTree.Server.CrashTest do
 
   setup :quiet
 
-  # Of any number of kills.
+  # Logs are silent for any number of kills.
   defp start(options \\ []) do
     name = :"server_#{System.unique_integer([:positive])}"
     fixed = [name: name, schema: [a: :integer], max_restarts: 1_000_000_000]
@@ -17,8 +17,8 @@ defmodule BeTree.Server.CrashTest do
     name
   end
 
-  # Each process has ids of its own, inserts them and deletes some again, until it is told to stop. Answers what was
-  # acknowledged: the ids that are there, and those of which nobody knows.
+  # Each process inserts and deletes ids of its own until it is stopped. Returns the acknowledged ids and those with an
+  # unknown outcome.
   defp change(name, ids, stop, acknowledged) do
     Enum.reduce_while(ids, {MapSet.new(), MapSet.new()}, fn id, {present, unknown} = state ->
       cond do
@@ -52,17 +52,17 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  # Where no server was there to be asked, it did nothing. A little later there is one.
+  # Without a running server nothing was done. A new one starts shortly.
   defp asked?(%{message: message}) do
     Process.sleep(1)
     not (message =~ "it may be starting again")
   end
 
-  # Ids that are there all the time.
+  # These ids are always present.
   @constant for id <- 1..3_000, do: 0x1_0000_0000 + id
 
   for round <- 1..2 do
-    test "nothing that was acknowledged is lost by a writer that is killed under load, round #{round}" do
+    test "a writer killed under load loses no acknowledged change, round #{round}" do
       name = start([])
       Server.insert_all!(name, for(id <- @constant, do: {id, "true"}))
       stop = :atomics.new(1, [])
@@ -91,13 +91,13 @@ defmodule BeTree.Server.CrashTest do
       assert MapSet.subset?(found, MapSet.union(present, unknown))
       assert Server.info!(name).expressions == length(all)
 
-      # And what is there can be built from: another base has the same.
+      # Another base, built from the present content, is the same.
       {:ok, index} = Server.index(name)
       assert BeTree.search(index, %{a: 1}) == {:ok, all}
     end
   end
 
-  # Until there were enough changes and searches.
+  # Until many changes and searches were made.
   defp kill_often(name, acknowledged, searched, kills) do
     if kills < 25 or :counters.get(acknowledged, 1) < 500 or :counters.get(searched, 1) < 10 do
       Process.sleep(:rand.uniform(60))
@@ -106,17 +106,17 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  # Searches never fail, whatever happens to the writer.
+  # Searches never fail, even if the writer is killed.
   defp search(name, stop, searched) do
     {:ok, _ids} = BeTree.search(name, %{a: 1})
     :counters.add(searched, 1, 1)
     if :atomics.get(stop, 1) == 1, do: :ok, else: search(name, stop, searched)
   end
 
-  # A writer needs longest for its base.
+  # Building the base takes a writer the longest.
   for {title, options} <- [{"without a folder", []}, {"with a folder", [dir: true]}, {"with terms", [ids: :term]}] do
     @options options
-    test "a text of a large change is there only when searches see the change, #{title}" do
+    test "the text of a large change appears only when searches see the change, #{title}" do
       folder = Path.join(System.tmp_dir!(), "be_tree_crash_#{System.unique_integer([:positive])}_#{System.pid()}")
       on_exit(fn -> File.rm_rf!(folder) end)
       options = if @options[:dir], do: [dir: folder, durability: :none], else: @options
@@ -133,7 +133,7 @@ defmodule BeTree.Server.CrashTest do
           Server.change(name, put: for(id <- [round | ids], do: {id, "a < 9 or a = #{id}"}), delete: [round + 10])
         end)
 
-        # The change is made. Then it is not shown yet, or it is shown and has no texts yet.
+        # The change was made. Either it is not visible yet, or it is visible without texts.
         spin(fn -> Table.later(table, version) != [] end)
         if rem(round, 2) == 0, do: spin(fn -> Table.base(table).version > version end)
         monitor = Process.monitor(writer)
@@ -149,7 +149,7 @@ defmodule BeTree.Server.CrashTest do
 
   defp spin(function), do: function.() || spin(function)
 
-  # Returns whether the change is there. What texts show of it, a later search sees.
+  # Returns whether the change is visible. A later search sees what texts show.
   defp agree(name, put, replaced, deleted) do
     texts = {Server.fetch(name, put), Server.fetch(name, replaced), Server.member?(name, deleted)}
     found = BeTree.search!(name, %{a: 1})
@@ -160,7 +160,7 @@ defmodule BeTree.Server.CrashTest do
         true
 
       {fetched, replacing, member} ->
-        # Any of these shows the change.
+        # Each of these shows the change.
         if match?({:ok, _}, fetched) or match?({:ok, "a < 9" <> _}, replacing) or not member,
           do: assert(put in found and deleted not in found)
 
@@ -168,7 +168,7 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  test "a swapped index and what was changed since come back too" do
+  test "a swapped index and later changes survive a kill" do
     tree = BeTree.new!(b: :string)
     BeTree.insert_all!(tree, [{1, "b = 'x'"}, {2, "b = 'x'"}])
     name = start()
@@ -188,11 +188,11 @@ defmodule BeTree.Server.CrashTest do
     Process.exit(pid, :kill)
     assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}
     eventually(fn -> Servers.process(name) not in [nil, pid] end)
-    # It answers once it is ready.
+    # It replies once it is ready.
     eventually(fn -> match?({:ok, _}, Server.info(name)) end)
   end
 
-  test "a process that outlives its keeper never has the tables beside the next one" do
+  test "a process that outlives its keeper is killed before the next one uses the tables" do
     name = start([])
     Server.insert!(name, 1, "a = 1")
     [orphan, keeper] = [Servers.process(name), Servers.keeper(name)]
@@ -205,10 +205,10 @@ defmodule BeTree.Server.CrashTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
   end
 
-  test "a base whose builder is killed is built another time, and other processes of the server are started again" do
+  test "the server rebuilds a base whose builder is killed, and restarts its other processes" do
     name = start([])
     Server.insert_all!(name, for(id <- 1..900, do: {id, "a = #{id}"}))
-    # The builder needs a replica. It waits for one that a search has.
+    # The builder waits for the replica that a search holds.
     stop = :atomics.new(1, [])
     killer = Task.async(fn -> kill_helpers(name, stop, 0) end)
     for id <- 1..3_000, do: Server.put!(name, 1_000 + rem(id, 100), "a = #{rem(id, 7)}")
@@ -219,7 +219,7 @@ defmodule BeTree.Server.CrashTest do
     assert BeTree.search(name, %{a: 3}) == {:ok, Enum.sort([3 | expected])}
   end
 
-  # Kills the processes that are linked to the server's process, except its keeper.
+  # Kills the processes linked to the server's process, except its keeper.
   defp kill_helpers(name, stop, kills) do
     if :atomics.get(stop, 1) == 1 do
       kills
@@ -231,7 +231,7 @@ defmodule BeTree.Server.CrashTest do
     end
   end
 
-  test "a module that traps in a change is made anew with what was there" do
+  test "a tree that traps in a change is rebuilt with all subscriptions" do
     name = start(schema: [], guest: WasmGuest.trapping_insert())
 
     for id <- 1..3 do
@@ -239,7 +239,7 @@ defmodule BeTree.Server.CrashTest do
       assert Server.insert(name, id, "true") == :ok
     end
 
-    # Such a module finds its one id whatever it holds, so it is asked as a whole.
+    # This module finds its one id whatever it holds, so only complete searches are compared.
     {:ok, _index} = Server.index(name)
     assert BeTree.search(name, %{}) == {:ok, WasmGuest.ids()}
   end

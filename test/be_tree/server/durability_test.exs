@@ -1,5 +1,5 @@
 defmodule BeTree.Server.DurabilityTest do
-  # Servers that keep their changes in a folder, and servers that are filled at the start.
+  # Servers with a folder, and servers that are filled at the start.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
@@ -26,7 +26,7 @@ defmodule BeTree.Server.DurabilityTest do
 
   for durability <- [:sync, {:interval, 5}, :none] do
     @durability durability
-    test "a server holds its changes after a stop and after a kill, with #{inspect(durability)}", %{folder: folder} do
+    test "changes survive a stop and a kill, with #{inspect(durability)}", %{folder: folder} do
       options = [durability: @durability]
       one = start!(folder, options)
       assert BeTree.search(one, %{a: 1}) == {:ok, []}
@@ -40,7 +40,7 @@ defmodule BeTree.Server.DurabilityTest do
       assert BeTree.search(two, %{a: 1}) == {:ok, [1]}
       assert BeTree.search(two, %{a: -1}) == {:ok, [2]}
       :ok = Server.insert(two, 9, "a = 1")
-      # All of its processes are gone at once, as with the node.
+      # All of its processes end at once, as with the node.
       Process.flag(:trap_exit, true)
       kill(two)
 
@@ -61,7 +61,7 @@ defmodule BeTree.Server.DurabilityTest do
     for monitor <- monitors, do: assert_receive({:DOWN, ^monitor, :process, _pid, _reason}, 60_000)
   end
 
-  test "many changes at once share syncs, and a wrong one changes nothing", %{folder: folder} do
+  test "concurrent changes share syncs, and a refused one changes nothing", %{folder: folder} do
     name = start!(folder)
 
     results =
@@ -80,7 +80,7 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.stop(name)
   end
 
-  test "bases are written beside the changes, and recovered with the changes after them", %{folder: folder} do
+  test "a start recovers the base and the changes after it", %{folder: folder} do
     name = start!(folder, durability: :none)
     long = String.duplicate("x", 20_000)
     for id <- 1..900, do: :ok = Server.insert(name, id, "a = #{rem(id, 7)} and s <> '#{long}'")
@@ -103,7 +103,7 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.stop(name)
   end
 
-  test "an index that is swapped in is in the folder", %{folder: folder} do
+  test "a swapped index is written to the folder", %{folder: folder} do
     name = start!(folder)
     :ok = Server.insert(name, 1, "a = 1")
     tree = BeTree.new!(@schema)
@@ -122,7 +122,7 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.stop(name)
   end
 
-  test "a folder of another schema, of another server, or with a damage is refused", %{folder: folder} do
+  test "a start refuses a folder of another schema or server, or a damaged one", %{folder: folder} do
     Process.flag(:trap_exit, true)
     name = start!(folder)
     for id <- 1..3, do: :ok = Server.insert(name, id, "a = #{id}")
@@ -178,7 +178,7 @@ defmodule BeTree.Server.DurabilityTest do
     end
   end
 
-  test "an empty path of a folder is refused" do
+  test "a start refuses an empty path" do
     for dir <- ["", []] do
       assert_raise ArgumentError, ~r/:dir takes the path of a folder, a string that is not empty/, fn ->
         Server.start_link(name: name(), schema: @schema, dir: dir)
@@ -203,7 +203,7 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.stop(name)
   end
 
-  test "a folder whose newest segment is missing or cut is refused", %{folder: folder} do
+  test "a start refuses a folder with a missing or truncated newest segment", %{folder: folder} do
     Process.flag(:trap_exit, true)
 
     for id <- 1..3 do
@@ -225,7 +225,7 @@ defmodule BeTree.Server.DurabilityTest do
     assert {:ok, _pid} = start.()
   end
 
-  test "a start that is refused leaves the folder as it is", %{folder: folder} do
+  test "a refused start leaves the folder unchanged", %{folder: folder} do
     Process.flag(:trap_exit, true)
     name = start!(folder)
     :ok = Server.insert(name, 1, "a = 1")
@@ -245,7 +245,7 @@ defmodule BeTree.Server.DurabilityTest do
     assert state.() == before
   end
 
-  test "a start with too little memory names the memory that is enough", %{folder: folder} do
+  test "a start with too little memory names the sufficient limit", %{folder: folder} do
     Process.flag(:trap_exit, true)
     name = start!(folder)
     {:ok, 20_000} = Server.insert_all(name, for(id <- 1..20_000, do: {id, "a > #{id}"}))
@@ -261,10 +261,10 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.stop(name)
   end
 
-  # The same subscriptions in another order take other memory: some of these servers are too small for them.
+  # The same subscriptions in another order may take more memory than a small server has.
   for seed <- Attack.size([102, 125, 140], Enum.to_list(100..150)) do
     @seed seed
-    test "a server that is full starts again with its memory, seed #{seed}", %{folder: folder} do
+    test "a full server starts again with its memory limit, seed #{seed}", %{folder: folder} do
       :rand.seed(:exsss, {@seed, 1, 1})
       options = [schema: @schema ++ [b: :integer, l: {:integer_list, optional: true}]]
       options = [memory: 900_000 + :rand.uniform(1_800_000), durability: :none] ++ options
@@ -313,14 +313,14 @@ defmodule BeTree.Server.DurabilityTest do
   def no_rules, do: {:error, %Error{kind: :not_found, message: "the database is down"}}
   def wrong_rules, do: [{1, "a = 1"}, {2, "a ="}]
 
-  test "a server can be filled by a function, or from an image, before it is searched" do
+  test "a function or an image fills a server before its first search" do
     for function <- [:rules, :rules_in_ok] do
       name = name()
       start_supervised!({Server, name: name, schema: @schema, load: {__MODULE__, function, []}})
       assert BeTree.search(name, %{a: 2}) == {:ok, [2]}
       assert texts(name) == %{1 => "a = 1", 2 => "a = 2"}
       :ok = Server.put(name, 3, "a = 2")
-      # The process that takes over does not load again.
+      # The successor does not load again.
       name |> Servers.process() |> Process.exit(:kill)
       eventually(fn -> match?({:ok, %{expressions: 3}}, Server.info(name)) end)
       assert BeTree.search(name, %{a: 2}) == {:ok, [2, 3]}
@@ -333,7 +333,7 @@ defmodule BeTree.Server.DurabilityTest do
     assert BeTree.search(name, %{a: 2}) == {:ok, [5]}
   end
 
-  test "a load that fails ends the start with its error" do
+  test "a failed load ends the start with its error" do
     Process.flag(:trap_exit, true)
 
     assert {:error, %Error{kind: :not_found, message: "the database is down"}} =

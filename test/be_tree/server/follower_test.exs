@@ -1,5 +1,5 @@
 defmodule BeTree.Server.FollowerTest do
-  # Changes and indexes that a follower cannot take.
+  # Followers that cannot apply a change or an index.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
@@ -21,8 +21,8 @@ defmodule BeTree.Server.FollowerTest do
 
   defp server(options \\ []), do: Servers.start(Keyword.merge([schema: @schema], options))
 
-  describe "a follower with less memory than the server that it follows" do
-    test "shows its last version, reports why, and follows again when the index fits" do
+  describe "a follower with less memory than its server" do
+    test "keeps its last version, reports the reason, and resumes when the index fits" do
       leader = server()
       follower = server(schema: nil, follow: {leader, node()}, memory: 2_000_000)
       :ok = Server.insert(leader, 1, "age >= 1")
@@ -30,13 +30,13 @@ defmodule BeTree.Server.FollowerTest do
       many = for id <- 1_000..60_000, do: {id, "age in (#{id}, #{id + 1}, #{id + 2})"}
       for part <- Enum.chunk_every(many, 1_000), do: {:ok, _count} = Server.insert_all(leader, part)
       eventually(fn -> match?(%{connected: false, error: %Error{kind: :out_of_memory}}, Server.info!(follower)) end)
-      # Each search works, with the changes that fitted.
+      # Searches work on the changes that fitted.
       version = Server.version!(follower)
       assert version < Server.version!(leader)
       for _ <- 1..20, do: assert(BeTree.search(follower, %{age: 1}) == {:ok, [1]})
       assert Server.count!(follower) == 1 + 1_000 * (version - 1)
 
-      # It says so until the index fits, also after the attempts meanwhile, and after its process ended.
+      # The error remains until the index fits, after further attempts and a restart of the process too.
       Process.exit(Servers.process(follower), :kill)
 
       eventually(fn ->
@@ -57,7 +57,7 @@ defmodule BeTree.Server.FollowerTest do
     end
   end
 
-  # Each list follows on version 2, which has the ids 1 and 2.
+  # Each list comes after version 2, which has the ids 1 and 2.
   @forged [
     wrong_expression: [{3, [], [{7, "age >=", []}]}],
     wrong_after_a_deletion: [{3, [1], [{7, "size = 1", []}]}],
@@ -73,7 +73,7 @@ defmodule BeTree.Server.FollowerTest do
     no_list: :rows
   ]
 
-  test "a follower that receives a row that it cannot make starts anew from the index of the other server" do
+  test "a follower that cannot apply a row restarts from the server's index" do
     leader = server()
     for id <- 1..2, do: :ok = Server.insert(leader, id, "age >= 1")
 
@@ -82,10 +82,10 @@ defmodule BeTree.Server.FollowerTest do
         follower = server(schema: nil, follow: {leader, node()})
         assert Server.await(follower, 2) == {:ok, 2}
         process = Servers.process(follower)
-        %{courier: courier, bases: bases} = :sys.get_state(process)
+        %{courier: courier, bases: %{count: bases}} = :sys.get_state(process)
         send(process, {:rows, courier, rows})
         assert {^how, %{error: %Error{}, connected: false}} = {how, Server.info!(follower)}
-        # No search fails, and none sees a change after the wrong one.
+        # No search fails or sees a change after the wrong one.
         assert {:ok, ids} = BeTree.search(follower, %{age: 1})
         assert {how, ids -- [7]} == {how, [1, 2]}
         {how, follower, process, bases}
@@ -105,7 +105,7 @@ defmodule BeTree.Server.FollowerTest do
     end
   end
 
-  test "a follower whose runtime has no log of replicas shows each change, and can be followed" do
+  test "a follower without a log of replicas shows each change and can be followed" do
     leader = server()
     middle = server(schema: nil, follow: {leader, node()}, runtime: Plain)
     last = server(schema: nil, follow: {middle, node()})
@@ -130,7 +130,7 @@ defmodule BeTree.Server.FollowerTest do
 
   for {name, options} <- [in_memory: [], in_a_folder: [durability: {:interval, 20}]] do
     @options options
-    test "followers see each change whole, and no acknowledged one is lost, while the server's process is killed: #{name}",
+    test "followers see atomic changes and lose none while the server's process is killed: #{name}",
          %{folder: folder} do
       leader = server(if(@options == [], do: [], else: [dir: folder] ++ @options))
       middle = server(schema: nil, follow: {leader, node()})
@@ -138,7 +138,7 @@ defmodule BeTree.Server.FollowerTest do
       for server <- [middle, last], do: assert({:ok, _} = Server.await(server, 0))
       stop = :atomics.new(1, [])
 
-      # Every change replaces or deletes a pair of subscriptions, so every search finds both of a pair or neither.
+      # Every change replaces or deletes a pair of subscriptions, so a search finds both or neither.
       searchers =
         for server <- [leader, middle, last] do
           Task.async(fn ->
@@ -201,13 +201,13 @@ defmodule BeTree.Server.FollowerTest do
     end)
   end
 
-  test "a follower whose replicas cannot apply the log makes a base of its tree" do
+  test "a follower whose replicas refuse the log builds a base of its tree" do
     leader = server()
     follower = server(schema: nil, follow: {leader, node()})
     for id <- 1..2, do: :ok = Server.insert(leader, id, "age >= 1")
     assert Server.await(follower, 2) == {:ok, 2}
     process = Servers.process(follower)
-    %{maintainer: maintainer, base: %{index: %{instance: instance}}} = :sys.get_state(process)
+    %{bases: %{maintainer: maintainer, base: %{index: %{instance: instance}}}} = :sys.get_state(process)
     send(process, {:unfit, maintainer, instance, %Error{kind: :out_of_memory, message: "too little"}})
     eventually(fn -> match?(%{base: 2, connected: true, error: nil}, Server.info!(follower)) end)
     assert BeTree.search(follower, %{age: 1}) == {:ok, [1, 2]}

@@ -30,7 +30,7 @@ defmodule BeTree.Server.HistoryTest do
     @durability durability
     @kind kind
     @ids if kind == :term, do: @terms, else: @integers
-    test "histories of a server #{title}", %{folder: folder} do
+    test "concurrent histories of a server are linearizable, #{title}", %{folder: folder} do
       name = :"history_#{System.unique_integer([:positive])}"
       durable = if @durability, do: [dir: folder, durability: @durability], else: []
 
@@ -44,7 +44,7 @@ defmodule BeTree.Server.HistoryTest do
         where = "BE_TREE_SEED=#{random}, round #{round}"
         {history, searches} = run(name, @ids, {random, round}, unquote(kills))
         eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
-        # Nothing is under way any more.
+        # All operations have ended.
         final = for value <- @values, do: operation(name, {:search, value}, history.clock)
         assert searches > 0
         assert Linearizable.check(model, history.operations ++ final, &apply_to/2), where
@@ -53,7 +53,7 @@ defmodule BeTree.Server.HistoryTest do
         present
       end)
 
-      # Otherwise no history had a new base.
+      # Otherwise no history would include a new base.
       for id <- 1..2_000, do: Server.put!(name, 100 + rem(id, 10), "a = 9")
       eventually(fn -> Server.info!(name).bases > 1 end)
     end
@@ -64,7 +64,7 @@ defmodule BeTree.Server.HistoryTest do
   defp run(name, ids, seed, kills) do
     clock = :atomics.new(1, [])
     tasks = for client <- 1..@clients, do: Task.async(fn -> client(name, ids, seed, client, clock) end)
-    # Searches that are killed anywhere, also while their replica applies the log.
+    # Searches killed at random, also while their replica applies the log.
     victims = for _ <- 1..4, do: spawn(fn -> for _ <- 1..20, do: BeTree.search(name, %{a: 1}, slice: 1_000) end)
     for _ <- 1..kills//1, do: kill(name)
     for pid <- victims, do: Process.exit(pid, :kill)
@@ -107,7 +107,7 @@ defmodule BeTree.Server.HistoryTest do
     Enum.EmptyError -> nil
   end
 
-  # While a process calls the VM's file server it monitors that, whose end would end the VM.
+  # A process that calls the VM's file server also monitors it, and killing that would end the VM.
   defp named?(pid), do: Process.info(pid, :registered_name) not in [nil, {:registered_name, []}]
 
   defp client(name, ids, {random, round}, client, clock) do
@@ -130,15 +130,18 @@ defmodule BeTree.Server.HistoryTest do
 
   defp exchange([one, other], value), do: {:change, %{one => value}, [other]}
 
-  # Runs an operation, and records the moments of its call and its return.
+  # Runs an operation, and records the times of its call and return.
   defp operation(name, operation, clock) do
     called = :atomics.add_get(clock, 1, 1)
     result = perform(name, operation)
-    if result == :not_running, do: again(name, operation, clock), else: recorded(operation, result, called, clock)
+
+    if result == :not_running,
+      do: retry(name, operation, clock),
+      else: recorded(operation, result, called, clock)
   end
 
-  # While no process runs, nothing is changed.
-  defp again(name, operation, clock) do
+  # Without a running process nothing was changed.
+  defp retry(name, operation, clock) do
     eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
     operation(name, operation, clock)
   end
@@ -165,7 +168,7 @@ defmodule BeTree.Server.HistoryTest do
   defp changed({:error, %Error{kind: kind}}), do: kind
   defp changed(_ok), do: :ok
 
-  # Returns the result of an operation of a plain map, and the map afterwards.
+  # Applies an operation to a plain map. Returns the result and the new map.
   defp apply_to({:search, value}, model), do: {{:ok, Enum.sort(for {id, ^value} <- model, do: id)}, model}
   defp apply_to({:put, id, value}, model), do: {:ok, Map.put(model, id, value)}
 

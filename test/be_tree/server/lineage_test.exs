@@ -1,12 +1,12 @@
 defmodule BeTree.Server.LineageTest do
-  # Servers that begin anew, or are restored from an older folder, with followers of followers.
+  # Servers with a new lineage or restored from an older folder, with followers of followers.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Domain, Error, Server}
-  alias BeTree.Engine.Journal
+  alias BeTree.Journal.Owner
   alias BeTree.Server.{Lineage, Store}
   alias BeTree.Test.Servers
 
@@ -20,7 +20,7 @@ defmodule BeTree.Server.LineageTest do
     name
   end
 
-  # Returns the names of a leader, a follower of it, and a follower of that one.
+  # Returns the names of a leader, its follower, and the follower's follower.
   defp chain(options \\ []) do
     leader = start(Servers.new_name(), options)
     middle = Servers.start(follow: {leader, node()})
@@ -30,7 +30,7 @@ defmodule BeTree.Server.LineageTest do
 
   defp insert(leader, ids), do: for(id <- ids, do: :ok = Server.insert(leader, id, "age >= 1"))
 
-  # Replaces the folder `to`. The socket of the lock is no file.
+  # Replaces the folder `to`. The lock's socket is not copied.
   defp copy(from, to) do
     File.rm_rf!(to)
     File.mkdir_p!(to)
@@ -40,7 +40,7 @@ defmodule BeTree.Server.LineageTest do
         do: File.cp!(path, Path.join(to, Path.basename(path)))
   end
 
-  # Waits until the last of the chain has the position of the leader, and checks all of them.
+  # Waits until the last follower has the leader's position, and checks all of them.
   defp shows({leader, middle, last}, ids) do
     {lineage, version} = position = Server.position!(leader)
 
@@ -52,8 +52,8 @@ defmodule BeTree.Server.LineageTest do
     end
   end
 
-  describe "followers of a server that begins anew" do
-    test "show its new subscriptions, with fewer versions or more" do
+  describe "followers of a server with a new lineage" do
+    test "show its subscriptions, with fewer versions or more" do
       {leader, _middle, _last} = chain = chain()
       insert(leader, 1..20)
       shows(chain, Enum.to_list(1..20))
@@ -68,7 +68,7 @@ defmodule BeTree.Server.LineageTest do
       end
     end
 
-    test "wake those that wait for a position of it" do
+    test "wake callers that wait for its positions" do
       {leader, _middle, last} = chain = chain()
       insert(leader, 1..20)
       shows(chain, Enum.to_list(1..20))
@@ -83,7 +83,7 @@ defmodule BeTree.Server.LineageTest do
   end
 
   describe "followers of a server with a folder" do
-    test "continue without an index when it starts again, and know its earlier positions", %{folder: folder} do
+    test "resume without an index after its restart, and know earlier positions", %{folder: folder} do
       {leader, middle, last} = chain = chain(dir: folder)
       insert(leader, 1..10)
       shows(chain, Enum.to_list(1..10))
@@ -93,7 +93,7 @@ defmodule BeTree.Server.LineageTest do
       positions =
         for start <- 1..3, reduce: positions do
           [{lineage, version} | _] = positions ->
-            # It is started again without changes meanwhile, too.
+            # It also restarts without changes in between.
             for _ <- 1..2 do
               stop_supervised!(leader)
               start(leader, dir: folder)
@@ -115,7 +115,7 @@ defmodule BeTree.Server.LineageTest do
       assert bases == for(server <- [middle, last], do: Server.info!(server).bases)
     end
 
-    test "show its state when it is restored from a backup, and tell which positions are lost", %{folder: folder} do
+    test "show the state of a restored backup and report lost positions", %{folder: folder} do
       backup = folder <> "_backup"
       on_exit(fn -> File.rm_rf!(backup) end)
 
@@ -149,12 +149,12 @@ defmodule BeTree.Server.LineageTest do
       end
     end
 
-    test "follow a server that was restored, and refuse a position that it lost", %{folder: folder} do
+    test "follow a restored server and refuse a lost position", %{folder: folder} do
       {leader, middle, last} = chain = chain(dir: folder)
       insert(leader, 1..10)
       backup = folder <> "_backup"
       on_exit(fn -> File.rm_rf!(backup) end)
-      # Without a new start between them, the lost changes have the lineage of the kept ones.
+      # Without a restart in between, lost and kept changes have the same lineage.
       copy(folder, backup)
       insert(leader, 11..15)
       shows(chain, Enum.to_list(1..15))
@@ -172,12 +172,12 @@ defmodule BeTree.Server.LineageTest do
     end
   end
 
-  test "a folder that names no lineages is recovered, and begins one", %{folder: folder} do
+  test "a folder without lineages is recovered with a new one", %{folder: folder} do
     {:ok, schema} = Domain.parse(@schema)
     {:ok, journal} = Store.open(folder, schema, :integer, :sync)
-    records = for version <- 1..3, do: Store.record({version, [], [{version, "age >= 1", []}]})
-    {:ok, journal} = Journal.append(journal, records)
-    :ok = Journal.close(journal)
+    rows = for version <- 1..3, do: {version, [], [{version, "age >= 1", []}]}
+    {:ok, journal} = Owner.append(journal, Store.records(rows, nil))
+    :ok = Owner.close(journal)
     server = start(Servers.new_name(), dir: folder)
     assert BeTree.search(server, %{age: 1}) == {:ok, [1, 2, 3]}
     assert {_lineage, 3} = position = Server.position!(server)
@@ -187,7 +187,7 @@ defmodule BeTree.Server.LineageTest do
     assert Server.await(server, position) == {:ok, 4}
   end
 
-  test "followers of a restored server show its state, also before it makes a change", %{folder: folder} do
+  test "followers of a restored server show its state before its first change", %{folder: folder} do
     {leader, middle, last} = chain = chain(dir: folder)
     insert(leader, 1..10)
     backup = folder <> "_backup"
@@ -211,7 +211,7 @@ defmodule BeTree.Server.LineageTest do
     for server <- [middle, last], do: assert(BeTree.search(server, %{age: 1}) == {:ok, Enum.to_list(21..30)})
   end
 
-  describe "a history" do
+  describe "a lineage's history" do
     test "includes the positions that lead to it, and no others" do
       history =
         [] |> Lineage.append("a", 0) |> Lineage.append("b", 10) |> Lineage.append("b", 12) |> Lineage.append("c", 20)
@@ -227,7 +227,7 @@ defmodule BeTree.Server.LineageTest do
       refute Lineage.id(Lineage.begin(history, 1)) == Lineage.id(Lineage.begin(history, 1))
     end
 
-    test "keeps its last lineages" do
+    test "keeps only the last lineages" do
       history = for start <- 1..1_000, reduce: [], do: (history -> Lineage.begin(history, start))
       assert length(history) < 100
       assert [{_id, 1_000} | _] = history

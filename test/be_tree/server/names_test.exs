@@ -47,7 +47,7 @@ defmodule BeTree.Server.NamesTest do
     assert BeTree.search(name, %{age: 5}) == {:ok, [9]}
   end
 
-  test "it is followed, and is a shard, by its name", %{name: name} do
+  test "a server in a registry is followed and used as a shard by its name", %{name: name} do
     start!(name: name)
     follower = {:via, :global, {__MODULE__, :follower}}
     start!(name: follower, schema: nil, follow: {name, node()})
@@ -60,7 +60,7 @@ defmodule BeTree.Server.NamesTest do
     assert BeTree.search(cluster, %{age: 2}) == {:ok, [1, 2]}
   end
 
-  test "a name that nothing has is an error of kind :no_server", %{name: name} do
+  test "an unused name is an error of kind :no_server", %{name: name} do
     for result <- [BeTree.search(name, %{age: 1}), Server.insert(name, 1, "true"), Server.stop(name), Server.ids(name)] do
       assert {:error, %Error{kind: :no_server, message: message}} = result
       assert message =~ "{:via, Registry"
@@ -73,7 +73,7 @@ defmodule BeTree.Server.NamesTest do
     assert {:error, %Error{kind: :no_server}} = Server.stop(name)
   end
 
-  test "a name is free again after the end of its server, and its row is gone", %{name: name} do
+  test "a stopped server frees its name and its row", %{name: name} do
     {:ok, table} = with(pid = start!(name: name), do: {pid, Names.table(name)}) |> elem(1)
     assert Table.server?(table)
     rows = :ets.info(Names, :size)
@@ -85,7 +85,7 @@ defmodule BeTree.Server.NamesTest do
     assert Server.stop(name) == :ok
   end
 
-  test "the process that removes names may end", %{name: name} do
+  test "names survive the end of the process that removes them", %{name: name} do
     pid = start!(name: name)
     monitor = Process.monitor(Process.whereis(Names))
     Process.exit(Process.whereis(Names), :kill)

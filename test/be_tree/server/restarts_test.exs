@@ -10,7 +10,7 @@ defmodule BeTree.Server.RestartsTest do
 
   defp name, do: :"server_#{System.unique_integer([:positive])}"
 
-  # Kills the process of a server until its supervisor has ended, or `most` times. Returns the number of kills.
+  # Kills the process of a server until its supervisor ends, or `most` times. Returns the number of kills.
   defp kill(name, supervisor, most, kills \\ 0) do
     if kills < most and Process.alive?(supervisor) do
       case Servers.process(name) do
@@ -29,7 +29,7 @@ defmodule BeTree.Server.RestartsTest do
     end
   end
 
-  test "a process that ends too often ends the server, and its supervisor starts another" do
+  test "a process that ends too often ends the server, and the supervisor starts another" do
     name = name()
     options = [name: name, schema: [a: :integer], load: {__MODULE__, :load, []}, max_restarts: 3, max_seconds: 600]
     {:ok, above} = Supervisor.start_link([{Server, options}], strategy: :one_for_one, max_restarts: 2)
@@ -37,19 +37,19 @@ defmodule BeTree.Server.RestartsTest do
     monitor = Process.monitor(supervisor)
     Server.insert!(name, 2, "true")
     assert kill(name, supervisor, 3) == 3
-    # As often as it may.
+    # The maximum number of restarts.
     eventually(fn -> Server.insert(name, 3, "true") == :ok end)
     assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2, 3]}
     kill(name, supervisor, 1)
     assert_receive {:DOWN, ^monitor, :process, ^supervisor, :shutdown}, 30_000
-    # It begins as at first.
+    # The count starts again.
     eventually(fn -> BeTree.search(name, %{a: 1}) == {:ok, [1]} end)
     Supervisor.stop(above)
   end
 
   def load, do: [{1, "true"}]
 
-  test "a transient server stays away, and its name is free" do
+  test "a transient server does not return, and its name is free" do
     name = name()
     options = [name: name, schema: [a: :integer], max_restarts: 1, max_seconds: 600]
     child = Supervisor.child_spec({Server, options}, restart: :transient)
@@ -65,7 +65,7 @@ defmodule BeTree.Server.RestartsTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, []}
   end
 
-  test "with a folder the next start has all changes" do
+  test "a server with a folder starts again with all changes" do
     folder = Path.join(System.tmp_dir!(), "be_tree_restarts_#{System.unique_integer([:positive])}")
     on_exit(fn -> File.rm_rf!(folder) end)
     name = name()

@@ -7,7 +7,8 @@ defmodule BeTree.Server.SwapTest do
   import BeTree.Test.Eventually
 
   alias BeTree.{Error, Guest, Server}
-  alias BeTree.Engine.{Instance, Native}
+  alias BeTree.Call.Instance
+  alias BeTree.Runtime.Native
   alias BeTree.Test.{Attack, WasmGuest}
   alias BeTree.Workload.W3
 
@@ -29,8 +30,8 @@ defmodule BeTree.Server.SwapTest do
   defp domains, do: W3.schema(W3.defaults())
   defp events(count), do: %{W3.defaults() | events: count} |> W3.events() |> Enum.to_list()
 
-  # Searches for one event after the other in `count` processes, until the function that is answered is called, which
-  # answers how many searches there were. Each answer has to be one of `allowed` for its event.
+  # Searches for the events in `count` processes. Each result must be one of `allowed` for its event. The returned function
+  # stops the processes and returns the number of searches.
   defp searching(name, allowed, count) do
     stop = :atomics.new(1, [])
     events = List.to_tuple(allowed)
@@ -49,7 +50,7 @@ defmodule BeTree.Server.SwapTest do
     if :atomics.get(stop, 1) == 1, do: done + 1, else: search(name, events, stop, number, done + 1)
   end
 
-  # Bytes of this VM that are in memory, its mappings, and its files.
+  # Returns the VM's resident bytes, mappings and files.
   defp footprint do
     :erlang.garbage_collect()
     [_size, resident | _] = "/proc/self/statm" |> File.read!() |> String.split()
@@ -57,7 +58,7 @@ defmodule BeTree.Server.SwapTest do
     %{bytes: String.to_integer(resident) * 4_096, mappings: mappings, files: length(File.ls!("/proc/self/fd"))}
   end
 
-  test "again and again under load: every answer is that of one of the two, and memory stays what it was after 50" do
+  test "repeated swaps under load return results of one index and keep memory flat" do
     subscriptions = subscriptions(2_000)
     {half, _rest} = Enum.split(subscriptions, 1_000)
     versions = for part <- [subscriptions, half], do: domains() |> BeTree.new!() |> fill(part) |> BeTree.publish!()
@@ -88,13 +89,13 @@ defmodule BeTree.Server.SwapTest do
     tree
   end
 
-  test "changes of an index while another is swapped in and out: every answer is one of those" do
+  test "changes while an index is swapped in and out are all in the results" do
     subscriptions = subscriptions(1_000)
     other = domains() |> BeTree.new!() |> fill([{5_000, "true"}]) |> BeTree.publish!()
     events = events(20)
     name = start(schema: domains())
 
-    # What is there is all of the other index, or of the first some from the beginning, all at once.
+    # The result is that of the other index, or of a prefix of this one's changes.
     tree = fill(BeTree.new!(domains()), subscriptions)
     allowed = for event <- events, do: {event, [[] | prefixes(BeTree.search!(tree, event))] ++ [[5_000]]}
     searched = searching(name, allowed, 4)
@@ -112,8 +113,8 @@ defmodule BeTree.Server.SwapTest do
 
   defp prefixes(ids), do: for(length <- 1..length(ids)//1, do: Enum.take(ids, length))
 
-  describe "a third-party module takes the BE-Tree's place" do
-    test "under load, and answers the same, with what was changed meanwhile", %{scan: scan} do
+  describe "swapping in a third-party module" do
+    test "under load returns the same results, with changes made meanwhile", %{scan: scan} do
       {:ok, built_in} = Instance.built_in(BeTree.Runtime.default())
       subscriptions = subscriptions(500)
       name = start(schema: domains())
@@ -122,7 +123,7 @@ defmodule BeTree.Server.SwapTest do
       allowed = for event <- events(50), do: {event, [BeTree.search!(tree, event)]}
       searched = searching(name, allowed, 4)
 
-      # Comes and goes without being found.
+      # An expression that comes and goes unmatched.
       changer =
         Task.async(fn ->
           for id <- 10_000..10_100 do
@@ -144,11 +145,11 @@ defmodule BeTree.Server.SwapTest do
       assert BeTree.explain!(name, elem(hd(allowed), 0), 10_001).match == false
     end
 
-    test "by its bytes; and where it is none, or refuses an expression, all is as it was" do
+    test "by its bytes works, and a refused one changes nothing" do
       name = start(schema: [a: :integer])
       Server.insert_all!(name, [{1, "a = 1"}, {2, "a in (1, 2)"}])
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, "no module")
-      # One that says yes to everything and keeps nothing.
+      # A module that accepts everything and stores nothing.
       assert {:error, %Error{kind: :bad_module}} = Server.swap(name, WasmGuest.spin(10))
       assert BeTree.search(name, %{a: 1}) == {:ok, [1, 2]}
       assert Server.swap(name, Scan.wasm!()) == :ok
@@ -157,7 +158,7 @@ defmodule BeTree.Server.SwapTest do
       assert BeTree.info!(name).nodes == 0
     end
 
-    test "but not of an index that came without its expressions", %{scan: scan} do
+    test "needs an index with the texts of its expressions", %{scan: scan} do
       name = start(schema: [a: :integer])
       index = [a: :integer] |> BeTree.new!() |> fill([{1, "a = 1"}]) |> BeTree.publish!()
       Server.swap!(name, index)
@@ -170,7 +171,7 @@ defmodule BeTree.Server.SwapTest do
     end
   end
 
-  test "an index of other domains, and one after the other" do
+  test "an index of other domains can be swapped in repeatedly" do
     name = start(schema: [a: :integer])
     Server.insert!(name, 1, "a = 1")
 
@@ -187,7 +188,7 @@ defmodule BeTree.Server.SwapTest do
   end
 
   @tag :tmp_dir
-  test "an image, in a file or a binary; a damaged one changes nothing", %{tmp_dir: folder} do
+  test "an image is swapped in from a file or a binary, a damaged one refused", %{tmp_dir: folder} do
     name = start(schema: [a: :integer], replicas: 3)
     Server.insert!(name, 1, "a = 1")
     path = Path.join(folder, "index.wasm")
@@ -206,7 +207,7 @@ defmodule BeTree.Server.SwapTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, [2]}
   end
 
-  test "what was swapped out is freed" do
+  test "a swapped-out index is freed" do
     {_modules, before, _calls} = Native.counts()
     name = start(schema: [a: :integer])
 
@@ -221,7 +222,7 @@ defmodule BeTree.Server.SwapTest do
       :erlang.garbage_collect()
       for process <- Process.list(), do: :erlang.garbage_collect(process)
       {_modules, now, _calls} = Native.counts()
-      # The tree, its index's replicas.
+      # The tree and its index's replicas.
       now <= before + 4
     end)
   end

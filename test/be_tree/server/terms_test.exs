@@ -22,7 +22,7 @@ defmodule BeTree.Server.TermsTest do
     name
   end
 
-  # Lets the rows of deleted ids go now, as they do after some seconds.
+  # Removes the rows of deleted ids now instead of after some seconds.
   defp age(name) do
     {:ok, %{ids: %{released: released}}} = Table.fetch(name)
 
@@ -61,7 +61,7 @@ defmodule BeTree.Server.TermsTest do
     String.duplicate("long", 1_000)
   ]
 
-  test "every function takes terms and returns them, in the order of terms" do
+  test "every function takes and returns terms, in term order" do
     name = start!()
     assert {:ok, 17} = Server.insert_all(name, for(term <- @terms, do: {term, "a = 1"}))
     sorted = Enum.sort(@terms)
@@ -97,14 +97,14 @@ defmodule BeTree.Server.TermsTest do
   test "an integer and an equal float are two ids" do
     name = start!()
     assert {:ok, 2} = Server.insert_all(name, [{1, "a = 1"}, {1.0, "a = 1"}])
-    # They have no order among each other.
+    # Equal terms have no order among each other.
     assert [1, 1] == name |> BeTree.search!(%{a: 1}) |> Enum.map(&trunc/1)
     assert Server.delete(name, 1) == :ok
     assert [found] = BeTree.search!(name, %{a: 1})
     assert is_float(found)
   end
 
-  test "errors name the term, and change nothing" do
+  test "errors name the term and change nothing" do
     name = start!()
     :ok = Server.insert(name, {:rule, 1}, "a = 1")
 
@@ -135,7 +135,7 @@ defmodule BeTree.Server.TermsTest do
     assert {:error, %Error{kind: :syntax}} = Server.change(name, put: [{"s", "a ="}], delete: ["p"])
     assert BeTree.search(name, %{a: 3}) == {:ok, ["p", "r"]}
     assert Server.ids(name) == {:ok, [{:rule, 1}, "p", "r"]}
-    # Of the ids that were refused nothing stays.
+    # Refused ids leave nothing.
     eventually(fn -> aged_count(name) == 3 end)
 
     for as <- [:binary, :bitmap] do
@@ -157,7 +157,7 @@ defmodule BeTree.Server.TermsTest do
     assert {:error, %Error{kind: :type}} = BeTree.insert(BeTree.new!(@schema), "a", "a = 1")
   end
 
-  test "hostile terms are refused in time, or work" do
+  test "hostile terms are refused quickly or work" do
     name = start!()
     doubled = Enum.reduce(1..80, [:x], fn _level, term -> [term | term] end)
     nested = Enum.reduce(1..1_000_000, [], fn _level, term -> [term] end)
@@ -205,7 +205,7 @@ defmodule BeTree.Server.TermsTest do
     assert BeTree.search(name, %{a: 1}) == {:ok, []}
   end
 
-  test "an id does not keep the binary in memory that it is a part of" do
+  test "an id does not retain the binary that it is a part of" do
     name = start!()
     whole = :binary.copy("x", 1_000_000)
     parts = [binary_part(whole, 10, 100), {binary_part(whole, 20, 100)}, %{k: [binary_part(whole, 30, 200)]}]
@@ -225,7 +225,7 @@ defmodule BeTree.Server.TermsTest do
   defp binaries(map) when is_map(map), do: map |> Map.to_list() |> binaries()
   defp binaries(_other), do: []
 
-  test "a search that outlives a deletion begins again and sees it" do
+  test "a search overtaken by a deletion starts over and sees it" do
     name = start!()
     {:ok, 200} = Server.insert_all(name, for(id <- 1..200, do: {{:id, id}, "a > #{id} or a < -#{id}"}))
     :ok = Server.put(name, :other, "a = 500")
@@ -235,12 +235,12 @@ defmodule BeTree.Server.TermsTest do
     eventually(fn -> aged_count(name) == 201 end)
     expected = Enum.sort([:other, :later] ++ for(id <- 1..200, id not in [7, 8], do: {:id, id}))
     assert {:done, ^expected, _stats} = finish(search)
-    # The same id has another number now.
+    # The id now has another number.
     :ok = Server.insert(name, {:id, 7}, "a = 500")
     expected = Enum.sort(for(id <- 1..200, id != 8, do: {:id, id}))
     assert {:done, ^expected, _stats} = finish(listed)
 
-    # While its row is there, the search ends as it began.
+    # While the row exists, the search ends on its version.
     {:yield, search} = Search.start(name, %{a: 500}, slice: 1_000)
     :ok = Server.delete(name, :later)
     expected = Enum.sort([:other, :later | expected])
@@ -255,7 +255,7 @@ defmodule BeTree.Server.TermsTest do
   defp finish(%Search{} = search), do: with({:yield, search} <- Search.resume(search), do: finish(search))
   defp finish(ended), do: ended
 
-  test "a search sees every change whole, however soon the rows of deleted ids go" do
+  test "searches see atomic changes while rows of deleted ids are removed" do
     name = start!(replicas: 3)
     {:ok, _counts} = Server.change(name, put: [{{:version, 0}, "true"}, {{:pair, 0}, "a = 1"}])
     done = :atomics.new(1, [])
@@ -330,7 +330,7 @@ defmodule BeTree.Server.TermsTest do
     end
   end
 
-  test "bases have the terms, and a folder is for one kind of ids", %{folder: folder} do
+  test "bases keep the terms, and a folder is for one kind of ids", %{folder: folder} do
     Process.flag(:trap_exit, true)
     name = start!(dir: folder, durability: :none)
     long = String.duplicate("x", 20_000)
@@ -373,7 +373,7 @@ defmodule BeTree.Server.TermsTest do
     assert {:error, %Error{kind: :out_of_bounds, position: 1}} = Server.start_link(options)
   end
 
-  test "a follower has the terms of the server that it follows, also after that began anew" do
+  test "a follower has its server's terms, after a new lineage too" do
     leader = start!()
     {:ok, 2} = Server.insert_all(leader, [{"one", "a = 1"}, {:two, "a = 1"}])
     follower = :"#{leader}_follower"
@@ -397,7 +397,7 @@ defmodule BeTree.Server.TermsTest do
     eventually(fn -> aged_count(follower) == 1 end)
   end
 
-  test "a cluster with the option ids: :term takes terms" do
+  test "a cluster with ids: :term takes terms" do
     shards = for _shard <- 1..3, do: {start!(), node()}
     cluster = Cluster.new(shards, ids: :term)
     assert {:ok, 100} = BeTree.insert_all(cluster, for(id <- 1..100, do: {{:rule, id}, "a = #{rem(id, 10)}"}))
@@ -411,7 +411,7 @@ defmodule BeTree.Server.TermsTest do
     assert {:error, %Error{kind: :type}} = shards |> Cluster.new() |> BeTree.insert({:rule, 1}, "a = 1")
   end
 
-  test "a server that ended leaves no table" do
+  test "a stopped server leaves no table" do
     name = start!()
     :ok = Server.insert(name, "one", "a = 1")
     {:ok, %{ids: ids}} = Table.fetch(name)

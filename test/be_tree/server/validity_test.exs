@@ -1,5 +1,5 @@
 defmodule BeTree.Server.ValidityTest do
-  # A tree decides which expressions are valid. Every way into a server, a follower or a cluster has to agree with it.
+  # A tree decides which expressions are valid. All functions of servers, followers and clusters must agree with it.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Disk, only: [folder: 1]
@@ -12,7 +12,7 @@ defmodule BeTree.Server.ValidityTest do
   @schemas Attack.size(30, 300)
   @expressions 25
 
-  # Predicates that erl-be-tree refuses, and others that no tree takes.
+  # Predicates that only erl-be-tree refuses, and others that every tree refuses.
   @schema [
     a: :integer,
     e: :integer_enum,
@@ -44,7 +44,7 @@ defmodule BeTree.Server.ValidityTest do
   defp kind({:ok, _count}), do: :ok
   defp kind(:ok), do: :ok
 
-  # Each way inserts a new id, and returns how to take it back.
+  # Each function inserts a new id, and returns a function that reverts that.
   defp ways(server, constants) do
     cluster = Cluster.new([{server, node()}])
     options = [constants: constants]
@@ -62,7 +62,7 @@ defmodule BeTree.Server.ValidityTest do
     ]
   end
 
-  # Returns the kind of the tree's error, or :ok, with which every way has to agree.
+  # Returns the kind of the tree's error, or :ok. All others must agree.
   defp compare(text, constants, tree, server) do
     expected = kind(BeTree.insert(tree, 1, text, constants: constants))
     assert kind(BeTree.put(tree, 1, text, constants: constants)) == expected, "BeTree.put: #{text}"
@@ -82,14 +82,14 @@ defmodule BeTree.Server.ValidityTest do
     expected
   end
 
-  test "an expression that only erl-be-tree refuses is valid everywhere, and a wrong one is wrong everywhere" do
+  test "every function agrees on which expressions are valid" do
     tree = BeTree.new!(@schema)
     server = Servers.start(schema: @schema)
     for text <- @taken, do: assert({text, compare(text, %{}, tree, server)} == {text, :ok})
     for {text, kind} <- @refused, do: assert({text, compare(text, %{}, tree, server)} == {text, kind})
   end
 
-  test "a follower, and a server that recovers its folder, take the same expressions", %{folder: dir} do
+  test "a follower and a recovering server take the same expressions", %{folder: dir} do
     name = Servers.new_name()
     start = fn -> start_supervised!({Server, name: name, schema: @schema, dir: dir}, id: name) end
     start.()
@@ -105,13 +105,13 @@ defmodule BeTree.Server.ValidityTest do
     assert Server.count!(name) == length(@taken)
   end
 
-  test "every way agrees with a tree over the whole language" do
+  test "every function agrees with a tree over the whole language" do
     kinds =
       for seed <- 1..@schemas, reduce: %{} do
         kinds ->
           :rand.seed(:exsss, seed)
           domains = Random.nested_schema()
-          # The texts of another schema name other attributes, and attributes of other types.
+          # Expressions for another schema have unknown attributes, or attributes of other types.
           others = Random.nested_schema()
           tree = BeTree.new!(domains)
           server = Servers.start(schema: domains)
@@ -123,7 +123,7 @@ defmodule BeTree.Server.ValidityTest do
           end
       end
 
-    # The comparison met both sides often.
+    # Both results occurred often.
     assert kinds[:ok] > 10 * @schemas
     assert kinds[:type] > 0 and kinds[:unknown_attribute] > 0 and kinds[:syntax] > 0
   end

@@ -1,5 +1,5 @@
 defmodule BeTree.Telemetry.EventsTest do
-  # The sink of the node is another one meanwhile.
+  # The tests replace the sink of the node.
   use ExUnit.Case, async: false
 
   import BeTree.Test.{Eventually, Quiet}
@@ -37,7 +37,7 @@ defmodule BeTree.Telemetry.EventsTest do
     end
   end
 
-  test "searches with the number of values that do not fit, one by one, in batches and in streams" do
+  test "searches emit the values that do not fit, alone, in batches and in streams" do
     schema = [a: {:integer, optional: true}, b: {:ip, optional: true}]
     tree = BeTree.new!(schema, on_mismatch: :undefined)
     name = server(schema: schema, on_mismatch: :undefined)
@@ -61,7 +61,7 @@ defmodule BeTree.Telemetry.EventsTest do
     assert {%{mismatches: 1, facts: 1}, %{result: :ok}, _pid} = event([:rules, :stop])
   end
 
-  test "notices of a server of rules that a process did not get" do
+  test "a server of rules emits its dropped notices" do
     options = [name: :events_rules, rules: "fact m(n: integer) rule r when m: m then notify r", max_pending: 2]
     start_supervised!({BeTree.Rules.Server, options})
     :ok = BeTree.Rules.Server.subscribe(:events_rules)
@@ -70,7 +70,7 @@ defmodule BeTree.Telemetry.EventsTest do
     assert metadata == %{server: :events_rules, process: self()}
   end
 
-  test "changes of a server and of a tree, with what they changed" do
+  test "changes of servers and trees emit their counts" do
     name = server()
     me = self()
     Server.insert_all!(name, for(id <- 1..10, do: {id, "a > #{id}"}))
@@ -105,7 +105,7 @@ defmodule BeTree.Telemetry.EventsTest do
     assert {%{deleted: 0}, %{operation: :delete, error_kind: :not_found}, ^me} = event([:change, :stop], %{tree: tree})
   end
 
-  test "searches, with the name of the server, or the cluster" do
+  test "searches emit the name of the server or the cluster" do
     name = server()
     Server.insert!(name, 1, "a > 1")
     {:ok, [1]} = BeTree.search(name, %{a: 2})
@@ -136,7 +136,7 @@ defmodule BeTree.Telemetry.EventsTest do
     parts(events + measured.events, errors + measured.errors, name)
   end
 
-  test "a wait for a tree or a replica" do
+  test "waiting for a tree or a replica emits its duration" do
     name = server(replicas: 1)
     Server.insert_all!(name, for(id <- 1..1_000, do: {id, "a > #{id} or a < -#{id}"}))
     {:ok, _index} = Server.index(name)
@@ -156,7 +156,7 @@ defmodule BeTree.Telemetry.EventsTest do
     end
   end
 
-  test "journals, bases, and the lag of replicas" do
+  test "servers emit journal, base and lag events" do
     folder = Path.join(System.tmp_dir!(), "be_tree_events_#{System.unique_integer([:positive])}")
     on_exit(fn -> File.rm_rf!(folder) end)
     name = server(dir: folder, durability: :none)
@@ -176,7 +176,7 @@ defmodule BeTree.Telemetry.EventsTest do
     for id <- 1..20,
         do: Server.insert_all!(name, for(n <- 1..900, do: {id * 1_000 + n, "a = #{n} and a <> #{1_000 * id}"}))
 
-    # More than 10,000 changes in all, from several processes, so that the server never waits for the next one.
+    # Over 10,000 changes from several processes, so that the server never idles.
     1..9_400
     |> Task.async_stream(fn _ -> Server.put!(name, 1, "a = 1") end, max_concurrency: 8, timeout: :infinity)
     |> Stream.run()
@@ -185,7 +185,7 @@ defmodule BeTree.Telemetry.EventsTest do
              event([:base, :stop], %{server: name, operation: :write})
   end
 
-  test "followers" do
+  test "followers emit their events" do
     name = server()
     follower = server(schema: nil, follow: {name, node()})
 
@@ -204,14 +204,14 @@ defmodule BeTree.Telemetry.EventsTest do
     assert {%{version: 1}, %{server: ^follower, error: %Error{kind: :no_server}}, _} = event([:follower, :lost])
   end
 
-  # Telemetry.Metrics, as far as it is used here.
+  # The functions of Telemetry.Metrics in use here.
   defmodule Definitions do
     for kind <- [:counter, :sum, :summary, :last_value] do
       def unquote(kind)(name, options), do: {unquote(kind), String.split(name, "."), Map.new(options)}
     end
   end
 
-  test "metrics name events and measurements that exist, with tags from the metadata" do
+  test "metrics name existing events, measurements and tags" do
     metrics = BeTree.Telemetry.Metrics.all(Definitions)
     assert length(metrics) > 15
     {:docs_v1, _, _, _, %{"en" => text}, _, _} = Code.fetch_docs(Telemetry)
@@ -228,7 +228,7 @@ defmodule BeTree.Telemetry.EventsTest do
   end
 
   if Code.ensure_loaded?(Elixir.Telemetry.Metrics) do
-    test "metrics are those of Telemetry.Metrics" do
+    test "metrics/0 returns structs of Telemetry.Metrics" do
       for metric <- Telemetry.metrics(), do: assert(inspect(metric.__struct__) =~ "Telemetry.Metrics.")
       assert Telemetry.metrics() != []
     end

@@ -11,7 +11,7 @@ defmodule BeTree.Tune.ChoiceTest do
     %{rate: estimate.(rate), latency: %{p99: estimate.(100)}, late: %{p99: estimate.(late)}}
   end
 
-  # Figures of a sweep in which `rate` and `late` tell those of a setting.
+  # Figures of a sweep, with `rate` and `late` by setting.
   defp sweep(rate, late) do
     charts = Sweep.charts(2_000_000)
 
@@ -26,7 +26,7 @@ defmodule BeTree.Tune.ChoiceTest do
     Choice.candidate(charts, figures)
   end
 
-  # Rounds whose turns have these rates and this lateness, with a relative spread.
+  # Rounds with these rates and lateness, and a relative spread.
   defp rounds(turns, spread \\ 0.01, others \\ 0.0) do
     count = 20
 
@@ -35,7 +35,7 @@ defmodule BeTree.Tune.ChoiceTest do
         Map.new(turns, fn {name, {rate, late}} ->
           {name,
            for number <- 1..count do
-             # Every name has its own order, as chance has.
+             # Each name has its own random order.
              factor = 1 + spread * :math.sin(number * (:erlang.phash2(name, 7) + 1))
              counters = Histogram.new()
              Histogram.add(counters, round(late * 1_000), 100)
@@ -59,14 +59,14 @@ defmodule BeTree.Tune.ChoiceTest do
       recommended_crowd: recommended
     }
 
-  test "takes the default yields where nothing is faster, and the least of the others" do
+  test "chooses default yields without a faster one, and the least of other settings" do
     candidate = sweep(fn _ -> 1_000 end, fn _ -> 1_100 end)
     assert candidate.setting == %{Sweep.default() | max_concurrency: 1, replicas: 1}
     assert Enum.any?(candidate.reasons, &(&1 =~ "1.10 times as late as beside plain Elixir"))
     assert Enum.any?(candidate.reasons, &(&1 =~ "1 events a call: more brought at most 0.0 %"))
   end
 
-  test "takes the fastest yields among the punctual, and what brings more" do
+  test "chooses the fastest punctual yields, and larger settings that pay" do
     rate = fn setting ->
       1_000 + if(setting.slice == 1_000_000, do: 500, else: 0) + if(setting.slice == :infinity, do: 900, else: 0) +
         min(setting.batch, 64) * 10 + setting.max_concurrency * 200 + min(setting.replicas, 2) * 100
@@ -75,19 +75,19 @@ defmodule BeTree.Tune.ChoiceTest do
     late = fn setting -> if(setting.slice == :infinity, do: 9_000, else: 1_050 + setting.fuel_per_reduction) end
     %{setting: setting} = sweep(rate, late)
     assert setting.slice == 1_000_000
-    # Equally fast, 25 is the most punctual.
+    # Of the equally fast, 25 is the most punctual.
     assert setting.fuel_per_reduction == 25
     assert setting.batch == 64
     assert setting.max_concurrency == @crowd
     assert setting.replicas == @crowd
   end
 
-  test "says when no combination is punctual" do
+  test "reports that no combination is punctual" do
     %{reasons: [reason | _]} = sweep(fn _ -> 1_000 end, fn setting -> 3_000 + setting.fuel_per_reduction end)
     assert reason =~ "No measured configuration keeps within 1.2 times; this one is the nearest."
   end
 
-  test "recommends what is certainly faster, with figures that its turns support" do
+  test "recommends a certainly faster setting with supported figures" do
     candidate = %{setting: %{Sweep.default() | batch: 64}, reasons: ["64 events a call: why."]}
     verdict = Choice.decide(candidate, rounds(turns({1_000, 1_050}, {1_300, 1_060})), @budget)
     assert verdict.state == :clear
@@ -112,36 +112,36 @@ defmodule BeTree.Tune.ChoiceTest do
     %{rounds | turns: turns}
   end
 
-  test "a second run lies within what the first promises" do
+  test "promises a range that holds a second run" do
     candidate = %{setting: %{Sweep.default() | batch: 64}, reasons: []}
     promises = for seed <- 1..50, do: Choice.decide(candidate, noisy(seed), @budget).promise.rate
 
     for {first, second} <- Enum.zip(promises, Enum.drop(promises, 1)) do
       assert first.low <= second.value and second.value <= first.high
-      # The range says something.
+      # The range is narrow enough to be useful.
       assert first.high / first.low < 1.12
     end
   end
 
-  test "recommends the defaults where nothing is certainly better" do
+  test "recommends the defaults without a certain gain" do
     candidate = %{setting: %{Sweep.default() | batch: 8}, reasons: ["8 events a call: why."]}
     verdict = Choice.decide(candidate, rounds(turns({1_000, 1_050}, {1_000, 1_050}), 0.03), @budget)
     assert verdict.is_default and verdict.setting == Sweep.default()
     assert hd(verdict.reasons) =~ "That is no certain gain."
-    # Without a candidate of its own, too.
+    # Without a candidate too.
     own = %{setting: Sweep.default(), reasons: ["It is as fast."]}
     turns = Map.drop(turns({1_000, 1_050}, {1_000, 1_050}), [:recommended, :recommended_crowd])
     assert Choice.decide(own, rounds(turns), @budget).is_default
   end
 
-  test "prefers a punctual configuration of the same speed" do
+  test "prefers a punctual setting of the same speed" do
     candidate = %{setting: %{Sweep.default() | slice: 50_000}, reasons: []}
     verdict = Choice.decide(candidate, rounds(turns({1_000, 2_000}, {1_000, 1_100}), 0.02), @budget)
     assert verdict.setting.slice == 50_000
     assert hd(verdict.reasons) =~ "a sleeper wakes 0.5"
   end
 
-  test "a noisy machine has no verdict, and is told why" do
+  test "reports a noisy machine without a verdict" do
     candidate = %{setting: %{Sweep.default() | batch: 64}, reasons: []}
     turns = turns({1_000, 1_050}, {2_000, 1_050})
 
@@ -156,26 +156,26 @@ defmodule BeTree.Tune.ChoiceTest do
     end
   end
 
-  test "what is pasted runs" do
+  test "pastes code that runs" do
     tree = BeTree.new!(age: :integer)
     BeTree.insert!(tree, 1, "age > 3")
     text = Choice.paste(%{Sweep.default() | slice: :infinity, batch: 8}, %{budget: 1_234_567})
     assert text =~ "slice: :infinity, fuel: 1_300_000"
     assert text =~ "slice: :infinity, fuel: 10_400_000"
     assert text =~ "config :be_tree, fuel_per_reduction: 75"
-    # All but the configuration's line is code of a program.
+    # Every other line is code of a program.
     code = text |> String.split("\n") |> Enum.reject(&(&1 =~ ~r/^config /)) |> Enum.join("\n")
     bindings = [tree: tree, event: %{age: 5}, events: [%{age: 5}]]
     {_stream, bindings} = Code.eval_string(code, bindings)
     assert %BeTree.Index{} = bindings[:index]
   end
 
-  test "a budget is rounded up to two digits" do
+  test "rounds a budget up to two digits" do
     assert for(fuel <- [0, 99, 100, 101, 1_000, 123_456, 990_001], do: Choice.up(fuel)) ==
              [100, 100, 100, 110, 1_000, 130_000, 1_000_000]
   end
 
-  test "the front is what no other surpasses" do
+  test "front/1 returns the loads that no other surpasses" do
     a = {:search, %{Sweep.default() | batch: 1}}
     b = {:search, %{Sweep.default() | batch: 8}}
     c = {:search, %{Sweep.default() | batch: 64}}
@@ -183,7 +183,7 @@ defmodule BeTree.Tune.ChoiceTest do
     assert Enum.sort(Sweep.front(figures)) == Enum.sort([a, b])
   end
 
-  test "slices beyond the longest search are measured once" do
+  test "charts/1 measures slices beyond the longest search once" do
     slices = fn most -> for {:search, setting} <- Sweep.charts(most)[:grid], uniq: true, do: setting.slice end
     assert Enum.sort(slices.(60_000)) == [50_000, 100_000, 300_000]
     assert Enum.sort(slices.(2_000_000)) == [50_000, 100_000, 300_000, 1_000_000, :infinity]

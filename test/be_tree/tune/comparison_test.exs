@@ -2,7 +2,7 @@ defmodule BeTree.Tune.ComparisonTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Tune
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
   alias BeTree.Tune.Comparison
 
   defp run(expressions, ages \\ 1..50) do
@@ -37,7 +37,7 @@ defmodule BeTree.Tune.ComparisonTest do
     |> Map.update!("machine", &Map.merge(&1, machine))
   end
 
-  test "the same run differs in nothing" do
+  test "a run equals itself" do
     document = document(run(100))
     comparison = Comparison.compare(document, document, 0.0)
     refute comparison.worse
@@ -46,7 +46,7 @@ defmodule BeTree.Tune.ComparisonTest do
     assert comparison.not_compared == ["One run measured fuel only, so times are not compared."]
   end
 
-  test "more expressions cost more fuel, exactly, and what changed is told" do
+  test "more expressions cost more fuel, and the change is named" do
     {old, new} = {run(100), run(200)}
     %{comparison: comparison} = compare(new, old, 0.05)
     assert comparison.worse
@@ -58,14 +58,14 @@ defmodule BeTree.Tune.ComparisonTest do
     assert [%{position: position, old: before, new: now} | _] = comparison.events
     assert before == Enum.at(old.costs, position).fuel and now == Enum.at(new.costs, position).fuel
 
-    # What became better is no fault, and a large threshold allows the worse.
+    # Improvements are no fault, and a large threshold permits the rest.
     better = compare(old, new, 0.05)
     refute better.comparison.worse
     allowed = compare(new, old, 10.0)
     refute allowed.comparison.worse
   end
 
-  test "other events are a sample: only what is certain counts" do
+  test "other events are a sample: only certain differences count" do
     {one, other} = {run(100, 1..40), run(100, 2..41)}
     %{comparison: comparison} = compare(other, one, 0.02)
     assert [%{name: "median fuel of an event, other events", low: low, high: high}] = comparison.lines
@@ -91,9 +91,9 @@ defmodule BeTree.Tune.ComparisonTest do
     assert Enum.any?(noisy.not_compared, &(&1 =~ "too noisy in the new run"))
   end
 
-  test "what is no run is refused" do
+  test "refuses JSON that is no run" do
     assert {:error, %{kind: :syntax, message: message}} = Tune.read(~S({"format": "other"}))
-    assert message =~ "no run of mix be_tree.tune"
-    assert {:error, %{kind: :syntax, message: "this is no JSON: byte 1 is wrong"}} = Tune.read("[")
+    assert message =~ "not a run of mix be_tree.tune"
+    assert {:error, %{kind: :syntax, message: "invalid JSON at byte 1"}} = Tune.read("[")
   end
 end

@@ -14,7 +14,7 @@ defmodule BeTree.Tune.CostsTest do
     %{tree: tree, events: for(age <- 1..120, do: %{age: age, country: "c#{age}"})}
   end
 
-  test "a stop ends exactly the searches that its budget ends", %{tree: tree, events: events} do
+  test "a stop ends the searches over its budget", %{tree: tree, events: events} do
     {:ok, costs} = Costs.measure(tree, events)
     {:ok, budget} = Costs.budget(tree, events, costs)
     assert length(budget.stops) > 10
@@ -35,7 +35,7 @@ defmodule BeTree.Tune.CostsTest do
     assert for(stop <- budget.stops, do: stop.budget) == Enum.sort(for(stop <- budget.stops, do: stop.budget), :desc)
   end
 
-  test "the lost matches are those of the searches that end", %{tree: tree, events: events} do
+  test "lost matches are those of the ended searches", %{tree: tree, events: events} do
     {:ok, costs} = Costs.measure(tree, events)
     {:ok, budget} = Costs.budget(tree, events, costs)
 
@@ -51,7 +51,7 @@ defmodule BeTree.Tune.CostsTest do
     end
   end
 
-  test "the budget serves its share, and no smaller one does", %{tree: tree, events: events} do
+  test "the budget is the least that serves its share", %{tree: tree, events: events} do
     {:ok, costs} = Costs.measure(tree, events)
     {:ok, budget} = Costs.budget(tree, events, costs)
     assert budget.budget == costs |> Enum.map(& &1.fuel) |> Enum.max()
@@ -66,7 +66,7 @@ defmodule BeTree.Tune.CostsTest do
     assert Enum.find(budget.stops, &(&1.budget == 1_998)).share == 0.001
   end
 
-  test "beyond the most expensive thousand no matches are counted", %{tree: tree, events: events} do
+  test "no matches are counted beyond the most expensive thousand", %{tree: tree, events: events} do
     many = for number <- 1..3_000, do: %{position: rem(number, 120), fuel: number, visited: 0, evaluated: 0, matches: 0}
     {:ok, budget} = Costs.budget(tree, events, many)
     assert Enum.find(budget.stops, &(&1.ended == 1_000)).lost > 0

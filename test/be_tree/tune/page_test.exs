@@ -1,5 +1,5 @@
 defmodule BeTree.Tune.PageTest do
-  # The report in a real browser. The clock decides nothing here: the page is the same for quiet and noisy machines.
+  # The report in a real browser. Nothing depends on time: the page is the same for quiet and noisy machines.
   use ExUnit.Case
 
   alias BeTree.Tune
@@ -7,7 +7,7 @@ defmodule BeTree.Tune.PageTest do
   @moduletag :tmp_dir
   @moduletag :browser
 
-  test "the page draws, hovers and slides", %{tmp_dir: folder} do
+  test "the page draws charts and reacts to the pointer and the slider", %{tmp_dir: folder} do
     tree = BeTree.new!(age: :integer, country: {:string, optional: true}, text: {:string, optional: true})
 
     subscriptions =

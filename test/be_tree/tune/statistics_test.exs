@@ -29,18 +29,18 @@ defmodule BeTree.Tune.StatisticsTest do
     assert Statistics.quantile([7], 0.99) == 7
   end
 
-  test "a histogram's buckets are exact to 0.8 %, from a nanosecond to a thousand seconds" do
+  test "histogram buckets are exact to 0.8 %, from 1 ns to 1,000 s" do
     for duration <- [1, 2, 3, 63, 64, 65, 999, 1_000_000, 123_456_789, 1_000_000_000_000] do
       [{bucket, 1}] = histogram([duration])
       assert_in_delta Histogram.value(bucket) / duration, 1, 0.008
     end
 
-    # What is beyond counts at the ends.
+    # Durations out of range count in the first and last bucket.
     assert histogram([0, -5]) == histogram([1, 1])
     assert histogram([5_000_000_000_000]) == histogram([1_000_000_000_000])
   end
 
-  test "a histogram of many durations has the quantiles of these" do
+  test "a histogram has the quantiles of its durations" do
     durations = sample(20_000, 50_000, 1) |> Enum.map(&round/1)
     turns = durations |> Enum.chunk_every(1_000) |> Enum.map(&histogram/1)
 
@@ -54,7 +54,7 @@ defmodule BeTree.Tune.StatisticsTest do
     assert Statistics.of_quantiles([[], []], [0.5]) == [nil]
   end
 
-  # A 95 % interval misses one time in twenty. Of 100 it misses some, and not many.
+  # A 95 % interval misses one time in twenty, so of 100 some miss, but few.
   test "an interval holds the true median about 95 times of 100" do
     held =
       for seed <- 1..100 do
@@ -65,13 +65,13 @@ defmodule BeTree.Tune.StatisticsTest do
     assert Enum.count(held, & &1) in 86..99
   end
 
-  test "a ratio of what is equal includes 1, and one of what differs does not" do
+  test "a ratio of equals includes 1, of others does not" do
     base = sample(30, 10.0, 1) |> Enum.map(&(100 + &1))
     other = sample(30, 10.0, 2) |> Enum.map(&(100 + &1))
     %{low: low, high: high} = Statistics.of_ratio(other, base)
     assert low < 1 and 1 < high
 
-    # The turns of a round share their noise, which the ratio of a round does not see.
+    # Turns of one round share their noise, so their ratio is free of it.
     noisy = Enum.map(1..30, &(100 * &1))
     paired = Statistics.of_ratio(Enum.map(noisy, &(1.1 * &1)), noisy)
     assert_in_delta paired.low, 1.1, 0.001

@@ -7,7 +7,7 @@ defmodule Mix.Tasks.BeTree.ImageTest do
 
   defp match(arguments), do: Mix.Task.rerun("be_tree.match", arguments)
 
-  test "an image of files is described, verified, and matched like the files", %{tmp_dir: folder} do
+  test "builds an image that verifies and matches like its files", %{tmp_dir: folder} do
     files = Workload.write(Workload.W3, %{Workload.W3.defaults() | expressions: 300, events: 50}, folder)
     path = Path.join(folder, "index.wasm")
     sources = for role <- [:expressions, :schema, :constants], argument <- ["--#{role}", files[role]], do: argument
@@ -36,7 +36,7 @@ defmodule Mix.Tasks.BeTree.ImageTest do
     assert File.read!(found) =~ ~r/^\[\d+/m
   end
 
-  test "a fault is reported with its place", %{tmp_dir: folder} do
+  test "reports faults of files with their place", %{tmp_dir: folder} do
     domains = write(folder, "defs", "age|integer|false\n")
     bad = write(folder, "bad", "age > 3\nage > 3 and\n")
     out = Path.join(folder, "index.wasm")
@@ -62,7 +62,7 @@ defmodule Mix.Tasks.BeTree.ImageTest do
     assert Exception.message(error) =~ "its SHA-256 is "
   end
 
-  test "wrong arguments are refused with the way out", %{tmp_dir: folder} do
+  test "refuses wrong arguments and names the right ones", %{tmp_dir: folder} do
     usage = "\n\nUsage: mix be_tree.image build --expressions FILE "
 
     for arguments <- [[], ["info"], ["info", "a", "b"], ["burn", "a"], ["verify", "a", "--out", "b"], ["build", "a"]] do

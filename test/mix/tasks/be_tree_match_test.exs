@@ -10,7 +10,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
   # Returns the message without the folder of the test.
   defp refusal(arguments, folder), do: String.replace(refusal(arguments), folder <> "/", "")
 
-  test "Erlang terms: the results are those of a naive evaluator", %{tmp_dir: folder} do
+  test "finds what the naive evaluator finds, in Erlang terms", %{tmp_dir: folder} do
     parameters = %{Workload.W1.defaults() | expressions: 200, events: 50, attributes: 64}
     files = Workload.write(Workload.W1, parameters, folder)
     out = Path.join(folder, "results")
@@ -33,7 +33,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     refute summary =~ "visited"
   end
 
-  test "be-tree's lines, with constants, and more numbers", %{tmp_dir: folder} do
+  test "reads be-tree's lines with constants, and prints statistics", %{tmp_dir: folder} do
     files = %{
       schema: write(folder, "defs", "age|integer|false|0|120\ncountry|string|true\n"),
       expressions: write(folder, "exprs", "age >= 21\ncountry = \"CA\" and not (age < 65)\n"),
@@ -52,7 +52,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     assert index =~ ~r/^  index expressions      2$/m
   end
 
-  test "values that do not fit, of JSON, of positional events and in an image", %{tmp_dir: folder} do
+  test "counts values that do not fit, in JSON, positional events and images", %{tmp_dir: folder} do
     json = [
       schema: write(folder, "defs", "age|integer|true\ncountry|string|false\n"),
       expressions: write(folder, "exprs", "country = \"CA\"\nage > 3\n"),
@@ -86,7 +86,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     end
   end
 
-  test "patterns of EventBridge, whose attributes need no file", %{tmp_dir: folder} do
+  test "reads EventBridge patterns without a file of attributes", %{tmp_dir: folder} do
     patterns = ~s({"source": ["a", "b"]}\n\n {"detail": {"n": [{"numeric": [">", 1]}], "tags": [{"exists": true}]}}\n)
     events = ~s({"source": "b", "detail": {"n": 2, "tags": ["x"]}}\n{"source": "c", "detail": {"n": 2}}\n{"id": 1}\n)
     files = ["--expressions", write(folder, "patterns", patterns), "--events", write(folder, "events", events)]
@@ -94,7 +94,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     run(files ++ ["--out", out])
     assert File.read!(out) == "[1,2]\n[]\n[]\n"
 
-    # A schema that is given says which fields have arrays.
+    # The schema tells which fields have arrays.
     schema = write(folder, "defs", "source|string list|true\ndetail.n|float|true\ndetail.tags|string list|true\n")
     listed = write(folder, "listed", ~s({"source": ["b", "c"]}\n))
     run(["--expressions", files |> Enum.at(1), "--events", listed, "--schema", schema, "--out", out])
@@ -103,7 +103,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     for {text, expected} <- [
           {~s({"a": ["x"]}\n{"a": [1]}\n), "patterns:2: `a` is tested as a string and as a number"},
           {~s({"a": ["x"]}\n{"b": "x"}\n), "patterns:2: `b`: a field has an object or an array"},
-          {~s({"a": ["x"]}\n{"b": [x]}\n), "patterns:2:8: the pattern is no JSON here"},
+          {~s({"a": ["x"]}\n{"b": [x]}\n), "patterns:2:8: the pattern is no JSON here; give a JSON object"},
           {~s({"a": ["x"]}\n{"a": {"b": ["x"]}}\n), "patterns: attribute `a` is of type string, so `a.b` cannot"}
         ] do
       path = write(folder, "patterns", text)
@@ -111,7 +111,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     end
   end
 
-  test "results may go to the standard output, and all else to the standard error", %{tmp_dir: folder} do
+  test "writes results to the standard output and everything else to the standard error", %{tmp_dir: folder} do
     expressions = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n<<\"not a\">>.\n")
     events = write(folder, "events", "[1].\n[0].\n")
 
@@ -125,13 +125,13 @@ defmodule Mix.Tasks.BeTree.MatchTest do
     refute_received {:mix_shell, :info, _text}
   end
 
-  test "no events are no fault", %{tmp_dir: folder} do
+  test "accepts an empty file of events", %{tmp_dir: folder} do
     expressions = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n")
     run(["--expressions", expressions, "--events", write(folder, "events", "")])
     assert said() =~ ~r/^  matches                0, 0 an event \(0 %\)$/m
   end
 
-  test "a fault in a file is reported with its place", %{tmp_dir: folder} do
+  test "reports faults of files with their place", %{tmp_dir: folder} do
     domains = write(folder, "defs", "age|integer|false\n")
     bad = write(folder, "bad", "age > 3\nage > 3 and\n")
     good = write(folder, "good", "age > 3\n")
@@ -150,7 +150,7 @@ defmodule Mix.Tasks.BeTree.MatchTest do
              "none: no such file or directory"
   end
 
-  test "wrong options are refused with the way out", %{tmp_dir: folder} do
+  test "refuses wrong options and names the right ones", %{tmp_dir: folder} do
     path = write(folder, "exprs", "[{a,bool,disallow_undefined}].\n<<\"a\">>.\n")
     assert refusal([]) =~ "--expressions, --events missing\n\nUsage: mix be_tree.match --expressions FILE --events FILE"
     assert refusal(["--expressions", path, "more"]) =~ "\"more\" belongs to no option\n\nUsage: "

@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.ProfileTest do
 
   import BeTree.Test.Files
 
-  # Devices lead to expressions that fail on the place.
+  # Devices lead to expressions, which then fail on the place.
   defp files(folder, events \\ ~s({"device": "tv", "geo": "g3"}\n{"device": "pc"}\n)) do
     expressions = for id <- 1..40, do: "device = 'tv' and not (geo = 'g#{id}' or geo is null) and geo <> 'x'\n"
 
@@ -17,7 +17,7 @@ defmodule Mix.Tasks.BeTree.ProfileTest do
     ]
   end
 
-  test "the fuel is shown by phase, attribute, expression and event", %{tmp_dir: folder} do
+  test "prints the fuel by phase, attribute, expression and event", %{tmp_dir: folder} do
     folded = Path.join(folder, "search.folded")
     run(files(folder) ++ ["--folded", folded, "--top", "3"])
     text = said()
@@ -36,7 +36,7 @@ defmodule Mix.Tasks.BeTree.ProfileTest do
     refute said() =~ "candidate "
   end
 
-  test "an image is profiled like its files", %{tmp_dir: folder} do
+  test "profiles an image like its files", %{tmp_dir: folder} do
     ["--schema", schema, "--expressions", expressions, "--events", events] = files = files(folder)
     image = Path.join(folder, "index.wasm")
     Mix.Task.rerun("be_tree.image", ["build", "--schema", schema, "--expressions", expressions, "--out", image])
@@ -50,7 +50,7 @@ defmodule Mix.Tasks.BeTree.ProfileTest do
 
   defp counts(text), do: ~r/^attribute.*^event/ms |> Regex.run(text) |> hd()
 
-  test "no events, and faults of files and arguments", %{tmp_dir: folder} do
+  test "accepts no events, and reports faults of files and arguments", %{tmp_dir: folder} do
     run(files(folder, ""))
     assert said() == "There are no events."
     assert refusal(files(folder, "{\"device\": \"tv\"}\n{}\n")) =~ "events:2: "

@@ -6,7 +6,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
   @rules "examples/rules/orders.rules"
   @facts "examples/rules/orders.jsonl"
 
-  test "notices, totals and the most expensive rules are printed" do
+  test "prints notices, totals and the most expensive rules" do
     run(["run", @rules, @facts, "--until", "3600000"])
     said = Enum.join(all_said(), "\n")
     assert said =~ ~s(underpaid {"missing":4.5,"order":1}\nunpaid {"order":2,"user":"bob"}\n)
@@ -17,7 +17,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
     assert said =~ ~r/^  underpaid: 1 firings, [\d,]+ fuel each$/m
   end
 
-  test "the last line names the fact types that no window bounds", %{tmp_dir: folder} do
+  test "prints the fact types without a window in the last line", %{tmp_dir: folder} do
     rules = Path.join(folder, "some.rules")
     facts = Path.join(folder, "facts.jsonl")
 
@@ -46,7 +46,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
 
   setup :quiet
 
-  test "the warnings about endless rules are printed first", %{tmp_dir: folder} do
+  test "prints warnings about endless rules first", %{tmp_dir: folder} do
     rules = Path.join(folder, "loop.rules")
     facts = Path.join(folder, "facts.jsonl")
     File.write!(rules, "fact a(x: integer)\nrule r when a: a then modify a(x: a.x + 1)\n")
@@ -56,7 +56,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
     assert told == "#{rules}: warning: rule `r` (line 2) can enable itself without end"
   end
 
-  test "the summary has the fuel for each fact and each firing" do
+  test "prints the fuel of each fact and each firing" do
     run(["run", @rules, @facts, "--until", "3600000", "--quiet", "--memory", "100000000"])
     said = Enum.join(all_said(), "\n")
     assert said =~ ~r/^5 facts inserted, \d+ kept, in [\d,]+ ms$/m
@@ -64,7 +64,7 @@ defmodule Mix.Tasks.BeTree.RulesTest do
     assert said =~ ~r/^[\d,]+ fuel for firings, [\d,]+ a firing$/m
   end
 
-  test "the fuel of a firing is that of its own search", %{tmp_dir: folder} do
+  test "charges a firing for its own search only", %{tmp_dir: folder} do
     rules = Path.join(folder, "two.rules")
     facts = Path.join(folder, "facts.jsonl")
 
@@ -89,18 +89,18 @@ defmodule Mix.Tasks.BeTree.RulesTest do
     fuel |> String.replace(",", "") |> String.to_integer()
   end
 
-  test "notices and rules can be left out" do
+  test "omits notices and rules on request" do
     run(["run", @rules, @facts, "--quiet", "--top", "0"])
     said = Enum.join(all_said(), "\n")
     refute said =~ "underpaid"
     assert said =~ "2 firings, 2 notices"
   end
 
-  test "every example reads" do
+  test "reads every example" do
     for path <- Path.wildcard("examples/rules/*.rules"), do: assert({:ok, _rules} = BeTree.Rules.new(File.read!(path)))
   end
 
-  test "what is wrong is named with its place", %{tmp_dir: folder} do
+  test "reports faults with their place", %{tmp_dir: folder} do
     assert refusal([]) =~ "the command is missing"
     assert refusal(["rnu", @rules, @facts]) =~ "\"rnu\" is no command. Did you mean run?"
     assert refusal(["run", @rules]) =~ "run takes two files, got 1"

@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
 
   import BeTree.Test.Files
 
-  alias BeTree.Engine.Json
+  alias BeTree.Input.Json
 
   defp files(folder, expressions \\ 100) do
     texts = for id <- 1..expressions, do: "age > #{rem(id * 7, 100)} and country <> \"c#{id}\"\n"
@@ -21,7 +21,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
   defp tune(arguments, folder), do: run(arguments ++ ["--out", Path.join(folder, "out")])
   defp refused(arguments, folder), do: String.replace(refusal(arguments), folder <> "/", "")
 
-  test "--calibrate measures this machine, and says what to configure" do
+  test "--calibrate measures this machine and prints the configuration" do
     run(["--calibrate"])
     output = said()
 
@@ -29,7 +29,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
              Regex.scan(~r/^W[13]: ([\d,]+) fuel a search, ([\d,]+) fuel a microsecond$/m, output)
 
     assert number(fuel) > 100_000
-    # From the slowest machine in a debugger to one ten times as fast as any there is.
+    # From the slowest machine in a debugger to ten times the fastest.
     assert number(rate) in 50..100_000
     assert output =~ ~r/^ +10,000 +[+-]\d+\.\d % +[+-]\d+\.\d %$/m
     assert output =~ ~r/^ +10,000,000 +no yield +no yield$/m
@@ -37,7 +37,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     assert_in_delta String.to_integer(ratio), number(rate) / 4, number(rate) / 4
   end
 
-  test "--budget shows what budgets would end, and writes the run", %{tmp_dir: folder} do
+  test "--budget prints what budgets would end, and writes the run", %{tmp_dir: folder} do
     tune(files(folder) ++ ["--budget"], folder)
     output = said()
     assert output =~ ~r/^100 expressions, 60 events\. Fuel of an event: p50 [\d,]+, p90 /
@@ -57,7 +57,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     assert said() =~ ~r/(The report: .*tune\.html|No report: )[^\n]*\nFor a later --compare: .*tune\.json/
   end
 
-  test "times are measured, and a configuration is recommended or the machine is too noisy", %{tmp_dir: folder} do
+  test "recommends a configuration, or reports a noisy machine", %{tmp_dir: folder} do
     tune(files(folder) ++ ["--seconds", "1"], folder)
     output = said()
     assert output =~ ~r/^\d+ configurations, 5 rounds of 60 ms each\. Those that no other one surpasses/m
@@ -78,7 +78,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     assert Enum.uniq(Enum.sort(beside)) == Enum.uniq([0, 1, schedulers, 4 * schedulers])
   end
 
-  test "--compare ends with an error past the threshold, and keeps the earlier run", %{tmp_dir: folder} do
+  test "--compare fails past the threshold and keeps the earlier run", %{tmp_dir: folder} do
     run(files(folder) ++ ["--budget", "--out", Path.join(folder, "old")])
     old = Path.join(folder, "old/tune.json")
     before = File.read!(old)
@@ -107,10 +107,10 @@ defmodule Mix.Tasks.BeTree.TuneTest do
              files(folder) ++ ["--budget", "--compare", write(folder, "no_json", "{}"), "--out", folder <> "/o"],
              folder
            ) =~
-             ~r/\Ano_json: this is no run of mix be_tree.tune/
+             ~r/\Ano_json: not a run of mix be_tree.tune/
   end
 
-  test "an image is tuned too", %{tmp_dir: folder} do
+  test "tunes an image", %{tmp_dir: folder} do
     [_, schema, _, expressions, _, events] = files(folder)
     image = Path.join(folder, "image")
     Mix.Task.rerun("be_tree.image", ["build", "--schema", schema, "--expressions", expressions, "--out", image])
@@ -119,7 +119,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     assert said() =~ "100 expressions, 60 events."
   end
 
-  test "wrong options are refused with the way out", %{tmp_dir: folder} do
+  test "refuses wrong options and names the right ones", %{tmp_dir: folder} do
     assert refusal([]) =~ "--expressions, --events missing\n\nUsage: mix be_tree.tune --expressions FILE --events FILE"
     assert refusal(["fast"]) =~ ~s("fast" belongs to no option\n\nUsage: )
     assert refusal(["--workload", "W9"]) =~ "there is no workload W9, only W1 and W3"

@@ -1,5 +1,5 @@
 defmodule Mix.Tasks.FilesTest do
-  # Every task with every kind of file that it can be given.
+  # Every task with every kind of file.
   use BeTree.Test.TaskCase, task: "be_tree.match"
 
   import BeTree.Test.Files
@@ -45,7 +45,7 @@ defmodule Mix.Tasks.FilesTest do
     error in [Mix.Error, BeTree.Files.Error] -> Exception.message(error)
   end
 
-  # The ways to write one file: a name, the input, and a function that returns :ok or the message of the refusal.
+  # Commands that write a file: a name, the input, and a function that returns :ok or the message of the refusal.
   defp writers(files, tree) do
     [
       {"image build", files.terms, &task!("be_tree.image", ["build", "--expressions", files.terms, "--out", &1])},
@@ -99,7 +99,7 @@ defmodule Mix.Tasks.FilesTest do
     error in Mix.Error -> Exception.message(error)
   end
 
-  # The names of the files that a writer chooses itself.
+  # The names of files that a task chooses.
   @names %{"tune" => "tune.json", "erl_bench generate" => "P_64_Ev_2.txt"}
 
   defp place(folder, name), do: Path.join(folder, @names[name] || "out")
@@ -113,7 +113,7 @@ defmodule Mix.Tasks.FilesTest do
     end
   end
 
-  # A device of our own: no test may write to those of the machine.
+  # A device made for the test, because no test may write to the machine's.
   defp device!(path, minor) do
     with {_output, 0} <- System.cmd("mknod", [path, "c", "1", "#{minor}"], stderr_to_stdout: true),
          {:ok, device} <- :file.open(path, [:read, :raw]) do
@@ -131,14 +131,14 @@ defmodule Mix.Tasks.FilesTest do
     path
   end
 
-  # Feeds a pipe with the bytes of a file.
+  # Writes a file's bytes to a pipe.
   defp fed(folder, source) do
     path = fifo!(Path.join(folder, "pipe_#{System.unique_integer([:positive])}"))
     {path, Task.async(fn -> System.cmd("sh", ["-c", "cat \"$0\" > \"$1\"", source, path]) end)}
   end
 
-  describe "an output" do
-    test "replaces a regular file, keeps its mode, and leaves nothing else", context do
+  describe "an output file" do
+    test "is replaced with its mode kept and no other file left", context do
       each_writer(context, fn name, _input, write, folder ->
         path = place(folder, name)
         File.write!(path, "old")
@@ -164,7 +164,7 @@ defmodule Mix.Tasks.FilesTest do
       end)
     end
 
-    test "creates the target of a symbolic link", %{tmp_dir: folder, tree: tree} do
+    test "is created at the target of a symbolic link", %{tmp_dir: folder, tree: tree} do
       path = Path.join(folder, "link")
       File.ln_s!("target", path)
       assert Image.write(tree, path) == :ok
@@ -187,7 +187,7 @@ defmodule Mix.Tasks.FilesTest do
       end)
     end
 
-    test "goes through a pipe", context do
+    test "may be a pipe", context do
       each_writer(context, fn name, _input, write, folder ->
         path = fifo!(place(folder, name))
         reader = Port.open({:spawn_executable, System.find_executable("cat")}, [:binary, :exit_status, args: [path]])
@@ -197,7 +197,7 @@ defmodule Mix.Tasks.FilesTest do
       end)
     end
 
-    test "that is also the input is refused, by any name", context do
+    test "is refused if it is also the input, under any name", context do
       each_writer(context, fn name, input, write, folder ->
         if input do
           content = File.read!(input)
@@ -217,7 +217,7 @@ defmodule Mix.Tasks.FilesTest do
       end)
     end
 
-    test "that is a folder, or in no folder, is refused", context do
+    test "is refused if it is a folder or its folder is missing", context do
       each_writer(context, fn name, _input, write, folder ->
         path = place(folder, name)
         File.mkdir!(path)
@@ -230,7 +230,7 @@ defmodule Mix.Tasks.FilesTest do
       end)
     end
 
-    test "keeps its content on a full disk, and on one that is read-only", context do
+    test "keeps its content on a full or read-only disk", context do
       each_writer(context, fn name, _input, write, folder ->
         Tmpfs.with_room(folder, "64k", fn folder ->
           path = place(folder, name)
@@ -248,7 +248,7 @@ defmodule Mix.Tasks.FilesTest do
       end)
     end
 
-    test "of a failed command stays as it was", %{files: files, tmp_dir: folder} do
+    test "is unchanged after a failed command", %{files: files, tmp_dir: folder} do
       bad = write(folder, "bad", "[30].\n[x].\n")
       out = write(folder, "out", "old")
       expressions = ["--expressions", files.terms]
@@ -265,7 +265,7 @@ defmodule Mix.Tasks.FilesTest do
       assert folder |> File.ls!() |> Enum.filter(&String.starts_with?(&1, ".be_tree")) == []
     end
 
-    test "is never the standard output by its descriptor, if that is a file", %{files: files, tmp_dir: folder} do
+    test "is refused if it is the file behind the standard output", %{files: files, tmp_dir: folder} do
       out = Path.join(folder, "out")
       arguments = ["--expressions", files.terms, "--events", files.records, "--out", "/dev/stdout"]
       assert {_output, 1} = separate("match", arguments, "> #{out} 2> #{out}.error")
@@ -282,7 +282,7 @@ defmodule Mix.Tasks.FilesTest do
     end
   end
 
-  # Runs a task in a VM of its own, whose standard input and output are the shell's.
+  # Runs a task in another VM, with standard input and output of the shell.
   defp separate(task, arguments, redirection, before \\ "") do
     module = Mix.Task.get!("be_tree." <> task)
     code = "Mix.start(); {:ok, _} = Application.ensure_all_started(:be_tree); #{inspect(module)}.run(System.argv())"
@@ -291,7 +291,7 @@ defmodule Mix.Tasks.FilesTest do
     System.cmd("sh", ["-c", "#{before} #{command} #{redirection}"])
   end
 
-  # The tasks that read: a name, the files by role, and a function that runs the task with other paths for them.
+  # Commands that read: a name, the files by role, and a function that runs the task with other paths.
   defp readers(files) do
     [
       {"match of terms", Map.take(files, [:terms, :records]),
@@ -320,7 +320,7 @@ defmodule Mix.Tasks.FilesTest do
     Enum.reduce(files, said, fn {_role, path}, said -> String.replace(said, path, "PATH") end)
   end
 
-  describe "an input" do
+  describe "an input file" do
     test "may be a pipe or a symbolic link, and is read once", %{files: files, tmp_dir: folder} do
       for {name, inputs, read} <- readers(files) do
         expected = result(read, inputs)
@@ -336,7 +336,7 @@ defmodule Mix.Tasks.FilesTest do
       end
     end
 
-    test "that is missing, or a folder, is refused by its name", %{files: files, tmp_dir: folder} do
+    test "is refused by name if it is missing or a folder", %{files: files, tmp_dir: folder} do
       missing = Path.join(folder, "missing")
 
       for {name, inputs, read} <- readers(files), {role, _source} <- inputs do
@@ -348,7 +348,7 @@ defmodule Mix.Tasks.FilesTest do
       end
     end
 
-    test "that has nothing is refused, or is no expressions, events or facts", %{files: files, tmp_dir: folder} do
+    test "is refused if it is empty or has no expressions, events or facts", %{files: files, tmp_dir: folder} do
       empty = write(folder, "empty", "")
       null = device!(Path.join(folder, "null"), 3)
 
@@ -376,7 +376,7 @@ defmodule Mix.Tasks.FilesTest do
       end
     end
 
-    test "that may not be read is refused by its name", %{files: files} do
+    test "is refused by name if it is unreadable", %{files: files} do
       File.chmod!(files.records, 0)
 
       # Root reads any file.
@@ -390,7 +390,7 @@ defmodule Mix.Tasks.FilesTest do
       end
     end
 
-    test "may be the standard input: no line of it is lost", %{tmp_dir: folder, files: files} do
+    test "may be the standard input, read without losing a line", %{tmp_dir: folder, files: files} do
       count = 20_000
       events = write(folder, "many", for(n <- 1..count, do: ["[", to_string(rem(n, 100)), "].\n"]))
       out = Path.join(folder, "out")
@@ -406,7 +406,7 @@ defmodule Mix.Tasks.FilesTest do
       assert output =~ ~r/matches +3,/
     end
 
-    test "begins with a byte order mark, which is skipped", %{files: files, tmp_dir: folder} do
+    test "may begin with a byte order mark", %{files: files, tmp_dir: folder} do
       for {name, inputs, read} <- readers(files), name not in ["image info", "image verify"] do
         expected = result(read, inputs)
 
@@ -418,7 +418,7 @@ defmodule Mix.Tasks.FilesTest do
     end
   end
 
-  test "tune reads each input once", %{files: files, tmp_dir: folder} do
+  test "is read once by tune", %{files: files, tmp_dir: folder} do
     {terms, terms_feeder} = fed(folder, files.terms)
     {records, records_feeder} = fed(folder, files.records)
     task("be_tree.tune", ["--expressions", terms, "--events", records, "--budget", "--out", Path.join(folder, "tuned")])
@@ -431,7 +431,7 @@ defmodule Mix.Tasks.FilesTest do
     for feeder <- [compared_feeder, bad_feeder], do: Task.await(feeder, :infinity)
   end
 
-  test "erl_bench reads each input once", %{files: files, tmp_dir: folder} do
+  test "is read once by erl_bench", %{files: files, tmp_dir: folder} do
     stats = write(folder, "stats", "{n_events,9}.\n{snapshot_freq,3}.\n{nano_diffs,[1,2]}.\n")
     {base, base_feeder} = fed(folder, stats)
     assert [{:min, _percent, _value} | _more] = :erl_betree_bench.compare_stats(base, stats)

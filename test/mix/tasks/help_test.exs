@@ -15,7 +15,7 @@ defmodule Mix.Tasks.BeTree.HelpTest do
 
   defp help(task), do: capture_io(fn -> Mix.Task.rerun(task, ["--help"]) end)
 
-  test "there are such tasks" do
+  test "the project has tasks" do
     names = for {_module, name} <- @tasks, do: name
 
     assert Enum.all?(
@@ -25,7 +25,7 @@ defmodule Mix.Tasks.BeTree.HelpTest do
   end
 
   for {_module, task} <- @tasks do
-    test "mix #{task} --help has usage, options and an example" do
+    test "mix #{task} --help prints usage, options and an example" do
       text = help(unquote(task))
       assert text =~ ~r/^    mix #{unquote(task)}/m
       assert text =~ ~r/^## Options$/m
@@ -33,7 +33,7 @@ defmodule Mix.Tasks.BeTree.HelpTest do
       assert capture_io(fn -> Mix.Task.rerun(unquote(task), ["-h"]) end) == text
     end
 
-    test "mix #{task} names the nearest of its options" do
+    test "mix #{task} suggests the nearest option for an unknown one" do
       for [option] <- Regex.scan(~r/^  \* `--([a-z-]+)`/m, help(unquote(task)), capture: :all_but_first) do
         error = assert_raise Mix.Error, fn -> Mix.Task.rerun(unquote(task), ["--#{option}x"]) end
         assert Exception.message(error) == "--#{option}x : Unknown option. Did you mean --#{option}?"

@@ -1,7 +1,7 @@
 defmodule Ads.MixProject do
   use Mix.Project
 
-  # The test of releases builds this application elsewhere, so that nothing is written here.
+  # The build folder is set from outside, so the test writes nothing here.
   @runtime System.get_env("ADS_RUNTIME", "wasmtime")
 
   def project, do: [app: :ads, version: "1.0.0", deps: [{:be_tree, path: "../../.."}]]

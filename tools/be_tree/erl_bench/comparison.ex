@@ -12,8 +12,7 @@ defmodule BeTree.ErlBench.Comparison do
   @type difference :: {float, float}
 
   @typedoc """
-  The differences; the percentage of sums that are less than the base's; and the nanoseconds of an event at the median of
-  both.
+  The differences; the percentage of sums below the base's; and the median nanoseconds of an event in both.
   """
   @type t :: %__MODULE__{
           min: difference,
@@ -42,7 +41,7 @@ defmodule BeTree.ErlBench.Comparison do
     new(base, target, base_size)
   end
 
-  # Compares sums in nanoseconds, each of `size` events. Percents and nanoseconds are ranked apart, as in erl-be-tree.
+  # Compares sums in nanoseconds, each of `size` events. Percents and nanoseconds are sorted separately, as in erl-be-tree.
   @spec new([pos_integer, ...], [pos_integer, ...], pos_integer) :: t
   def new(base, target, size) do
     percents = base |> Enum.zip_with(target, &((&2 - &1) * 100 / &1)) |> Enum.sort()

@@ -1,13 +1,13 @@
 defmodule BeTree.ErlBench.Output do
   @moduledoc false
-  # Files of results, with a list of ids per event as an Erlang term, and the differences of two files.
+  # Files of results, one Erlang list of ids per event, and their differences.
 
   alias BeTree.Files.{Reader, Terms}
   alias Mix.BeTree.Command
 
   @type ids :: [BeTree.id()]
 
-  # Calls `fun` with a function that writes the ids of one event to the file at `path`, or nowhere if that is `nil`.
+  # Calls `fun` with a function that writes the ids of one event to the file at `path`, or discards them if `path` is `nil`.
   @spec with_file!(Path.t() | nil, [Path.t()], ((ids -> :ok) -> result)) :: result when result: term
   def with_file!(nil, _inputs, fun), do: fun.(fn _ids -> :ok end)
 
@@ -15,8 +15,8 @@ defmodule BeTree.ErlBench.Output do
     Command.with_output!(path, inputs, fn write -> fun.(&write.(line(&1))) end)
   end
 
-  # Returns the number of compared events, and for each difference the number of the event and the ids in both files, or
-  # `:eof` at the end of a file.
+  # Returns the number of compared events, and for each difference the event's number and the ids in both files (`:eof` at
+  # an end).
   @spec diff!(Path.t(), Path.t()) :: {non_neg_integer, [{pos_integer, ids | :eof, ids | :eof}]}
   def diff!(first, second) do
     {count, differences} =
@@ -32,7 +32,7 @@ defmodule BeTree.ErlBench.Output do
     {count, Enum.reverse(differences)}
   end
 
-  # Either file may be in any order; ours are ascending.
+  # erl-be-tree's order is arbitrary; ours is ascending.
   defp same?(ids, ids), do: true
   defp same?(one, other) when is_list(one) and is_list(other), do: Enum.sort(one) == Enum.sort(other)
   defp same?(_one, _other), do: false

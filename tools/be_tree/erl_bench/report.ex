@@ -28,12 +28,12 @@ defmodule BeTree.ErlBench.Report do
     for {way, path} <- others, File.exists?(base), File.exists?(path), do: {way, Comparison.read!(base, path)}
   end
 
-  # The table of the document: by how many percent the ways differ from the first.
+  # The document's table: the percentage by which each way differs from the first.
   @spec ratios([row, ...]) :: iodata
   def ratios([{_parameters, columns} | _] = rows) do
     header = [["", "Params"] | for({way, _comparison} <- columns, do: @headers[way])]
 
-    # The number stands in the second of four lines.
+    # The number stands on the second of four lines.
     grid([
       header
       | for {parameters, columns} <- rows do
@@ -56,7 +56,7 @@ defmodule BeTree.ErlBench.Report do
     ])
   end
 
-  # Formats one comparison.
+  # Formats one comparison as a cell.
   @spec comparison(Comparison.t()) :: iodata
   def comparison(%Comparison{} = comparison) do
     times = "  event: #{microseconds(comparison.base)} us, #{microseconds(comparison.target)} us"
@@ -67,7 +67,7 @@ defmodule BeTree.ErlBench.Report do
   @spec microseconds(number) :: String.t()
   def microseconds(nanoseconds), do: :erlang.float_to_binary(nanoseconds / 1_000, decimals: 1)
 
-  # Percents are rounded up, against the way that is compared.
+  # Percents are rounded up, to the disadvantage of the compared way.
   defp ratio(%Comparison{} = comparison) do
     [
       " range: (#{percent(comparison.min)}, #{percent(comparison.max)})",

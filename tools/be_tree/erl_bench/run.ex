@@ -5,13 +5,13 @@ defmodule BeTree.ErlBench.Run do
   alias BeTree.ErlBench.{Output, Stats, Tree, Way}
   alias BeTree.Files.Error
 
-  # The number of events in a turn: short compared with other work on the machine, long compared with a change of ways.
-  @turn 100
+  # Events in a turn: few compared with other work of the machine, many compared with the cost of switching.
+  @events_per_turn 100
 
-  @typedoc "Called after every thousand of a way."
+  @typedoc "Called after every thousand events of a way."
   @type progress :: (Way.t(), Stats.t() -> term)
 
-  # Evaluates all events in one way. The ids of each go to the file `output`, if there is one.
+  # Evaluates all events in one way. Ids go to the file `output`, if given.
   @spec one!(Tree.t(), Path.t(), Way.t(), Path.t() | nil, progress) :: Stats.t()
   def one!(tree, path, way, output, progress) do
     Output.with_file!(output, [path], fn write ->
@@ -26,8 +26,8 @@ defmodule BeTree.ErlBench.Run do
     end)
   end
 
-  # Evaluates all events in all ways. The ways take turns, each time in a random order, so that other work on the machine
-  # and the state of the caches affect all ways alike.
+  # Evaluates all events in all ways. The ways take turns in random order, so that other work of the machine and the caches
+  # affect all alike.
   @spec in_turns!(Tree.t(), Path.t(), progress) :: [{Way.t(), Stats.t()}]
   def in_turns!(tree, path, progress) do
     start = for way <- Way.all(), do: {way, Stats.new(Way.title(way))}
@@ -35,7 +35,7 @@ defmodule BeTree.ErlBench.Run do
     measured =
       tree
       |> Tree.events(path)
-      |> Stream.chunk_every(@turn)
+      |> Stream.chunk_every(@events_per_turn)
       |> Enum.reduce(start, fn events, measured ->
         for {way, stats} <- Enum.shuffle(measured), do: {way, turn(tree, path, way, events, stats, progress)}
       end)
@@ -44,7 +44,7 @@ defmodule BeTree.ErlBench.Run do
   end
 
   # Compares the ids of all ways, event by event. Returns the number of events, and for each difference from the first way
-  # the number of the event, the other way, and the ids of both.
+  # the event's number, the other way, and both lists of ids.
   @spec check!(Tree.t(), Path.t()) ::
           {non_neg_integer, [{pos_integer, Way.t(), [BeTree.id()], [BeTree.id()]}]}
   def check!(tree, path) do
@@ -72,7 +72,7 @@ defmodule BeTree.ErlBench.Run do
   # The benchmark relies on no spec of erl_betree.
   @dialyzer {:no_match, evaluate!: 4}
 
-  # The clock runs from the list of records to the list of ids, as in erl-be-tree's runner.
+  # The clock covers the conversion from records to ids, as in erl-be-tree's runner.
   defp evaluate!(tree, path, way, {event, line}) do
     started = System.monotonic_time(:nanosecond)
     outcome = Way.evaluate(way, tree.betree, event)

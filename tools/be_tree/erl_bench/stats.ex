@@ -1,9 +1,9 @@
 defmodule BeTree.ErlBench.Stats do
   @moduledoc false
-  # The times of events, in sums of a thousand, and the file with them: Erlang terms under the names of erl-be-tree's
-  # runner, so that either program reads the files of the other.
+  # Times of events as sums of a thousand, and their file of Erlang terms. It has the names of erl-be-tree's runner, so each
+  # program reads the other's files.
 
-  alias BeTree.Engine.Input
+  alias BeTree.Input.FileReader
   alias BeTree.Files.Error
   alias Mix.BeTree.Command
 
@@ -65,7 +65,7 @@ defmodule BeTree.ErlBench.Stats do
   # Returns the sums in nanoseconds, and the number of events of each sum.
   @spec read!(Path.t()) :: {[pos_integer, ...], events_a_sum :: pos_integer}
   def read!(path) do
-    case Input.read_file(path) do
+    case FileReader.read_file(path) do
       {:ok, bytes} ->
         sums!(for({key, value} <- bytes |> String.to_charlist() |> terms!(path), do: {key, value}), path)
 
@@ -74,7 +74,7 @@ defmodule BeTree.ErlBench.Stats do
     end
   end
 
-  # Returns the terms of a text, as `:file.consult/1` does with those of a file, which it opens in another way.
+  # Returns the terms of a text, like `:file.consult/1`, which only opens files.
   defp terms!(text, path) do
     case :erl_scan.string(text) do
       {:ok, tokens, _end} -> for tokens <- split(tokens), do: term!(tokens, path)

@@ -71,7 +71,7 @@ defmodule BeTree.Workload.W8 do
   def expressions(%{expressions: 0}), do: []
   def expressions(%{expressions: count} = parameters), do: Stream.map(0..(count - 1), &rule(&1, parameters))
 
-  # Each 100 rules have their patterns in front, and number them on.
+  # The first of each 100 rules have patterns, numbered consecutively.
   defp rule(index, %{patterns: share, seed: seed} = parameters) do
     place = rem(index, 100)
     service = rem(index + 7_919 * seed, @services)
@@ -103,7 +103,7 @@ defmodule BeTree.Workload.W8 do
     ~s(#{function}\(message, "#{words(seed, number)}"\))
   end
 
-  # The first three parts of the addresses of the network with this number.
+  # The first three parts of the network's addresses.
   defp network(number), do: "#{10 + div(number, 65_536)}.#{rem(div(number, 256), 256)}.#{rem(number, 256)}"
 
   # The words of the pattern with this number.
@@ -135,7 +135,7 @@ defmodule BeTree.Workload.W8 do
 
   defp of_form("network", event, random), do: with_source(event, random)
 
-  # More words in the middle of the message.
+  # Further words in the middle of the message.
   defp of_form("regex", ~s({"message": ") <> rest, random) do
     {words, _random} = Enum.map_reduce(1..20, random, fn _nth, random -> word(random) end)
     [first, more] = String.split(rest, " ", parts: 2)

@@ -25,7 +25,7 @@ defmodule Mix.Tasks.BeTree.Demo do
 
   @requirements ["app.start"]
 
-  # An explanation of an expression with this many characters fits a terminal, and is not trivial.
+  # Expressions near this length fit a terminal and are not trivial.
   @telling_length 120
 
   @impl true
@@ -97,7 +97,7 @@ defmodule Mix.Tasks.BeTree.Demo do
     for line <- tree |> BeTree.explain!(event, id) |> to_string() |> String.split("\n"), do: say(["    ", line])
   end
 
-  # The distance of an expression from one that demonstrates well: a conjunction of that length.
+  # The distance of an expression from an ideal example: a conjunction of that length.
   defp strangeness({_id, text}), do: {not String.contains?(text, " and "), abs(String.length(text) - @telling_length)}
 
   defp text(subscriptions, id) do

@@ -9,7 +9,7 @@ defmodule Mix.Tasks.BeTree.Release do
 
     * `libbe_tree_host-v0.1.0-nif-2.15-x86_64-unknown-linux-gnu.so.tar.gz` - the NIF for this platform, as
       `rustler_precompiled` downloads it;
-    * `checksum-Elixir.BeTree.Engine.Native.exs` - the checksums of all such archives in this folder. Copy those of other
+    * `checksum-Elixir.BeTree.Runtime.Native.exs` - the checksums of all such archives in this folder. Copy those of other
       platforms here first;
     * `be_tree-0.1.0` and `be_tree-0.1.0.tar.gz` - the package: the files of `package()[:files]` in `mix.exs`, with the
       WebAssembly module, its SHA-256 and these checksums. `mix hex.publish` belongs in this folder, not in the checkout;

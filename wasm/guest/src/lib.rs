@@ -51,14 +51,14 @@ pub extern "C" fn be_tree_spent() -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_search(format: i32, event: u32, ids: i32, form: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    STATE.with(|state| state.search(Request::Search { format, event: event as usize, only, form }))
+    STATE.with(|state| state.operate(Request::Search { format, event: event as usize, only, form }))
 }
 
 /// Searches for the events in `bytes` bytes of the inbox, each after its format and its length. `ids` is as above.
 #[no_mangle]
 pub extern "C" fn be_tree_search_many(number: u64, events: u32, bytes: u32, ids: i32, form: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    STATE.with(|state| state.search(Request::Batch { number, events, bytes: bytes as usize, only, form }))
+    STATE.with(|state| state.operate(Request::Batch { number, events, bytes: bytes as usize, only, form }))
 }
 
 /// Returns the next part of the result of the batch with this number.
@@ -77,25 +77,19 @@ pub extern "C" fn be_tree_keep_reasons() -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_reasons(format: i32, event: u32, ids: i32) -> i32 {
     let only = usize::try_from(ids).ok();
-    STATE.with(|state| state.search(Request::Reasons { format, event: event as usize, only }))
-}
-
-/// Continues a search or a batch that a trap stopped.
-#[no_mangle]
-pub extern "C" fn be_tree_resume() -> i32 {
-    STATE.with(State::resume)
+    STATE.with(|state| state.operate(Request::Reasons { format, event: event as usize, only }))
 }
 
 /// Decodes the event in the inbox. The result is an event of format 3.
 #[no_mangle]
 pub extern "C" fn be_tree_prepare(format: i32, event: u32) -> i32 {
-    STATE.with(|state| state.search(Request::Prepare { format, event: event as usize }))
+    STATE.with(|state| state.operate(Request::Prepare { format, event: event as usize }))
 }
 
 /// Starts the profile of a search for the event in the inbox.
 #[no_mangle]
 pub extern "C" fn be_tree_profile(format: i32, event: u32) -> i32 {
-    STATE.with(|state| state.search(Request::Profile { format, event: event as usize }))
+    STATE.with(|state| state.operate(Request::Profile { format, event: event as usize }))
 }
 
 /// Runs the next part of the profile. The result is the number of its phase.

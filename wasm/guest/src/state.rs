@@ -9,8 +9,9 @@ use be_tree_index::event::Encoding;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::{self, packed, Batch, Counts, Form, Packed, Part, Search};
 use be_tree_module::cell::Cell;
+use be_tree_module::instance::Instance;
 use be_tree_module::memory;
-use be_tree_module::outbox::{Outbox, NOTED, NOTHING};
+use be_tree_module::outbox::{NOTED, NOTHING};
 use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
 
@@ -90,49 +91,76 @@ pub(crate) enum Request {
 /// The state of this module's instance.
 pub(crate) static STATE: Cell<State> = Cell::new();
 
+impl Instance for State {
+    type Request = Request;
+
+    fn port(&mut self) -> &mut Port {
+        &mut self.port
+    }
+
+    fn abandon(&mut self) {
+        self.search.abandon();
+        self.unfinished = None;
+        self.profiling = false;
+        // The host may have asked an earlier change to give up after that change was done.
+        self.stop.clear();
+    }
+
+    fn begin_read(&mut self) {
+        // The read overwrites the profile's event and lists.
+        self.profiling = false;
+        self.port.begin_read();
+    }
+
+    /// Clears the stop word, so that equal histories leave equal memories.
+    fn after_change(&mut self) {
+        self.stop.clear();
+    }
+
+    fn store(&mut self, request: Request) {
+        self.request = request;
+        self.unfinished = None;
+        self.profiling = false;
+    }
+
+    fn advance(&mut self) -> Outcome {
+        match self.request {
+            Request::Nothing => Ok(()),
+            Request::Search { format, event, only, form } => {
+                self.advance_search(event, only, |search, index, event, ids| {
+                    search.open_for(index, Encoding::from_code(format)?, event, ids, Form::from_code(form)?)
+                })
+            }
+            Request::Reasons { format, event, only } => {
+                self.advance_search(event, only, |search, index, event, ids| {
+                    search.open_reasons(index, Encoding::from_code(format)?, event, ids)
+                })
+            }
+            Request::Batch { number, events, bytes, only, form } => {
+                if self.port.outbox.progress() == NOTED {
+                    self.port.message(bytes.saturating_add(only.unwrap_or(0)))?;
+                    self.batch.open(search::Request { events, bytes, only, form: Form::from_code(form)? });
+                }
+                self.advance_batch(number)
+            }
+            Request::More { number } => {
+                if self.port.outbox.progress() == NOTED {
+                    self.batch.next_part();
+                }
+                self.advance_batch(number)
+            }
+            Request::Prepare { format, event } => self.prepare(format, event),
+            Request::Profile { format, event } => self.open_profile(format, event),
+            Request::ProfilePart => self.profile_part(),
+            Request::ProfileCounts => self.profile_counts(),
+        }
+    }
+}
+
 impl State {
-    /// Returns a buffer of at least `length` bytes, if memory allows.
-    pub fn inbox(&mut self, length: u32) -> Option<*const u8> {
-        let State { port, search, unfinished, profiling, .. } = self;
-        port.inbox(length, || {
-            *unfinished = None;
-            *profiling = false;
-            search.abandon();
-        })
-    }
-
-    /// Returns the address of the outbox.
-    pub fn outbox(&mut self) -> *const Outbox {
-        &raw const self.port.outbox
-    }
-
     /// Returns the address of the word by which the host asks a change to give up.
     pub fn stop(&self) -> *const AtomicU32 {
         self.stop.address()
-    }
-
-    /// Runs an operation that changes the index, and records that it ended. Returns its status.
-    pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
-        if self.port.is_damaged() {
-            return self.read(|_| Ok(()));
-        }
-        let State { port, search, .. } = self;
-        port.begin_change(|| search.abandon());
-        self.unfinished = None;
-        self.profiling = false;
-        self.stop.clear();
-        let outcome = operation(self);
-        // The word is 0 between changes, so that equal histories leave equal memories.
-        self.stop.clear();
-        self.port.end_change(outcome)
-    }
-
-    /// Runs an operation that changes nothing, and returns its status.
-    pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
-        self.profiling = false;
-        self.port.begin_read();
-        let outcome = self.port.check().and_then(|()| operation(self));
-        self.port.status(outcome)
     }
 
     pub fn schema(&mut self, length: usize) -> Outcome {
@@ -196,91 +224,24 @@ impl State {
         Ok(index.keep_reasons()?)
     }
 
-    /// Stores the request, then searches. It may be cut off anywhere. `resume` continues it once the request is stored.
-    pub fn search(&mut self, request: Request) -> i32 {
-        self.port.outbox.advance_to(NOTHING);
-        self.request = request;
-        self.unfinished = None;
-        self.profiling = false;
-        self.port.outbox.advance_to(NOTED);
-        self.go_on()
-    }
-
     /// Returns the next part of a batch, unless another operation came in between.
     pub fn more(&mut self, number: u64) -> i32 {
         if self.unfinished != Some(number) {
-            return self.refuse_at_once("this batch is not under way any more; start it again");
+            return self.refuse("this batch is not under way any more; start it again");
         }
-        self.search(Request::More { number })
+        self.operate(Request::More { number })
     }
 
     /// Runs the next part of a profile or counts the last one, unless another operation came in between.
     pub fn profile(&mut self, request: Request) -> i32 {
         if !self.profiling {
-            return self.refuse_at_once("no profile is under way; start one");
+            return self.refuse("no profile is under way; start one");
         }
         self.port.outbox.advance_to(NOTHING);
         self.request = request;
         // The memory of searches has the profile's event and lists, so it must not begin anew.
         self.port.outbox.step();
         self.go_on()
-    }
-
-    /// Continues a search that was cut off.
-    pub fn resume(&mut self) -> i32 {
-        if self.port.outbox.progress() == NOTHING {
-            return self.refuse_at_once("there is no search to resume; start one");
-        }
-        self.go_on()
-    }
-
-    fn refuse_at_once(&mut self, message: &str) -> i32 {
-        self.profiling = false;
-        self.port.refuse_at_once(message)
-    }
-
-    fn go_on(&mut self) -> i32 {
-        memory::of_search(self.port.outbox.progress() == NOTED);
-        self.port.outbox.clear();
-        let outcome = self.advance();
-        let status = self.port.status(outcome);
-        // The last store: the search cannot be continued after it.
-        self.port.outbox.advance_to(NOTHING);
-        status
-    }
-
-    fn advance(&mut self) -> Outcome {
-        self.port.check()?;
-        match self.request {
-            Request::Nothing => Ok(()),
-            Request::Search { format, event, only, form } => {
-                self.advance_search(event, only, |search, index, event, ids| {
-                    search.open_for(index, Encoding::from_code(format)?, event, ids, Form::from_code(form)?)
-                })
-            }
-            Request::Reasons { format, event, only } => {
-                self.advance_search(event, only, |search, index, event, ids| {
-                    search.open_reasons(index, Encoding::from_code(format)?, event, ids)
-                })
-            }
-            Request::Batch { number, events, bytes, only, form } => {
-                if self.port.outbox.progress() == NOTED {
-                    self.port.message(bytes.saturating_add(only.unwrap_or(0)))?;
-                    self.batch.open(search::Request { events, bytes, only, form: Form::from_code(form)? });
-                }
-                self.advance_batch(number)
-            }
-            Request::More { number } => {
-                if self.port.outbox.progress() == NOTED {
-                    self.batch.next_part();
-                }
-                self.advance_batch(number)
-            }
-            Request::Prepare { format, event } => self.prepare(format, event),
-            Request::Profile { format, event } => self.open_profile(format, event),
-            Request::ProfilePart => self.profile_part(),
-            Request::ProfileCounts => self.profile_counts(),
-        }
     }
 
     /// Opens the search by `open`, unless that is done, and runs it to its end.
@@ -292,9 +253,9 @@ impl State {
     ) -> Outcome {
         let State { index, search, port, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        let (whole, outbox) = port.message_and_outbox(event.saturating_add(only.unwrap_or(0)))?;
+        let (message, outbox) = port.message_and_outbox(event.saturating_add(only.unwrap_or(0)))?;
         if outbox.progress() == NOTED {
-            let (event, ids) = whole.split_at(event);
+            let (event, ids) = message.split_at(event);
             open(search, index, event, only.map(|_| packed(ids)))?;
             outbox.step();
         }
@@ -309,7 +270,7 @@ impl State {
     fn advance_batch(&mut self, number: u64) -> Outcome {
         let State { index, search, batch, port, unfinished, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
-        let (inbox, outbox) = port.whole_and_outbox();
+        let (inbox, outbox) = port.inbox_and_outbox();
         // Only new work counts as progress. A second run of the same step does not.
         if outbox.progress() == NOTED {
             outbox.step();

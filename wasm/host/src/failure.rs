@@ -5,8 +5,8 @@ use std::fmt::{Display, Write};
 use rustix::io::Errno;
 use wasmtime::{Error, OutOfMemory, Trap, WasmBacktrace};
 
-/// The most bytes of a message. A message may contain a name in a module, and such a name may be as long as the module.
-const LONGEST: usize = 4_096;
+/// The most bytes of a message. It may contain a name from a module, which may be as long as the module.
+const MAX_MESSAGE_BYTES: usize = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -34,7 +34,7 @@ impl Failure {
         Self::new(Kind::BadModule, message)
     }
 
-    /// Returns the failure to compile a module: the system refused memory, or else the module is at fault.
+    /// Returns the failure of compiling a module: refused memory, or a fault of the module.
     pub fn from_compiler(error: &Error) -> Self {
         if lacks_memory(error) {
             return Self::no_memory(format!("the host has no memory to compile the module: {error:#}"));
@@ -47,14 +47,14 @@ impl Failure {
         Self::bad_module(format!("not a WebAssembly module that can run here: {why:#}"))
     }
 
-    /// Returns the failure for memory or addresses that the system refuses to the whole process.
+    /// Returns the failure for memory or addresses that the system refuses to the process.
     pub fn no_memory(what: impl Display) -> Self {
         let mend = "give the machine more memory, or raise the limit of the process (ulimit -v)";
         Self::new(Kind::OutOfMemory, format!("{what}; {mend}"))
     }
 
-    /// Returns the failure of a call. A trap after a refused growth of the memory follows from that refusal, because
-    /// compiled languages then execute `unreachable`.
+    /// Returns the failure of a call. A trap after a refused growth of the memory counts as a lack of memory, because
+    /// compiled languages react to the refusal with `unreachable`.
     pub fn from_call(error: &Error, memory_refused: bool) -> Self {
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => {
@@ -62,25 +62,28 @@ impl Failure {
             }
             Some(trap) if memory_refused => Self::new(
                 Kind::OutOfMemory,
-                format!("the module asked for more memory than its limit, and stopped: {}", place(*trap, error)),
+                format!(
+                    "the module asked for more memory than its limit, and stopped: {}",
+                    describe_trap(*trap, error)
+                ),
             ),
-            Some(trap) => Self::new(Kind::Trap, place(*trap, error)),
-            // Without a trap no wasm ran: the host had no stack or no memory for the call.
+            Some(trap) => Self::new(Kind::Trap, describe_trap(*trap, error)),
+            // Without a trap no code ran: the host had no stack or no memory for the call.
             None => Self::new(Kind::OutOfMemory, format!("the host could not run the call: {error:#}")),
         }
     }
 }
 
-/// Returns whether the system refused memory, which is no fault of a module.
+/// Returns whether the cause is memory that the system refused, not the module.
 pub fn lacks_memory(error: &Error) -> bool {
     let refuses = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref() == Some(&Errno::NOMEM);
     error.is::<OutOfMemory>() || error.chain().any(refuses)
 }
 
-/// Returns the text, cut between two characters if it is long.
+/// Cuts a long text between two characters, and notes the omitted bytes.
 fn shortened(mut text: String) -> String {
-    if text.len() > LONGEST {
-        let end = text.floor_char_boundary(LONGEST);
+    if text.len() > MAX_MESSAGE_BYTES {
+        let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
         let omitted = text.len() - end;
         text.truncate(end);
         // Writing to a string does not fail.
@@ -90,7 +93,7 @@ fn shortened(mut text: String) -> String {
 }
 
 /// Returns the trap's own message, with the function's name if the module has it.
-fn place(trap: Trap, error: &Error) -> String {
+fn describe_trap(trap: Trap, error: &Error) -> String {
     let function = error
         .downcast_ref::<WasmBacktrace>()
         .and_then(|backtrace| backtrace.frames().first())

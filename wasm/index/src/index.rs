@@ -19,8 +19,7 @@ use crate::model::strings::{Interner, StringId};
 use crate::patterns::{is_lowered, is_pattern};
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::{Access, Analysis};
-use crate::plan::demands::Demands;
-use crate::plan::filter::{self, Coverage};
+use crate::plan::demands::{self, Coverage, Demands};
 use crate::reasons::Reasons;
 use crate::room::{Extent, Searches};
 use crate::support::hash::{hash_bytes, out_of_memory};
@@ -755,14 +754,14 @@ impl Index {
         };
         let demands = Demands::of(literal, analysis);
         let led = |access_predicate: &AccessPredicate| match demands
-            .own()
+            .access_predicate()
             .is_some_and(|own| own.attribute == access_predicate.attribute)
         {
             true if access_predicate.is_met_where_it_leads() => Coverage::Wholly,
             true => Coverage::Partly,
             false => Coverage::Nothing,
         };
-        let filter = filter::choose(&demands, led, &self.catalog);
+        let filter = demands::choose(&demands, led, &self.catalog);
         [Some(literal), filter.map(|demanded| demanded.literal)]
     }
 

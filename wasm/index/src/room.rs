@@ -5,8 +5,8 @@
 
 use crate::error::Error;
 
-/// The step in which room for nodes and slots is made, and for the words of a bitmap of ids.
-const FEW: usize = 32;
+/// Room for nodes and slots, and for the words of a bitmap of ids, is made in multiples of this number.
+const ROOM_STEP: usize = 32;
 
 /// The sizes of an index on which the tables of a search depend.
 #[derive(Clone, Copy, Debug)]
@@ -31,9 +31,9 @@ impl Extent {
     /// Returns a slightly larger extent, so that not every insertion makes room again.
     pub(crate) fn rounded(self) -> Extent {
         Extent {
-            nodes: self.nodes.next_multiple_of(FEW),
-            slots: self.slots.next_multiple_of(FEW),
-            greatest: self.greatest.map(|id| id | (64 * FEW as u64 - 1)),
+            nodes: self.nodes.next_multiple_of(ROOM_STEP),
+            slots: self.slots.next_multiple_of(ROOM_STEP),
+            greatest: self.greatest.map(|id| id | (64 * ROOM_STEP as u64 - 1)),
             ..self
         }
     }

@@ -31,7 +31,7 @@ fn search(index: &Index, json: &str) -> Vec<u64> {
 }
 
 #[test]
-fn every_relation_at_the_ends_of_what_32_and_64_bits_hold() {
+fn relations_at_the_ends_of_32_and_64_bits() {
     let narrow = [i32::MIN, -1, 0, i32::MAX].map(i64::from);
     let around = |end: i64| (-2..=2).filter_map(move |step| end.checked_add(step));
     let ends: Vec<i64> = [i64::MIN, i64::MAX].into_iter().chain(narrow).flat_map(around).collect();
@@ -141,7 +141,7 @@ fn a_refused_insertion_changes_nothing() {
 }
 
 #[test]
-fn ids_in_any_order_come_out_ascending() {
+fn results_ascend_for_ids_in_any_order() {
     let mut index = index();
     let ids: Vec<u64> = (0..5000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
     ids.iter().for_each(|&id| insert(&mut index, id, "b or i > 0"));
@@ -152,7 +152,7 @@ fn ids_in_any_order_come_out_ascending() {
 
 /// Entries are filtered by the first 16,383 attributes alone.
 #[test]
-fn lists_are_split_by_attributes_that_no_entry_is_filtered_by() {
+fn lists_split_by_attributes_without_filters() {
     let attributes = (0..16_500).map(|i| Attribute {
         name: format!("s{i}"),
         ty: Type::String,
@@ -170,7 +170,7 @@ fn lists_are_split_by_attributes_that_no_entry_is_filtered_by() {
 }
 
 #[test]
-fn a_pattern_whose_parts_are_at_many_places_is_found_once() {
+fn a_pattern_with_repeated_parts_is_found_once() {
     let mut index = index();
     insert(&mut index, 1, "s like '*aa?b*'");
     insert(&mut index, 2, "s like '*aa*c*'");

@@ -1,5 +1,5 @@
-//! Expressions of which one negated alternative is true of nearly every event: that one tells it, and programs are run for the
-//! others alone.
+//! An `or` with a negated alternative that nearly every event makes true: a filter proves the expression by that alternative, and
+//! programs run only for the other events.
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
@@ -126,7 +126,7 @@ fn is_beside_another(id: i64) -> bool {
 }
 
 #[test]
-fn what_one_alternative_tells_is_not_looked_at() {
+fn an_expression_that_one_alternative_proves_is_not_run() {
     let text = |id: i64| match (expression(id), is_beside_another(id)) {
         ((alternatives, _), false) => alternatives,
         ((alternatives, _), true) => format!("a = 1 and {alternatives}"),
@@ -155,7 +155,7 @@ fn what_one_alternative_tells_is_not_looked_at() {
 }
 
 #[test]
-fn what_stands_beside_another_demand_is_told_though_its_attribute_is_required() {
+fn an_alternative_beside_a_demand_proves_with_a_required_attribute() {
     let text = |id: i64| format!("a = {} and (not (q = 'v{}') or contains(s, 'w'))", id % 2, id % 5);
     let index = index((0..100).map(text));
     let mut search = Search::default();

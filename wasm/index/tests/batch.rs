@@ -167,7 +167,7 @@ fn events_of_a_batch_find_what_each_finds_alone() {
 }
 
 #[test]
-fn programs_over_booleans_find_the_same_in_each_form() {
+fn each_form_of_boolean_programs_finds_the_same_ids() {
     // Up to as many booleans as packed tests name, up to as many as operations do, and more.
     for (seed, booleans) in (0..).zip([128, 129, 1100]) {
         let random = &mut Random::new(seed);
@@ -219,7 +219,7 @@ fn an_event_may_begin_where_a_part_nearly_ends() {
 }
 
 #[test]
-fn the_first_event_that_is_wrong_is_named() {
+fn the_error_names_the_first_invalid_event() {
     for (size, dense) in [(3, 0), (3, 100), (100, 20), (300, 100), (600, 100)] {
         let random = &mut Random::new(size as u64);
         let mut fixture = Fixture::new(random, 300, dense);
@@ -242,7 +242,7 @@ fn the_first_event_that_is_wrong_is_named() {
 }
 
 #[test]
-fn an_event_that_is_cut_short_is_refused() {
+fn a_truncated_event_is_refused() {
     let random = &mut Random::new(1);
     let mut fixture = Fixture::new(random, 10, 50);
     let message = [&1_u32.to_le_bytes()[..], &100_u32.to_le_bytes(), b"{}"].concat();
@@ -275,7 +275,7 @@ fn an_id_too_large_for_a_bitmap_is_refused_where_it_matches() {
 }
 
 #[test]
-fn a_prepared_event_belongs_to_its_attributes_and_is_whole() {
+fn a_prepared_event_of_another_schema_or_truncated_is_refused() {
     let random = &mut Random::new(5);
     let mut fixture = Fixture::new(random, 50, 50);
     let schema = fixture.index.schema().clone();

@@ -1,5 +1,5 @@
-//! Intervals that fill the buckets in which they hang: to be led there is all that is asked of an event, for as long as a bucket
-//! is no wider, whatever comes and goes beside it.
+//! Intervals that fill their bucket: the path proves them, as long as the bucket is no wider, whatever is inserted and deleted
+//! beside them.
 
 mod support;
 
@@ -52,7 +52,7 @@ fn check(index: &Index, held: &[Option<Expression>], intervals: u64) {
 }
 
 #[test]
-fn what_fills_a_bucket_is_proven_there_alone() {
+fn an_interval_that_fills_its_bucket_is_proven_by_the_path() {
     const INTERVALS: u64 = 12;
     const EACH: u64 = 30;
     for kept in 0..INTERVALS {
@@ -69,7 +69,7 @@ fn what_fills_a_bucket_is_proven_there_alone() {
 }
 
 #[test]
-fn nor_is_it_elsewhere_when_buckets_come_and_go_at_two_levels() {
+fn buckets_that_come_and_go_at_two_levels_prove_only_their_intervals() {
     const INTERVALS: u64 = 6;
     let mut random = Random::new(7);
     let mut index = index();
@@ -96,7 +96,7 @@ fn nor_is_it_elsewhere_when_buckets_come_and_go_at_two_levels() {
 }
 
 #[test]
-fn what_fills_a_bucket_is_proven_by_what_it_demands_besides() {
+fn an_interval_that_fills_its_bucket_is_proven_by_its_other_demand() {
     let mut index = index();
     for id in 0..360 {
         let text = text((id / 30, None)).replace(" and b", " and not b");
@@ -114,7 +114,7 @@ fn what_fills_a_bucket_is_proven_by_what_it_demands_besides() {
 }
 
 #[test]
-fn nothing_hangs_on_a_side_of_a_cut_where_no_event_meets_what_waits() {
+fn an_expression_stands_only_on_the_sides_of_a_cut_that_its_events_reach() {
     let mut index = index();
     for id in 0..60 {
         // To the second alternative two intervals lead that have nothing in common.

@@ -1,4 +1,4 @@
-//! Memory after churn: what is deleted or replaced gives back what it took.
+//! Memory after churn: deletions and replacements return the memory that insertions took.
 
 // Left out in the sandbox, because it takes minutes there and counts the same allocations.
 #![cfg(not(target_arch = "wasm32"))]
@@ -147,7 +147,7 @@ fn kinds() -> impl Iterator<Item = (u64, impl Fn(u64, u64, u64) -> String)> {
 }
 
 #[test]
-fn replaced_by_ever_longer_ones_they_take_what_these_take() {
+fn replacing_by_longer_expressions_leaks_no_memory() {
     for (kind, of) in kinds() {
         ratio(&format!("kind {kind}"), || {
             let mut churned = Churned::new((0..COUNT).map(|id| of(id, 1, id)));
@@ -160,7 +160,7 @@ fn replaced_by_ever_longer_ones_they_take_what_these_take() {
 }
 
 #[test]
-fn replaced_by_ever_shorter_ones_they_take_what_these_take() {
+fn replacing_by_shorter_expressions_leaks_no_memory() {
     for (kind, of) in kinds() {
         ratio(&format!("kind {kind}"), || {
             let mut churned = Churned::new((0..COUNT).map(|id| of(id, 41, id)));
@@ -173,7 +173,7 @@ fn replaced_by_ever_shorter_ones_they_take_what_these_take() {
 }
 
 #[test]
-fn replaced_by_others_of_any_length_they_take_what_these_take() {
+fn replacing_by_expressions_of_any_length_leaks_no_memory() {
     for (kind, of) in kinds() {
         ratio(&format!("kind {kind}"), || {
             let mut random = Random::new(3);
@@ -190,7 +190,7 @@ fn replaced_by_others_of_any_length_they_take_what_these_take() {
 }
 
 #[test]
-fn deleted_for_the_most_part_and_inserted_again_they_take_what_they_took() {
+fn deleting_most_expressions_and_inserting_them_again_leaks_no_memory() {
     for (kind, of) in kinds() {
         ratio(&format!("kind {kind}"), || {
             let mut random = Random::new(6);

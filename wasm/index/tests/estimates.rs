@@ -1,4 +1,4 @@
-//! The attributes that expressions ask for decide where later expressions are placed, and never whether they match.
+//! Attributes in expressions train the statistics that place later expressions, and never decide whether these match.
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
@@ -34,7 +34,7 @@ fn index() -> Index {
 }
 
 #[test]
-fn what_few_expressions_ask_for_is_taken_to_be_defined_by_few_events() {
+fn a_rare_attribute_counts_as_defined_by_few_events() {
     let mut index = index();
     let mut events = Search::default();
     insert(&mut index, 0..4000, |id| format!("often = {}", id % 20));
@@ -49,7 +49,7 @@ fn what_few_expressions_ask_for_is_taken_to_be_defined_by_few_events() {
 
 /// Each of many attributes is asked for by a few expressions, which events that do not define it need not come upon.
 #[test]
-fn what_an_event_does_not_define_is_not_passed() {
+fn a_search_skips_levels_of_undefined_attributes() {
     const RARE: u64 = 300;
     let rare = (0..RARE).map(|number| attribute(&format!("rare{number}"), 9));
     let attributes = rare.chain([attribute("often", 3)]).collect();

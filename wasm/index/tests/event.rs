@@ -316,7 +316,7 @@ fn encodings(attributes: &Attributes) -> [(Format, Vec<u8>); 6] {
 
 proptest! {
     #[test]
-    fn every_format_says_the_same(attributes in attributes()) {
+    fn every_format_decodes_to_the_same_event(attributes in attributes()) {
         let mut event = Event::default();
         for (format, bytes) in encodings(&attributes) {
             decode(format, &bytes, &schema(&attributes), &Interner::default(), &mut event).unwrap();
@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn an_event_that_is_cut_short_is_refused(attributes in attributes(), share in 0.0..1.0) {
+    fn a_truncated_event_is_refused(attributes in attributes(), share in 0.0..1.0) {
         let mut event = Event::default();
         for (format, bytes) in encodings(&attributes) {
             let whole = bytes.trim_ascii_end();
@@ -336,7 +336,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_does_no_harm(
+    fn a_damaged_event_is_read_or_refused(
         attributes in attributes(),
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
     ) {

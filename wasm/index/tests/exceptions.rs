@@ -1,4 +1,4 @@
-//! Expressions that accept any value but some: most are true without a look at them, and none is for a value excepted.
+//! Expressions that accept any value but a few: filters prove most of them, and none for an excepted value.
 
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
@@ -90,7 +90,7 @@ fn exceptions_are_proven_unless_the_event_may_fail_them() {
 }
 
 #[test]
-fn exceptions_of_two_values_are_told_without_a_look_at_the_expression() {
+fn exceptions_of_two_values_are_proven_without_running_the_program() {
     let excepted = |id: i64| [id % 20, (id + 1 + id % 7) % 20];
     let texts = (0..300).map(|id| {
         let [first, second] = excepted(id);

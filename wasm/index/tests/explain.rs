@@ -1,5 +1,4 @@
-//! Explanations of large expressions and events: as long as is allowed, whole terms, quickly made, and refused at the end of
-//! memory.
+//! Explanations of large expressions and events: bounded, whole terms, quick, and refused when memory is exhausted.
 
 #[path = "support/limited.rs"]
 mod limited;
@@ -46,14 +45,14 @@ fn atoms(term: &[u8], atom: &str) -> usize {
 const MOST: usize = (1 << 20) + 300_000;
 
 #[test]
-fn a_deep_expression_is_cut_off() {
+fn the_explanation_of_a_deep_expression_is_truncated() {
     let term = explanation(&format!("{}b", "not ".repeat(200_000)), r#"{"b": true}"#);
     assert!(term.len() < MOST, "{}", term.len());
     assert_eq!((atoms(&term, "not"), atoms(&term, "omitted"), atoms(&term, "predicate")), (10_001, 1, 0));
 }
 
 #[test]
-fn a_wide_expression_is_cut_off() {
+fn the_explanation_of_a_wide_expression_is_truncated() {
     let text = (0..30_000).map(|i| format!("a = {i}")).collect::<Vec<_>>().join(" or ");
     let term = explanation(&text, r#"{"a": 29999}"#);
     assert_eq!((atoms(&term, "predicate"), atoms(&term, "omitted")), (10_000, 1));
@@ -65,7 +64,7 @@ fn a_wide_expression_is_cut_off() {
 }
 
 #[test]
-fn long_texts_and_values_are_left_out() {
+fn long_texts_and_values_are_omitted() {
     let list = (0..600).map(|i| format!("'été{i}'")).collect::<Vec<_>>().join(", ");
     let text = (0..300).map(|i| format!("s not in ({list}, '{i}')")).collect::<Vec<_>>().join(" and ");
     let event = format!(r#"{{"s": "{}", "t": [{}]}}"#, "x".repeat(5000), r#""y","#.repeat(999) + r#""z""#);

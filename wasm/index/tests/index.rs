@@ -39,13 +39,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_match_is_lost_and_none_is_made_up(seed: u64) {
+    fn a_small_index_finds_what_the_oracle_finds(seed: u64) {
         rehearse(seed, 60, 6);
     }
 }
 
 #[test]
-fn nor_in_an_index_large_enough_to_split_and_merge() {
+fn an_index_that_splits_and_merges_finds_what_the_oracle_finds() {
     for seed in 0..6 {
         rehearse(seed, 1500, 4);
     }
@@ -53,13 +53,13 @@ fn nor_in_an_index_large_enough_to_split_and_merge() {
 
 /// An event with the least time, which a lax range of all later times once let pass.
 #[test]
-fn nor_with_the_least_time() {
+fn times_at_the_lower_bound_find_what_the_oracle_finds() {
     rehearse(2556039803617823573, 60, 6);
 }
 
 /// Replacing leaves the order of ids and slots as it was, which searches use.
 #[test]
-fn what_is_put_replaces_what_was_there() {
+fn put_replaces_the_subscription_with_its_id() {
     let mut random = Random::new(7);
     let mut twin = Twin::new(generate::schema(&mut random));
     let schema = twin.index.schema().clone();

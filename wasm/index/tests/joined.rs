@@ -1,5 +1,4 @@
-//! Expressions of which one or two demands are left where they wait, met by what is undefined as well: these are filters, and
-//! few of their programs are run.
+//! Expressions with one or two demands left below their path, and undefined attributes: filters prove them, and few programs run.
 
 use std::cmp::Ordering;
 
@@ -90,7 +89,7 @@ fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
 }
 
 #[test]
-fn what_one_or_two_demands_are_left_of_is_proven_by_filters() {
+fn filters_prove_expressions_with_one_or_two_demands_left() {
     let attribute = |name: &str, ty, optional| Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded };
     let attributes = vec![
         attribute("a", Type::Integer, false),

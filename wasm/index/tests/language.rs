@@ -1,4 +1,4 @@
-//! What holds of every text: reading never fails badly, and what is printed is read again, equal.
+//! Properties of every text: reading returns an expression or an error, and a printed expression reads back equal.
 
 mod support;
 
@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
     #[test]
-    fn printed_text_is_read_again_equal(seed: u64) {
+    fn printed_text_reads_back_as_the_same_expression(seed: u64) {
         let (schema, text) = generated(&mut Random::new(seed));
         let steps = read(text.as_bytes(), &schema, &CONSTANTS).map_err(|e| TestCaseError::fail(format!("{text}: {e}")))?;
         let canonical = printed(&steps, &schema);

@@ -202,7 +202,7 @@ fn put_at_every_limit(others: &[String], old: &str, text: &str, by_requests: boo
 }
 
 #[test]
-fn a_subscription_is_replaced_or_stays_at_every_limit() {
+fn a_replacement_succeeds_or_keeps_the_old_subscription_at_every_limit() {
     let _alone = alone();
     let random = &mut Random::new(27);
     let mut refusals = 0;

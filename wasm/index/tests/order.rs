@@ -1,5 +1,5 @@
-//! The order of ids: whatever the order in which subscriptions come, go and are replaced, searches return the ids that match in
-//! ascending order, and have room for them.
+//! The order of ids: searches return ascending ids, and have room for them, in whatever order subscriptions are inserted, deleted
+//! and replaced.
 
 mod support;
 
@@ -222,28 +222,28 @@ fn any(churned: &Churned, random: &mut Random) -> u64 {
 }
 
 #[test]
-fn new_ids_ascend_and_the_oldest_go() {
+fn ascending_ids_while_the_oldest_are_deleted() {
     Churned::new().churn(&mut Random::new(1), 5 * LIVE, ascending, oldest);
 }
 
 #[test]
-fn new_ids_ascend_and_any_go() {
+fn ascending_ids_while_random_ones_are_deleted() {
     Churned::new().churn(&mut Random::new(2), 5 * LIVE, ascending, any);
 }
 
 #[test]
-fn ids_come_and_go_in_no_order() {
+fn random_insertions_and_deletions() {
     Churned::new().churn(&mut Random::new(3), 3 * LIVE, scattered, any);
 }
 
 #[test]
-fn ids_come_again_and_are_replaced() {
+fn insertions_of_deleted_ids_and_replacements() {
     let again = |_: &mut Churned, random: &mut Random| random.below(2 * LIVE) as u64;
     Churned::new().churn(&mut Random::new(4), 4 * LIVE, again, any);
 }
 
 #[test]
-fn searches_are_right_where_room_for_an_arrangement_is_refused() {
+fn searches_are_right_after_an_arrangement_is_refused_memory() {
     let random = &mut Random::new(7);
     let mut churned = Churned { refused: 30, ..Churned::new() };
     churned.churn(random, 2 * LIVE, ascending, any);
@@ -253,7 +253,7 @@ fn searches_are_right_where_room_for_an_arrangement_is_refused() {
 }
 
 #[test]
-fn a_replacement_leaves_no_id_in_a_free_slot_that_breaks_the_order() {
+fn a_replacement_leaves_no_stale_id_in_a_free_slot() {
     let mut churned = Churned::new();
     (0..1_000).for_each(|i| churned.insert(10 * i, 1));
     // The slot of 10 is freed last, and more are free than ascending ids leave.
@@ -270,7 +270,7 @@ fn a_replacement_leaves_no_id_in_a_free_slot_that_breaks_the_order() {
 }
 
 #[test]
-fn ids_come_in_one_order_after_another() {
+fn insertions_whose_order_changes() {
     let random = &mut Random::new(5);
     let mut churned = Churned::new();
     let replaced = |churned: &mut Churned, random: &mut Random| churned.any(random);

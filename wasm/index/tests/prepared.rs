@@ -98,7 +98,7 @@ fn values_of_other_types_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_searched_for_is_refused() {
+fn values_that_no_search_can_use_are_refused() {
     let place = |name: &str| Type::NAMES.iter().position(|(known, _)| *known == name).unwrap() as u32;
     let write = |name: &str, code: u32, value: &[u8]| {
         [&prepare("{}")[..], &(place(name) << 4 | code).to_le_bytes(), value].concat()
@@ -147,7 +147,7 @@ fn an_event_that_lacks_a_required_attribute_is_refused() {
 }
 
 #[test]
-fn damage_leaves_no_value_of_another_type() {
+fn a_damaged_prepared_event_has_no_value_of_another_type() {
     let whole = prepare(EVENT);
     assert!(read(&whole).is_some());
     let mut is_read = 0;

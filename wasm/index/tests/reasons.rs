@@ -1,4 +1,4 @@
-//! The reasons of what does not match, against the oracle.
+//! The reasons of subscriptions that do not match, against the oracle.
 
 mod support;
 
@@ -72,7 +72,7 @@ fn booleans(random: &mut Random) -> Schema {
 }
 
 #[test]
-fn every_miss_has_the_reason_that_reading_it_from_left_to_right_gives() {
+fn each_miss_has_the_reason_of_a_left_to_right_evaluation() {
     for seed in 0..30 {
         let mut random = Random::new(seed);
         let schema = if seed % 2 == 0 { generate::schema(&mut random) } else { booleans(&mut random) };
@@ -108,7 +108,7 @@ fn every_miss_has_the_reason_that_reading_it_from_left_to_right_gives() {
 }
 
 #[test]
-fn what_is_false_by_itself_has_no_attribute_for_a_reason() {
+fn a_constant_false_has_no_attribute_as_its_reason() {
     let attribute = Attribute { name: "a".into(), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
     let mut index = Index::new(Schema::new(vec![attribute]).unwrap());
     index.keep_reasons().unwrap();
@@ -120,7 +120,7 @@ fn what_is_false_by_itself_has_no_attribute_for_a_reason() {
 }
 
 #[test]
-fn an_event_that_lacks_what_is_required_is_the_reason_of_all() {
+fn a_missing_required_attribute_is_the_reason_of_every_miss() {
     let attribute =
         |name: &str| Attribute { name: name.into(), ty: Type::Boolean, optional: false, bounds: Bounds::Unbounded };
     let mut index = Index::new(Schema::new(vec![attribute("a"), attribute("b")]).unwrap());

@@ -1,5 +1,5 @@
-//! Insertions whose searches are refused room at random: each is taken as a whole or refused as a whole, and searches have room
-//! for the index at any time.
+//! Refuse memory to the search tables at random during insertions. Each insertion must succeed or change nothing, and searches
+//! always have room for the index.
 
 mod support;
 
@@ -60,7 +60,7 @@ fn search(random: &mut Random, index: &Index, search: &mut Search, oracle: &BTre
 }
 
 #[test]
-fn searches_have_room_whatever_is_refused() {
+fn searches_have_room_after_insertions_that_are_refused_memory() {
     let mut refusals = 0;
     for seed in 0..20 {
         let random = &mut Random::new(seed);

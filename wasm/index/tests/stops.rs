@@ -1,5 +1,4 @@
-//! Changes whose searches refuse room from some request on, as a host's request to give up does: at each request the change
-//! either succeeds or rolls back.
+//! Refuse room to searches from some request on, as a host that gives up a change does. Each change must succeed or roll back.
 
 mod support;
 
@@ -95,7 +94,7 @@ fn expressions(random: &mut Random, schema: &Schema, count: usize) -> Vec<String
 }
 
 #[test]
-fn changes_that_are_stopped_at_any_request_roll_back() {
+fn a_change_stopped_at_any_request_rolls_back() {
     let random = &mut Random::new(49);
     let mut stops = 0;
     for round in 0..12 {

@@ -1,4 +1,4 @@
-//! Events with values that do not fit: found as if these were undefined where that is asked for, and otherwise refused by name.
+//! Events with values that do not fit: undefined where the schema or the call forgives them, and otherwise refused by name.
 
 mod support;
 
@@ -233,7 +233,7 @@ fn an_attribute_that_is_not_forgiven_refuses_the_event() {
 }
 
 #[test]
-fn of_a_name_given_twice_in_json_only_the_last_value_must_fit() {
+fn only_the_last_value_of_a_repeated_json_name_must_fit() {
     let index = Index::new(
         Schema::new(vec![
             attribute("i", Type::Integer, false),

@@ -43,7 +43,7 @@ fn quoted(strings: impl IntoIterator<Item = usize>, quote: char) -> String {
 }
 
 #[test]
-fn parts_are_found_wherever_they_are() {
+fn parts_of_strings_are_found_at_any_position() {
     let haystacks = ["", "a", "ab", "aab", "aaaaaaaaab", &"ab".repeat(40), &format!("{}b", "a".repeat(3000))];
     let mut parts: BTreeSet<String> = haystacks.iter().map(|haystack| haystack.to_string()).collect();
     parts.extend((0..70).map(|len| "a".repeat(len) + "b"));
@@ -90,7 +90,7 @@ fn long_lists_of_strings_are_searched_like_short_ones() {
 }
 
 #[test]
-fn a_step_evaluates_few_predicates_whose_work_is_much() {
+fn a_step_evaluates_few_expensive_predicates() {
     const EXPRESSIONS: usize = 200;
     let part = |id: usize| format!("{}{id}b", "a".repeat(500));
     let contains: Vec<String> = (0..EXPRESSIONS).map(|id| format!("contains(s, '{}')", part(id))).collect();
@@ -110,7 +110,7 @@ fn a_step_evaluates_few_predicates_whose_work_is_much() {
 }
 
 #[test]
-fn a_step_looks_through_few_long_lists() {
+fn a_step_searches_few_long_lists() {
     const EXPRESSIONS: i64 = 300;
     let texts: Vec<String> = (0..EXPRESSIONS).map(|id| format!("not segment_before({}, 20)", 100_000 + id)).collect();
     let segments: Vec<String> = (0..20_000).map(|id| format!("[{id}, 0]")).collect();

@@ -19,7 +19,7 @@ impl<T: Default> Cell<T> {
 
     /// Lends the state to `operation`, which allocates on the heap unless it says otherwise. An operation must not call this.
     pub fn with<R>(&self, operation: impl FnOnce(&mut T) -> R) -> R {
-        memory::of_all_else();
+        memory::use_heap();
         // SAFETY: every export calls this once and no operation calls an export, so there is one borrow at a time. A call that a
         // trap cut off left a borrow that nothing uses any more.
         let state = unsafe { &mut *self.0.get() };

@@ -1,11 +1,14 @@
 //! The exports that all modules have alike.
 
-/// Defines the exports that do not depend on what a module is for: its version, its inbox and outbox, and `be_tree_forget`.
+/// Defines the exports that do not depend on what a module is for: its version, its inbox and outbox,
+/// `be_tree_resume` and `be_tree_forget`.
 ///
-/// `$cell` is the module's state, and `$state` the state's type.
+/// `$cell` is the module's state, and `$state` the state's type, an [`Instance`](crate::instance::Instance).
 #[macro_export]
 macro_rules! exports {
     ($cell:ident: $state:ty, version: $version:literal) => {
+        use $crate::instance::Instance as _;
+
         /// Returns the version of the ABI.
         #[no_mangle]
         pub extern "C" fn be_tree_abi() -> i32 {
@@ -22,6 +25,12 @@ macro_rules! exports {
         #[no_mangle]
         pub extern "C" fn be_tree_outbox() -> u32 {
             $cell.with(|state| state.outbox() as usize as u32)
+        }
+
+        /// Continues an operation that a trap stopped.
+        #[no_mangle]
+        pub extern "C" fn be_tree_resume() -> i32 {
+            $cell.with(|state| state.resume())
         }
 
         /// Drops everything of earlier operations, and clears free memory, so that the memory can be kept as an image.

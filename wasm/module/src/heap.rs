@@ -13,9 +13,9 @@ use crate::linear::{self, PAGE};
 use crate::sizes::end_of;
 
 /// A large page of the host, in pages of wasm.
-const LARGE: usize = 2 * 1024 * 1024 / PAGE;
+const LARGE_PAGE: usize = 2 * 1024 * 1024 / PAGE;
 /// Memory of at least this number of pages is large. The unused part at its end is then at most a sixteenth of it.
-const MANY: usize = 16 * LARGE;
+const MIN_LARGE_PAGES: usize = 16 * LARGE_PAGE;
 
 /// The alignment of blocks on the heap.
 const ALIGNMENT: usize = 16;
@@ -88,7 +88,8 @@ struct Growth;
 unsafe impl Allocator for Growth {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (before, needed) = (linear::pages(), size.div_ceil(PAGE));
-        let up_to = if before < MANY { before + needed } else { (before + needed).next_multiple_of(LARGE) };
+        let up_to =
+            if before < MIN_LARGE_PAGES { before + needed } else { (before + needed).next_multiple_of(LARGE_PAGE) };
         let grown = grow(up_to - before).or_else(|| grow(needed)).or_else(|| crate::memory::lent(size));
         grown.map_or((null_mut(), 0, 0), |(start, size)| (start as *mut u8, size, 0))
     }

@@ -4,6 +4,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`instance`] | changes, reads, and requests that a trap may cut off |
 //! | [`port`] | the inbox, the outbox, and the record of a change that was cut off |
 //! | [`refusal`] | errors as terms |
 //! | [`memory`] | the memory of searches, and the heap |
@@ -15,6 +16,7 @@ pub mod cell;
 mod exports;
 #[cfg(any(target_arch = "wasm32", test))]
 mod heap;
+pub mod instance;
 #[cfg(any(target_arch = "wasm32", test))]
 mod linear;
 pub mod memory;

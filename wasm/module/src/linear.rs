@@ -56,12 +56,12 @@ mod host {
     use super::PAGE;
 
     /// The most pages that a test may have.
-    const MOST: usize = 4096;
+    const MAX_TEST_PAGES: usize = 4096;
     /// The number of pages with which a test begins, as a module has some for its data.
     pub(crate) const FIRST: usize = 17;
 
     static PAGES: AtomicUsize = AtomicUsize::new(FIRST);
-    static LIMIT: AtomicUsize = AtomicUsize::new(MOST);
+    static LIMIT: AtomicUsize = AtomicUsize::new(MAX_TEST_PAGES);
 
     pub(crate) fn pages() -> usize {
         PAGES.load(Relaxed)
@@ -78,7 +78,7 @@ mod host {
 
     pub(crate) fn address(page: usize) -> usize {
         static BASE: OnceLock<usize> = OnceLock::new();
-        let layout = Layout::from_size_align(MOST * PAGE, PAGE).expect("the alignment is a power of two");
+        let layout = Layout::from_size_align(MAX_TEST_PAGES * PAGE, PAGE).expect("the alignment is a power of two");
         // SAFETY: the size is not 0.
         let base = BASE.get_or_init(|| unsafe { alloc_zeroed(layout) } as usize);
         assert!(*base != 0, "the host has memory for the test");
@@ -95,7 +95,7 @@ mod host {
 
     /// Refuses to have more pages than `pages`.
     pub(crate) fn limit(pages: usize) {
-        LIMIT.store(pages.min(MOST), Relaxed);
+        LIMIT.store(pages.min(MAX_TEST_PAGES), Relaxed);
     }
 
     /// Returns all memory, to begin with zeros again. Nothing in it is used any more.
@@ -104,6 +104,6 @@ mod host {
         // SAFETY: the block has this size, and nothing else uses it.
         unsafe { (start as *mut u8).write_bytes(0, size) };
         PAGES.store(FIRST, Relaxed);
-        limit(MOST);
+        limit(MAX_TEST_PAGES);
     }
 }

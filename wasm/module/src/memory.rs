@@ -22,19 +22,20 @@ pub fn in_order() {
     black_box(());
 }
 
-/// Makes the following operations allocate in the memory of searches: for the next search, or to continue the last one.
-pub fn of_search(is_next: bool) {
+/// Makes the following operations allocate in the memory of searches, from its start for the next search, and otherwise where the
+/// last one stopped.
+pub fn use_search_memory(is_next: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.enter(is_next);
     #[cfg(not(target_arch = "wasm32"))]
     let _ = is_next;
 }
 
-/// A moment between two allocations in the memory of searches.
+/// A position in the memory of searches, between two allocations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark(usize, usize);
 
-/// Returns a mark of this moment.
+/// Returns the current position in the memory of searches.
 pub fn mark() -> Mark {
     #[cfg(target_arch = "wasm32")]
     {
@@ -97,7 +98,7 @@ pub fn bytes() -> u64 {
 }
 
 /// Makes the following operations allocate on the heap.
-pub fn of_all_else() {
+pub fn use_heap() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.leave();
 }

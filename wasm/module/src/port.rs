@@ -10,11 +10,11 @@ use crate::outbox::{Outbox, NOTHING};
 use crate::refusal::{damaged, Outcome, Refusal};
 use crate::sizes;
 
-/// The first size of the inbox.
-const INBOX: u32 = 4096;
+/// The least bytes of an inbox.
+const FIRST_INBOX: u32 = 4096;
 
 /// A larger inbox is freed when the host next asks for a small one.
-const LARGE: u32 = 1 << 20;
+const LARGE_INBOX: u32 = 1 << 20;
 
 /// The inbox and the outbox.
 #[derive(Default)]
@@ -38,67 +38,63 @@ impl Port {
 
     /// Returns the error of a change that was cut off, if one was.
     ///
-    /// Errors: `trap`.
-    pub fn check(&self) -> Outcome {
+    /// # Errors
+    ///
+    /// [`Kind::Trap`].
+    pub(crate) fn check(&self) -> Outcome {
         if self.is_damaged() {
             return Err(damaged().into());
         }
         Ok(())
     }
 
-    /// Returns a buffer of at least `length` bytes, if memory allows. Frees a large buffer that is no longer needed. `abandon`
-    /// ends the operations that can be continued, whose memory the buffer may take.
-    ///
-    /// If a change was cut off, the buffer is in the memory of searches, so that the next operation can return that error.
-    pub fn inbox(&mut self, length: u32, abandon: impl FnOnce()) -> Option<*const u8> {
-        let length = length.max(INBOX);
-        let room = sizes::room_for(length)? as usize;
-        let is_large = self.inbox.len() > LARGE as usize && length <= LARGE;
-        if !is_large && length as usize <= self.inbox.len() {
-            return Some(self.inbox.as_ptr());
-        }
-        if self.is_damaged() {
-            memory::of_search(true);
-            let mut inbox = Vec::<u8>::new();
-            inbox.try_reserve_exact(room).ok()?;
-            return Some(ManuallyDrop::new(inbox).as_ptr());
-        }
-        self.mark_change();
-        abandon();
+    /// Returns the inbox if it has `length` bytes and is not much too large.
+    pub(crate) fn present_inbox(&self, length: u32) -> Option<*const u8> {
+        let length = length.max(FIRST_INBOX);
+        let is_large = self.inbox.len() > LARGE_INBOX as usize && length <= LARGE_INBOX;
+        (!is_large && length as usize <= self.inbox.len()).then_some(self.inbox.as_ptr())
+    }
+
+    /// Replaces the inbox by one of at least this number of bytes, if memory allows. No operation may be left in the memory of
+    /// searches, which the inbox may take.
+    pub(crate) fn new_inbox(&mut self, bytes: usize) -> Option<*const u8> {
         self.abandon();
         // A large inbox is freed first, without a copy of its content, so that its room may serve the next one. A small one
         // stays until there is another, so that a refusal changes nothing.
-        if self.inbox.len() > LARGE as usize {
+        if self.inbox.len() > LARGE_INBOX as usize {
             self.inbox = Vec::new();
         }
         let mut inbox = Vec::new();
         memory::lend(true);
-        let is_there = inbox.try_reserve_exact(room).is_ok();
+        let is_there = inbox.try_reserve_exact(bytes).is_ok();
         memory::lend(false);
         if is_there {
             inbox.resize(inbox.capacity(), 0);
             self.inbox = inbox;
         }
-        self.unmark_change();
         is_there.then_some(self.inbox.as_ptr())
     }
 
     /// Returns the first `length` bytes of the inbox.
     ///
-    /// Errors: `out_of_bounds`.
+    /// # Errors
+    ///
+    /// [`Kind::OutOfBounds`].
     pub fn message(&self, length: usize) -> Result<&[u8], Error> {
         message(&self.inbox, length)
     }
 
     /// Returns the first `length` bytes of the inbox, and the outbox.
     ///
-    /// Errors: `out_of_bounds`.
+    /// # Errors
+    ///
+    /// [`Kind::OutOfBounds`].
     pub fn message_and_outbox(&mut self, length: usize) -> Result<(&[u8], &mut Outbox), Error> {
         Ok((message(&self.inbox, length)?, &mut self.outbox))
     }
 
-    /// Returns the whole inbox, and the outbox.
-    pub fn whole_and_outbox(&mut self) -> (&[u8], &mut Outbox) {
+    /// Returns all bytes of the inbox, and the outbox.
+    pub fn inbox_and_outbox(&mut self) -> (&[u8], &mut Outbox) {
         (&self.inbox, &mut self.outbox)
     }
 
@@ -113,31 +109,30 @@ impl Port {
         *self = Port { changing: AtomicBool::new(true), ..Port::default() };
     }
 
-    fn mark_change(&self) {
+    /// Records that the heap changes until [`Port::unmark_change`].
+    pub(crate) fn mark_change(&self) {
         self.changing.store(true, Relaxed);
         in_order();
     }
 
-    fn unmark_change(&self) {
+    /// Records that the heap is consistent.
+    pub(crate) fn unmark_change(&self) {
         in_order();
         self.changing.store(false, Relaxed);
         in_order();
     }
 
-    /// Records that the heap changes until [`Port::end_change`]. `abandon` ends the operations that can be continued. If the
-    /// system refuses memory to the heap, the heap takes theirs.
-    pub fn begin_change(&mut self, abandon: impl FnOnce()) {
+    /// Records that the heap changes until [`Port::end_change`].
+    pub(crate) fn begin_change(&mut self) {
         self.outbox.advance_to(NOTHING);
         self.mark_change();
         self.change_error.clear();
         self.outbox.clear();
-        abandon();
         self.abandon();
-        memory::lend(true);
     }
 
     /// Records that the change ended. Returns its status. The outbox gets its error.
-    pub fn end_change(&mut self, outcome: Outcome) -> i32 {
+    pub(crate) fn end_change(&mut self, outcome: Outcome) -> i32 {
         memory::lend(false);
         if let Err(refusal) = &outcome {
             refusal.write(&mut self.change_error);
@@ -150,13 +145,13 @@ impl Port {
     /// Begins an operation that changes nothing. It allocates only in the memory of searches, so it may be cut off anywhere.
     pub fn begin_read(&mut self) {
         self.outbox.advance_to(NOTHING);
-        memory::of_search(true);
+        memory::use_search_memory(true);
         self.transient = Vec::new();
         self.outbox.clear();
     }
 
     /// Returns the status of an operation that can be cut off. The outbox gets its error.
-    pub fn status(&mut self, outcome: Outcome) -> i32 {
+    pub(crate) fn status(&mut self, outcome: Outcome) -> i32 {
         match outcome {
             Ok(()) => 0,
             Err(refusal) => self.refuse(&refusal),
@@ -164,7 +159,7 @@ impl Port {
     }
 
     /// Puts an error into the outbox. Returns the status of a refused operation.
-    pub fn refuse(&mut self, refusal: &Refusal) -> i32 {
+    fn refuse(&mut self, refusal: &Refusal) -> i32 {
         self.reply(|out| refusal.write(out));
         1
     }
@@ -178,7 +173,9 @@ impl Port {
 
     /// Puts into the outbox what `write` appends to an empty list, for the first `length` bytes of the inbox.
     ///
-    /// Errors: `out_of_bounds`, and those of `write`.
+    /// # Errors
+    ///
+    /// [`Kind::OutOfBounds`], and those of `write`.
     pub fn reply_to(
         &mut self,
         length: usize,
@@ -190,16 +187,25 @@ impl Port {
         Ok(())
     }
 
-    /// Refuses an operation that does not begin.
-    pub fn refuse_at_once(&mut self, message: &str) -> i32 {
-        memory::of_search(true);
-        self.refuse(&Error::new(Kind::NotFound, message).into())
-    }
-
     /// Forgets the result, which lies in the memory of searches. An operation that was cut off may have left it half enlarged.
     fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.transient));
     }
+}
+
+/// Returns a buffer of at least this number of bytes in the memory of searches, if memory allows.
+///
+/// After an interrupted change the heap cannot be trusted. The buffer lets the host make the next call, which returns the error.
+pub(crate) fn temporary_inbox(bytes: usize) -> Option<*const u8> {
+    memory::use_search_memory(true);
+    let mut inbox = Vec::<u8>::new();
+    inbox.try_reserve_exact(bytes).ok()?;
+    Some(ManuallyDrop::new(inbox).as_ptr())
+}
+
+/// Returns the bytes of an inbox for messages of `length` bytes, or `None` if no memory has them.
+pub(crate) fn inbox_bytes(length: u32) -> Option<usize> {
+    sizes::room_for(length.max(FIRST_INBOX)).map(|bytes| bytes as usize)
 }
 
 fn message(inbox: &[u8], length: usize) -> Result<&[u8], Error> {

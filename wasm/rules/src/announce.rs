@@ -8,11 +8,12 @@
 //!
 //! Nothing depends on the loaded words.
 
-use crate::compile::code::{Kind, Operand, FIELDS, MET, NUMBER, TIME};
+use crate::compile::code::{Kind, Operand};
+use crate::compile::fact_type::{bits, KEY};
 use crate::compile::program::{FactType, Program};
-use crate::engine::Value;
-use crate::facts::{bits, KEY};
+use crate::layout::{field_at, MET, NUMBER, TIME};
 use crate::memory::{mix, Address, Table, Words};
+use crate::value::Value;
 
 /// The most facts that are announced at a time.
 pub const GROUP: usize = 16;
@@ -129,12 +130,12 @@ fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
         add(LookUp { table: ty.table(index), links: ty.links(index), key });
     }
     for (rule, slot) in conditions.flat_map(|condition| condition.seeds.iter().filter_map(|seeds| seeds.first())) {
-        let Some(step) = program.rules[*rule as usize].plans[usize::from(*slot)].steps.first() else { continue };
+        let Some(join) = program.rules[*rule as usize].plans[usize::from(*slot)].joins.first() else { continue };
         let own = |operand: &Operand| match operand {
-            Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(((offset - FIELDS) / 2) as u8)),
+            Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(field_at(*offset) as u8)),
             _ => None,
         };
-        let (probe, other) = (&step.probe, &program.types[step.probe.ty]);
+        let (probe, other) = (&join.probe, &program.types[join.probe.ty]);
         if let Some(key) = probe.key.iter().map(own).collect::<Option<Vec<_>>>().filter(|_| probe.index > 0) {
             add(LookUp { table: other.table(probe.index), links: other.links(probe.index), key });
         }

@@ -5,6 +5,7 @@ use crate::compile::program::{Aggregate, Plan, Rule};
 use crate::engine::{Engine, Fact};
 use crate::error::{quoted, Error, Kind};
 use crate::language::nearest;
+use crate::matches::guards;
 use crate::memory::Address;
 use crate::step::Step;
 
@@ -72,9 +73,9 @@ impl Engine {
 
     fn explain_one(&mut self, number: usize) -> Result<Explanation, Error> {
         let (farthest, deadline, now) = self.examine(|step| {
-            let farthest = step.farthest(number);
+            let farthest = farthest(step, number);
             let rule = &step.program.rules[number];
-            let deadline = if farthest.is_match { step.deadline(rule, &farthest.bound) } else { i64::MIN };
+            let deadline = if farthest.is_match { guards::deadline(step, rule, &farthest.bound) } else { i64::MIN };
             (farthest, deadline, step.clock())
         })?;
         let bound = farthest.bound.iter().take(SLOTS).filter(|fact| **fact != 0);
@@ -96,75 +97,73 @@ impl Engine {
     }
 }
 
-impl Step<'_> {
-    /// Looks for a match of a rule, and returns the combination of facts that comes farthest, newest facts first.
-    fn farthest(&self, number: usize) -> Farthest {
-        let rule = &self.program.rules[number];
-        let place = rule.slots[0].place;
-        let mut farthest = Farthest { reached: 0, bound: [0; SLOTS + 1], place, by: 0, looks: 0, is_match: false };
-        let is_own = |seeds: &[Vec<(u32, u8)>]| seeds.iter().any(|seeds| seeds.contains(&(number as u32, 0)));
-        let Some(condition) = self.program.conditions.iter().find(|condition| is_own(&condition.seeds)) else {
-            return farthest;
-        };
-        let fact_type = &self.program.types[rule.slots[0].ty];
-        let mut fact = fact_type.newest(self.words);
-        while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
-            farthest.looks += 1;
-            let mut bound: Bound = [0; SLOTS + 1];
-            bound[OWN as usize] = fact;
-            if condition.tests.iter().all(|test| test.holds(self.words, &bound)) {
-                bound[OWN as usize] = 0;
-                bound[0] = fact;
-                let plan = &rule.plans[0];
-                self.follow(rule, plan, &plan.guards, 0, &mut bound, &mut farthest);
-            }
-            fact = self.words.get(fact + fact_type.links(0));
+/// Looks for a match of a rule, and returns the combination of facts that comes farthest, newest facts first.
+fn farthest(step: &Step, number: usize) -> Farthest {
+    let rule = &step.program.rules[number];
+    let place = rule.slots[0].place;
+    let mut farthest = Farthest { reached: 0, bound: [0; SLOTS + 1], place, by: 0, looks: 0, is_match: false };
+    let is_own = |seeds: &[Vec<(u32, u8)>]| seeds.iter().any(|seeds| seeds.contains(&(number as u32, 0)));
+    let Some(condition) = step.program.conditions.iter().find(|condition| is_own(&condition.seeds)) else {
+        return farthest;
+    };
+    let fact_type = &step.program.types[rule.slots[0].ty];
+    let mut fact = fact_type.newest(step.words);
+    while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+        farthest.looks += 1;
+        let mut bound: Bound = [0; SLOTS + 1];
+        bound[OWN as usize] = fact;
+        if condition.tests.iter().all(|test| test.holds(step.words, &bound)) {
+            bound[OWN as usize] = 0;
+            bound[0] = fact;
+            let plan = &rule.plans[0];
+            follow(step, rule, plan, &plan.guards, 0, &mut bound, &mut farthest);
         }
-        farthest
+        fact = step.words.get(fact + fact_type.links(0));
     }
+    farthest
+}
 
-    /// Follows a plan from the look-up `depth` on, for the facts that are bound.
-    fn follow(
-        &self,
-        rule: &Rule,
-        plan: &Plan,
-        guards: &[u8],
-        depth: usize,
-        bound: &mut Bound,
-        farthest: &mut Farthest,
-    ) {
-        for guard in guards {
-            let guard = &rule.guards[*guard as usize];
-            let (holds, by) = match guard.aggregate {
-                Aggregate::None => match self.blocker(guard, bound) {
-                    0 => (true, 0),
-                    blocker => (false, blocker),
-                },
-                _ => (self.is_reached(guard, bound), 0),
-            };
-            if !holds {
-                farthest.reach(2 * depth + 1, bound, guard.place, by);
-                return;
-            }
-        }
-        let Some(step) = plan.steps.get(depth) else {
-            farthest.bound = *bound;
-            farthest.is_match = true;
-            return;
+/// Follows a plan from the look-up `depth` on, for the facts that are bound.
+fn follow(
+    step: &Step,
+    rule: &Rule,
+    plan: &Plan,
+    guards: &[u8],
+    depth: usize,
+    bound: &mut Bound,
+    farthest: &mut Farthest,
+) {
+    for guard in guards {
+        let guard = &rule.guards[*guard as usize];
+        let (holds, by) = match guard.aggregate {
+            Aggregate::None => match guards::blocker(step, guard, bound) {
+                0 => (true, 0),
+                blocker => (false, blocker),
+            },
+            _ => (guards::is_reached(step, guard, bound), 0),
         };
-        let slot = step.probe.slot as usize;
-        farthest.reach(2 * depth + 2, bound, rule.slots[slot].place, 0);
-        let link = step.probe.link;
-        let mut fact = self.head(&step.probe, bound);
-        while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
-            farthest.looks += 1;
-            bound[slot] = fact;
-            if step.probe.tests.iter().all(|test| test.holds(self.words, bound)) {
-                self.follow(rule, plan, &step.guards, depth + 1, bound, farthest);
-            }
-            bound[slot] = 0;
-            fact = self.words.get(fact + link);
+        if !holds {
+            farthest.reach(2 * depth + 1, bound, guard.place, by);
+            return;
         }
+    }
+    let Some(join) = plan.joins.get(depth) else {
+        farthest.bound = *bound;
+        farthest.is_match = true;
+        return;
+    };
+    let slot = join.probe.slot as usize;
+    farthest.reach(2 * depth + 2, bound, rule.slots[slot].place, 0);
+    let link = join.probe.link;
+    let mut fact = join.probe.head(step.words, bound);
+    while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+        farthest.looks += 1;
+        bound[slot] = fact;
+        if join.probe.tests.iter().all(|test| test.holds(step.words, bound)) {
+            follow(step, rule, plan, &join.guards, depth + 1, bound, farthest);
+        }
+        bound[slot] = 0;
+        fact = step.words.get(fact + link);
     }
 }
 

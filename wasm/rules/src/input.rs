@@ -10,15 +10,14 @@
 use be_tree_index::event::{Scalar, Scalars};
 use be_tree_index::term::{Kind as TermKind, Reader};
 
-use crate::engine::{Engine, Value};
+use crate::engine::Engine;
 use crate::error::{Error, Kind};
-use crate::sources::Source;
-
-/// The most fields of a fact.
-const MOST: usize = 32;
+use crate::layout::MAX_FIELDS;
+use crate::time::sources::Source;
+use crate::value::Value;
 
 /// The values of the fields of a fact, in the order of its type.
-pub type Values<'v> = [Option<Value<'v>>; MOST];
+pub type Values<'v> = [Option<Value<'v>>; MAX_FIELDS];
 
 /// Facts that are read and checked. Their strings stay in the input where that contains them unchanged.
 #[derive(Debug, Default)]
@@ -217,7 +216,7 @@ impl Facts {
     }
 
     fn values<'v>(&'v self, first: usize, count: usize, input: &'v [u8]) -> Values<'v> {
-        let mut values = [None; MOST];
+        let mut values = [None; MAX_FIELDS];
         for (value, cell) in values.iter_mut().zip(&self.cells[first..first + count]) {
             *value = match *cell {
                 Cell::Undefined => None,

@@ -52,52 +52,57 @@
 //! No partial matches are stored. A new fact leaves a seed in each rule that it may complete. The rule with the best seed
 //! continues that seed's search, from the last match on, in hash indices that all rules share, until there is one match more.
 //!
+//! Each module uses those above it in this list, and none below (`tests/layers.rs`):
+//!
 //! | module | holds |
 //! | --- | --- |
 //! | [`error`] | errors and their places |
-//! | `memory` | words, the undo log of a step, tables, heaps, strings |
+//! | `value` | the values of fields |
+//! | `layout` | the addresses of an engine's words, and the words of a fact |
+//! | `clock` | the bounds of times |
 //! | `language` | the text of rules |
-//! | `compile` | tests, joins and actions |
+//! | `memory` | words, the undo log of a step, tables, heaps, strings |
+//! | `fact` | whether a fact exists, and its place in time |
+//! | `cells` | the fields of a fact that is to be inserted |
+//! | `keys` | the keys by which facts are divided among partitions |
+//! | `compile` | the text of rules becomes tests, joins and actions |
 //! | `selection` | the single-fact conditions that a fact meets, where a type has many: the index finds them |
-//! | `facts` | insertion and removal of facts in all indices |
-//! | `joins` | the search for the next match |
-//! | `guards` | `none` and aggregates |
-//! | `totals` | the values of aggregates |
-//! | `series` | the facts of a key by time, for aggregates of windows |
-//! | `agenda` | seeds and matches in the order of firing |
-//! | `timers` | deadlines and the dropping of facts |
-//! | `sources` | event time by source, and the watermark |
-//! | `waiting` | facts that wait for the watermark |
-//! | `actions` | what a firing does |
-//! | `announce` | loads the words that facts which come soon will need |
-//! | `notices` | notices |
-//! | `engine` | all of it |
+//! | `tables` | the tables and heaps of an engine |
+//! | `step` | what a step reads and changes |
+//! | `aggregate` | the values of aggregates, and the trees of facts by time that windows are read from |
+//! | `matches` | the search for matches, `none` and aggregates, deadlines, and the agenda |
+//! | `facts` | insertion, modification and removal of facts in all indices |
+//! | `firing` | the actions of a rule and its notices |
+//! | `time` | sources, the watermark, the facts that wait for it, and the next event that is due |
+//! | [`partitions`] | the partition of a fact |
+//! | `announce` | loads the words that the next facts will need |
+//! | `engine` | the operations, each a sequence of steps |
 //! | `explain` | the facts for which a rule fired, or the condition that blocks it |
 //! | [`input`] | facts as external terms and as JSON |
-//! | [`partitions`] | the partition of a fact |
 
-mod actions;
-mod agenda;
+mod aggregate;
 mod announce;
+mod cells;
+mod clock;
 mod compile;
 mod engine;
 pub mod error;
 mod explain;
+mod fact;
 mod facts;
-mod guards;
+mod firing;
 pub mod input;
-mod joins;
+mod keys;
 mod language;
+mod layout;
+mod matches;
 mod memory;
-mod notices;
 pub mod partitions;
 mod selection;
-mod series;
-mod sources;
 mod step;
-mod timers;
-mod totals;
-mod waiting;
+mod tables;
+mod time;
+mod value;
 
 // Tests that share their workloads with the integration tests, which name this crate as others do.
 #[cfg(test)]
@@ -107,8 +112,9 @@ extern crate self as be_tree_rules;
 mod cut_off;
 
 pub use announce::GROUP;
-pub use engine::{Engine, Fact, Limits, NewFact, Owned, Pause, Run, Turn, Value};
+pub use engine::{Engine, Fact, Limits, NewFact, Pause, Run, Turn};
 pub use error::{Error, Kind, Place};
 pub use explain::{Explanation, Verdict};
-pub use notices::Notice;
-pub use sources::{EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME};
+pub use firing::notices::Notice;
+pub use time::sources::{EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME};
+pub use value::{Owned, Value};

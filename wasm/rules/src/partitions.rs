@@ -4,17 +4,9 @@
 //!
 //! [`Engine::partitioned`]: crate::Engine::partitioned
 
-use crate::compile::Keys;
-use crate::engine::Value;
-
-/// The keys of fact types, as a user gives them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum By {
-    /// A field that every fact type has.
-    Field(String),
-    /// The fact types by name, and the field of each. Without one its facts are in every partition.
-    Types(Vec<(String, Option<String>)>),
-}
+pub use crate::keys::By;
+use crate::keys::Keys;
+use crate::value::Value;
 
 /// The partitions, and the keys of fact types.
 #[derive(Clone, Debug)]

@@ -11,9 +11,10 @@ use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 use be_tree_index::term::Writer;
 
-use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS};
+use crate::compile::code::{Code, Kind, Operand, Relation, Test};
 use crate::compile::program::{FactType, Program};
 use crate::error::Error;
+use crate::layout::field_at;
 use crate::memory::{Address, Full, StringTable, Words};
 
 /// The conditions of a fact type in an index.
@@ -188,7 +189,7 @@ fn comparison(kind: Kind, relation: Relation, offset: u32, constant: u64, words:
 }
 
 fn name(offset: u32) -> String {
-    format!("f{}", (offset - FIELDS) / 2)
+    format!("f{}", field_at(offset))
 }
 
 fn constant_text(kind: Kind, constant: u64, words: &Words) -> Option<String> {

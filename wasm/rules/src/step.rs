@@ -1,62 +1,23 @@
-//! A step: everything that it reads and changes, and the addresses of the engine's own words.
+//! A step: what it reads and changes.
 
+use crate::cells::Cells;
 use crate::compile::code::SLOTS;
 use crate::compile::program::Program;
-use crate::facts::Cells;
-use crate::joins::Path;
-use crate::memory::{Address, Full, Heap, Order, Pages, Room, StringTable, Table, Words};
+use crate::layout::CLOCK;
+use crate::memory::{Address, Full, Room, Words};
 use crate::selection::Selection;
+use crate::tables::STRINGS;
 
-/// The time in milliseconds, which never goes back: the watermark of the event times of all sources, see `waiting`.
-pub(crate) const CLOCK: Address = 2;
-/// The number of the next fact.
-pub(crate) const NEXT: Address = 4;
-/// The number of firings.
-pub(crate) const FIRED: Address = 6;
-/// The number of facts.
-pub(crate) const FACTS: Address = 8;
-/// The position in the input of a call, which the caller chooses.
-pub(crate) const POSITION: Address = 9;
-/// The number of firings of this call.
-pub(crate) const CALL_FIRED: Address = 10;
-/// The number of rules on the agenda, and the address of their heap.
-pub(crate) const AGENDA: Address = 11;
-pub(crate) const AGENDA_BASE: Address = 12;
-/// The words and the number of the notices that are not taken yet.
-pub(crate) const NOTICE_WORDS: Address = 13;
-pub(crate) const NOTICES: Address = 14;
-pub(crate) const STRINGS: StringTable = StringTable(Table(15));
-/// Facts by number.
-pub(crate) const NUMBERS: Pages = Pages { table: Table(18), last: 33 };
-/// Matches on the agenda.
-pub(crate) const MATCHES: Table = Table(21);
-pub(crate) const MATCH_HEAP: Heap = Heap(24);
-/// The matches that wait for a deadline and are the first of their queue, see `timers`.
-pub(crate) const TIMERS: Heap = Heap(27);
+/// The facts of a match, one for each look-up: their addresses and numbers.
+pub(crate) type Path = [(Address, u64); SLOTS];
 
-/// The number of the fact that was inserted last from outside.
-pub(crate) const ASSERTED: Address = 30;
-/// 1 while the events of one time happen, and otherwise 0.
-pub(crate) const GATHERING: Address = 32;
-
-/// The milliseconds by which the watermark stays behind the event times of the sources.
-pub(crate) const LATENESS: Address = 34;
-/// The latest event time of the facts without a source, or `i64::MIN`.
-pub(crate) const EVENT: Address = 36;
-/// The event time that all sources have reached, whatever their own is, or `i64::MIN`.
-pub(crate) const FLOOR: Address = 38;
-/// The number of facts that came too late, and of those of this call.
-pub(crate) const LATE: Address = 40;
-pub(crate) const CALL_LATE: Address = 42;
-/// The number of facts that had waited when they were inserted.
-pub(crate) const RELEASED: Address = 43;
-/// Facts that wait for the watermark.
-pub(crate) const WAITING: Order = Order(45);
-/// Sources by event time, and by the address of their name.
-pub(crate) const SOURCES: Order = Order(48);
-pub(crate) const SOURCE_NAMES: Table = Table(51);
-/// The numbers that facts had while they waited, by the numbers that they have since.
-pub(crate) const TICKETS: Table = Table(54);
+/// A change of facts that counts for a guard in the state before it: one fact was there, and another was not. The address 0 stands
+/// for none. The fact that is gone keeps its content and its number until the guards are told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub gone: Address,
+    pub new: Address,
+}
 
 /// Limits that a step obeys.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +83,15 @@ impl Step<'_> {
         }
         self.words.commit()?;
         self.scratch.released.clear();
+        Ok(())
+    }
+
+    /// Takes an owner from a string when the step ends.
+    pub fn release(&mut self, string: Address) -> Result<(), Full> {
+        if self.scratch.released.is_full() {
+            return Err(Full::Released);
+        }
+        self.scratch.released.push(string);
         Ok(())
     }
 }

@@ -72,12 +72,6 @@ pub extern "C" fn be_tree_run(most: i32) -> i32 {
     STATE.with(|state| state.operate(Request::Run { most: Most::from_code(most) }))
 }
 
-/// Continues an operation that a trap stopped.
-#[no_mangle]
-pub extern "C" fn be_tree_resume() -> i32 {
-    STATE.with(State::resume)
-}
-
 /// Returns at most `most` facts of the type in the inbox, those numbered below `before`, newest first.
 #[no_mangle]
 pub extern "C" fn be_tree_facts(length: u32, before: u64, most: u32) -> i32 {

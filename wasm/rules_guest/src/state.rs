@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::term::{Kind as TermKind, Reader};
 use be_tree_module::cell::Cell;
+use be_tree_module::instance::Instance;
 use be_tree_module::memory::{self, in_order, Mark};
-use be_tree_module::outbox::{Outbox, NOTED, NOTHING};
+use be_tree_module::outbox::{Outbox, NOTED};
 use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
 use be_tree_rules::input::{Facts, Reached};
@@ -115,41 +116,70 @@ impl Request {
 /// The state of this module's instance.
 pub(crate) static STATE: Cell<State> = Cell::new();
 
-impl State {
-    /// Returns a buffer of at least `length` bytes, if memory allows.
-    pub fn inbox(&mut self, length: u32) -> Option<*const u8> {
-        let State { port, facts, ids, engine, .. } = self;
-        port.inbox(length, || abandon(facts, ids, engine))
+impl Instance for State {
+    type Request = Request;
+
+    fn port(&mut self) -> &mut Port {
+        &mut self.port
     }
 
-    /// Returns the address of the outbox.
-    pub fn outbox(&mut self) -> *const Outbox {
-        &raw const self.port.outbox
+    fn abandon(&mut self) {
+        abandon(&mut self.facts, &mut self.ids, &mut self.engine);
     }
 
-    /// Runs an operation that must not be cut off, and records that it ended. Returns its status.
-    pub fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
-        if self.port.is_damaged() {
-            return self.read(|_| Ok(()));
-        }
-        let State { port, facts, ids, engine, .. } = self;
-        port.begin_change(|| abandon(facts, ids, engine));
-        let outcome = operation(self);
-        self.port.end_change(outcome)
-    }
-
-    /// Runs an operation that changes nothing, and returns its status.
-    pub fn read(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
-        let State { port, facts, ids, engine, .. } = self;
-        abandon(facts, ids, engine);
-        port.begin_read();
-        if let Some(engine) = engine {
+    fn begin_read(&mut self) {
+        self.abandon();
+        self.port.begin_read();
+        if let Some(engine) = &mut self.engine {
             engine.recover();
         }
-        let outcome = self.port.check().and_then(|()| operation(self));
-        self.port.status(outcome)
     }
 
+    fn store(&mut self, request: Request) {
+        self.request = request;
+        self.is_sent.store(false, Relaxed);
+    }
+
+    fn advance(&mut self) -> Outcome {
+        if self.port.outbox.progress() == NOTED {
+            self.open()?;
+        }
+        let Some(reason) = self.run()? else { return Ok(()) };
+        let State { engine, ids, facts, port, request, .. } = self;
+        let engine = engine.as_ref().ok_or_else(no_rules)?;
+        self.reason = reason;
+        let position = match request {
+            Request::Assert { .. } | Request::Retract { .. } => engine.position(),
+            _ => 0,
+        };
+        let inserted = match request {
+            Request::Assert { from, .. } => &ids[..(position - *from) as usize],
+            _ => &[],
+        };
+        let inserted = reply::Inserted { ids: inserted, mismatches: facts.mismatches(inserted.len()) };
+        port.reply(|out| reply::outcome(engine, reason, position, inserted, out));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> i32 {
+        let mut status = 0;
+        if !self.is_sent.load(Relaxed) {
+            status = self.reply_to_request();
+            in_order();
+            self.is_sent.store(status == 0, Relaxed);
+            in_order();
+        }
+        if let (0, Some(engine)) = (status, &mut self.engine) {
+            engine.recover();
+            if !self.reason.keeps_notices() {
+                engine.empty_notices();
+            }
+        }
+        status
+    }
+}
+
+impl State {
     /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`, or that with the lateness, or with the number of partitions and their
     /// keys.
     pub fn rules(&mut self, length: usize) -> Outcome {
@@ -220,67 +250,6 @@ impl State {
     /// Makes the room that the last operation lacked.
     pub fn room(&mut self) -> Outcome {
         engine(&mut self.engine)?.make_room().map_err(reply::refusal)
-    }
-
-    /// Stores the request, then runs it. It may be cut off anywhere. `resume` continues it once the request is stored.
-    pub fn operate(&mut self, request: Request) -> i32 {
-        self.port.outbox.advance_to(NOTHING);
-        self.request = request;
-        self.is_sent.store(false, Relaxed);
-        in_order();
-        self.port.outbox.advance_to(NOTED);
-        self.go_on()
-    }
-
-    /// Continues an operation that was cut off.
-    pub fn resume(&mut self) -> i32 {
-        if self.port.outbox.progress() == NOTHING {
-            return self.port.refuse_at_once("there is no operation to resume; start one");
-        }
-        self.go_on()
-    }
-
-    fn go_on(&mut self) -> i32 {
-        memory::of_search(self.port.outbox.progress() == NOTED);
-        let mut status = 0;
-        if !self.is_sent.load(Relaxed) {
-            self.port.outbox.clear();
-            let outcome = self.port.check().and_then(|()| self.advance());
-            status = self.port.status(outcome);
-            in_order();
-            self.is_sent.store(status == 0, Relaxed);
-            in_order();
-        }
-        if let (0, Some(engine)) = (status, &mut self.engine) {
-            engine.recover();
-            if !self.reason.keeps_notices() {
-                engine.empty_notices();
-            }
-        }
-        // The last store: the operation cannot be continued after it.
-        self.port.outbox.advance_to(NOTHING);
-        status
-    }
-
-    fn advance(&mut self) -> Outcome {
-        if self.port.outbox.progress() == NOTED {
-            self.open()?;
-        }
-        let Some(reason) = self.run()? else { return Ok(()) };
-        let State { engine, ids, facts, port, request, .. } = self;
-        let engine = engine.as_ref().ok_or_else(no_rules)?;
-        self.reason = reason;
-        let position = match request {
-            Request::Assert { .. } | Request::Retract { .. } => engine.position(),
-            _ => 0,
-        };
-        let inserted = match request {
-            Request::Assert { from, .. } => &ids[..(position - *from) as usize],
-            _ => &[],
-        };
-        let inserted = reply::Inserted { ids: inserted, mismatches: facts.mismatches(inserted.len()) };
-        port.reply(|out| reply::outcome(engine, reason, position, inserted, out));
-        Ok(())
     }
 
     /// Begins the call, and reads its facts.

@@ -22,9 +22,9 @@ use workload::{Events, Workload};
 pub struct Arguments {
     /// The folder of the workload.
     pub folder: String,
-    /// The time for which each engine is measured, and as much for its check.
+    /// The time to measure each engine, and as much for its check.
     pub budget: Duration,
-    /// The most time that an engine may take to be built.
+    /// The maximum time to build an engine.
     pub build_limit: Duration,
     /// The sandboxed module.
     pub guest: String,
@@ -36,7 +36,7 @@ pub struct Arguments {
 
 /// The reason why an engine is missing.
 pub enum Unavailable {
-    /// The engine cannot run this workload: its language lacks something, or it takes too long to build.
+    /// The engine cannot run this workload: its language lacks a predicate, or building takes too long.
     Skipped(String),
     /// The engine failed.
     Failed(String),
@@ -48,7 +48,7 @@ impl From<String> for Unavailable {
     }
 }
 
-/// An engine, and the time that it took to build.
+/// An engine and its build time.
 pub type Built<'a> = Result<(Box<dyn Engine + 'a>, Duration), Unavailable>;
 
 /// Builds the engines of a program by their names.
@@ -56,7 +56,7 @@ pub trait Builder<'a> {
     fn build(&mut self, engine: &str, events: &'a Events) -> Built<'a>;
 }
 
-/// Returns the engine that `build` builds, and the time that it took.
+/// Returns an engine with its build time.
 pub fn timed<'a, E: Engine + 'a>(build: impl FnOnce() -> Result<E, Unavailable>) -> Built<'a> {
     let started = Instant::now();
     let engine = build()?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The number of turns of each engine. Other work on the machine then affects all engines alike.
+/// Turns of each engine. Other work on the machine then affects all engines alike.
 const ROUNDS: u32 = 8;
 
 /// An engine finds the ids of the expressions that an event makes true.
@@ -12,7 +12,7 @@ pub trait Engine {
     fn width(&self) -> usize {
         1
     }
-    /// Decodes the events from number `first` on for `search`.
+    /// Decodes a batch of events, from number `first` on, for `search`.
     fn decode(&mut self, first: usize);
     /// Searches for the decoded events.
     fn search(&mut self);
@@ -91,7 +91,7 @@ pub struct Contestant<'a> {
     name: String,
     engine: Box<dyn Engine + 'a>,
     build: Duration,
-    /// The next event, and the number of checked events: whole widths only.
+    /// The next event, and the number of checked events in complete batches.
     event: usize,
     verified: usize,
     fuel: Option<f64>,
@@ -115,8 +115,9 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Compares the results for one event, and then for as many as `budget` allows: an engine may still prepare itself in the
-    /// first search. Also warms the caches.
+    /// Compares the results for one event, then for as many as `budget` allows, because an engine may prepare itself in its
+    /// first search.
+    /// This also warms the caches.
     pub fn verify(&mut self, results: &mut Results, budget: Duration) -> Result<(), String> {
         let mut warm: Option<Instant> = None;
         let width = self.engine.width();
@@ -141,7 +142,7 @@ impl<'a> Contestant<'a> {
         Ok(())
     }
 
-    /// Times searches for `budget`, at least one. The checked events take turns.
+    /// Times at least one search within `budget`. The checked events rotate.
     fn turn(&mut self, budget: Duration) {
         let width = self.engine.width();
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! An expression as a plain boxed tree, as a program without an index would have it.
+//! An expression as a plain boxed tree, the form of a program without an index.
 
 use be_tree_index::model::predicate::{Predicate, Step};
 
@@ -11,7 +11,7 @@ pub enum Tree<S> {
 }
 
 impl<S> Tree<S> {
-    /// The tree of a postfix expression, which is well formed.
+    /// The tree of a valid postfix expression.
     pub fn new(postfix: Vec<Step<S>>) -> Tree<S> {
         let mut stack: Vec<Tree<S>> = Vec::new();
         for step in postfix {

@@ -6,7 +6,7 @@ use be_tree_index::event::Format;
 use be_tree_index::model::predicate::Postfix;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
-/// The events in one format, each encoded as the index takes it.
+/// The events in one format, encoded for the index.
 pub struct Events {
     pub format: Format,
     pub code: i32,
@@ -14,7 +14,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Writes the events of `range` in the form of a batch: each after its format and its length.
+    /// Writes the events of `range` as a batch: each after its format and length.
     pub fn write_frames(&self, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
         out.clear();
         for event in &self.bytes[range] {
@@ -34,8 +34,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Reads `domains` and `expressions`, in be-tree's lines, and those of `events.term`, `events.json` and `events.record` that
-    /// exist. Each event follows its length in 4 little-endian bytes.
+    /// Reads `domains` and `expressions`, in be-tree's lines, and the existing files among `events.term`, `events.json` and
+    /// `events.record`. Each event follows its length in 4 little-endian bytes.
     pub fn read(folder: &str) -> Result<Workload, String> {
         let attributes = read_text(folder, "domains")?.lines().map(attribute).collect::<Result<Vec<_>, _>>()?;
         let schema = Schema::new(attributes.clone()).map_err(|error| error.message)?;

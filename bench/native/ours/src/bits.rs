@@ -1,4 +1,4 @@
-//! A bit-sliced scan: it evaluates each expression for 64 events at once, one bit of a word for each event. It takes only
+//! A bit-sliced scan: evaluates each expression for 64 events at once, one bit of a word for each. It supports only
 //! booleans that every event defines.
 
 use be_tree_index::event::{decode, Event, Value};

@@ -1,4 +1,4 @@
-//! Decodes events and nothing else.
+//! Decodes events without searching.
 
 use be_tree_index::event::{decode, Event};
 
@@ -8,7 +8,7 @@ use be_tree_bench_common::Unavailable;
 
 use crate::index::{Native, WIDTH};
 
-/// Decodes many events in a row, because one takes too little time to be measured.
+/// Decodes many events in a row, because one is too fast to measure.
 pub struct Decode<'a> {
     native: Native<'a>,
     event: Event,

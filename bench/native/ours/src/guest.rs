@@ -17,11 +17,11 @@ use be_tree_bench_common::Built;
 
 /// The number of subscriptions of one insertion.
 const CHUNK: usize = 1_000;
-/// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
-const PLENTY: u64 = u64::MAX / 2;
+/// More fuel than any call uses. wasmtime stores fuel in a signed number, so a larger value is refused.
+const UNLIMITED_FUEL: u64 = u64::MAX / 2;
 
-/// The module, and the one index that was built with it. Every sandbox begins with a copy of its memory. Guests that differ
-/// only in their slices share a sandbox, because the pages of a copy make more of a difference.
+/// The module, and the one index built with it. Every sandbox begins with a copy of its memory. Guests with different
+/// slices share a sandbox, because the placement of a copy's pages affects times more than slices do.
 pub struct Guests {
     wasm: Vec<u8>,
     built: Option<Image>,
@@ -41,17 +41,17 @@ impl Guests {
         Guests { wasm, built: None, on_fibers: None }
     }
 
-    /// Returns a guest that meters its fuel and is called as a plain function.
+    /// Returns a guest with metered fuel, called as a plain function.
     pub fn metered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.guest(w, events, true, Mode::Plain)
     }
 
-    /// Returns a guest that does not meter its fuel.
+    /// Returns a guest without metered fuel.
     pub fn unmetered<'a>(&mut self, w: &Workload, events: &'a Events) -> Built<'a> {
         self.guest(w, events, false, Mode::Plain)
     }
 
-    /// Returns a guest on a fiber of its own, which yields after each `slice` of fuel, if there is one.
+    /// Returns a guest on a fiber that yields after each `slice` of fuel, or never without one.
     pub fn on_a_fiber<'a>(&mut self, workload: &Workload, events: &'a Events, slice: Option<u64>) -> Built<'a> {
         self.guest(workload, events, true, Mode::Fiber(slice))
     }
@@ -80,12 +80,12 @@ fn runtime(fuel: bool) -> wasmtime::Result<Runtime> {
     Runtime::new(&config)
 }
 
-/// Builds the index of the workload in a guest, and returns its memory.
+/// Builds the workload's index in a guest, and returns its memory.
 fn build(wasm: &[u8], workload: &Workload) -> wasmtime::Result<Image> {
     let runtime = runtime(true)?;
     let module = Module::new(&runtime, wasm)?;
     let mut store = Store::new(&runtime, ());
-    store.set_fuel(PLENTY)?;
+    store.set_fuel(UNLIMITED_FUEL)?;
     let instance = Instance::new(&mut store, &module, &[])?;
     let mut builder = Builder::find(&instance, store)?;
     let started = Instant::now();
@@ -115,7 +115,7 @@ impl Builder {
     }
 
     fn call(&mut self, function: &str, input: &[u8]) -> wasmtime::Result<()> {
-        self.store.set_fuel(PLENTY)?;
+        self.store.set_fuel(UNLIMITED_FUEL)?;
         let inbox = self.inbox.call(&mut self.store, input.len() as u32)?;
         self.memory.write(&mut self.store, inbox as usize, input)?;
         let function = self.instance.get_typed_func::<u32, u32>(&mut self.store, function)?;
@@ -200,7 +200,7 @@ impl Sandbox {
         let module = Module::new(&runtime, wasm)?;
         let mut store = Store::new(&runtime, ());
         if metered {
-            store.set_fuel(PLENTY)?;
+            store.set_fuel(UNLIMITED_FUEL)?;
         }
         let instance = Instance::new(&mut store, &module, &[])?;
         let memory = memory(&instance, &mut store)?;
@@ -219,7 +219,7 @@ impl Sandbox {
     fn search(&mut self, format: i32, length: u32, mode: Mode) -> wasmtime::Result<i32> {
         let Sandbox { store, search, metered, .. } = self;
         if *metered {
-            store.set_fuel(PLENTY)?;
+            store.set_fuel(UNLIMITED_FUEL)?;
         }
         let arguments = (format, length, -1, 0);
         match mode {
@@ -258,7 +258,7 @@ impl Engine for Guest<'_> {
         assert_eq!(status.expect("a search does not trap"), 0, "the events of a workload are right");
     }
 
-    /// The ids follow the two counts of the result.
+    /// The ids follow the result's two counts.
     fn ids(&mut self, _nth: usize) -> Vec<u64> {
         let sandbox = self.sandbox.borrow();
         let words = sandbox.result().chunks_exact(8).skip(2);
@@ -267,7 +267,7 @@ impl Engine for Guest<'_> {
 
     fn fuel(&mut self) -> Option<u64> {
         let left = self.sandbox.borrow().store.get_fuel().ok()?;
-        Some(PLENTY - left)
+        Some(UNLIMITED_FUEL - left)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The plain loop: it evaluates one expression after the other, as a boxed tree with short circuits. Strings are compared as
-//! numbers and lists are sorted, as in a loop that is written with some care.
+//! The plain loop: evaluates every expression as a boxed tree with short circuits. With some care: strings are compared as
+//! numbers, and lists are sorted.
 
 use be_tree_index::event::{decode, Event, Value};
 use be_tree_index::model::predicate::{Constants, Predicate, Step, Test, Text};
@@ -127,7 +127,7 @@ fn kilometres(latitude: f64, longitude: f64, other_latitude: f64, other_longitud
     2.0 * EARTH * squared.sqrt().min(1.0).asin()
 }
 
-/// Returns whether a text fits a pattern whose parts have no `?`: each part is behind those before it.
+/// Returns whether a text matches a pattern whose parts have no `?`. Parts must occur in order.
 fn is_like(pattern: &[u8], text: &[u8]) -> bool {
     let parts: Vec<&[u8]> = pattern.split(|&byte| byte == wildcard::ANY).collect();
     let [first, between @ .., last] = &parts[..] else { return text == pattern };

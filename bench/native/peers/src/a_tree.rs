@@ -1,8 +1,8 @@
 //! The crate a-tree, an A-Tree (SIGMOD 2021).
 //!
-//! Its language is nearly ours. But the `not` of a test of an undefined attribute is unknown there, and true in ours. So
-//! negations are pushed down to the tests, and a negated test of an optional attribute is joined by `or` to a test whether the
-//! attribute is undefined: `is null`, or for lists, which have no such test, a boolean attribute beside the list.
+//! Its language is nearly ours, but `not` of a test of an undefined attribute is unknown there and true here. So negations
+//! are pushed down to the tests, and a negated test of an optional attribute is joined by `or` to `is null`. Lists have no
+//! such test, so a boolean attribute beside each list replaces it.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use be_tree_bench_common::tree::Tree;
 use be_tree_bench_common::workload::{Events, Workload};
 use be_tree_bench_common::Unavailable;
 
-/// The decimals of floats, which a-tree takes as integers.
+/// Decimals of floats, which are integers in a-tree.
 const DECIMALS: u32 = 9;
 
 pub struct Peer<'a> {
@@ -177,7 +177,7 @@ fn write_test(
     Ok(())
 }
 
-/// Writes our `all of`, which is true if the list has all constants. That of a-tree is true if the list has no others.
+/// Writes our `all of`: the list has all constants. a-tree's own means that the list has no others.
 fn all_of(predicate: &Predicate<Text>, constants: &Constants<Text>, workload: &Workload) -> String {
     let singles: Vec<Constants<Text>> = match constants {
         Constants::Integers(integers) => {

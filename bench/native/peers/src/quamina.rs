@@ -1,10 +1,10 @@
 //! The crate quamina: patterns over JSON events, each a conjunction with one set of values a field.
 //!
-//! quamina has no pattern for a list that must have several values at once. Such a list becomes an object with a member of the
-//! value true for each element, and quamina matches each member as a field.
+//! quamina has no pattern for a list with several required values. So a list becomes an object with a member of value true
+//! for each element, and quamina matches each member as a field.
 //!
-//! quamina tests fields in the order of their names. So names begin with a number, the number of attributes that are compared
-//! with more distinct values. The most selective attribute then comes first.
+//! quamina tests fields in the order of their names. So a name begins with its rank by the number of distinct compared
+//! values, and the most selective attribute comes first.
 
 use std::collections::HashSet;
 use std::fmt::{Display, Write};
@@ -20,7 +20,7 @@ use be_tree_bench_common::measure::Engine;
 use be_tree_bench_common::workload::{Events, Workload};
 use be_tree_bench_common::Unavailable;
 
-/// The most bytes of a field. quamina's default of 10 MB is for patterns from strangers.
+/// Maximum bytes of a field. quamina's default of 10 MB guards against untrusted patterns.
 const ARENA_BYTES: usize = 1 << 30;
 
 pub struct Peer {
@@ -72,7 +72,7 @@ impl Engine for Peer {
     }
 }
 
-/// An attribute, and the values that its predicate accepts, in the language of patterns.
+/// An attribute, and the accepted values of its predicate in the language of patterns.
 type Field = (AttributeId, String);
 
 fn conjunction(postfix: &Postfix) -> Result<Vec<Field>, Unavailable> {
@@ -99,7 +99,7 @@ fn values(predicate: &Predicate<Text>) -> Result<String, Unavailable> {
     })
 }
 
-/// Returns the name of each attribute in patterns, in quotes.
+/// Returns the quoted name of each attribute in patterns.
 fn names(workload: &Workload, conjunctions: &[(u64, Vec<Field>)]) -> Vec<String> {
     let mut distinct = vec![HashSet::new(); workload.attributes.len()];
     for (attribute, values) in conjunctions.iter().flat_map(|(_, fields)| fields) {
@@ -136,7 +136,7 @@ fn string(bytes: &[u8]) -> String {
     out
 }
 
-/// Returns an event of the workload in the form that the patterns expect.
+/// Returns an event in the form of the patterns.
 fn event(bytes: &[u8], events: &Events, workload: &Workload, names: &[String]) -> String {
     let mut event = Event::default();
     let strings = Interner::default();

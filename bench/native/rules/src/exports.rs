@@ -1,6 +1,6 @@
-//! The exports of the sandboxed module: a job is prepared once, and then filled and run in turns.
+//! Exports of the sandboxed module: prepare a job once, then fill and run it in turns.
 
-// Names of exports count as unsafe code.
+// The linter counts exported names as unsafe code.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Facts that wait to be asserted.
+//! Facts in front of an engine.
 
 use be_tree_rules::{Engine, Error, Owned};
 
@@ -10,19 +10,19 @@ pub struct Fact {
     pub ty: usize,
     pub time: Option<i64>,
     pub values: Vec<Owned>,
-    /// The number of fields of its type. Those without a value are undefined.
+    /// The number of the type's fields. Fields without a value are undefined.
     pub fields: usize,
 }
 
 impl Fact {
-    /// Returns a row as a fact of an engine. The row has the type's fields in their order.
+    /// Returns a row as a fact of an engine. A row has the type's fields in order.
     pub fn of((ty, fields): &Row, engine: &Engine) -> Fact {
         let ty = engine.fact_type(ty).expect("the type is declared");
         let count = engine.field_count(ty);
         Fact { ty, time: None, fields: count, values: fields.iter().map(|(_, value)| value.clone()).collect() }
     }
 
-    /// Announces facts to the engine that is to insert them.
+    /// Announces facts to the engine before their insertion.
     pub fn announce(facts: &[Fact], engine: &mut Engine) {
         engine.announce(facts.iter().map(|fact| {
             let value = move |field: usize| fact.values.get(field).map(Owned::borrowed);

@@ -1,4 +1,4 @@
-//! The jobs: each fills an input, which no clock measures, and then handles it.
+//! Jobs: each fills an input, outside of the measured time, and then handles it.
 
 mod correlation;
 mod many;
@@ -10,7 +10,7 @@ pub use correlation::{replay, Stream};
 use be_tree_rules::Engine;
 use messages::{Messages, Test};
 
-/// The messages of a list.
+/// Messages in a list.
 const BATCH: usize = 1_000;
 
 /// The names of the jobs.
@@ -40,15 +40,15 @@ pub trait Job {
     /// Returns the number of events of an input: 1 for a program that runs once.
     fn events(&self) -> u64;
 
-    /// Returns the number of inputs before the job is in its steady state.
+    /// Returns the number of inputs until the job reaches its steady state.
     fn warm_up(&self) -> u64 {
         1
     }
 
-    /// Returns the totals so far, which are the same wherever the job runs.
+    /// Returns the totals so far, equal in every place.
     fn totals(&self) -> Totals;
 
-    /// Returns the text of the rules, and the facts of the present input, for other engines.
+    /// Returns the text of the rules and the facts of the current input, for other engines.
     fn text(&self) -> (String, Vec<String>);
 
     /// Checks the totals after the first run.

@@ -1,4 +1,4 @@
-//! Workloads of rules. The program measures them natively, and compiled to WebAssembly ([`exports`]) in the sandbox.
+//! Workloads of rules, measured natively and compiled to WebAssembly ([`exports`]) in the sandbox.
 
 pub mod exports;
 pub mod input;

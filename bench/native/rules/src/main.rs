@@ -1,11 +1,11 @@
-//! The program of the benchmark. Cargo builds it for the sandbox too, where only the library is of use.
+//! The benchmark's program. Cargo builds it for the sandbox too, where only the library is used.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod clock;
-// Instances get large pages, as those of the library do. No input here is so large that it needs small ones.
+// Instances get large pages like the library's. No input here is so large that it needs small ones.
 #[cfg(not(target_arch = "wasm32"))]
 #[allow(unsafe_code, dead_code)]
-#[path = "../../../../wasm/host/src/pages.rs"]
+#[path = "../../../../wasm/host/src/memory/pages.rs"]
 mod pages;
 #[cfg(not(target_arch = "wasm32"))]
 mod program;

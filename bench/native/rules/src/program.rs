@@ -1,12 +1,11 @@
 //! Measures jobs of rules natively and, compiled to WebAssembly with metered fuel, in the sandbox.
 //!
-//! `be_tree_bench_rules --guest FILE --seconds N JOB:SIZE...` prints a line of `key=value` fields for each job and place. The
-//! places take turns, so other work on the machine affects both alike. Times are those of the processor, where the system has them. The
-//! status is 1 if the totals of the places differ, or are wrong for a known program.
+//! `be_tree_bench_rules --guest FILE --seconds N JOB:SIZE...` prints a line of `key=value` fields for each job and place.
+//! The places take turns, so other work on the machine affects both alike. Times are processor time where the system
+//! reports it. The status is 1 if the totals of the places differ, or are wrong for a known program.
 //!
-//! `--soak EVENTS` instead runs the job for that number of events in one place after the other, the sandbox first, and prints its
-//! memory twenty times.
-//! `--text JOB:SIZE` prints the rules and the facts of a job's input for other engines.
+//! `--soak EVENTS` instead runs the job for that number of events in one place after the other, the sandbox first, and
+//! prints its memory twenty times. `--text JOB:SIZE` prints the rules and the facts of a job's input for other engines.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -95,7 +94,7 @@ enum Place {
 }
 
 impl Place {
-    /// Fills an input, handles it, and returns the time of the latter and its fuel.
+    /// Fills an input and handles it. Returns the time of handling and its fuel.
     fn turn(&mut self) -> Result<(Duration, u64), String> {
         match self {
             Place::Native(job) => {
@@ -157,7 +156,7 @@ fn measure(name: &str, size: u32, mut places: Vec<Place>, budget: Duration) -> R
         if totals != names {
             return Err(format!("{name}:{size}: natively {names:?}, but in the {} {totals:?}", place.name()));
         }
-        // The processor's time is exact over many turns only.
+        // Processor time is exact only over many turns.
         let mean = samples.iter().map(|(time, _)| *time).sum::<Duration>().as_nanos() / samples.len() as u128;
         samples.sort();
         let at = |share: usize| samples[(samples.len() - 1) * share / 100].0.as_nanos();

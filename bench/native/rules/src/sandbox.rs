@@ -8,10 +8,10 @@ use be_tree_rules_jobs::jobs::{Totals, NAMES};
 
 use crate::{clock, pages};
 
-/// More fuel than any call uses. wasmtime holds fuel in a signed number, which larger values do not fit.
-const PLENTY: u64 = u64::MAX / 2;
+/// More fuel than any call uses. wasmtime stores fuel in a signed number, so a larger value is refused.
+const UNLIMITED_FUEL: u64 = u64::MAX / 2;
 
-/// The addresses that wasmtime reserves for a memory.
+/// Reserved addresses of a memory.
 const ADDRESSES: usize = 1 << 32;
 
 /// The compiled module.
@@ -35,7 +35,7 @@ impl Guest {
     /// Starts a job in a new instance.
     pub fn start(&self, name: &str, size: u32) -> Result<Sandbox> {
         let mut store = Store::new(&self.engine, ());
-        store.set_fuel(PLENTY)?;
+        store.set_fuel(UNLIMITED_FUEL)?;
         let instance = Instance::new(&mut store, &self.module, &[])?;
         let memory = instance
             .get_memory(&mut store, "memory")
@@ -64,18 +64,18 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Fills an input, handles it, and returns the time of the latter and its fuel.
+    /// Fills an input and handles it. Returns the time of handling and its fuel.
     pub fn turn(&mut self) -> Result<(Duration, u64)> {
-        self.store.set_fuel(PLENTY)?;
+        self.store.set_fuel(UNLIMITED_FUEL)?;
         self.fill.call(&mut self.store, ())?;
-        self.store.set_fuel(PLENTY)?;
+        self.store.set_fuel(UNLIMITED_FUEL)?;
         let started = clock::now();
         self.run.call(&mut self.store, ())?;
         let time = clock::now() - started;
-        Ok((time, PLENTY - self.store.get_fuel()?))
+        Ok((time, UNLIMITED_FUEL - self.store.get_fuel()?))
     }
 
-    /// Returns the totals, with these names.
+    /// Returns the totals of these names.
     pub fn totals(&mut self, names: &Totals) -> Result<Totals> {
         let mut totals = Totals::new();
         for (position, (name, _)) in names.iter().enumerate() {

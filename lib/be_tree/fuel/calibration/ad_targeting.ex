@@ -1,14 +1,14 @@
 defmodule BeTree.Fuel.Calibration.AdTargeting do
   @moduledoc false
-  # Ad targeting with 122 optional attributes of all plain types. Zipf's law with exponent 1 draws them, each at most
-  # once. An expression has from 1 to 56 predicates, 8 on average, in a tree of `and` and `or` up to 9 deep. An event
-  # names 20 attributes, and 10 to 30 % of these are `null`.
+  # Ad targeting with 122 optional attributes of all plain types, drawn by Zipf's law with exponent 1, each at most once an
+  # expression. An expression has 1 to 56 predicates, 8 on average, in a tree of `and` and `or` up to 9 deep. An event names
+  # 20 attributes, 10 to 30 % of them `null`.
 
   alias BeTree.Domain
   alias BeTree.Fuel.Calibration.Random
 
   # The most popular attributes, with the number of distinct values of each.
-  @leading [
+  @popular_attributes [
     {"country", :string, 200},
     {"device", :string, 6},
     {"site", :string, 4_000},
@@ -33,22 +33,22 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     {"postal_code", :integer, 100_000}
   ]
 
-  @types {:string, :integer, :boolean, :float, :string, :integer, :string_list, :integer, :integer_list, :string}
-  @sizes {50, 1_000, 200, 5_000, 20}
+  @rare_types {:string, :integer, :boolean, :float, :string, :integer, :string_list, :integer, :integer_list, :string}
+  @rare_sizes {50, 1_000, 200, 5_000, 20}
 
-  @trailing (for rank <- length(@leading)..121 do
-               type = elem(@types, rem(rank, tuple_size(@types)))
-               size = elem(@sizes, rem(div(rank, 2), tuple_size(@sizes)))
-               {"#{type}_#{rank + 1}", type, if(type == :boolean, do: 2, else: size)}
-             end)
+  @rare_attributes (for rank <- length(@popular_attributes)..121 do
+                      type = elem(@rare_types, rem(rank, tuple_size(@rare_types)))
+                      size = elem(@rare_sizes, rem(div(rank, 2), tuple_size(@rare_sizes)))
+                      {"#{type}_#{rank + 1}", type, if(type == :boolean, do: 2, else: size)}
+                    end)
 
-  @attributes List.to_tuple(@leading ++ @trailing)
+  @attributes List.to_tuple(@popular_attributes ++ @rare_attributes)
   @popularity Random.zipf_table(tuple_size(@attributes), 1.0)
 
   @max_predicates 56
   @max_depth 9
-  @max_list 180
-  @attributes_an_event 20
+  @max_list_length 180
+  @attributes_per_event 20
 
   def defaults, do: %{seed: 1, expressions: 100_000, events: 1_000}
 
@@ -74,7 +74,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     Stream.map(1..count, &{:json, seed |> Random.new(4, &1) |> event() |> IO.iodata_to_binary()})
   end
 
-  # The sum of three geometric draws, seven on average: single predicates, which match most events, are rare.
+  # The sum of three geometric draws, seven on average. Single predicates match most events, so they are made rare.
   defp expression(random) do
     {draws, random} =
       Enum.map_reduce(1..3, random, fn _draw, random -> Random.geometric(random, 0.3, @max_predicates) end)
@@ -88,7 +88,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
   defp operator(_conjunction = true), do: :and
   defp operator(_conjunction = false), do: :or
 
-  # Returns `count` predicates over distinct attributes; a numeric range counts as two.
+  # Returns `count` predicates over distinct attributes. A numeric range counts as two predicates.
   defp leaves(random, 0, _drawn, leaves), do: {leaves, random}
 
   defp leaves(random, count, drawn, leaves) do
@@ -108,8 +108,8 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     end
   end
 
-  # Returns the text of a tree whose root is at this depth, and whether it needs parentheses as an operand. `and` and `or`
-  # alternate from level to level.
+  # Returns the text of a tree with its root at this depth, and whether it needs parentheses as an operand. `and` and `or`
+  # alternate by level.
   defp tree(random, [{:predicate, attribute}], _operator, _depth), do: predicate(random, attribute)
   defp tree(random, [{:range, attribute}], _operator, _depth), do: range(random, attribute)
 
@@ -128,7 +128,8 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     if negated, do: {["not (", text, ")"], :compound, random}, else: {text, :compound, random}
   end
 
-  # Divides the leaves among the operands: mostly one each, otherwise any number but not all. At the bottom each gets one.
+  # Divides the leaves among the operands. Most operands get one, the others any number but not all; at the bottom each gets
+  # one.
   defp parts(random, [], _depth), do: {[], random}
 
   defp parts(random, [leaf | rest], depth) when rest == [] or depth == @max_depth - 1 do
@@ -192,7 +193,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     {long, random} = Random.chance(random, 0.05)
 
     {length, random} =
-      if long, do: Random.between(random, 20, @max_list), else: Random.geometric(random, 0.2, @max_list)
+      if long, do: Random.between(random, 20, @max_list_length), else: Random.geometric(random, 0.2, @max_list_length)
 
     length = max(min(length, div(size, 3)), 1)
     {values, random} = Random.distinct(random, length, &Random.below(&1, size))
@@ -205,7 +206,7 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
     {[name, operator, constant(type, name, value)], :plain, random}
   end
 
-  # Both bounds of a numeric attribute, up to a fifth of its values apart.
+  # Both bounds of a numeric attribute, at most a fifth of its values apart.
   defp range(random, {name, type, size}) do
     {from, random} = Random.below(random, size)
     {width, random} = Random.below(random, div(size, 5) + 1)
@@ -223,12 +224,15 @@ defmodule BeTree.Fuel.Calibration.AdTargeting do
 
   defp string(name, value), do: [?", name, ?_, Integer.to_string(value), ?"]
 
-  # Floats are thousandths from 0 to 1, written without conversion to a float.
+  # Floats are thousandths from 0 to 1, formatted from integers.
   defp float(thousandths), do: ["0.", thousandths |> Integer.to_string() |> String.pad_leading(3, "0")]
 
   defp event(random) do
-    {ranks, random} = Random.distinct(random, @attributes_an_event, &Random.zipf(&1, @popularity))
-    {undefined_count, random} = Random.between(random, div(@attributes_an_event, 10), div(3 * @attributes_an_event, 10))
+    {ranks, random} = Random.distinct(random, @attributes_per_event, &Random.zipf(&1, @popularity))
+
+    {undefined_count, random} =
+      Random.between(random, div(@attributes_per_event, 10), div(3 * @attributes_per_event, 10))
+
     {shuffled, random} = Random.shuffle(random, ranks)
     undefined = shuffled |> Enum.take(undefined_count) |> MapSet.new()
 

@@ -1,16 +1,16 @@
 defmodule BeTree.Fuel.Calibration.Dense do
   @moduledoc false
-  # Dense boolean trees. Each is one random binary tree over a random permutation of all attributes, each used once. `and`
-  # and `or` are equally likely, and each node and leaf is negated with probability 0.12. A node of n leaves has 1 to n -
-  # 1 of them on its left, each number equally likely. An event is a list of fair bits.
+  # Dense boolean trees: random binary trees over a random permutation of all attributes. `and` and `or` are equally likely,
+  # and each node and leaf is negated with probability 0.12. A node of n leaves has 1 to n - 1 of them on its left, with
+  # equal probability. An event is a list of fair bits.
 
   alias BeTree.Domain
   alias BeTree.Fuel.Calibration.Random
 
-  @negated 0.12
+  @negation_probability 0.12
 
-  # The number of event bits that one draw yields.
-  @word 32
+  # Event bits of one draw.
+  @bits_per_draw 32
 
   def defaults, do: %{seed: 1, expressions: 5_000, events: 1_000, attributes: 128}
 
@@ -39,7 +39,7 @@ defmodule BeTree.Fuel.Calibration.Dense do
 
   # Returns the text of a node over the first `count` leaves, its kind, and the remaining leaves.
   defp node(leaves, count, random) do
-    {negated, random} = Random.chance(random, @negated)
+    {negated, random} = Random.chance(random, @negation_probability)
     {text, kind, leaves, random} = positive(leaves, count, random)
     if negated, do: {["not ", operand(text, kind)], :compound, leaves, random}, else: {text, kind, leaves, random}
   end
@@ -62,9 +62,9 @@ defmodule BeTree.Fuel.Calibration.Dense do
     {:record, bits}
   end
 
-  defp bits(random, count) when count > @word do
-    {word, random} = bits(random, @word)
-    {rest, random} = bits(random, count - @word)
+  defp bits(random, count) when count > @bits_per_draw do
+    {word, random} = bits(random, @bits_per_draw)
+    {rest, random} = bits(random, count - @bits_per_draw)
     {word ++ rest, random}
   end
 

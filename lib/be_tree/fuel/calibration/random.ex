@@ -1,13 +1,13 @@
 defmodule BeTree.Fuel.Calibration.Random do
   @moduledoc false
-  # Random draws from an explicit state, so that every draw depends on the seed alone.
+  # Random draws from an explicit state, so each draw depends on the seed alone.
 
   @opaque t :: :rand.state()
 
-  @typedoc "A table of `zipf/2`."
+  @typedoc "A table for `zipf/2`."
   @type zipf :: tuple
 
-  # Returns the state for the item `index` of the sequence `sequence`. Items are independent of each other.
+  # Returns the state for item `index` of `sequence`. Items are independent of each other.
   @spec new(non_neg_integer, non_neg_integer, non_neg_integer) :: t
   def new(seed, sequence, index), do: :rand.seed_s(:exsss, {index, sequence, seed})
 
@@ -39,14 +39,14 @@ defmodule BeTree.Fuel.Calibration.Random do
     {elem(choices, index), random}
   end
 
-  # Returns the number of failures before a success of this probability, at most `max`.
+  # Returns the number of failures before the first success of this probability, at most `max`.
   @spec geometric(t, float, non_neg_integer) :: {non_neg_integer, t}
   def geometric(random, probability, max) do
     {float, random} = :rand.uniform_s(random)
     {min(trunc(:math.log(1.0 - float) / :math.log(1.0 - probability)), max), random}
   end
 
-  # Returns `count` distinct results of `draw` in ascending order. `draw` must have that many.
+  # Returns `count` distinct results of `draw` in ascending order. `draw` must have that many results.
   @spec distinct(t, non_neg_integer, (t -> {term, t})) :: {[term], t}
   def distinct(random, count, draw), do: distinct(random, count, draw, %{})
 
@@ -79,7 +79,7 @@ defmodule BeTree.Fuel.Calibration.Random do
     weights |> Enum.scan(&+/2) |> Enum.map(&(&1 / total)) |> List.to_tuple()
   end
 
-  # Returns a rank from 0: the first whose cumulated probability exceeds a uniform draw.
+  # Returns a rank from 0: the first with a cumulated probability above a uniform draw.
   @spec zipf(t, zipf) :: {non_neg_integer, t}
   def zipf(random, table) do
     {float, random} = :rand.uniform_s(random)

@@ -5,7 +5,8 @@ defmodule BeTree.Rules.Server.Base do
   # The content of a base is the length of a head, the head, an external term of `t:head/0`, and then parts of the memory, each after
   # its address and its length.
 
-  alias BeTree.Engine.{CrashReport, Instance, Journal}
+  alias BeTree.Call.Instance
+  alias BeTree.Journal.Owner
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Module
 
@@ -18,39 +19,26 @@ defmodule BeTree.Rules.Server.Base do
         }
 
   # The bytes of memory that are read at a time. Zeros are left out in pieces of this size.
-  @part 0x1_0000
-  @zeros <<0::size(@part)-unit(8)>>
+  @part_bytes 0x1_0000
+  @zeros <<0::size(@part_bytes)-unit(8)>>
 
-  @doc """
-  Starts a process, linked to the calling one, that writes a base with `content` in its head. It sends
-  `{:kept, pid, {:ok, version} | {:error, error}}`.
-  """
-  @spec write(Rules.t(), map, Journal.t()) :: {:ok, pid} | {:error, Error.t()}
-  def write(%{runtime: runtime, instance: instance}, content, journal) do
+  @doc "Takes a snapshot of the rules for a base with `content` in its head. Returns a function that writes it."
+  @spec prepare(Rules.t(), map, non_neg_integer) ::
+          {:ok, (Owner.write(), Owner.flush() -> {:ok, non_neg_integer} | {:error, Error.t()})} | {:error, Error.t()}
+  def prepare(%{runtime: runtime, instance: instance}, content, version) do
     with {:ok, guest} <- Module.built_in(runtime),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity) do
-      server = self()
-      write = Journal.base_writer(journal)
-      version = Journal.last(journal)
       length = runtime.snapshot_length(snapshot)
       head = :erlang.term_to_binary(Map.merge(content, %{module: digest(guest), length: length}))
+      payload = Stream.concat([[<<byte_size(head)::little-64>>, head]], memory(runtime, snapshot, length))
 
-      {:ok,
-       spawn_link(fn ->
-         outcome =
-           CrashReport.guard(fn ->
-             payload = Stream.concat([[<<byte_size(head)::little-64>>, head]], memory(runtime, snapshot, length))
-             with :ok <- write.(version, payload), do: {:ok, version}
-           end)
-
-         send(server, {:kept, self(), outcome})
-       end)}
+      {:ok, fn write, flush -> with(:ok <- flush.(), :ok <- write.(version, payload), do: {:ok, version}) end}
     end
   end
 
   defp memory(runtime, snapshot, length) do
-    Stream.flat_map(0..(length - 1)//@part, fn address ->
-      case runtime.snapshot_read(snapshot, address, min(@part, length - address)) do
+    Stream.flat_map(0..(length - 1)//@part_bytes, fn address ->
+      case runtime.snapshot_read(snapshot, address, min(@part_bytes, length - address)) do
         {:ok, @zeros} -> []
         {:ok, bytes} -> [[<<address::little-64, byte_size(bytes)::little-64>>, bytes]]
         {:error, error} -> raise error
@@ -58,18 +46,16 @@ defmodule BeTree.Rules.Server.Base do
     end)
   end
 
-  @doc "Returns the rules of the journal's base, which may take `memory` bytes, and its head, or `:none`."
-  @spec read(Journal.t(), map, pos_integer) :: {:ok, Rules.t(), head} | :none | {:error, Error.t()}
-  def read(journal, options, memory) do
-    with {:ok, _version, <<size::little-64, head::binary-size(size), parts::binary>>} <- Journal.read_base(journal) do
-      head = :erlang.binary_to_term(head, [:safe])
+  @doc "Returns the rules in the content of a base, which may take `memory` bytes, and its head."
+  @spec read(binary, map, pos_integer) :: {:ok, Rules.t(), head} | {:error, Error.t()}
+  def read(<<size::little-64, head::binary-size(size), parts::binary>>, options, memory) do
+    head = :erlang.binary_to_term(head, [:safe])
 
-      with {:ok, guest} <- Module.built_in(options.runtime),
-           :ok <- same_module(digest(guest), head.module),
-           {:ok, snapshot} <- options.runtime.snapshot_of(head.length, parts(parts)),
-           {:ok, instance} <- Instance.instantiate(guest, memory, snapshot),
-           do: {:ok, Rules.handle(instance, options), head}
-    end
+    with {:ok, guest} <- Module.built_in(options.runtime),
+         :ok <- same_module(digest(guest), head.module),
+         {:ok, snapshot} <- options.runtime.snapshot_of(head.length, parts(parts)),
+         {:ok, instance} <- Instance.instantiate(guest, memory, snapshot),
+         do: {:ok, Rules.handle(instance, options), head}
   end
 
   defp parts(""), do: []

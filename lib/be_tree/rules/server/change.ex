@@ -2,11 +2,11 @@ defmodule BeTree.Rules.Server.Change do
   @moduledoc false
   # A change of a server of rules: an operation that is made as a whole or not at all.
   #
-  # An operation is `{:assert, input}`, `{:retract, id}` or `{:advance, now}`; `{:assert, input, source}`, `{:advance, now, source}` or
-  # `{:end_source, source}`; `{:at, now, operation}`, which moves time first; or `{:steps, operations}`, made one after another. It runs in a transaction of the engine, so an error undoes all of it. An advance
+  # An operation is `{:assert, input}`, `{:retract, id}` or `{:advance, now}`; `{:assert, input, source}`, `{:advance, now, source}`,
+  # where `nil` stands for the facts without a source, or `{:end_source, source}`; `{:at, now, operation}`, which moves time first; or `{:steps, operations}`, made one after another. It runs in a transaction of the engine, so an error undoes all of it. An advance
   # over very many events saves its time now and then: an error leads back to the time that was saved last.
 
-  alias BeTree.Engine.Instance
+  alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Notice, Operation, Page, Reply}
 
@@ -81,7 +81,7 @@ defmodule BeTree.Rules.Server.Change do
 
   defp first({:assert, input}, rules, options), do: Operation.assert_encoded(rules, input, options)
   defp first({:assert, input, source}, rules, options), do: first({:assert, input}, rules, %{options | source: source})
-  defp first({:advance, now, source}, rules, options), do: first({:advance, now}, rules, %{options | source: source})
+  defp first({:advance, now, source}, rules, options), do: Operation.reach(rules, source, now, options)
   defp first({:end_source, source}, rules, options), do: Operation.reach(rules, source, :end, options)
   defp first({:retract, id}, rules, options), do: Operation.retract(rules, id, options)
   defp first({:advance, now}, rules, options), do: Operation.advance(rules, now, options)

@@ -1,17 +1,17 @@
 defmodule BeTree.Rules.Server.Closed do
   @moduledoc false
   # The state of the process of a partition whose folder cannot be opened, or whose journal did not take a swap. The process returns the
-  # error to each call and opens the folder again, first after @first milliseconds and then after twice as many each time. It does not
+  # error to each call and opens the folder again, first after 100 milliseconds, and then after twice the former delay. It does not
   # end, because its supervisor would end the whole server after a few restarts.
 
   alias BeTree.Error
   alias BeTree.Rules.Server.Shared
 
-  @first 100
-  @longest 30_000
+  @first_delay 100
+  @max_delay 30_000
 
   @enforce_keys [:argument, :error, :timer]
-  defstruct @enforce_keys ++ [delay: @first]
+  defstruct @enforce_keys ++ [delay: @first_delay]
 
   @typedoc "`:argument` is that of the process's `init/1`."
   @type t :: %__MODULE__{argument: tuple, error: Error.t(), timer: reference, delay: pos_integer}
@@ -25,7 +25,7 @@ defmodule BeTree.Rules.Server.Closed do
   @spec new(tuple, Error.t()) :: t
   def new({number, options, _new} = argument, error) do
     Shared.put_due(options.table, number, nil)
-    Shared.started(options.table, number, self(), nil)
+    Shared.started(options.table, number, self(), nil, %{})
     report(argument, "is closed and opens again later: #{Exception.message(error)}")
     wait(%__MODULE__{argument: argument, error: error, timer: make_ref()})
   end
@@ -33,7 +33,7 @@ defmodule BeTree.Rules.Server.Closed do
   @doc "Returns the state after another failure to open the folder."
   @spec again(t, Error.t()) :: t
   def again(%__MODULE__{delay: delay} = closed, error),
-    do: wait(%{closed | error: error, delay: min(2 * delay, @longest)})
+    do: wait(%{closed | error: error, delay: min(2 * delay, @max_delay)})
 
   defp wait(closed), do: %{closed | timer: :erlang.start_timer(closed.delay, self(), :open)}
 

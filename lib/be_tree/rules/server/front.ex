@@ -4,9 +4,9 @@ defmodule BeTree.Rules.Server.Front do
   # that ended. No other call passes through it.
 
   use GenServer
-  use BeTree.Engine.CrashReport
+  use BeTree.Processes.CrashReport
 
-  alias BeTree.Engine.Stray
+  alias BeTree.Processes.Stray
   alias BeTree.Error
   alias BeTree.Rules.Server.{Clock, Layout, Request, Routes, Shared, Subscribers}
 

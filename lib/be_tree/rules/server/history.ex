@@ -14,26 +14,30 @@ defmodule BeTree.Rules.Server.History do
   # same operations under the same limits, whatever the options of the server are now, and leaves out those that were undone. Only the
   # last operation may be one that was neither undone nor acknowledged.
 
-  alias BeTree.Engine.{Instance, Journal}
+  @behaviour BeTree.Journal.Owner
+
+  alias BeTree.Call.Instance
+  alias BeTree.Journal
+  alias BeTree.Journal.Owner
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Module, Swap}
   alias BeTree.Rules.Server.{Base, Change}
 
-  # The most memory that a module can have. A recovery may take it, because other operations than those of the journal, such as reads,
-  # had a part in what fitted into the memory of the server.
-  @most_memory 0x1_0000_0000
-  # What does not fit is made again with this much more memory, as a divisor.
-  @more 4
+  # The memory that a module can have at most. A recovery may need more than the server did, because operations that the journal lacks,
+  # such as reads, shaped the server's memory.
+  @max_memory 0x1_0000_0000
+  # An operation that does not fit is repeated with more memory: a quarter more.
+  @memory_growth 4
 
   @type record :: Change.operation() | tuple
 
   @doc "Appends a record."
-  @spec append(Journal.t() | nil, record) :: {:ok, Journal.t() | nil} | {:error, Error.t(), Journal.t()}
+  @spec append(Owner.t() | nil, record) :: {:ok, Owner.t() | nil} | {:error, Error.t(), Owner.t()}
   def append(nil, _record), do: {:ok, nil}
-  def append(journal, record), do: Journal.append(journal, [:erlang.term_to_binary(record, minor_version: 2)])
+  def append(journal, record), do: Owner.append(journal, [:erlang.term_to_binary(record, minor_version: 2)])
 
   @doc "Returns the rules that the folder of the options holds, their text, and the journal."
-  @spec open(map, keyword) :: {:ok, Rules.t(), String.t(), Journal.t() | nil} | {:error, Error.t()}
+  @spec open(map, keyword) :: {:ok, Rules.t(), String.t(), Owner.t() | nil} | {:error, Error.t()}
   def open(%{dir: nil, rules: text}, new) do
     with {:ok, rules} <- Rules.new(text, new), do: {:ok, rules, text, nil}
   end
@@ -42,13 +46,16 @@ defmodule BeTree.Rules.Server.History do
     settings = [
       identity: options.identity,
       durability: options.durability,
-      files: Map.get(options, :files, Journal.Disk)
+      files: Map.get(options, :files, Journal.Disk),
+      base_bytes: options.base_bytes,
+      # Operations are quick to repeat, and a base has the memory of all facts.
+      base_changes: :infinity
     ]
 
-    case Journal.open(IO.chardata_to_string(dir), settings) do
+    case Owner.open(__MODULE__, IO.chardata_to_string(dir), settings) do
       {:ok, journal} ->
         with {:error, error} <- recover(journal, options, new) do
-          :ok = Journal.release(journal)
+          :ok = Owner.release(journal)
           {:error, error}
         end
 
@@ -73,8 +80,7 @@ defmodule BeTree.Rules.Server.History do
       options: Rules.check_new!(new)
     }
 
-    with {:ok, state} <- read_base(journal, state),
-         {:ok, state} <- Journal.reduce(journal, state, &make_all/2),
+    with {:ok, state} <- Owner.recover(journal, state),
          {:ok, journal, state} <- make_last(journal, state) do
       finish(journal, state, options, new)
     else
@@ -83,25 +89,26 @@ defmodule BeTree.Rules.Server.History do
     end
   end
 
-  defp read_base(journal, state) do
-    case Base.read(journal, state.options, @most_memory) do
-      {:ok, rules, %{text: text, limits: limits}} -> limit(%{state | rules: rules, text: text}, limits)
-      :none -> {:ok, state}
-      {:error, error} -> {:error, error}
-    end
+  @impl Owner
+  def load_base(content, state) do
+    with {:ok, rules, %{text: text, limits: limits}} <- Base.read(content, state.options, @max_memory),
+         do: limit(%{state | rules: rules, text: text}, limits)
   end
 
-  # The content of a base beside the memory.
-  @doc "Returns what the head of a base has to say of rules with these options."
-  @spec head(String.t(), keyword) :: map
-  def head(text, new), do: %{text: text, limits: new |> Rules.check_new!() |> Map.take([:facts, :firings, :lateness])}
+  # Beside the memory of the rules, a base has their text and their limits.
+  @impl Owner
+  def base({rules, text, new}, version) do
+    limits = new |> Rules.check_new!() |> Map.take([:facts, :firings, :lateness])
+    Base.prepare(rules, %{text: text, limits: limits}, version)
+  end
 
   defp limit(state, limits) do
     options = Map.merge(state.options, limits)
     with {:ok, rules} <- Change.set_limits(state.rules, options), do: {:ok, %{state | rules: rules, options: options}}
   end
 
-  defp make_all(batch, state) do
+  @impl Owner
+  def repeat(batch, state) do
     Enum.reduce_while(batch, {:ok, state}, fn {_version, record}, {:ok, state} ->
       case next(:erlang.binary_to_term(record, [:safe]), state) do
         {:ok, state} -> {:cont, {:ok, state}}
@@ -115,7 +122,7 @@ defmodule BeTree.Rules.Server.History do
 
     with {:ok, guest} <- Module.built_in(options.runtime),
          {:ok, instance, _warnings} <-
-           Module.compile(guest, @most_memory, Rules.input(text, options), unbounded(options)),
+           Module.compile(guest, @max_memory, Rules.input(text, options), unbounded(options)),
          do: {:ok, %{state | rules: Rules.handle(instance, options), text: text, options: options}}
   end
 
@@ -132,7 +139,7 @@ defmodule BeTree.Rules.Server.History do
   defp begin({:limits, facts, firings}, state), do: limit(state, %{facts: facts, firings: firings})
 
   defp begin({:swap, text}, state) do
-    options = state.options |> unbounded() |> Map.put(:memory, @most_memory) |> Map.to_list()
+    options = state.options |> unbounded() |> Map.put(:memory, @max_memory) |> Map.to_list()
     with {:ok, rules} <- Swap.swapped(state.rules, text, options), do: limit(%{state | rules: rules, text: text}, %{})
   end
 
@@ -147,8 +154,8 @@ defmodule BeTree.Rules.Server.History do
     end
   end
 
-  defp more_memory(%Error{kind: :out_of_memory}, %{options: %{memory: memory}} = state) when memory < @most_memory,
-    do: limit(state, %{memory: min(memory + div(memory, @more) + 1, @most_memory)})
+  defp more_memory(%Error{kind: :out_of_memory}, %{options: %{memory: memory}} = state) when memory < @max_memory,
+    do: limit(state, %{memory: min(memory + div(memory, @memory_growth) + 1, @max_memory)})
 
   defp more_memory(error, _state), do: {:error, error}
 

@@ -3,8 +3,8 @@ defmodule BeTree.Rules.Server.Layout do
   # The files in a server's folder besides its journals: one that names its partitions and their keys, because a fact is found in the
   # partition of its key only, and one that says that its clock is the system's.
 
-  alias BeTree.Engine.Journal
-  alias BeTree.Engine.Journal.Disk
+  alias BeTree.Journal
+  alias BeTree.Journal.Disk
   alias BeTree.Error
   alias BeTree.Rules.Server.Routes
 

@@ -8,7 +8,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
   use Supervisor
 
-  alias BeTree.Engine.Deadline
+  alias BeTree.Processes.Deadline
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Explanation, Fact, Page}
   alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}
@@ -48,25 +48,77 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec insert(atom, pos_integer, binary, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def insert(name, partitions, input, options) do
     {deadline, options} = begun(options)
+    {source, options} = Map.get_and_update!(options, :source, &{&1, nil})
+
+    by_source? = source != nil or Shared.sources?(name)
+    {_now, latest, _clock} = Clock.read({:shared, name})
 
     with {:ok, routes} <- routes(name),
-         {_now, latest, _clock} = Clock.read({:shared, name}),
-         {:ok, parts, time} <- Routes.of_facts(routes, input, latest, Shared.time(name), Deadline.left(deadline)) do
-      # From here on the windows of all partitions close by that time.
-      if time, do: Shared.raise_time(name, time)
+         {:ok, packed} <- Routes.pack(routes, input, latest, Deadline.left(deadline)),
+         {:ok, now} <- watermark(name, partitions, by_source? and not Routes.timed?(packed), deadline) do
+      event_time = if by_source?, do: Shared.event_time(name, source), else: Shared.time(name)
+      {parts, time} = Routes.divide(routes, packed, input, event_time, now)
 
-      touched =
-        for {number, part} <- parts,
-            do: {number, part.positions, {:operate, one(part.operations), options, deadline}}
-
-      closing =
-        for {number, due} <- Enum.with_index(Shared.dues(name, partitions), &{&2, &1}),
-            due != nil and time != nil and due <= time and not is_map_key(parts, number),
-            do: {number, [], {:catch_up, deadline}}
-
-      run(name, partitions, Enum.sort(touched) ++ closing, deadline)
+      if by_source?,
+        do: insert_from(source, name, partitions, parts, time, options, deadline),
+        else: insert_parts(name, partitions, parts, time, options, deadline)
     end
   end
+
+  defp insert_parts(name, partitions, parts, time, options, deadline) do
+    # From here on the windows of all partitions close by that time.
+    if time, do: Shared.raise_time(name, time)
+
+    touched =
+      for {number, part} <- parts,
+          do: {number, part.positions, {:operate, one(part.operations), options, deadline}}
+
+    closing =
+      for {number, due} <- Enum.with_index(Shared.dues(name, partitions), &{&2, &1}),
+          due != nil and time != nil and due <= time and not is_map_key(parts, number),
+          do: {number, [], {:catch_up, deadline}}
+
+    run(name, partitions, Enum.sort(touched) ++ closing, deadline)
+  end
+
+  # The watermark of a partition is the earliest event time of the sources that it knows. So every partition learns the event time of
+  # every source, and all have the same watermark.
+  defp insert_from(_source, name, partitions, _parts, nil, _options, deadline), do: run(name, partitions, [], deadline)
+
+  defp insert_from(source, name, partitions, parts, time, options, deadline) do
+    calls =
+      for number <- 0..(partitions - 1) do
+        part = Map.get(parts, number, %{operations: [], positions: []})
+        operations = Enum.map(part.operations, &from(&1, source)) ++ [{:advance, time, source}]
+        {number, part.positions, {:operate, one(operations), options, deadline}}
+      end
+
+    reach(name, partitions, source, time, calls, deadline)
+  end
+
+  defp from({:advance, time}, source), do: {:advance, time, source}
+  defp from({:assert, input}, nil), do: {:assert, input}
+  defp from({:assert, input}, source), do: {:assert, input, source}
+
+  defp reach(name, partitions, source, time, calls, deadline) do
+    with {:ok, page} <- run(name, partitions, calls, deadline) do
+      Shared.raise_event_time(name, source, time)
+      {:ok, page}
+    end
+  end
+
+  # The least time of a fact without one, where sources have event times.
+  defp watermark(_name, _partitions, false, _deadline), do: {:ok, nil}
+
+  defp watermark(name, partitions, true, deadline) do
+    with {:ok, [{rules, _counts} | _]} <- read(name, partitions, deadline),
+         {:ok, info} <- Rules.info(rules),
+         do: {:ok, later(info.now, Shared.time(name))}
+  end
+
+  defp later(nil, time), do: time
+  defp later(time, nil), do: time
+  defp later(time, other), do: max(time, other)
 
   # A call that has begun is made to its end.
   defp begun(options), do: {Deadline.new(options.timeout), %{options | timeout: :infinity}}
@@ -130,14 +182,37 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec advance(atom, pos_integer, Rules.time(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def advance(name, partitions, now, options) do
     {deadline, options} = begun(options)
+    {source, options} = Map.get_and_update!(options, :source, &{&1, nil})
     {_now, latest, _clock} = Clock.read({:shared, name})
 
-    with :ok <- Request.check_time({:advance, now}, latest) do
-      if abs(now) <= @latest, do: Shared.raise_time(name, now)
-      # A time that is behind that of all partitions moves nothing.
-      time = if abs(now) <= @latest, do: Shared.time(name), else: now
-      calls = for number <- 0..(partitions - 1), do: {number, [], {:operate, {:advance, time}, options, deadline}}
-      run(name, partitions, calls, deadline)
+    with :ok <- Request.check_time({:advance, now}, latest),
+         do: advance(name, partitions, now, source, options, deadline)
+  end
+
+  defp advance(name, partitions, now, nil, options, deadline) do
+    if abs(now) <= @latest, do: Shared.raise_time(name, now)
+    # A time that is behind that of all partitions moves nothing.
+    time = if abs(now) <= @latest, do: Shared.time(name), else: now
+    calls = in_all(partitions, {:advance, time}, options, deadline)
+    run(name, partitions, calls, deadline)
+  end
+
+  defp advance(name, partitions, now, source, options, deadline) do
+    calls = in_all(partitions, {:advance, now, source}, options, deadline)
+    reach(name, partitions, source, now, calls, deadline)
+  end
+
+  defp in_all(partitions, operation, options, deadline),
+    do: for(number <- 0..(partitions - 1), do: {number, [], {:operate, operation, options, deadline}})
+
+  @doc "Forgets a source in every partition."
+  @spec end_source(atom, pos_integer, String.t(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  def end_source(name, partitions, source, options) do
+    {deadline, options} = begun(options)
+
+    with {:ok, page} <- run(name, partitions, in_all(partitions, {:end_source, source}, options, deadline), deadline) do
+      Shared.forget_source(name, source)
+      {:ok, page}
     end
   end
 
@@ -243,6 +318,19 @@ defmodule BeTree.Rules.Server.Partitions do
     case options[:before] do
       nil -> options
       id -> Keyword.put(options, :before, max(div(id - 2 - number + partitions, partitions) + 1, 1))
+    end
+  end
+
+  @doc "Returns the event times of the sources, which are the same in each partition unless one of them was not reached."
+  @spec sources(atom, pos_integer, keyword) :: {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
+  def sources(name, partitions, options) do
+    with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
+      Enum.reduce_while(read, {:ok, %{}}, fn {rules, _counts}, {:ok, all} ->
+        case Rules.sources(rules, options) do
+          {:ok, sources} -> {:cont, {:ok, Map.merge(all, sources, fn _source, one, other -> max(one, other) end)}}
+          {:error, error} -> {:halt, {:error, error}}
+        end
+      end)
     end
   end
 

@@ -2,9 +2,10 @@ defmodule BeTree.Rules.Server.Request do
   @moduledoc false
   # Calls of the processes of a server of rules.
 
-  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1]
 
-  alias BeTree.Engine.{Check, Deadline}
+  alias BeTree.Input.Check
+  alias BeTree.Processes.Deadline
   alias BeTree.Error
 
   @doc "Returns the name of a server. Raises for another term."

@@ -7,9 +7,10 @@ defmodule BeTree.Rules.Server.Routes do
   # facts. That makes no difference for a fact that moves time on. Before another one, late or without a time, the partition's time
   # is moved to that of all.
 
-  import BeTree.Engine.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1]
 
-  alias BeTree.Engine.{Check, Instance, Reply}
+  alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Input.Check
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Module
 
@@ -97,13 +98,15 @@ defmodule BeTree.Rules.Server.Routes do
   # The latest time of a fact in docs/abi.md that allows any.
   @any_time 0x7FFF_FFFF_FFFF_FFFF
 
+  @typedoc "The partition, place in the input and time of each fact, as the module packs them."
+  @type packed :: binary
+
   @doc """
-  Returns the operations of each partition for facts as the input of the module, at most `timeout` milliseconds later, and the time
-  after them. None may have a later time than `latest`.
+  Checks facts, the input of the module, and finds their partitions in at most `timeout` milliseconds. None may have a later time than
+  `latest`.
   """
-  @spec of_facts(t, binary, Rules.time() | nil, Rules.time() | nil, timeout) ::
-          {:ok, %{non_neg_integer => part}, Rules.time() | nil} | {:error, Error.t()}
-  def of_facts(%{partitions: partitions} = routes, input, latest, time, timeout) do
+  @spec pack(t, binary, Rules.time() | nil, timeout) :: {:ok, packed} | {:error, Error.t()}
+  def pack(routes, input, latest, timeout) do
     instance = elem(routes.instances, rem(:erlang.system_info(:scheduler_id) - 1, tuple_size(routes.instances)))
 
     with {:ok, output} <-
@@ -116,10 +119,22 @@ defmodule BeTree.Rules.Server.Routes do
              scheduler: :slices,
              timeout: timeout
            ),
-         {:ok, packed} <- packed(output) do
-      {parts, time} = divide(packed, 0, input, partitions, time, %{})
-      {:ok, Map.new(parts, fn {number, part} -> {number, done(part)} end), time}
-    end
+         do: packed(output)
+  end
+
+  @doc "Returns whether each fact has a time."
+  @spec timed?(packed) :: boolean
+  def timed?(packed), do: for(<<_place::96, 0::little-32, _time::64 <- packed>>, do: :untimed) == []
+
+  @doc """
+  Returns the operations of each partition, and the event time after them. `time` is the event time before them. A fact without a time
+  has that time, `now` where that is later, and 0 without either.
+  """
+  @spec divide(t, packed, binary, Rules.time() | nil, Rules.time() | nil) ::
+          {%{non_neg_integer => part}, Rules.time() | nil}
+  def divide(%{partitions: partitions}, packed, input, time, now) do
+    {parts, time} = divide(packed, 0, input, partitions, time, now, %{})
+    {Map.new(parts, fn {number, part} -> {number, done(part)} end), time}
   end
 
   defp packed(output) do
@@ -131,7 +146,7 @@ defmodule BeTree.Rules.Server.Routes do
 
   # A part while it grows: the time that its partition will have at least, the facts since the last operation, and the operations
   # and positions so far, all in reverse.
-  defp divide(<<>>, _position, _input, _partitions, time, parts), do: {parts, time}
+  defp divide(<<>>, _position, _input, _partitions, time, _now, parts), do: {parts, time}
 
   defp divide(
          <<number::little-32, start::little-32, length::little-32, timed::little-32, at::little-signed-64,
@@ -140,6 +155,7 @@ defmodule BeTree.Rules.Server.Routes do
          input,
          partitions,
          time,
+         now,
          parts
        ) do
     fact = {position, binary_part(input, start, length)}
@@ -150,7 +166,7 @@ defmodule BeTree.Rules.Server.Routes do
         do: Enum.reduce(0..(partitions - 1), parts, &add(&2, &1, fact, at, time)),
         else: add(parts, number, fact, at, time)
 
-    divide(rest, position + 1, input, partitions, later(time, at), parts)
+    divide(rest, position + 1, input, partitions, later(time, at || now), now, parts)
   end
 
   # An engine without a time has the time 0 after a fact without one.

@@ -67,10 +67,11 @@ defmodule BeTree.Rules.Server.Shared do
     end
   end
 
-  @doc "Notes a partition that is ready, and raises the time of all to its time."
-  @spec started(table, non_neg_integer, pid, Rules.time() | nil) :: true
-  def started(table, number, pid, time) do
+  @doc "Notes a partition that is ready, and raises the time of all and the event times of the sources to those that it has."
+  @spec started(table, non_neg_integer, pid, Rules.time() | nil, %{(String.t() | nil) => Rules.time()}) :: true
+  def started(table, number, pid, time, event_times) do
     if time, do: raise_time(table, time)
+    for {source, time} <- event_times, do: raise_event_time(table, source, time)
     :ets.insert(table, {{:owner, number}, pid})
   end
 
@@ -115,6 +116,38 @@ defmodule BeTree.Rules.Server.Shared do
       later -> raise_time(times, later, time)
     end
   end
+
+  @doc "Returns whether a named source was seen. Since then the facts without a source are those of one more source."
+  @spec sources?(table) :: boolean
+  def sources?(table), do: :ets.member(table, :sources)
+
+  @doc "Returns the event time of a source, or `nil` before its first call."
+  @spec event_time(table, String.t() | nil) :: Rules.time() | nil
+  def event_time(table, source) do
+    case lookup(table, source_key(source)) do
+      {:ok, time} -> time
+      :error -> nil
+    end
+  end
+
+  @doc "Raises the event time of a source."
+  @spec raise_event_time(table, String.t() | nil, Rules.time()) :: :ok
+  def raise_event_time(table, source, time) do
+    key = source_key(source)
+
+    if not :ets.insert_new(table, {key, time}),
+      do: :ets.select_replace(table, [{{key, :"$1"}, [{:<, :"$1", time}], [{{key, time}}]}])
+
+    if source, do: :ets.insert_new(table, {:sources, true})
+    :ok
+  end
+
+  @spec forget_source(table, String.t()) :: true
+  def forget_source(table, source), do: :ets.delete(table, source_key(source))
+
+  # No other key is a binary.
+  defp source_key(nil), do: :no_source
+  defp source_key(source), do: source
 
   @spec put_due(table, non_neg_integer, Rules.time() | nil) :: :ok
   def put_due(table, number, next_due), do: :atomics.put(times(table), number + 2, next_due || @never)

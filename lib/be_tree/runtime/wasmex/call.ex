@@ -7,7 +7,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
   # the third word of the outbox holds the progress and the next export to call.
 
   alias BeTree.{Error, Runtime}
-  alias BeTree.Runtime.Wasmex.{Gate, Instance, Machine}
+  alias BeTree.Runtime.Wasmex.{Checkout, Instance, Machine}
 
   @derive {Inspect, only: []}
   @enforce_keys [:instance, :number, :id, :export, :arguments, :output, :budget, :slice, :scheduler]
@@ -75,10 +75,10 @@ defmodule BeTree.Runtime.Wasmex.Call do
     if take(call), do: leave(call, :ok), else: :ok
   end
 
-  defp take(call), do: Gate.resume(call.instance.group, call.number, call.id)
+  defp take(call), do: Checkout.resume(call.instance.group, call.number, call.id)
 
   defp leave(call, outcome) do
-    Gate.leave(call.instance.group, call.number)
+    Checkout.check_in(call.instance.group, call.number)
     outcome
   end
 
@@ -141,7 +141,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
   defp status([status]) when is_integer(status), do: {:ok, status}
 
   defp status(results) do
-    error(:bad_module, "a status is one integer, but the export returned #{BeTree.Engine.Describe.value(results)}")
+    error(:bad_module, "a status is one integer, but the export returned #{BeTree.Input.Describe.value(results)}")
   end
 
   defp output(%{output: :none}, _machine, _status, _read, _guess), do: {:ok, nil}
@@ -221,7 +221,7 @@ defmodule BeTree.Runtime.Wasmex.Call do
 
   defp go_on(call, machine, progress, slice, used) do
     for {cell, value} <- [used: used, slice: slice, progress: progress], do: Machine.put(machine, cell, value)
-    Gate.suspend(call.instance.group, call.number, call.id)
+    Checkout.suspend(call.instance.group, call.number, call.id)
     {:yield, call, used}
   end
 

@@ -3,13 +3,13 @@ defmodule BeTree.Runtime.Wasmex.Compiled do
   # Compiled modules, and the engine that all of them share. Each is made once and stays for the life of the VM.
 
   alias BeTree.Error
-  alias BeTree.Runtime.Wasmex.{Carried, Types}
+  alias BeTree.Runtime.Wasmex.{SavedGlobals, Types}
 
   # wasmex may be added after this module was compiled.
   @compile {:no_warn_undefined, [Wasmex.Engine, Wasmex.EngineConfig, Wasmex.Module, Wasmex.Store]}
 
   @derive {Inspect, only: []}
-  @enforce_keys [:module, :wasm, :exports, :imports, :carried]
+  @enforce_keys [:module, :wasm, :exports, :imports, :saved_globals]
   defstruct @enforce_keys
 
   @type t :: %__MODULE__{
@@ -17,7 +17,7 @@ defmodule BeTree.Runtime.Wasmex.Compiled do
           wasm: binary,
           exports: %{String.t() => BeTree.Runtime.external_type()},
           imports: [{String.t(), String.t(), BeTree.Runtime.external_type()}],
-          carried: {:ok, [String.t()]} | {:error, String.t()}
+          saved_globals: {:ok, [String.t()]} | {:error, String.t()}
         }
 
   @typedoc "An engine of wasmex."
@@ -34,10 +34,12 @@ defmodule BeTree.Runtime.Wasmex.Compiled do
          {:ok, module} <- Wasmex.Module.compile(store, wasm) do
       imports = imports(module)
       # A module with imports has no instances, so there is no snapshot of one.
-      carried = if imports == [], do: Carried.globals(wasm), else: {:error, "it imports"}
+      saved_globals = if imports == [], do: SavedGlobals.globals(wasm), else: {:error, "it imports"}
       # The bytes may be part of a larger binary.
       wasm = :binary.copy(wasm)
-      {:ok, %__MODULE__{module: module, wasm: wasm, exports: exports(module), imports: imports, carried: carried}}
+
+      {:ok,
+       %__MODULE__{module: module, wasm: wasm, exports: exports(module), imports: imports, saved_globals: saved_globals}}
     else
       {:error, reason} -> not_a_module(reason)
     end

@@ -1,9 +1,9 @@
 defmodule BeTree.Runtime.Wasmex.Instance do
   @moduledoc false
-  # One machine, or one for each replica, behind a gate, with the data that all of them share.
+  # One machine, or one for each replica, behind a checkout, with the data that all of them share.
   #
-  # The runtime does not notice that a term is no longer referred to. So all machines exist from the start and live as long
-  # as the instance. The memory of a replica is filled when it is first needed.
+  # wasmex has no notice of a term's garbage collection. So all machines exist from the start and live as long as the instance; the
+  # memory of a replica is filled at its first use.
 
   alias BeTree.Error
   alias BeTree.Runtime.Wasmex.{Compiled, Machine, Snapshot, Types}
@@ -14,7 +14,7 @@ defmodule BeTree.Runtime.Wasmex.Instance do
 
   @type t :: %__MODULE__{}
 
-  @most BeTree.Engine.Limits.max_u64()
+  @max_u64 BeTree.Input.Limits.max_u64()
 
   @outputs [:none, :binary, :u64s, :u64_lists, :u64_binaries]
 
@@ -89,8 +89,8 @@ defmodule BeTree.Runtime.Wasmex.Instance do
 
   @doc "Converts an amount of fuel for wasmex."
   @spec bounded(pos_integer | :infinity) :: pos_integer
-  def bounded(fuel) when is_integer(fuel), do: min(fuel, @most)
-  def bounded(:infinity), do: @most
+  def bounded(fuel) when is_integer(fuel), do: min(fuel, @max_u64)
+  def bounded(:infinity), do: @max_u64
 
   @doc """
   Checks that a call can be made. A wrong request raises an `ArgumentError`.
@@ -99,7 +99,7 @@ defmodule BeTree.Runtime.Wasmex.Instance do
   def check(instance, export, arguments, %{input: input, output: output, fuel: fuel, slice: slice}) do
     unless amount?(fuel) and amount?(slice) and output in @outputs and
              (is_binary(input) or input == nil) do
-      raise ArgumentError, "not a request: #{BeTree.Engine.Describe.value(fuel: fuel, slice: slice, output: output)}"
+      raise ArgumentError, "not a request: #{BeTree.Input.Describe.value(fuel: fuel, slice: slice, output: output)}"
     end
 
     with :ok <- check_input(instance, input),

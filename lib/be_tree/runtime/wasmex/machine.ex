@@ -22,7 +22,7 @@ defmodule BeTree.Runtime.Wasmex.Machine do
   # The most fuel of a start function, and of each call of the inbox or the outbox, as in the built-in runtime.
   @convention_fuel 1_000_000_000
 
-  @most BeTree.Engine.Limits.max_u64()
+  @max_u64 BeTree.Input.Limits.max_u64()
 
   # The data about a machine between calls: one atomic number each, changed only by the holder of the machine.
   #
@@ -78,7 +78,7 @@ defmodule BeTree.Runtime.Wasmex.Machine do
   @doc "Returns a machine with a new instance, whose memory takes at most `limit` bytes, and each table an eighth of that."
   @spec new(Compiled.engine(), Compiled.t(), pos_integer, String.t() | nil) :: {:ok, t} | {:error, Error.t()}
   def new(engine, compiled, limit, outbox) do
-    limits = [memory_size: min(limit, @most), table_elements: div(limit, 8), memories: 1]
+    limits = [memory_size: min(limit, @max_u64), table_elements: div(limit, 8), memories: 1]
 
     with {:ok, store} <- Store.new(struct!(Wasmex.StoreLimits, limits), engine),
          :ok <- StoreOrCaller.set_fuel(store, @convention_fuel),

@@ -63,7 +63,7 @@ defmodule BeTree.Runtime.Wasmex.Types do
       :error ->
         error(
           :type,
-          "#{export} takes an #{type} as argument #{position}, and got #{BeTree.Engine.Describe.value(argument)}"
+          "#{export} takes an #{type} as argument #{position}, and got #{BeTree.Input.Describe.value(argument)}"
         )
     end
   end

@@ -1,7 +1,7 @@
 defmodule Mix.Tasks.BeTree.BenchTest do
   use ExUnit.Case
 
-  # Compiled by the task, which every test here has run before.
+  # Every test here runs the task first, which compiles this module.
   @compile {:no_warn_undefined, [BeTree.Bench.Bars, BeTree.Bench.Cases, BeTree.Bench.Readme]}
 
   alias BeTree.Bench.{Bars, Cases, Readme}
@@ -15,12 +15,12 @@ defmodule Mix.Tasks.BeTree.BenchTest do
   defp refusal(arguments), do: Exception.message(assert_raise(Mix.Error, fn -> run(arguments) end))
   defp run(arguments), do: Mix.Task.rerun("be_tree.bench", arguments)
 
-  test "refuses what is no option" do
+  test "refuses unknown options" do
     assert refusal(["W1"]) == ~s("W1" belongs to no option)
     assert refusal(["--fast"]) =~ "--fast : Unknown option"
   end
 
-  test "every case has a name of its own, and formats that its workload can be written in" do
+  test "each case has a unique name and formats of its workload" do
     names = Cases.names() -- ["tiny", "structures", "adversaries"]
     cases = for name <- names, quick <- [true, false], bench <- Cases.of(name, quick), do: bench
     for bench <- cases, do: assert(Map.keys(bench.parameters) == Map.keys(bench.workload.defaults()))
@@ -34,7 +34,7 @@ defmodule Mix.Tasks.BeTree.BenchTest do
     end
   end
 
-  # A number stands for any number, and the processor for any processor.
+  # Numbers and processor names are placeholders.
   defp shape(text) do
     text |> String.replace(~r/on one core \(.*\)\./, "on one core (CPU).") |> String.replace(~r/\d[\d,.]*(?= |$)/m, "N")
   end
@@ -50,7 +50,7 @@ defmodule Mix.Tasks.BeTree.BenchTest do
         do: Map.put(row, :case, name)
   end
 
-  test "the README's table has the shape that a full run writes" do
+  test "the README's table has the shape of a full run's" do
     readme = File.read!("README.md")
     text = Readme.text(%{cpu: "A processor"}, rows(1))
     assert shape(Readme.present(readme)) == shape(text)
@@ -58,19 +58,19 @@ defmodule Mix.Tasks.BeTree.BenchTest do
     assert text =~ "| 10,000 ad-targeting expressions | 500 | 9.1 us | 33,000 us |\n"
     assert text =~ "The million takes 16 seconds to insert and 264 bytes an expression."
 
-    # Only what stands between the marks is written.
+    # Only the text between the marks is replaced.
     written = Readme.replace(readme, text)
     assert Readme.present(written) == text
     assert Readme.replace(written, Readme.present(readme)) == readme
   end
 
-  test "a run that lacks a case of the table leaves the README as it is" do
+  test "a run without all cases of the table leaves the README unchanged" do
     before = File.read!("README.md")
     refute Readme.write(%{cpu: "A processor"}, Enum.reject(rows(1), &(&1.case == "W4@100k")))
     assert File.read!("README.md") == before
   end
 
-  test "a bar holds up to its limit, and lines that lack a measurement are left out" do
+  test "a bar holds up to its limit, and lines without a measurement are omitted" do
     rows = [
       %{case: "W1@128", engine: "search", format: "record", total_p50: 60_000},
       %{case: "W1@128", engine: "guest", format: "record", total_p50: 17_000},

@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.DemoTest do
 
   import ExUnit.CaptureIO
 
-  test "shows matches, their reasons and numbers, and leaves nothing behind" do
+  test "prints matches with reasons and figures, and leaves no files" do
     output = capture_io(fn -> Mix.Task.rerun("be_tree.demo", []) end)
 
     assert output =~ "5,000, built in"

@@ -33,7 +33,7 @@ defmodule Mix.Tasks.BeTree.ErlBenchTest do
     assert [" range: (0%, 0%)\nmedian: 0%\n  99th: 0%\nbetter: 0%\n  event: " <> _] = all_said()
   end
 
-  test "one way writes its statistics and, if wanted, its ids", %{tmp_dir: folder} do
+  test "writes the statistics of one way and, on request, its ids", %{tmp_dir: folder} do
     one = ["--parameters", "96" | small(folder, 1_000)]
     run(["generate" | one])
     for way <- ["std", "iterated_all"], do: run([way, "--output" | one])
@@ -57,7 +57,7 @@ defmodule Mix.Tasks.BeTree.ErlBenchTest do
     assert text =~ ~r"^event 1: .*only the first has \[21\], only the second \[\d+"
   end
 
-  test "fewer events than a sum has are evaluated, but not compared", %{tmp_dir: folder} do
+  test "evaluates fewer events than one sum without comparing them", %{tmp_dir: folder} do
     one = ["--parameters", "64" | small(folder, 10)]
     run(["generate" | one])
     run(["measure" | one])
@@ -65,7 +65,7 @@ defmodule Mix.Tasks.BeTree.ErlBenchTest do
     assert refusal(["compare_stats", "--dir", folder]) =~ "stats_P_64_std.txt: has no sums"
   end
 
-  test "refuses what it cannot do, and tells what it can", %{tmp_dir: folder} do
+  test "refuses wrong arguments and names the right ones", %{tmp_dir: folder} do
     assert refusal([]) =~ "a command is to be named\n\nUsage: mix be_tree.erl_bench generate|std|"
     assert refusal(["standard"]) =~ "there is no command standard, only generate, std, iterated_all, iterated_next"
     assert refusal(["std", "more"]) =~ "more arguments than std takes\n\nUsage: "

@@ -1,7 +1,7 @@
 defmodule Mix.Tasks.BeTree.GenTest do
   use BeTree.Test.TaskCase, task: "be_tree.gen"
 
-  test "writes W1 as Erlang terms, and says how to go on", %{tmp_dir: folder} do
+  test "writes W1 as Erlang terms and prints the next command", %{tmp_dir: folder} do
     run(["W1", "--out", folder, "--expressions", "3", "--events", "2", "--attributes", "64", "--seed", "7"])
 
     text = said()
@@ -14,7 +14,7 @@ defmodule Mix.Tasks.BeTree.GenTest do
     assert length(bits) == 64 and Enum.uniq(bits) -- [0, 1] == []
   end
 
-  test "writes W3 as be-tree's lines, the same for the same seed", %{tmp_dir: folder} do
+  test "writes W3 as be-tree's lines, the same for one seed", %{tmp_dir: folder} do
     [first, second] = for name <- ["first", "second"], do: Path.join(folder, name)
     for out <- [first, second], do: run(["W3", "--out", out, "--expressions", "30", "--events", "5"])
 
@@ -39,7 +39,7 @@ defmodule Mix.Tasks.BeTree.GenTest do
     end
   end
 
-  test "refuses what it cannot do, and tells what it can", %{tmp_dir: folder} do
+  test "refuses wrong arguments and names the right ones", %{tmp_dir: folder} do
     out = ["--out", folder]
     assert refusal([]) =~ "one workload is to be named\n\nUsage: mix be_tree.gen WORKLOAD --out FOLDER"
     assert refusal(["W7"] ++ out) == "there is no workload W7, only W1, W2, W3, W4, W5, W8, W9"

@@ -1,31 +1,34 @@
-//! An instance as a resource: its machines behind a gate.
+//! An instance, as a resource: one machine or a pool of replicas, which calls borrow.
 //!
-//! An instance in Elixir has one machine of its own, or it is a pool of replicas of one snapshot. Replicas are made when
-//! they are needed, and a lost replica is replaced when it is next needed. A caller borrows a machine (`lent`), and processes
-//! that find none free wait for one with a ticket (`queue`).
+//! A pool makes its replicas of a snapshot on demand, and replaces a lost replica on demand too. `checkout` lends
+//! machines to callers in order, `loan` is a machine on loan, and a `ticket` is the turn of a waiting process.
+//! `log` has the changes that replicas apply before their next call. `renewal` replaces the machine of an instance by a
+//! new one, and `stand_in` holds an instance that replaces another one for a while.
 
-mod lent;
-mod queue;
+pub mod checkout;
+mod loan;
+pub mod log;
 mod renewal;
+pub mod stand_in;
+mod ticket;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustler::{Env, LocalPid, Resource, Term};
 
+use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
-use crate::gate::{Gate, Refusal, Turn};
-use crate::log::Log;
+use crate::instance::checkout::{Checkout, Turn, Unavailable};
+use crate::instance::log::Log;
 use crate::machine::{Machine, Setup};
-use crate::module::Compiled;
-use crate::reaper::{self, Reaped};
-use crate::snapshot::Snapshot;
-use crate::stage::Stages;
+use crate::memory::snapshot::Snapshot;
+use crate::system::background::{self, DropLater};
+use crate::terms::{atoms, reply::Receiver};
 
-pub use lent::{Copied, Home, Lent};
-pub use queue::Ticket;
-use queue::Waiter;
+pub use loan::{Copied, Loan, LoanPlace};
 use renewal::{Pending, Renewal};
+pub use ticket::Ticket;
 
 pub struct Instance(pub Arc<Shared>);
 
@@ -33,50 +36,48 @@ pub struct Instance(pub Arc<Shared>);
 impl Resource for Instance {}
 
 pub struct Shared {
-    pub gate: Gate<Reaped<Box<Machine>>, Waiter, LocalPid>,
-    /// Bytes of memories and tables. A pool counts its snapshot once, and of each replica only the bytes beyond the
-    /// snapshot.
+    pub checkout: Checkout<DropLater<Box<Machine>>, Receiver, LocalPid>,
+    /// Bytes of memories and tables. A pool counts its snapshot once, and the bytes of each replica beyond it.
     pub charged: Arc<AtomicUsize>,
     pub setup: Setup,
-    /// The calls that each replica makes before its next call.
+    /// The changes that each replica applies before its next call.
     pub log: Log,
-    /// The stage of the call at each place of the gate.
-    stages: Stages,
     module: Arc<Compiled>,
-    /// The machine with which an instance that is no pool goes on when it is free.
+    /// The machine that will replace the present one, in an instance that is no pool.
     pending: Pending,
-    /// The state with which the replicas of a pool begin.
+    /// The initial state of replicas, in a pool.
     base: Option<Mutex<Base>>,
 }
 
-/// The state with which replicas begin.
+/// The initial state of new replicas.
 #[derive(Clone)]
 struct Base {
     snapshot: Arc<Snapshot>,
-    /// The number of entries of the log that it contains.
+    /// The number of log entries that the snapshot contains.
     applied: u64,
-    /// Whether each replica gets a copy of its own. The replicas of a first base share its pages until they write them. Changes
-    /// write nearly all of them in time, one by one and as small pages, so sharing does not pay for a pool that is changed.
+    /// Whether each replica copies the snapshot. The replicas of the first base map its pages copy-on-write. In a pool
+    /// that is changed that does not pay: in time changes write nearly all pages, one by one and as small pages.
     is_copied: bool,
 }
 
-/// A replica that no caller had while this many entries were appended is not kept up to date. With the next base it is dropped.
-const IDLE: u64 = 1_024;
+/// The most entries that may be appended while no caller borrows a replica. A longer idle replica is not kept up to
+/// date, and the next base drops it.
+const MAX_IDLE_ENTRIES: u64 = 1_024;
 
-/// The scheduler on which a lent machine is used. It decides which thread wakes the next process in the queue.
+/// The scheduler that uses a borrowed machine. It decides which thread wakes the next process in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scheduler {
     Normal,
-    /// A process can be killed while its dirty NIF runs. `enif_send` then fails as if the receiver were dead, and every
-    /// waiter would be skipped. So a thread of the host sends the messages.
+    /// A process can be killed while its dirty NIF runs. `enif_send` then fails as if the receiver were dead, which
+    /// would skip every waiter. So the waker's thread sends the messages.
     Dirty,
 }
 
 /// The reason why no machine is available now.
 pub enum Denied {
-    /// The caller must join the queue.
+    /// No machine is free: the caller must join the queue.
     Busy,
-    /// The caller must make a replica, on a dirty scheduler.
+    /// The caller must call `fill`, on a dirty scheduler.
     Vacant,
     Failed(Failure),
 }
@@ -87,17 +88,17 @@ impl Shared {
         let machine = match snapshot {
             None => Machine::new(&module, &setup, charged.clone())?,
             Some(snapshot) => {
-                module.carried()?;
+                module.saved_globals()?;
                 Machine::restored(&module, &setup, snapshot, charged.clone())?
             }
         };
-        let gate = Gate::single(Reaped::new(Box::new(machine)));
-        let (log, stages) = (Log::default(), Stages::new(1));
+        let checkout = Checkout::single(DropLater::new(Box::new(machine)));
+        let log = Log::default();
         let pending = Pending::default();
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base: None }))
+        Ok(Arc::new(Self { checkout, charged, setup, log, module, pending, base: None }))
     }
 
-    /// Returns a pool of up to `replicas` replicas, for which at most `queue` callers wait. It makes none yet.
+    /// Returns a pool of at most `replicas` replicas and `queue` waiting callers. It has no replica yet.
     pub fn pool(
         module: Arc<Compiled>,
         snapshot: Arc<Snapshot>,
@@ -105,53 +106,53 @@ impl Shared {
         replicas: usize,
         queue: usize,
     ) -> Result<Arc<Self>, Failure> {
-        module.carried()?;
+        module.saved_globals()?;
         let charged = Arc::new(AtomicUsize::new(snapshot.length()));
-        let gate = Gate::vacant(replicas, queue);
-        let (log, stages) = (Log::default(), Stages::new(replicas));
+        let checkout = Checkout::vacant(replicas, queue);
+        let log = Log::default();
         let base = Some(Mutex::new(Base { snapshot, applied: 0, is_copied: false }));
         let pending = Pending::default();
-        Ok(Arc::new(Self { gate, charged, setup, log, stages, module, pending, base }))
+        Ok(Arc::new(Self { checkout, charged, setup, log, module, pending, base }))
     }
 
-    /// Lends a machine, if one is free and no other caller has a turn before this one.
-    pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Lent, Denied> {
-        let (place, mut machine) = self.gate.enter(ticket.map(Ticket::turn), env.pid(), applied)?;
+    /// Lends a machine, unless none is free or another caller's turn comes first.
+    pub fn borrow(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>, scheduler: Scheduler) -> Result<Loan, Denied> {
+        let (place, mut machine) = self.checkout.check_out(ticket.map(Ticket::turn), env.pid(), applied)?;
         machine.set_used(self.log.length());
-        Ok(Lent::new(machine, place, self.clone(), scheduler))
+        Ok(Loan::new(machine, place, self.clone(), scheduler))
     }
 
-    /// Lends the free machine that lacks most entries of the log, if it lacks at least `lag` and no caller waits. A machine that
-    /// no caller had for a long time does not count.
-    pub fn borrow_behind(self: &Arc<Self>, lag: u64) -> Option<Lent> {
+    /// Lends the free machine that lacks most entries of the log, if it lacks at least `lag` and no caller waits.
+    /// Ignores idle machines (`MAX_IDLE_ENTRIES`).
+    pub fn borrow_behind(self: &Arc<Self>, lag: u64) -> Option<Loan> {
         let length = self.log.length();
         let limit = (length + 1).checked_sub(lag.max(1))?;
-        let is_idle = |machine: &Reaped<Box<Machine>>| length.saturating_sub(machine.used()) > IDLE;
-        let rank = |machine: &Reaped<Box<Machine>>| if is_idle(machine) { u64::MAX } else { machine.applied() };
-        let (place, machine) = self.gate.enter_below(limit, rank)?;
-        Some(Lent::new(machine, place, self.clone(), Scheduler::Normal))
+        let is_idle = |machine: &DropLater<Box<Machine>>| length.saturating_sub(machine.used()) > MAX_IDLE_ENTRIES;
+        let rank = |machine: &DropLater<Box<Machine>>| if is_idle(machine) { u64::MAX } else { machine.applied() };
+        let (place, machine) = self.checkout.check_out_below(limit, rank)?;
+        Some(Loan::new(machine, place, self.clone(), Scheduler::Normal))
     }
 
-    /// Lends a free machine that shares pages with a snapshot, if there is one and no caller waits.
-    pub fn borrow_mapped(self: &Arc<Self>) -> Option<Lent> {
-        let (place, machine) = self.gate.enter_below(1, |machine| u64::from(!machine.is_mapped()))?;
-        Some(Lent::new(machine, place, self.clone(), Scheduler::Dirty))
+    /// Lends a free machine that maps pages of a snapshot, if one exists and no caller waits.
+    pub fn borrow_sharing(self: &Arc<Self>) -> Option<Loan> {
+        let (place, machine) = self.checkout.check_out_below(1, |machine| u64::from(!machine.shares_pages()))?;
+        Some(Loan::new(machine, place, self.clone(), Scheduler::Dirty))
     }
 
-    /// Makes replicas begin with `snapshot` from now on, a later state of this pool, each with a copy of its own. Replicas that
-    /// are behind it are dropped, and so are the entries of the log that it contains.
+    /// Makes `snapshot`, a later state of this pool, the base of new replicas, each of which copies it. Drops replicas
+    /// behind it, and the entries of the log that it contains.
     pub fn rebase(&self, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
         let mut base = self.base().ok_or_else(|| Failure::bad_module("only replicas have a base"))?;
         let applied = snapshot.applied();
         if applied < base.applied || applied > self.log.length() {
-            return Err(Failure::bad_module("the snapshot is no later state of these replicas"));
+            return Err(Failure::bad_module("the snapshot is not a later state of these replicas"));
         }
         self.charged.fetch_add(snapshot.length(), Ordering::Relaxed);
         self.charged.fetch_sub(base.snapshot.length(), Ordering::Relaxed);
         let former = std::mem::replace(&mut *base, Base { snapshot, applied, is_copied: true });
         drop(base);
         drop(former);
-        self.gate.require(applied, self::applied);
+        self.checkout.drop_below(applied, self::applied);
         self.log.trim(applied);
         Ok(())
     }
@@ -161,10 +162,10 @@ impl Shared {
         self.base.as_ref().map(|base| base.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the number of entries of the log, and the greatest number of them that a free machine lacks.
+    /// Returns the length of the log, and the largest number of entries that a free machine lacks.
     pub fn lag(&self) -> (u64, u64) {
         let length = self.log.length();
-        let lowest = self.gate.ranks(applied).map_or(length, |(low, _high)| low);
+        let lowest = self.checkout.ranks(applied).map_or(length, |(low, _high)| low);
         (length, length.saturating_sub(lowest))
     }
 
@@ -172,10 +173,10 @@ impl Shared {
         self.base.is_some()
     }
 
-    /// Makes the replica of a vacant place, and returns a ticket whose turn has come. Takes some ten microseconds and the
-    /// time of the module's start function, so it is not for a normal scheduler.
+    /// Makes the replica of a vacant place. Returns a ticket whose turn has come. Runs the module's start function, so
+    /// it must run on a dirty scheduler.
     pub fn fill(self: &Arc<Self>, env: Env, ticket: Option<&Ticket>) -> Result<Ticket, Denied> {
-        let place = self.gate.claim(ticket.map(Ticket::turn), env.pid())?.ok_or(Denied::Busy)?;
+        let place = self.checkout.claim(ticket.map(Ticket::turn), env.pid())?.ok_or(Denied::Busy)?;
         let vacancy = Vacancy { shared: self, place };
         let machine = self.replica().map_err(Denied::Failed)?;
         let turn = vacancy.fill(machine);
@@ -190,19 +191,22 @@ impl Shared {
 
     /// Joins the queue for a machine.
     pub fn queue(self: &Arc<Self>, env: Env, reference: Term) -> Result<Ticket, Failure> {
-        let turn = self.gate.join(Waiter::new(env, reference)).ok_or_else(|| {
-            let replicas = match self.stages.places() {
+        let turn = self.checkout.join(Receiver::new(env, reference)).ok_or_else(|| {
+            let replicas = match self.checkout.places() {
                 1 => "the 1 replica is".to_owned(),
                 count => format!("all {count} replicas are"),
             };
-            Failure::new(Kind::Overloaded, format!("{replicas} in use, and as many callers wait as may"))
+            Failure::new(
+                Kind::Overloaded,
+                format!("{replicas} in use, and the queue of waiting callers is full; try again later"),
+            )
         })?;
-        self.gate.advance(|waiter| waiter.wake(Some(env)));
+        self.checkout.advance(|waiter| waiter.send(Some(env), &atoms::ready()));
         Ok(Ticket::new(turn, self.clone()))
     }
 
-    /// Goes on with the machine of `fresh`, which is unusable afterwards, if the export `question` returns another value than 0
-    /// when no call has the machine: now, or when the call that has it ends.
+    /// Replaces the machine by that of `fresh` as soon as no call has it, if its export `question` then returns a value
+    /// other than 0. `fresh` is unusable afterwards.
     ///
     /// # Errors
     ///
@@ -212,60 +216,60 @@ impl Shared {
         let is_alike = Arc::ptr_eq(&self.module, &fresh.module) && self.setup == fresh.setup;
         if !is_alike || self.is_pool() || fresh.is_pool() {
             return Err(Failure::bad_module(
-                "only an instance of the same module with the same options can replace another one",
+                "an instance can be replaced only by an instance of the same module with the same options",
             ));
         }
         if Arc::ptr_eq(self, fresh) {
             return Err(Failure::bad_module("an instance cannot replace itself"));
         }
-        let machine = fresh.give_up(env)?;
+        let machine = fresh.take_machine(env)?;
         self.pending.set(Renewal { machine, charged: fresh.charged.clone(), question });
-        if let Some(mut lent) = self.borrow_to_renew() {
-            lent.renew();
-            lent.leave(env);
+        if let Some(mut loan) = self.borrow_to_renew() {
+            loan.renew();
+            loan.give_back(env);
         }
         Ok(())
     }
 
-    /// Lends the machine if a renewal waits, and no call has the machine and none waits. A call that has it or waits for it
-    /// renews it when it ends.
-    fn borrow_to_renew(self: &Arc<Self>) -> Option<Lent> {
+    /// Lends the machine for a pending renewal if it is free and no caller waits. Otherwise the next call renews it
+    /// when it ends.
+    fn borrow_to_renew(self: &Arc<Self>) -> Option<Loan> {
         if !self.pending.is_set() {
             return None;
         }
-        let (place, machine) = self.gate.enter_below(1, |_machine| 0)?;
-        Some(Lent::new(machine, place, self.clone(), Scheduler::Dirty))
+        let (place, machine) = self.checkout.check_out_below(1, |_machine| 0)?;
+        Some(Loan::new(machine, place, self.clone(), Scheduler::Dirty))
     }
 
-    /// Takes the machine out, so that another instance can have it.
-    fn give_up(self: &Arc<Self>, env: Env) -> Result<Reaped<Box<Machine>>, Failure> {
-        let lent = self.borrow(env, None, Scheduler::Dirty).map_err(|denied| match denied {
+    /// Takes the machine out, for another instance.
+    fn take_machine(self: &Arc<Self>, env: Env) -> Result<DropLater<Box<Machine>>, Failure> {
+        let loan = self.borrow(env, None, Scheduler::Dirty).map_err(|denied| match denied {
             Denied::Failed(failure) => failure,
             Denied::Busy | Denied::Vacant => Failure::new(Kind::Overloaded, "another process uses the new instance"),
         })?;
-        let machine = lent.take();
-        self.gate.condemn("this instance has given its memory to another one");
+        let machine = loan.take();
+        self.checkout.poison("this instance has given its memory to another one");
         self.advance_later();
         Ok(machine)
     }
 
     fn advance_later(self: &Arc<Self>) {
         let shared = self.clone();
-        reaper::wake_later(move || {
-            shared.gate.advance(|waiter| waiter.wake(None));
-            // A caller that gave its turn up renews nothing.
-            if let Some(lent) = shared.borrow_to_renew() {
-                lent.renew_and_leave();
+        background::wake_later(move || {
+            shared.checkout.advance(|waiter| waiter.send(None, &atoms::ready()));
+            // A caller that withdrew its turn has made no renewal.
+            if let Some(loan) = shared.borrow_to_renew() {
+                loan.renew_and_give_back();
             }
         });
     }
 }
 
-fn applied(machine: &Reaped<Box<Machine>>) -> u64 {
+fn applied(machine: &DropLater<Box<Machine>>) -> u64 {
     machine.applied()
 }
 
-/// A place whose replica is being made. If that fails, dropping this makes the place vacant again.
+/// A reserved place whose replica is being made. Dropping it vacates the place again.
 struct Vacancy<'a> {
     shared: &'a Arc<Shared>,
     place: usize,
@@ -274,7 +278,7 @@ struct Vacancy<'a> {
 impl Vacancy<'_> {
     fn fill(self, machine: Machine) -> Turn {
         let applied = machine.applied();
-        let turn = self.shared.gate.fill(self.place, Reaped::new(Box::new(machine)), applied);
+        let turn = self.shared.checkout.fill(self.place, DropLater::new(Box::new(machine)), applied);
         std::mem::forget(self);
         turn
     }
@@ -282,22 +286,22 @@ impl Vacancy<'_> {
 
 impl Drop for Vacancy<'_> {
     fn drop(&mut self) {
-        if self.shared.gate.vacate(self.place) {
+        if self.shared.checkout.vacate(self.place) {
             self.shared.advance_later();
         }
     }
 }
 
-impl From<Refusal> for Denied {
-    fn from(refusal: Refusal) -> Self {
+impl From<Unavailable> for Denied {
+    fn from(refusal: Unavailable) -> Self {
         match refusal {
-            Refusal::Busy => Self::Busy,
-            Refusal::Vacant => Self::Vacant,
-            Refusal::Held => Self::Failed(Failure::new(
+            Unavailable::Busy => Self::Busy,
+            Unavailable::Vacant => Self::Vacant,
+            Unavailable::Held => Self::Failed(Failure::new(
                 Kind::Overloaded,
                 "this process holds a suspended call of this instance; resume it to its end or cancel it first",
             )),
-            Refusal::Broken(why) => Self::Failed(Failure::new(Kind::Trap, why)),
+            Unavailable::Broken(why) => Self::Failed(Failure::new(Kind::Trap, why)),
         }
     }
 }

@@ -1,23 +1,23 @@
-//! The machine with which an instance goes on when it is next free.
+//! The renewal of an instance: a new machine that replaces the present one when no call has it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::machine::Machine;
-use crate::reaper::Reaped;
+use crate::system::background::DropLater;
 
-/// A new machine, and the export of the old one that decides whether it takes over.
+/// A new machine, and the export of the old machine that decides whether to replace it.
 pub struct Renewal {
-    pub machine: Reaped<Box<Machine>>,
-    /// The bytes of the instance that had the new machine.
+    pub machine: DropLater<Box<Machine>>,
+    /// The counter of the instance that the new machine comes from.
     pub charged: Arc<AtomicUsize>,
     pub question: String,
 }
 
-/// The renewal that waits until the machine is free, if there is one.
+/// The pending renewal of an instance, if any.
 #[derive(Default)]
 pub struct Pending {
-    /// Whether `renewal` is set, for all calls that find none.
+    /// Whether `renewal` is set. Calls read it without the lock.
     is_set: AtomicBool,
     renewal: Mutex<Option<Renewal>>,
 }
@@ -27,7 +27,7 @@ impl Pending {
         self.is_set.load(Ordering::SeqCst)
     }
 
-    /// Replaces a renewal that waits: it was made for an earlier state.
+    /// Sets the pending renewal. It replaces an older one, which was made for an earlier state.
     pub fn set(&self, renewal: Renewal) {
         let former = self.renewal().replace(renewal);
         self.is_set.store(true, Ordering::SeqCst);

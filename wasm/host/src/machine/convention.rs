@@ -1,21 +1,21 @@
-//! The convention for bytes: a module has an inbox for input and an outbox for output.
+//! The convention of a module and the host: an inbox for input, an outbox for output, and a stop word.
 
-use wasmtime::{Instance, Memory, Store, TypedFunc};
+use wasmtime::{FuncType, Instance, Memory, Store, TypedFunc};
 
-use super::{finish, outside, Machine, Setup};
+use super::{outside, Machine, Setup};
 use crate::failure::{Failure, Kind};
-use crate::limits::Limits;
-use crate::module::signature;
-use crate::stop::StopWord;
+use crate::machine::stop::StopWord;
+use crate::memory::limits::Limits;
+use crate::memory::stacks::block_on;
 
-/// The largest inbox in bytes that is kept for the next input.
-const LARGE_INBOX: usize = 1 << 20;
-/// The most fuel that a start function may use, and each call of the inbox or outbox export: about 0.2 seconds.
-pub(super) const CONVENTION_FUEL: u64 = 1_000_000_000;
-/// The most fuel that a question to the module may use: about 0.2 milliseconds.
-const QUESTION_FUEL: u64 = 1_000_000;
+/// The most bytes of an inbox that is kept for the next input.
+const MAX_KEPT_INBOX_BYTES: usize = 1 << 20;
+/// The most fuel of a start function, and of each call of an inbox or outbox export: about 0.2 seconds.
+pub(super) const MAX_CONVENTION_FUEL: u64 = 1_000_000_000;
+/// The most fuel of a question to the module: about 0.2 milliseconds.
+const MAX_QUESTION_FUEL: u64 = 1_000_000;
 
-/// The function that makes room for input, and the room that it made last.
+/// The export that allocates room for input, and its last allocation.
 pub(super) struct Inbox {
     open: TypedFunc<u32, u32>,
     pub address: usize,
@@ -23,7 +23,7 @@ pub(super) struct Inbox {
 }
 
 impl Machine {
-    /// Finds the outbox and the stop word that `setup` names.
+    /// Finds the addresses of the outbox and of the stop word.
     pub(super) fn open_convention(&mut self, setup: &Setup) -> Result<(), Failure> {
         let _in_use = self.stack.enter()?;
         let Self { store, instance, memory, .. } = self;
@@ -36,12 +36,12 @@ impl Machine {
     /// Calls the module to make room for `length` bytes of input.
     pub(super) async fn open_inbox(&mut self, length: usize) -> Result<(), Failure> {
         let Self { store, inbox, memory, .. } = self;
-        let inbox = inbox.as_mut().expect("offer refuses input where there is no inbox");
+        let inbox = inbox.as_mut().expect("prepare and replay refuse input without an inbox");
         let wanted = u32::try_from(length)
             .map_err(|_| Failure::new(Kind::OutOfMemory, format!("an input of {length} bytes is over 4 GiB")))?;
-        // Before the call: a call that is cut off may have moved the buffer.
+        // Reset it before the call, because a call that is cut off may have moved the buffer.
         inbox.capacity = 0;
-        let _ = store.set_fuel(CONVENTION_FUEL);
+        let _ = store.set_fuel(MAX_CONVENTION_FUEL);
         let address = inbox
             .open
             .call_async(&mut *store, wanted)
@@ -60,11 +60,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns a large inbox to the module, which can then free the room. It is called for a small inbox at once if nothing
-    /// can cut the call off, and otherwise with the next input.
+    /// Lets the module free a large inbox. Requests an empty inbox at once if nothing can cut off the call, and
+    /// otherwise with the next input.
     pub(super) async fn leave_large_inbox(&mut self, is_whole: bool) -> Result<(), Failure> {
         match &mut self.inbox {
-            Some(inbox) if inbox.capacity > LARGE_INBOX => inbox.capacity = 0,
+            Some(inbox) if inbox.capacity > MAX_KEPT_INBOX_BYTES => inbox.capacity = 0,
             _ => return Ok(()),
         }
         if is_whole {
@@ -73,12 +73,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Calls the export `name`, `() -> (i32)`, between two calls. Returns whether its result is not 0.
+    /// Calls the export `name`, `() -> (i32)`, between two calls. Returns whether its result differs from 0.
     pub fn says_yes(&mut self, name: &str) -> Result<bool, Failure> {
         let _in_use = self.stack.enter()?;
         let Self { store, instance, .. } = self;
         let _ = store.fuel_async_yield_interval(None);
-        let reply = ask(instance, store, name, QUESTION_FUEL);
+        let reply = ask(instance, store, name, MAX_QUESTION_FUEL);
         if reply.is_err() {
             self.restore_stack_pointer();
         }
@@ -119,7 +119,7 @@ fn find_outbox(
     memory: Option<Memory>,
     name: &str,
 ) -> Result<usize, Failure> {
-    let address = ask(instance, store, name, CONVENTION_FUEL)? as usize;
+    let address = ask(instance, store, name, MAX_CONVENTION_FUEL)? as usize;
     let size = memory.map_or(0, |memory| memory.data_size(&*store));
     if address + 8 > size {
         return Err(outside("the outbox", address, 8, size));
@@ -133,18 +133,18 @@ fn find_stop(
     memory: Option<Memory>,
     name: &str,
 ) -> Result<StopWord, Failure> {
-    let address = ask(instance, store, name, CONVENTION_FUEL)? as usize;
+    let address = ask(instance, store, name, MAX_CONVENTION_FUEL)? as usize;
     match memory {
         Some(memory) => StopWord::new(memory.data_ptr(&*store), memory.data_size(&*store), address),
         None => Err(outside("the stop word", address, 4, 0)),
     }
 }
 
-/// Calls an export without parameters, to its end.
+/// Calls an export without parameters to its end.
 fn ask(instance: &Instance, store: &mut Store<Limits>, name: &str, fuel: u64) -> Result<u32, Failure> {
     let export: TypedFunc<(), u32> = convention_export(instance, store, name, "() -> (i32)")?;
     let _ = store.set_fuel(fuel);
-    let reply = finish(export.call_async(&mut *store, ()));
+    let reply = block_on(export.call_async(&mut *store, ()));
     reply.map_err(|error| Failure::from_call(&error, store.data().refused()))
 }
 
@@ -165,4 +165,14 @@ where
         let found = signature(&func.ty(&*store));
         Failure::bad_module(format!("the function {name} has the type {found}, and must have {expected}"))
     })
+}
+
+/// Returns a function's type in the form `(i32, i64) -> (i32)`.
+fn signature(function: &FuncType) -> String {
+    let join = |types: Vec<String>| types.join(", ");
+    format!(
+        "({}) -> ({})",
+        join(function.params().map(|ty| ty.to_string()).collect()),
+        join(function.results().map(|ty| ty.to_string()).collect())
+    )
 }

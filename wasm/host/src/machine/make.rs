@@ -1,21 +1,22 @@
-//! Makes machines: of a module, or of a module and a snapshot; and makes snapshots.
+//! Makes machines of modules and snapshots, and snapshots of machines.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 
-use wasmtime::{Func, Global, Instance, Mutability, Store, TypedFunc, Val};
+use wasmtime::{Global, Instance, Mutability, Store, Val};
 
-use super::convention::{Inbox, CONVENTION_FUEL};
-use super::{finish, Machine, Setup};
-use crate::census::{self, Counted};
+use super::convention::{Inbox, MAX_CONVENTION_FUEL};
+use super::phase::CurrentPhase;
+use super::{Machine, Setup};
+use crate::compile::module::Compiled;
 use crate::failure::{Failure, Kind};
-use crate::limits::Limits;
-use crate::memories::{GUARD, LONGEST};
-use crate::module::Compiled;
-use crate::pages;
-use crate::quota;
-use crate::snapshot::{Growing, Snapshot};
-use crate::stacks::Stack;
+use crate::memory::limits::Limits;
+use crate::memory::linear::{GUARD_BYTES, MAX_MEMORY_BYTES};
+use crate::memory::pages;
+use crate::memory::snapshot::{Growing, Snapshot};
+use crate::memory::stacks::Stack;
+use crate::system::counts::{self, Counted};
+use crate::system::quota;
 
 /// The mappings of a memory: its bytes, and the reserved addresses after them.
 const MEMORY_MAPPINGS: usize = 2;
@@ -26,14 +27,14 @@ impl Machine {
     pub fn new(module: &Compiled, setup: &Setup, charged: Arc<AtomicUsize>) -> Result<Self, Failure> {
         let mut machine = Self::instantiate(module, setup, charged)?;
         if let Some(memory) = machine.memory {
-            // For the whole reservation: a boundary between advised and other addresses would take one more mapping.
-            pages::prefer_large(memory.data_ptr(&machine.store), LONGEST + GUARD);
+            // Advise the whole reservation, because a boundary inside it would take one more mapping.
+            pages::prefer_large(memory.data_ptr(&machine.store), MAX_MEMORY_BYTES + GUARD_BYTES);
         }
         machine.open_convention(setup)?;
         Ok(machine)
     }
 
-    /// Returns a machine with the state of `snapshot`, which replaces the effects of data segments and of the start
+    /// Returns a machine with the state of `snapshot`, which overwrites the effects of data segments and of the start
     /// function.
     pub fn restored(
         module: &Compiled,
@@ -46,8 +47,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns such a machine as one of many that share the unchanged pages of the snapshot. It contains `applied` entries of
-    /// the log.
+    /// Returns a replica: a machine that maps the pages of `snapshot` copy-on-write. It contains `applied` log entries.
     pub fn replica(
         module: &Compiled,
         setup: &Setup,
@@ -62,7 +62,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns such a machine with a copy of the whole snapshot, in large pages.
+    /// Returns a replica that copies `snapshot` to large pages instead of mapping it.
     pub fn copied(
         module: &Compiled,
         setup: &Setup,
@@ -79,8 +79,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns a machine with the present state of this one, the values of `globals` included, and without shared pages.
-    pub fn own_copy(
+    /// Returns a machine with the present state of this one, including `globals`, that maps no pages of a snapshot.
+    pub fn unshared_copy(
         &mut self,
         module: &Compiled,
         setup: &Setup,
@@ -89,23 +89,23 @@ impl Machine {
     ) -> Result<Self, Failure> {
         let mut copy = Self::instantiate(module, setup, charged)?;
         copy.grow_to_large(self.data().len())?.copy_from_slice(self.data());
-        copy.set_globals(&self.carried(globals))?;
+        copy.set_globals(&self.read_globals(globals))?;
         copy.open_convention(setup)?;
         copy.applied = self.applied;
         Ok(copy)
     }
 
-    /// Returns whether the memory shares pages with a snapshot.
-    pub fn is_mapped(&self) -> bool {
-        self.is_mapped
+    /// Returns whether the memory maps pages of a snapshot.
+    pub fn shares_pages(&self) -> bool {
+        self.shares_pages
     }
 
-    /// Grows the memory to `length` bytes, in large pages, and returns all of them.
+    /// Grows the memory to `length` bytes in large pages. Returns all of its bytes.
     fn grow_to_large(&mut self, length: usize) -> Result<&mut [u8], Failure> {
         self.grow_to(length)?;
         Ok(match self.memory {
             Some(memory) => {
-                pages::prefer_large(memory.data_ptr(&self.store), LONGEST + GUARD);
+                pages::prefer_large(memory.data_ptr(&self.store), MAX_MEMORY_BYTES + GUARD_BYTES);
                 memory.data_mut(&mut self.store)
             }
             None => &mut [],
@@ -128,12 +128,9 @@ impl Machine {
         let _in_use = stack.enter()?;
         let mut store = Store::new(module.engine(), Limits::new(setup.memory, charged));
         store.limiter(|limits| limits);
-        let _ = store.set_fuel(CONVENTION_FUEL);
+        let _ = store.set_fuel(MAX_CONVENTION_FUEL);
         let instance = stack
-            .provide(|| {
-                have_stack(&mut store)?;
-                finish(Instance::new_async(&mut store, module, &[]))
-            })
+            .instantiate(&mut store, module)
             .map_err(|error| instantiation_failure(&error, store.data().refused()))?;
         let memory = instance.get_memory(&mut store, "memory");
         let inbox = setup.inbox.as_ref().map(|name| Inbox::find(&instance, &mut store, name)).transpose()?;
@@ -151,29 +148,30 @@ impl Machine {
             results: Vec::new(),
             applied: 0,
             used: 0,
-            owed: 0,
-            is_mapped: false,
+            phase: CurrentPhase::default(),
+            uncharged_fuel: 0,
+            shares_pages: false,
             has_small_pages: false,
             stack,
             mappings: vec![mappings],
-            _counted: Counted::new(&census::INSTANCES),
+            _counted: Counted::new(&counts::INSTANCES),
         })
     }
 
-    /// Replaces the state by a snapshot, before anything but the start function has run.
+    /// Replaces the initial state by a snapshot, before the first call.
     fn begin_with(mut self, snapshot: &Snapshot) -> Result<Self, Failure> {
         self.grow_to(snapshot.length())?;
         if let Some(memory) = self.memory {
             let start = memory.data_ptr(&self.store);
             let mapping = quota::mappings().take(1, "a replica")?;
             // SAFETY: the memory has as many bytes as the snapshot (`grow_to`), from `start` on, and nothing refers to them:
-            // the store is ours alone, and none of its code is running. They lie in a slot of `memories`, as private memory,
+            // the store is ours alone, and none of its code is running. They lie in a slot of `memory::linear`, as private memory,
             // and closing the slot replaces mappings of any kind. Growing changes only the protection of addresses after
             // these bytes.
             match unsafe { snapshot.memory().map_over(start) } {
                 Ok(true) => {
                     self.mappings.push(mapping);
-                    self.is_mapped = true;
+                    self.shares_pages = true;
                 }
                 Ok(false) => {
                     let copied = snapshot.memory().read(0, memory.data_mut(&mut self.store));
@@ -200,14 +198,14 @@ impl Machine {
         Ok(())
     }
 
-    fn carried(&mut self, globals: &[String]) -> Vec<(String, Val)> {
-        let mut carried = Vec::with_capacity(globals.len());
+    fn read_globals(&mut self, globals: &[String]) -> Vec<(String, Val)> {
+        let mut read_globals = Vec::with_capacity(globals.len());
         for name in globals {
             if let Some(global) = self.instance.get_global(&mut self.store, name) {
-                carried.push((name.clone(), global.get(&mut self.store)));
+                read_globals.push((name.clone(), global.get(&mut self.store)));
             }
         }
-        carried
+        read_globals
     }
 
     fn grow_to(&mut self, length: usize) -> Result<(), Failure> {
@@ -234,21 +232,21 @@ impl Machine {
         }
     }
 
-    /// Returns the present state with the values of `globals`. Copies the memory, about 2 GB a second.
+    /// Returns a snapshot of the memory and `globals`. Copies about 2 GB a second.
     pub fn snapshot(&mut self, globals: &[String]) -> Result<Snapshot, Failure> {
-        let carried = self.carried(globals);
-        Snapshot::new(self.data(), carried, self.applied)
+        let read_globals = self.read_globals(globals);
+        Snapshot::new(self.data(), read_globals, self.applied)
     }
 
-    /// Begins a snapshot of a long memory, which `grow_snapshot` copies part by part. Returns `None` for a short one.
+    /// Begins a snapshot of a long memory, which `grow_snapshot` copies in chunks. Returns `None` for a short memory.
     pub fn begin_snapshot(&mut self, globals: &[String]) -> Result<Option<Growing>, Failure> {
-        let carried = self.carried(globals);
-        Snapshot::begin(self.data().len(), &carried, self.applied)
+        let read_globals = self.read_globals(globals);
+        Snapshot::begin(self.data().len(), &read_globals, self.applied)
     }
 
-    /// Copies the next part. Returns whether it was the last.
-    pub fn grow_snapshot(&self, growing: &mut Growing, most: usize) -> Result<bool, Failure> {
-        growing.add(self.data(), most)
+    /// Copies the next chunk of at most `max` bytes. Returns whether it was the last.
+    pub fn grow_snapshot(&self, growing: &mut Growing, max: usize) -> Result<bool, Failure> {
+        growing.add(self.data(), max)
     }
 }
 
@@ -259,13 +257,6 @@ fn find_stack_pointer(instance: &Instance, store: &mut Store<Limits>) -> Option<
         first @ (Val::I32(_) | Val::I64(_)) if mutable => Some((global, first)),
         _ => None,
     }
-}
-
-/// Makes the store take its stack, by a call of an empty function.
-pub fn have_stack(store: &mut Store<Limits>) -> wasmtime::Result<()> {
-    let nothing = Func::wrap(&mut *store, || {});
-    let nothing: TypedFunc<(), ()> = nothing.typed(&*store)?;
-    finish(nothing.call_async(store, ()))
 }
 
 fn instantiation_failure(error: &wasmtime::Error, refused: bool) -> Failure {

@@ -1,42 +1,44 @@
 //! A machine: a store, its one instance, and the host's data about them between calls.
 //!
-//! `make` makes machines and snapshots of them, `run` runs a call, and `convention` has the inbox and the outbox, by which
-//! the host and the module exchange bytes. The module may be hostile: each address, length and type that comes from it is
-//! checked when it is used.
+//! `make` makes machines and snapshots of them, `run` runs a call, and `replay` applies entries of a log. `convention`
+//! has the inbox and the outbox, by which the host and the module exchange bytes, and `stop` is the word that asks a
+//! change to give up. `export` finds and calls functions, and `phase` tells how far a call has come. The module may be
+//! hostile: the host checks each address, length and type from the module at each use.
 
 mod convention;
+mod export;
 mod make;
-mod repeat;
+pub mod phase;
+mod replay;
 mod run;
+pub mod stop;
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use wasmtime::{Global, Instance, Memory, Store, Val};
 
-use crate::census::Counted;
-use crate::export::Export;
 use crate::failure::Failure;
-use crate::limits::Limits;
-use crate::quota::Taken;
-use crate::stacks::Stack;
-use crate::stop::StopWord;
+use crate::machine::export::Export;
+use crate::machine::phase::CurrentPhase;
+use crate::machine::stop::StopWord;
+use crate::memory::limits::Limits;
+use crate::memory::stacks::Stack;
+use crate::system::counts::Counted;
+use crate::system::quota::Taken;
 
 use convention::Inbox;
-pub use make::have_stack;
-pub use run::{Done, Order, OPENING_SLICE};
+pub use replay::{LogEntry, Step};
+pub use run::{Done, Order, Request, OPENING_SLICE};
 
 /// The parameters of a new machine.
 #[derive(PartialEq, Eq)]
 pub struct Setup {
-    /// The most bytes that its memories and tables may take.
+    /// The most bytes of all memories and tables together.
     pub memory: usize,
     pub inbox: Option<String>,
     pub outbox: Option<String>,
-    /// The export with the address of the word by which the host asks a change to give up. A module may lack it.
+    /// The export that returns the address of the stop word. A module may lack it.
     pub stop: Option<String>,
 }
 
@@ -45,7 +47,7 @@ pub struct Machine {
     instance: Instance,
     memory: Option<Memory>,
     inbox: Option<Inbox>,
-    /// The address of the outbox. It stays inside the memory, which never shrinks.
+    /// The address of the outbox, which stays inside the memory because a memory never shrinks.
     outbox: Option<usize>,
     stop: Option<StopWord>,
     stack_pointer: Option<(Global, Val)>,
@@ -54,13 +56,14 @@ pub struct Machine {
     results: Vec<Val>,
     /// The number of entries of the pool's log that the memory contains.
     applied: u64,
-    /// The length of the log when a caller last asked for a replica and got this one.
+    /// The length of the log when a caller last borrowed this replica.
     used: u64,
-    /// The fuel of repeated calls, for which no process was charged yet.
-    owed: u64,
-    /// Whether the memory shares pages with a snapshot.
-    is_mapped: bool,
-    /// Whether the memory grows by small pages.
+    phase: CurrentPhase,
+    /// The fuel of applied log entries that no process was charged for yet.
+    uncharged_fuel: u64,
+    /// Whether the memory maps pages of a snapshot.
+    shares_pages: bool,
+    /// Whether the memory now grows by small pages.
     has_small_pages: bool,
     // The store must be dropped before the following fields.
     stack: Arc<Stack>,
@@ -78,13 +81,17 @@ impl Machine {
         self.applied
     }
 
-    /// Returns the length of the log when a caller last asked for a replica and got this one.
+    /// Returns the length of the log when a caller last borrowed this replica.
     pub fn used(&self) -> u64 {
         self.used
     }
 
     pub fn set_used(&mut self, length: u64) {
         self.used = length;
+    }
+
+    pub fn phase(&self) -> &CurrentPhase {
+        &self.phase
     }
 
     pub fn results(&self) -> &[Val] {
@@ -113,7 +120,7 @@ impl Machine {
         self.memory.map_or(&[], |memory| memory.data(&self.store))
     }
 
-    /// Restores the shadow stack, which a call that did not return has not freed.
+    /// Restores the shadow stack after a call that did not return, and so did not pop its frames.
     pub fn restore_stack_pointer(&mut self) {
         if let Some((global, first)) = self.stack_pointer {
             // The global was found mutable and of this value's type, so this cannot fail.
@@ -125,15 +132,4 @@ impl Machine {
 fn outside(what: &str, address: usize, length: usize, size: usize) -> Failure {
     let message = format!("{what} is {length} bytes at {address}, outside of the memory of {size} bytes");
     Failure::bad_module(message)
-}
-
-/// Runs a future of a store that does not yield, so it is ready at the first poll.
-pub fn finish<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
-        }
-    }
 }

@@ -5,35 +5,53 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 
-use rustler::{Binary, OwnedBinary, Term};
+use rustler::{Binary, Decoder, NifResult, OwnedBinary, Term};
 
-use super::Machine;
-use crate::bulk::PART;
-use crate::export::Export;
+use super::{LogEntry, Machine};
+use crate::compile::rewrite::MAX_BULK_BYTES;
 use crate::failure::Failure;
-use crate::input::Input;
-use crate::instance::Home;
-use crate::log::Entry;
-use crate::memories::{GUARD, LONGEST};
-use crate::pages;
-use crate::quota;
-use crate::stage::Stage;
-use crate::stop::StopWord;
+use crate::machine::export::Export;
+use crate::machine::phase::Phase;
+use crate::machine::stop::StopWord;
+use crate::memory::linear::{GUARD_BYTES, MAX_MEMORY_BYTES};
+use crate::memory::pages;
+use crate::system::quota;
+use crate::terms::input::Input;
+use crate::terms::{Fuel, Output};
 
-/// The fuel of a slice while the module makes room for input on a normal scheduler. It is the fuel of a time slice.
+/// The fuel of a slice while the module allocates room for input on a normal scheduler: that of a whole time slice.
 pub const OPENING_SLICE: u64 = 300_000;
-/// The number of bytes of input or output that are copied at a time.
-const COPIED: usize = PART as usize;
-/// The bytes of an input whose room has small pages: two large pages. A list of events or facts is rarely as long.
-const LARGE_INPUT: usize = 4 << 20;
+/// The bytes of input or output that are copied between two yields.
+const COPY_CHUNK: usize = MAX_BULK_BYTES as usize;
+/// The most bytes of an input whose room may have large pages: two of them. A list of events or facts is rarely longer.
+const MAX_INPUT_IN_LARGE_PAGES: usize = 4 << 20;
+
+/// A call as Elixir requests it, in a tuple of these fields.
+pub struct Request<'a> {
+    pub export: Binary<'a>,
+    pub arguments: Term<'a>,
+    pub input: Option<Binary<'a>>,
+    pub output: Output,
+    pub fuel: Fuel,
+    pub slice: Fuel,
+    /// Whether the call must not be cut off.
+    pub is_change: bool,
+}
+
+impl<'a> Decoder<'a> for Request<'a> {
+    fn decode(term: Term<'a>) -> NifResult<Self> {
+        let (export, arguments, input, output, fuel, slice, is_change) = term.decode()?;
+        Ok(Self { export, arguments, input, output, fuel, slice, is_change })
+    }
+}
 
 /// A prepared call: see `Machine::prepare`.
 pub struct Order {
     /// The function to call, or `None` to apply only the missing entries.
     pub export: Option<usize>,
-    /// The entries of the log to apply first.
-    pub missing: Vec<Arc<Entry>>,
-    /// Input that is not in the inbox yet.
+    /// The log entries to apply before the call.
+    pub missing: Vec<Arc<LogEntry>>,
+    /// The input, unless it is in the inbox already.
     pub input: Option<Input>,
     /// The number of bytes of the input.
     pub length: usize,
@@ -43,13 +61,13 @@ pub struct Order {
     pub slice: Option<u64>,
     /// Whether the call must not be cut off.
     pub is_change: bool,
-    /// The word by which the host asks it to give up, if it is a change and the module has the word.
+    /// The stop word, for a change of a module that has one.
     pub stop: Option<StopWord>,
 }
 
 impl Order {
     /// Returns an order that only applies entries of the log.
-    pub fn to_repeat(missing: Vec<Arc<Entry>>) -> Self {
+    pub fn replay_only(missing: Vec<Arc<LogEntry>>) -> Self {
         let slice = Some(OPENING_SLICE);
         Self {
             export: None,
@@ -68,35 +86,32 @@ impl Order {
 /// The result of a call.
 pub struct Done {
     pub fuel: u64,
-    /// The output, if it is too long to be copied at once. Otherwise it is in the memory.
+    /// The output, if it was too long to be copied at once. A short output is still in the memory.
     pub output: Option<OwnedBinary>,
 }
 
 impl Machine {
     /// Finds the export, reads the arguments, and writes the input to the inbox if no wasm has to run for that.
-    #[allow(clippy::too_many_arguments)]
-    pub fn prepare(
-        &mut self,
-        missing: Vec<Arc<Entry>>,
-        export: &[u8],
-        arguments: Term,
-        input: Option<Binary>,
-        has_output: bool,
-        fuel: u64,
-        slice: Option<u64>,
-        is_change: bool,
-    ) -> Result<Order, Failure> {
-        let export = self.export(export)?;
-        self.exports[export].prepare(arguments, &mut self.params, &mut self.results)?;
-        let length = input.map_or(0, |input| input.len());
-        let input = match input {
-            // The missing entries come first, and use the inbox too.
+    pub fn prepare(&mut self, missing: Vec<Arc<LogEntry>>, request: &Request) -> Result<Order, Failure> {
+        let export = self.export(&request.export)?;
+        self.exports[export].prepare(request.arguments, &mut self.params, &mut self.results)?;
+        let input = match request.input {
+            // The missing entries use the inbox before the call does.
             Some(bytes) if !missing.is_empty() => Some(self.keep(bytes)?),
             Some(bytes) => self.offer(bytes)?,
             None => None,
         };
-        let stop = self.stop.filter(|_| is_change);
-        Ok(Order { export: Some(export), missing, input, length, has_output, fuel, slice, is_change, stop })
+        Ok(Order {
+            export: Some(export),
+            missing,
+            input,
+            length: request.input.map_or(0, |input| input.len()),
+            has_output: request.output != Output::None,
+            fuel: request.fuel.0.unwrap_or(u64::MAX),
+            slice: request.slice.0,
+            is_change: request.is_change,
+            stop: self.stop.filter(|_| request.is_change),
+        })
     }
 
     pub(super) fn export(&mut self, name: &[u8]) -> Result<usize, Failure> {
@@ -107,10 +122,10 @@ impl Machine {
         Ok(self.exports.len() - 1)
     }
 
-    /// Writes a short input that fits the inbox. Any other input is returned, and `run` writes it.
+    /// Writes a short input that fits the inbox. Returns any other input for `run` to write.
     fn offer(&mut self, input: Binary) -> Result<Option<Input>, Failure> {
         let inbox = self.inbox.as_ref().ok_or_else(no_inbox)?;
-        if input.len() > inbox.capacity.min(COPIED) {
+        if input.len() > inbox.capacity.min(COPY_CHUNK) {
             return Ok(Some(Input::new(input)));
         }
         let address = inbox.address;
@@ -122,23 +137,23 @@ impl Machine {
         self.inbox.as_ref().map(|_| Input::new(input)).ok_or_else(no_inbox)
     }
 
-    /// Runs an order to its end. Its fuel is the fuel of its function, from the time when the input is in place until the
-    /// function returns. So it is the same for every slice. Each stage is recorded in `home`.
-    pub async fn run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
-        // Dropped after the call, also if that is cut off.
+    /// Runs an order to its end. The result counts only the fuel of the function, from its call to its return, so it
+    /// does not depend on the slice.
+    pub async fn run(&mut self, order: Order) -> Result<Done, Failure> {
+        // Dropped after the call, also after one that is cut off.
         let _in_use = self.stack.enter()?;
         self.store.data_mut().forget_refusal();
-        let outcome = self.try_run(order, home).await;
+        let outcome = self.try_run(order).await;
         if outcome.is_err() {
             self.restore_stack_pointer();
         }
         outcome
     }
 
-    async fn try_run(&mut self, order: Order, home: &Home) -> Result<Done, Failure> {
+    async fn try_run(&mut self, order: Order) -> Result<Done, Failure> {
         if !order.missing.is_empty() {
             let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
-            self.repeat_all(&order.missing, slice, home).await?;
+            self.replay_all(&order.missing, slice).await?;
         }
         let Some(export) = order.export else {
             self.results.clear();
@@ -147,30 +162,30 @@ impl Machine {
         if let Some(input) = order.input {
             let slice = order.slice.map(|slice| if order.is_change { slice } else { OPENING_SLICE });
             let _ = self.store.fuel_async_yield_interval(slice);
-            self.copy_in(input, slice.is_some(), home).await?;
+            self.copy_in(input, slice.is_some()).await?;
         }
         let _ = self.store.fuel_async_yield_interval(order.slice);
-        let Self { store, exports, params, results, .. } = self;
+        let Self { store, exports, params, results, phase, .. } = self;
         let _ = store.set_fuel(order.fuel);
-        home.enter(Stage::Running);
+        phase.set(Phase::Running);
         let outcome = exports[export].call(store, params, results).await;
         outcome.map_err(|error| Failure::from_call(&error, store.data().refused()))?;
         let fuel = order.fuel - store.get_fuel().unwrap_or(0);
         self.leave_large_inbox(order.is_change || order.slice.is_none()).await?;
-        let output = if order.has_output && order.slice.is_some() { self.copy_out(home).await? } else { None };
+        let output = if order.has_output && order.slice.is_some() { self.copy_out().await? } else { None };
         Ok(Done { fuel, output })
     }
 
-    /// Copies the input to the inbox, part by part.
-    async fn copy_in(&mut self, input: Input, yields: bool, home: &Home) -> Result<(), Failure> {
-        if input.length() > LARGE_INPUT {
+    /// Copies the input to the inbox, chunk by chunk.
+    async fn copy_in(&mut self, input: Input, yields: bool) -> Result<(), Failure> {
+        if input.length() > MAX_INPUT_IN_LARGE_PAGES {
             self.grow_by_small_pages();
         }
         if self.inbox.as_ref().is_none_or(|inbox| input.length() > inbox.capacity) {
             self.open_inbox(input.length()).await?;
         }
         let address = self.inbox.as_ref().map_or(0, |inbox| inbox.address);
-        home.enter(Stage::Copying);
+        self.phase.set(Phase::Copying);
         for part in parts(input.length()) {
             input.with(part.clone(), |bytes| self.write(address + part.start, bytes))?;
             if yields && part.end < input.length() {
@@ -180,25 +195,25 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes the memory grow by small pages from now on, so that no first write takes long. It is done once, because each
-    /// boundary between large and small pages takes a mapping.
+    /// Makes the memory grow by small pages from now on, so that no first write takes long. Called once for each
+    /// machine, because each boundary between large and small pages takes a mapping.
     fn grow_by_small_pages(&mut self) {
         let Some(memory) = self.memory.filter(|_| !self.has_small_pages) else { return };
-        // Where none is left, the pages stay as they are, and the first writes take longer.
+        // Without a mapping left the pages stay large, and the first writes take longer.
         let Ok(mapping) = quota::mappings().take_for_call(1) else { return };
         let size = memory.data_size(&self.store);
-        pages::prefer_small(memory.data_ptr(&self.store).wrapping_add(size), LONGEST + GUARD - size);
+        pages::prefer_small(memory.data_ptr(&self.store).wrapping_add(size), MAX_MEMORY_BYTES + GUARD_BYTES - size);
         self.mappings.push(mapping);
         self.has_small_pages = true;
     }
 
-    /// Returns the output, copied part by part, if it is longer than a part.
-    async fn copy_out(&mut self, home: &Home) -> Result<Option<OwnedBinary>, Failure> {
+    /// Copies an output that is longer than a chunk. Returns `None` for a shorter one.
+    async fn copy_out(&mut self) -> Result<Option<OwnedBinary>, Failure> {
         let (address, length) = self.find_output()?;
-        if length <= COPIED {
+        if length <= COPY_CHUNK {
             return Ok(None);
         }
-        home.enter(Stage::Copying);
+        self.phase.set(Phase::Copying);
         let mut output = OwnedBinary::new(length);
         for part in parts(length) {
             output[part.clone()].copy_from_slice(self.read(address + part.start, part.len())?);
@@ -212,9 +227,9 @@ pub(super) fn no_inbox() -> Failure {
     Failure::bad_module("the instance has no inbox for the input")
 }
 
-/// Returns the ranges of `length` bytes that are copied at a time.
+/// Returns the ranges of the chunks of `length` bytes.
 fn parts(length: usize) -> impl Iterator<Item = Range<usize>> + Send {
-    (0..length).step_by(COPIED).map(move |start| start..length.min(start + COPIED))
+    (0..length).step_by(COPY_CHUNK).map(move |start| start..length.min(start + COPY_CHUNK))
 }
 
 /// Ends the slice.

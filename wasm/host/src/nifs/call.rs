@@ -1,89 +1,56 @@
-//! The functions that begin, resume and cancel calls.
+//! The NIFs that begin, resume and cancel calls.
 
 use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, ResourceArc, Term};
 use wasmtime::Val;
 
-use super::{deny, WHOLE};
-use crate::call::{Call, Ended, Slice, Suspended};
+use super::{deny, WHOLE_SLICE};
+use crate::calls::call::{Call, Ended, Slice};
+use crate::calls::suspended::Suspended;
 use crate::failure::Failure;
 use crate::instance::{Instance, Scheduler, Ticket};
-use crate::lists;
-use crate::machine::{Done, Machine, Order, OPENING_SLICE};
-use crate::stop::Reason;
-use crate::terms::{self, atoms, Bytes, Fuel, Output};
+use crate::machine::stop::Reason;
+use crate::machine::{Done, Machine, Order, Request, OPENING_SLICE};
+use crate::terms::lists;
+use crate::terms::{self, atoms, Bytes, Output};
 
 #[rustler::nif]
-#[allow(clippy::too_many_arguments)]
-fn call<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: Binary<'a>,
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-    slice: Fuel,
-    is_change: bool,
-) -> Term<'a> {
-    begin(env, Scheduler::Normal, is_change, instance, ticket, &export, arguments, input, output, fuel, slice)
+fn call<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>, request: Request<'a>) -> Term<'a> {
+    begin(env, Scheduler::Normal, instance, ticket, &request)
 }
-
-/// The fuel of a slice of a change on a dirty scheduler: about a millisecond. Rescheduling takes a hundredth of it.
-const CHANGE_SLICE: u64 = 5_000_000;
 
 #[rustler::nif(schedule = "DirtyCpu")]
-#[allow(clippy::too_many_arguments)]
-fn change<'a>(
-    env: Env<'a>,
-    instance: &Instance,
-    ticket: Option<&Ticket>,
-    export: Binary<'a>,
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-) -> Term<'a> {
-    let slice = Fuel(Some(CHANGE_SLICE));
-    begin(env, Scheduler::Dirty, true, instance, ticket, &export, arguments, input, output, fuel, slice)
+fn change<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>, request: Request<'a>) -> Term<'a> {
+    begin(env, Scheduler::Dirty, instance, ticket, &request)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn begin<'a>(
     env: Env<'a>,
     scheduler: Scheduler,
-    is_change: bool,
     instance: &Instance,
     ticket: Option<&Ticket>,
-    export: &[u8],
-    arguments: Term<'a>,
-    input: Option<Binary<'a>>,
-    output: Output,
-    fuel: Fuel,
-    slice: Fuel,
+    request: &Request<'a>,
 ) -> Term<'a> {
-    let mut lent = match instance.0.borrow(env, ticket, scheduler) {
-        Ok(lent) => lent,
+    let mut loan = match instance.0.borrow(env, ticket, scheduler) {
+        Ok(loan) => loan,
         Err(denied) => return deny(env, denied),
     };
-    let Some(missing) = lent.missing(usize::MAX) else {
-        lent.retire(env);
+    let Some(missing) = loan.missing(usize::MAX) else {
+        loan.discard(env);
         return atoms::busy().encode(env);
     };
-    let has_output = output != Output::None;
-    let fuel = fuel.0.unwrap_or(u64::MAX);
-    let call = match lent.machine().prepare(missing, export, arguments, input, has_output, fuel, slice.0, is_change) {
-        Ok(order) => Call::new(lent, order, output),
+    let call = match loan.machine().prepare(missing, request) {
+        Ok(order) => Call::new(loan, order, request.output),
         Err(failure) => {
-            lent.leave(env);
+            loan.give_back(env);
             return terms::error(env, &failure);
         }
     };
-    first_slice(env, call, output)
+    first_slice(env, call)
 }
 
-fn first_slice(env: Env, mut call: Call, output: Output) -> Term {
+fn first_slice(env: Env, mut call: Call) -> Term {
+    let output = call.output();
     match call.run_slice() {
         Slice::Yielded => {
             let used = suspend(env, &call);
@@ -94,24 +61,24 @@ fn first_slice(env: Env, mut call: Call, output: Output) -> Term {
     }
 }
 
-/// Applies entries of the log, at most `most`, to the free replica that lacks most of them, if it lacks at least `lag`.
+/// Applies at most `max` log entries to the free replica that lacks most entries, if it lacks at least `lag`.
 #[rustler::nif]
-fn catch_up<'a>(env: Env<'a>, instance: &Instance, lag: u64, most: usize) -> Term<'a> {
-    let Some(mut lent) = instance.0.borrow_behind(lag) else { return atoms::none().encode(env) };
-    let Some(missing) = lent.missing(most) else {
-        lent.retire(env);
+fn catch_up<'a>(env: Env<'a>, instance: &Instance, lag: u64, max: usize) -> Term<'a> {
+    let Some(mut loan) = instance.0.borrow_behind(lag) else { return atoms::none().encode(env) };
+    let Some(missing) = loan.missing(max) else {
+        loan.discard(env);
         return atoms::none().encode(env);
     };
-    first_slice(env, Call::new(lent, Order::to_repeat(missing), Output::None), Output::None)
+    first_slice(env, Call::new(loan, Order::replay_only(missing), Output::None))
 }
 
-/// Suspends a call, and returns the fuel of its slices so far, for which Elixir charges. Making room for the input and
-/// copying are not part of it, and are charged a time slice here. Otherwise the process would keep its scheduler for
+/// Suspends a call. Returns the metered fuel so far, for which Elixir charges the process. Charges a time slice here
+/// for a slice that is not metered, which allocated or copied; otherwise the process would keep its scheduler for
 /// thousands of slices.
 fn suspend(env: Env, call: &Call) -> u64 {
     call.home().suspend(env.pid());
     if !call.is_metered() {
-        consume_timeslice(env, WHOLE);
+        consume_timeslice(env, WHOLE_SLICE);
     }
     call.used()
 }
@@ -126,7 +93,7 @@ fn resume_change(env: Env, suspended: ResourceArc<Suspended>, stop: u32) -> Term
     go_on(env, suspended, Reason::from_code(stop))
 }
 
-/// Runs the next slice of a call, after asking it to give up if there is a reason.
+/// Runs the next slice of a call. With a reason to stop, first asks the call to give up.
 fn go_on(env: Env, suspended: ResourceArc<Suspended>, stop: Option<Reason>) -> Term {
     let mut call = match suspended.take() {
         Ok(call) => call,
@@ -163,23 +130,23 @@ fn cancel(suspended: &Suspended) -> Atom {
 }
 
 /// Returns `{:done, results, output, fuel}` or an error. The machine returns to its instance.
-fn end<'a>(env: Env<'a>, (mut lent, outcome): Ended, output: Output) -> Term<'a> {
-    charge_repeated(env, lent.machine().take_owed());
-    match outcome.and_then(|outcome| done(env, lent.machine(), output, outcome)) {
+fn end<'a>(env: Env<'a>, (mut loan, outcome): Ended, output: Output) -> Term<'a> {
+    charge_replay(env, loan.machine().take_uncharged_fuel());
+    match outcome.and_then(|outcome| done(env, loan.machine(), output, outcome)) {
         Ok(term) => {
-            lent.leave(env);
+            loan.give_back(env);
             term
         }
         Err(failure) => {
-            lent.fail(env, &failure);
+            loan.fail(env, &failure);
             terms::error(env, &failure)
         }
     }
 }
 
-/// Charges the process for the part of the repeated calls that no yield charged.
-fn charge_repeated(env: Env, fuel: u64) {
-    let percent = fuel % OPENING_SLICE * WHOLE as u64 / OPENING_SLICE;
+/// Charges the process for the fuel of log entries since the last yield, which charged a whole time slice.
+fn charge_replay(env: Env, fuel: u64) {
+    let percent = fuel % OPENING_SLICE * WHOLE_SLICE as u64 / OPENING_SLICE;
     if percent > 0 {
         consume_timeslice(env, percent as i32);
     }

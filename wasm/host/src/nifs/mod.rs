@@ -1,7 +1,8 @@
-//! The functions that `BeTree.Engine.Native` declares and documents. Those that run calls are in `call`.
+//! The NIFs that `BeTree.Runtime.Native` declares and documents: `call` runs calls, `snapshot` copies states, the others
+//! are here.
 
 mod call;
-mod copy;
+mod snapshot;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -9,22 +10,21 @@ use std::sync::Arc;
 use rustler::schedule::consume_timeslice;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, ResourceArc, Term};
 
-use copy::held;
+use snapshot::snapshot_term;
 
-use crate::cache;
-use crate::census;
-use crate::engine;
+use crate::compile::cache;
+use crate::compile::code_folders::Folders;
+use crate::compile::engine;
+use crate::compile::module::Module;
 use crate::failure::Failure;
-use crate::folders::Folders;
-use crate::gate::Standing;
-use crate::instance::{Denied, Instance, Lent, Scheduler, Shared, Ticket};
-use crate::lists;
-use crate::log::{Entry, Step};
-use crate::machine::Setup;
-use crate::module::Module;
-use crate::place::Place;
-use crate::quota;
-use crate::snapshot::{Held, Snapshot};
+use crate::instance::checkout::Status;
+use crate::instance::stand_in::StandIn;
+use crate::instance::{Denied, Instance, Loan, Scheduler, Shared, Ticket};
+use crate::machine::{LogEntry, Setup, Step};
+use crate::memory::snapshot::{Snapshot, SnapshotResource};
+use crate::system::counts;
+use crate::system::quota;
+use crate::terms::lists;
 use crate::terms::{self, atoms};
 
 #[rustler::nif(name = "loaded?")]
@@ -41,14 +41,14 @@ fn engine_error(env: Env) -> Term {
     }
 }
 
-/// The size of a charge: in percent of a time slice, and in reductions.
-const STEP: (i32, u64) = (5, 200);
+/// The unit of a charge: in percent of a time slice, and in reductions.
+const CHARGE_STEP: (i32, u64) = (5, 200);
 /// A whole time slice, in percent.
-const WHOLE: i32 = 100;
+const WHOLE_SLICE: i32 = 100;
 
 #[rustler::nif]
 fn charge(env: Env, reductions: u64) -> u64 {
-    let (percent, step) = STEP;
+    let (percent, step) = CHARGE_STEP;
     let mut left = reductions;
     while left >= step {
         left -= step;
@@ -88,19 +88,19 @@ fn module_imports<'a>(env: Env<'a>, module: &Module) -> Term<'a> {
 fn instantiate<'a>(
     env: Env<'a>,
     module: &Module,
-    snapshot: Option<&Held>,
+    snapshot: Option<&SnapshotResource>,
     memory: usize,
     inbox: Option<String>,
     outbox: Option<String>,
     stop: Option<String>,
 ) -> Term<'a> {
     let snapshot = snapshot.map(|held| &*held.0);
-    made(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox, stop }))
+    instance_term(env, Shared::new(module.0.clone(), snapshot, Setup { memory, inbox, outbox, stop }))
 }
 
 /// Returns the number of entries of the log that a snapshot contains.
 #[rustler::nif]
-fn snapshot_applied(snapshot: &Held) -> u64 {
+fn snapshot_applied(snapshot: &SnapshotResource) -> u64 {
     snapshot.0.applied()
 }
 
@@ -119,32 +119,33 @@ fn append<'a>(
         arguments,
         input: input.map(|input| input.as_slice().into()),
     });
-    Ok((atoms::ok(), instance.0.log.append(Entry { steps: steps.collect() })).encode(env))
+    Ok((atoms::ok(), instance.0.log.append(LogEntry { steps: steps.collect() })).encode(env))
 }
 
-/// Makes replicas begin with a later state of their pool.
+/// Makes a later state of a pool the base of its replicas.
 #[rustler::nif]
-fn rebase<'a>(env: Env<'a>, instance: &Instance, snapshot: &Held) -> Term<'a> {
+fn rebase<'a>(env: Env<'a>, instance: &Instance, snapshot: &SnapshotResource) -> Term<'a> {
     match instance.0.rebase(snapshot.0.clone()) {
         Ok(()) => atoms::ok().encode(env),
         Err(failure) => terms::error(env, &failure),
     }
 }
 
-/// Gives a machine that shares pages with a snapshot pages of its own. Returns whether there was one that is free.
+/// Un-shares one replica: copies the pages that it still maps from its snapshot. Returns whether a free replica mapped
+/// any.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn settle<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<'a> {
-    let settled = |lent: &mut Lent| Ok((atoms::ok(), lent.settle()?).encode(env));
+    let unshare = |loan: &mut Loan| Ok((atoms::ok(), loan.unshare()?).encode(env));
     if !instance.0.is_pool() {
-        return with_machine(env, instance, ticket, settled);
+        return with_machine(env, instance, ticket, unshare);
     }
-    let Some(mut lent) = instance.0.borrow_mapped() else { return (atoms::ok(), false).encode(env) };
-    let term = settled(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
-    lent.leave(env);
+    let Some(mut loan) = instance.0.borrow_sharing() else { return (atoms::ok(), false).encode(env) };
+    let term = unshare(&mut loan).unwrap_or_else(|failure| terms::error(env, &failure));
+    loan.give_back(env);
     term
 }
 
-/// Returns the number of entries of the log, and the greatest number of them that a free replica lacks.
+/// Returns the length of the log, and the largest number of entries that a free replica lacks.
 #[rustler::nif]
 fn lag(instance: &Instance) -> (u64, u64) {
     instance.0.lag()
@@ -153,16 +154,17 @@ fn lag(instance: &Instance) -> (u64, u64) {
 #[rustler::nif(schedule = "DirtyCpu")]
 fn snapshot_of<'a>(env: Env<'a>, length: usize, parts: Vec<(usize, Binary<'a>)>) -> Term<'a> {
     let parts: Vec<(usize, &[u8])> = parts.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
-    Snapshot::of(length, &parts).map_or_else(|failure| terms::error(env, &failure), |snapshot| held(env, snapshot))
+    Snapshot::of(length, &parts)
+        .map_or_else(|failure| terms::error(env, &failure), |snapshot| snapshot_term(env, snapshot))
 }
 
 #[rustler::nif]
-fn snapshot_length(snapshot: &Held) -> usize {
+fn snapshot_length(snapshot: &SnapshotResource) -> usize {
     snapshot.0.length()
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]
-fn snapshot_read<'a>(env: Env<'a>, snapshot: &Held, address: usize, length: usize) -> Term<'a> {
+fn snapshot_read<'a>(env: Env<'a>, snapshot: &SnapshotResource, address: usize, length: usize) -> Term<'a> {
     let outcome = snapshot.0.read(address, length).map(|bytes| (atoms::ok(), terms::binary(env, &bytes)).encode(env));
     outcome.unwrap_or_else(|failure| terms::error(env, &failure))
 }
@@ -172,7 +174,7 @@ fn snapshot_read<'a>(env: Env<'a>, snapshot: &Held, address: usize, length: usiz
 fn pool<'a>(
     env: Env<'a>,
     module: &Module,
-    snapshot: &Held,
+    snapshot: &SnapshotResource,
     memory: usize,
     inbox: Option<String>,
     outbox: Option<String>,
@@ -180,10 +182,10 @@ fn pool<'a>(
     queue: usize,
 ) -> Term<'a> {
     let setup = Setup { memory, inbox, outbox, stop: None };
-    made(env, Shared::pool(module.0.clone(), snapshot.0.clone(), setup, replicas, queue))
+    instance_term(env, Shared::pool(module.0.clone(), snapshot.0.clone(), setup, replicas, queue))
 }
 
-fn made(env: Env, shared: Result<Arc<Shared>, Failure>) -> Term {
+fn instance_term(env: Env, shared: Result<Arc<Shared>, Failure>) -> Term {
     match shared {
         Ok(shared) => (atoms::ok(), ResourceArc::new(Instance(shared))).encode(env),
         Err(failure) => terms::error(env, &failure),
@@ -201,7 +203,7 @@ fn fill<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>) -> Term<
 #[rustler::nif]
 fn unpack<'a>(env: Env<'a>, packed: Binary<'a>, end: usize, list: Term<'a>) -> NifResult<(Term<'a>, usize)> {
     let unpacked = lists::unpack(env, packed.as_slice(), end, list).ok_or(Error::BadArg)?;
-    consume_timeslice(env, WHOLE);
+    consume_timeslice(env, WHOLE_SLICE);
     Ok(unpacked)
 }
 
@@ -221,8 +223,8 @@ fn withdraw(ticket: &Ticket) -> Atom {
 
 #[rustler::nif(schedule = "DirtyCpu")]
 fn read<'a>(env: Env<'a>, instance: &Instance, ticket: Option<&Ticket>, address: usize, length: usize) -> Term<'a> {
-    with_machine(env, instance, ticket, |lent| {
-        let bytes = lent.machine().read(address, length)?;
+    with_machine(env, instance, ticket, |loan| {
+        let bytes = loan.machine().read(address, length)?;
         Ok((atoms::ok(), terms::binary(env, bytes)).encode(env))
     })
 }
@@ -235,13 +237,13 @@ fn write<'a>(
     address: usize,
     bytes: Binary<'a>,
 ) -> Term<'a> {
-    with_machine(env, instance, ticket, |lent| {
-        lent.machine().write(address, &bytes)?;
+    with_machine(env, instance, ticket, |loan| {
+        loan.machine().write(address, &bytes)?;
         Ok(atoms::ok().encode(env))
     })
 }
 
-/// Lets the instance go on with the machine of `fresh`, now or when it is next free, if the export `question` then says so.
+/// Replaces the machine by that of `fresh`, now or when it is next free, if the export `question` then agrees.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn renew<'a>(env: Env<'a>, instance: &Instance, fresh: &Instance, question: String) -> Term<'a> {
     match instance.0.renew(env, &fresh.0, question) {
@@ -251,40 +253,40 @@ fn renew<'a>(env: Env<'a>, instance: &Instance, fresh: &Instance, question: Stri
 }
 
 #[rustler::nif]
-fn place() -> ResourceArc<Place> {
-    ResourceArc::new(Place::default())
+fn place() -> ResourceArc<StandIn> {
+    ResourceArc::new(StandIn::default())
 }
 
 #[rustler::nif]
-fn place_put(place: &Place, version: u64, instance: ResourceArc<Instance>) -> Atom {
+fn place_put(place: &StandIn, version: u64, instance: ResourceArc<Instance>) -> Atom {
     place.put(version, instance);
     atoms::ok()
 }
 
 #[rustler::nif]
-fn place_get<'a>(env: Env<'a>, place: &Place, version: u64) -> Term<'a> {
+fn place_get<'a>(env: Env<'a>, place: &StandIn, version: u64) -> Term<'a> {
     place.get(version).encode(env)
 }
 
 #[rustler::nif]
 fn info(instance: &Instance) -> (usize, usize, Atom, usize, usize) {
     let shared = &instance.0;
-    let standing = match shared.gate.standing() {
-        Standing::Free => atoms::free(),
-        Standing::Running => atoms::running(),
-        Standing::Suspended => atoms::suspended(),
-        Standing::Broken => atoms::broken(),
+    let status = match shared.checkout.status() {
+        Status::Free => atoms::free(),
+        Status::Running => atoms::running(),
+        Status::Suspended => atoms::suspended(),
+        Status::Broken => atoms::broken(),
     };
     let charged = shared.charged.load(Ordering::Relaxed);
-    (charged, shared.setup.memory, standing, shared.gate.waiting(), shared.gate.made())
+    (charged, shared.setup.memory, status, shared.checkout.waiting(), shared.checkout.filled())
 }
 
 #[rustler::nif]
 fn counts() -> (usize, usize, usize) {
     (
-        census::MODULES.load(Ordering::Relaxed),
-        census::INSTANCES.load(Ordering::Relaxed),
-        census::SUSPENDED.load(Ordering::Relaxed),
+        counts::MODULES.load(Ordering::Relaxed),
+        counts::INSTANCES.load(Ordering::Relaxed),
+        counts::SUSPENDED.load(Ordering::Relaxed),
     )
 }
 
@@ -293,17 +295,17 @@ fn taken() -> (usize, usize) {
     (quota::mappings().taken(), quota::descriptors().taken())
 }
 
-/// Runs `work` on a lent machine, in NIFs on dirty schedulers.
+/// Runs `work` on a borrowed machine, in NIFs on dirty schedulers.
 fn with_machine<'a>(
     env: Env<'a>,
     instance: &Instance,
     ticket: Option<&Ticket>,
-    work: impl FnOnce(&mut Lent) -> Result<Term<'a>, Failure>,
+    work: impl FnOnce(&mut Loan) -> Result<Term<'a>, Failure>,
 ) -> Term<'a> {
     match instance.0.borrow(env, ticket, Scheduler::Dirty) {
-        Ok(mut lent) => {
-            let term = work(&mut lent).unwrap_or_else(|failure| terms::error(env, &failure));
-            lent.leave_whole(env);
+        Ok(mut loan) => {
+            let term = work(&mut loan).unwrap_or_else(|failure| terms::error(env, &failure));
+            loan.give_back_or_discard(env);
             term
         }
         Err(denied) => deny(env, denied),

@@ -129,17 +129,17 @@ const READ_PER_STEP: usize = 12 * size_of::<usize>();
 const PER_CONSTANT: usize = 6 * size_of::<u64>();
 /// Bytes that only reading back requests for each word of code, which may be a constant of a list.
 const READ_PER_WORD: usize = 2 * size_of::<u64>();
-/// Bytes that reading back and analysing the shortest expression requests.
-const LEAST: usize = 2048;
+/// The least bytes of reading back and analysing an expression, whatever its length.
+const MIN_READ_BYTES: usize = 2048;
 
 impl Extent {
     /// Returns an upper bound of the bytes that reading back and analysing the expression requests.
     pub fn analysis_bytes(self) -> usize {
-        LEAST + PER_STEP * self.steps + PER_CONSTANT * (self.constants + self.code)
+        MIN_READ_BYTES + PER_STEP * self.steps + PER_CONSTANT * (self.constants + self.code)
     }
 
     /// Returns an upper bound of the bytes that reading back the expression requests.
     pub fn reading_bytes(self) -> usize {
-        LEAST + READ_PER_STEP * self.steps + PER_CONSTANT * self.constants + READ_PER_WORD * self.code
+        MIN_READ_BYTES + READ_PER_STEP * self.steps + PER_CONSTANT * self.constants + READ_PER_WORD * self.code
     }
 }

@@ -5,8 +5,8 @@
 //! With more tests, attributes beyond the first 128, or predicates that decide nothing, each test is an operation as in any
 //! other program.
 
+use crate::compile::layout::{code, named, ATTRIBUTE, CODE, DIGESTS, JUMP_SHIFT, ON, START};
 use crate::compile::order::{Target, Test};
-use crate::compile::program::{self, code, ATTRIBUTE, CODE, DIGESTS, JUMP_SHIFT, ON, START};
 use crate::compile::words::Words;
 use crate::event::digest::{self, ValueDigest};
 use crate::model::predicate::{self, Predicate};
@@ -122,7 +122,7 @@ pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
     // would mispredict.
     let is_end = jump >> 15;
     let target = ((at & is_end.wrapping_sub(1)) + jump + (FIRST & is_end.wrapping_neg())) % PLACES;
-    [Boolean { literal: literal(program::named(word), word & ON != 0), target }]
+    [Boolean { literal: literal(named(word), word & ON != 0), target }]
 }
 
 /// Runs the packed tests whose head is the word at `head`. Returns the value, and the number of tests that ran.

@@ -11,9 +11,9 @@ use crate::support::simd::{Fastest, Vector};
 /// Marks the head of a list with two constants in a word.
 const NARROW: u32 = 1 << 31;
 /// The greatest number of constants in a program's list. Longer lists are in the table of predicates.
-const MAX: usize = 256;
+const MAX_LIST_CONSTANTS: usize = 256;
 /// Lists of at most this number of words are compared whole.
-const SHORT: usize = AHEAD;
+const MAX_COMPARED_WORDS: usize = AHEAD;
 
 /// A list in a program.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(crate) fn to_string(constant: i32) -> StringId {
 /// Appends `constants`, which are sorted. Returns false if they do not fit a program.
 pub(crate) fn push(constants: impl ExactSizeIterator<Item = i64>, words: &mut Vec<u32>) -> bool {
     let len = constants.len();
-    if len > MAX {
+    if len > MAX_LIST_CONSTANTS {
         return false;
     }
     let head = words.len();
@@ -89,7 +89,7 @@ fn packed(len: usize, is_narrow: bool) -> usize {
 /// Returns whether `value` is one of the first `count` words, or of their halves if the list is narrow. It compares all
 /// words, whatever the count, because the processor cannot predict the end of a loop.
 #[inline(always)]
-fn is_among<V: Vector>(value: u32, words: &[u32; SHORT], count: usize, is_narrow: bool) -> bool {
+fn is_among<V: Vector>(value: u32, words: &[u32; MAX_COMPARED_WORDS], count: usize, is_narrow: bool) -> bool {
     let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
     let (value, count) = (V::splat_u32(value), V::splat_u32(count as u32));
     let found = |four: [u32; 4], places: [u32; 4]| {
@@ -129,7 +129,7 @@ impl<W: Words> List<W> {
     #[inline(always)]
     pub fn contains(self, value: i32) -> bool {
         let count = packed(self.len, self.is_narrow);
-        if count > SHORT {
+        if count > MAX_COMPARED_WORDS {
             return self.finds(value);
         }
         is_among::<Fastest>(value as u32, &self.words.ahead(self.start), count, self.is_narrow)
@@ -158,7 +158,9 @@ mod tests {
     #[test]
     fn lists_of_any_length_and_width_come_back_and_find_what_they_have() {
         // The list ends a chunk of programs, or other words follow it.
-        for (len, behind) in [0, 1, 2, 3, 15, 16, 17, 33, 256].into_iter().flat_map(|len| [(len, 1), (len, SHORT)]) {
+        for (len, behind) in
+            [0, 1, 2, 3, 15, 16, 17, 33, 256].into_iter().flat_map(|len| [(len, 1), (len, MAX_COMPARED_WORDS)])
+        {
             for (first, step) in [(0, 1), (7, 255), (-40_000, 300), (65_000, 100)] {
                 let constants: Vec<i64> = (0..len).map(|i| first + step * i).collect();
                 let mut written = vec![99];
@@ -179,11 +181,11 @@ mod tests {
     fn a_value_is_found_among_the_words_that_count() {
         let (mut random, mut found) = (Random::new(1), 0);
         for _ in 0..4000 {
-            let words: [u32; SHORT] = from_fn(|_| (random.below(6) | random.below(6) << 16) as u32);
-            let (count, is_narrow) = (random.below(SHORT + 1), random.chance(50));
+            let words: [u32; MAX_COMPARED_WORDS] = from_fn(|_| (random.below(6) | random.below(6) << 16) as u32);
+            let (count, is_narrow) = (random.below(MAX_COMPARED_WORDS + 1), random.chance(50));
             let value = match random.chance(50) {
                 true => random.below(6) as u32,
-                false => words[random.below(SHORT)],
+                false => words[random.below(MAX_COMPARED_WORDS)],
             };
             let expected = words[..count].iter().any(|&word| match is_narrow {
                 true => [word & 0xffff, word >> 16].contains(&value),

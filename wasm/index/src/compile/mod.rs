@@ -2,6 +2,7 @@
 
 pub(crate) mod booleans;
 pub(crate) mod constants;
+pub(crate) mod layout;
 pub(crate) mod normal;
 pub(crate) mod order;
 pub(crate) mod predicates;

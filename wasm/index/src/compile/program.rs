@@ -16,66 +16,23 @@
 //! expression's steps ([`steps`](mod@steps)) follow.
 
 use crate::compile::constants::{self, List};
+use crate::compile::layout::{code, named, naming, ACCEPT, CODE, JUMP_SHIFT, LAST_ATTRIBUTE, ON, REJECT, START};
 use crate::compile::order::{Target, Test};
 use crate::compile::predicates::Predicates;
 use crate::compile::words::Words;
 use crate::compile::{booleans, steps, Expression, PredicateIndex, Step};
-use crate::event::digest;
 use crate::event::key::{self, Scale};
 use crate::handles::{PredicateId, Slot};
 use crate::model::predicate::{self, Constants, Float, Predicate, Relation};
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
 
-pub(crate) const CODE: u32 = (1 << 5) - 1;
-pub(crate) const ON: u32 = 1 << 5;
-const ATTRIBUTE_SHIFT: u32 = 6;
-pub(crate) const ATTRIBUTE: u32 = (1 << 10) - 1;
-pub(crate) const JUMP_SHIFT: u32 = 16;
-
-/// The last attribute that an operation can name.
-const LAST: AttributeId = AttributeId::from_word(ATTRIBUTE);
-
-/// Jumps to the end: the expression is true, or false.
-pub(crate) const ACCEPT: u32 = 0xffff;
-pub(crate) const REJECT: u32 = 0xfffe;
 /// In programs with at most this number of words of operations, every jump fits 16 bits.
-const SHORT: usize = 0xfff0;
+const MAX_SHORT_WORDS: usize = 0xfff0;
 /// The number of words after each test of a longer program.
-const LONG: usize = 2;
+const LONG_JUMP_WORDS: usize = 2;
 /// The most constants of an `all of` list that stand in a program. A run looks each of them up.
-const ALL: usize = 8;
-
-/// The codes of operations.
-pub(crate) mod code {
-    pub const REJECT: u32 = 0;
-    pub const ACCEPT: u32 = 1;
-    /// Continues at the position in the next word. A test of a long program may skip this operation.
-    pub const GO: u32 = 2;
-    /// A predicate of the table, with its number.
-    pub const SHARED: u32 = 3;
-    /// All tests of a program over [`booleans`](super::booleans).
-    pub const PACKED: u32 = 4;
-    /// A list of integers has one, none or all of the constants of a [`List`](super::List).
-    pub const ONE_OF_INTEGERS: u32 = 5;
-    pub const NONE_OF_INTEGERS: u32 = 6;
-    pub const ALL_OF_INTEGERS: u32 = 7;
-    /// The same for strings, by their numbers.
-    pub const ONE_OF_STRINGS: u32 = 8;
-    pub const NONE_OF_STRINGS: u32 = 9;
-    pub const ALL_OF_STRINGS: u32 = 10;
-    /// Six relations to a float, in two words.
-    pub const FLOAT: u32 = 11;
-    /// From here on a digest decides. First: an integer or a string's number is in a list, or is not.
-    pub const IN: u32 = 17;
-    pub const NOT_IN: u32 = 18;
-    /// By `ORDERINGS` of `eval/run.rs`: a boolean is true, a value is undefined, a value is defined.
-    pub const TRUE: u32 = 19;
-    pub const NULL: u32 = 20;
-    pub const NOT_NULL: u32 = 21;
-    /// Six relations to an integer of 32 bits. A string's number is such an integer, with two of the relations.
-    pub const SCALAR: u32 = 22;
-}
+const MAX_ALL_OF_CONSTANTS: usize = 8;
 
 const RELATIONS: [Relation; 6] = [
     Relation::Less,
@@ -85,9 +42,6 @@ const RELATIONS: [Relation; 6] = [
     Relation::Equal,
     Relation::NotEqual,
 ];
-
-/// The position of the first operation of a program.
-pub(crate) const START: u32 = 1;
 
 /// A program and the number of its operations' words.
 #[derive(Clone, Debug, Default)]
@@ -101,7 +55,7 @@ pub(crate) struct Program {
 pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
     // A predicate is an operation with the head of a list and its constants, two words for each float, and the words after a
     // test of a long program. As a step it takes at most one word.
-    (3 + LONG) * steps + 2 * constants + 4
+    (3 + LONG_JUMP_WORDS) * steps + 2 * constants + 4
 }
 
 /// Returns the program of an expression that is `value` for every event.
@@ -126,7 +80,7 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, cata
     positions.push(end);
     assembler.words.push(code::REJECT);
     let mut program = assembler.finish();
-    if program.code > SHORT {
+    if program.code > MAX_SHORT_WORDS {
         lengthen(&mut program, tests, &positions);
         return program;
     }
@@ -147,13 +101,13 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, cata
 /// Lengthens a program that is too long for short jumps and has none yet. A long jump follows each test, which is inverted:
 /// it skips the long jump if it would not have jumped before.
 fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
-    let moved = |test: usize| positions[test] + LONG * test;
+    let moved = |test: usize| positions[test] + LONG_JUMP_WORDS * test;
     let short = &program.words;
     let mut words = short[..START as usize].to_vec();
     for (i, test) in tests.iter().enumerate() {
         debug_assert!(!matches!(test.target, Target::Test(next) if next as usize <= i), "a jump leads ahead");
         let operation = &short[positions[i]..positions[i + 1]];
-        words.push(operation[0] ^ ON | ((operation.len() + LONG) as u32) << JUMP_SHIFT);
+        words.push(operation[0] ^ ON | ((operation.len() + LONG_JUMP_WORDS) as u32) << JUMP_SHIFT);
         words.extend(&operation[1..]);
         words.extend(match test.target {
             Target::Test(next) => [code::GO, moved(next as usize) as u32],
@@ -162,7 +116,7 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
         });
     }
     words.extend(&short[positions[tests.len()]..]);
-    *program = Program { words, code: program.code + LONG * tests.len() };
+    *program = Program { words, code: program.code + LONG_JUMP_WORDS * tests.len() };
 }
 
 /// The parts that all programs share, while a program is assembled.
@@ -243,7 +197,7 @@ impl<'a> Assembler<'a> {
 
 /// Returns the positions and the words, with all words after them, of the operations of `code`. A packed program has none.
 fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
-    let mut behind = if code.len() > SHORT { LONG } else { 0 };
+    let mut behind = if code.len() > MAX_SHORT_WORDS { LONG_JUMP_WORDS } else { 0 };
     let mut at = if booleans::attributes(code).is_none() { START as usize } else { code.len() };
     std::iter::from_fn(move || {
         if code.get(at).is_some_and(|word| word & CODE <= code::ACCEPT) {
@@ -389,7 +343,7 @@ fn predicate(words: &[u32], predicates: &Predicates, schema: &Schema) -> Predica
 /// Appends the constants of `predicate` and returns its code, or `None` if the predicate belongs in the table.
 fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u32>) -> Option<u32> {
     use predicate::Test;
-    if predicate.attribute > LAST {
+    if predicate.attribute > LAST_ATTRIBUTE {
         return None;
     }
     let ty = schema.attribute(predicate.attribute).ty;
@@ -409,7 +363,7 @@ fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u3
         }
         Test::OneOf(constants) => list(constants, ty, words)?,
         Test::NoneOf(constants) => list(constants, ty, words)? + 1,
-        Test::AllOf(constants) if predicate.test.constants() <= ALL => list(constants, ty, words)? + 2,
+        Test::AllOf(constants) if predicate.test.constants() <= MAX_ALL_OF_CONSTANTS => list(constants, ty, words)? + 2,
         _ => return None,
     })
 }
@@ -439,20 +393,6 @@ fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Opti
         Type::StringList => code::ONE_OF_STRINGS,
         _ => code::IN,
     })
-}
-
-/// The number of digests that operations may read. The first one belongs to no attribute.
-pub(crate) const DIGESTS: usize = digest::place(LAST) + 1;
-
-/// Returns the part of an operation's word that names `attribute`, which is at most [`LAST`].
-fn naming(attribute: AttributeId) -> u32 {
-    attribute.word() << ATTRIBUTE_SHIFT
-}
-
-/// Returns the attribute that an operation's word names.
-#[inline(always)]
-pub(crate) fn named(word: u32) -> AttributeId {
-    AttributeId::from_word(word >> ATTRIBUTE_SHIFT & ATTRIBUTE)
 }
 
 /// Returns the number of words of the operation at the start of `words`.
@@ -485,6 +425,7 @@ pub(crate) fn float(words: impl Words, at: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compile::layout::ATTRIBUTE;
     use crate::index::{Index, Insertion};
     use crate::language;
     use crate::model::schema::{Attribute, Bounds};

@@ -2,10 +2,11 @@
 
 use memchr::memmem;
 
-use crate::event::{has_string, Event, Object, Value, FEW};
+use crate::event::{has_string, Event, Object, Value, MAX_UNSORTED_STRINGS};
 use crate::model::address::any_contains;
 use crate::model::arithmetic::{length, Comparison, Number, Numbers, Term};
-use crate::model::objects::{Quantified, Quantifier, MOST_ATTRIBUTES};
+use crate::model::attribute::MAX_OBJECT_ATTRIBUTES;
+use crate::model::objects::{Quantified, Quantifier};
 use crate::model::predicate::{Constants, Lowered, Predicate, Test};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
@@ -97,7 +98,7 @@ fn holds_among(predicate: &Predicate<StringId>, values: &[Value], event: &Event)
 fn holds_of(quantified: &Quantified<StringId>, objects: &[Object], event: &Event) -> bool {
     // An object that decides, because it meets the condition or does not.
     let decisive = quantified.quantifier != Quantifier::All;
-    let mut values = [Value::Undefined; MOST_ATTRIBUTES];
+    let mut values = [Value::Undefined; MAX_OBJECT_ATTRIBUTES];
     let is_decided = objects.iter().any(|object| {
         object.values(event).for_each(|(attribute, value)| values[attribute.index()] = value);
         let is_met = quantified.is_met(|predicate| holds_among(predicate, &values, event));
@@ -138,7 +139,7 @@ fn has_one_of(value: Value, constants: &Constants<StringId>, event: &Event) -> b
         (Value::String(text), Constants::Strings(constants)) => constants.binary_search(&text.id).is_ok(),
         (Value::Strings(span), Constants::Strings(constants)) => {
             let texts = span.of(&event.strings);
-            if texts.len() <= constants.len().max(FEW) {
+            if texts.len() <= constants.len().max(MAX_UNSORTED_STRINGS) {
                 texts.iter().any(|text| constants.binary_search(&text.id).is_ok())
             } else {
                 constants.iter().any(|&constant| has_string(texts, constant))

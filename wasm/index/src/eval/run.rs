@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use crate::catalog::Catalog;
 use crate::compile::booleans;
 use crate::compile::constants::{self, List};
-use crate::compile::program::{self, code, float, number, ACCEPT, CODE, DIGESTS, JUMP_SHIFT, ON, REJECT, START};
+use crate::compile::layout::{code, named, ACCEPT, CODE, DIGESTS, JUMP_SHIFT, ON, REJECT, START};
+use crate::compile::program::{self, float, number};
 use crate::compile::store::Code;
 use crate::compile::words::{Chunk, Words};
 use crate::eval::memo::Memo;
 use crate::event::digest::{self, ValueDigest};
-use crate::event::{has_string, Event, Value, FEW};
+use crate::event::{has_string, Event, Value, MAX_UNSORTED_STRINGS};
 use crate::model::predicate::Relation;
 
 /// For each operation from [`code::TRUE`] on, the orderings of a value and a constant for which it is true. The bits stand
@@ -178,7 +179,7 @@ pub(crate) fn value(words: &[u32], asked: Asked, memo: &mut Memo) -> bool {
 fn test(words: impl Words, at: usize, asked: Asked, memo: &mut Memo) -> (bool, usize) {
     let Asked { event, digests, catalog } = asked;
     let (word, operand) = (words.word(at), words.word(at + 1));
-    let attribute = program::named(word);
+    let attribute = named(word);
     let digest = digests[digest::place(attribute)];
     match word & CODE {
         scalar if scalar >= code::SCALAR => (holds(scalar, ordering(digest, operand as i32)), at + 2),
@@ -236,7 +237,7 @@ fn among_integers(value: Value, list: List<impl Words>, event: &Event) -> Option
 fn among_strings(value: Value, list: List<impl Words>, event: &Event) -> Option<bool> {
     let Value::Strings(span) = value else { return None };
     let texts = span.of(&event.strings);
-    Some(if texts.len() <= list.len().max(FEW) {
+    Some(if texts.len() <= list.len().max(MAX_UNSORTED_STRINGS) {
         texts.iter().any(|text| list.contains(constants::of_string(text.id)))
     } else {
         list.iter().any(|constant| has_string(texts, constants::to_string(constant)))

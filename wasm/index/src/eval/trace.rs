@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use crate::compile::booleans;
-use crate::compile::program::{self, code, CODE, START};
+use crate::compile::layout::{code, named, CODE, START};
+use crate::compile::program;
 use crate::compile::store::Code;
 use crate::compile::words::Words;
 use crate::eval::memo::Memo;
@@ -51,7 +52,7 @@ impl Trace {
                 return booleans::each_test(words, at, asked.digests, |attribute| self.add(attribute));
             }
             code::SHARED => asked.catalog.predicates.get(program::shared_as(words.word(at + 1))).attribute,
-            _ => program::named(word),
+            _ => named(word),
         };
         self.add(attribute);
     }

@@ -12,9 +12,10 @@
 
 use std::str;
 
-use crate::event::decode::{push, since, sort_and_dedup, Filler};
+use crate::event::filler::Filler;
 use crate::event::formats::source::{Read, Source};
-use crate::event::{Place, Span, Text, Value, FEW};
+use crate::event::tables::{push, since, sort_and_dedup};
+use crate::event::{Place, Span, Text, Value, MAX_UNSORTED_STRINGS};
 use crate::model::predicate::Float;
 use crate::model::schema::{AttributeId, Type};
 use crate::model::strings::StringId;
@@ -156,7 +157,7 @@ impl<S: Source> Filler<'_, S> {
             }
             None => self.any_element()?,
         }
-        if self.event.strings.len() - start > FEW {
+        if self.event.strings.len() - start > MAX_UNSORTED_STRINGS {
             // Strings are sorted by their ids, which queued look-ups do not have yet.
             self.event.find_sought(self.strings);
         }
@@ -173,7 +174,7 @@ impl<S: Source> Filler<'_, S> {
     }
 }
 
-/// Returns the integer that `float` is, if it is one of 64 bits.
+/// Returns `float` as an integer, if it has no fraction and fits 64 bits.
 fn whole(float: f64) -> Option<i64> {
     // 2^63 is a float, and the greatest integer is not.
     let fits = float >= i64::MIN as f64 && float < -(i64::MIN as f64);

@@ -51,12 +51,12 @@ pub(crate) trait Table {
 
 /// The length of a table with room for the digests of most schemas. A power of two, so that one instruction reduces a place
 /// to this range, and no branch tests whether the digest exists.
-pub(crate) const FEW: usize = 1024;
+pub(crate) const USUAL_DIGESTS: usize = 1024;
 
-impl Table for [ValueDigest; FEW] {
+impl Table for [ValueDigest; USUAL_DIGESTS] {
     #[inline(always)]
     fn at(&self, place: usize) -> &ValueDigest {
-        &self[place % FEW]
+        &self[place % USUAL_DIGESTS]
     }
 }
 

@@ -1,32 +1,14 @@
 //! Reads the maps of an event, in which attributes with paths are fields.
 
 use crate::error::{quoted, Error, Kind};
-use crate::event::decode::Filler;
+use crate::event::errors::is_of_value;
+use crate::event::filler::Filler;
 use crate::event::formats::source::{Read, Source};
-use crate::event::unfit::is_of_value;
+use crate::event::map_log::{Maps, Reading};
 use crate::event::Value;
-use crate::model::fields::{FieldId, Fields};
+use crate::model::fields::FieldId;
 use crate::model::path;
 use crate::support::hash::out_of_memory;
-
-/// The maps that were read.
-pub(super) struct Maps {
-    /// The attributes that were read in maps, in order. Also the maps in maps whose reading may have to be undone.
-    log: Vec<FieldId>,
-    /// For each map of the schema its last reading.
-    read: Vec<Reading>,
-}
-
-/// The last reading of a map.
-#[derive(Clone, Copy)]
-enum Reading {
-    /// It was not read, or was undefined.
-    None,
-    /// Its part of the log, from a start to an end.
-    Part(u32, u32),
-    /// The place of another value in its stead, which is not decided yet.
-    Unfit(u32),
-}
 
 /// A map whose end is not read yet.
 struct Open<N> {
@@ -36,36 +18,6 @@ struct Open<N> {
     start: u32,
     /// The values so far that counted as undefined.
     mismatches: u32,
-}
-
-impl Maps {
-    /// Returns the maps of a schema with `count` of them.
-    fn new(count: usize) -> Result<Box<Self>, Error> {
-        let mut read = Vec::new();
-        read.try_reserve_exact(count).map_err(out_of_memory)?;
-        read.resize(count, Reading::None);
-        Ok(Box::new(Maps { log: Vec::new(), read }))
-    }
-
-    /// Forgets what was read, for the next object of a list.
-    pub fn forget(&mut self) {
-        self.log.clear();
-        self.read.fill(Reading::None);
-    }
-
-    /// Returns the maps in whose stead another value was read, each with the place of that value.
-    pub fn unfit<'a>(&'a self, fields: &'a Fields) -> impl Iterator<Item = (FieldId, u32)> + 'a {
-        self.read.iter().enumerate().filter_map(|(position, reading)| match *reading {
-            Reading::Unfit(place) => Some((fields.map_at(position), place)),
-            _ => None,
-        })
-    }
-
-    fn log(&mut self, field: FieldId) -> Result<(), Error> {
-        self.log.try_reserve(1).map_err(out_of_memory)?;
-        self.log.push(field);
-        Ok(())
-    }
 }
 
 impl<S: Source> Filler<'_, S> {

@@ -3,13 +3,17 @@
 mod convert;
 mod decode;
 pub(crate) mod digest;
+mod errors;
+mod filler;
 pub(crate) mod formats;
 pub(crate) mod key;
 mod lowered;
+mod map_log;
 mod maps;
 mod objects;
 mod scalars;
 mod strict;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod unfit;
@@ -156,12 +160,12 @@ enum Place {
 
 /// The longest list of strings that stays in the order of the event and is searched from end to end. Longer lists are
 /// sorted.
-pub(crate) const FEW: usize = 16;
+pub(crate) const MAX_UNSORTED_STRINGS: usize = 16;
 
 /// Returns whether one of `texts`, a list of an event, has this id.
 #[inline]
 pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
-    if texts.len() <= FEW {
+    if texts.len() <= MAX_UNSORTED_STRINGS {
         texts.iter().any(|text| text.id == id)
     } else {
         texts.binary_search_by_key(&id, |text| text.id).is_ok()
@@ -260,7 +264,7 @@ impl Event {
     /// time linear in their number.
     #[inline]
     fn sort_strings(&mut self, start: usize) {
-        if self.strings.len() - start > FEW {
+        if self.strings.len() - start > MAX_UNSORTED_STRINGS {
             // Equal strings are in the order of their bytes' positions, so the order depends on the event alone.
             self.strings[start..].sort_unstable_by_key(|text| (text.id, text.bytes.start));
         }

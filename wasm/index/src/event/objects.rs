@@ -5,9 +5,11 @@
 
 use std::mem;
 
-use crate::error::{quoted, Error, Kind};
-use crate::event::decode::{check_required, push, since, sort_and_dedup, Filler};
+use crate::error::Error;
+use crate::event::errors::{check_required, within};
+use crate::event::filler::Filler;
 use crate::event::formats::source::{Read, Source};
+use crate::event::tables::{push, since, sort_and_dedup};
 use crate::event::{Event, Span, Value};
 use crate::model::schema::{AttributeId, Schema};
 use crate::support::hash::out_of_memory;
@@ -148,18 +150,4 @@ impl<S: Source> Filler<'_, S> {
         }
         Ok(())
     }
-}
-
-/// Returns the error of the object with this number in a list.
-#[cold]
-pub(super) fn within(list: &str, number: usize, error: Error) -> Box<Error> {
-    if !matches!(error.kind, Kind::Type | Kind::OutOfBounds | Kind::MissingAttribute | Kind::UnknownAttribute) {
-        return error.into();
-    }
-    let message = format!("object {number} of {}: {}", quoted(list), error.message);
-    let name = match &error.attribute {
-        Some(attribute) => format!("{list}.{attribute}"),
-        None => list.to_owned(),
-    };
-    Error { message, ..error }.about(name).into()
 }

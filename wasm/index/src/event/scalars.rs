@@ -110,7 +110,7 @@ impl<'a> Scalars<'a> {
     }
 
     fn mismatch(&mut self, expected: &str) -> Box<Error> {
-        match self.json.given() {
+        match self.json.kind_of_next() {
             Ok(given) => {
                 self.json.locate(Error::new(Kind::Type, format!("expected {expected}, but here is {given}"))).into()
             }

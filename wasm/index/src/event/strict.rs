@@ -3,17 +3,16 @@
 use std::borrow::Cow;
 
 use crate::error::{Error, Kind};
+use crate::event::errors::{is_of_value, within};
 use crate::event::formats::source::{Read, Source};
-use crate::event::objects::within;
-use crate::event::unfit::is_of_value;
 use crate::language::{quote_path, suggestion};
 use crate::model::fields::FieldId;
 use crate::model::path;
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::support::hash::out_of_memory;
 
-/// The bytes of a wrong name that an error may hold.
-const LONGEST: usize = 256;
+/// The most bytes of an unknown name in an error.
+const MAX_NAME_BYTES: usize = 256;
 
 /// Reads the names of an event, of the maps in which attributes are fields, and of the objects in lists, in a pass of its own.
 /// Leaves faults of values to the decoder.
@@ -39,7 +38,9 @@ fn check_members<S: Source>(source: &mut S, names: S::Names, schema: &Schema) ->
                 None => fields.outer(name.hash, name.bytes),
                 Some(map) => fields.inner(map, name.hash, name.bytes),
             };
-            found.ok_or_else(|| String::from_utf8_lossy(&name.bytes[..name.bytes.len().min(LONGEST)]).into_owned())
+            found.ok_or_else(|| {
+                String::from_utf8_lossy(&name.bytes[..name.bytes.len().min(MAX_NAME_BYTES)]).into_owned()
+            })
         });
         let known = match read {
             Err(error) if is_of_value(&error) => {

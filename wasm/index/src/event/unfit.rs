@@ -5,17 +5,13 @@
 //! What is still marked at the end of the event, or of an object in a list, is decided then: the value at the first place that is
 //! not forgiven is read once more, for its error. So an event costs nothing more as long as its values fit.
 
-use crate::error::{Error, Kind};
-use crate::event::decode::{about, Filler};
+use crate::error::Error;
+use crate::event::errors::{about, is_of_value};
+use crate::event::filler::Filler;
 use crate::event::formats::source::{Read, Source};
 use crate::event::Value;
 use crate::model::fields::FieldId;
 use crate::model::schema::AttributeId;
-
-/// Returns whether `error` is about a value, and not about the whole event: its bytes are sound, and memory suffices.
-pub(super) fn is_of_value(error: &Error) -> bool {
-    matches!(error.kind, Kind::Type | Kind::OutOfBounds | Kind::MissingAttribute)
-}
 
 impl<S: Source> Filler<'_, S> {
     /// Takes note that the value of attribute `id`, at `start`, does not fit, and skips it. Returns `error` if it is refused

@@ -3,43 +3,13 @@
 use std::fmt;
 
 use crate::error::{Error, Kind};
+use crate::language::ast::{Atom, Membership};
 use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
-use crate::language::parser::Sums;
 use crate::language::suggest::suggestion;
 use crate::model::path;
 use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Lowered, Predicate, Relation, Test};
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::hash::out_of_memory;
-
-/// A predicate of a text, without the constants of its list or its arguments, which are passed beside it.
-pub(super) enum Atom {
-    /// `b`
-    Bare(Token),
-    /// `i > 3`; `operator` is the token of the relation.
-    Compare { name: Token, relation: Relation, operator: Token, constant: Token },
-    /// `i in (1, 2)`
-    Among { name: Token, negated: bool },
-    /// `3 in il`
-    Has { name: Token, negated: bool, constant: Token },
-    /// `il one of (1, 2)`
-    Members { name: Token, membership: Membership },
-    /// `x is null`
-    Null(Token),
-    /// `x is not null`
-    NotNull(Token),
-    /// `il is empty`
-    Empty(Token),
-    /// `contains(s, "a")`
-    Call { function: Token },
-    /// `i between 1 and 3`; `operator` is the token of `between`.
-    Between { name: Token, negated: bool, operator: Token, low: Token, high: Token },
-    /// `a + 1 > b`
-    Sums(Box<Sums>),
-    /// `s matches '[0-9]+'`
-    Matches { name: Token, negated: bool, pattern: Token },
-    /// `s like 'a*'`
-    Like { name: Token, negated: bool, pattern: Token },
-}
 
 /// The meaning of a predicate of a text.
 pub(super) enum Meaning<'a> {
@@ -62,14 +32,6 @@ impl<'a> Meaning<'a> {
             Meaning::Holds(predicate)
         }
     }
-}
-
-/// The number of the constants that a list must contain.
-#[derive(Clone, Copy)]
-pub(super) enum Membership {
-    One,
-    None,
-    All,
 }
 
 /// The context in which predicates are checked.

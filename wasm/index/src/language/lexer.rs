@@ -68,8 +68,8 @@ impl Token {
 
 /// Returns the text in backticks unless it has some already, shortened if it is too long for a message.
 pub(super) fn quote(text: &str) -> String {
-    const LONGEST: usize = 40;
-    match text.char_indices().nth(LONGEST) {
+    const MAX_QUOTED_CHARACTERS: usize = 40;
+    match text.char_indices().nth(MAX_QUOTED_CHARACTERS) {
         Some((cut, _)) => quoted(&format!("{}…", &text[..cut])).into(),
         None => quoted(text).into(),
     }

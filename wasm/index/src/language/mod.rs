@@ -55,6 +55,7 @@
 //!
 //! Neither reading nor printing recurses, so only memory bounds the nesting of an expression.
 
+mod ast;
 mod check;
 mod lexer;
 mod numbers;

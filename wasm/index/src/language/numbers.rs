@@ -1,10 +1,10 @@
 //! Binds comparisons of computed numbers and of two attributes, and times.
 
 use crate::error::{Error, Kind};
+use crate::language::ast::{Item, Sums};
 use crate::language::check::{find, Checker, Taker};
 use crate::language::lexer::{quote, Token, TokenKind};
-use crate::language::parser::{Item, Sums};
-use crate::model::arithmetic::{depth, Comparison, Term, DEEPEST, MOST};
+use crate::model::arithmetic::{depth, Comparison, Term, MAX_COMPUTATION_DEPTH, MAX_COMPUTATION_STEPS};
 use crate::model::predicate::{Borrowed, Predicate, Relation, Test};
 use crate::model::schema::{AttributeId, Type};
 use crate::model::time::{self, Unit};
@@ -22,10 +22,10 @@ impl<'a> Checker<'a, '_> {
         let left = self.terms(&sums.left)?;
         let right = self.terms(&sums.right)?;
         for (terms, items) in [(&left, &sums.left), (&right, &sums.right)] {
-            if terms.len() > MOST || depth(terms) > DEEPEST {
+            if terms.len() > MAX_COMPUTATION_STEPS || depth(terms) > MAX_COMPUTATION_DEPTH {
                 let at = first_token(items).unwrap_or(sums.operator);
                 let message = format!(
-                    "the computation has more than {MOST} numbers and operators, or needs more than {DEEPEST} numbers \
+                    "the computation has more than {MAX_COMPUTATION_STEPS} numbers and operators, or needs more than {MAX_COMPUTATION_DEPTH} numbers \
                      at a time; shorten it, or take parentheses out"
                 );
                 return Err(self.error(Kind::OutOfBounds, at, message));

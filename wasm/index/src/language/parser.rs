@@ -2,13 +2,12 @@
 
 mod sums;
 
-pub(super) use sums::{Item, Sums};
-
 use crate::error::{Error, Kind};
-use crate::language::check::{Atom, Checker, Meaning, Membership};
+use crate::language::ast::{Atom, Item, Membership, Sums};
+use crate::language::check::{Checker, Meaning};
 use crate::language::lexer::{lower_case_keyword, Lexer, Token, TokenKind};
 use crate::language::push;
-use crate::model::objects::{Quantified, Quantifier, MOST_STEPS};
+use crate::model::objects::{Quantified, Quantifier, MAX_CONDITION_STEPS};
 use crate::model::predicate::{Borrowed, Predicate, Relation, Step, Test};
 use crate::model::schema::{AttributeId, Schema};
 use crate::support::hash::out_of_memory;
@@ -130,9 +129,9 @@ impl<'a, 's> Parser<'a, 's> {
     fn quantified(&mut self, condition: Condition) -> Result<(), Error> {
         let Condition { open, start, list, quantifier } = condition;
         let count = self.steps.len() - start;
-        if count > MOST_STEPS {
+        if count > MAX_CONDITION_STEPS {
             let message = format!(
-                "the condition has {count} predicates and operators, and at most {MOST_STEPS} fit; shorten it, or divide it"
+                "the condition has {count} predicates and operators, and at most {MAX_CONDITION_STEPS} fit; shorten it, or divide it"
             );
             return Err(Error::new(Kind::OutOfBounds, message).at(self.text.as_bytes(), open));
         }

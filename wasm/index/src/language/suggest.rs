@@ -42,8 +42,8 @@ pub(crate) fn quote_path(path: &str) -> String {
 /// assert_eq!(nearest("plan", ["city", "country"].into_iter()), None);
 /// ```
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    const LONGEST: usize = 64;
-    if name.len() > LONGEST {
+    const MAX_SUGGESTED_BYTES: usize = 64;
+    if name.len() > MAX_SUGGESTED_BYTES {
         return None;
     }
     let near = names.filter(|other| other.len().abs_diff(name.len()) <= 2).filter_map(|other| {

@@ -8,7 +8,7 @@ use crate::model::lower;
 use crate::model::predicate::{Borrowed, Lowered, Relation, Test};
 use crate::model::regex::Regex;
 use crate::model::schema::Type;
-use crate::model::wildcard::{self, ANY, LONGEST};
+use crate::model::wildcard::{self, ANY, MAX_PART_BYTES};
 use crate::support::hash::out_of_memory;
 use crate::support::heap_sort::sort;
 
@@ -93,7 +93,7 @@ impl<'a> Checker<'a, '_> {
                     Kind::OutOfBounds,
                     0,
                     format!(
-                        "a part of a pattern that has a `?` takes at most {LONGEST} bytes up to the next `*`; \
+                        "a part of a pattern that has a `?` takes at most {MAX_PART_BYTES} bytes up to the next `*`; \
                          write `*` for some of it, or shorten it"
                     ),
                 ),

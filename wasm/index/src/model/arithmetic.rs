@@ -5,8 +5,8 @@
 //! float is one of floats, and so is every division. A result that is not finite, or a division by zero, is undefined. An
 //! undefined number makes the comparison false, like an undefined attribute.
 
-use crate::model::predicate::{Float, Relation};
-use crate::model::schema::AttributeId;
+use crate::model::attribute::AttributeId;
+use crate::model::relation::{Float, Relation};
 
 /// A step of a computation in postfix order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,10 +67,10 @@ pub struct Comparison {
 }
 
 /// The most numbers that a computation holds at a time.
-pub const DEEPEST: usize = 16;
+pub const MAX_COMPUTATION_DEPTH: usize = 16;
 
 /// The most steps of a computation.
-pub const MOST: usize = 256;
+pub const MAX_COMPUTATION_STEPS: usize = 256;
 
 /// A number of a computation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,9 +113,9 @@ impl Comparison {
     }
 }
 
-/// Returns the result of a computation, which holds at most [`DEEPEST`] numbers.
+/// Returns the result of a computation, which holds at most [`MAX_COMPUTATION_DEPTH`] numbers.
 fn result(terms: &[Term], numbers: &impl Numbers) -> Option<Number> {
-    let mut stack = [Number::Integer(0); DEEPEST];
+    let mut stack = [Number::Integer(0); MAX_COMPUTATION_DEPTH];
     let mut depth = 0;
     for &term in terms {
         let number = match term {

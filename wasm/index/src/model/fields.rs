@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::handles::handle;
-use crate::model::schema::{AttributeId, Type};
+use crate::model::attribute::{AttributeId, Type};
 use crate::model::time::Unit;
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;

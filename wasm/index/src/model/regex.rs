@@ -1,5 +1,8 @@
 //! Regular expressions by I-Regexp (RFC 9485), which match whole strings.
 //!
+//! The automaton is our own because a search must match without an allocation or a cache of states that a trap could cut off half
+//! changed, and because the index needs the required literals of a pattern.
+//!
 //! A pattern becomes a nondeterministic automaton (Thompson 1968) whose size is bounded. A string is matched by following
 //! all of its paths at once, so the time is at most linear in the string times the automaton, for any pattern. Nothing is
 //! allocated while a string is matched.
@@ -16,11 +19,11 @@ use crate::support::headroom::AROUND;
 use crate::support::heap_sort::sort;
 
 /// The most states of an automaton.
-pub const STATES: usize = 1000;
+pub const MAX_STATES: usize = 1000;
 /// The most ranges of characters of all classes of an automaton.
-const RANGES: usize = 4000;
+const MAX_RANGES: usize = 4000;
 /// The deepest nesting of groups.
-pub const NESTING: usize = 50;
+pub const MAX_NESTING: usize = 50;
 /// The most bytes of required literals.
 const REQUIRED: usize = 256;
 /// The length from which a required literal leads to the pattern, even if beginnings are longer. Patterns with a common
@@ -148,7 +151,7 @@ impl Regex {
         let is_small = compiler.node(&node) && compiler.push(State::Match);
         if !is_small {
             let message = format!(
-                "the pattern takes more than {STATES} states or {RANGES} ranges of characters; shorten it, or repeat less"
+                "the pattern takes more than {MAX_STATES} states or {MAX_RANGES} ranges of characters; shorten it, or repeat less"
             );
             return Err(Fault { at: 0, message, is_limit: true });
         }
@@ -202,8 +205,13 @@ impl Regex {
     pub fn matches(&self, bytes: &[u8]) -> bool {
         // Most automata are small, and clearing the sets of the largest takes longer than most matches.
         match self.states.len() {
-            0..=FEW => self.follow(bytes, &mut [0; FEW], &mut [0; FEW], &mut [0; open(FEW)]),
-            _ => self.follow(bytes, &mut [0; STATES], &mut [0; STATES], &mut [0; open(STATES)]),
+            0..=MAX_SMALL_STATES => self.follow(
+                bytes,
+                &mut [0; MAX_SMALL_STATES],
+                &mut [0; MAX_SMALL_STATES],
+                &mut [0; open(MAX_SMALL_STATES)],
+            ),
+            _ => self.follow(bytes, &mut [0; MAX_STATES], &mut [0; MAX_STATES], &mut [0; open(MAX_STATES)]),
         }
     }
 
@@ -305,8 +313,8 @@ fn ranges_of(items: &[Item], is_negated: bool) -> Vec<(u32, u32)> {
     others
 }
 
-/// The states of a small automaton.
-const FEW: usize = 64;
+/// The most states of a small automaton.
+const MAX_SMALL_STATES: usize = 64;
 
 /// Returns the most states that wait to be entered: each state that is entered for the first time adds two.
 const fn open(states: usize) -> usize {
@@ -317,12 +325,12 @@ const fn open(states: usize) -> usize {
 struct Set<'a> {
     states: &'a mut [u16],
     len: usize,
-    has: [u64; STATES.div_ceil(64)],
+    has: [u64; MAX_STATES.div_ceil(64)],
 }
 
 impl<'a> Set<'a> {
     fn new(states: &'a mut [u16]) -> Self {
-        Set { states, len: 0, has: [0; STATES.div_ceil(64)] }
+        Set { states, len: 0, has: [0; MAX_STATES.div_ceil(64)] }
     }
 
     fn states(&self) -> &[u16] {
@@ -349,7 +357,7 @@ impl<'a> Set<'a> {
     }
 }
 
-/// Reads the grammar of RFC 9485. It recurses at most [`NESTING`] times.
+/// Reads the grammar of RFC 9485. It recurses at most [`MAX_NESTING`] times.
 struct Parser<'t> {
     text: &'t str,
     at: usize,
@@ -454,12 +462,12 @@ impl Parser<'_> {
             self.take();
         }
         match self.text[at..self.at].parse() {
-            Ok(count) if count <= STATES => Ok(count),
-            Ok(_) => Err(Fault { at, message: format!("write a number of at most {STATES}"), is_limit: true }),
+            Ok(count) if count <= MAX_STATES => Ok(count),
+            Ok(_) => Err(Fault { at, message: format!("write a number of at most {MAX_STATES}"), is_limit: true }),
             Err(_) if at == self.at => {
                 Err(self.fault(at, "a number belongs here; write `\\{` for the character before it"))
             }
-            Err(_) => Err(Fault { at, message: format!("write a number of at most {STATES}"), is_limit: true }),
+            Err(_) => Err(Fault { at, message: format!("write a number of at most {MAX_STATES}"), is_limit: true }),
         }
     }
 
@@ -468,8 +476,8 @@ impl Parser<'_> {
         match self.take() {
             Some('(') => {
                 self.nesting += 1;
-                if self.nesting > NESTING {
-                    let message = format!("groups are nested more than {NESTING} deep; take some out");
+                if self.nesting > MAX_NESTING {
+                    let message = format!("groups are nested more than {MAX_NESTING} deep; take some out");
                     return Err(Fault { at, message, is_limit: true });
                 }
                 let node = self.alternatives()?;
@@ -592,7 +600,7 @@ impl Compiler {
 
     fn push(&mut self, state: State) -> bool {
         self.states.push(state);
-        self.states.len() <= STATES
+        self.states.len() <= MAX_STATES
     }
 
     /// Appends the states of `node`, which lead to the state behind them.
@@ -612,7 +620,7 @@ impl Compiler {
                         (from, self.ranges.len() as u32)
                     }
                 };
-                self.ranges.len() <= RANGES && self.push(State::Class { from, to, next: self.next() })
+                self.ranges.len() <= MAX_RANGES && self.push(State::Class { from, to, next: self.next() })
             }
             Node::Concatenation(nodes) => nodes.iter().all(|node| self.node(node)),
             Node::Alternatives(nodes) => self.alternatives(nodes),

@@ -1,108 +1,14 @@
 //! The attributes that events have and expressions read.
 
 use crate::error::{quoted, Error, Kind};
-use crate::handles::handle;
+pub use crate::model::attribute::{Attribute, AttributeId, Bounds, Type, MAX_OBJECT_ATTRIBUTES};
 use crate::model::fields::{FieldId, Fields};
-use crate::model::objects::MOST_ATTRIBUTES;
 use crate::model::path;
 use crate::model::time::Unit;
 use crate::support::bytes::same;
 use crate::support::hash::hash_bytes;
 use crate::support::heap_sort::sort;
 use crate::support::id_table::IdTable;
-
-handle! {
-    /// The position of an attribute in its [`Schema`].
-    pub struct AttributeId
-}
-
-/// The type of an attribute's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Type {
-    /// `true` or `false`.
-    Boolean,
-    /// A signed 64-bit integer.
-    Integer,
-    /// A finite 64-bit float.
-    Float,
-    /// A string of bytes, UTF-8 by convention.
-    String,
-    /// One of a bounded number of integers, without order.
-    IntegerEnum,
-    /// A list of signed 64-bit integers.
-    IntegerList,
-    /// A list of strings.
-    StringList,
-    /// A list of segments, each with the time when it was last seen.
-    Segments,
-    /// A list of counters, for advertisers, campaigns and the like.
-    FrequencyCaps,
-    /// An internet address.
-    Ip,
-    /// A time, in microseconds since the start of 1970 in UTC.
-    DateTime,
-    /// A list of objects. Attributes whose path leads through its name are attributes of the objects.
-    ObjectList,
-}
-
-impl Type {
-    /// Every type with its name in schemas.
-    pub const NAMES: [(&'static str, Type); 12] = [
-        ("boolean", Type::Boolean),
-        ("integer", Type::Integer),
-        ("float", Type::Float),
-        ("string", Type::String),
-        ("integer_enum", Type::IntegerEnum),
-        ("integer_list", Type::IntegerList),
-        ("string_list", Type::StringList),
-        ("segments", Type::Segments),
-        ("frequency_caps", Type::FrequencyCaps),
-        ("ip", Type::Ip),
-        ("datetime", Type::DateTime),
-        ("object_list", Type::ObjectList),
-    ];
-
-    /// Returns the name of this type in schemas.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, ty)| *ty == self).map_or("", |(name, _)| name)
-    }
-}
-
-/// The bounds of the constants that expressions compare with an attribute.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bounds {
-    /// Any value of the type.
-    Unbounded,
-    /// Integers from `min` to `max`, both included.
-    Integer {
-        /// The least.
-        min: i64,
-        /// The greatest.
-        max: i64,
-    },
-    /// Floats from `min` to `max`, both included.
-    Float {
-        /// The least.
-        min: f64,
-        /// The greatest.
-        max: f64,
-    },
-    /// At most this number of distinct values.
-    Count(u32),
-}
-
-/// One attribute's declaration.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Attribute {
-    /// The name: the path of its field, as expressions spell it (see [`path`]).
-    pub name: String,
-    /// The type of its values.
-    pub ty: Type,
-    /// Whether the attribute may be undefined in an event.
-    pub optional: bool,
-    /// The bounds of the constants in expressions.
-    pub bounds: Bounds,
-}
 
 /// The attributes of an index, in the order in which they were declared.
 ///
@@ -155,7 +61,7 @@ impl Schema {
     /// [`Type::ObjectList`] are attributes of its objects, and no attributes of events.
     ///
     /// Errors: a name that no expression can spell or that is declared twice, an attribute below another one that is no list
-    /// of objects, more attributes of an object than [`MOST_ATTRIBUTES`], an attribute of an object that is a list of objects,
+    /// of objects, more attributes of an object than [`MAX_OBJECT_ATTRIBUTES`], an attribute of an object that is a list of objects,
     /// segments or frequency caps, or bounds that do not fit the type.
     pub fn new(mut attributes: Vec<Attribute>) -> Result<Self, Error> {
         let mut by_name = IdTable::default();
@@ -414,10 +320,12 @@ fn with_lists(attributes: Vec<Attribute>) -> Result<(Vec<Attribute>, Vec<List>),
             return Err(Error::new(Kind::Type, message).about(&name));
         }
         let inner = &mut objects[position].1;
-        if inner.len() == MOST_ATTRIBUTES {
+        if inner.len() == MAX_OBJECT_ATTRIBUTES {
             let name = attribute.name;
-            let message =
-                format!("an object in a list has at most {MOST_ATTRIBUTES} attributes; leave {} out", quoted(&name));
+            let message = format!(
+                "an object in a list has at most {MAX_OBJECT_ATTRIBUTES} attributes; leave {} out",
+                quoted(&name)
+            );
             return Err(Error::new(Kind::Type, message).about(&name));
         }
         let rest: Vec<_> = path[len..].iter().map(|field| field.as_str().into()).collect();

@@ -4,7 +4,7 @@
 //! parts between them need no escapes.
 //!
 //! Matching takes time linear in the string. A part without `?` is searched for as any part of a string. A part with `?` has
-//! at most [`LONGEST`] bytes, so all its partial matches fit one word of bits (Baeza-Yates and Gonnet, "A new approach to
+//! at most [`MAX_PART_BYTES`] bytes, so all its partial matches fit one word of bits (Baeza-Yates and Gonnet, "A new approach to
 //! text searching", 1992).
 
 use memchr::memmem;
@@ -15,14 +15,14 @@ pub const ANY: u8 = 0xff;
 pub const ONE: u8 = 0xfe;
 
 /// The most bytes of a part between `*`s that has a `?`.
-pub const LONGEST: usize = 128;
+pub const MAX_PART_BYTES: usize = 128;
 
 /// The reason why a text is no pattern, with the position of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A `\` is in front of another character than `*`, `?` or `\`.
     Escape(usize),
-    /// A part with `?` is longer than [`LONGEST`].
+    /// A part with `?` is longer than [`MAX_PART_BYTES`].
     TooLong,
 }
 
@@ -49,7 +49,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<u8>, Refusal> {
         }
         at += 1;
     }
-    let is_too_long = |part: &[u8]| part.len() > LONGEST && part.contains(&ONE);
+    let is_too_long = |part: &[u8]| part.len() > MAX_PART_BYTES && part.contains(&ONE);
     match pattern.split(|&byte| byte == ANY).any(is_too_long) {
         true => Err(Refusal::TooLong),
         false => Ok(pattern),
@@ -134,12 +134,12 @@ fn behind_first<'a>(part: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
     scan(part, bytes, |_| true).map(|end| &bytes[end..])
 }
 
-/// Returns the first end of a part in `bytes` that `takes` accepts. The part has at most [`LONGEST`] bytes.
+/// Returns the first end of a part in `bytes` that `takes` accepts. The part has at most [`MAX_PART_BYTES`] bytes.
 fn scan(part: &[u8], bytes: &[u8], takes: impl Fn(usize) -> bool) -> Option<usize> {
     // Bit i is set for each byte that may be the part's byte i.
     let mut places = [0_u128; 256];
     let mut ones = 0_u128;
-    for (i, &byte) in part.iter().take(LONGEST).enumerate() {
+    for (i, &byte) in part.iter().take(MAX_PART_BYTES).enumerate() {
         if byte == ONE {
             ones |= 1 << i;
         } else {
@@ -231,7 +231,7 @@ mod tests {
         let long = format!("*{}?{}*", "a".repeat(63), "b".repeat(64));
         let string = format!("{}c{}", "a".repeat(5000), "b".repeat(5000));
         assert!(fits(&long, &string));
-        assert_eq!(parse(format!("{}?", "a".repeat(LONGEST)).as_bytes()), Err(Refusal::TooLong));
+        assert_eq!(parse(format!("{}?", "a".repeat(MAX_PART_BYTES)).as_bytes()), Err(Refusal::TooLong));
         assert_eq!(parse(br"a\b"), Err(Refusal::Escape(1)));
         assert_eq!(parse(br"a\"), Err(Refusal::Escape(1)));
     }

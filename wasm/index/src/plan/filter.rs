@@ -14,14 +14,12 @@
 //! filter is that of the values that fail the alternative; events with such a value run the program.
 
 use crate::catalog::statistics::Statistics;
-use crate::catalog::Catalog;
 use crate::cost;
 use crate::event::digest::{self, Table, ValueDigest};
 use crate::event::key::Scale;
 use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::plan::access_predicate::{is_list, AccessPredicate, ValueSet};
-use crate::plan::demands::{Demanded, Demands};
-use crate::support::number::{greater, lesser};
+use crate::support::number::greater;
 
 /// The mark of a filter that is a mask, or [`NEITHER`].
 pub(crate) const MASK: u32 = 1 << 31;
@@ -231,48 +229,8 @@ pub(crate) struct Tested {
     pub may_fail: bool,
 }
 
-/// The part of a demand that the path to an entry has met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Coverage {
-    Nothing,
-    /// The path has a level of the same attribute.
-    Partly,
-    Wholly,
-}
-
-/// Chooses the demand of the context whose filter the fewest events pass, with the expected share. Demands that the path has
-/// met (`led`) count less or not at all. Returns `None` if there is no further demand.
-pub(crate) fn choose<'a>(
-    demands: &Demands<'a>,
-    led: impl Fn(&AccessPredicate) -> Coverage,
-    catalog: &Catalog,
-) -> Option<Demanded<'a>> {
-    let mut least = 1.0;
-    let mut chosen = None;
-    for &demanded in demands.iter() {
-        let access_predicate = demanded.access_predicate;
-        // At least as many events pass a filter as meet its demand.
-        let fewest = lesser(cost::WEAK_SELECTIVITY, demanded.share);
-        if fewest >= least {
-            break;
-        }
-        let share = match (led(access_predicate), &access_predicate.values) {
-            (Coverage::Wholly, _) => continue,
-            (Coverage::Partly, _) => cost::WEAK_SELECTIVITY,
-            // Nearly every event passes, but this demand may be the only one left to prove.
-            (Coverage::Nothing, ValueSet::Except(_)) => fewest,
-            (Coverage::Nothing, _) => share(access_predicate, &catalog.schema, &catalog.statistics),
-        };
-        if share < least {
-            least = share;
-            chosen = Some(Demanded { share, ..demanded });
-        }
-    }
-    chosen
-}
-
 /// Returns the expected share of events that pass a filter of `access_predicate`.
-fn share(access_predicate: &AccessPredicate, schema: &Schema, statistics: &Statistics) -> f32 {
+pub(crate) fn passing(access_predicate: &AccessPredicate, schema: &Schema, statistics: &Statistics) -> f32 {
     match &access_predicate.values {
         ValueSet::Points(keys) if keys.len() > 1 || is_list(schema.attribute(access_predicate.attribute).ty) => {
             meeting(access_predicate.attribute, keys, statistics)

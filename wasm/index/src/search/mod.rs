@@ -76,9 +76,8 @@ const WORDS: u32 = 2;
 /// The number of unindexed programs that are prefetched at once, about as many as a step runs.
 const AHEAD: usize = STEP as usize / 8;
 
-/// The number of visited entries up to which a step continues with the next phase. A search that meets few expressions is
-/// one step.
-const LITTLE: u64 = STEP as u64 / 4;
+/// A step that has visited at most this number of entries continues with the next phase, so that a small search is one step.
+const MAX_MERGED_STEP: u64 = STEP as u64 / 4;
 
 /// The bytes of an event up to which decoding uses tables that are kept. Nearly all events are smaller.
 const EVENT: usize = 16 * 1024;
@@ -388,7 +387,7 @@ impl Search {
                 return true;
             }
             self.run_phase(index, dense, &mut progress);
-            if progress.visited - visited > LITTLE || !phase.leads_on_to(progress.phase) {
+            if progress.visited - visited > MAX_MERGED_STEP || !phase.leads_on_to(progress.phase) {
                 break;
             }
         }

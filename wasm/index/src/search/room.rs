@@ -3,7 +3,7 @@
 use super::batch;
 use super::{Search, EVENT};
 use crate::boolean::windows::PART;
-use crate::compile::program;
+use crate::compile::layout::DIGESTS;
 use crate::error::Error;
 use crate::index::Index;
 use crate::room::{Extent, Searches};
@@ -52,7 +52,7 @@ impl Searches for Search {
         let extent = extent.rounded();
         let Extent { attributes, nodes, slots, patterns, .. } = extent;
         // One for no attribute, and one for the index's own.
-        grow(&mut self.digests, (attributes + 2).max(program::DIGESTS))?;
+        grow(&mut self.digests, (attributes + 2).max(DIGESTS))?;
         self.event.kept_mut().reserve_patterns(patterns)?;
         if extent.has_lowered {
             self.event.kept_mut().reserve_lowered(attributes, EVENT)?;

@@ -29,8 +29,8 @@ impl Search {
     pub(super) fn pass(&mut self, index: &Index, progress: &mut Progress) -> usize {
         let Search { nodes, digests, gathered, proven, candidates, .. } = self;
         let (slots, programs) = (first_chunk_mut(proven), first_chunk_mut(candidates));
-        if digest::place(index.schema().patterns()) < digest::FEW {
-            let digests = first_chunk::<_, { digest::FEW }>(digests);
+        if digest::place(index.schema().patterns()) < digest::USUAL_DIGESTS {
+            let digests = first_chunk::<_, { digest::USUAL_DIGESTS }>(digests);
             pass_lists(index.tree(), nodes, digests, gathered, slots, programs, progress)
         } else {
             pass_lists(index.tree(), nodes, &digests[..], gathered, slots, programs, progress)

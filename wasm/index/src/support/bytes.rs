@@ -63,24 +63,24 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// The longest string that is stored in place.
-const FEW: usize = 26;
+const MAX_INLINE_BYTES: usize = 26;
 
 /// A string, stored in place if it is short.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes {
-    Few { len: u8, bytes: [u8; FEW] },
+    Few { len: u8, bytes: [u8; MAX_INLINE_BYTES] },
     Many(Box<[u8]>),
 }
 
 impl Default for Bytes {
     fn default() -> Self {
-        Bytes::Few { len: 0, bytes: [0; FEW] }
+        Bytes::Few { len: 0, bytes: [0; MAX_INLINE_BYTES] }
     }
 }
 
 impl From<&[u8]> for Bytes {
     fn from(from: &[u8]) -> Self {
-        let mut bytes = [0; FEW];
+        let mut bytes = [0; MAX_INLINE_BYTES];
         match bytes.get_mut(..from.len()) {
             Some(few) => {
                 few.copy_from_slice(from);

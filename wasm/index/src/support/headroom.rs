@@ -15,10 +15,10 @@ use crate::support::hash::out_of_memory;
 /// need not clear it.
 pub const PROBE: usize = 128;
 
-/// Below this size, request a block whole.
-const LONG: usize = 128 * 1024;
-/// Above this size, do not grow piecewise: the request will probably be refused.
-const MOST_IN_PIECES: usize = 512 * 1024;
+/// A block of fewer bytes is requested in one piece.
+const MIN_WHOLE_BYTES: usize = 128 * 1024;
+/// A block of more bytes is not grown piecewise, because the request will probably be refused.
+const MAX_PIECEWISE_BYTES: usize = 512 * 1024;
 /// The size of a piece. With the allocator's overhead it fills one page of wasm.
 const PIECE: usize = 60 * 1024;
 
@@ -79,9 +79,9 @@ impl Reserve {
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`].
 pub(crate) fn ensure(bytes: usize) -> Result<(), Error> {
-    if (LONG..MOST_IN_PIECES).contains(&bytes) {
+    if (MIN_WHOLE_BYTES..MAX_PIECEWISE_BYTES).contains(&bytes) {
         // An array, because a `Vec` of pieces would be one more request.
-        let mut pieces: [Vec<Probe>; MOST_IN_PIECES / PIECE + 1] = Default::default();
+        let mut pieces: [Vec<Probe>; MAX_PIECEWISE_BYTES / PIECE + 1] = Default::default();
         for piece in pieces.iter_mut().take(bytes.div_ceil(PIECE)) {
             *piece = block(PIECE)?;
         }

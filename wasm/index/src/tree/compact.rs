@@ -7,8 +7,8 @@ use crate::support::hash::out_of_memory;
 use crate::support::headroom::trim;
 use crate::tree::{Node, Position, Tree};
 
-/// The number of nodes or levels that may always be free.
-const FEW: usize = 16;
+/// A free list of at most this number of nodes or levels is never compacted.
+const MAX_FREE: usize = 16;
 
 impl Tree {
     /// Shrinks the tables of nodes and levels if many are free.
@@ -71,5 +71,5 @@ impl Tree {
 
 /// Returns whether more than a quarter of a table is free.
 fn is_sparse(free: usize, len: usize) -> bool {
-    free > len / 4 + FEW
+    free > len / 4 + MAX_FREE
 }

@@ -41,8 +41,8 @@ use crate::handles::{LevelId, NodeId, ProgramId, Slot};
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::analysis::{Analysis, Residual};
-use crate::plan::demands::{self, Demanded, Demands};
-use crate::plan::filter::{self, Coverage, Filter};
+use crate::plan::demands::{self, Coverage, Demanded, Demands};
+use crate::plan::filter::{self, Filter};
 use crate::support::chunks::Chunks;
 use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, trim, AROUND};
@@ -254,7 +254,7 @@ impl Tree {
         let mut plan = Plan::default();
         let mut memory = Vec::new();
         for &literal in access {
-            let demands = Demands::again(literal, analysis, memory);
+            let demands = Demands::reusing(literal, analysis, memory);
             self.plan(NodeId::ROOT, &demands, &mut plan)?;
             memory = demands.into_memory();
         }
@@ -432,7 +432,7 @@ impl Tree {
             true => Coverage::Partly,
             false => Coverage::Nothing,
         };
-        let chosen = filter::choose(demands, led, catalog);
+        let chosen = demands::choose(demands, led, catalog);
         let filtered = chosen.filter(|chosen| Filter::is_exact_for(chosen.access_predicate, schema));
         let is_known = |access_predicate: &AccessPredicate| {
             let is_filtered = filtered.is_some_and(|filtered| filtered.access_predicate.implies(access_predicate));

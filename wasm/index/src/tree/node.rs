@@ -3,9 +3,8 @@
 use crate::cost;
 use crate::handles::{LevelId, NodeId};
 use crate::model::schema::AttributeId;
-use crate::support::headroom::trim;
+use crate::support::headroom::{trim, AROUND};
 use crate::tree::level::Place;
-use crate::tree::plan::list_growth;
 use crate::tree::Entry;
 
 /// A node has a leaf list and value levels.
@@ -314,8 +313,20 @@ impl Node {
 }
 
 /// Returns the number of entries by which a full list of `len` entries grows.
-pub(super) fn grown_by(len: usize) -> usize {
+fn grown_by(len: usize) -> usize {
     1 + len / 4
+}
+
+/// Returns the bytes that adding `more` entries to a list requests. The list has `len` entries and room for `capacity`, and
+/// each growth copies it.
+pub(super) fn list_growth(len: usize, capacity: usize, more: usize) -> usize {
+    let (mut capacity, mut bytes) = (capacity, 0);
+    while len + more > capacity {
+        // A list grows when it is full.
+        capacity += grown_by(capacity);
+        bytes += capacity * size_of::<Entry>() + AROUND;
+    }
+    bytes
 }
 
 impl Default for Directory {

@@ -11,7 +11,7 @@ use crate::plan::analysis::Analysis;
 use crate::plan::demands::Demands;
 use crate::support::hash::out_of_memory;
 use crate::support::headroom::{push, AROUND};
-use crate::tree::node::grown_by;
+use crate::tree::node::list_growth;
 use crate::tree::{Entry, Node, Place, Position, Tree};
 
 /// A plan has the places for the entries of one expression.
@@ -37,7 +37,7 @@ enum Target {
 
 /// An upper bound of the bytes that an entry takes in a new list. It covers lists of one and two entries, and lists grown by
 /// a quarter at a time for further entries of the same expression.
-const NEW: usize = 16 * size_of::<Entry>() + 4 * AROUND;
+const NEW_LIST_BYTES: usize = 16 * size_of::<Entry>() + 4 * AROUND;
 
 impl Plan {
     pub fn clear(&mut self) {
@@ -166,7 +166,7 @@ impl Tree {
                 }
                 Target::Defined(_) | Target::Bucket(..) => {
                     // The first bucket of a level makes two tables.
-                    bytes += 2 * (4 * size_of::<i64>() + AROUND) + NEW;
+                    bytes += 2 * (4 * size_of::<i64>() + AROUND) + NEW_LIST_BYTES;
                     new += 1;
                 }
             }
@@ -190,7 +190,7 @@ impl Tree {
         let Plan { places, pending: long } = plan;
         let mut memory = Vec::new();
         for group in places.chunk_by(|(_, a), (_, b)| a == b) {
-            let demands = Demands::again(group[0].1, analysis, memory);
+            let demands = Demands::reusing(group[0].1, analysis, memory);
             for (target, _) in group {
                 let node = self.reach(*target);
                 self.add_entry(node, slot, &demands, catalog, subscriptions);
@@ -253,18 +253,6 @@ impl Tree {
     pub(super) fn new_bucket(&mut self, level: LevelId) -> NodeId {
         self.new_node(Position::Under(level, Place::Bucket))
     }
-}
-
-/// Returns the bytes that adding `more` entries to a list requests. The list has `len` entries and room for `capacity`, and
-/// each growth copies it.
-pub(super) fn list_growth(len: usize, capacity: usize, more: usize) -> usize {
-    let (mut capacity, mut bytes) = (capacity, 0);
-    while len + more > capacity {
-        // A list grows when it is full.
-        capacity += grown_by(capacity);
-        bytes += capacity * size_of::<Entry>() + AROUND;
-    }
-    bytes
 }
 
 /// Returns an upper bound of the bytes for splitting a list of `len` entries. It covers lists and tables of that length, and

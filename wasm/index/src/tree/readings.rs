@@ -18,11 +18,12 @@ use crate::tree::DEMANDS;
 
 /// An upper bound of the bytes of analyses that are kept for one list. Other expressions are analyzed twice.
 const KEPT: usize = 256 * 1024;
-/// An upper bound of the bytes of an expression's analysis that is read again for each of its entries.
-const SHORT: usize = 16 * 1024;
-/// The bytes of long analyses that are kept in one change, and of those that are made again. Further lists stay as they are.
-const MOST_KEPT: usize = 4 * 1024 * 1024;
-const MOST_REPEATED: usize = 16 * 1024 * 1024;
+/// An analysis of at most this number of bytes is made again for each entry of its expression, and not kept.
+const MAX_REPEATED_BYTES: usize = 16 * 1024;
+/// The bytes of long analyses that one change keeps. Further lists stay as they are.
+const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
+/// The bytes of long analyses that one change makes again.
+const MAX_TOTAL_REPEATED_BYTES: usize = 16 * 1024 * 1024;
 
 /// The analyses of one change.
 pub(super) struct Readings<'a> {
@@ -85,7 +86,7 @@ impl<'a> Readings<'a> {
 
     /// Returns whether the change has used its budget for reading. Further lists then stay unsplit.
     pub fn is_exhausted(&self) -> bool {
-        self.repeated_bytes > MOST_REPEATED
+        self.repeated_bytes > MAX_TOTAL_REPEATED_BYTES
     }
 
     /// Reads the expression of an entry of `literal`. Errors: out of memory, or the readings are exhausted.
@@ -98,7 +99,7 @@ impl<'a> Readings<'a> {
         let subscription = self.subscriptions.get(slot);
         let bytes = self.catalog.extent(subscription).analysis_bytes();
         match known {
-            Some(_) if self.kept_bytes + bytes <= MOST_KEPT => {
+            Some(_) if self.kept_bytes + bytes <= MAX_KEPT_BYTES => {
                 ensure(bytes + growth(&self.kept, 1))?;
                 let position = self.kept.len() as u32;
                 self.kept.push(Analysis::of(subscription, self.catalog));
@@ -107,7 +108,7 @@ impl<'a> Readings<'a> {
                 return Ok(Reading::Kept(position));
             }
             Some(_) => self.repeat(bytes)?,
-            None if bytes > SHORT => {
+            None if bytes > MAX_REPEATED_BYTES => {
                 self.long.try_reserve(1).map_err(out_of_memory)?;
                 self.long.insert(slot, ONCE);
             }
@@ -132,7 +133,7 @@ impl<'a> Readings<'a> {
             Reading::Kept(position) => use_it(&self.kept[position as usize]),
             Reading::Again(bytes) => {
                 ensure(bytes)?;
-                if bytes > SHORT {
+                if bytes > MAX_REPEATED_BYTES {
                     self.repeat(bytes)?;
                 }
                 use_it(&Analysis::of_entry(literal, self.subscriptions.get(slot), self.catalog))

@@ -5,6 +5,7 @@
 //! index. Arithmetic with undefined operands, beyond 64 bits or by zero is undefined.
 
 use crate::language::Function;
+use crate::layout::{DEFINED, NUMBER, TIME};
 use crate::memory::{Address, Words};
 
 /// The number of facts that a rule's conditions can bind.
@@ -15,15 +16,7 @@ pub(crate) const OWN: u8 = SLOTS as u8;
 /// The facts that conditions bound, by slot.
 pub(crate) type Bound = [Address; SLOTS + 1];
 
-/// The parts of a fact's slot, as offsets from its address.
-pub(crate) const NUMBER: u32 = 1;
-pub(crate) const TIME: u32 = 3;
-pub(crate) const DEFINED: u32 = 5;
-/// The single-fact conditions that it meets.
-pub(crate) const MET: u32 = 6;
-pub(crate) const FIELDS: u32 = 7;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Integer,
     Float,
@@ -31,7 +24,7 @@ pub(crate) enum Kind {
     Boolean,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Relation {
     Equal,
     Unequal,
@@ -41,7 +34,7 @@ pub(crate) enum Relation {
     AtLeast,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Arithmetic {
     Add,
     Subtract,
@@ -51,7 +44,7 @@ pub(crate) enum Arithmetic {
     Mod,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Code {
     Constant(u64),
     /// A field: its slot, its offset from the fact's address, and its bit among the defined fields, or 0 if it always is.
@@ -361,7 +354,7 @@ fn call(function: Function, kind: Kind, first: u64, second: u64) -> Option<u64> 
 }
 
 /// One side of a comparison without arithmetic.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Operand {
     Constant(u64),
     Field { slot: u8, offset: u32, bit: u32 },
@@ -400,7 +393,7 @@ impl Operand {
 }
 
 /// A test of bound facts, without values of aggregates.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Test {
     Compare(Kind, Relation, Operand, Operand),
     Code(Code),

@@ -22,8 +22,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use crate::compile::code::{compare, Arithmetic, Code, Kind, Operand, Relation, Test, FIELDS};
+use crate::compile::code::{compare, Arithmetic, Code, Kind, Operand, Relation, Test};
 use crate::compile::program::{Action, Aggregate, Domain, Program, NUMBER_READ};
+use crate::layout::{field_at, field_offset};
 
 /// The most warnings. Further cycles are counted in the last one.
 const MOST_WARNINGS: usize = 32;
@@ -201,7 +202,7 @@ impl<'a> Analysis<'a> {
                     let removal = Change::Remove(changed);
                     self.effects.push(Effect { rule: number as u32, ty: *ty, known: old.clone(), change: removal });
                     let mut known = given(values);
-                    let is_kept = |offset: &u32| !changes.contains_key(&(*ty, ((offset - FIELDS) / 2) as u8));
+                    let is_kept = |offset: &u32| !changes.contains_key(&(*ty, field_at(*offset) as u8));
                     known.extend(old.iter().filter(|(offset, _)| is_kept(offset)));
                     (*ty, known, Change::Modify)
                 }
@@ -406,7 +407,7 @@ impl<'a> Analysis<'a> {
         let [not_lowered, not_raised] = mixed;
         deltas.iter().any(|(slot, ty, field, delta)| {
             let (Some(slot), Some(delta)) = (slot, delta) else { return false };
-            let declared = &self.program.types[*ty].fields[((field - FIELDS) / 2) as usize];
+            let declared = &self.program.types[*ty].fields[field_at(*field)];
             if declared.kind != Kind::Integer {
                 return false;
             }
@@ -695,14 +696,14 @@ impl Analysis<'_> {
         let rule = &self.program.rules[rule as usize];
         let waits_for_time = rule.guards.iter().any(|guard| guard.deadlines.is_after_only(slot));
         // Each test of two slots is in each plan.
-        let steps = rule.plans.first().map_or(&[][..], |plan| &plan.steps);
+        let joins = rule.plans.first().map_or(&[][..], |plan| &plan.joins);
         let is_later = |test: &Test| match test {
             Test::Code(Code::After { later, earlier, .. }) => {
                 *earlier == slot && !inserted.contains(&rule.slots[usize::from(*later)].ty)
             }
             _ => false,
         };
-        waits_for_time || steps.iter().any(|step| step.probe.tests.iter().any(is_later))
+        waits_for_time || joins.iter().any(|join| join.probe.tests.iter().any(is_later))
     }
 }
 
@@ -717,7 +718,7 @@ fn reasons(change: Change) -> impl Iterator<Item = Reason> {
 }
 
 fn offset(field: u8) -> u32 {
-    FIELDS + 2 * u32::from(field)
+    field_offset(field.into())
 }
 
 /// Returns the value of a field, if it is known.

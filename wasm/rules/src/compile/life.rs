@@ -12,7 +12,16 @@
 use crate::compile::code::SLOTS;
 use crate::compile::plans::RawGuard;
 use crate::compile::program::Slot;
-use crate::compile::rules::Time;
+
+/// A time clause: one fact is later than another by less than a duration.
+pub(super) struct Time {
+    /// The facts: a slot, or [`SLOTS`] and the number of a guard.
+    pub later: usize,
+    pub earlier: usize,
+    pub less_than: Option<i64>,
+    /// Whether `earlier` may also be the later one, by less than the same duration.
+    pub is_near: bool,
+}
 
 /// By fact type: whether a time clause is about it, and the longest use, or `None` if it is unbounded.
 pub(super) struct Lives(Vec<(bool, Option<i64>)>);

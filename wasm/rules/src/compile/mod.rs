@@ -2,6 +2,8 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `condition` | single-fact conditions |
+//! | `fact_type` | fact types, and where their facts have their words |
 //! | `program` | the result: fact types, single-fact conditions, rules, plans |
 //! | `code` | expressions over the fields of bound facts |
 //! | `resolve` | names, types and domains of expressions |
@@ -16,7 +18,9 @@
 
 pub(crate) mod code;
 mod common;
+pub(crate) mod condition;
 mod cycles;
+pub(crate) mod fact_type;
 mod implied;
 mod life;
 mod partition;
@@ -27,7 +31,6 @@ mod rules;
 pub(crate) mod switch;
 mod types;
 
-pub(crate) use partition::Keys;
 pub(crate) use resolve::kind_name;
 pub(crate) use rules::compile;
 

@@ -6,15 +6,13 @@
 
 use std::collections::HashMap;
 
-use crate::compile::code::{Code, Kind, Relation, FIELDS, OWN};
+use crate::compile::code::{Code, Kind, Relation, OWN};
 use crate::compile::plans::RawGuard;
 use crate::compile::program::{Action, FactType, Slot, TypeNames};
 use crate::error::{self, quoted, Error};
+use crate::keys::{By, Keys};
 use crate::language::{self, nearest, Offset};
-use crate::partitions::By;
-
-/// By fact type: the field of its key, or `None` if its facts are in every partition.
-pub(crate) type Keys = Vec<Option<u8>>;
+use crate::layout::field_offset;
 
 /// Returns the keys of fact types.
 pub(super) fn keys(by: &By, facts: &[language::FactType], types: &[FactType], text: &str) -> Result<Keys, Error> {
@@ -170,7 +168,7 @@ impl Candidate<'_> {
             Some(guard) if *slot == OWN => (self.slots.len() + guard, self.guards[guard].ty),
             _ => (usize::from(*slot), self.slots.get(usize::from(*slot))?.ty),
         };
-        (self.keys[ty].map(|key| FIELDS + 2 * u32::from(key)) == Some(*offset)).then_some(node)
+        (self.keys[ty].map(|key| field_offset(key.into())) == Some(*offset)).then_some(node)
     }
 
     fn action(

@@ -9,11 +9,12 @@
 
 use std::collections::HashSet;
 
-use crate::compile::code::{Code, Kind, Operand, Relation, Test, FIELDS, OWN};
+use crate::compile::code::{Code, Kind, Operand, Relation, Test, OWN};
 use crate::compile::program::{
-    Aggregate, Condition, Deadlines, FactType, Guard, Limit, Plan, Probe, Series, Slot, Step,
+    Aggregate, Condition, Deadlines, FactType, Guard, Join, Limit, Plan, Probe, Series, Slot,
 };
 use crate::compile::program::{TimeBound, Window, NUMBER_READ};
+use crate::layout::field_at;
 use crate::memory::Table;
 
 /// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
@@ -38,7 +39,7 @@ impl RawGuard {
     }
 }
 
-pub(super) struct Joins<'a> {
+pub(super) struct Planner<'a> {
     pub types: &'a mut Vec<FactType>,
     pub conditions: &'a mut Vec<Condition>,
     pub series: &'a mut Vec<Series>,
@@ -52,7 +53,7 @@ pub(super) struct Joins<'a> {
     pub guards: &'a [RawGuard],
 }
 
-impl Joins<'_> {
+impl Planner<'_> {
     /// Returns the look-up of a guard.
     pub fn guard(&mut self, number: usize) -> Guard {
         let raw = &self.guards[number];
@@ -69,7 +70,7 @@ impl Joins<'_> {
             having: raw.having.clone(),
             local: raw.local,
             deadlines: raw.deadlines.clone(),
-            reads: Joins::fields_read(raw),
+            reads: Planner::fields_read(raw),
             blocks_all: self.blocks_all(number),
             place: raw.place,
         }
@@ -86,12 +87,12 @@ impl Joins<'_> {
     /// order of facts of the same time does. What it reads besides, a modification leaves as it is.
     fn fields_read(raw: &RawGuard) -> u64 {
         let mut read = match raw.aggregate.field() {
-            Some(Operand::Field { offset, .. }) => 1 << ((offset - FIELDS) / 2),
+            Some(Operand::Field { offset, .. }) => 1 << field_at(offset),
             _ => 0,
         };
         for code in &raw.conjuncts {
             code.visit(&mut |code| match code {
-                Code::Field { slot: OWN, offset, .. } => read |= 1 << ((offset - FIELDS) / 2),
+                Code::Field { slot: OWN, offset, .. } => read |= 1 << field_at(*offset),
                 Code::After { later, earlier, .. } if [later, earlier].contains(&&OWN) => read |= NUMBER_READ,
                 _ => {}
             });
@@ -135,7 +136,7 @@ impl Joins<'_> {
     }
 
     /// Returns the part of a series in which the fact of a look-up lies, if time clauses bound it.
-    fn window_of_step(&mut self, probe: &Probe, bound: u32, conjuncts: &[Code]) -> Option<Window> {
+    fn window_of_join(&mut self, probe: &Probe, bound: u32, conjuncts: &[Code]) -> Option<Window> {
         let bounds: Vec<_> = conjuncts.iter().filter_map(|code| TimeBound::of(code, probe.slot, bound)).collect();
         if bounds.is_empty() {
             return None;
@@ -154,27 +155,27 @@ impl Joins<'_> {
         let mut bound = 1_u32 << seed;
         let mut tested = 0_u32;
         let guards = self.testable(bound, &mut tested);
-        let mut steps = Vec::new();
+        let mut joins = Vec::new();
         while let Some(slot) = self.next(bound, self.conjuncts, Some(seed)) {
             let conjuncts = self.conjuncts;
-            let mut step = self.step(slot, bound, conjuncts);
-            step.is_older = slot < seed;
+            let mut join = self.join(slot, bound, conjuncts);
+            join.is_older = slot < seed;
             bound |= 1 << slot;
-            step.guards = self.testable(bound, &mut tested);
-            steps.push(step);
+            join.guards = self.testable(bound, &mut tested);
+            joins.push(join);
         }
-        let first = steps.first().map(|step: &Step| step.probe.slot);
+        let first = joins.first().map(|join: &Join| join.probe.slot);
         let later = self.later(seed, first);
-        Plan { guards, steps, later }
+        Plan { guards, joins, later }
     }
 
     /// Returns the look-ups of facts that must be later than the one in `seed`, if that alone leads to them. The one in the slot
     /// `first` is left out.
-    fn later(&mut self, seed: u8, first: Option<u8>) -> Vec<Step> {
+    fn later(&mut self, seed: u8, first: Option<u8>) -> Vec<Join> {
         let mut later = Vec::new();
         for slot in 0..self.slots.len() as u8 {
             if Some(slot) != first && slot != seed && self.is_rare(slot, seed, 1 << seed) {
-                later.push(Step { is_older: slot < seed, ..self.step(slot, 1 << seed, self.conjuncts) });
+                later.push(Join { is_older: slot < seed, ..self.join(slot, 1 << seed, self.conjuncts) });
             }
         }
         later
@@ -184,16 +185,16 @@ impl Joins<'_> {
     pub fn flip(&mut self, number: usize) -> Plan {
         let all: Vec<Code> = self.conjuncts.iter().chain(&self.guards[number].conjuncts).cloned().collect();
         let mut bound = 1_u32 << OWN;
-        let mut steps = Vec::new();
+        let mut joins = Vec::new();
         while let Some(slot) = self.next(bound, &all, None) {
-            let mut step = self.step(slot, bound, &all);
+            let mut join = self.join(slot, bound, &all);
             if self.guards[number].aggregate != Aggregate::None {
-                step.window = self.window_of_step(&step.probe, bound, &all);
+                join.window = self.window_of_join(&join.probe, bound, &all);
             }
-            steps.push(step);
+            joins.push(join);
             bound |= 1 << slot;
         }
-        Plan { guards: Vec::new(), steps, later: Vec::new() }
+        Plan { guards: Vec::new(), joins, later: Vec::new() }
     }
 
     /// Returns the guards that can be tested once the slots of `bound` are, and were not before.
@@ -235,7 +236,7 @@ impl Joins<'_> {
         codes.clone().any(is_later) && codes.any(is_keyed)
     }
 
-    fn step(&mut self, slot: u8, bound: u32, conjuncts: &[Code]) -> Step {
+    fn join(&mut self, slot: u8, bound: u32, conjuncts: &[Code]) -> Join {
         let is_testable = |code: &&Code| code.slots() & 1 << slot != 0 && code.slots() & !(bound | 1 << slot) == 0;
         let mut tests: Vec<&Code> = conjuncts.iter().filter(is_testable).collect();
         // What is implied replaces what cannot be tested yet.
@@ -253,7 +254,7 @@ impl Joins<'_> {
         }
         let condition = self.slot_conditions[slot as usize];
         let probe = self.probe(self.slots[slot as usize].ty, slot, condition, &tests);
-        Step { probe, window: None, is_older: false, guards: Vec::new() }
+        Join { probe, window: None, is_older: false, guards: Vec::new() }
     }
 
     /// Returns the look-up of the facts that pass `tests`. Each test is about the slot, and about bound ones. `condition` is the
@@ -310,7 +311,7 @@ fn equality(code: &Code, slot: u8, bound: u32) -> Option<(u8, Operand)> {
                 Operand::Constant(_) => true,
                 Operand::Field { slot, .. } => bound & 1 << slot != 0,
             };
-            is_bound.then_some((((offset - FIELDS) / 2) as u8, other))
+            is_bound.then_some((field_at(offset) as u8, other))
         }
         _ => None,
     })

@@ -1,10 +1,12 @@
 //! Compiled rules.
 
 use crate::compile::code::{compare, Bound, Code, Kind, Operand, Relation, Test, OWN};
-use crate::compile::partition::Keys;
-use crate::compile::switch::Switch;
-use crate::memory::{Address, Table, Words};
-use crate::series::{moment_of_fact, Moment};
+pub(crate) use crate::compile::condition::Condition;
+use crate::compile::fact_type::KEY;
+pub(crate) use crate::compile::fact_type::{Domain, FactType, Field, TypeNames};
+use crate::fact::{moment_of_fact, Moment};
+use crate::keys::Keys;
+use crate::memory::{mix, Address, Table, Words};
 
 /// Compiled rules. Nothing in them changes after the engine is made.
 #[derive(Clone, Debug, Default)]
@@ -32,126 +34,10 @@ impl Program {
         let Program { types, rules, .. } = self;
         for rule in rules {
             let plans = rule.plans.iter_mut().chain(&mut rule.flips);
-            let steps = plans.flat_map(|plan| plan.steps.iter_mut().chain(&mut plan.later));
-            let probes = steps.map(|step| &mut step.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
+            let joins = plans.flat_map(|plan| plan.joins.iter_mut().chain(&mut plan.later));
+            let probes = joins.map(|join| &mut join.probe).chain(rule.guards.iter_mut().map(|guard| &mut guard.probe));
             probes.for_each(|probe| probe.table = types[probe.ty].table(probe.index));
         }
-    }
-}
-
-/// The fact types by name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TypeNames {
-    /// The numbers of the types in the order of their names, if there are many.
-    sorted: Vec<u32>,
-}
-
-impl TypeNames {
-    /// To compare this number of names in turn takes no longer than to halve their list.
-    const FEW: usize = 8;
-
-    pub fn new(types: &[FactType]) -> Self {
-        let mut sorted = Vec::new();
-        if types.len() > TypeNames::FEW {
-            sorted.extend(0..types.len() as u32);
-            sorted.sort_by(|left, right| types[*left as usize].name.cmp(&types[*right as usize].name));
-        }
-        TypeNames { sorted }
-    }
-
-    /// Returns the number of the type with a name. `types` are those of [`TypeNames::new`].
-    pub fn find(&self, types: &[FactType], name: &str) -> Option<usize> {
-        if self.sorted.is_empty() {
-            return types.iter().position(|ty| ty.name == name);
-        }
-        let found = self.sorted.binary_search_by(|number| types[*number as usize].name.as_str().cmp(name));
-        found.ok().map(|place| self.sorted[place] as usize)
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct FactType {
-    /// A fact with another field is refused.
-    pub strict: bool,
-    pub name: String,
-    pub fields: Vec<Field>,
-    /// The fields of each index, in ascending order. The first index has none, so it holds all facts of the type.
-    pub indices: Vec<Vec<u8>>,
-    /// The single-fact conditions on this type, ascending.
-    pub conditions: Vec<u32>,
-    /// By field: the indices whose keys it is part of, one bit each.
-    pub keyed_by: Vec<u32>,
-    /// By field: the conditions that test it, one bit each, if they are few.
-    pub tested_by: Vec<u32>,
-    /// The choice among few conditions.
-    pub switch: Switch,
-    /// Whether there is a series of facts of this type.
-    pub has_series: bool,
-    /// The milliseconds after its time from which on a fact of this type is dropped, if the rules allow that.
-    pub life: Option<i64>,
-    /// The words of the engine for this type, see `facts`.
-    pub at: Address,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Field {
-    pub name: String,
-    pub kind: Kind,
-    pub optional: bool,
-    /// A value that does not fit counts as undefined.
-    pub forgiving: bool,
-    pub domain: Domain,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Domain {
-    Any,
-    Integers(i64, i64),
-    Floats(f64, f64),
-    /// The values in ascending order, without repetitions.
-    Among(Vec<u64>),
-}
-
-impl Domain {
-    /// Returns whether a value is in the domain.
-    pub fn contains(&self, value: u64) -> bool {
-        match self {
-            Domain::Any => true,
-            Domain::Integers(least, most) => (*least..=*most).contains(&(value as i64)),
-            Domain::Floats(least, most) => (*least..=*most).contains(&f64::from_bits(value)),
-            Domain::Among(values) => values.binary_search(&value).is_ok(),
-        }
-    }
-}
-
-/// The part of conditions that is about one fact. Equal parts are one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Condition {
-    /// They test the fact in slot [`crate::compile::code::OWN`].
-    pub tests: Vec<Test>,
-    /// The rules that match nothing while no fact meets this.
-    pub needed_by: Vec<u32>,
-    /// The rules, and their slots, that a fact which meets this may complete. Those in a list have equal first look-ups.
-    pub seeds: Vec<Vec<(u32, u8)>>,
-    /// The rules, and their guards, that facts which meet this are about.
-    pub guards: Vec<(u32, u8)>,
-    /// Those of them that are aggregates.
-    pub aggregates: Vec<(u32, u8)>,
-    /// The indices, one bit each, in which this is looked up.
-    pub indices: u32,
-    /// The bit of this among the conditions of its type, if they are few.
-    pub bit: u32,
-    /// The series of facts that meet this.
-    pub series: Vec<u32>,
-    /// The word that counts the facts that meet this.
-    pub at: Address,
-}
-
-impl Condition {
-    /// Returns whether the fact in slot [`OWN`] meets this.
-    #[inline]
-    pub fn is_met(&self, words: &Words, bound: &Bound) -> bool {
-        self.tests.iter().all(|test| test.holds(words, bound))
     }
 }
 
@@ -378,6 +264,20 @@ impl Window {
 }
 
 impl Probe {
+    /// Returns the newest fact that may pass the tests of a look-up, or 0.
+    #[inline]
+    pub fn head(&self, words: &Words, bound: &Bound) -> Address {
+        if self.index == 0 {
+            return words.get(self.table.0);
+        }
+        let mut hash = KEY;
+        for operand in &self.key {
+            let Some(value) = operand.value(words, bound) else { return 0 };
+            hash = mix(hash, value);
+        }
+        self.table.place(words, hash as u32).1
+    }
+
     /// Returns whether the bound facts pass the tests.
     #[inline(always)]
     pub fn accepts(&self, words: &Words, bound: &Bound) -> bool {
@@ -390,14 +290,14 @@ impl Probe {
 pub(crate) struct Plan {
     /// The guards to test once the first fact is bound.
     pub guards: Vec<u8>,
-    pub steps: Vec<Step>,
-    /// Look-ups, besides the first step, of facts that must be later than the given one, the newest of the match. It has no match if
+    pub joins: Vec<Join>,
+    /// Look-ups, besides the first join, of facts that must be later than the given one, the newest of the match. It has no match if
     /// one of them finds nothing.
-    pub later: Vec<Step>,
+    pub later: Vec<Join>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct Join {
     pub probe: Probe,
     /// The part of a series in which the fact lies, in a plan for the facts of an aggregate.
     pub window: Option<Window>,

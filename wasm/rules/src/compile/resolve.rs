@@ -1,9 +1,10 @@
 //! Resolves the names and the types of expressions.
 
-use crate::compile::code::{Arithmetic, Code, Kind, Relation, DEFINED, FIELDS, OWN};
+use crate::compile::code::{Arithmetic, Code, Kind, Relation, OWN};
 use crate::compile::program::{Domain, FactType, Field, TypeNames};
 use crate::error::{self, Error};
 use crate::language::{nearest, Binary, Constant, Expr, Function, Name, Node, Offset};
+use crate::layout::{field_offset, DEFINED, FIELDS};
 use crate::memory::{Address, StringTable, Words};
 
 /// The constants of rules. Strings are in the engine's memory for good.
@@ -136,7 +137,7 @@ impl<'a> Names<'a, '_> {
         Typed {
             code: Code::Field {
                 slot,
-                offset: FIELDS + 2 * field as u32,
+                offset: field_offset(field),
                 bit: if declared.optional { 1 << field } else { 0 },
             },
             kind: declared.kind,

@@ -2,16 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::compile::code::{Code, Kind, Operand, Test, FIELDS, OWN, SLOTS};
+use crate::compile::code::{Code, Kind, Operand, Test, OWN, SLOTS};
 use crate::compile::implied::implied;
-use crate::compile::plans::{Joins, RawGuard};
-use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Program, Rule, Slot, Step, TypeNames};
+use crate::compile::life::Time;
+use crate::compile::plans::{Planner, RawGuard};
+use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Join, Program, Rule, Slot, TypeNames};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
 use crate::compile::{common, cycles, life, partition, types};
 use crate::error::{self, Error};
+use crate::keys::By;
 use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
-use crate::partitions::By;
+use crate::layout::field_offset;
 
 /// The most combinations of a rule's alternatives.
 const MOST_VARIANTS: usize = 64;
@@ -56,17 +58,17 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
 
 /// Gives each condition its seeds, of which those with the same first look-up share it.
 fn share_first(program: &mut Program, seeds: &[(u32, u32, u8)]) {
-    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut known = HashMap::new();
     for (number, rule, slot) in seeds {
-        let step = program.rules[*rule as usize].plans[*slot as usize].steps.first();
+        let join = program.rules[*rule as usize].plans[*slot as usize].joins.first();
         // It reads the two facts alone, so the numbers of their slots make no difference.
-        let first = step.map(|Step { probe, is_older, .. }| {
+        let first = join.map(|Join { probe, is_older, .. }| {
             let key: Vec<Operand> = probe.key.iter().map(|operand| operand.moved(*slot, OWN)).collect();
             let tests: Vec<Test> = probe.tests.iter().map(|test| test.moved(*slot, OWN).moved(probe.slot, 0)).collect();
             (probe.ty, probe.index, key, tests, *is_older)
         });
         let seeds = &mut program.conditions[*number as usize].seeds;
-        let place = *known.entry(format!("{number} {first:?}")).or_insert(seeds.len());
+        let place = *known.entry((*number, first)).or_insert(seeds.len());
         if place == seeds.len() {
             seeds.push(Vec::new());
         }
@@ -115,7 +117,7 @@ struct Compiler<'a> {
     text: &'a str,
     program: Program,
     /// The numbers of single-fact conditions by their type and tests.
-    known: HashMap<String, u32>,
+    known: HashMap<(usize, Vec<Test>), u32>,
     /// The single-fact conditions, rules and slots of all seeds.
     seeds: Vec<(u32, u32, u8)>,
     /// The bytes of the text at which the rules have their names.
@@ -186,7 +188,7 @@ impl Compiler<'_> {
             }
         }
         let implied = implied(&body.conjuncts);
-        let mut joins = Joins {
+        let mut planner = Planner {
             types: &mut self.program.types,
             conditions: &mut self.program.conditions,
             series: &mut self.program.series,
@@ -197,9 +199,9 @@ impl Compiler<'_> {
             implied: &implied,
             guards: &body.guards,
         };
-        let guards: Vec<_> = (0..body.guards.len()).map(|guard| joins.guard(guard)).collect();
-        let plans = (0..body.slots.len()).map(|slot| joins.plan(slot as u8)).collect();
-        let flips = (0..body.guards.len()).map(|guard| joins.flip(guard)).collect();
+        let guards: Vec<_> = (0..body.guards.len()).map(|guard| planner.guard(guard)).collect();
+        let plans = (0..body.slots.len()).map(|slot| planner.plan(slot as u8)).collect();
+        let flips = (0..body.guards.len()).map(|guard| planner.flip(guard)).collect();
         self.places.push(rule.name.at);
         self.program.rules.push(Rule {
             name: rule.name.text.clone(),
@@ -219,8 +221,8 @@ impl Compiler<'_> {
     fn condition(&mut self, ty: usize, slot: u8, conjuncts: &[Code]) -> u32 {
         let own = conjuncts.iter().filter(|code| code.slots() == 1 << slot || slot == OWN && code.slots() == 0);
         let mut tests: Vec<Test> = own.map(|code| Test::of(&code.moved(slot, OWN))).collect();
-        tests.sort_by_cached_key(|test| format!("{test:?}"));
-        let key = format!("{ty} {tests:?}");
+        tests.sort_unstable();
+        let key = (ty, tests.clone());
         let next = self.program.conditions.len() as u32;
         let number = *self.known.entry(key).or_insert(next);
         if number == next {
@@ -229,16 +231,6 @@ impl Compiler<'_> {
         }
         number
     }
-}
-
-/// A time clause: one fact is later than another by less than a duration.
-pub(super) struct Time {
-    /// The facts: a slot, or [`SLOTS`] and the number of a guard.
-    pub later: usize,
-    pub earlier: usize,
-    pub less_than: Option<i64>,
-    /// Whether `earlier` may also be the later one, by less than the same duration.
-    pub is_near: bool,
 }
 
 /// What is compiled of a rule.
@@ -317,7 +309,7 @@ impl Body {
                 return Err(Error::new(error::Kind::Type, message).at(names.text, name.at));
             }
             let bit = if declared.optional { 1 << field } else { 0 };
-            Ok((declared.kind, Operand::Field { slot: OWN, offset: FIELDS + 2 * field as u32, bit }))
+            Ok((declared.kind, Operand::Field { slot: OWN, offset: field_offset(field), bit }))
         };
         let (aggregate, value_kind) = match kind {
             PatternKind::Fact | PatternKind::None => (Aggregate::None, None),
@@ -435,7 +427,7 @@ impl Body {
         let mut read: HashSet<(usize, u32)> = HashSet::new();
         for action in actions.iter_mut().rev() {
             if let Action::Modify { ty, values, is_last, .. } = action {
-                *is_last = !values.iter().any(|(field, _)| read.contains(&(*ty, FIELDS + 2 * u32::from(*field))));
+                *is_last = !values.iter().any(|(field, _)| read.contains(&(*ty, field_offset((*field).into()))));
             }
             // A `let` has its value before the first action.
             if matches!(action, Action::Let { .. }) {

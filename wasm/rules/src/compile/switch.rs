@@ -1,8 +1,9 @@
 //! The choice among the single-fact conditions of a type, if they are few: many ask one field for one of several constants, and a
 //! fact meets at most those that ask for its own value.
 
-use crate::compile::code::{Kind, Operand, Relation, Test, DEFINED, FIELDS, OWN};
-use crate::compile::program::{Condition, FactType};
+use crate::compile::code::{Kind, Operand, Relation, Test, OWN};
+use crate::compile::condition::Condition;
+use crate::layout::DEFINED;
 use crate::memory::{Address, Words};
 
 /// A type with at most this number of conditions has a bit for each, and needs no index to find them.
@@ -71,37 +72,5 @@ fn equality(test: &Test) -> Option<(u32, u32, u64)> {
         (_, Operand::Field { slot: OWN, offset, bit }, Operand::Constant(constant))
         | (_, Operand::Constant(constant), Operand::Field { slot: OWN, offset, bit }) => Some((offset, bit, constant)),
         _ => None,
-    }
-}
-
-impl FactType {
-    /// Returns whether the conditions of this type have bits.
-    #[inline]
-    pub fn has_few_conditions(&self) -> bool {
-        self.conditions.len() <= FEW
-    }
-
-    /// Sets the bits of the type's conditions, and the bits of those that test each field.
-    pub fn set_bits(&mut self, conditions: &mut [Condition]) {
-        let fields = 0..self.fields.len() as u32;
-        let keys = |field: u32| {
-            let indices = self.indices.iter().enumerate();
-            let keyed = indices.filter(|(_, fields)| fields.iter().any(|key| u32::from(*key) == field));
-            keyed.fold(0, |bits, (index, _)| bits | 1 << index)
-        };
-        self.keyed_by = fields.clone().map(keys).collect();
-        self.tested_by = vec![0; self.fields.len()];
-        if !self.has_few_conditions() {
-            return;
-        }
-        for (position, number) in self.conditions.iter().enumerate() {
-            let condition = &mut conditions[*number as usize];
-            condition.bit = 1 << position;
-            for field in fields.clone() {
-                if condition.tests.iter().any(|test| test.reads(FIELDS + 2 * field)) {
-                    self.tested_by[field as usize] |= condition.bit;
-                }
-            }
-        }
     }
 }

@@ -8,9 +8,7 @@ use crate::compile::resolve::Constants;
 use crate::compile::switch::Switch;
 use crate::error::{self, Error};
 use crate::language::{self, nearest, Constant};
-
-/// The most fields of a fact type: each has a bit in a word.
-const MOST_FIELDS: usize = 32;
+use crate::layout::MAX_FIELDS;
 
 pub(super) fn compile(
     declared: &[language::FactType],
@@ -25,8 +23,8 @@ pub(super) fn compile(
             let message = format!("the fact type `{}` is declared twice; keep one declaration", name.text);
             return Err(Error::new(error::Kind::Type, message).about(&name.text).at(text, name.at));
         }
-        if declaration.fields.len() > MOST_FIELDS {
-            let message = format!("`{}` has more than {MOST_FIELDS} fields; split it into two fact types", name.text);
+        if declaration.fields.len() > MAX_FIELDS {
+            let message = format!("`{}` has more than {MAX_FIELDS} fields; split it into two fact types", name.text);
             return Err(Error::new(error::Kind::OutOfBounds, message).about(&name.text).at(text, name.at));
         }
         let mut fields: Vec<Field> = Vec::new();

@@ -206,7 +206,7 @@ pub(crate) enum Binary {
     Mod,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Function {
     Abs,
     Min,

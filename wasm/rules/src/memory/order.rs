@@ -96,6 +96,9 @@ impl Order {
             self.put(words, place, earlier)?;
             place = child;
         }
+        if words.get(base + place) == block && words.get(block + PLACE) == place {
+            return Ok(());
+        }
         self.put(words, place, block)
     }
 

@@ -7,11 +7,8 @@ use crate::memory::{Address, Full, Words};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Table(pub Address);
 
-/// The number of words of a table, besides its places.
-pub(crate) const TABLE: u32 = 3;
-
 impl Table {
-    pub const SIZE: u32 = TABLE;
+    pub const SIZE: u32 = crate::layout::TABLE;
 
     /// Returns whether the table has no entries.
     #[inline(always)]

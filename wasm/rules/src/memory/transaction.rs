@@ -4,7 +4,8 @@
 //! was at the begin, however many steps there are.
 
 use crate::error::Error;
-use crate::memory::words::{in_order, refused};
+use crate::memory::barrier::in_order;
+use crate::memory::full::refused;
 use crate::memory::{Address, Full, Room};
 
 #[derive(Clone, Debug, Default)]

@@ -11,44 +11,13 @@
 //! A step allocates nothing outside of the block. If the block or the log is too small, the step ends with [`Full`], is undone,
 //! and runs again once there is more room.
 
-use std::hint::black_box;
-
 use crate::error::{Error, Kind};
+use crate::layout::{Address, FIRST, FREE, SMALL_BLOCK, TOP};
+use crate::memory::barrier::in_order;
+use crate::memory::full::{refused, Full};
 use crate::memory::transaction::Transaction;
 use crate::memory::Room;
 
-pub(crate) type Address = u32;
-
-/// The room that a step lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Full {
-    /// Words of the block.
-    Words(u32),
-    /// Entries of the log.
-    Log,
-    /// Entries in the list of freed blocks.
-    Freed,
-    /// Entries in the list of released strings.
-    Released,
-    /// The search of single-fact conditions.
-    Search,
-    /// Words of the notices.
-    Notices(u32),
-    /// Entries of the transaction's log.
-    Transaction,
-    /// The limit on facts, which no more memory lifts.
-    Facts,
-}
-
-/// The last word that is allocated.
-const TOP: Address = 1;
-/// The heads of the lists of free blocks, by class.
-const FREE: Address = 58;
-/// Blocks of up to this number of words have a class for each size. Larger ones have a power of two.
-const SMALL: u32 = 64;
-const CLASSES: u32 = SMALL + 32;
-/// The first word that can be allocated.
-const FIRST: Address = FREE + CLASSES;
 /// The part of the memory that the block leaves to the logs and the notices, as a divisor.
 const SPARE: usize = 8;
 
@@ -411,17 +380,13 @@ impl Words {
     }
 }
 
-pub(super) fn refused() -> Error {
-    Error::new(Kind::OutOfMemory, "the facts do not fit in memory; retract some, or allow more memory")
-}
-
 /// Returns the class of blocks of `size` words, and the size of such a block.
 fn class(size: u32) -> (u32, u32) {
-    if size < SMALL {
+    if size < SMALL_BLOCK {
         return (size.max(1), size.max(1));
     }
     let bits = (size - 1).ilog2() + 1;
-    (SMALL + bits, 1 << bits)
+    (SMALL_BLOCK + bits, 1 << bits)
 }
 
 /// Cuts a test off after the number of stores that it asked for.
@@ -434,14 +399,6 @@ fn count_down(cut_after: &mut Option<u64>) {
         }
         *left -= 1;
     }
-}
-
-/// Orders all stores before it before all stores after it, in the compiled code. A step that a trap cuts off relies on that. A
-/// `compiler_fence` does not suffice: LLVM drops it for wasm without threads before it schedules instructions, and then counted
-/// entries of the log before it had stored their addresses.
-#[inline(always)]
-pub(super) fn in_order() {
-    black_box(());
 }
 
 /// Returns the hash of `hash` and then `word`.

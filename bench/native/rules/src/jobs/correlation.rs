@@ -1,7 +1,7 @@
 //! Logins, password changes, orders and payments of many users.
 //!
-//! Two failed logins of a user and then a change of the password, all within five minutes, are a takeover. An order without a
-//! payment within ten minutes is reported. [`EVENTS_A_SECOND`] of stream time are such that half a million facts live.
+//! A takeover is two failed logins of a user and then a change of the password within five minutes. An order without a
+//! payment within ten minutes is reported. [`EVENTS_A_SECOND`] of stream time keeps half a million facts alive.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -32,7 +32,7 @@ pub struct Stream {
     random: Random,
     users: u64,
     number: u64,
-    /// The last orders. A payment pays one of them.
+    /// The latest orders. A payment pays one of them.
     open: VecDeque<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Stream {
     }
 }
 
-/// Returns the takeovers and the unpaid orders of the first events of a stream, which it plays without rules.
+/// Replays the first events of a stream without rules. Returns the takeovers and the unpaid orders.
 pub fn replay(users: u64, events: u64) -> (u64, u64) {
     let mut stream = Stream::new(users);
     let mut failed: HashMap<u64, VecDeque<i64>> = HashMap::new();
@@ -83,7 +83,7 @@ pub fn replay(users: u64, events: u64) -> (u64, u64) {
             Event::Change { user } => {
                 if let Some(times) = failed.get_mut(&user) {
                     times.retain(|at| time - at < LOGINS);
-                    // Each but the last has a later one.
+                    // Each but the last has a successor.
                     let all = times.len().max(1) - 1;
                     takeovers += all as u64;
                     times.drain(..all);
@@ -151,7 +151,7 @@ impl Job for Correlation {
     }
 
     fn warm_up(&self) -> u64 {
-        // Ten minutes of the stream, and a little more.
+        // A little more than ten minutes of the stream.
         EVENTS_A_SECOND * 620 / EVENTS as u64
     }
 

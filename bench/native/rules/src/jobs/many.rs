@@ -1,4 +1,4 @@
-//! Many rules of two conditions, ten for each sensor. The facts of an event concern one sensor, so ten rules share them.
+//! Many rules of two conditions, ten for each sensor. An event's facts concern one sensor, so ten rules share them.
 
 use be_tree_rules::{Engine, Limits, Owned};
 
@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::support::Row;
 
 const EVENTS: usize = 2_000;
-/// The rules of a sensor.
+/// Rules of one sensor.
 const SHARED: u32 = 10;
 
 pub struct Many {

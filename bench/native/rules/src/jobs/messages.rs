@@ -1,4 +1,5 @@
-//! The message tests of the article on durable_rules, in a neutral form: rule k of 30 tests subject = 's<k>' and amount < 10.
+//! The message tests of the article on durable_rules, in a neutral form: rule k of 30 tests subject = 's<k>' and amount <
+//! 10.
 //!
 //! Messages come as JSON in an external term, as the guest gets them: all in one list, or each in a list of its own.
 
@@ -9,7 +10,7 @@ use super::{totals, Job, Totals};
 use crate::input::{json, line};
 use crate::support::Row;
 
-/// The messages of an input. Each input goes to a new engine.
+/// Messages of an input. Each input goes to a new engine.
 const MESSAGES: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -33,7 +34,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Returns the test with messages of about `bytes` bytes, and `together` of them in a list.
+    /// Returns the test with messages of about `bytes` bytes, in lists of `together`.
     pub fn new(test: Test, bytes: usize, together: usize) -> Messages {
         let mut rules = String::from("fact message(subject: string, amount: integer, padding: string optional)\n");
         rules += "fact done(subject: string, amount: integer)\n";
@@ -53,7 +54,7 @@ impl Messages {
                 let subject = format!("{subject}{}", number % 30);
                 let mut fields =
                     vec![("subject", Owned::String(subject.into())), ("amount", Owned::Integer(number as i64 % 10))];
-                // The other fields take 30 bytes, and the padding's name 13.
+                // The other fields take 30 bytes, the padding's name 13.
                 if bytes > 43 {
                     fields.push(("padding", Owned::String(vec![b'p'; bytes - 43])));
                 }

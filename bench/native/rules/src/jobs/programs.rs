@@ -1,4 +1,4 @@
-//! Manners and Waltzdb: all facts are asserted, and then the rules run to their end. Two other implementations agree on the totals.
+//! Manners and Waltzdb: asserts all facts, then runs the rules to their end. Two other implementations agree on the totals.
 
 use be_tree_rules::{Engine, Limits};
 
@@ -10,10 +10,10 @@ pub struct Program {
     rules: String,
     rows: Vec<Row>,
     facts: Vec<Fact>,
-    /// The engine without facts.
+    /// The engine before any fact.
     empty: Engine,
     engine: Engine,
-    /// The firings, and the facts of a type at the end.
+    /// The firings, and the number of facts of a type at the end.
     expected: (u64, &'static str, u32),
 }
 

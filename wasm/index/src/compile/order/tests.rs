@@ -8,13 +8,13 @@ use crate::compile::normal::{normalise, Normalised};
 use crate::compile::Step;
 
 /// The greatest number of literals. Tests try all their values.
-const MOST: usize = 7;
+const MAX_OPERANDS: usize = 7;
 
 /// Returns random estimates for each literal.
 fn estimates() -> impl Strategy<Value = Vec<Estimate>> {
     let probability = prop_oneof![1 => Just(0.0_f32), 1 => Just(1.0), 8 => 0.01_f32..0.99];
     let estimate = (probability, 0.5_f32..12.0).prop_map(|(probability, cost)| Estimate { probability, cost });
-    prop::collection::vec(estimate, MOST)
+    prop::collection::vec(estimate, MAX_OPERANDS)
 }
 
 fn ordered(normal: &Normal, estimates: &[Estimate]) -> Vec<Test> {
@@ -107,7 +107,7 @@ fn literals(normal: &Normal, order: &Order, index: NodeIndex) -> Vec<Literal> {
 
 proptest! {
     #[test]
-    fn an_order_never_changes_the_value(normal in forms(5, MOST), estimates in estimates()) {
+    fn an_order_never_changes_the_value(normal in forms(5, MAX_OPERANDS), estimates in estimates()) {
         let tests = ordered(&normal, &estimates);
         for values in 0..1_u32 << tests.len() {
             let predicate = |literal: Literal| values >> literal.predicate & 1 == 1;
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn no_other_order_of_children_costs_less(normal in forms(5, MOST), estimates in estimates()) {
+    fn no_other_order_of_children_costs_less(normal in forms(5, MAX_OPERANDS), estimates in estimates()) {
         let cost = mean_cost(&ordered(&normal, &estimates), &estimates);
         let (least, _) = cheapest(&normal, normal.root(), &estimates);
         prop_assert!((cost - least).abs() <= 1e-4 * least, "{} instead of {}", cost, least);

@@ -1,4 +1,8 @@
 //! Reads events as JSON, strictly by RFC 8259.
+//!
+//! The reader is our own because a library builds a tree or recurses: this one fills the event's tables from the bytes, skips
+//! unknown values without memory, does not recurse, and goes back to a value for its error. A search allocates only in memory
+//! that survives a trap at any instruction, and pays fuel for each instruction.
 
 use std::str;
 
@@ -461,7 +465,7 @@ impl Source for Json<'_> {
         self.at = place;
     }
 
-    fn given(&mut self) -> Read<String> {
+    fn kind_of_next(&mut self) -> Read<String> {
         let first = self.peek();
         let start = self.at;
         self.skip()?;

@@ -7,7 +7,7 @@
 //! as undefined because they did not fit, their number follows like an integer of the attribute behind the last one.
 
 use crate::error::{Error, Kind};
-use crate::event::decode::check_required;
+use crate::event::errors::check_required;
 use crate::event::{Cap, Event, Segment, Span, Text, Value};
 use crate::model::address::Address;
 use crate::model::predicate::{CapType, Entity, Float};

@@ -93,7 +93,7 @@ impl Source for Records<'_> {
         self.0.back_to(place);
     }
 
-    fn given(&mut self) -> Read<String> {
+    fn kind_of_next(&mut self) -> Read<String> {
         Ok(self.0.describe()?)
     }
 

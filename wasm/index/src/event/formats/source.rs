@@ -95,7 +95,7 @@ pub(in crate::event) trait Source {
     fn back_to(&mut self, place: usize);
     /// Returns the kind of the next value for an error message, which has nothing of the value itself: messages go to logs.
     /// Errors: the value is malformed.
-    fn given(&mut self) -> Read<String>;
+    fn kind_of_next(&mut self) -> Read<String>;
     /// Returns the error with this position, if the format has columns.
     fn locate(&self, error: Error) -> Error;
 }

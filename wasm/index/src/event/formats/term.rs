@@ -148,7 +148,7 @@ impl Source for Reader<'_> {
         Reader::back_to(self, place);
     }
 
-    fn given(&mut self) -> Read<String> {
+    fn kind_of_next(&mut self) -> Read<String> {
         Ok(self.describe()?)
     }
 

@@ -2,30 +2,10 @@
 
 use super::{Parser, Pending};
 use crate::error::Error;
+use crate::language::ast::{Item, Sums};
 use crate::language::lexer::{Token, TokenKind};
 use crate::language::push;
 use crate::model::arithmetic::Operator;
-use crate::model::predicate::Relation;
-
-/// A step of a computation in postfix order, in tokens.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::language) enum Item {
-    /// A constant, or the name of an attribute.
-    Plain(Token),
-    /// The name in `size(name)`.
-    Size(Token),
-    /// The name in `length(name)`.
-    Length(Token),
-    Operator(Operator),
-}
-
-/// A comparison of computed numbers, in tokens.
-pub(in crate::language) struct Sums {
-    pub left: Vec<Item>,
-    pub relation: Relation,
-    pub operator: Token,
-    pub right: Vec<Item>,
-}
 
 /// An operator that lacks its right operand, or an open parenthesis and its position.
 #[derive(Clone, Copy)]

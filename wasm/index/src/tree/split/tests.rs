@@ -22,7 +22,7 @@ const POINTS: usize = 4;
 /// The number of values of each of them.
 const VALUES: usize = 10;
 /// The greatest value of the attribute with intervals.
-const MOST: i64 = 999;
+const MAX_KEY: i64 = 999;
 
 /// A tree whose lists are split only if a test asks for it.
 struct Grove {
@@ -42,7 +42,7 @@ impl Grove {
         let attribute = |name: String, bounds, optional| Attribute { name, ty: Type::Integer, optional, bounds };
         let bounded = |max| Bounds::Integer { min: 0, max };
         let points = (0..POINTS).map(|i| attribute(format!("a{i}"), bounded(VALUES as i64 - 1), i % 2 == 1));
-        let schema = Schema::new(points.chain([attribute("n".into(), bounded(MOST), false)]).collect()).unwrap();
+        let schema = Schema::new(points.chain([attribute("n".into(), bounded(MAX_KEY), false)]).collect()).unwrap();
         Grove {
             catalog: Catalog::new(schema),
             subscriptions: Subscriptions::default(),
@@ -181,7 +181,7 @@ impl Grove {
 fn event(random: &mut Random) -> Keys {
     let mut event: Keys =
         (0..POINTS).map(|i| Some(value(random)).filter(|_| i % 2 == 0 || random.chance(70))).collect();
-    event.push(Some(random.below(MOST as usize + 1) as i64));
+    event.push(Some(random.below(MAX_KEY as usize + 1) as i64));
     event
 }
 
@@ -203,8 +203,8 @@ fn point(random: &mut Random) -> String {
 }
 
 fn interval(random: &mut Random) -> String {
-    let low = random.below(MOST as usize);
-    let high = (low + random.pick(&[0, 5, 40, 400])).min(MOST as usize);
+    let low = random.below(MAX_KEY as usize);
+    let high = (low + random.pick(&[0, 5, 40, 400])).min(MAX_KEY as usize);
     format!("n >= {low} and n <= {high}")
 }
 
@@ -339,8 +339,8 @@ fn bucket(random: &mut Random, widths: &[usize]) -> (Grove, NodeId) {
     let mut grove = Grove::new();
     grove.tree.new_level(NodeId::ROOT, AttributeId::from_index(POINTS));
     for _ in 0..100 {
-        let low = random.below(MOST as usize);
-        let high = (low + random.pick(widths)).min(MOST as usize);
+        let low = random.below(MAX_KEY as usize);
+        let high = (low + random.pick(widths)).min(MAX_KEY as usize);
         grove.insert(&format!("n >= {low} and n <= {high}"));
     }
     let children = grove.children(NodeId::ROOT);
@@ -375,7 +375,7 @@ fn a_cut_shortens_both_lists_and_leaves_each_interval_on_its_sides() {
 #[test]
 fn a_bucket_of_wide_intervals_is_not_cut() {
     for seed in 0..10 {
-        let (mut grove, node) = bucket(&mut Random::new(seed), &[MOST as usize]);
+        let (mut grove, node) = bucket(&mut Random::new(seed), &[MAX_KEY as usize]);
         let count = grove.list(node).len();
         let mut readings = Readings::new(&grove.catalog, &grove.subscriptions);
         let read = grove.tree.read(node, &vec![true; count], &mut readings).unwrap();

@@ -1,0 +1,34 @@
+defmodule BeTree.Call.Deletion do
+  @moduledoc false
+  # Deletes subscriptions of a tree. The memory of an instance never shrinks, so a tree moves to a new instance when the guest reports
+  # that its index is empty and that a new instance would take much less memory.
+
+  alias BeTree.Error
+  alias BeTree.Call.{Instance, Reply}
+
+  @doc "Deletes `id`. Takes the options of `BeTree.Call.Instance.call/6`; their timeout is that of the wait for the tree."
+  @spec delete(BeTree.t(), BeTree.id(), keyword) :: :ok | {:error, Error.t()}
+  def delete(tree, id, options) do
+    # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
+    <<signed::signed-64>> = <<id::64>>
+
+    case Instance.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, options) do
+      {:ok, ""} -> :ok
+      {:ok, <<1>>} -> renew(tree)
+      {:ok, other} -> {:error, Reply.bad("a deletion with #{byte_size(other)} bytes")}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  # Replaces the instance now, or when its current call ends. Without memory for a second instance the deletion still succeeds, and
+  # the next deletion that empties the tree retries.
+  defp renew(%{runtime: runtime} = tree) do
+    with true <- Instance.renews?(tree.guest),
+         {:ok, fresh} <- Instance.begin(tree.guest, tree.schema, tree.memory) do
+      :ok = runtime.renew(tree.instance, fresh, "be_tree_spent")
+    else
+      false -> :ok
+      {:error, %Error{}} -> :ok
+    end
+  end
+end

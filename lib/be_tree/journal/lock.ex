@@ -1,0 +1,64 @@
+defmodule BeTree.Journal.Lock do
+  @moduledoc false
+  # The lock of a folder. It ends with the process that holds it, also by a kill.
+  #
+  # On Linux it is a listening Unix domain socket in the abstract name space, whose name has the device and the inode of the
+  # folder. The kernel gives a name to one socket at a time, and takes it back when the socket is closed, by the process or by its
+  # end. So nothing is left over, nothing is in the folder, and there is no race. The same folder has the same name by every path
+  # that leads to it, and keeps it when it is moved. Its inode cannot be another folder's meanwhile, because the owner has a file
+  # in it open. Such names belong to a network namespace: a container with a network of its own does not see those of another.
+  #
+  # Other systems have no such names. There the socket is a file in the folder (BeTree.Journal.Lock.SocketFile).
+
+  alias BeTree.Journal.Fault
+  alias BeTree.Journal.Lock.SocketFile
+
+  @type t :: {:name, :inet.socket()} | {:file, SocketFile.t()}
+
+  # A process that was killed closes its socket a moment after it is gone, so a lock is tried for some time.
+  @max_attempts 30
+  @pause 20
+
+  @doc """
+  Locks the folder for the calling process. Tries for a second, and then returns an error of kind `:locked`.
+  """
+  @spec acquire(Path.t()) :: {:ok, t} | {:error, BeTree.Error.t()}
+  def acquire(folder), do: acquire(folder, @max_attempts)
+
+  defp acquire(folder, attempts) do
+    case try_acquire(:os.type(), folder) do
+      {:ok, lock} -> {:ok, lock}
+      :locked when attempts > 1 -> retry(folder, attempts - 1)
+      :locked -> Fault.locked(folder)
+      {:error, %BeTree.Error{} = error} -> {:error, error}
+      {:error, reason} -> Fault.file("lock", folder, reason)
+    end
+  end
+
+  # The pause differs between processes, so that two that compete do not retry in step. It leaves the caller's `:rand` state alone.
+  defp retry(folder, attempts) do
+    Process.sleep(@pause + rem(System.unique_integer([:positive]), @pause))
+    acquire(folder, attempts)
+  end
+
+  defp try_acquire({:unix, :linux}, folder) do
+    with {:ok, stat} <- File.stat(folder) do
+      name = "be_tree journal #{stat.major_device} #{stat.inode}"
+
+      case :gen_tcp.listen(0, [:binary, active: false, ifaddr: {:local, <<0, name::binary>>}]) do
+        {:ok, socket} -> {:ok, {:name, socket}}
+        {:error, :eaddrinuse} -> :locked
+        {:error, reason} -> {:error, reason}
+      end
+    end
+  end
+
+  defp try_acquire(_other, folder) do
+    with {:ok, lock} <- SocketFile.acquire(folder), do: {:ok, {:file, lock}}
+  end
+
+  @doc "Frees the folder. Only the process that locked it may call this."
+  @spec release(t) :: :ok
+  def release({:name, socket}), do: :gen_tcp.close(socket)
+  def release({:file, lock}), do: SocketFile.release(lock)
+end

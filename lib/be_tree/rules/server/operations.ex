@@ -1,0 +1,66 @@
+defmodule BeTree.Rules.Server.Operations do
+  @moduledoc false
+  # Makes the operations of a server of rules. The journal has an operation before the engine makes it, and a record of each that was
+  # undone (BeTree.Rules.Server.History).
+
+  alias BeTree.{Error, Rules}
+  alias BeTree.Rules.Page
+  alias BeTree.Rules.Server.{Change, Delivery, History, Shared, State}
+
+  @doc "Writes an operation to the journal, makes it, and sends its notices. Returns the reply and the part that an error stopped."
+  @spec operate(Change.operation(), State.t(), map) ::
+          {{:ok, Page.t()} | {:error, Error.t()}, Change.stopped() | nil, State.t()}
+  def operate(operation, state, options \\ Rules.default_options()) do
+    with {:ok, state} <- append_undone(state),
+         {:ok, journal} <- History.append(state.journal, operation) do
+      # A late fact may have passed its life already, and is dropped when time moves next.
+      state = %{state | journal: journal, moved_to: nil}
+
+      case Change.make(state.rules, operation, state.max_firings, options) do
+        {:ok, page, notices} ->
+          send_notices(state, notices)
+          {{:ok, page}, nil, state}
+
+        {:error, error, stopped, saved} ->
+          {error, state} = undo(error, saved, state)
+          {{:error, error}, stopped, state}
+      end
+    else
+      {:error, error, journal} -> {{:error, error}, :operation, %{state | journal: journal}}
+    end
+  end
+
+  # If the journal does not take the record now, it is written before the next one.
+  defp undo(error, saved, state) do
+    state = %{state | undone: {:undone, saved}}
+
+    case append_undone(state) do
+      {:ok, state} -> {error, state}
+      {:error, journal_error, journal} -> {journal_error, %{state | journal: journal}}
+    end
+  end
+
+  defp append_undone(%{undone: nil} = state), do: {:ok, state}
+
+  defp append_undone(state) do
+    with {:ok, journal} <- History.append(state.journal, state.undone),
+         do: {:ok, %{state | journal: journal, undone: nil}}
+  end
+
+  defp send_notices(_state, []), do: :ok
+  defp send_notices(state, notices), do: Delivery.send_all(subscribers(state) ++ state.options.notify, notices)
+
+  defp subscribers(%{number: nil} = state), do: Map.keys(state.subscribers)
+  defp subscribers(state), do: Shared.subscribers(state.options.table)
+
+  @doc "Writes other rules to the journal, and continues with them."
+  @spec put_rules(State.t(), Rules.t(), String.t()) :: {:ok, State.t()} | {:error, Error.t(), State.t()}
+  def put_rules(state, rules, text) do
+    with {:ok, state} <- append_undone(state),
+         {:ok, journal} <- History.append(state.journal, {:swap, text}) do
+      {:ok, %{state | rules: rules, text: text, journal: journal}}
+    else
+      {:error, error, journal} -> {:error, error, %{state | journal: journal}}
+    end
+  end
+end

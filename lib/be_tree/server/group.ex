@@ -1,0 +1,41 @@
+defmodule BeTree.Server.Group do
+  @moduledoc false
+  # The changes that wait for a sync of the journal, which they share (group commit). The tree has them; the table and the replicas
+  # do not. A refusal waits too, because its cause may be a change of the group.
+
+  alias BeTree.Error
+  alias BeTree.Server.Table
+
+  # The changes and refusals that share a sync.
+  @max_entries 256
+
+  # Entries are `{from, reply, row}`, the last one first. A refusal has no row.
+  defstruct entries: [], size: 0
+
+  @type t :: %__MODULE__{entries: [{GenServer.from(), term, Table.row() | nil}], size: non_neg_integer}
+
+  @spec new() :: t
+  def new, do: %__MODULE__{}
+
+  @doc "Adds a change, or with `nil` for its row a refusal."
+  @spec add(t, GenServer.from(), reply :: term, Table.row() | nil) :: t
+  def add(%__MODULE__{entries: entries, size: size}, from, reply, row),
+    do: %__MODULE__{entries: [{from, reply, row} | entries], size: size + 1}
+
+  @spec full?(t) :: boolean
+  def full?(%__MODULE__{size: size}), do: size >= @max_entries
+
+  @doc "Returns the rows in the order of their versions."
+  @spec rows(t) :: [Table.row()]
+  def rows(%__MODULE__{entries: entries}), do: for({_from, _reply, row} <- Enum.reverse(entries), row != nil, do: row)
+
+  @doc "Sends each caller its reply."
+  @spec acknowledge(t) :: :ok
+  def acknowledge(%__MODULE__{entries: entries}),
+    do: for({from, reply, _row} <- Enum.reverse(entries), do: GenServer.reply(from, reply)) && :ok
+
+  @doc "Sends each caller the error."
+  @spec refuse(t, Error.t()) :: :ok
+  def refuse(%__MODULE__{entries: entries}, error),
+    do: for({from, _reply, _row} <- Enum.reverse(entries), do: GenServer.reply(from, {:error, error})) && :ok
+end

@@ -1,0 +1,7 @@
+//! Facts in all indices.
+
+pub(crate) mod change;
+pub(crate) mod conditions;
+pub(crate) mod expiry;
+pub(crate) mod indices;
+pub(crate) mod tickets;

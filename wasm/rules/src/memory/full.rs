@@ -1,0 +1,28 @@
+//! The room that a step lacks, and the error if there is none.
+
+use crate::error::{Error, Kind};
+
+/// The room that a step lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// Words of the block.
+    Words(u32),
+    /// Entries of the log.
+    Log,
+    /// Entries in the list of freed blocks.
+    Freed,
+    /// Entries in the list of released strings.
+    Released,
+    /// The search of single-fact conditions.
+    Search,
+    /// Words of the notices.
+    Notices(u32),
+    /// Entries of the transaction's log.
+    Transaction,
+    /// The limit on facts, which no more memory lifts.
+    Facts,
+}
+
+pub(super) fn refused() -> Error {
+    Error::new(Kind::OutOfMemory, "the facts do not fit in memory; retract some, or allow more memory")
+}
