@@ -23,7 +23,7 @@ defmodule BeTree.MixProject do
       # Cases, an application that tests read, and a script of the tests in JavaScript.
       test_ignore_filters: [&String.starts_with?(&1, ["test/conformance/", "test/packaging/app/", "test/browser/"])],
       # Ours are a part of this project, so they come after the compiler that compiles them.
-      compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host, :be_tree_report],
+      compilers: Mix.compilers() ++ [:be_tree_guest, :be_tree_host, :be_tree_code, :be_tree_report],
       # Here cargo's files are kept, so that all environments compile wasmtime once.
       cargo_target_dir: if(@root, do: "wasm/target"),
       start_permanent: Mix.env() == :prod,

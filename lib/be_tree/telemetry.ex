@@ -32,6 +32,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :follower, :change]` | a follower receives changes | `changes`, `version` | `follows` |
   | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower loses the server that it follows | `version` | `follows`, `error` |
+  | `[:be_tree, :module, :compile]` | a module that no one uses in this VM is ready: its code was loaded or compiled | `duration`, `bytes`: the length of the module | `source` |
   | `[:be_tree, :rules, :dropped]` | a server of rules drops notices for a process with a full mailbox | `notices` | `process` |
 
   ## Measurements
@@ -48,7 +49,7 @@ defmodule BeTree.Telemetry do
   | `late` | count | facts from before the watermark (`BeTree.Rules`, Time); 0 for an error |
   | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error |
   | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 if nothing changed |
-  | `bytes` | byte | the size of the written changes, or of the image of an index |
+  | `bytes` | byte | the size of the written changes, of the image of an index, or of a module |
 
   ## Metadata
 
@@ -56,6 +57,7 @@ defmodule BeTree.Telemetry do
   | --- | --- |
   | `tree` | the handle that was searched or changed |
   | `server` | the name of the `BeTree.Server`, if the handle is one; for `[:be_tree, :rules, :dropped]` the name of the `BeTree.Rules.Server` |
+  | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/operating/runtimes.md`); `:compiled`, compiled now |
   | `process` | the process whose notices were dropped, or its name in `:notify` |
   | `cluster` | the `BeTree.Cluster`, if the handle is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |
@@ -85,7 +87,7 @@ defmodule BeTree.Telemetry do
   """
 
   alias BeTree.Search
-  alias BeTree.Telemetry.{Metrics, Span}
+  alias BeTree.Telemetry.{Metrics, Sink, Span}
 
   @doc """
   Returns whether events are emitted, that is whether the package `:telemetry` is present.
@@ -111,35 +113,20 @@ defmodule BeTree.Telemetry do
   @spec metrics() :: [struct]
   def metrics, do: if(Code.ensure_loaded?(Telemetry.Metrics), do: Metrics.all(Telemetry.Metrics), else: [])
 
-  # The sink: the module whose `execute/3` takes the events, or false. It is cached, because the check for an absent package
-  # calls the code server.
   @doc false
+  # Returns the module whose `execute/3` takes the events, or false.
   @spec sink() :: module | false
-  def sink do
-    case :persistent_term.get(__MODULE__, nil) do
-      nil -> put_sink(if Code.ensure_loaded?(:telemetry), do: :telemetry, else: false)
-      sink -> sink
-    end
-  end
+  defdelegate sink(), to: Sink
 
   @doc false
   # Sets the module that takes the events of this node.
   @spec put_sink(module | false) :: module | false
-  def put_sink(sink) do
-    :persistent_term.put(__MODULE__, sink)
-    sink
-  end
+  defdelegate put_sink(sink), to: Sink
 
   @doc false
   # Emits an event with the current monotonic time.
   @spec event([atom], map, map) :: :ok
-  def event(name, measurements, metadata) do
-    with sink when sink != false <- sink() do
-      sink.execute([:be_tree | name], Map.put(measurements, :monotonic_time, System.monotonic_time()), metadata)
-    end
-
-    :ok
-  end
+  defdelegate event(name, measurements, metadata), to: Sink
 
   @doc false
   # Runs `fun` as a span. `measure` derives measurements from the result.

@@ -21,24 +21,28 @@ defmodule BeTree.Runtime.Native do
   @doc "Loads the library if it is not loaded yet. Returns an error with its kind and the reason if it cannot be used."
   @spec load() :: :ok | {:error, :bad_module | :out_of_memory, String.t()}
   def load do
-    with :ok <- if(library?(__MODULE__), do: :ok, else: load(:code.priv_dir(:be_tree))) do
-      case engine_error() do
-        nil -> :ok
-        {:error, kind, reason} -> {:error, kind, "its engine cannot run on this machine: #{reason}"}
-      end
+    if library?(__MODULE__), do: engine(), else: load(:code.priv_dir(:be_tree))
+  end
+
+  defp engine do
+    case engine_error() do
+      nil -> :ok
+      {:error, kind, reason} -> {:error, kind, "its engine cannot run on this machine: #{reason}"}
     end
   end
 
   # The module is an argument, because the compiler would conclude from a direct call that only the stub's `false` is returned.
   defp library?(module), do: module.loaded?()
 
-  defp load({:error, :bad_name}), do: {:error, :bad_module, "the application be_tree is not in the code path"}
+  @doc "Loads the library of a `priv` directory, as `load/0` does."
+  @spec load(charlist | Path.t() | {:error, :bad_name}) :: :ok | {:error, :bad_module | :out_of_memory, String.t()}
+  def load({:error, :bad_name}), do: {:error, :bad_module, "the application be_tree is not in the code path"}
 
-  defp load(priv) do
-    case :erlang.load_nif(:filename.join(priv, ~c"native/be_tree_host"), 0) do
-      :ok -> :ok
+  def load(priv) do
+    case :erlang.load_nif(:filename.join(to_charlist(priv), ~c"native/be_tree_host"), 0) do
+      :ok -> engine()
       # Another process loaded it first.
-      {:error, {:reload, _text}} -> :ok
+      {:error, {:reload, _text}} -> engine()
       {:error, {_reason, text}} -> {:error, :bad_module, List.to_string(text)}
     end
   end
@@ -70,9 +74,12 @@ defmodule BeTree.Runtime.Native do
 
   @doc """
   Returns `{:ok, module}` if the module with this SHA-256 is compiled and in use. Otherwise returns `:busy`, and later sends
-  `{reference, reply}`, with `{:ok, module}` or an error.
+  `{reference, reply}`, with `{:ok, module}` or an error. The first process that asked receives
+  `{:ok, module, :built | :cache | :compiled, fault}`: the place of the code, and a text if the cache could not be used.
+
+  `folders` are `{built, cache}`, each the path of a folder with code, or `nil`.
   """
-  def compile(_reference, _digest, _bytes), do: :erlang.nif_error(:not_loaded)
+  def compile(_reference, _digest, _bytes, _folders), do: :erlang.nif_error(:not_loaded)
 
   @doc "Returns the bytes that a module was compiled from."
   def module_bytes(_module), do: :erlang.nif_error(:not_loaded)

@@ -22,7 +22,7 @@ defmodule BeTree.Runtime.Wasmtime do
   alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Input.{Describe, Limits}
   alias BeTree.Processes.{Deadline, Heap}
-  alias BeTree.Runtime.{Absent, Native}
+  alias BeTree.Runtime.{Absent, MachineCode, Native}
 
   # The fuel that a call may use after it was asked to give up, and this much more per byte of its input: more than it takes to
   # roll back any change. The host has the same limits for a change that lost its process.
@@ -48,7 +48,9 @@ defmodule BeTree.Runtime.Wasmtime do
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
     # `:crypto` yields after each 20,000 bytes.
-    with :ok <- load_library(), do: compile(:crypto.hash(:sha256, wasm), wasm)
+    with :ok <- load_library() do
+      convert(MachineCode.load(:crypto.hash(:sha256, wasm), wasm, MachineCode.folders()))
+    end
   end
 
   defp load_library do
@@ -58,16 +60,6 @@ defmodule BeTree.Runtime.Wasmtime do
       # The message of the host contains the remedy.
       {:error, :out_of_memory, reason} -> error(:out_of_memory, "the built-in runtime cannot be used here: #{reason}")
     end
-  end
-
-  defp compile(digest, wasm) do
-    reference = make_ref()
-
-    # No timeout: a busy machine takes minutes, and the host always replies. The module leaves the queue if its callers die.
-    with :busy <- Native.compile(reference, digest, wasm) do
-      receive(do: ({^reference, reply} -> reply))
-    end
-    |> convert()
   end
 
   @impl Runtime

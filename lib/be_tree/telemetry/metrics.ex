@@ -48,6 +48,7 @@ defmodule BeTree.Telemetry.Metrics do
       module.last_value("be_tree.follower.change.version", tags([], [])),
       module.sum("be_tree.follower.base.bytes", tags([], unit: :byte)),
       module.counter("be_tree.follower.lost.version", tags([], description: "connections that a follower lost")),
+      module.summary("be_tree.module.compile.duration", tags([:source], unit: @milliseconds)),
       module.sum("be_tree.rules.dropped.notices", tags([], description: "notices that were not sent"))
     ]
   end

@@ -24,12 +24,12 @@ defmodule BeTree.Runtime.NativeTest do
   defp compile(wasm) do
     reference = make_ref()
 
-    case Native.compile(reference, :crypto.hash(:sha256, wasm), wasm) do
+    case Native.compile(reference, :crypto.hash(:sha256, wasm), wasm, {nil, nil}) do
       {:ok, module} ->
         module
 
       :busy ->
-        assert_receive {^reference, {:ok, module}}
+        assert_receive {^reference, {:ok, module, :compiled, nil}}
         module
     end
   end

@@ -1,10 +1,11 @@
 //! Runs any WebAssembly module inside the BEAM, in slices of fuel.
 //!
-//! A *module* is compiled once, on a thread of its own. An *instance* has a store with a memory of its own, and runs one call
-//! at a time. A *snapshot* is the state of an instance at one moment. A *pool* is an instance with many replicas of a
-//! snapshot, which map its pages copy-on-write; it runs one call for each replica. A *call* runs on a fiber. When the fuel of
-//! a slice is exhausted, the fiber is suspended, and the call becomes a term that any scheduler can resume or cancel.
-//! Threads of the host free memory and finish abandoned calls, so that no scheduler and no destructor does.
+//! A *module* is compiled once, on a thread of its own, or its code is loaded from a file. An *instance* has a store with a
+//! memory of its own, and runs one call at a time. A *snapshot* is the state of an instance at one moment. A *pool* is an
+//! instance with many replicas of a snapshot, which map its pages copy-on-write; it runs one call for each replica. A
+//! *call* runs on a fiber. When the fuel of a slice is exhausted, the fiber is suspended, and the call becomes a term that
+//! any scheduler can resume or cancel. Threads of the host free memory and finish abandoned calls, so that no scheduler and
+//! no destructor does.
 //!
 //! The host knows one convention beyond WebAssembly itself. Its names are given at instantiation. An *inbox* export
 //! `(length: i32) -> i32` returns the address of a buffer of at least that length. An *outbox* export `() -> i32` returns an
@@ -18,7 +19,7 @@
 //! | `system` | threads, quotas of the operating system's resources, counts |
 //! | `terms` | conversions between Erlang terms and values of the host |
 //! | `memory` | linear memories, stacks and snapshots |
-//! | `compile` | compiling: bounds, inserted checks of the fuel, cache |
+//! | `compile` | compiling: bounds, inserted checks of the fuel, cache, files of code |
 //! | `machine` | a machine: a store with its instance, which runs one call |
 //! | `instance` | an instance or a pool: its machines, lent to callers in order |
 //! | `calls` | calls: slices, suspension, and the end of abandoned ones |

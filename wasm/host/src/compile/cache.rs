@@ -1,4 +1,4 @@
-//! The module cache: compiles each module once, on threads of its own.
+//! The module cache: loads or compiles each module once, on threads of its own.
 //!
 //! Requests for a module in the queue or in the compiler share the result. A request for a module that is in use
 //! returns it at once. The table has only weak references to modules.
@@ -14,6 +14,7 @@ use std::thread;
 use rustler::env::SavedTerm;
 use rustler::{Encoder, Env, OwnedEnv, ResourceArc, Term};
 
+use crate::compile::code_folders::{Folders, Origin};
 use crate::compile::module::{Compiled, Module};
 use crate::failure::{Failure, Kind};
 use crate::terms::reply::Receiver;
@@ -43,9 +44,10 @@ enum Entry {
     Compiled(Weak<Compiled>),
 }
 
-/// A module to compile. It shares a large binary with its sender.
+/// A module to load or to compile. It shares a large binary with its sender.
 struct Job {
     digest: Digest,
+    folders: Folders,
     env: OwnedEnv,
     bytes: SavedTerm,
 }
@@ -57,7 +59,13 @@ static TABLE: Mutex<Option<Table>> = Mutex::new(None);
 /// # Errors
 ///
 /// `Overloaded` if too many modules wait, and `OutOfMemory` if there is no thread to compile it.
-pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<Option<Arc<Compiled>>, Failure> {
+pub fn request(
+    env: Env,
+    reference: Term,
+    digest: &[u8],
+    bytes: Term,
+    folders: Folders,
+) -> Result<Option<Arc<Compiled>>, Failure> {
     with_table(|table| {
         let asker = Receiver::new(env, reference);
         match table.entries.get_mut(digest) {
@@ -74,7 +82,7 @@ pub fn request(env: Env, reference: Term, digest: &[u8], bytes: Term) -> Result<
         }
         table.make_room(env)?;
         table.start_compiler()?;
-        table.queue.push_back(Job::new(digest, bytes));
+        table.queue.push_back(Job::new(digest, bytes, folders));
         table.entries.insert(digest.to_vec(), Entry::Wanted(vec![asker]));
         Ok(None)
     })
@@ -163,27 +171,38 @@ fn compile_all() {
 }
 
 /// Records the outcome for a module, and sends it to all askers.
-fn publish(digest: Digest, outcome: Result<Arc<Compiled>, Failure>) {
+fn publish(digest: Digest, outcome: Result<(Arc<Compiled>, Origin), Failure>) {
     let entry = with_table(|table| match &outcome {
-        Ok(module) => table.entries.insert(digest, Entry::Compiled(Arc::downgrade(module))),
+        Ok((module, _)) => table.entries.insert(digest, Entry::Compiled(Arc::downgrade(module))),
         Err(_) => table.entries.remove(&digest),
     });
     if let Some(Entry::Wanted(askers)) = entry {
-        let reply = Reply(outcome);
+        let mut reply = Reply { outcome, is_first: true };
         for asker in askers {
             // The send fails only if the asker has died.
             asker.send(None, &reply);
+            reply.is_first = false;
         }
     }
 }
 
-/// `{:ok, module}` or `{:error, kind, message}`
-struct Reply(Result<Arc<Compiled>, Failure>);
+/// `{:ok, module}` or `{:error, kind, message}`, and `{:ok, module, source, fault}` for the first process that asked.
+struct Reply {
+    outcome: Result<(Arc<Compiled>, Origin), Failure>,
+    is_first: bool,
+}
 
 impl Encoder for Reply {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
-        match &self.0 {
-            Ok(module) => (atoms::ok(), ResourceArc::new(Module(module.clone()))).encode(env),
+        match &self.outcome {
+            Ok((module, origin)) => {
+                let module = ResourceArc::new(Module(module.clone()));
+                if self.is_first {
+                    (atoms::ok(), module, origin.source(), &origin.fault).encode(env)
+                } else {
+                    (atoms::ok(), module).encode(env)
+                }
+            }
             Err(failure) => terms::error(env, failure),
         }
     }
@@ -195,19 +214,19 @@ fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> T {
 }
 
 impl Job {
-    fn new(digest: &[u8], bytes: Term) -> Self {
+    fn new(digest: &[u8], bytes: Term, folders: Folders) -> Self {
         let env = OwnedEnv::new();
         let bytes = env.save(bytes);
-        Self { digest: digest.to_vec(), env, bytes }
+        Self { digest: digest.to_vec(), folders, env, bytes }
     }
 
-    fn compile(&self) -> Result<Arc<Compiled>, Failure> {
+    fn compile(&self) -> Result<(Arc<Compiled>, Origin), Failure> {
         self.env.run(|env| {
             let bytes = rustler::Binary::from_term(self.bytes.load(env));
             let bytes = bytes.map_err(|_| Failure::bad_module("a module is a binary"))?;
-            catch_unwind(AssertUnwindSafe(|| Compiled::new(&bytes)))
+            catch_unwind(AssertUnwindSafe(|| Compiled::new(&bytes, &self.digest, &self.folders)))
                 .unwrap_or_else(|_| Err(Failure::bad_module("the compiler gave up on this module")))
-                .map(Arc::new)
+                .map(|(module, origin)| (Arc::new(module), origin))
         })
     }
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use rustler::{Encoder, Env, Resource, Term};
-use wasmtime::{ExternType, Mutability, ValType};
+use wasmtime::{Engine, ExternType, Mutability, ValType};
 
 use crate::compile::bounds::{self, Refusal};
+use crate::compile::code_files::SavedGlobals;
+use crate::compile::code_folders::{Folders, Origin};
 use crate::compile::engine;
 use crate::compile::rewrite;
 use crate::compile::saved_globals;
@@ -25,42 +27,50 @@ pub struct Compiled {
     /// The bytes from which it was compiled.
     bytes: Box<[u8]>,
     /// The globals that snapshots contain, or the reason why the module cannot have snapshots.
-    saved_globals: Result<Vec<String>, String>,
+    saved_globals: SavedGlobals,
     _counted: Counted,
 }
 
 struct Code {
     module: wasmtime::Module,
     _mappings: Taken,
+    /// That of the file from which the code was loaded.
+    _descriptor: Option<Taken>,
 }
 
 /// The mappings of a module: its code, and the read-only data before and after it.
 const MAPPINGS: usize = 4;
 
 impl Compiled {
-    /// Compiles a module. Takes seconds for a large one, so it must not run on a scheduler.
+    /// Loads the code of a module from a folder, or else compiles the module. Takes seconds for a large one, so it must not
+    /// run on a scheduler. `digest` is the SHA-256 of the bytes.
     ///
     /// # Errors
     ///
     /// `BadModule` if the bytes are not a module that can run here, `Overloaded` if the host may take no more mappings, and
     /// `OutOfMemory` if the system refuses memory for the code. The VM aborts if the compiler itself is refused memory.
-    pub fn new(bytes: &[u8]) -> Result<Self, Failure> {
+    pub fn new(bytes: &[u8], digest: &[u8], folders: &Folders) -> Result<(Self, Origin), Failure> {
         let engine = engine::get()?;
-        bounds::check(bytes).map_err(|refusal| match refusal {
-            Refusal::Invalid(error) => Failure::not_a_module(&error),
-            Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
-        })?;
         let mappings = quota::mappings().take(MAPPINGS, "a module")?;
-        let divided = rewrite::with_checks(bytes).map_err(|error| Failure::not_a_module(&error))?;
-        let module = wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))?;
-        let saved_globals = saved_globals::globals(bytes);
-        let code = Code { module, _mappings: mappings };
-        Ok(Self {
-            module: DropLater::new(code),
+        // Without a descriptor the module is compiled.
+        let descriptor = quota::descriptors().take(1, "a module").ok();
+        let loaded = descriptor.and_then(|descriptor| Some((folders.load(engine, digest)?, descriptor)));
+        let ((module, saved_globals, origin), descriptor) = match loaded {
+            Some((loaded, descriptor)) => (loaded, Some(descriptor)),
+            None => {
+                let module = compile(engine, bytes)?;
+                let saved_globals = saved_globals::globals(bytes);
+                let origin = folders.store(digest, &module, &saved_globals);
+                ((module, saved_globals, origin), None)
+            }
+        };
+        let compiled = Self {
+            module: DropLater::new(Code { module, _mappings: mappings, _descriptor: descriptor }),
             bytes: bytes.into(),
             saved_globals,
             _counted: Counted::new(&counts::MODULES),
-        })
+        };
+        Ok((compiled, origin))
     }
 
     /// Returns the names of the globals that snapshots contain.
@@ -98,6 +108,15 @@ impl Compiled {
         let exports = self.module().exports();
         exports.map(|export| (export.name(), describe(env, &export.ty()))).collect::<Vec<_>>().encode(env)
     }
+}
+
+fn compile(engine: &Engine, bytes: &[u8]) -> Result<wasmtime::Module, Failure> {
+    bounds::check(bytes).map_err(|refusal| match refusal {
+        Refusal::Invalid(error) => Failure::not_a_module(&error),
+        Refusal::Bound(what) => Failure::bad_module(format!("the module is too large: {what}")),
+    })?;
+    let divided = rewrite::with_checks(bytes).map_err(|error| Failure::not_a_module(&error))?;
+    wasmtime::Module::from_binary(engine, &divided).map_err(|error| Failure::from_compiler(&error))
 }
 
 fn describe<'a>(env: Env<'a>, external: &ExternType) -> Term<'a> {

@@ -6,9 +6,11 @@
 
 use wasmparser::{ExternalKind, FunctionBody, Operator, Parser, Payload, Result, ValType};
 
+use crate::compile::code_files::SavedGlobals;
+
 /// Returns the names of the globals that a snapshot must contain, or the reason against snapshots. `wasm` must be
 /// valid.
-pub fn globals(wasm: &[u8]) -> Result<Vec<String>, String> {
+pub fn globals(wasm: &[u8]) -> SavedGlobals {
     match State::read(wasm) {
         Ok(state) => state.globals(),
         Err(error) => Err(format!("it cannot be read: {error}")),
@@ -65,7 +67,7 @@ impl State {
         Ok(state)
     }
 
-    fn globals(self) -> Result<Vec<String>, String> {
+    fn globals(self) -> SavedGlobals {
         if self.memories > 1 {
             return Err(format!("it has {} memories", self.memories));
         }

@@ -13,6 +13,7 @@ use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, ResourceArc, Term};
 use snapshot::snapshot_term;
 
 use crate::compile::cache;
+use crate::compile::code_folders::Folders;
 use crate::compile::engine;
 use crate::compile::module::Module;
 use crate::failure::Failure;
@@ -59,8 +60,8 @@ fn charge(env: Env, reductions: u64) -> u64 {
 }
 
 #[rustler::nif]
-fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Term<'a>) -> Term<'a> {
-    match cache::request(env, reference, &digest, bytes) {
+fn compile<'a>(env: Env<'a>, reference: Term<'a>, digest: Binary<'a>, bytes: Term<'a>, folders: Folders) -> Term<'a> {
+    match cache::request(env, reference, &digest, bytes, folders) {
         Ok(Some(module)) => (atoms::ok(), ResourceArc::new(Module(module))).encode(env),
         Ok(None) => atoms::busy().encode(env),
         Err(failure) => terms::error(env, &failure),

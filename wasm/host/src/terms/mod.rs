@@ -25,6 +25,7 @@ pub mod atoms {
         bad_module, not_found, out_of_fuel, out_of_memory, overloaded, trap, r#type = "type",
         free, running, suspended, broken,
         nan, negative_infinity, nil,
+        built, cache, compiled,
     }
 }
 
