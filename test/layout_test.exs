@@ -102,7 +102,11 @@ defmodule BeTree.LayoutTest do
   defp imports do
     output = capture_io(fn -> Mix.Task.rerun("xref", ["graph"]) end)
 
-    protocols = for module <- modules(), function_exported?(module, :__protocol__, 1), uniq: true, do: source(module)
+    protocols =
+      for module <- modules(),
+          Code.ensure_loaded?(module),
+          function_exported?(module, :__protocol__, 1),
+          do: source(module)
 
     {_file, pairs} =
       output

@@ -17,7 +17,7 @@ defmodule BeTree.Packaging.BuildTest do
 
   defp built(app, path, environment \\ "dev"), do: Path.join([app, "_build", environment, "lib/be_tree", path])
 
-  test "a build leaves results in the project's build folder and nothing elsewhere", context do
+  test "a build leaves results in the build folder of the project and nothing elsewhere", context do
     %{app: app, be_tree: be_tree, log: log, rust: rust} = context
     sources = files(be_tree)
     # Within a parallel make too.
