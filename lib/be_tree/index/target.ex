@@ -7,6 +7,9 @@ defimpl BeTree.Target, for: [BeTree.Index, Any] do
   alias BeTree.Call.Handle
   alias BeTree.Input.Check
 
+  # Changes of an index raise.
+  @dialyzer {:no_return, insert: 4, put: 4, insert_all: 3, delete: 3}
+
   def insert(target, _id, _expression, _options), do: Handle.no_tree!(target)
   def put(target, _id, _expression, _options), do: Handle.no_tree!(target)
   def insert_all(target, _subscriptions, _options), do: Handle.no_tree!(target)

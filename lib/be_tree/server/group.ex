@@ -32,10 +32,10 @@ defmodule BeTree.Server.Group do
   @doc "Sends each caller its reply."
   @spec acknowledge(t) :: :ok
   def acknowledge(%__MODULE__{entries: entries}),
-    do: for({from, reply, _row} <- Enum.reverse(entries), do: GenServer.reply(from, reply)) && :ok
+    do: entries |> Enum.reverse() |> Enum.each(fn {from, reply, _row} -> GenServer.reply(from, reply) end)
 
   @doc "Sends each caller the error."
   @spec refuse(t, Error.t()) :: :ok
   def refuse(%__MODULE__{entries: entries}, error),
-    do: for({from, _reply, _row} <- Enum.reverse(entries), do: GenServer.reply(from, {:error, error})) && :ok
+    do: entries |> Enum.reverse() |> Enum.each(fn {from, _reply, _row} -> GenServer.reply(from, {:error, error}) end)
 end
