@@ -1,4 +1,4 @@
-// A text editor with faults shown below their lines, and marks at matching lines.
+// An editor of one text, with the faults that the index finds below the lines, and a mark at lines that match.
 import {
   autocompletion,
   closeBrackets,
@@ -33,11 +33,11 @@ import type { Fault } from "./protocol";
 
 interface Options {
   parent: HTMLElement;
-  The label for screen readers.
+  /** What a screen reader says of the editor. */
   label: string;
   language: Extension;
   complete: CompletionSource;
-  Lines have numbers, and marks at matches.
+  /** Lines have numbers, and marks if they match. */
   isNumbered?: boolean;
   onChange: () => void;
   onLine?: (line: number) => void;
@@ -46,7 +46,7 @@ interface Options {
 const setFaults = StateEffect.define<readonly Fault[]>();
 const setMatches = StateEffect.define<readonly number[]>();
 
-The line below a fault: a caret below its character, and the reason.
+/** The line below a fault: a caret below its character, and the reason. */
 class FaultWidget extends WidgetType {
   constructor(
     readonly before: string,
@@ -62,7 +62,7 @@ class FaultWidget extends WidgetType {
   toDOM() {
     const line = document.createElement("div");
     line.className = "cm-fault-line";
-    // Repeats the line's characters invisibly, so that the caret aligns whatever their width.
+    // The line's own characters, unseen, so that the caret stands below the fault whatever their width.
     const space = document.createElement("span");
     space.className = "cm-fault-space";
     space.setAttribute("aria-hidden", "true");
@@ -148,7 +148,7 @@ const numbered: Extension = [
 export class Editor {
   readonly #view: EditorView;
   readonly #readOnly = new Compartment();
-  Marks a change as the page's, not the user's.
+  /** A text that the page sets is no change of the user's. */
   #isSetting = false;
 
   constructor({ parent, label, language, complete, isNumbered, onChange, onLine }: Options) {
@@ -181,7 +181,7 @@ export class Editor {
     return this.#view.state.doc.toString();
   }
 
-  Replaces the text and clears its history.
+  /** Replaces the text, and forgets its history. */
   set(text: string, isReadOnly = false) {
     if (text === this.text && this.#view.state.readOnly === isReadOnly) return;
     this.#isSetting = true;
@@ -202,7 +202,7 @@ export class Editor {
     this.#view.dispatch({ effects: setFaults.of(faults) });
   }
 
-  Marks lines, given in ascending order.
+  /** Marks lines, given ascending. */
   showMatches(lines: readonly number[]) {
     this.#view.dispatch({ effects: setMatches.of(lines) });
   }

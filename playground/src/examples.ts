@@ -1,4 +1,4 @@
-// Examples: texts of the three editors. About fifty expressions make a tree with several levels.
+// The examples: texts of the three editors. Lists of some fifty expressions and more make a tree with several levels.
 
 export interface Texts {
   schema: string;
@@ -7,7 +7,7 @@ export interface Texts {
 }
 
 export interface Example extends Texts {
-  The name of the example's button.
+  /** The name of its button in the page. */
   name: string;
 }
 

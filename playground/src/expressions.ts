@@ -1,4 +1,4 @@
-// The language of expressions in the editor: colors and completion. The index decides what is valid.
+// The language of expressions in the editor: colors and completion. The index alone decides what is an expression.
 import {
   type Completion,
   type CompletionContext,
@@ -25,10 +25,10 @@ const WORDS = new Set([
   "of",
 ]);
 
-The path of a field: names joined by points, in backticks unless they are identifiers.
+/** The path of a field: names with points between them, in backticks where they are no identifiers. */
 const PATH = /^(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`)(?:\.(?:[A-Za-z_][\w-]*|`(?:[^`]|``)*`))*/;
 
-Colors, for invalid texts too.
+/** Colors. A text that is no expression is colored too. */
 export const expressionLanguage = StreamLanguage.define({
   name: "expression",
   token(stream) {
@@ -177,7 +177,7 @@ function fieldsOf(schema: Schema): [string, string][] {
   return [...fields];
 }
 
-An automatically closed quote is replaced too.
+/** A quote that was closed by itself is replaced too. */
 function applyName(text: string): Completion["apply"] {
   return (view, _completion, from, to) => {
     const end = view.state.sliceDoc(to, to + 1) === '"' ? to + 1 : to;

@@ -1,4 +1,4 @@
-// Generated ad-targeting expressions, reproducible by seed.
+// Generated expressions of ad targeting, the same for the same seed.
 import type { Schema } from "be-tree";
 
 const COUNTRIES = ["US", "CA", "GB", "DE", "FR", "IT", "ES", "BR", "MX", "JP", "KR", "IN", "AU", "SE", "NO", "PL"];
@@ -19,7 +19,7 @@ const TOPICS = [
   "tech",
 ];
 
-The number of attributes `interest_0`, `interest_1` and so on. The first are the most popular.
+/** The number of attributes `interest_0`, `interest_1` and so on. The first are the most popular. */
 const INTERESTS = 40;
 /** The distinct cities. */
 const CITIES = 400;
@@ -47,7 +47,7 @@ export function* generate(count: number, seed: number): Generator<{ id: number; 
 
 type Random = ReturnType<typeof source>;
 
-Returns a generator of numbers by mulberry32.
+/** Returns a source of numbers by mulberry32. */
 function source(seed: number) {
   let state = seed >>> 0;
   const fraction = () => {
@@ -58,7 +58,7 @@ function source(seed: number) {
   };
   const below = (limit: number) => Math.floor(fraction() * limit);
   const of = <T>(list: readonly T[]): T => list[below(list.length)]!;
-  // The first of a list are drawn most often.
+  // The first of a list are taken most often.
   const skewed = (limit: number) => Math.floor(limit ** fraction()) - 1;
   const some = <T>(list: readonly T[], most: number): T[] => {
     const taken = new Set(Array.from({ length: 1 + below(most) }, () => of(list)));

@@ -1,4 +1,4 @@
-// The text of the expressions: one a line, with the line number as id.
+// The text of the expressions: one a line, whose number is its id.
 import type { Constants } from "be-tree";
 
 export interface Line {
@@ -7,7 +7,7 @@ export interface Line {
   constants: Constants;
 }
 
-// A comment with constants for the lines below: `# with flight_id = 10, campaign_id = 20`.
+// A comment that gives constants to the lines below: `# with flight_id = 10, campaign_id = 20`.
 const WITH = /^#\s*with\s+(.*)$/;
 const CONSTANT = /([a-z_]+)\s*=\s*(-?\d+)/g;
 

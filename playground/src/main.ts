@@ -11,9 +11,9 @@ import { Picture, readDrawing, readTrace } from "./picture";
 import type { Built, Fault, Found, Reply, Request, Source } from "./protocol";
 import { decode, encode, LinkError, type State } from "./state";
 
-Delay from the last key to the next build of the index.
+/** The time after the last key before the index is built again. */
 const PAUSE = 120;
-Delay between two steps of playback.
+/** The time between two steps when they are played. */
 const BEAT = 450;
 
 const GENERATED = { kind: "generated", count: 100_000, seed: 1 } as const;
@@ -47,22 +47,22 @@ let source: Source = { kind: "text", schema: "{}", expressions: "" };
 let build = 0;
 let search = 0;
 let schema: Schema = {};
-The expression chosen for explanation. It defaults to the first match.
+/** The expression that the user chose to have explained. Without one it is the first match. */
 let chosen: Id | null = null;
 let drawing: string | null = null;
 let trace: Trace | null = null;
 let picture: Picture | null = null;
-The highlighted steps. `null` highlights all, of later searches too.
+/** The steps that are lit. `null` is all, whatever the next search has. */
 let step: number | null = null;
 let faults = { schema: [] as Fault[], expressions: [] as Fault[], event: [] as Fault[] };
 
 // --- The worker
 
 let worker = startWorker();
-Whether the worker has the index of the source, or will build it.
+/** Whether the worker has the index of the source, or is about to build it. */
 let hasIndex = false;
 
-Starts a worker, which announces when it takes requests.
+/** Starts a worker. It takes requests when it is ready. */
 function startWorker() {
   const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
   const isReady = new Promise<void>((ready) => worker.addEventListener("message", () => ready(), { once: true }));
@@ -77,7 +77,7 @@ function startWorker() {
   };
 }
 
-Terminates the worker, the only way to cancel a search. The next search builds the index again in a new worker.
+/** Ends what the worker does. Nothing else ends a search: the next one builds the index again, in a new worker. */
 function stopWork() {
   clearTimeout(pause);
   worker.end();
@@ -140,7 +140,7 @@ const eventEditor = new Editor({
   label: "Event, as JSON",
   language: json(),
   complete: completeEvent(() => schema),
-  // A pending build is followed by its own search.
+  // A build that waits comes with its own search.
   onChange: () => later(rebuildIfText),
 });
 
@@ -163,7 +163,7 @@ function rebuildText() {
 
 // --- Builds and searches
 
-Returns whether the result belongs to the current texts.
+/** Tells whether the result is that of the texts as they are. */
 function setBusy(isBusy: boolean) {
   page.result.setAttribute("aria-busy", `${isBusy}`);
   page.stop.disabled = !isBusy;
@@ -180,7 +180,7 @@ function startBuild(next: Source) {
 
 function startSearch() {
   if (!hasIndex) {
-    // The texts of other sources arrive with the index, followed by the search.
+    // The texts of other sources come with the index, and the search after it.
     start = { event: eventEditor.text };
     return startBuild(source);
   }
@@ -195,7 +195,7 @@ function select(id: Id) {
   startSearch();
 }
 
-The input of a search besides the texts.
+/** What a built index is given to search besides the texts. */
 let start: { event: string | null } = { event: null };
 
 function showBuilt(built: Built) {
@@ -279,7 +279,7 @@ function showNothing(headline: string) {
   page.path.hidden = true;
 }
 
-A text shown while there is no fault, until another build begins.
+/** A text that stays while there is no fault, until another index is begun. */
 let notice = "";
 
 function tellFaults() {
@@ -481,9 +481,9 @@ page.explained.onchange = () => {
 
 // --- The link
 
-The last fragment written by this page.
+/** The fragment that this page wrote last. */
 let written = "";
-Numbers writes and reads of the fragment; only the newest takes effect.
+/** Counts what is to be written or read. The last one counts. */
 let turn = 0;
 
 function state(): State | null {
@@ -499,7 +499,7 @@ function state(): State | null {
   }
 }
 
-Writes the state to the address, except for images, which are too large.
+/** Writes the state to the address. An image does not fit into one. */
 async function remember(): Promise<void> {
   const own = ++turn;
   const given = state();

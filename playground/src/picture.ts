@@ -1,4 +1,5 @@
-// The picture of the tree, from its drawing, or from the search's path if the tree is too large to draw.
+// The picture of the tree. Its nodes, levels and labels are those of the drawing, or of the search's path if the tree is too
+// large for a drawing.
 import type { Trace } from "be-tree";
 
 import { element } from "./dom";
@@ -6,9 +7,9 @@ import { element } from "./dom";
 interface Card {
   /** `node` and a number, or `every`. */
   name: string;
-  The value of the edge to this node.
+  /** The value that leads to the node. */
   title: string;
-  The ids of the node's entries.
+  /** The ids of its entries. */
   text: string;
   levels: Level[];
 }
@@ -17,17 +18,17 @@ interface Level {
   name: string;
   attribute: string;
   cards: Card[];
-  The number of omitted nodes.
+  /** The nodes that are not shown. */
   hidden: number;
 }
 
 const ROOT = "node0";
 const EVERY = "every";
 
-The maximum number of nodes of a path.
+/** The nodes that are shown of a path. */
 const SHOWN = 150;
 
-Parses a drawing. Returns its cards: the root, and the expressions that every search visits.
+/** Reads a drawing. Returns its cards: the root, and the expressions that every search visits. */
 export function readDrawing(drawing: string): Card[] {
   const cards = new Map<string, Card>();
   const levels = new Map<string, Level>();
@@ -94,7 +95,7 @@ export function readTrace({ steps }: Trace): { cards: Card[]; hidden: number } {
   return { cards: roots, hidden };
 }
 
-The picture in the page. It highlights the nodes that a search has visited.
+/** The picture in the page. It lights up the nodes that a search has visited. */
 export class Picture {
   readonly #cards = new Map<string, HTMLElement>();
 
@@ -132,7 +133,7 @@ export class Picture {
     return element("li", { className: "level" }, pill, element("ul", { className: "children" }, ...children));
   }
 
-  Highlights the nodes of `steps`, and scrolls to the last one if `isLast`.
+  /** Lights up the nodes of `steps`, and shows the last one if `isLast`. */
   light(steps: Trace["steps"], isLast: boolean) {
     const marked = this.frame.querySelectorAll(".lit, .now, .reached, .passed");
     marked.forEach((marked) => marked.classList.remove("lit", "now", "reached", "passed"));
@@ -150,7 +151,7 @@ export class Picture {
     this.#show(now.firstElementChild!);
   }
 
-  Scrolls the picture, not the page.
+  /** Scrolls the picture, and never the page. */
   #show(card: Element) {
     const [frame, shown] = [this.frame.getBoundingClientRect(), card.getBoundingClientRect()];
     const top = shown.top - frame.top + this.frame.scrollTop;
@@ -162,7 +163,7 @@ export class Picture {
   }
 }
 
-Highlights the lines to a child: from the parent, and past the preceding children.
+/** Lights up the lines that lead to a child: from the parent, and past the children before it. */
 function lightLines(child: Element) {
   child.parentElement!.classList.add("reached");
   let before = child.previousElementSibling;

@@ -1,4 +1,4 @@
-// Messages between the page and its worker.
+// What the page and its worker say to each other.
 import type { Explanation, Id, Info, Schema, Trace } from "be-tree";
 
 /** The source of the expressions: texts of the page, a generator, or an image. */
@@ -7,7 +7,7 @@ export type Source =
   | { kind: "generated"; count: number; seed: number }
   | { kind: "image"; file: File };
 
-To the worker. A later request replaces pending ones.
+/** To the worker. A later request replaces earlier ones that have not begun. */
 export type Request =
   | { kind: "build"; build: number; source: Source }
   | { kind: "search"; build: number; search: number; event: string; selected: Id | null };
@@ -22,15 +22,15 @@ export interface Fault {
 export interface Built {
   kind: "built";
   build: number;
-  The attributes, unless the schema is invalid.
+  /** The attributes, unless the schema has a fault. */
   schema: Schema | null;
   schemaFault: Fault | null;
   faults: Fault[];
   info: Info | null;
   milliseconds: number;
-  The drawing in Graphviz's language, unless the tree is too large.
+  /** The drawing in Graphviz's language, unless the tree is too large for one. */
   drawing: string | null;
-  The first generated expressions, and a matching event.
+  /** The first generated expressions and an event for them. */
   sample: { expressions: string; event: string; schema: string } | null;
 }
 
@@ -41,7 +41,7 @@ export interface Progress {
   count: number;
 }
 
-An unreadable image.
+/** An image that cannot be read. */
 export interface Refused {
   kind: "refused";
   build: number;
@@ -53,13 +53,13 @@ export interface Found {
   build: number;
   search: number;
   fault: Fault | null;
-  `ids` are only the first matches.
+  /** `ids` are the first matches only. */
   result: {
     count: number;
     ids: Id[];
-    The texts of the matches, if the worker has them.
+    /** The matches' texts, where the worker has them. */
     texts: (string | null)[];
-    Images do not trace searches.
+    /** An image does not trace. */
     trace: Trace | null;
     milliseconds: number;
     selected: Id | null;

@@ -1,8 +1,8 @@
-// The page's state in the fragment of its address, so that a link reproduces the view.
+// The state of the page in the fragment of its address, so that a link reproduces what one sees.
 import type { Id } from "be-tree";
 
 export type State = {
-  The shown step of the search's path, or `null` for all.
+  /** The step of the search's path that is shown, or `null` for all. */
   step: number | null;
   selected: Id | null;
 } & (
@@ -20,15 +20,15 @@ export async function encode(state: State): Promise<string> {
   return `#${KEY}=${btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
-Maximum bytes of a link's texts. A compressed link of 100 kilobytes could hold a thousand times as many.
+/** The most bytes of a link's texts. A link of 100 kilobytes may hold a thousand times as many. */
 const LARGEST = 16_000_000;
-Bytes inflated at a time, each to at most a thousand.
+/** The bytes that are inflated at a time, to a thousand times as many. */
 const PIECE = 1_024;
 
-Why a link is refused.
+/** Why a link is not read. */
 export class LinkError extends Error {}
 
-Parses a fragment, or returns `null` without one. Throws a `LinkError` for a damaged or too large fragment.
+/** Returns the state of a fragment, or `null` if it has none. Throws a `LinkError` for a fragment that was damaged or is too large. */
 export async function decode(fragment: string): Promise<State | null> {
   const [key, given] = fragment.replace(/^#/, "").split("=");
   if (key !== KEY || !given) return null;
@@ -45,7 +45,7 @@ async function pipe(bytes: Uint8Array<ArrayBuffer>, through: ReadableWritablePai
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(through)).arrayBuffer());
 }
 
-Inflates a text piece by piece and stops beyond the maximum, because a browser inflates a piece completely.
+/** Inflates a text. It stops beyond the most that a link may hold: a browser inflates each piece as a whole. */
 async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
   let begin = 0;
   const pieces = new ReadableStream<Uint8Array<ArrayBuffer>>({
@@ -72,7 +72,7 @@ async function inflate(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
 const isText = (value: unknown): value is string => typeof value === "string";
 const isCount = (value: unknown): value is number => Number.isInteger(value) && (value as number) >= 0;
 
-Maximum number of generated expressions in a link.
+/** The most expressions that a link may have generated. */
 const MOST = 1_000_000;
 
 function check(given: Record<string, unknown>): State {

@@ -1,19 +1,19 @@
-// The worker owns the index, so that the page responds while an index is built.
+// The worker owns the index, so that the page answers to its user while an index is built.
 import { BeTree, BeTreeError, type Id, type Schema } from "be-tree";
 
 import { generate, sampleEvent, schema as generatedSchema } from "./generate";
 import { readLines } from "./lines";
 import type { Built, Fault, Reply, Request, Source } from "./protocol";
 
-Subscriptions inserted between two reports of progress.
+/** The subscriptions that are inserted between two reports of progress. */
 const CHUNK = 2_000;
-Maximum nodes of a drawn tree.
+/** The nodes of the largest tree that is drawn. */
 const DRAWN = 400;
-Maximum listed matches.
+/** The matches that are listed. */
 const LISTED = 200;
-Maximum generated expressions shown.
+/** The generated expressions that are shown. */
 const SHOWN = 500;
-Milliseconds of a measured round, because browsers' clocks are coarse.
+/** A search is measured in rounds of this many milliseconds, since clocks of browsers are coarse. */
 const ROUND = 3;
 const ROUNDS = 3;
 
@@ -24,7 +24,7 @@ let build = 0;
 
 const reply = (message: Reply) => postMessage(message);
 
-// Pending requests, which a later one replaces.
+// Requests wait here, so that a later one replaces those that have not begun.
 let waiting: Request[] = [];
 let isBusy = false;
 
@@ -44,7 +44,7 @@ async function work() {
   isBusy = false;
 }
 
-Lets pending messages in.
+/** Lets messages in. */
 function nextTask() {
   return new Promise((done) => setTimeout(done));
 }
@@ -91,7 +91,7 @@ function buildText(schemaText: string, expressions: string): Built {
   return { ...built, schema: tree.schema, faults, info: tree.info(), milliseconds, drawing: drawing() };
 }
 
-Locates a fault: the browser has the position in JSON, the index the attribute.
+/** Finds the place of a fault: a browser tells the position of one in JSON, and the index the attribute. */
 function schemaFault(error: Error, text: string): Fault {
   const reason = error instanceof BeTreeError ? error.reason : error.message;
   const named = error instanceof BeTreeError ? error.attribute : /the domain of (\S+)/.exec(reason)?.[1];
@@ -124,7 +124,7 @@ async function buildGenerated(count: number, seed: number) {
     chunk = [];
     reply({ kind: "progress", build, done: id, count });
     await nextTask();
-    // A newer build is requested.
+    // Another build is wanted.
     if (waiting.some(({ kind }) => kind === "build")) {
       own.free();
       return;
@@ -150,7 +150,7 @@ async function buildImage(file: File) {
   try {
     tree = await BeTree.load(file);
   } catch (error) {
-    // A file changed or deleted since it was chosen is unreadable.
+    // A file that was changed or deleted since it was chosen cannot be read.
     if (!(error instanceof BeTreeError || error instanceof DOMException)) throw error;
     return reply({ kind: "refused", build, reason: error instanceof BeTreeError ? error.reason : error.message });
   }
@@ -209,7 +209,7 @@ function search({ search, event, selected }: Request & { kind: "search" }) {
 
 function has(id: Id): boolean {
   if (texts.has(id)) return true;
-  // An image has no texts.
+  // The texts of an image are not known.
   try {
     tree!.explain("{}", id);
     return true;
@@ -218,14 +218,14 @@ function has(id: Id): boolean {
   }
 }
 
-A column in JSON counts characters of the whole text.
+/** A column of JSON counts characters of the whole text. */
 function eventFault(error: BeTreeError, text: string): Fault {
   const named = error.attribute === null ? -1 : text.indexOf(JSON.stringify(error.attribute));
   const characters = [...text].slice(0, (error.column ?? 1) - 1).join("").length;
   return at(text, error.column === null ? Math.max(0, named) : characters, error.reason);
 }
 
-Returns the milliseconds of one search: the mean of the quickest round, the least disturbed one.
+/** Returns the milliseconds of one search: the mean of the quickest round, which other work on the machine disturbed least. */
 function measure(event: string): number {
   const rounds = Array.from({ length: ROUNDS }, () => {
     const started = performance.now();

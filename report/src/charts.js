@@ -1,5 +1,5 @@
-// Charts on ECharts. Each is a figure with a title, a sentence on how to read it, and its numbers as a table. The arrow
-// keys move through the points of the focused chart.
+// Charts on ECharts. Each is a figure with a title, a sentence on how to read it, and its numbers as a table. The arrow keys
+// move through the points of the chart that has the focus.
 import { CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import { AriaComponent, GridComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
 import * as echarts from "echarts/core";
@@ -11,7 +11,7 @@ echarts.use([
   AriaComponent, CustomChart, GridComponent, LineChart, MarkLineComponent, ScatterChart, SVGRenderer, TooltipComponent,
 ]);
 
-A figure with a chart. `option` makes the options from the colors; `points` is the number of points for the arrow keys.
+/** A figure with a chart. `option` makes the options from the colors; `points` is how many points the arrow keys visit. */
 export const figure = ({ id, title, text, legend = [], option, points, header, rows, numeric }) => {
   const place = el("div", { class: "chart", id, tabindex: "0", role: "img", "aria-label": `${title}. ${text} The numbers follow as a table.` });
   const card = el(
@@ -28,7 +28,7 @@ export const figure = ({ id, title, text, legend = [], option, points, header, r
   return card;
 };
 
-// A chart needs its width, so it is made once its place is in the page.
+// A chart needs its width, so it is made when its place is in the page.
 const pending = [];
 const later = (place, option, points) => pending.push({ place, option, points });
 
@@ -88,7 +88,7 @@ const base = (option) => {
 
 const without = (object, names) => Object.fromEntries(Object.entries(object).filter(([name]) => !names.includes(name)));
 
-The axes: names with units, the y axis's name above it.
+/** The axes: names with units, the y axis' name above it. */
 export const xAxis = (name, rest) => ({ name, nameLocation: "middle", nameGap: 28, ...rest });
 export const yAxis = (name, rest) => ({ name, nameLocation: "end", nameTextStyle: { align: "left", padding: [0, 0, 0, -30] }, split: true, ...rest });
 
@@ -139,7 +139,7 @@ export const estimateTip = (title, lines, format) => ({
 
 const dot = (color) => `<span style="display:inline-block;width:.65em;height:.65em;border-radius:50%;background:${color}"></span>`;
 
-A chart of estimates over categories. `lines` have a name and estimates; colors are assigned in order.
+/** A chart of estimates over categories. `lines` have a name and estimates; the colors are dealt in order. */
 export const estimates = ({ categories, x, y, lines, format, axisFormat = format, mark, ...rest }) => {
   const tipTitle = (at) => `${x}: ${categories[at]}`;
   const log = wide(lines.flatMap(({ estimates: all }) => all.filter(Boolean)), rest.log);
@@ -173,10 +173,10 @@ const markLine = ({ value, name }, theme) => ({
   data: [{ yAxis: value }],
 });
 
-// A large range of values needs a logarithmic axis.
+// Values far apart need a logarithmic axis.
 const wide = (all, allowed) => allowed && Math.max(...all.map(({ high }) => high)) > 12 * Math.min(...all.map(({ low }) => low));
 
-// A logarithmic axis ends at powers of ten by default.
+// A logarithmic axis ends at powers of ten, unless it is told.
 const logBounds = (all, mark) => {
   const values = all.flatMap(({ value, low, high }) => [value, low, high]).concat(mark?.value ?? []).filter((value) => value > 0);
   return { min: nice(Math.min(...values), Math.floor), max: nice(Math.max(...values), Math.ceil) };

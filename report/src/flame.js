@@ -1,4 +1,4 @@
-// The flame graph of the profile, on d3-flame-graph, with keyboard control.
+// The flame graph of the profile, on d3-flame-graph. Frames can be reached and opened by keyboard.
 import flamegraph from "d3-flame-graph";
 import { select } from "d3-selection";
 import { el, grouped, percent } from "./format.js";
@@ -8,7 +8,7 @@ const tree = (folded) => {
   const root = { name: "all searches", value: 0, children: [] };
   for (const { stack, fuel } of folded) {
     let node = root;
-    // Every stack begins with the same frame, the root.
+    // Every stack begins with the same frame, which is the root.
     for (const name of stack.slice(1)) {
       let child = node.children.find((one) => one.name === name);
       if (!child) node.children.push((child = { name, value: 0, children: [] }));
@@ -27,7 +27,7 @@ const sum = (node) => {
   return node.value;
 };
 
-// Warm colors derived from the name, so that a frame keeps its color from run to run.
+// Warm colors by the name, so that a frame keeps its color from run to run.
 const color = (name) => {
   let hash = 7;
   for (const character of name) hash = (hash * 31 + character.charCodeAt(0)) % 997;

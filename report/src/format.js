@@ -21,7 +21,7 @@ export const percent = (share) => {
   return `${value < 0.1 ? value.toPrecision(1) : value < 10 ? value.toFixed(1) : value.toFixed(0)} %`;
 };
 
-Formats microseconds, or milliseconds if these are easier to read.
+/** Microseconds, or milliseconds where those are easier to read. */
 export const time = (microseconds) => {
   if (microseconds >= 10_000) return `${trim(microseconds / 1_000)} ms`;
   return `${microseconds >= 100 ? grouped(microseconds) : trim(microseconds)} µs`;
@@ -34,7 +34,7 @@ export const range = ({ value, low, high }, format) => `${format(value)} (${form
 
 export const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;
 
-Makes an element. Children are elements or texts, so no text of the run is parsed as HTML.
+/** Makes an element. Children are elements or texts, so no text of the run is ever read as HTML. */
 export const el = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

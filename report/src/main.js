@@ -133,7 +133,7 @@ const profile = () => {
       : null);
 };
 
-// Names are between backticks.
+// Names stand between backticks.
 const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
 const hue = (phase) => HUES[Object.keys(PHASES).indexOf(phase) % HUES.length] ?? HUES.at(-1);

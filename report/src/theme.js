@@ -1,4 +1,4 @@
-// Light or dark: the system's setting, until the reader chooses.
+// Light and dark: the system's, until the reader chooses.
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const listeners = [];
