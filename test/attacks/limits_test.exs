@@ -27,7 +27,8 @@ defmodule BeTree.Attacks.LimitsTest do
   end
 
   test "indexes are published until the descriptors run out" do
-    assert refused(Limits.in_node(:indexes, [], 256), "RLIMIT_NOFILE, which is 256;") == 128
+    # Code that was compiled ahead takes one of the 128 descriptors.
+    assert refused(Limits.in_node(:indexes, [], 256), "RLIMIT_NOFILE, which is 256;") in [127, 128]
   end
 
   test "servers of small indexes take no descriptors" do

@@ -25,7 +25,7 @@ defmodule BeTree.BencheeTest do
   end
 
   test "there are scripts" do
-    assert length(@scripts) >= 3
+    assert @scripts != []
   end
 
   for script <- @scripts do
