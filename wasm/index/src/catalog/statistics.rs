@@ -96,7 +96,7 @@ impl Statistics {
         self.attributes[attribute.index()].asked > 0
     }
 
-    /// Sets the number of values of `attribute`, if that is more than an unknown number of them.
+    /// Sets the number of values of `attribute`. A number up to [`cost::UNKNOWN_CARDINALITY`] counts as unknown.
     pub fn set_values(&mut self, attribute: AttributeId, values: usize) {
         let values = values as f32;
         self.attributes[attribute.index()].values = (values > cost::UNKNOWN_CARDINALITY).then_some(values);
