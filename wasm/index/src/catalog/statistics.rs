@@ -72,8 +72,8 @@ impl Statistics {
         }
     }
 
-    /// Counts the attributes of an expression, each as often as it is passed. The more expressions ask for an attribute, the
-    /// more events are assumed to define it.
+    /// Counts the attributes of an expression, each once even if it is passed several times. The more expressions ask for an
+    /// attribute, the more events are assumed to define it.
     pub fn ask(&mut self, attributes: impl Iterator<Item = AttributeId>) {
         self.expressions = self.expressions.saturating_add(1);
         for attribute in attributes {

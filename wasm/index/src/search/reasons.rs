@@ -25,7 +25,7 @@ const TRAILER: usize = 2;
 pub(super) struct Progress {
     /// Explain expressions that do not match.
     pub are_wanted: bool,
-    /// The event lacks a required attribute, which is then every reason.
+    /// The event lacks a required attribute. That is then the reason of every expression.
     does_not_fit: bool,
     /// Explain all expressions that do not match, not only those with requested ids.
     among_all: bool,
@@ -58,7 +58,7 @@ pub(super) struct Work {
     /// The number of expressions for each reason; later the next place of each group. One list is valid. An uncommitted step
     /// writes the other.
     counts: [Vec<u32>; 2],
-    /// The running programs, in two lists as well. They are too large to copy in every search's progress.
+    /// The running programs, in two lists as well. They are too large for the progress, which every search copies.
     runs: [Runs; 2],
 }
 
@@ -299,7 +299,7 @@ impl Explainer<'_> {
     }
 
     /// Runs tests of each program in turn. A finished program is replaced by the next one. No branch depends on whether a
-    /// test decided: the attribute of each test is stored, and the last one stays.
+    /// test decided: each test overwrites the program's stored attribute, so the last one stays.
     fn run_side_by_side(&mut self) {
         let Runs { mut of, mut at, chunk, mut next, end, none } = self.runs;
         let words = self.reasons.words(chunk);

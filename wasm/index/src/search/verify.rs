@@ -63,8 +63,8 @@ fn prefetch(programs: &[ProgramId], index: &Index) {
     black_box(rest.iter().fold(prefetched, |sum, &program| sum ^ store.prefetch(&[program])));
 }
 
-/// Runs `programs` for about a step. The first one continues from the position in `progress`, which is set to that of an
-/// unfinished last one. Returns the number of finished programs.
+/// Runs `programs` for about a step, the first one from the position in `progress`. Stores the position of an unfinished last
+/// program there. Returns the number of finished programs.
 ///
 /// All run in one call, because a call for each would save, restore and check the fuel.
 #[inline(never)]
