@@ -19,7 +19,7 @@ struct Sought<'a> {
     slot: Slot,
     program: ProgramId,
     analysis: &'a Analysis,
-    /// The demands of the conjunction, the most selective first, by their shares and literals.
+    /// The demands of the conjunction as shares and literals, the most selective first.
     demands: &'a [(f32, NodeIndex)],
 }
 
@@ -35,8 +35,8 @@ impl Tree {
         }
     }
 
-    /// Returns the nodes of an expression that is found by one literal, or `None` if another one may be found by several. An
-    /// entry of one literal is in the list of a node, or below exactly one of its levels, under all values of one demand.
+    /// Returns the nodes of an expression with entries under a single literal, or `None` if it may have entries under several.
+    /// The entries of a literal are in the list of a node, or below exactly one of its levels, under all values of one demand.
     fn nodes_of_conjunction(
         &self,
         slot: Slot,
@@ -204,8 +204,8 @@ impl Values {
         Ok(values)
     }
 
-    /// Calls `each` with the nodes below `level` to which the values lead, perhaps more than once. The time is that of the
-    /// fewer: the values of the level's attribute, or the values that lead to nodes.
+    /// Calls `each` with the nodes below `level` to which the values lead, perhaps more than once. Iterates over the shorter
+    /// list: the demanded values of the level's attribute, or the values that lead to nodes.
     fn children(&self, level: &Level, mut each: impl FnMut(NodeId)) {
         let points = of_attribute(&self.points, level.attribute, |(attribute, _)| *attribute);
         if points.len() <= level.points.len() {
@@ -239,7 +239,7 @@ fn of_attribute<T>(sorted: &[T], attribute: AttributeId, of: impl Fn(&T) -> Attr
     &sorted[from..from + len]
 }
 
-/// Returns whether an expression with an entry under `literal` has entries under no other one: no disjunction is above it.
+/// Returns whether an expression with an entry under `literal` has none under another one, as no disjunction is above it.
 fn is_alone(literal: NodeIndex, normal: &Normal) -> bool {
     let mut above = normal.parent(literal);
     while let Some(node) = above {

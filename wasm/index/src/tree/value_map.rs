@@ -1,8 +1,8 @@
 //! A value map finds nodes by the single values that lead to them.
 //!
-//! A search looks up one key in each of dozens of such tables, scattered in memory. So a table consists of lines of 64
-//! bytes, one cache line each. A key is in its own line or, if that was full, in the next line that was not. A lookup within
-//! a line takes no branch. Most lookups take one line. A table grows by a quarter instead of doubling.
+//! A search looks up one key in each of dozens of such tables, scattered in memory. So a table consists of lines of 64 bytes,
+//! one cache line each. A key is in the line of its hash or, if that was full, in the next line with room. A look-up within a
+//! line takes no branch. Most look-ups take one line. A table grows by a quarter instead of doubling.
 
 use std::hash::Hasher;
 
