@@ -75,7 +75,7 @@ impl Slot {
 /// The position of a program in a [`crate::compile::store::Programs`], in one of two forms (see [`Home`]).
 ///
 /// A program in a chunk has the number of the chunk in the upper half, and the position of its first word in the lower half.
-/// A large program has a number of its own and a mark in the highest bit. The bit is free, because chunks of 4 GiB in all
+/// A large program has a number of its own and a mark in the highest bit. The bit is free, because all chunks in 4 GiB
 /// need fewer numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]

@@ -28,7 +28,7 @@ use crate::tree::Tree;
 
 /// Free memory that any insertion requires, besides the growth of its tables.
 const HEADROOM: usize = 64 * 1024;
-/// Free memory that an insertion requires for each byte of its text. The reader requests the memory of its steps as it goes.
+/// Free memory that an insertion requires for each byte of its text. The reader requests the memory of its steps one by one.
 /// This covers the rest, such as sorted lists and interned strings.
 const HEADROOM_PER_BYTE: usize = 16;
 /// Free memory that an insertion requires for each step and each constant, once its text is read.
@@ -491,8 +491,8 @@ impl Index {
         if self.is_empty() {
             self.clear();
         } else {
-            // If this is refused, the next change that finds enough memory holds it again. Until then the next deletion has
-            // enough: this one ended with as much free memory as it began with.
+            // If this is refused, the next change with enough memory holds the reserve again. Until then the next deletion has
+            // enough memory, because this one ended with as much free memory as it began with.
             let _ = self.reserve.hold_about(self.deletions.most());
         }
         Ok(())
@@ -660,7 +660,7 @@ impl Index {
         subscribed
     }
 
-    /// Inserts an expression whose patterns have numbers.
+    /// Inserts an expression whose patterns are retained, so that they have numbers.
     fn subscribe_held(
         &mut self,
         id: u64,
@@ -715,7 +715,7 @@ impl Index {
         subscription.set_placement(Placement::Dense(self.dense.insert(slot, subscription.program, &windows)));
     }
 
-    /// Inserts a subscription with the program that `assemble` makes for its slot. It has no placement yet.
+    /// Inserts a subscription without a placement. `assemble` returns the program for its slot.
     fn hold(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Catalog) -> Program) -> Slot {
         let Index { subscriptions, catalog, code_bytes, .. } = self;
         subscriptions.insert(id, |slot| {

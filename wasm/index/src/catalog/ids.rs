@@ -99,7 +99,7 @@ mod tests {
         let mut expected = Vec::new();
         let scattered = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for i in 0..5000_u64 {
-            // Consecutive rows, rows that stop being consecutive, rows that never are, and ids that wrap around.
+            // Rows of consecutive ids, rows that stop being consecutive, rows of scattered ids, and ids that wrap around.
             let id = match i / 50 % 4 {
                 0 | 1 => 7 + i,
                 2 => scattered(i),

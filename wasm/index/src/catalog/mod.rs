@@ -115,7 +115,7 @@ pub(crate) fn asked<'a>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub steps: usize,
-    /// The constants of predicates in the table.
+    /// The number of constants of predicates in the shared table.
     pub constants: usize,
     /// The words of the program's operations, inline constants included.
     pub code: usize,

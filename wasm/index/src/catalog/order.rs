@@ -108,7 +108,7 @@ impl Order {
         position >= self.tail || follows() && precedes()
     }
 
-    /// Returns whether all ids ascend if `slot`, free or the next one, has this id.
+    /// Returns whether all ids ascend if `slot`, which is free or the next new slot, has this id.
     pub fn stays_ascending(&self, slot: Slot, id: u64) -> bool {
         match slot.index() {
             _ if !self.is_ascending() => false,
@@ -118,7 +118,7 @@ impl Order {
         }
     }
 
-    /// Gives `slot`, free or the next one, a new id.
+    /// Assigns an id to `slot`, which is free or the next new slot.
     pub fn insert(&mut self, slot: Slot, id: u64) {
         self.pause = self.pause.saturating_sub(1);
         if slot.index() == self.ids.len() {
@@ -159,7 +159,7 @@ impl Order {
         self.pause > 0
     }
 
-    /// Returns new slots for the subscriptions in the slots that `is_held` accepts.
+    /// Returns new slots for the subscriptions, whose slots `is_held` accepts.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn arrangement(&self, is_held: impl Fn(Slot) -> bool) -> Result<Arrangement, Error> {
@@ -335,7 +335,7 @@ mod tests {
         held.delete(500);
         held.insert(3_000);
         assert!(held.order.is_ascending() && held.free.len() == 1);
-        // The same id again, or one that fits, takes the free slot.
+        // An id takes the free slot if it is the former one or the ids still ascend.
         held.insert(501);
         assert!(held.order.is_ascending() && held.free.is_empty());
         held.insert(7);

@@ -47,7 +47,7 @@ impl Statistics {
         Statistics { attributes: schema.all_attributes().iter().map(initial).collect(), expressions: 0 }
     }
 
-    /// Returns a copy of the statistics of some attributes, with which the effect of an expression can be undone.
+    /// Returns a copy of the statistics of some attributes, to roll back the effect of an expression.
     pub fn saved(&self, attributes: impl Iterator<Item = AttributeId>) -> Saved {
         let saved = attributes.map(|attribute| (attribute, self.attributes[attribute.index()]));
         Saved { attributes: saved.collect(), expressions: self.expressions }

@@ -216,7 +216,7 @@ impl Subscriptions {
         self.order.stays_ascending(self.next(id), id)
     }
 
-    /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
+    /// Inserts the subscription that `subscribe` returns for its slot, under a new `id`. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
         debug_assert!(self.find(id).is_none(), "the id {id} is new");
         let slot = self.next(id);

@@ -244,8 +244,8 @@ pub(crate) fn reason_of(literal: u32) -> u32 {
     booleans::attribute(literal as usize).word()
 }
 
-/// Returns the test at `at` of a general program. It is the position of its operation, the value on which it jumps, and the
-/// distance of the jump, which is 0 if the test decides.
+/// Returns the test at `at` of a general program: the position of its operation, the value on which it jumps, and the jump
+/// distance, which is 0 if the test decides.
 pub(crate) fn test_at(program: &[u32], at: u32) -> (u32, bool, u32) {
     let [position, word] = program.as_chunks().0[at as usize];
     (position, word & 1 == 1, word >> 1)
@@ -292,7 +292,7 @@ fn over_booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<V
 /// A position in a program, counted in tests from the end.
 type Rest = usize;
 
-/// The facts about a node that is still to be laid out, and its targets.
+/// The known facts about a node whose tests are not laid out yet, and its jump targets.
 #[derive(Clone, Copy, Debug)]
 enum Known {
     /// The node is false and contains the reason.
@@ -358,7 +358,7 @@ fn set_last(nodes: &mut [(NodeIndex, Known)], known: Known) {
     }
 }
 
-/// Returns the test of a literal that decides if it is false.
+/// Returns the test of a literal that decides when the literal is false.
 fn deciding(literal: Literal) -> Jump {
     Jump { predicate: literal.predicate, on: literal.negated, distance: 0 }
 }

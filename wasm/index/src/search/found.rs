@@ -34,8 +34,8 @@ impl<'a> Found<'a> {
         self.packed[1]
     }
 
-    /// Returns all words: the number visited, the number evaluated, in a counted form the number of values that counted as
-    /// undefined, the ids, the reasons.
+    /// Returns all words: the number visited, the number evaluated, the number of values that counted as undefined (in a
+    /// counted form), the ids, the reasons.
     pub fn packed(self) -> &'a [u64] {
         self.packed
     }

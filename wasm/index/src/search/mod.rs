@@ -363,7 +363,7 @@ impl Search {
         Found { packed, start, ids }
     }
 
-    /// Returns the error of a search whose result does not fit the requested form, if it has one.
+    /// Returns the error of a search whose result does not fit the requested form, or `None`.
     pub fn refusal(&self, index: &Index) -> Option<Error> {
         self.checkpoint.load().too_large.map(|id| {
             let subscriptions = index.subscriptions();

@@ -58,7 +58,7 @@ fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     }
 }
 
-/// Writes eight ids for each eight slots. The next write overwrites the excess, so no branch depends on the bits.
+/// Writes eight ids at a time, for eight slots. The next write overwrites the excess, so no branch depends on the bits.
 #[inline]
 fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
     let mut picked = 0;

@@ -80,7 +80,7 @@ pub struct Run {
     pub tests: u32,
     /// Whether the expression is true.
     pub holds: bool,
-    /// The attribute of the last test, which decided.
+    /// The attribute of the last test, which is the deciding one.
     pub decided_by: Option<AttributeId>,
 }
 

@@ -17,7 +17,7 @@ use crate::search::matches::SlotSet;
 use crate::search::{self, Phase, Search, HEADER, STEP};
 use crate::support::headroom::grow;
 
-/// The words behind the counts: whether the ids of each group ascend, and whether the event lacks a required attribute.
+/// The words after the counts: whether the ids of each group ascend, and whether the event lacks a required attribute.
 const TRAILER: usize = 2;
 
 /// The progress of a search for reasons.
@@ -37,13 +37,13 @@ pub(super) struct Progress {
     general_at: u32,
     /// The number of counted reasons.
     counted: u32,
-    /// The number of ids in their groups.
+    /// The number of ids already written to their groups.
     grouped: u32,
     /// Selects the valid one of the two lists of counts.
     odd_counts: bool,
     /// Selects the valid one of the two lists of running programs.
     odd_runs: bool,
-    /// The number of words of the result behind the matching ids.
+    /// The number of words of the result after the matching ids.
     pub behind: u32,
 }
 
@@ -74,8 +74,8 @@ impl Search {
         grow(&mut self.ids, HEADER + slots + numbers + TRAILER)
     }
 
-    /// Like [`Search::open`], for a search that also finds the reasons. An event that lacks a required attribute is no
-    /// error, but the reason of all expressions.
+    /// Like [`Search::open`], for a search that also finds the reasons. An event that lacks a required attribute is not an
+    /// error: it is the reason of every expression.
     ///
     /// Errors: other errors of the event; [`Kind::NotFound`] if the index keeps no reasons.
     pub fn open_reasons(
@@ -210,7 +210,7 @@ impl Search {
     }
 }
 
-/// An expression that did not match: its slot, the place of its program, and finally the number of its reason.
+/// An expression that did not match: its slot, the place of its program, and, once found, the number of its reason.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missed {
     slot: Slot,
@@ -404,8 +404,8 @@ mod tests {
         let expected = found_though_commits_are_lost(&index, |search| {
             search.open_reasons(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
         });
-        // The counts of `a`, `b`, seven others, a place, none and the event; whether the ids ascend; whether the event lacks
-        // an attribute.
+        // The counts of `a`, `b`, seven other attributes, geography, none and an invalid event; whether the ids ascend;
+        // whether the event lacks an attribute.
         let (found, counts) = expected.split_at(expected.len() - 14);
         assert_eq!(found.len() - HEADER, 4000);
         assert!(counts[0] > 1000 && counts[1] > 20 && counts[2..] == [0; 12], "{counts:?}");

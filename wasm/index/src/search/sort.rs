@@ -43,7 +43,7 @@ enum Pass {
     Runs,
     /// Merges pairs of runs, from one list into the other.
     Merge,
-    /// Merges the ids that ascended with the others, which are sorted now, into the spare list.
+    /// Merges the ascending first part with the sorted rest, into the spare list.
     Join,
     /// Moves the joined ids back.
     Back,
@@ -190,7 +190,7 @@ mod tests {
         sort.reserve(ids.len()).unwrap();
         sort.start(ascending, ids.len());
         loop {
-            // An interrupted step has written values that it will write again.
+            // An interrupted step leaves values that its repetition overwrites.
             let mut cut_off = sort.clone();
             let done_before = cut_off.step(&mut ids);
             sort.spare.copy_from_slice(&cut_off.spare);

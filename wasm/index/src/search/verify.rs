@@ -53,7 +53,7 @@ impl Search {
 }
 
 /// Prefetches the first cache lines of `programs`. They are scattered in memory, and independent reads overlap their cache
-/// misses. Running the programs would not, as they are full of branches.
+/// misses. Running the programs does not overlap them, because programs are full of branches.
 #[inline(never)]
 fn prefetch(programs: &[ProgramId], index: &Index) {
     // Four programs a turn make the loop itself cheap.

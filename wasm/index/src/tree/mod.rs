@@ -136,7 +136,7 @@ impl Default for Tree {
 }
 
 impl Entry {
-    /// Returns whether this entry is in front of another one of the same subscription. An event must then pass both.
+    /// Returns whether this entry is joined to the next one, of the same subscription. An event must then pass both.
     pub fn is_joined(self) -> bool {
         self.filter.is_joined()
     }

@@ -53,7 +53,7 @@ impl Tree {
         let Some(first) = first else { return Ok(None) };
         let (mut sorted, mut count) = ([(0.0, root); cost::MAX_CONTEXT], 0);
         for (position, literal) in normal.context(first).enumerate() {
-            // The literals of a longer conjunction have different contexts.
+            // In a longer conjunction, literals differ in their contexts.
             if position == cost::MAX_CONTEXT {
                 return Ok(None);
             }

@@ -1,7 +1,7 @@
 //! The scan of a leaf list finds the entries that an event passes, and those that it proves.
 //!
-//! No branch depends on the event, because the results of thousands of entries are unpredictable. Vectors test four entries
-//! at once.
+//! No branch depends on the event, because the results of thousands of entries are unpredictable. Vectors test four entries at
+//! once. An entry joined to the next one is never listed: if it fails, it holds the next entry back (`Fronts`).
 
 #[cfg(test)]
 mod tests;
@@ -17,8 +17,8 @@ use crate::tree::{Entry, Subject};
 #[repr(transparent)]
 pub(crate) struct Proven(u32);
 
-/// The mark of an entry that the event may fail. Slots do not need the bit, as a subscription takes more than four bytes of
-/// 4 GiB.
+/// The mark of an entry that the event may fail. Slots are below 2^30, because a subscription takes more than four
+/// bytes of 4 GiB.
 const MAY_FAIL: u32 = 1 << 31;
 
 impl Proven {
@@ -58,7 +58,7 @@ pub(crate) struct Passed {
     pub to_run: usize,
 }
 
-/// Lists the entries that the event with these digests passes, behind those already `passed`. Sufficient entries are listed
+/// Lists the entries that the event with these digests passes, after those already `passed`. Sufficient entries are listed
 /// by slot, others by program.
 #[inline(always)]
 pub(crate) fn scan<V: Vector>(

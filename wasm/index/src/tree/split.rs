@@ -395,7 +395,7 @@ impl Tree {
         if buckets.len() == 1 {
             return;
         }
-        // The neighbor is the bucket before; for the first bucket it is the second.
+        // The neighbor is the previous bucket, or the second one for the first.
         let first = position.saturating_sub(1);
         let mut found = [node; 2];
         let mut count = 0;
@@ -416,8 +416,8 @@ impl Tree {
         }
     }
 
-    /// Returns whether one bucket would be better, because these nodes share many expressions. That happens if intervals
-    /// have become wider since the cut.
+    /// Returns whether the buckets of these nodes should be one, because they share many expressions. That happens if
+    /// intervals have become wider since the cut.
     fn is_cut_in_vain(&self, nodes: &[NodeId], catalog: &Catalog) -> bool {
         let lists =
             || nodes.iter().flat_map(|node| of_each(self.nodes[node.index()].entries())).filter_map(<[_]>::last);

@@ -79,7 +79,7 @@ impl Grove {
         *long = tree.insert(slot, plan, &analysis, catalog, subscriptions);
     }
 
-    /// Splits long lists, if the tables of searches may have `nodes` nodes.
+    /// Splits long lists, with room for at most `nodes` nodes in the tables of searches.
     fn split(&mut self, nodes: usize) {
         let long = std::mem::take(&mut self.long);
         let mut room = |wanted| match wanted <= nodes {
