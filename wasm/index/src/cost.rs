@@ -38,7 +38,7 @@ pub(crate) const MATCH: f32 = 3.0;
 /// The cost of the memory of an entry that no event reaches, in entries. Measured: at half and twice of it, fuel is within
 /// 0.2 %.
 pub(crate) const ENTRY_MEMORY: f32 = 0.02;
-/// An expression is unindexed, so that every event evaluates it, if indexing it costs more than this, in entries. The limit is
+/// An expression is unindexed, so that every event evaluates it, if indexing it costs at least this, in entries. The limit is
 /// two evaluations, because most events define fewer attributes than the statistics assume.
 pub(crate) const MAX_INDEXED: f32 = 2.0 * EVALUATION;
 /// The same limit for an expression over booleans alone. Windows decide it for 115 fuel, that of 12 entries, and have a cost

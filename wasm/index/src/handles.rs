@@ -59,13 +59,13 @@ impl Slot {
     /// The number of slots in a word of a set of slots.
     pub const IN_WORD: u32 = u32::BITS;
 
-    /// Returns the word of a set of slots that has the bit of this slot, and the bit's position there.
+    /// Returns the position of this slot in a set of slots: its word, and its bit there.
     #[inline(always)]
     pub const fn in_set(self) -> (u32, u32) {
         (self.0 / Slot::IN_WORD, self.0 % Slot::IN_WORD)
     }
 
-    /// Returns the slot whose bit is at a position of a word of a set of slots.
+    /// Returns the slot of a bit in a word of a set of slots.
     #[inline(always)]
     pub const fn of_set(word: u32, bit: u32) -> Slot {
         Slot(word * Slot::IN_WORD + bit)

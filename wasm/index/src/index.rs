@@ -65,7 +65,7 @@ pub struct Info {
     pub unindexed: usize,
     /// The greatest number of value levels above a node.
     pub depth: usize,
-    /// Bytes of all programs and of the steps behind them.
+    /// Bytes of all programs and of the steps after them.
     pub code_bytes: usize,
 }
 
@@ -560,7 +560,7 @@ impl Index {
         self.tree.validate(&self.catalog, &self.subscriptions)
     }
 
-    /// Reads an expression. Also returns an upper bound of the bytes that its insertion requests, without its nodes in the
+    /// Reads an expression. Also returns an upper bound of the bytes that its insertion requests, except for nodes of the
     /// tree.
     fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<(Vec<Step<Borrowed<'a>>>, usize), Error> {
         let text = HEADROOM_PER_BYTE * insertion.text.len();

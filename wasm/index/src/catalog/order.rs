@@ -244,7 +244,7 @@ mod tests {
     use crate::oracle::random::Random;
     use std::collections::BTreeMap;
 
-    /// Subscriptions with their slots, as [`crate::catalog::subscriptions`] keeps them.
+    /// A model of [`crate::catalog::subscriptions`]: ids with their slots, and the free slots.
     #[derive(Default)]
     struct Held {
         order: Order,

@@ -42,7 +42,7 @@ pub(super) fn most_words(extent: &Extent) -> usize {
     SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 3
 }
 
-/// Returns the maximal number of words of a bitmap: that of slots, at least [`SPARE`], or less if the greatest id needs less.
+/// Returns the maximal words of a bitmap: one for each slot, at least [`SPARE`], or fewer if the greatest id needs fewer.
 pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
     let most = slots.max(SPARE);
     // An id may be too large for a position in memory.
@@ -88,7 +88,7 @@ pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     request: Request,
-    /// The current group. The step that begins a group sets it. Repeated, the step sets it to the same value.
+    /// The current group. The step that begins a group sets it. If repeated, it sets the same value.
     group: Group,
     sliced: Sliced,
     /// For each event of a bit-sliced group, the number of values that counted as undefined. The step that decodes the event sets it.

@@ -20,7 +20,7 @@ const LAST: u64 = u64::MAX << BITS;
 /// The number of slots in a group.
 pub(super) const GROUP: u32 = BITS * BITS;
 
-/// The number of groups that are inspected at once for slots.
+/// The number of groups that are checked for slots at once.
 const BLOCK: usize = 16;
 
 /// A set of slots.

@@ -32,7 +32,7 @@ impl Search {
         }
     }
 
-    /// Prefetches the first cache lines of the found nodes' leaf lists, for the reason given at `prefetch` in `verify.rs`.
+    /// Prefetches the first cache lines of the found nodes' leaf lists, for the same reason as `prefetch` in `verify.rs`.
     /// The processor prefetches the rest of a longer list by itself.
     #[inline(never)]
     pub(super) fn prefetch_entries(&self, index: &Index, progress: &Progress) {

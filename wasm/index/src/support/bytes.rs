@@ -5,8 +5,8 @@
 
 use std::ops::Deref;
 
-/// Returns the bytes in words of eight, the first in the lowest byte, with zeros at the end of the last word. Strings that
-/// differ only by zeros at the end may have the same words, so hashes also take the length.
+/// Returns the bytes as little-endian 64-bit words, the last one padded with zeros. Strings that differ only in trailing
+/// zeros may have the same words, so hashes also take the length.
 #[inline]
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (whole, rest) = bytes.as_chunks();

@@ -1,7 +1,7 @@
 //! Deterministic hashing: the same hashes, and so the same fuel, in every run and on every machine.
 //!
-//! WebAssembly has no multiplication of 64-bit words with a 128-bit product. To fold the upper half of that product takes four
-//! multiplications. This hash takes one for each word, and a shift mixes the upper half of the 64-bit product into the lower.
+//! WebAssembly cannot multiply 64-bit words to a 128-bit product. Folding such a product takes four multiplications there. This
+//! hash takes one for each word, and a shift mixes the upper half of the 64-bit product into the lower half.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 

@@ -190,7 +190,7 @@ impl Tree {
         &self.levels[id.index()]
     }
 
-    /// Returns the attribute of the value level that leads to `node`. None leads to the root and to [`NodeId::SCANNED`].
+    /// Returns the attribute of the value level that leads to `node`. The root and [`NodeId::SCANNED`] have none.
     pub fn attribute_above(&self, node: NodeId) -> Option<AttributeId> {
         self.node(node).level().map(|level| self.level(level).attribute)
     }

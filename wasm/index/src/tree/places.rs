@@ -232,7 +232,7 @@ impl Values {
     }
 }
 
-/// Returns the elements of a list, sorted by attribute, that are of one attribute.
+/// Returns the elements of one attribute from a list that is sorted by attribute.
 fn of_attribute<T>(sorted: &[T], attribute: AttributeId, of: impl Fn(&T) -> AttributeId) -> &[T] {
     let from = sorted.partition_point(|element| of(element) < attribute);
     let len = sorted[from..].partition_point(|element| of(element) == attribute);

@@ -22,7 +22,7 @@ fn load<T: Copy, const N: usize>(lanes: &[T; N]) -> X86 {
 /// Calls instructions of SSE2, none of which takes a pointer.
 macro_rules! sse2 {
     ($instructions:expr) => {
-        // SAFETY: every processor of x86-64 has SSE2, and without a pointer nothing else can go wrong.
+        // SAFETY: every processor of x86-64 has SSE2, and instructions without a pointer have no other requirement.
         unsafe { $instructions }
     };
 }
