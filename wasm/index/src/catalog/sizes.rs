@@ -1,4 +1,4 @@
-//! A histogram of the memory that deletions take. Its highest class bounds the memory of any deletion.
+//! A histogram of the memory that deletions take. Its highest nonempty class bounds the memory of any deletion.
 
 /// The number of classes of sizes: four to an octave.
 const CLASSES: usize = 4 * u32::BITS as usize;
