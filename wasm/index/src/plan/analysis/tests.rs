@@ -142,7 +142,7 @@ fn an_event_that_meets_all_that_is_known_and_the_residual_makes_the_expression_t
         sample.each(|subscription, text| {
             let analysis = Analysis::of(subscription, catalog);
             for literal in literals(&analysis) {
-                // Of the literal and those joined to it, some are known.
+                // Some literals of the context are known.
                 let known: HashSet<*const AccessPredicate> = analysis
                     .normal
                     .context(literal)
