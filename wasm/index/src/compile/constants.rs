@@ -26,13 +26,13 @@ pub(crate) struct List<W> {
     is_narrow: bool,
 }
 
-/// Returns the constant that stands for a string in a program.
+/// Returns the constant that represents a string in a program.
 #[inline(always)]
 pub(crate) fn of_string(id: StringId) -> i32 {
     id.word() as i32
 }
 
-/// Returns the string for which a constant stands.
+/// Returns the string that a constant represents.
 #[inline(always)]
 pub(crate) fn to_string(constant: i32) -> StringId {
     StringId::from_word(constant as u32)

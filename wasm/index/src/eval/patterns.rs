@@ -1,5 +1,5 @@
-//! The values of an event for the index's own attributes: the columns of its lists of objects, and the patterns that are true
-//! of it.
+//! The values of an event for the internal attributes: columns of its lists of objects, and the patterns that are true of
+//! it.
 
 use crate::catalog::Catalog;
 use crate::error::Error;

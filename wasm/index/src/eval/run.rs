@@ -14,8 +14,8 @@ use crate::event::digest::{self, ValueDigest};
 use crate::event::{has_string, Event, Value, MAX_UNSORTED_STRINGS};
 use crate::model::predicate::Relation;
 
-/// For each operation from [`code::TRUE`] on, the orderings of a value and a constant for which it is true. The bits stand
-/// for less, equal, greater and undefined. A lookup replaces a branch, which would often be mispredicted.
+/// The results of each operation from [`code::TRUE`] on: a bit for each ordering of a value and a constant (less, equal,
+/// greater, undefined). A lookup replaces a branch, which would often be mispredicted.
 const ORDERINGS: u64 = u64::from_be_bytes([0, 0, 0, 0b0101, 0b0010_0110, 0b0100_0011, 0b0001_0111, 0b1000_0010]);
 
 const EQUAL: u32 = 1;

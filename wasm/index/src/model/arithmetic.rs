@@ -112,7 +112,7 @@ impl Comparison {
     }
 }
 
-/// Returns the result of a computation of at most [`MAX_COMPUTATION_DEPTH`] in depth.
+/// Returns the result of a computation. Its depth is at most [`MAX_COMPUTATION_DEPTH`].
 fn result(terms: &[Term], numbers: &impl Numbers) -> Option<Number> {
     let mut stack = [Number::Integer(0); MAX_COMPUTATION_DEPTH];
     let mut depth = 0;

@@ -23,7 +23,7 @@ pub enum Constants<S> {
 /// The type of a frequency cap's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CapType {
-    /// The kind of entity that it counts.
+    /// The kind of entity that it counts for.
     pub entity: Entity,
     /// Whether it counts each IP address separately (`"flight:ip"`).
     pub by_ip: bool,
@@ -201,7 +201,7 @@ pub enum Test<S> {
         /// The least number of seconds.
         seconds: i64,
     },
-    /// The counter of this type, id and namespace is below its limit, so one more is allowed.
+    /// The frequency cap of this type, id and namespace allows one more.
     WithinFrequencyCap {
         /// The attribute of the present time, in seconds.
         now: AttributeId,

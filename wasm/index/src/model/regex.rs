@@ -1,7 +1,7 @@
 //! Regular expressions by I-Regexp (RFC 9485), which match whole strings.
 //!
-//! The automaton is our own for two reasons. A search must match without an allocation, or a cache of states that a trap
-//! could leave half changed. And the index needs the required literals of a pattern.
+//! The automaton is our own for two reasons. A search must match without allocating, and without a cache of states that a
+//! trap could leave half changed. And the index needs the required literals of a pattern.
 //!
 //! A pattern becomes a nondeterministic automaton (Thompson 1968) of bounded size. A match follows all paths through it at
 //! once, so its time is at most linear in the string times the automaton, for any pattern. It allocates nothing.
@@ -855,7 +855,7 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
         }
         Node::Repetition { node, least, most } => {
             let of_one = beginnings_of(node, below);
-            // Each repetition adds a byte or matches nothing, so more of them make no prefix longer.
+            // Each repetition adds a byte or matches nothing, so more than [`BEGINNING`] of them make no prefix longer.
             let times = (*least).min(BEGINNING);
             let all = (0..times).fold(vec![Beginning::empty(true)], |before, _| one_by_one(before, || of_one.clone()));
             let is_whole = times == *least && *most == Some(*least);

@@ -20,7 +20,7 @@ pub const MAX_PART_BYTES: usize = 128;
 /// The reason why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The position of a `\` before a character other than `*`, `?` or `\`.
+    /// The position of a `\` that no `*`, `?` or `\` follows.
     Escape(usize),
     /// A part with `?` is longer than [`MAX_PART_BYTES`].
     TooLong,

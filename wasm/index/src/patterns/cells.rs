@@ -13,7 +13,7 @@ use crate::support::hash::Words;
 use crate::support::number::greater;
 use crate::support::sphere::Point;
 
-/// The number of grids. The edge of the first is 2, as is the diameter of the sphere, and that of the last is 24 millimetres.
+/// The number of grids. Edges are 2 in the first, the diameter of the sphere, and 24 millimetres in the last.
 pub(super) const GRIDS: usize = 30;
 const FACES: u8 = 6;
 

@@ -42,7 +42,7 @@ pub(super) struct Circles {
     /// The head of the free list of blocks, linked through `next`.
     free: u32,
     grids: [Grid; GRIDS],
-    /// Circles whose centers are out of range ([`is_on_earth`]). The formula has a result for them too.
+    /// Circles whose centers are out of range ([`is_on_earth`]). The formula decides each of them.
     elsewhere: Vec<PredicateId>,
     len: usize,
 }

@@ -31,7 +31,7 @@ pub(super) struct Seat {
     pub list: PredicateId,
     /// The position of the member in the list.
     pub position: u32,
-    /// The seats of the same member in other lists, or [`NONE`].
+    /// The previous and the next seat of the same member, in other lists, or [`NONE`].
     before: u32,
     after: u32,
 }

@@ -88,7 +88,7 @@ pub(crate) trait Source<'a> {
     fn float(&self, attribute: AttributeId) -> Option<f64>;
 }
 
-/// A pattern: texts of a string and where they must stand, networks, or a circle.
+/// A pattern: texts and where they occur in a string, networks, or a circle.
 #[derive(Clone, Copy, Debug)]
 enum Pattern<'a> {
     Start(&'a [u8]),
@@ -177,7 +177,7 @@ pub(crate) fn is_lowered<S>(test: &Test<S>) -> bool {
     matches!(test, Test::Lowered(_))
 }
 
-/// Returns the text of the pattern `predicate`, which is a start or an end.
+/// Returns the text of the pattern `predicate`, which must be a prefix or a suffix.
 fn text_of(predicate: &Predicate<StringId>) -> &[u8] {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Start(text) | Pattern::End(text)) => text,
@@ -386,7 +386,7 @@ impl Patterns {
         bytes + links + places + boxes + growth(&self.attributes, new)
     }
 
-    /// Checks that the patterns are those among the numbered `predicates`.
+    /// Checks that the patterns are exactly those among `predicates`.
     pub fn validate(&self, predicates: &[(PredicateId, &Predicate<StringId>)]) -> Result<(), String> {
         let all = predicates.iter().filter(|(_, predicate)| is_pattern(&predicate.test));
         let mut len = 0;

@@ -115,7 +115,7 @@ impl AccessPredicate {
         }
     }
 
-    /// Returns the number of places that an entry takes if this predicate leads to it.
+    /// Returns the number of places that an entry takes under this predicate: one for each key.
     pub fn places(&self) -> usize {
         match &self.values {
             ValueSet::Points(keys) => keys.len(),
@@ -237,7 +237,7 @@ fn exception(test: &Test<StringId>) -> Option<ValueSet> {
     })
 }
 
-/// Returns whether every value that meets the demand of a test, or of its negation, makes it true.
+/// Returns whether the demand of a test, or of its negation, contains only values that make it true.
 fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
     match test {
         Test::True | Test::StringEqual(_) | Test::OneOf(_) => true,

@@ -1,14 +1,14 @@
 //! A filter is a second demand of an expression, encoded in 12 bytes of an entry.
 //!
-//! A filter is a range of value digests or a mask of 64 bits. A range stands for one value, an interval, or any value but
-//! one. A mask stands for several values, or for demands on lists. Each value has a bit in either half of the mask. An
-//! event's value, or the values of its list, must share a bit with each half. Every event that meets the demand passes, and
-//! neither kind is tested with a branch. An undefined attribute passes only a filter that is marked as lax.
+//! A filter is a range of value digests or a mask of 64 bits, and neither is tested with a branch. A range stands for one
+//! value, an interval, or any value but one. A mask stands for several values, or for a demand on a list. It has a bit of
+//! each value in either half. An event passes if its value, or the values of its list, share a bit with each half. Every
+//! event that meets the demand passes. An undefined attribute passes only a lax filter.
 //!
-//! A filter is sufficient if its expression has no other open demand: it proves the expression. A demand for any value but
-//! some can also be proven. Two excepted values are tested exactly. With more, the mask is that of the excepted values, and
-//! an event that shares bits with it runs the program. A range of floats is similar: a digest has the upper half of a float,
-//! so an event whose value has the digest of an end runs the program.
+//! A filter is sufficient if its expression has no other open demand: it proves the expression. It can also prove a demand
+//! for any value but some. Two excepted values are tested exactly. For more, the mask has the excepted values, and an event
+//! that shares bits with it runs the program. So does an event at either end of a range of floats, because a digest has only
+//! the upper half of a float.
 //!
 //! If an entry needs one of several alternatives, and nearly every event meets a certain one, its filter proves the entry by
 //! that one. The filter has the values that fail the alternative; events with such a value run the program.
@@ -35,7 +35,7 @@ pub(crate) const BLURRED: u32 = 1 << 27;
 /// The mark of a range or mask of excepted values, to prove an entry. Every event that defines the attribute passes; one
 /// that meets the range or mask may fail the demand.
 pub(crate) const EXCEPT: u32 = 1 << 26;
-/// The marks of a range that stands for its two ends: any other value passes.
+/// The marks of a range of which only the two ends fail: any other value passes.
 const NEITHER: u32 = MASK | BLURRED;
 /// The number of bits of a digest's position. The note follows them.
 const NOTE_SHIFT: u32 = 14;

@@ -232,7 +232,7 @@ fn no_other_choice_of_literals_costs_less() {
         let catalog = sample.index.catalog();
         sample.each(|subscription, text| {
             let analysis = Analysis::of(subscription, catalog);
-            // Two literals of a conjunction lead to the same entry at the same cost, unless their shares tell nothing.
+            // With distinct shares below 1, all literals of a conjunction lead to the same entry at the same cost.
             let mut shares: Vec<f32> = literals(&analysis).into_iter().map(|literal| analysis.share(literal)).collect();
             shares.sort_unstable_by(f32::total_cmp);
             if shares.windows(2).any(|pair| pair[0] == pair[1]) || shares.contains(&1.0) {
