@@ -1,5 +1,5 @@
 //! Short-circuit code: an expression as consecutive words, with the constants beside their tests. A search reads a
-//! candidate's words sequentially, and usually only the first few.
+//! candidate's words sequentially, and few of them.
 //!
 //! A program is the slot of its subscription, then operations. An operation is a word and its constants. The word has a code
 //! (5 bits), the value on which it jumps (1 bit), its attribute (10 bits) and the number of words that it jumps ahead (16
@@ -53,8 +53,8 @@ pub(crate) struct Program {
 
 /// Returns an upper bound of a program's words, from the numbers of its expression's steps and constants.
 pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
-    // A predicate is an operation with the head of a list and its constants, two words for each float, and the words after a
-    // test of a long program. As a step it takes at most one word.
+    // Each predicate takes an operation, the head of a list and its constants (two words for a float), the words of a long
+    // jump, and a step of at most one word.
     (3 + LONG_JUMP_WORDS) * steps + 2 * constants + 4
 }
 

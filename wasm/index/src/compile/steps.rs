@@ -1,7 +1,7 @@
 //! The bit-packed steps of an expression, stored behind its program.
 //!
-//! A step names a predicate by its place in the program, which has the predicate already. The steps of most expressions take
-//! one or two words.
+//! A step names a predicate by its place in the program, which stores the predicate. The steps of most expressions take one
+//! or two words.
 
 use crate::compile::{PredicateIndex, Step};
 

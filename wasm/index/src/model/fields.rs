@@ -95,8 +95,8 @@ impl Fields {
         self.count(FieldId::from_index(id.index()), |field| field.strict -= 1);
     }
 
-    /// Returns whether a value of `id` that does not fit counts as undefined. It does if the attribute, or each attribute
-    /// below the map, was [forgiven](Fields::forgive); with `all` it does if none of these is required.
+    /// Returns whether a value of `id` that does not fit counts as undefined: if the attribute, or each attribute below the
+    /// map, was [forgiven](Fields::forgive) or, with `all`, if none of them is required.
     pub fn forgives(&self, id: FieldId, all: bool) -> bool {
         let field = &self.fields[id.index()];
         field.strict == 0 || all && field.required == 0

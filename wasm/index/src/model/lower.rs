@@ -1,7 +1,7 @@
 //! The lower case of strings.
 //!
-//! Each character is mapped by Unicode's `Lowercase_Mapping` without conditions: independent of language and of its
-//! neighbors, so a final sigma is no exception. Invalid UTF-8 stays as it is.
+//! Each character is mapped by Unicode's `Lowercase_Mapping` without conditions. Language and neighboring characters do not
+//! matter, so a final sigma is no exception. Invalid UTF-8 stays as it is.
 
 /// Appends the lower case of `bytes` to `lowered`. With [`most`] bytes of spare capacity it allocates nothing.
 ///

@@ -65,8 +65,8 @@ impl Unit {
 /// Without an offset it is UTC, and a date alone is the start of the day. Digits after the sixth of a fraction are ignored.
 /// Returns `None` if the text is not such a time.
 ///
-/// A second 60 is a leap second. RFC 3339 (5.7) allows it at the ends of the months that have leap seconds: at 23:59:60 in
-/// UTC on 30 June or 31 December, of any year. It equals the next second, as in POSIX.
+/// A second 60 is a leap second. RFC 3339 (5.7) allows it at the end of months that have one: at 23:59:60 in UTC on 30 June
+/// or 31 December, of any year. It equals the next second, as in POSIX.
 ///
 /// ```
 /// use be_tree_index::model::time::{parse, text};
@@ -82,7 +82,7 @@ pub fn parse(text: &[u8]) -> Option<i64> {
     read(text)?.micros()
 }
 
-/// Returns whether `text` is a time but for a leap second where none is allowed.
+/// Returns whether `text` is a time except that its leap second is at a wrong place.
 pub fn is_misplaced_leap_second(text: &[u8]) -> bool {
     let as_59 = |time: Time| Time { second: 59, ..time }.micros();
     read(text).is_some_and(|time| time.second == 60 && time.micros().is_none() && as_59(time).is_some())

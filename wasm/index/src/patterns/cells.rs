@@ -1,11 +1,12 @@
 //! Cells of the earth's surface, which find the circles near a place.
 //!
 //! A place is a point of a sphere in space, so poles and the date line are no special cases. A point belongs to one of six
-//! *faces* (a cube map), chosen by its greatest coordinate and the sign of that. The other two coordinates are its position
-//! on the face. A face is divided into square cells, in grids of decreasing size: each halves the edge of the grid before.
+//! *faces* (a cube map), chosen by the axis and the sign of its greatest coordinate. The other two coordinates are its
+//! position on the face. A face is divided into square cells, in grids of decreasing size: each halves the edge of the grid
+//! before.
 //!
-//! A projection shortens distances. So the points within some distance of a place are in the cells within that distance on
-//! the place's face and, if the border of another face is as near, in that face's cells.
+//! A projection shortens distances. So the points within a distance of a place are in the cells within that distance on its
+//! face, and on any other face whose border is as near.
 
 use std::hash::Hasher;
 

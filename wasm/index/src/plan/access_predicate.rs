@@ -1,4 +1,4 @@
-//! An access predicate is the demand of a literal on its attribute that leads a search to the expression.
+//! An access predicate is the demand of a literal on its attribute. It leads a search to the expression.
 //!
 //! An access predicate may be wider than its literal but never narrower: every event that makes the literal true meets it.
 

@@ -134,8 +134,8 @@ impl Analysis {
         self.normal.capacity().min(cost::MAX_CONTEXT)
     }
 
-    /// Returns the access predicates that an event must meet to make the expression true by the literal at `index`. Its own
-    /// is the first.
+    /// Returns the access predicates of the context of the literal at `index`: an event must meet all of them to make the
+    /// expression true by this literal. Its own is the first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &AccessPredicate)> {
         self.normal
             .context(index)
@@ -211,8 +211,8 @@ impl Analysis {
         }
     }
 
-    /// Returns a filter that decides the whole expression for most events, with the cost of passing it for every event.
-    /// Returns `None` if there is no such filter, or if it costs as much as evaluating the expression.
+    /// Returns a filter that decides the whole expression for most events, and its cost for an event. Returns `None` if
+    /// there is no such filter, or if it costs as much as evaluating the expression.
     fn deciding_filter(&self, catalog: &Catalog) -> Option<(Filter, f32)> {
         let root = self.normal.root();
         let (filter, share) = match self.normal.node(root) {
@@ -340,7 +340,7 @@ fn narrow_siblings(access_predicates: &mut [Option<AccessPredicate>], siblings: 
         }
         for &(_, index) in group {
             if let Some(access_predicate) = &mut access_predicates[index as usize] {
-                // Each predicate stays as exact as it is: the common interval is a part of its own.
+                // Exactness does not change: the common interval is a part of each literal's own.
                 access_predicate.values = common.values.clone();
             }
         }

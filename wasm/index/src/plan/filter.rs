@@ -224,8 +224,8 @@ impl Filter {
 pub(crate) struct Tested {
     /// The event may meet the demand.
     pub passes: bool,
-    /// The event passes and yet may fail the demand, so a [proof](Filter::proof) proves nothing for it, and the program must
-    /// run. Its value shares bits with an excepted one, or has the digest of an end.
+    /// The event passes but may fail the demand: its value shares bits with an excepted one, or has the digest of an end. A
+    /// [proof](Filter::proof) proves nothing for it, so the program must run.
     pub may_fail: bool,
 }
 
@@ -362,7 +362,7 @@ mod tests {
             is_exact: true,
             is_lax: true,
         };
-        // The number of 2,000 values that fail it. Some more share bits with a mask of three.
+        // The number of 2,000 values that fail the demand. With three excepted values, others share bits with the mask.
         for (values, unmet) in [
             (ValueSet::Except([7].into_iter().collect()), 1..=1),
             (ValueSet::Except([3, 7, 900].into_iter().collect()), 3..=30),
