@@ -22,7 +22,7 @@ pub(crate) struct Programs {
     largest: Vec<u16>,
     /// The start of each chunk's first hole, or [`NO_HOLE`].
     first: Vec<u16>,
-    /// The large programs. An empty one is a free number. The last one is never empty.
+    /// The large programs. An empty element is a free number. The last element is never empty.
     alone: Vec<Vec<u32>>,
 }
 

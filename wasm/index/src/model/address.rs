@@ -148,7 +148,7 @@ impl Network {
         }
         let address = Address::of(given);
         let bits = match given.is_ipv6() && !address.is_v6 {
-            // A mapped network is one of IPv4. A shorter prefix also contains other IPv6 addresses, so it is malformed.
+            // A network of mapped addresses is an IPv4 network. A shorter prefix would also contain other IPv6 addresses.
             true if bits >= MAPPED => bits - MAPPED,
             true => return Err(Refusal::Malformed),
             false => bits,

@@ -118,8 +118,8 @@ impl Chains {
         }
     }
 
-    /// Removes the pattern `id` from the list of its key, whose hash is `hash`. `first` returns the beginning of the list. Takes
-    /// no memory.
+    /// Removes the pattern `id` from the list of its key, whose hash is `hash`. `first` returns the first pattern of the
+    /// list. Allocates nothing.
     pub fn remove<T: Copy + Default>(
         &mut self,
         links: &mut Links<T>,

@@ -307,7 +307,7 @@ fn siblings_on_one_attribute_are_narrowed_to_what_is_common() {
     let intervals: Vec<&ValueSet> = analysis.access_predicates().map(|access| &access.values).collect();
     let except: crate::plan::access_predicate::Keys = [5].into_iter().collect();
     assert_eq!(intervals, [&ValueSet::Interval(4, 20), &ValueSet::Interval(4, 20), &ValueSet::Except(except)]);
-    // Known and exact, all three prove the expression.
+    // Together the three exact demands prove the expression.
     let first = literals(&analysis)[0];
     assert!(matches!(analysis.residual(first, &catalog, |access| access.is_exact), Residual::Nothing));
     // Alternatives stay as wide as they are.
