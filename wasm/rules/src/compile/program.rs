@@ -16,7 +16,7 @@ pub(crate) struct Program {
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
     pub series: Vec<Series>,
-    /// The number of facts from which on a list has a tree in its series.
+    /// The length from which on a list of facts has a tree in its series.
     pub long: u32,
     /// The address of the rules' words, see `agenda`.
     pub rules_at: Address,
