@@ -5,7 +5,7 @@ use crate::error::{Error, Kind};
 /// The room that a step lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Words of the block.
+    /// Entries of the undo log.
     Words(u32),
     /// Entries of the log.
     Log,
