@@ -108,8 +108,7 @@ impl Memory {
                 if self.is_used() {
                     self.move_to(self.first());
                 }
-                // SAFETY: the chunk belongs to the search arena. No search is in progress, and none of this memory is used any
-                // more.
+                // SAFETY: the chunk belongs to the search arena; no search is in progress, and nothing uses this memory.
                 unsafe { (at as *mut u8).write_bytes(0, end - at) };
                 return Some((at, end - at));
             }
