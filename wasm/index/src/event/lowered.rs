@@ -21,8 +21,7 @@ const fn most_of_event(bytes: usize) -> usize {
 }
 
 impl LoweredStrings {
-    /// Reserves the strings of `attributes` attributes in an event of `bytes` bytes. Adding them then allocates
-    /// nothing.
+    /// Reserves capacity for `attributes` strings of an event of `bytes` bytes. Adding them then allocates nothing.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub(super) fn reserve(&mut self, attributes: usize, bytes: usize) -> Result<(), Error> {

@@ -110,8 +110,7 @@ impl<S: Source> Filler<'_, S> {
         }
     }
 
-    /// Skips the rest of a map with an unreadable name, and counts the map as undefined. Returns `error` if that is
-    /// refused.
+    /// Skips the rest of a map with an unreadable name; the map counts as undefined. Returns `error` if refused.
     #[cold]
     fn malformed(&mut self, map: &mut Open<S::Names>, maps: &mut Maps, error: Error) -> Read<()> {
         if !is_of_value(&error) || !self.forgives(map.map) {

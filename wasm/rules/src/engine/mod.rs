@@ -896,8 +896,7 @@ impl Engine {
         self.is_quiet = is_quiet;
     }
 
-    /// Makes facts beyond the watermark wait without moving time. Used with [`Engine::set_quiet`] to reload facts that waited
-    /// before.
+    /// Makes facts beyond the watermark wait without moving time, to reload waiting facts; see [`Engine::set_quiet`].
     pub fn set_holding(&mut self, holds_time: bool) {
         self.holds_time = holds_time;
     }

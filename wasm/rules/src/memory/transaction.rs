@@ -61,8 +61,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Appends the log of a step before its commit. After an interruption, entries of a rolled-back step may remain; they do no
-    /// harm.
+    /// Appends the log of a step before its commit. After an interruption, leftover entries are harmless.
     #[inline]
     pub fn add(&mut self, log: &[[u32; 2]]) -> Result<(), Full> {
         log.iter().try_for_each(|[address, old]| self.add_word(*address, *old))

@@ -57,8 +57,7 @@ pub(in crate::event) trait Source {
     /// Returns the result of `take` for the next name, whose value then comes next. After a `type` error,
     /// [`Source::skip_names`] can skip the others.
     fn name<T>(&mut self, names: &mut Self::Names, take: impl FnOnce(Str) -> T) -> Read<Option<T>>;
-    /// Skips the unread names with their values, after a `type` error. Formats without such errors have nothing to
-    /// skip.
+    /// Skips the unread names with their values, after a `type` error. Formats without such errors skip nothing.
     fn skip_names(&mut self, _names: &mut Self::Names) -> Read<()> {
         Ok(())
     }
