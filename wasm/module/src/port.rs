@@ -48,7 +48,7 @@ impl Port {
         Ok(())
     }
 
-    /// Returns the inbox if it has `length` bytes and is not much too large.
+    /// Returns the inbox if it has `length` bytes and need not shrink.
     pub(crate) fn present_inbox(&self, length: u32) -> Option<*const u8> {
         let length = length.max(FIRST_INBOX);
         let is_large = self.inbox.len() > LARGE_INBOX as usize && length <= LARGE_INBOX;

@@ -34,8 +34,8 @@
 //! 1. higher priority first;
 //! 2. the newest fact of the match, newest first;
 //! 3. rules in the order of the text;
-//! 4. first the matches that a `none`, an aggregate or a deadline made valid, newest facts first in the order of the conditions; then
-//!    the other matches, first those whose newest fact meets the first condition, in the order of the rule's joins
+//! 4. first the matches that a `none`, an aggregate or a deadline made valid, newest facts first in the order of the conditions;
+//!    then the other matches, first those whose newest fact meets the first condition, in the order of the rule's joins
 //!    ([`Engine::join_order`]), newest facts first.
 //!
 //! Only the times of facts and [`Engine::advance`] move time, so a run can be repeated. A `none` or an aggregate waits until its

@@ -16,7 +16,7 @@ struct Open<N> {
     names: N,
     /// The start of its part of the log.
     start: u32,
-    /// The number of misfit values at its start.
+    /// The event's number of misfit values before this map.
     mismatches: u32,
 }
 

@@ -244,7 +244,7 @@ unsafe impl GlobalAlloc for Memory {
         if self.is_searching.load(Relaxed) {
             let block = self.take(layout);
             if !block.is_null() {
-                // SAFETY: a block of this size.
+                // SAFETY: the block has this size.
                 unsafe { block.write_bytes(0, layout.size()) };
             }
             return block;

@@ -25,7 +25,7 @@ pub(crate) fn has_partner(step: &Step, plan: &Plan, slot: u8, fact: Address, new
     plan.joins.first().is_none_or(|first| may_find(step, first, slot, fact, newest))
 }
 
-/// Returns whether the facts that must be later than the new fact in `slot` may exist, as in [`has_partner`].
+/// Returns whether each look-up in `later` may find a fact for the new fact in `slot`, as in [`has_partner`].
 #[inline]
 pub(crate) fn has_later(step: &Step, later: &[Join], slot: u8, fact: Address, newest: u64) -> bool {
     later.iter().all(|join| may_find(step, join, slot, fact, newest))
