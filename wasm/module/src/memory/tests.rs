@@ -346,7 +346,7 @@ fn a_chunk_that_was_made_before_a_trap_is_used_once() {
     model.alloc(layout(100), false).unwrap();
     let before = chunks().len();
     for _ in 0..2 {
-        // Memory has grown, and the trap came before the chunk was listed, or just after.
+        // Memory has grown, and the trap came before the chunk was listed, or before that was recorded.
         let page = if chunks().len() == before { linear::grow(4).unwrap() } else { linear::pages() - 4 };
         set_grown_from(page);
         model.enter(false);

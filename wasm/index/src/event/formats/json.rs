@@ -597,7 +597,7 @@ fn few_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
     Some((number(digits << (64 - 8 * count)), at + count as usize))
 }
 
-/// Reads the same, but no number with leading zeros.
+/// Like [`few_digits`], but refuses leading zeros.
 #[inline]
 fn few_leading_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
     let (number, end) = few_digits(text, at)?;
