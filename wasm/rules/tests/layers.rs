@@ -1,5 +1,5 @@
-//! The files and folders of the crate are layers: code uses what is in its own folder and in those before it, and the files of a
-//! folder have no import circle. Tests may use anything.
+//! Checks the layers of the crate: code uses its own folder and earlier ones, and the files of a folder have no import cycle. Tests
+//! may use anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -113,7 +113,7 @@ fn files_of_a_folder_have_no_import_circle() {
         uses.insert(own, others);
     }
     assert!(uses.values().map(BTreeSet::len).sum::<usize>() > 30, "the test reads what code uses");
-    // Files that use no others are taken away until none is left.
+    // Removes files without remaining imports until none is left.
     while let Some(file) = uses.iter().find(|(_, others)| !others.iter().any(|other| uses.contains_key(other))) {
         let file = file.0.clone();
         uses.remove(&file);
