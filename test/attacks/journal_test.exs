@@ -23,7 +23,7 @@ defmodule BeTree.Attacks.JournalTest do
     end)
   end
 
-  # A life ends with a close, so all that is there then was on the disk.
+  # A life ends with a close, which syncs everything. So a later loss is damage, never an interrupted write.
   test "a folder that lost a file, or its end, is refused or complete", %{folder: folder} do
     Attack.each(Attack.size(20, 2_000), fn number ->
       folder = Disk.watch(Path.join(folder, "#{number}"))

@@ -136,7 +136,7 @@ defmodule BeTree.Journal.Recovery do
 
   @doc """
   Returns the segments that may hold changes from the version `from` on, each with the last version that no later segment
-  replaces: all of these are there, or something is missing. That of the last segment is `:open`.
+  replaces (`:open` for the last segment). A segment that lacks one of these versions is damaged.
   """
   @spec needed([Segment.t()], pos_integer) :: [{Segment.t(), non_neg_integer | :open}]
   def needed(segments, from) do

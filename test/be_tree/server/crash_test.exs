@@ -149,7 +149,7 @@ defmodule BeTree.Server.CrashTest do
 
   defp spin(function), do: function.() || spin(function)
 
-  # Returns whether the change is visible. A later search sees what texts show.
+  # Returns whether the change is visible. A search sees every change whose texts were visible before it began.
   defp agree(name, put, replaced, deleted) do
     texts = {Server.fetch(name, put), Server.fetch(name, replaced), Server.member?(name, deleted)}
     found = BeTree.search!(name, %{a: 1})

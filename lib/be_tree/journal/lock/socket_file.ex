@@ -2,9 +2,9 @@ defmodule BeTree.Journal.Lock.SocketFile do
   @moduledoc false
   # The lock of a folder on systems other than Linux: a listening Unix domain socket in the folder, `lock.N`.
   #
-  # A socket that accepts connections belongs to a living process. One that refuses them is left over. Removing a left-over file is
-  # where such locks usually fail: a slow process removes the file that a faster one has made meanwhile. So no process takes over a
-  # file, or removes the file of another one before it has the lock:
+  # A socket that accepts connections belongs to a living process. One that refuses them is left over. Such locks usually fail at
+  # the removal of left-over files: a slow process removes the file that a faster one has just made. So no process takes over a
+  # file, and only the holder of the lock removes files of other processes:
   #
   #   1. if any `lock.N` accepts a connection, the folder is locked;
   #   2. otherwise listen on `lock.M`, with M above all that are there (to bind a name that exists fails);
@@ -23,7 +23,7 @@ defmodule BeTree.Journal.Lock.SocketFile do
   @type t :: {:inet.socket(), Path.t()}
 
   @wait 5_000
-  # Linux takes 108 bytes, others 104, with a zero at the end.
+  # A socket path has at most 108 bytes on Linux and 104 elsewhere, with the final zero.
   @max_path_bytes 100
 
   @doc "Locks the folder for the calling process, or returns `:locked`, or why no lock can be made."
@@ -107,7 +107,7 @@ defmodule BeTree.Journal.Lock.SocketFile do
 
   defp name(number), do: "lock.#{number}"
 
-  # A socket's path is short, so that of a long one is a link to the folder, which is needed only for the moment of the call.
+  # The path of a socket must be short. A long path is replaced by a symbolic link to the folder, for the moment of the call.
   defp with_short_name(folder, function) do
     if byte_size(folder) + 20 <= @max_path_bytes do
       function.(folder)

@@ -90,7 +90,7 @@ defmodule BeTree.Rules.Server.Owner do
     })
   end
 
-  # A swap that was made since this process read the rules is made here, or else its maker finds this process.
+  # Takes a swap that was decided after this process read the rules. A later swap finds this process in the table.
   defp join(%{options: %{table: table}} = state) do
     {time, event_times} = Time.shared(state)
     Shared.started(table, state.number, self(), time, event_times)
@@ -251,7 +251,7 @@ defmodule BeTree.Rules.Server.Owner do
     }
   end
 
-  # A front process that ends before it tells its decision has decided if the table has the rules.
+  # If the front process ends before it sends its decision, the table has it: the new rules mean commit.
   defp receive_decision(swap, monitor, text, table) do
     receive do
       {^swap, decision} -> decision
@@ -292,7 +292,7 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   defp handle({:EXIT, _parent, reason}, %Closed{} = closed) when reason != :normal, do: {:stop, reason, closed}
-  # Of what ran before it closed.
+  # A late message from the time before the partition closed.
   defp handle(_message, %Closed{} = closed), do: {:noreply, closed}
 
   defp handle({:timeout, timer, :due}, %{timer: {timer, at}} = state) do
