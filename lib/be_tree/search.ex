@@ -207,8 +207,8 @@ defmodule BeTree.Search do
   @spec run_checked(BeTree.target(), Event.t(), Slices.options()) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run_checked(target, event, options), do: finish(start_checked(target, event, options))
 
-  # A search that needs so many slices mostly finds some thousand ids. Room for a few such lists avoids a garbage collection in
-  # every second search. The VM would allocate a larger heap from the system each time.
+  # A search with this many slices mostly finds some thousand ids. Room for a few such lists avoids a garbage collection in every
+  # second search. The VM would allocate a larger heap from the system each time.
   @slices_before_room 4
   @room_words 46_000
 

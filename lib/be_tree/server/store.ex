@@ -221,7 +221,7 @@ defmodule BeTree.Server.Store do
   defp with_memory(options, memory),
     do: %{options | memory: memory, new: Keyword.put(options.new, :memory, memory)}
 
-  # Says how much memory is enough: a tree that may take just as much grows in the same way.
+  # Names a sufficient limit: the memory of a tree made under a larger limit. Under that limit a tree grows in the same way.
   defp name_memory(error, base, rows, table, %{memory: memory} = options) do
     larger = memory |> Stream.iterate(&(2 * &1)) |> Stream.drop(2) |> Enum.take_while(&(&1 <= 2 * @max_memory))
     attempts = for memory <- larger, do: {min(memory, @max_memory), &repeat_last/2}

@@ -1,6 +1,6 @@
 defmodule BeTree.Runtime.Wasmex.Call do
   @moduledoc false
-  # A call, slice by slice, from the moment when it has a machine until it returns it. A slice is one round of requests:
+  # A call, slice by slice, from the check-out of its machine to the check-in. A slice is one round of requests:
   # add fuel, run the export until it ends or traps for lack of fuel, and read the remaining fuel and the outbox.
   #
   # After such a trap the call continues as docs/contributing/abi.md specifies under Interruption: the stack pointer is restored, and
