@@ -493,9 +493,9 @@ defmodule BeTree do
   Returns a stream with a pair `{event, result}` for each of `events`, in order. The result is `{:ok, ids}`, or `{:error, error}` for
   a failed event.
 
-  The stream searches when it is consumed. The first events are searched by the consumer, one by one or in small parts, and later
-  ones up to 256 at a time, as `search_many/3` does, by other processes. Its memory is bounded for any number of events. When the
-  consumer halts, nothing is left running.
+  The stream searches when it is consumed. The consumer searches the first events, one by one or in small parts. Other processes
+  search the later ones, up to 256 at a time, as `search_many/3` does. The memory of a stream is bounded for any number of events.
+  When the consumer halts, nothing is left running.
 
   ## Options
 

@@ -48,7 +48,7 @@ defmodule BeTree.Search do
 
   A tree runs one search at a time. Other processes wait until the search is done or cancelled. The process that holds the
   search gets an error of kind `:overloaded` when it starts another one. A published index runs as many searches as it has
-  replicas (`BeTree.Index`). Any process may resume a search, with the value that its last step returned. A search that no
+  replicas (`BeTree.Index`). Any process may resume a search, with the value that the last slice returned. A search that no
   process refers to any more is cancelled.
   """
 

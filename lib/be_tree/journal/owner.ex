@@ -19,7 +19,7 @@ defmodule BeTree.Journal.Owner do
   #
   #   * the bytes of records: `:base_bytes`, 16 MiB by default;
   #   * the changes: `:base_changes`, 10,000 by default, and a quarter of the entries of the state, so that many small changes of a
-  #     large state do not write it again and again. `:infinity` leaves the bytes alone to decide;
+  #     large state do not write it again and again. `:infinity` removes this limit;
   #   * the segments: 32 more than these bytes fill (`BeTree.Journal.fragmented?/1`). Each start and each failed write
   #     begins a segment.
   #

@@ -2,8 +2,8 @@ defmodule BeTree.Rules.Server.Owner do
   @moduledoc false
   # The process that owns an engine, writes its journal, and arms its timer: a whole server, or a partition of one.
   #
-  # A partition has what all of them share in the server's table (BeTree.Rules.Server.Shared). After each call it moves time to that of
-  # all partitions if one of its windows has closed by then.
+  # Partitions share the server's table (BeTree.Rules.Server.Shared). After each call a partition moves its time to that of all
+  # partitions if one of its windows has closed by then.
 
   use GenServer
   use BeTree.Processes.CrashReport

@@ -128,7 +128,7 @@ defmodule BeTree.Rules.Server.Routes do
 
   @doc """
   Returns the operations of each partition, and the event time after them. `time` is the event time before them. A fact without a time
-  has that time, `now` where that is later, and 0 without either.
+  has the later of `time` and `now`, and 0 without either.
   """
   @spec divide(t, packed, binary, Rules.time() | nil, Rules.time() | nil) ::
           {%{non_neg_integer => part}, Rules.time() | nil}
