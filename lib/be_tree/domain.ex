@@ -28,7 +28,7 @@ defmodule BeTree.Domain do
   ## Lists of objects
 
   `{:list, fields}` declares a list of objects and the attributes of each object, as a list or a map. `{:list, fields, options}`
-  takes `optional: true`. A condition for the objects holds if one and the same object meets all of it:
+  takes `optional: true`. An `any` condition holds if a single object meets all of it:
 
       iex> tree = BeTree.new!(items: {:list, sku: :string, qty: {:integer, optional: true}})
       iex> BeTree.insert!(tree, 1, "any items (sku = 'x' and qty > 2)")
@@ -86,8 +86,8 @@ defmodule BeTree.Domain do
       iex> BeTree.search(tree, {:json, ~s({"sourceIPAddress": "cloudformation.amazonaws.com", "eventName": "DeleteTrail"})})
       {:ok, [1]}
 
-  A required attribute always refuses such a value, because it would then lack one. So `on_mismatch: :undefined` needs
-  `optional: true`:
+  A required attribute always refuses such a value, because the event would then lack the attribute. So `on_mismatch: :undefined`
+  needs `optional: true`:
 
       iex> {:error, error} = BeTree.new(at: {:datetime, on_mismatch: :undefined})
       iex> error.message

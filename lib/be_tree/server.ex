@@ -706,7 +706,7 @@ defmodule BeTree.Server do
     end
   end
 
-  # Returns the result of `read` for the table of a server whose texts can be read.
+  # Applies `read` to the table of a server, if its texts can be read.
   defp with_texts(name, read) do
     with {:ok, table} <- Request.table(name), do: with_texts(table, name, read)
   end

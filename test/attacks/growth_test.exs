@@ -135,7 +135,7 @@ defmodule BeTree.Attacks.GrowthTest do
     ]
   end
 
-  # Returns `values` with values of all other required attributes.
+  # Adds the other required attributes to `values`.
   defp event(values \\ %{}) do
     %{i: 0, j: 0, f: 0.0, s: "", l: [], sl: [], ip: "10.0.0.1", b: false, latitude: 0.0, longitude: 0.0, now: 0}
     |> Map.merge(%{segments_with_timestamp: [], frequency_caps: [], rows: []})

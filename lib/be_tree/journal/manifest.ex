@@ -3,8 +3,8 @@ defmodule BeTree.Journal.Manifest do
   # The file `journal.manifest` records the least content of a folder's other files, so that a start notices when the newest
   # segment, or its end, is missing. After its head, "BTMANI\n\0" (BeTree.Journal.Head), it has two records at fixed places:
   #
-  #     count    64 bits: the record with the greater one is the present one
-  #     segment  64 bits, the sequence of a segment: this one or a later one is there. 0: there may be none
+  #     count    64 bits: the record with the greater count is current
+  #     segment  64 bits, the sequence of a segment: this segment or a later one exists. 0: there may be none
   #     durable  64 bits: all changes up to this version were on the disk before this record was written
   #     crc      32 bits, CRC-32 of all of the above
   #

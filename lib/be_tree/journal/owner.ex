@@ -144,7 +144,7 @@ defmodule BeTree.Journal.Owner do
     {:ok, failed(%{owner | writer: nil}, error)}
   end
 
-  # The outcome of a process that was stopped.
+  # A late outcome of a stopped base writer.
   def info(%__MODULE__{} = owner, {__MODULE__, pid, _outcome}) when is_pid(pid), do: {:ok, owner}
   def info(%__MODULE__{retry: timer} = owner, {:timeout, timer, __MODULE__}), do: {:ok, %{owner | retry: nil}}
 

@@ -218,7 +218,7 @@ defmodule BeTree.Server.Bases do
 
   defp counts(bases), do: %{bases: bases.count, building: bases.builder != nil}
 
-  # The replicas of a runtime without a log lack nothing.
+  # The replicas of a runtime without a log lack no changes.
   defp lag(%{log: false}), do: 0
   defp lag(%{base: %{index: %{runtime: runtime, instance: instance}}}), do: instance |> runtime.lag() |> elem(1)
 end

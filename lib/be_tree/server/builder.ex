@@ -54,7 +54,7 @@ defmodule BeTree.Server.Builder do
     end
   end
 
-  # The counts come first: a call applies the whole log in slices, and the copy is left with the changes since.
+  # Reads the counts first: that call applies the whole log in slices, so the copy applies only later changes.
   defp copy(table, %{index: %{runtime: runtime} = index, origin: origin} = base, used, options) do
     with {:ok, output} <- Instance.call(runtime, index.instance, "be_tree_info", [], nil, scheduler: :slices),
          {:ok, info} <- Reply.info(output),

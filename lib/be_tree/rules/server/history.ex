@@ -23,7 +23,7 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.Rules.{Module, Swap}
   alias BeTree.Rules.Server.{Base, Change}
 
-  # The memory that a module can have at most. A recovery may need more than the server did, because operations that the journal lacks,
+  # The maximum memory of a module. A recovery may need more than the server did, because operations that are not in the journal,
   # such as reads, shaped the server's memory.
   @max_memory 0x1_0000_0000
   # An operation that does not fit is repeated with more memory: a quarter more.

@@ -242,7 +242,7 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  # What the server adds to the counts and sizes of its rules.
+  # Returns the counts that the server adds to those of its rules.
   defp counts(%{journal: journal, held: held}) do
     %{
       journal_bytes: Journal.Owner.bytes(journal),
