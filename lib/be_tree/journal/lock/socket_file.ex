@@ -12,11 +12,11 @@ defmodule BeTree.Journal.Lock.SocketFile do
   #   4. remove the files with lower numbers;
   #   5. to free the folder, or to give up, remove the own file, and close the socket after that.
   #
-  # Suppose two processes have the lock, with the numbers X and Y, and Y looked last at step 3. X had bound its file before, or Y's
-  # file would have been there when X looked. It was there still: X has not freed the folder, and a third process removes X's
-  # file only if that refuses connections, which is before X listens. Then that process has the lock when X looks, or has removed
-  # its own file, and in both cases X does not find its own file to be the last one. So Y found X's file, which accepted a
-  # connection, and gave up. Step 3 may make both of two processes give up, which is safe: they try again.
+  # Suppose two processes X and Y hold the lock, and Y did step 3 last. If X's file was there, it accepted a connection, and Y gave
+  # up. X removes its file only to free the folder. A third process Z removes it only after a refused connection, so before X
+  # listened, and Z's file with a higher number was bound by then. When X did step 3, either Z's file was there, or Z had removed
+  # X's file and then its own. In both cases X's file was not the last one, and X gave up. Step 3 may make both of two processes
+  # give up, which is safe: they try again.
 
   alias BeTree.Journal.Fault
 
