@@ -217,7 +217,7 @@ defmodule BeTree do
   @doc """
   Inserts one subscription: `expression` under `id`.
 
-  On a tree the insertion runs on a dirty scheduler for about 20 microseconds, most of them for the change of schedulers. A server
+  On a tree the insertion runs on a dirty scheduler for about 20 microseconds, mostly to switch between schedulers. A server
   returns when every later search sees the subscription, in about 50 microseconds.
 
   ## Options

@@ -285,7 +285,7 @@ defmodule BeTree.Cluster do
   def count!(cluster, options \\ []), do: Bang.unwrap!(count(cluster, options))
 
   @doc """
-  Returns the attributes of the first shard. All shards have the same.
+  Returns the attributes of the first shard. All shards have the same attributes.
 
   ## Options
 

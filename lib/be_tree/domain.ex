@@ -204,7 +204,7 @@ defmodule BeTree.Domain do
 
   @doc """
   Returns the attributes of `schema` as structs, in order. `schema` is a list of `{name, domain}` and such structs. `on_mismatch` is
-  the option of the optional attributes that do not have it.
+  the default of that option for optional attributes.
 
   Returns `{:error, error}` with the kind `:type` for an attribute that is no valid one, and `:out_of_bounds` for a bound that
   the type cannot hold. The error names the attribute.

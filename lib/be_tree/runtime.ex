@@ -270,8 +270,8 @@ defmodule BeTree.Runtime do
   @callback rebase(instance, snapshot) :: :ok | {:error, Error.t()}
 
   @doc """
-  Gives an instance, or one free replica, that shares pages with a snapshot a copy of all of them, in large pages. Runs on a dirty
-  scheduler, about 15 milliseconds for 35 MB. Returns whether there was one.
+  Un-shares an instance, or one free replica: copies all pages that it shares with a snapshot, into large pages. Runs on a dirty
+  scheduler, about 15 milliseconds for 35 MB. Returns whether there was such an instance or replica.
   """
   @callback settle(instance) :: {:ok, boolean} | {:error, Error.t()}
 

@@ -1,6 +1,6 @@
 defmodule BeTree.Journal.Lock do
   @moduledoc false
-  # The lock of a folder. It ends with the process that holds it, also by a kill.
+  # The lock of a folder. It is freed when the process that holds it ends, also by a kill.
   #
   # On Linux it is a listening Unix domain socket in the abstract name space, whose name has the device and the inode of the
   # folder. The kernel binds a name to one socket at a time, and frees it when the socket is closed, at the latest when its process

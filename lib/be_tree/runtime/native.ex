@@ -121,7 +121,7 @@ defmodule BeTree.Runtime.Native do
   def rebase(_instance, _snapshot), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  Gives an instance, or a free replica, that shares pages with a snapshot pages of its own, on a dirty scheduler. Returns `{:ok, shared?}`.
+  Un-shares an instance, or a free replica: copies the pages that it shares with a snapshot. Runs dirty. Returns `{:ok, shared?}`.
   """
   def settle(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 

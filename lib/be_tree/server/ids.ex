@@ -3,8 +3,8 @@ defmodule BeTree.Server.Ids do
   # The numbers of a server's ids, if these are terms. The sandbox knows numbers only.
   #
   # Everything but the sandbox has a *key* for a subscription: the id itself if ids are integers, and otherwise `{number, term}`.
-  # The rows of the log, the texts, the journal, its bases and the messages to followers have keys. So these tables can be made
-  # again from any of them, and are kept nowhere else.
+  # The rows of the log, the texts, the journal, its bases and the messages to followers have keys. So the tables of numbers can be
+  # rebuilt from any of them, and are stored nowhere else.
   #
   # The server's process gives a term a number when it first sees it, before any replica can find the number. Numbers are never
   # reused: they count up from the time in microseconds at which the tables were made. So a restarted server does not repeat numbers

@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.HistoryTest do
-  # A server that reads a history before it goes live equals a server that ran through it.
+  # A server that reads a history before it goes live equals a server that was live during that time.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Notices

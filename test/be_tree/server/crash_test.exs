@@ -113,7 +113,7 @@ defmodule BeTree.Server.CrashTest do
     if :atomics.get(stop, 1) == 1, do: :ok, else: search(name, stop, searched)
   end
 
-  # Building the base takes a writer the longest.
+  # A writer spends the most time on building the base.
   for {title, options} <- [{"without a folder", []}, {"with a folder", [dir: true]}, {"with terms", [ids: :term]}] do
     @options options
     test "the text of a large change appears only when searches see the change, #{title}" do

@@ -63,7 +63,7 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  # The text may be another one since the last start, and windows may have closed meanwhile.
+  # The rules may have changed since the last start, and windows may have closed meanwhile.
   defp begin(state) do
     case swap_if_changed(state) do
       {:ok, state} ->
