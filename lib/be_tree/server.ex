@@ -359,7 +359,7 @@ defmodule BeTree.Server do
     Table.put_limits(table, {2 * options.memory, options.publish})
     keeper = Map.merge(Keeper.child_spec({module, table, options}), %{restart: :transient, significant: true})
     {intensity, period} = options.restarts
-    # Before 1.15 Supervisor's functions have no type for these flags either.
+    # The functions of Supervisor do not know these flags before 1.15 either.
     flags = %{strategy: :one_for_one, intensity: intensity, period: period, auto_shutdown: :any_significant}
     {:ok, {flags, [keeper]}}
   end

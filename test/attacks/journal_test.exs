@@ -78,8 +78,8 @@ defmodule BeTree.Attacks.JournalTest do
     end
   end
 
-  # The model: all changes, newest first; how many must survive a loss of power; and the groups that may follow: the one
-  # being written, and those refused since the last change, whose bytes a failing disk kept.
+  # The model: all changes, newest first; the number that must survive a loss of power; and the groups that may follow: the
+  # group being written, and groups refused since the last change whose bytes a failing disk kept.
   defp life(folder, durability, owners) do
     Enum.reduce(1..owners, {[], 0}, fn _owner, {accepted, durable} ->
       seed = :rand.uniform(1_000_000_000)

@@ -167,7 +167,7 @@ defmodule BeTree.Journal.Recovery do
   defp walk(files, [{segment, last} | rest], recovery) do
     missing = recovery.last + 1
 
-    # A segment that begins behind its own last version is replaced as a whole.
+    # A later segment replaces all of a segment that begins after its last version.
     cond do
       last != :open and segment.first > last -> walk(files, rest, recovery)
       segment.first > missing -> gap(segment, missing)
