@@ -1,6 +1,6 @@
 defmodule BeTree do
   @moduledoc """
-  Finds, among very many boolean expressions, those that an event makes true.
+  BeTree is a matching engine: it finds the boolean expressions, among very many, that an event makes true.
 
       iex> {:ok, tree} = BeTree.new(age: :integer, country: {:string, optional: true}, plan: {:integer, min: 0, max: 9})
       iex> :ok = BeTree.insert(tree, 1, "age >= 21 and country in ('CA', 'US')")
@@ -50,17 +50,17 @@ defmodule BeTree do
       object, or none; names in it are those of an object's attributes. All are false if the list is undefined;
     * `x is null`, `x is not null`, `list is empty`;
     * `contains(s, "b")`, `starts_with(s, "a")`, `ends_with(s, "c")`;
-    * `s like "a*b?c"`, `s not like "a*"`: `*` stands for any characters and `?` for one. A `\\` in front of them, or of itself,
-      makes a character of it, and a string constant has two of it: `"100\\\\*"`. Each takes time linear in the string and the
-      pattern, however many `*` there are;
+    * `s like "a*b?c"`, `s not like "a*"`: `*` stands for any characters and `?` for one. A `\\` escapes `*`, `?` and itself; a
+      string constant writes it twice: `"100\\\\*"`. Matching takes time linear in the string and the pattern, for any number
+      of `*`;
     * `path matches "/users/[0-9]+(/.*)?"`: the whole string matches a regular expression by RFC 9485 (I-Regexp), which has `|`,
       `( )`, `[ ]`, `.`, `* + ? {2,3}` and `\\p{L}`. Each takes linear time, and at most 1,000 states. There are no anchors: `^`
-      at the start and `$` at the end of an alternative are refused, and `".*error.*"` asks for a part;
+      at the start and `$` at the end of an alternative are refused, and `".*error.*"` matches a substring;
     * `lower(s) = "x"`, also with `in`, `like`, `contains(lower(s), "x")` and the like: the lower case of each character by
       Unicode. Constants beside it are lowered as well;
     * `ip = "10.0.0.1"`, `ip in ("10.0.0.0/8", "2001:db8::/32")` for addresses;
     * `at >= "2026-01-31T12:30:00Z"` for times, in ISO 8601, without an offset in UTC, or as an integer of microseconds, or of the
-      attribute's `unit:`. The leap second `23:59:60` is allowed in UTC on 30 June and 31 December, and is the first second behind
+      attribute's `unit:`. The leap second `23:59:60` is allowed in UTC on 30 June and 31 December, and equals the second after
       it;
     * `geo_within_radius(latitude, longitude, kilometres)`, reads the attributes `latitude` and `longitude`;
     * `segment_within(list, id, seconds)`, `segment_before(list, id, seconds)`, read `now`; without the name of the list
@@ -74,7 +74,7 @@ defmodule BeTree do
 
   Computed numbers are exact integers of 64 bits, or floats if one operand is a float or the operator is `/`. A number is
   undefined if an attribute is, if an integer does not fit 64 bits, after a division by zero, and if a float is not finite. The
-  size of a list of integers counts equal ones once. The length of a string is its number of characters. A time counts in
+  size of a list of integers is its number of distinct elements. The length of a string is its number of characters. A time is in
   microseconds.
 
   ## Handles, processes and errors
@@ -217,7 +217,7 @@ defmodule BeTree do
   @doc """
   Inserts one subscription: `expression` under `id`.
 
-  On a tree the insertion runs on a dirty scheduler for about 20 microseconds, most of them for the change of schedulers. A server
+  On a tree the insertion runs on a dirty scheduler for about 20 microseconds, mostly to switch between schedulers. A server
   returns when every later search sees the subscription, in about 50 microseconds.
 
   ## Options
@@ -493,9 +493,9 @@ defmodule BeTree do
   Returns a stream with a pair `{event, result}` for each of `events`, in order. The result is `{:ok, ids}`, or `{:error, error}` for
   a failed event.
 
-  The stream searches when it is consumed. The first events are searched by the consumer, one by one or in small parts, and later
-  ones up to 256 at a time, as `search_many/3` does, by other processes. Its memory is bounded for any number of events. When the
-  consumer halts, nothing is left running.
+  The stream searches when it is consumed. The consumer searches the first events, one by one or in small parts. Other processes
+  search the later ones, up to 256 at a time, as `search_many/3` does. The memory of a stream is bounded for any number of events.
+  When the consumer halts, nothing is left running.
 
   ## Options
 

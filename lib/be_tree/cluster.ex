@@ -100,9 +100,9 @@ defmodule BeTree.Cluster do
   @doc """
   Inserts many subscriptions, each into its shard, and returns their number.
 
-  All of them or none, in two phases: all shards insert their parts at the same time, and when one of them refuses, or does not
-  reply within the timeout, the others delete theirs. Searches may have seen them meanwhile. A shard that replies later deletes its
-  part then, and so does each shard when the calling process ends, or the connection to its node. So the call can be repeated.
+  The call inserts all or none, in two phases. All shards insert their parts at the same time. If one refuses, or does not reply
+  within the timeout, the others delete their parts, which searches may have seen. A shard that replies later then deletes its part.
+  A shard also deletes its part when the calling process or the connection to it ends. So the call can be repeated.
 
   Only a node that ends during the call can leave a part in its folder, and only a connection that is lost between the two phases can
   leave a shard without its part. The message of the error then names the shard and the size of its part; `shard/2` says
@@ -285,7 +285,7 @@ defmodule BeTree.Cluster do
   def count!(cluster, options \\ []), do: Bang.unwrap!(count(cluster, options))
 
   @doc """
-  Returns the attributes of the first shard. All shards have the same.
+  Returns the attributes of the first shard. All shards have the same attributes.
 
   ## Options
 

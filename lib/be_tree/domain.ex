@@ -28,7 +28,7 @@ defmodule BeTree.Domain do
   ## Lists of objects
 
   `{:list, fields}` declares a list of objects and the attributes of each object, as a list or a map. `{:list, fields, options}`
-  takes `optional: true`. A condition for the objects holds if one and the same object meets all of it:
+  takes `optional: true`. An `any` condition holds if a single object meets all of it:
 
       iex> tree = BeTree.new!(items: {:list, sku: :string, qty: {:integer, optional: true}})
       iex> BeTree.insert!(tree, 1, "any items (sku = 'x' and qty > 2)")
@@ -78,7 +78,7 @@ defmodule BeTree.Domain do
   that is not finite; if it is a string that is no address or no time; or if it is a list with an element that does not fit, such as
   `nil`. In a list of objects, each value of an object is judged by the option of its own attribute; a list with an element that is no
   object, or that lacks a required attribute, does not fit as a whole. A value in place of a map of attributes counts as undefined if
-  that holds for all of these attributes.
+  all of these attributes take mismatched values as undefined.
 
       iex> schema = [sourceIPAddress: {:ip, optional: true, on_mismatch: :undefined}, eventName: :string]
       iex> tree = BeTree.new!(schema)
@@ -86,8 +86,8 @@ defmodule BeTree.Domain do
       iex> BeTree.search(tree, {:json, ~s({"sourceIPAddress": "cloudformation.amazonaws.com", "eventName": "DeleteTrail"})})
       {:ok, [1]}
 
-  A required attribute always refuses such a value, because it would then lack one. So `on_mismatch: :undefined` needs
-  `optional: true`:
+  A required attribute always refuses such a value, because the event would then lack the attribute. So `on_mismatch: :undefined`
+  needs `optional: true`:
 
       iex> {:error, error} = BeTree.new(at: {:datetime, on_mismatch: :undefined})
       iex> error.message
@@ -204,7 +204,7 @@ defmodule BeTree.Domain do
 
   @doc """
   Returns the attributes of `schema` as structs, in order. `schema` is a list of `{name, domain}` and such structs. `on_mismatch` is
-  the option of the optional attributes that do not have it.
+  the default of that option for optional attributes.
 
   Returns `{:error, error}` with the kind `:type` for an attribute that is no valid one, and `:out_of_bounds` for a bound that
   the type cannot hold. The error names the attribute.
@@ -231,7 +231,7 @@ defmodule BeTree.Domain do
   def parse(other, _on_mismatch),
     do: refuse(:type, nil, "a schema is a list of {name, domain}, got: #{Describe.value(other)}")
 
-  # Returns the attributes in order, with the default of those without the option.
+  # Reverses the parsed attributes, and fills in a missing `on_mismatch`: the default for optional ones, otherwise `:error`.
   defp in_order([], _default, schema), do: schema
 
   defp in_order([%{on_mismatch: nil, optional: optional} = domain | rest], default, schema) do
@@ -241,7 +241,7 @@ defmodule BeTree.Domain do
 
   defp in_order([domain | rest], default, schema), do: in_order(rest, default, [domain | schema])
 
-  # Adds the attributes of a list, which are in the maps on the path `around`, to those that were parsed, the last one first.
+  # Prepends the attributes of a list to `parsed`. `around` is the path of the maps that contain them.
   defp parse([], _around, parsed), do: {:ok, parsed}
 
   defp parse([domain | rest], around, parsed) do

@@ -10,7 +10,7 @@ defmodule BeTree.Error do
       "expected a value\n\n    age >= and plan = 3\n           ^"
 
   An error holds no event and no value of one: neither its fields nor its message do, so it can be logged. It may name the
-  attribute, the column of the JSON, the types and the sizes. With the option `strict: true` it names the name that the schema lacks.
+  attribute, the column of the JSON, the types and the sizes. With the option `strict: true` it contains the unknown name.
 
   ## Fields
 
@@ -113,7 +113,7 @@ defmodule BeTree.Error do
     {IO.chardata_to_string([Enum.reverse(head) | tail]), before_length}
   end
 
-  # Returns the text without its first `count` characters, or without as many as `ahead` has.
+  # Drops `count` characters of the text, or as many as `ahead` has if that is fewer.
   defp follow(text, _ahead, 0), do: text
   defp follow(text, "", _count), do: text
 

@@ -79,7 +79,7 @@ defmodule BeTree.Index do
   end
 
   @doc """
-  Returns a tree that begins as the index and changes on its own. It may take `memory` bytes.
+  Returns a tree that begins with the content of the index and changes independently. It may take `memory` bytes.
 
   On Linux the tree shares the pages that it does not write. The call takes about 50 microseconds.
 

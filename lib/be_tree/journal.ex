@@ -7,19 +7,19 @@ defmodule BeTree.Journal do
   #     SEQUENCE.log      a segment: changes, one after the other (journal/segment.ex, journal/record.ex)
   #     *.new             one of these files that is being written
   #
-  # An owner removes what the one before left over when it first writes. Files of others are not touched. One owner has the folder
-  # at a time (journal/lock.ex).
+  # At its first write an owner removes the leftovers of the previous owner. Foreign files stay. A folder has one owner at a time
+  # (journal/lock.ex).
   #
   # The owner is a process. It opens the folder, reads the base and the changes after it, and appends. The journal numbers the
-  # changes: the version of a change is that of the change before it plus one. A change is any bytes to the journal, and there as
-  # a whole or not at all.
+  # changes: the version of a change is that of the change before it plus one. A change is opaque bytes, stored completely or not
+  # at all.
   #
   # ## Durability
   #
   #   * `:sync` - `append/2` returns when the changes are on the disk. All changes of a call share one sync, so an owner passes
-  #     all that wait;
-  #   * `{:interval, ms}` - `append/2` returns when the system has the changes, so they survive the end of the node. They are
-  #     on the disk about `ms` later, for which another process syncs them;
+  #     all waiting changes at once;
+  #   * `{:interval, ms}` - `append/2` returns when the system has the changes, so they survive the end of the node. Another
+  #     process syncs them to the disk about `ms` later;
   #   * `:none` - the same, and the system decides when they reach the disk.
   #
   # ## Failures
@@ -277,7 +277,7 @@ defmodule BeTree.Journal do
   @doc """
   Appends changes, all of them or none. They get the versions after `last/1`. Returns as the durability says.
 
-  A failure returns the error, of kind `:file`, and the journal without these changes, which can be used on.
+  A failure returns an error of kind `:file` and the journal without these changes. The journal remains usable.
   """
   @spec append(t, [iodata]) :: {:ok, t} | {:error, Error.t(), t}
   def append(%__MODULE__{} = journal, []), do: {:ok, journal}
@@ -355,8 +355,8 @@ defmodule BeTree.Journal do
     end
   end
 
-  # All earlier changes are on the disk before a segment begins, except pending ones. The new file holds these before it gets its
-  # name: from then on it replaces the segment that holds them now.
+  # Before a segment begins, all earlier changes are on the disk, except the pending ones. The new file gets these before its name,
+  # because with that name it replaces the segment that holds them.
   defp create(journal) do
     with {:ok, journal} <- clear(journal),
          {:ok, journal} <- settle(journal) do
@@ -418,8 +418,8 @@ defmodule BeTree.Journal do
     end
   end
 
-  # Ends a segment after a failure. The next segment replaces bytes that cannot be truncated. A segment without changes is overwritten
-  # by the next one instead of deleted, because the manifest may name it. It was never synced.
+  # Ends a segment after a failure. The next segment replaces bytes that cannot be truncated. A segment without changes was never
+  # synced. The next segment overwrites it; it is not deleted, because the manifest may name it.
   defp abandon(%{segment: segment, files: files} = journal) do
     _ = files.truncate(segment.device, segment.size)
     _ = files.close(segment.device)
@@ -608,8 +608,8 @@ defmodule BeTree.Journal do
   end
 
   @doc """
-  Continues after a base, which was written, with a version after `last/1`: the base replaces all changes. The next change gets the
-  version after that of the base.
+  Continues after a written base with a version above `last/1`. The base replaces all changes, and the next change gets the base's
+  version plus one.
   """
   @spec rebase(t, pos_integer) :: {:ok, t} | {:error, Error.t(), t}
   def rebase(%__MODULE__{last: last} = journal, version) when version > last do

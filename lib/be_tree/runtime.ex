@@ -102,8 +102,8 @@ defmodule BeTree.Runtime do
   @callback load(wasm :: binary) :: {:ok, compiled} | {:error, Error.t()}
 
   @doc """
-  Returns the default fuel of a slice: that of a time slice of the BEAM where a slice holds a scheduler, and more where it
-  does not and costs more.
+  Returns the default fuel of a slice: that of a time slice of the BEAM if a slice holds a scheduler, and more if it holds none,
+  because such a slice has a higher fixed cost.
   """
   @callback default_slice() :: pos_integer
 
@@ -215,7 +215,7 @@ defmodule BeTree.Runtime do
 
   @doc """
   Replaces the state of an instance by that of `fresh`, if the export `() -> i32` of the instance returns another value than 0.
-  The instance then has the memory of `fresh` and frees its own. No call comes between the question and the replacement.
+  The instance then has the memory of `fresh` and frees its own. No call runs between the check and the replacement.
 
   Returns `:ok` at once. If a call has the instance, the replacement is made when that call ends, before the next one. `fresh` is
   an instance of the same module, made with the same options, that nothing else uses. It cannot be called afterwards.
@@ -251,7 +251,7 @@ defmodule BeTree.Runtime do
 
   @doc """
   Lets the free replica that lacks most entries make at most `most` of them, if it lacks at least `lag` and no caller waits for a
-  replica. A replica that no caller had for a thousand entries does not count. Runs in slices, for which the calling process is
+  replica. A replica that was unused for a thousand entries does not count. Runs in slices, for which the calling process is
   charged. Returns whether there was such a replica.
   """
   @callback catch_up(instance, lag :: pos_integer, most :: pos_integer) :: {:ok, boolean} | {:error, Error.t()}
@@ -270,8 +270,8 @@ defmodule BeTree.Runtime do
   @callback rebase(instance, snapshot) :: :ok | {:error, Error.t()}
 
   @doc """
-  Gives an instance, or one free replica, that shares pages with a snapshot a copy of all of them, in large pages. Runs on a dirty
-  scheduler, about 15 milliseconds for 35 MB. Returns whether there was one.
+  Un-shares an instance, or one free replica: copies all pages that it shares with a snapshot, into large pages. Runs on a dirty
+  scheduler, about 15 milliseconds for 35 MB. Returns whether there was such an instance or replica.
   """
   @callback settle(instance) :: {:ok, boolean} | {:error, Error.t()}
 

@@ -48,7 +48,7 @@ defmodule BeTree.Search do
 
   A tree runs one search at a time. Other processes wait until the search is done or cancelled. The process that holds the
   search gets an error of kind `:overloaded` when it starts another one. A published index runs as many searches as it has
-  replicas (`BeTree.Index`). Any process may resume a search, with the value that its last step returned. A search that no
+  replicas (`BeTree.Index`). Any process may resume a search, with the value that the last slice returned. A search that no
   process refers to any more is cancelled.
   """
 
@@ -207,8 +207,8 @@ defmodule BeTree.Search do
   @spec run_checked(BeTree.target(), Event.t(), Slices.options()) :: {:done, found, Stats.t()} | {:error, Error.t()}
   def run_checked(target, event, options), do: finish(start_checked(target, event, options))
 
-  # A search that needs so many slices mostly finds some thousand ids. Room for a few such lists avoids a garbage collection in
-  # every second search. The VM would allocate a larger heap from the system each time.
+  # A search with this many slices mostly finds some thousand ids. Room for a few such lists avoids a garbage collection in every
+  # second search. The VM would allocate a larger heap from the system each time.
   @slices_before_room 4
   @room_words 46_000
 

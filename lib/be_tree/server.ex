@@ -89,20 +89,20 @@ defmodule BeTree.Server do
   that server as they come, milliseconds later, and searches run on its own replicas. An image of the whole index
   (`BeTree.Image`) travels only at the start, after a swap, and after a long interruption. It is checked before it is used. When
   the other server, its node or the connection ends, searches continue with the last version, and the follower tries to connect
-  every second. So they do when a change or an index arrives that the follower cannot take, for lack of memory for example:
-  `info/2` has the error, and the follower requests the index again, at intervals that grow to 30 seconds, until it fits.
+  every second. Searches also continue when the follower cannot take a change or an index, for lack of memory for example.
+  Then `info/2` has the error, and the follower requests the index at intervals that grow to 30 seconds, until it fits.
 
-  `await/3` waits until a follower has a version, or a position (`position/2`), which tells the histories of two starts of a server
-  apart. A follower begins anew by itself when the other server has another history: it was started without its data, or restored
-  from a backup. Changes of a follower raise an `ArgumentError`: change the
-  server that it follows. `BeTree.Cluster` divides an index among nodes.
+  `await/3` waits until a follower has a version, or a position (`position/2`), which also distinguishes the histories of two starts
+  of a server. A follower starts over by itself when the other server has another history, because that server was started without
+  its data or restored from a backup. Changes of a follower raise an `ArgumentError`: change the server that it follows.
+  `BeTree.Cluster` divides an index among nodes.
 
   ## Memory
 
   A server holds the base, the tree that accepts changes, and the replicas, one for each scheduler unless `:replicas` says otherwise.
-  At first they share the pages of the base. After many changes each has a copy of its own, so a server that is changed takes its
-  index once for each replica and twice more. At constant size the memory then stays flat. The server also keeps the texts of
-  the expressions.
+  At first they share the pages of the base. After many changes each has its own copy, so a changing server takes the memory of
+  `replicas + 2` indexes. While the index keeps its size, the memory then stays flat. The server also keeps the texts of the
+  expressions.
 
   `docs/operating/server.md` describes how a server works, and its cost.
   """
@@ -359,7 +359,7 @@ defmodule BeTree.Server do
     Table.put_limits(table, {2 * options.memory, options.publish})
     keeper = Map.merge(Keeper.child_spec({module, table, options}), %{restart: :transient, significant: true})
     {intensity, period} = options.restarts
-    # Nor do its functions.
+    # The functions of Supervisor do not know these flags before 1.15 either.
     flags = %{strategy: :one_for_one, intensity: intensity, period: period, auto_shutdown: :any_significant}
     {:ok, {flags, [keeper]}}
   end
@@ -403,7 +403,7 @@ defmodule BeTree.Server do
     given = Enum.find([:dir, :load, :image], &options[&1])
     if given, do: raise(ArgumentError, "the options :follow and #{inspect(given)} exclude each other")
 
-    # The server that it follows tells it whether its ids are terms.
+    # A follower learns from its server whether ids are terms.
     %{follow: follow, ids: :term, memory: options[:memory], publish: publish, read: read_options(options, publish)}
   end
 
@@ -445,7 +445,7 @@ defmodule BeTree.Server do
   @doc """
   Inserts many subscriptions, all of them or none, as `BeTree.insert_all/3` does. Searches see all of them at once.
 
-  Other changes wait until it is done, about 10 microseconds per subscription. Returns the number of subscriptions.
+  Other changes wait for the insertion, about 10 microseconds per subscription. Returns the number of subscriptions.
 
   ## Options
 
@@ -588,7 +588,7 @@ defmodule BeTree.Server do
   @doc """
   Makes several changes as one: all or nothing, for the index and for every search.
 
-  An id stands once in the lists. Other changes wait until it is done, about 10 microseconds per subscription and
+  An id may occur only once in the lists. Other changes wait until this one is done, about 10 microseconds per subscription and
   20 per deletion or replacement.
 
   ## Options
@@ -596,7 +596,7 @@ defmodule BeTree.Server do
   #{Options.docs(@change_all_options)}
 
   Returns `{:ok, %{put: count, deleted: count}}`, or `{:error, error}` and changes nothing, with the kinds of `insert_all/3` and
-  `delete/3`; `:duplicate_id` is the kind for an id that stands twice in the lists.
+  `delete/3`; `:duplicate_id` is the kind for an id that occurs twice in the lists.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Changing, schema: [age: :integer])
       iex> BeTree.Server.insert_all!(Changing, [{1, "age >= 21"}, {2, "age < 21"}])
@@ -706,7 +706,7 @@ defmodule BeTree.Server do
     end
   end
 
-  # Returns the result of `read` for the table of a server whose texts can be read.
+  # Applies `read` to the table of a server, if its texts can be read.
   defp with_texts(name, read) do
     with {:ok, table} <- Request.table(name), do: with_texts(table, name, read)
   end
@@ -941,9 +941,9 @@ defmodule BeTree.Server do
   @doc """
   Returns the position of the server: its version with the lineage to which the version belongs.
 
-  A lineage is a random name. A server begins one when it is started anew, and with the first change after it was started from its
-  folder. A follower takes over the lineages of the server that it follows. So a position names one state of the index, also if a server begins anew, or is restored
-  from a copy of its folder, and counts the same versions again.
+  A lineage is a random name. A server begins one when it starts without data, and with the first change after a start from its
+  folder. A follower copies the lineages of the server that it follows. So a position names one state of the index, even if a
+  server starts over, or is restored from a copy of its folder, and counts the same versions again.
 
   ## Options
 
@@ -965,14 +965,14 @@ defmodule BeTree.Server do
   def position!(name, options \\ []), do: Bang.unwrap!(position(name, options))
 
   @doc """
-  Waits until the server has at least this version, or has reached this position (`position/2`). A reader of a follower thus sees
-  the changes that it knows of.
+  Waits until the server has at least this version, or has reached this position (`position/2`). A client that knows of a change
+  can thus read it from a follower.
 
-  A version alone counts in the history that the server has. A follower of a server that began anew has higher versions of the
-  earlier history for a moment, and the call returns one of them. With a position, the call waits until the follower has the
-  history of that position.
+  A plain version refers to the server's present history. When the followed server has started over, its follower briefly still has
+  higher versions of the earlier history, and the call returns one of them. With a position, the call waits until the follower has
+  the history of that position.
 
-  A waiting call costs other changes nothing: 100,000 of them at once are no burden.
+  Waiting calls do not slow down changes, even 100,000 at once.
 
   ## Options
 

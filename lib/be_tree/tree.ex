@@ -8,8 +8,8 @@ defmodule BeTree.Tree do
       iex> inspect(tree) =~ "#BeTree<1 expression, "
       true
 
-  A tree holds one instance of the index module and runs one operation at a time. Any process may use it. Its memory is
-  freed once no process refers to it.
+  A tree holds one instance of the index module and runs one operation at a time. Any process may use a tree. Its memory is
+  freed once no process refers to the tree.
   """
 
   alias BeTree.{Domain, Guest}

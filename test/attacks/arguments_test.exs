@@ -391,7 +391,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {kind, BeTree.Input.Describe.reason(reason), Tuple.delete_at(frame, 2)}
   end
 
-  # A path in the table gets a folder of this test, so that a value that is a file name elsewhere stays inside it.
+  # A path in the table is never replaced by a wrong value that is a file name, so no call writes outside this test's folder.
   defp replaced(arguments, place, value) do
     case Enum.at(arguments, place) do
       {:path, _path} when is_binary(value) or is_list(value) -> plain(arguments)
@@ -406,7 +406,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     if function_exported?(module, bang, arity), do: [bang], else: []
   end
 
-  # Each call has its own process: some link to what they start, and some would wait endlessly.
+  # Each call has its own process, because some calls link to the processes they start, and some never return.
   defp attempt(module, function, arguments) do
     {pid, monitor} =
       spawn_monitor(fn ->

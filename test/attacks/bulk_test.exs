@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.BulkTest do
-  # Instructions that fill or copy much memory at once. The host divides them (wasm/host/src/compile/rewrite/mod.rs): they do what the
-  # specification says, as a model of memory in Elixir tells, and others have their turns meanwhile.
+  # Instructions that fill or copy much memory at once. The host divides them into parts (wasm/host/src/compile/rewrite/mod.rs). The
+  # result must equal that of a memory model in Elixir, and other processes must run between the parts.
   use ExUnit.Case, async: true
 
   import BeTree.WasmModule
@@ -89,7 +89,7 @@ defmodule BeTree.Attacks.BulkTest do
     ])
   end
 
-  test "divided bulk instructions write the same, and nothing where they trap" do
+  test "divided bulk instructions write the bytes of undivided ones, and none when they trap" do
     sandbox = sandbox(wasm())
 
     Attack.each(Attack.size(40, 2_000), fn _number ->
@@ -176,7 +176,7 @@ defmodule BeTree.Attacks.BulkTest do
     assert {:error, %Error{kind: :trap}} = Sandbox.call(sandbox, "huge", [@size - @part_bytes])
   end
 
-  test "a call yields and can be cancelled before each part, and pays a unit a byte" do
+  test "a call yields and can be cancelled before each part, and costs one fuel unit per byte" do
     large = 64 * 1024 * 1024
     sandbox = sandbox(wasm(), memory: 2 * large)
     sandbox_pages = div(large, @page)

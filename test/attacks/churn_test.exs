@@ -57,7 +57,7 @@ defmodule BeTree.Attacks.ChurnTest do
   end
 
   for kind <- 0..6 do
-    test "expressions of kind #{kind} replaced by longer ones take the longer ones' memory" do
+    test "expressions of kind #{kind} replaced by longer ones take the memory of the longer ones" do
       texts = fn length -> for id <- 1..count(), do: {id, text(unquote(kind), length, id)} end
       tree = tree(texts.(1))
 
@@ -65,7 +65,7 @@ defmodule BeTree.Attacks.ChurnTest do
       assert_as_small_as_new(tree, texts.(41))
     end
 
-    test "expressions of kind #{kind} replaced by any length take the new ones' memory" do
+    test "expressions of kind #{kind} replaced by any length take the memory of the new ones" do
       Attack.each(1, fn _number ->
         texts = fn round -> for id <- 1..count(), do: {id, text(unquote(kind), :rand.uniform(41), id + round)} end
         tree = tree(texts.(0))

@@ -13,7 +13,7 @@ defmodule BeTree.Attacks.CompileTest do
   @moduletag timeout: :infinity
   @moduletag runtime: Wasmtime
 
-  describe "refused before it is compiled, by what it has too much of:" do
+  describe "refuses before compilation a module with too many" do
     test "loops over many variables" do
       refused(function("f", [:i32], [:i32], loops(1_900, 2_000), List.duplicate(:i32, 1_900)), "work for the compiler")
     end
@@ -63,7 +63,7 @@ defmodule BeTree.Attacks.CompileTest do
     end
   end
 
-  test "the most that is compiled is two modules at a time, whoever asks" do
+  test "at most two modules compile at a time, for any number of callers" do
     counter = start_supervised!({Task, fn -> most_threads(0) end})
     modules = for seed <- 1..Attack.size(4, 16), do: slow(seed)
     askers = for wasm <- modules, do: Task.async(fn -> Sandbox.load(wasm) end)
@@ -73,7 +73,7 @@ defmodule BeTree.Attacks.CompileTest do
     assert most in 1..2
   end
 
-  test "a full queue refuses a module, until those who wait in it have died" do
+  test "a full queue refuses a module until its waiting callers die" do
     compiling = for seed <- 101..102, do: Task.async(fn -> Sandbox.load(slow(seed, 5)) end)
     eventually(fn -> threads() == 2 end)
     waiting = for seed <- 1..64, do: spawn(fn -> Sandbox.load(slow(200 + seed)) end)
@@ -90,7 +90,7 @@ defmodule BeTree.Attacks.CompileTest do
     eventually(fn -> threads() == 0 end)
   end
 
-  test "a module that a swap wants has the time of the swap, and leaves the queue with it" do
+  test "a swap that times out removes its module from the compile queue" do
     name = __MODULE__.Swapped
     start_supervised!({Server, name: name, schema: [a: :integer]})
     compiling = for seed <- 401..402, do: Task.async(fn -> Sandbox.load(slow(seed, 5)) end)

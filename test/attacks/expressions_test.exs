@@ -1,6 +1,6 @@
 defmodule BeTree.Attacks.ExpressionsTest do
-  # Texts of expressions: of the grammar with ill-fitting types and constants, with damaged bytes, and noise. Each is
-  # inserted and found where the oracle finds it, or refused without a change.
+  # Random expression texts: grammatical ones with wrong types and constants, damaged ones, and noise. Each is refused
+  # without a change, or inserted and then matched exactly when the oracle matches it.
   use ExUnit.Case, async: true
 
   alias BeTree.Error

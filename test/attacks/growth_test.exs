@@ -135,7 +135,7 @@ defmodule BeTree.Attacks.GrowthTest do
     ]
   end
 
-  # Returns `values` with values of all other required attributes.
+  # Adds the other required attributes to `values`.
   defp event(values \\ %{}) do
     %{i: 0, j: 0, f: 0.0, s: "", l: [], sl: [], ip: "10.0.0.1", b: false, latitude: 0.0, longitude: 0.0, now: 0}
     |> Map.merge(%{segments_with_timestamp: [], frequency_caps: [], rows: []})
@@ -185,7 +185,7 @@ defmodule BeTree.Attacks.GrowthTest do
     end
   end
 
-  test "every function that changes takes thousands of alternatives" do
+  test "every function that inserts accepts thousands of alternatives" do
     text = join(2_500, " or ", "i = ?")
     tree = BeTree.new!(i: :integer, s: :string)
     assert BeTree.insert(tree, 99, "true") == :ok
@@ -242,7 +242,7 @@ defmodule BeTree.Attacks.GrowthTest do
     check_doubled("7 expressions of ranges", fewer, more)
   end
 
-  test "a conjunction does not multiply its lists out" do
+  test "a conjunction of lists is not expanded into their product" do
     tree = BeTree.new!(@schema, runtime: Metered)
 
     text = fn n, lists ->

@@ -23,7 +23,7 @@ defmodule BeTree.Attacks.JournalTest do
     end)
   end
 
-  # A life ends with a close, so all that is there then was on the disk.
+  # A life ends with a close, which syncs everything. So a later loss is damage, never an interrupted write.
   test "a folder that lost a file, or its end, is refused or complete", %{folder: folder} do
     Attack.each(Attack.size(20, 2_000), fn number ->
       folder = Disk.watch(Path.join(folder, "#{number}"))
@@ -78,8 +78,8 @@ defmodule BeTree.Attacks.JournalTest do
     end
   end
 
-  # The model: all changes, newest first; how many must survive a loss of power; and the groups that may follow: the one
-  # being written, and those refused since the last change, whose bytes a failing disk kept.
+  # The model: all changes, newest first; the number that must survive a loss of power; and the groups that may follow: the
+  # group being written, and groups refused since the last change whose bytes a failing disk kept.
   defp life(folder, durability, owners) do
     Enum.reduce(1..owners, {[], 0}, fn _owner, {accepted, durable} ->
       seed = :rand.uniform(1_000_000_000)

@@ -1,5 +1,5 @@
 defmodule BeTree.Attacks.ModuleBytesTest do
-  # Many index modules, each used once, leave nothing. The test counts binaries of the whole node, so it runs alone.
+  # Many index modules, each used once, leave nothing in memory. The test counts binaries of the whole node, so it runs alone.
   use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually

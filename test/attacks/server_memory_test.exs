@@ -15,7 +15,7 @@ defmodule BeTree.Attacks.ServerMemoryTest do
     "a = #{rem(id, 50)} or s in (#{Enum.join(strings, ", ")})"
   end
 
-  # Fills the last bytes: after a refusal smaller subscriptions follow.
+  # Fills the memory to the last bytes: each refusal halves the length of the next subscriptions.
   defp fill(_name, id, 0), do: id
 
   defp fill(name, id, length) do

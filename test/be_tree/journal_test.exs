@@ -87,7 +87,7 @@ defmodule BeTree.JournalTest do
     assert length(segments(folder)) == 1
   end
 
-  test "divides changes among segments and removes those before a base", %{folder: folder} do
+  test "divides changes among segments and removes the segments before a base", %{folder: folder} do
     changes = for number <- 1..200, do: "change #{number}"
     journal = Enum.reduce(changes, open!(folder, segment_bytes: 500), &append!(&2, [&1]))
     assert length(segments(folder)) > 5
@@ -138,7 +138,7 @@ defmodule BeTree.JournalTest do
     assert content(folder) == {{4, "base"}, [{5, "5"}, {6, "6"}], 6}
   end
 
-  test "keeps files of others, and a refused open removes none", %{folder: folder} do
+  test "keeps foreign files, and a refused open removes no file", %{folder: folder} do
     folder |> open!() |> append!(["a"]) |> Journal.close()
     others = ~w(notes.new 12.log 0000000000000001.log.bak lost+found/x +000000000000003.base partitions)
 
@@ -302,7 +302,7 @@ defmodule BeTree.JournalTest do
     assert Enum.all?(results, &(&1 in [1, :locked]))
   end
 
-  # The lock of systems without names for sockets, which this one may have too.
+  # This lock is for systems without abstract sockets, and works on others too.
   test "concurrent locks by a socket file never succeed together, and leave no file", %{folder: folder} do
     counter = :counters.new(1, [])
 
@@ -732,7 +732,7 @@ defmodule BeTree.JournalTest do
     end
   end
 
-  test "with an interval, changes appended together are rewritten together, though a base has some of them",
+  test "with an interval, changes appended together are rewritten together, even if a base has some of them",
        %{folder: folder} do
     journal = folder |> faulty(durability: {:interval, 60_000}) |> append!(["a", "b", "c"])
     :ok = Journal.base_writer(journal).(1, ["base"])

@@ -14,10 +14,10 @@ defmodule BeTree.Call.Batch do
   @max_events 256
   @max_bytes 256 * 1024
 
-  # The events of a chunk whose events are searched one by one, because each has a budget or a timeout of its own.
+  # The size of a chunk whose events are searched one by one, because each has its own budget or timeout.
   @max_plain_events 64
 
-  # A stream searches so many events of a list one by one before it makes chunks, whose set-up costs more than these searches.
+  # A stream searches this many events of a list one by one before it makes chunks, whose set-up costs more than these searches.
   @events_before_chunks 7
 
   @derive {Inspect, only: [:count]}
@@ -316,7 +316,7 @@ defmodule BeTree.Call.Batch do
   defp without_count_if_found({:ok, found}), do: {:ok, without_count(found)}
   defp without_count_if_found(error), do: error
 
-  # Returns the results of a chunk, and whether each begins with its count of mismatched values. The shards of a cluster remove theirs.
+  # Returns the results of a chunk, and whether each begins with its count of mismatched values. Those of a cluster have no counts.
   defp search_each(chunk, %Shards{} = cluster, options),
     do: {Target.search_each(cluster, chunk.events, options), false}
 

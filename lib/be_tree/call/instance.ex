@@ -24,8 +24,8 @@ defmodule BeTree.Call.Instance do
   @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
   def built_in(runtime), do: built_in(runtime, "be_tree.wasm", &Guest.load/2)
 
-  # Returns the guest that `load` makes of the bytes of a module in the application's priv directory and of the runtime. It is
-  # read and loaded once for each runtime and kept for the life of the VM.
+  # Returns the guest that `load` makes from a module in the application's priv directory and a runtime. Each runtime loads a
+  # module once, for the life of the VM.
   @spec built_in(module, String.t(), (binary, module -> {:ok, Guest.t()} | {:error, Error.t()})) ::
           {:ok, Guest.t()} | {:error, Error.t()}
   def built_in(runtime, file, load) do
@@ -103,8 +103,8 @@ defmodule BeTree.Call.Instance do
   # Runs any operation but a search to its end, and returns its output.
   #
   #   * `:scheduler` - `:dirty` by default. An operation of some microseconds may run on `:normal`. Any operation may run in
-  #     `:slices`, if its runtime can suspend it; killing its process then cuts it off. `:whole` runs in slices an operation that
-  #     must not be cut off, or on a dirty scheduler if its runtime cannot do that;
+  #     `:slices`, if its runtime can suspend it; killing its process then cuts it off. `:whole` is for operations that must not
+  #     be cut off: they run in slices, or on a dirty scheduler if the runtime cannot suspend them;
   #   * `:timeout` - as in `BeTree.Runtime`: on `:dirty` schedulers a change that passes it rolls back.
   @spec call(module, BeTree.Runtime.instance(), String.t(), [integer], binary | nil,
           scheduler: :dirty | :normal | :slices | :whole,

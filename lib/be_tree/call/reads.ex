@@ -19,7 +19,7 @@ defmodule BeTree.Call.Reads do
 
   @prepare_options Common.prepare()
 
-  # Decoding an event of at most so many bytes takes less time than a slice of a search.
+  # Decoding an event of at most this many bytes takes less time than a slice of a search.
   @max_normal_bytes 16 * 1024
 
   defmacro __using__(_options) do

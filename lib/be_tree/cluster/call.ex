@@ -12,8 +12,8 @@ defmodule BeTree.Cluster.Call do
   @type function_name :: {module, atom}
 
   @doc """
-  Calls a function of one shard, on this node in the calling process. Waits for twice the timeout, which the shard has for the call
-  itself.
+  Calls a function of one shard, in the calling process if the shard is on this node. A remote call gets twice the timeout, because
+  the shard may use the whole timeout itself.
   """
   @spec one(Shards.shard(), function_name, [term], timeout) :: term
   def one({name, node} = shard, {module, function}, arguments, timeout) do

@@ -142,7 +142,7 @@ defmodule BeTree.Cluster.Insertion do
     collect(agents, told, %{}, guard)
   end
 
-  # Returns the error of the first position, with the shards that may still have their parts.
+  # Returns the error with the lowest position, and names the shards that may still have their parts.
   defp error(agents, replies, aborted) do
     {_position, error} =
       for({key, reply} <- replies, error = refusal(reply, agents[key]), do: {error.position, error})
@@ -226,7 +226,7 @@ defmodule BeTree.Cluster.Insertion do
     error in ArgumentError -> {:raise, Exception.message(error)}
   end
 
-  # The server's process ended during the call. A completed insertion gave all ids one version, later than the call.
+  # The server's process ended during the call. A completed insertion gave all ids one version, above `before`.
   defp inserted(name, ids, before, error) do
     with {:ok, _version} <- repeat(fn -> Request.call(name, :version, :infinity) end, @attempts),
          {:ok, table} <- Request.table(name),

@@ -96,7 +96,7 @@ defmodule BeTree.Input.AtomicFile do
   end
 
   defp create(target, stat, modes) do
-    # The name does not contain that of the target, which may be as long as a name can be.
+    # The temporary name does not contain the target's name, which may have the maximum length already.
     random = Base.encode16(:crypto.strong_rand_bytes(8), case: :lower)
     unfinished = Path.join(Path.dirname(target), ".be_tree-#{random}")
 
@@ -128,7 +128,7 @@ defmodule BeTree.Input.AtomicFile do
     end
   end
 
-  # Returns `:direct`, or the file that is created or replaced and its state, which is nil if it is missing.
+  # Returns `:direct`, or the path to create or replace with its `File.Stat`, nil if the file is missing.
   defp place(path, inputs) do
     with {:ok, target} <- follow(path, @max_links), do: place(target, File.stat(target), inputs)
   end
@@ -158,7 +158,7 @@ defmodule BeTree.Input.AtomicFile do
     end
   end
 
-  # A rename asks for no permission of the replaced file. Opening for appending changes nothing.
+  # A rename needs no permission on the replaced file, so this checks it by an open for appending, which changes nothing.
   defp writable(target) do
     with {:ok, device} <- :file.open(target, [:append, :raw]), do: :file.close(device)
   end
@@ -176,7 +176,7 @@ defmodule BeTree.Input.AtomicFile do
     if Path.type(link) == :absolute, do: link, else: Path.join(Path.dirname(path), link)
   end
 
-  # `/dev/stdout` is a link to `/proc/self/fd/1`: a file that is open, whose name is no text of that link.
+  # `/dev/stdout` links to `/proc/self/fd/1`. That link stands for an open file, and its text need not be a path.
   defp descriptor?(path) do
     with {:ok, %{type: :symlink, major_device: device}} <- File.lstat(path),
          {:ok, %{major_device: ^device}} <- File.lstat("/proc/self") do

@@ -1,7 +1,7 @@
 defmodule BeTree.Input.Json do
   @moduledoc false
   # Writes and reads JSON, for the files of `BeTree.Tune` and for patterns. Elixir 1.14 and OTP 25 have no JSON module, and a library
-  # would be the only run-time dependency of every user; libraries also keep one of two equal names in silence.
+  # would be the only run-time dependency of every user; libraries also drop one of two duplicate keys silently.
 
   # Conversion of a longer integer is slow, and no attribute can hold it.
   @max_number_characters 400
@@ -43,9 +43,9 @@ defmodule BeTree.Input.Json do
   defp escaped(control), do: ["\\u", control |> Integer.to_string(16) |> String.pad_leading(4, "0")]
 
   @doc """
-  Returns the term of a JSON text, with strings as keys, or the offset in bytes of the first fault. A name that an object has twice is
-  a fault with that name, because either value may be meant. A number of more than #{@max_number_characters} characters, and one that no float
-  holds, is a fault.
+  Returns the term of a JSON text, with strings as keys, or the offset in bytes of the first fault. A duplicate key of an object is
+  a fault with that key, because either value may be meant. Numbers of more than #{@max_number_characters} characters, and numbers
+  outside the range of floats, are faults.
   """
   @spec decode(binary) ::
           {:ok, term} | {:error, offset :: non_neg_integer} | {:error, {:twice, String.t(), offset :: non_neg_integer}}

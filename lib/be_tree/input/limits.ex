@@ -50,8 +50,8 @@ defmodule BeTree.Input.Limits do
   def default_replicas, do: 2 * System.schedulers_online()
 
   @doc """
-  Returns the default number of callers that may wait for a replica. They take a few megabytes, and at 100 microseconds a
-  search on two schedulers the last one waits for half a second.
+  Returns the default number of callers that may wait for a replica. 10,000 waiters take a few megabytes. With searches of
+  100 microseconds on two schedulers, the last one waits for half a second.
   """
   @spec default_queue() :: pos_integer
   def default_queue, do: 10_000

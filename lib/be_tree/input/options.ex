@@ -44,8 +44,8 @@ defmodule BeTree.Input.Options do
   end
 
   @doc """
-  Returns the map `defaults` with `options` in it, all of them checked as by `validate!/2`. It takes time only for the given
-  options, so calls of a few microseconds use it.
+  Merges `options` into the map `defaults`, and checks them as `validate!/2` does. It takes time only for the given options,
+  so calls of a few microseconds use it.
   """
   @spec put!(map, term, definitions) :: map
   def put!(defaults, options, definitions) do

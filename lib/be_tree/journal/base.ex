@@ -29,7 +29,7 @@ defmodule BeTree.Journal.Base do
         }
 
   @doc """
-  Writes the base of `version` into `folder`. `payload` is an enumerable of iodata. Any process may call this. Meanwhile the journal
+  Writes the base of `version` into `folder`. `payload` is an enumerable of iodata. Any process may call this, while the journal
   goes on.
   """
   @spec write(module, Path.t(), non_neg_integer, binary, Enumerable.t()) :: :ok | {:error, BeTree.Error.t()}

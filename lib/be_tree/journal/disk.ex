@@ -27,8 +27,8 @@ defmodule BeTree.Journal.Disk do
     with {:error, reason} when reason in @no_modes <- :file.change_mode(path, mode), do: :ok
   end
 
-  # Opening a file for writing would create it: the syncer may be asked for a segment that a base has removed meanwhile. POSIX syncs
-  # a file through any descriptor.
+  # Opens read-only, because opening for writing would recreate a segment that a base has removed before its sync. POSIX syncs a
+  # file through any descriptor.
   @impl true
   def open(path), do: :file.open(path, [:raw, :binary, :read])
 
@@ -60,7 +60,7 @@ defmodule BeTree.Journal.Disk do
     end
   end
 
-  # Where the system opens no folder (Windows), or a file system syncs none, its names are safe by other means or not at all.
+  # Some systems cannot open a folder (Windows), and some file systems cannot sync one. Then names are safe by other means or not.
   @impl true
   def sync_folder(path) do
     case :file.open(path, [:raw, :read, :directory]) do
@@ -85,7 +85,7 @@ defmodule BeTree.Journal.Disk do
   @impl true
   def list(path), do: File.ls(path)
 
-  # The name of a folder is in the folder above it. The process that made it may have been killed before it synced that one.
+  # A folder's name is stored in its parent. The process that made the folder may have been killed before it synced the parent.
   @impl true
   def make_folder(path) do
     above = Path.dirname(path)

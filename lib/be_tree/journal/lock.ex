@@ -1,12 +1,12 @@
 defmodule BeTree.Journal.Lock do
   @moduledoc false
-  # The lock of a folder. It ends with the process that holds it, also by a kill.
+  # The lock of a folder. It is freed when the process that holds it ends, also by a kill.
   #
   # On Linux it is a listening Unix domain socket in the abstract name space, whose name has the device and the inode of the
-  # folder. The kernel gives a name to one socket at a time, and takes it back when the socket is closed, by the process or by its
-  # end. So nothing is left over, nothing is in the folder, and there is no race. The same folder has the same name by every path
-  # that leads to it, and keeps it when it is moved. Its inode cannot be another folder's meanwhile, because the owner has a file
-  # in it open. Such names belong to a network namespace: a container with a network of its own does not see those of another.
+  # folder. The kernel binds a name to one socket at a time, and frees it when the socket is closed, at the latest when its process
+  # ends. So there are no leftovers, no file in the folder, and no race. A folder has the same name by every path, also after a
+  # move. Its inode cannot be reused meanwhile, because the owner has a file in it open. Such names belong to a network namespace:
+  # a container with its own network does not see those of another.
   #
   # Other systems have no such names. There the socket is a file in the folder (BeTree.Journal.Lock.SocketFile).
 

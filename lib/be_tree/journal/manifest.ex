@@ -1,17 +1,17 @@
 defmodule BeTree.Journal.Manifest do
   @moduledoc false
-  # The file `journal.manifest` says what the other files of a folder must hold at least, so that a start notices when the newest
-  # segment, or its end, is missing. Behind its head, "BTMANI\n\0" (BeTree.Journal.Head), two records have places of their own:
+  # The file `journal.manifest` records the least content of a folder's other files, so that a start notices when the newest
+  # segment, or its end, is missing. After its head, "BTMANI\n\0" (BeTree.Journal.Head), it has two records at fixed places:
   #
-  #     count    64 bits: the record with the greater one is the present one
-  #     segment  64 bits, the sequence of a segment: this one or a later one is there. 0: there may be none
+  #     count    64 bits: the record with the greater count is current
+  #     segment  64 bits, the sequence of a segment: this segment or a later one exists. 0: there may be none
   #     durable  64 bits: all changes up to this version were on the disk before this record was written
   #     crc      32 bits, CRC-32 of all of the above
   #
   # `put/3` writes a record and syncs it: when a segment begins, before the last one is removed, and when the owner closes the
-  # folder. `note/2` only writes it, after each sync of changes, so it costs no sync. It survives the end of the node, and a loss
-  # of power may take it back. Each record is written over the one that is not known to be on the disk. So whatever is lost, one
-  # of them is whole, and it never claims more than the disk has.
+  # folder. `note/2` writes a record without a sync, after each sync of changes. Such a record survives the end of the node, but
+  # may not survive a loss of power. Each write replaces the record that is not known to be on the disk. So after any loss of
+  # power one record is intact, and it never claims more than the disk has.
 
   import BeTree.Journal.Files, only: [create_whole: 3, with_device: 3]
 
@@ -97,7 +97,7 @@ defmodule BeTree.Journal.Manifest do
     path = Path.join(folder, @file_name)
     [place, other] = @places
     found = %{count: 1, segment: 0, durable: 0, places: {other, place}}
-    # Both records: a disk that is full later has room for the manifest.
+    # Writes both records now, so that the manifest needs no space when the disk is full later.
     records = [{0, Head.encode(@magic, 0, "")}, {place, encode(1, 0, 0)}, {other, encode(0, 0, 0)}]
 
     with {:ok, device} <- create_whole(files, path, records), do: {:ok, new(files, path, device, found)}

@@ -19,7 +19,7 @@ defmodule BeTree.Journal.Owner do
   #
   #   * the bytes of records: `:base_bytes`, 16 MiB by default;
   #   * the changes: `:base_changes`, 10,000 by default, and a quarter of the entries of the state, so that many small changes of a
-  #     large state do not write it again and again. `:infinity` leaves the bytes alone to decide;
+  #     large state do not write it again and again. `:infinity` removes this limit;
   #   * the segments: 32 more than these bytes fill (`BeTree.Journal.fragmented?/1`). Each start and each failed write
   #     begins a segment.
   #
@@ -144,7 +144,7 @@ defmodule BeTree.Journal.Owner do
     {:ok, failed(%{owner | writer: nil}, error)}
   end
 
-  # The outcome of a process that was stopped.
+  # A late outcome of a stopped base writer.
   def info(%__MODULE__{} = owner, {__MODULE__, pid, _outcome}) when is_pid(pid), do: {:ok, owner}
   def info(%__MODULE__{retry: timer} = owner, {:timeout, timer, __MODULE__}), do: {:ok, %{owner | retry: nil}}
 

@@ -31,7 +31,7 @@ defmodule BeTree.Journal.Record do
   end
 
   @doc """
-  Decodes the record at the beginning of `bytes`. `:more` means that it has more bytes than these, `:bad` that it is none.
+  Decodes the record at the beginning of `bytes`. `:more` means that the record is longer than `bytes`, `:bad` that it is invalid.
   """
   @spec decode(binary) :: {:ok, t, rest :: binary} | {:more, pos_integer} | :bad
   def decode(

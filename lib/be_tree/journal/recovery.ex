@@ -136,7 +136,7 @@ defmodule BeTree.Journal.Recovery do
 
   @doc """
   Returns the segments that may hold changes from the version `from` on, each with the last version that no later segment
-  replaces: all of these are there, or something is missing. That of the last segment is `:open`.
+  replaces (`:open` for the last segment). A segment that lacks one of these versions is damaged.
   """
   @spec needed([Segment.t()], pos_integer) :: [{Segment.t(), non_neg_integer | :open}]
   def needed(segments, from) do
@@ -167,7 +167,7 @@ defmodule BeTree.Journal.Recovery do
   defp walk(files, [{segment, last} | rest], recovery) do
     missing = recovery.last + 1
 
-    # A segment that begins behind its own last version is replaced as a whole.
+    # A later segment replaces all of a segment that begins after its last version.
     cond do
       last != :open and segment.first > last -> walk(files, rest, recovery)
       segment.first > missing -> gap(segment, missing)

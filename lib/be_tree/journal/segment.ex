@@ -6,7 +6,7 @@ defmodule BeTree.Journal.Segment do
   # A segment gets its name when its head, its first changes, and all changes of earlier segments are on the disk. So a file with such
   # a name and a wrong head, or a gap before it, is damage and never an interrupted write.
   #
-  # A segment replaces all changes from its first on that earlier segments hold.
+  # A segment replaces all changes of earlier segments from its own first version on.
 
   import BeTree.Journal.Files, only: [create_whole: 3, with_device: 3]
 
@@ -96,8 +96,8 @@ defmodule BeTree.Journal.Segment do
   @type ending :: {:end | :fault | :halt, at :: non_neg_integer, next :: pos_integer}
 
   @doc """
-  Calls `function` with each change of the segment, in order, and the value of the call before. It returns
-  `{:cont, value}` or `{:halt, value}`.
+  Folds `function` over the changes of the segment, in order. The function returns `{:cont, value}` or
+  `{:halt, value}`.
   """
   @spec reduce(module, t, acc, (Record.t(), acc -> {:cont | :halt, acc})) ::
           {:ok, ending, acc} | {:error, BeTree.Error.t()}

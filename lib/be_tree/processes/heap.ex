@@ -8,7 +8,7 @@ defmodule BeTree.Processes.Heap do
   # Bounds the damage of a wrong estimate. Unused words are never touched.
   @max_requested_words 16_000_000
 
-  # The VM allocates binaries of at least so many bytes outside the heap.
+  # The VM allocates binaries of at least this many bytes outside the heap.
   @min_off_heap_bytes 65
 
   @doc """
@@ -23,8 +23,8 @@ defmodule BeTree.Processes.Heap do
   def with_room_in_time(words, fun), do: widened(words, fn _words -> :ok end, fun)
 
   @doc """
-  Sends the calling process, a `GenServer`, the message `:collect`, after which it collects all its garbage. Until then its heap
-  refers to what the present callback replaces, and a process that makes little garbage would hardly ever collect all of it.
+  Sends the calling `GenServer` the message `:collect`, on which it collects all its garbage. During the present callback the heap
+  still refers to the replaced state. A process that makes little garbage would otherwise hardly ever collect all of it.
   """
   @spec collect_later :: :collect
   def collect_later, do: send(self(), :collect)
@@ -53,7 +53,7 @@ defmodule BeTree.Processes.Heap do
 
   defp make_room(words) do
     if free() < words do
-      # In newer versions of OTP a collection changes the limit of binaries only if it meets one outside of the heap.
+      # In newer versions of OTP a collection changes the limit of off-heap binaries only if it finds such a binary.
       :binary.copy(<<0>>, @min_off_heap_bytes)
       :erlang.garbage_collect(self(), type: :minor)
     end

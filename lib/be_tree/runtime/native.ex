@@ -121,7 +121,7 @@ defmodule BeTree.Runtime.Native do
   def rebase(_instance, _snapshot), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  Gives an instance, or a free replica, that shares pages with a snapshot pages of its own, on a dirty scheduler. Returns `{:ok, shared?}`.
+  Un-shares an instance, or a free replica: copies the pages that it shares with a snapshot. Runs dirty. Returns `{:ok, shared?}`.
   """
   def settle(_instance, _ticket), do: :erlang.nif_error(:not_loaded)
 
@@ -170,7 +170,7 @@ defmodule BeTree.Runtime.Native do
   def cancel(_suspended), do: :erlang.nif_error(:not_loaded)
 
   @doc """
-  Puts the last of the first `count` packed integers in front of the list, as many as one call may.
+  Prepends the last of the first `count` packed integers to the list, as many as one call may.
   Returns `{list, left}`, where `left` is the number of remaining integers. Charges the calling process.
   """
   def unpack(_packed, _count, _list), do: :erlang.nif_error(:not_loaded)

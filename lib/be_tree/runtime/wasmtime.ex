@@ -34,7 +34,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @max_u64 Limits.max_u64()
 
-  # What a call is asked before its next slice.
+  # The values of the stop word: go on, or the reason to give up.
   @go_on 0
   @timeout 1
   @out_of_fuel 2

@@ -11,14 +11,14 @@ defmodule BeTree.Server.Bases do
   alias BeTree.Processes.Heap
   alias BeTree.Server.{Builder, Changes, Lineage, Maintainer, Table, View}
 
-  # A base is due at this share of its subscriptions in the log since, within these limits.
+  # A base is due when the changes in its log exceed this share of its subscriptions, within these limits.
   @log_share 16
   @min_log 512
   @max_log 4_096
-  # It is due at this share of its memory in texts of the log, too, but not below this number of bytes.
+  # A base is also due when the texts in its log exceed this share of its memory and this number of bytes.
   @text_share 8
   @min_text_bytes 1_000_000
-  # A change of more subscriptions takes each replica longer to apply than to begin anew.
+  # A replica applies a larger change more slowly than it begins anew from a base.
   @max_row_size 1_000
   # The milliseconds between a build that failed and the next one.
   @retry_after 1_000
@@ -167,9 +167,9 @@ defmodule BeTree.Server.Bases do
   ## Messages
 
   @doc """
-  Handles a message of the process. Returns `:unknown` for one that belongs elsewhere; otherwise the state, and what the owner has to do:
-  take a base that was `:built` and reply to the caller, publish its tree because replicas are `:unfit` for the log, look whether a
-  base is `:due`, or nothing (`:ok`).
+  Handles a message of the process. Returns `:unknown` for a foreign message; otherwise the state and the owner's next step: take a
+  `:built` base and reply to the caller, publish its tree because replicas are `:unfit` for the log, check whether a base is `:due`,
+  or nothing (`:ok`).
   """
   @spec info(t, term) ::
           {:built, built, GenServer.from() | nil, t} | {:unfit, Error.t(), t} | {:due, t} | {:ok, t} | :unknown
@@ -181,7 +181,7 @@ defmodule BeTree.Server.Bases do
     {:built, {:error, error}, from, %{bases | builder: nil}}
   end
 
-  # Of a builder that was told to stop.
+  # A late message of a stopped builder.
   def info(%__MODULE__{} = bases, {:built, pid, _outcome}) when is_pid(pid), do: {:ok, bases}
 
   def info(%__MODULE__{maintainer: pid, table: table} = bases, {:EXIT, pid, _reason}) when is_pid(pid),
@@ -193,7 +193,7 @@ defmodule BeTree.Server.Bases do
       ),
       do: {:unfit, error, bases}
 
-  # Of a former base, or of a maintainer that has ended.
+  # A late message about a former base, or of an ended maintainer.
   def info(%__MODULE__{} = bases, {:unfit, pid, _instance, _error}) when is_pid(pid), do: {:ok, bases}
   def info(%__MODULE__{retry: timer} = bases, {:build, timer}) when timer != nil, do: {:due, %{bases | retry: nil}}
   def info(%__MODULE__{} = bases, {:build, timer}) when is_reference(timer), do: {:ok, bases}
@@ -218,7 +218,7 @@ defmodule BeTree.Server.Bases do
 
   defp counts(bases), do: %{bases: bases.count, building: bases.builder != nil}
 
-  # The replicas of a runtime without a log lack nothing.
+  # The replicas of a runtime without a log lack no changes.
   defp lag(%{log: false}), do: 0
   defp lag(%{base: %{index: %{runtime: runtime, instance: instance}}}), do: instance |> runtime.lag() |> elem(1)
 end

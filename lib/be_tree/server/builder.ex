@@ -1,9 +1,9 @@
 defmodule BeTree.Server.Builder do
   @moduledoc false
   # Builds the next base beside the server's process, in a linked process of its own. A base is a copy of a replica that has
-  # applied the whole log, so it costs no more than the copy, and the replicas continue as they are. A base that begins replicas of
-  # its own, for example in another index module, has to be caught up with the changes meanwhile. The builder makes its tree too,
-  # and repeats changes until only a few are left, which the server's process repeats before it shows the base.
+  # applied the whole log, so it costs no more than the copy, and the replicas continue as they are. A base with new replicas, for
+  # example in another index module, lacks the changes made during its build. For such a base the builder makes a tree too, and
+  # repeats those changes until few are left. The server's process repeats the rest before it shows the base.
   #
   # The builder reads the log itself, so it waits for no other process. Its last message is `{:built, builder, outcome}`, or the
   # exit signal of its link.
@@ -40,8 +40,8 @@ defmodule BeTree.Server.Builder do
     end)
   end
 
-  # Changes make copies of nearly all pages that replicas and the tree share with their first base, so they get all of them at
-  # once, and in large pages.
+  # Changes soon un-share nearly all pages of the replicas and the tree from their first base. So this copies all pages at once,
+  # into large pages.
   defp settle(%{runtime: runtime, instance: instance}, tree) do
     with :ok <- if(tree, do: settle_all(runtime, tree.instance), else: :ok), do: settle_all(runtime, instance)
   end
@@ -54,7 +54,7 @@ defmodule BeTree.Server.Builder do
     end
   end
 
-  # The counts come first: a call applies the whole log in slices, and the copy is left with the changes since.
+  # Reads the counts first: that call applies the whole log in slices, so the copy applies only later changes.
   defp copy(table, %{index: %{runtime: runtime} = index, origin: origin} = base, used, options) do
     with {:ok, output} <- Instance.call(runtime, index.instance, "be_tree_info", [], nil, scheduler: :slices),
          {:ok, info} <- Reply.info(output),

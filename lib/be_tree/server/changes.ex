@@ -117,7 +117,7 @@ defmodule BeTree.Server.Changes do
     end
   end
 
-  # The guest knows the number of a term.
+  # The guest's message has the number of the id. This one has the term.
   defp message(%Error{kind: :duplicate_id}, {_number, _term} = key),
     do: "a subscription with the id #{Ids.text(key)} exists; delete it first"
 

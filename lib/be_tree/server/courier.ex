@@ -28,7 +28,7 @@ defmodule BeTree.Server.Courier do
   @spec serve(BeTree.Server.name(), pid, position) :: no_return
   def serve(name, follower, position) do
     CrashReport.guard(fn ->
-      # A follower that lacks nothing gets no row until the next change, and knows by this message that it is connected.
+      # An up-to-date follower gets no row until the next change. This message tells it that it is connected.
       history = history(name)
       if Lineage.includes?(history, position), do: send(follower, {:followed, self(), history})
       deliver(name, follower, position)
@@ -148,7 +148,7 @@ defmodule BeTree.Server.Courier do
     await_more(follower)
   end
 
-  # A follower that received another index meanwhile has replaced its texts.
+  # The server may be a follower itself. If it has received another index meanwhile, its texts were replaced.
   defp check_texts(name, history) do
     {:ok, table} = ended_or(Table.fetch(name))
     :ok = ended_or(Table.check_texts(table))

@@ -7,8 +7,8 @@ defmodule BeTree.Server.Follower do
   # A row that the tree cannot make, because it is malformed or memory is short, is not shown. The follower then requests an index,
   # at growing intervals, until one fits.
   #
-  # A courier beside the other server sends the changes. Each of its messages is answered by a request for the next one, and its
-  # end by another courier, after a pause.
+  # A courier beside the other server sends the changes. The follower requests each next message. When a courier ends, the follower
+  # starts another one after a pause.
 
   use GenServer
   use BeTree.Processes.CrashReport
@@ -72,8 +72,8 @@ defmodule BeTree.Server.Follower do
     end
   end
 
-  # The leader's index may have grown to the limit of its replicas. So the tree may take more than `:memory`, and less than a replica, whose
-  # searches need some: what the tree takes fits each replica.
+  # The leader's index may have grown to the limit of its replicas, so the tree may take more than `:memory`. Its limit is below
+  # that of a replica, because searches in a replica need memory too.
   defp memory(options), do: div(3 * Builder.limits(options)[:memory], 4)
 
   @impl GenServer
@@ -157,7 +157,7 @@ defmodule BeTree.Server.Follower do
     end
   end
 
-  # Of a courier that was abandoned, or of a process that has finished.
+  # A late message of an abandoned courier or of a finished process.
   defp ignore({step, pid, _content}) when step in [:followed, :rows, :piece, :texts, :base, :EXIT] and is_pid(pid),
     do: :ok
 

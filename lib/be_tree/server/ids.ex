@@ -3,27 +3,27 @@ defmodule BeTree.Server.Ids do
   # The numbers of a server's ids, if these are terms. The sandbox knows numbers only.
   #
   # Everything but the sandbox has a *key* for a subscription: the id itself if ids are integers, and otherwise `{number, term}`.
-  # The rows of the log, the texts, the journal, its bases and the messages to followers have keys. So these tables can be made
-  # again from any of them, and are kept nowhere else.
+  # The rows of the log, the texts, the journal, its bases and the messages to followers have keys. So the tables of numbers can be
+  # rebuilt from any of them, and are stored nowhere else.
   #
-  # The server's process gives a term a number when it first sees it, before any replica can find the number. A number is never
-  # given to another term: they count up, from the time in microseconds at which the tables were made, so also the process after
-  # a restart does not repeat those that a follower may still have. Therefore a search never returns a wrong term. A follower that
-  # is sent an index anew may have two numbers of a term for a while.
+  # The server's process gives a term a number when it first sees it, before any replica can find the number. Numbers are never
+  # reused: they count up from the time in microseconds at which the tables were made. So a restarted server does not repeat numbers
+  # that a follower may still have, and a search never returns a wrong term. A follower that receives a new index may have two
+  # numbers of a term for a while.
   #
-  # When a subscription is deleted, its row stays for some seconds, because searches that began before may find its number. A
-  # search that takes longer finds a number without a term. It then begins again (BeTree.Search), and sees the deletion.
+  # The row of a deleted subscription stays for some seconds, because a search that began before the deletion may find its number. A
+  # search that takes longer finds a number without a term. It then restarts (BeTree.Search), and sees the deletion.
 
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Input.Subscription.Id
   alias BeTree.Error
 
-  # The milliseconds for which a deleted row stays, and for which it stays if the terms of all such rows have more than these bytes.
+  # The milliseconds for which a deleted row stays: by default, and when the terms of all such rows exceed these bytes.
   @grace 10_000
   @short_grace 1_000
   @max_released_bytes 0x100_0000
 
-  # The milliseconds until rows are dropped that are not due yet, and the most at once: about a millisecond.
+  # The milliseconds until the next removal if no row is due, and the maximum rows of one removal: about a millisecond.
   @drop_after 2_000
   @max_dropped 500
 
@@ -199,9 +199,9 @@ defmodule BeTree.Server.Ids do
   end
 
   @doc """
-  Removes rows that were released some seconds ago, at most `most`, except those of keys in the table `texts`. If more will have to
-  go, the calling process gets the message `:drop` when it is time. `expected` says whether such a message is on its way; the result
-  says whether one is now.
+  Removes at most `most` rows that were released some seconds ago, except rows whose keys are in the table `texts`. If released rows
+  remain, the calling process later gets the message `:drop`. `expected` says whether such a message is on its way already. Returns
+  whether one is on its way now.
   """
   @spec drop(t | nil, :ets.tid(), non_neg_integer, boolean) :: boolean
   def drop(nil, _texts, _most, expected), do: expected

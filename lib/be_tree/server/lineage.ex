@@ -5,8 +5,8 @@ defmodule BeTree.Server.Lineage do
   # A server that starts anew, and the first change after a start from a folder, begins a *lineage*: a random name for the changes from
   # then on. The history is the list of its lineages, the present one first, each with the version at which it began. Two servers whose
   # histories share a lineage have the same changes up to the version at which the next lineage of either began. So a server that
-  # is restored from an older folder has another history than a follower that has seen later changes, also after it has made as many
-  # changes again. Before its first change, its version is lower.
+  # is restored from an older folder has another history than a follower that has seen later changes, even when their versions are
+  # equal again. Before the server's first change, its version is lower than the follower's.
 
   alias BeTree.Error
 

@@ -1,7 +1,7 @@
 defmodule BeTree.Server.Queue do
   @moduledoc false
-  # The callers of a server's process that wait for a version. The queue is ordered by version, so a change costs the callers that
-  # it wakes, and one look-up for all others. It lies in tables, outside the heap that the process collects.
+  # The callers of a server's process that wait for a version. The queue is ordered by version, so a change visits only the callers
+  # that it wakes, after one look-up. It lies in tables, outside the heap that the process collects.
   #
   # A caller leaves the queue when its version comes, its timeout passes, or its process ends.
 
@@ -33,7 +33,7 @@ defmodule BeTree.Server.Queue do
   def add(queue, {pid, _tag} = from, wanted, timeout, present) do
     case outcome(wanted, present) do
       {:wait, version} ->
-        # Without a tag, each removal had to flush a late message, and read all messages that wait.
+        # The tag lets `info/2` recognize late messages. Otherwise each removal would scan the mailbox to flush one.
         monitor = :erlang.monitor(:process, pid, tag: :gone)
         timer = if timeout != :infinity, do: Process.send_after(self(), {:expired, monitor}, timeout)
         put(queue, version, {monitor, version, from, wanted, timer})

@@ -2,8 +2,8 @@ defmodule BeTree.Server.Start do
   @moduledoc false
   # Finds the state with which a server's process begins.
   #
-  # If the tables have a base, the process before has crashed: the base and the log have all changes that the table has, and the
-  # journal may have more. Otherwise the state comes from the folder, from the option `:image` or `:load`, or is empty.
+  # A base in the tables means that the previous process crashed. The base and the log then have its changes, and the journal may
+  # have more. Otherwise the state comes from the folder, from the option `:image` or `:load`, or is empty.
 
   alias BeTree.{Domain, Error, Image}
   alias BeTree.Journal.Owner

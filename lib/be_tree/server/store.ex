@@ -10,8 +10,8 @@ defmodule BeTree.Server.Store do
   #     2  an image of the index (BeTree.Image)
   #     3  a list of `{id, version, text, constants}`: some rows of the table's texts
   #
-  # The texts are the truth, if they are complete. An image that another version of the index module wrote is not used; the index
-  # is made from the texts.
+  # Complete texts take precedence over the image: if another version of the index module wrote the image, the index is made from
+  # the texts.
 
   @behaviour BeTree.Journal.Owner
 
@@ -33,7 +33,7 @@ defmodule BeTree.Server.Store do
   # No memory of WebAssembly with addresses of 32 bits is larger.
   @max_memory 0x1_0000_0000
 
-  # Before the schema in the identity of a folder whose ids are terms.
+  # The prefix of the schema in the identity of a folder whose ids are terms.
   @terms "ids: :term\n"
 
   @doc "Opens the folder of a server with this schema and ids of this kind. The calling process owns the journal."
@@ -221,7 +221,7 @@ defmodule BeTree.Server.Store do
   defp with_memory(options, memory),
     do: %{options | memory: memory, new: Keyword.put(options.new, :memory, memory)}
 
-  # Says how much memory is enough: a tree that may take just as much grows in the same way.
+  # Names a sufficient limit: the memory of a tree made under a larger limit. Under that limit a tree grows in the same way.
   defp name_memory(error, base, rows, table, %{memory: memory} = options) do
     larger = memory |> Stream.iterate(&(2 * &1)) |> Stream.drop(2) |> Enum.take_while(&(&1 <= 2 * @max_memory))
     attempts = for memory <- larger, do: {min(memory, @max_memory), &repeat_last/2}

@@ -174,9 +174,9 @@ defmodule BeTree.Server.Table do
   """
   @spec put_base(t, base, struct, version | :infinity) :: :ok
   def put_base(%__MODULE__{} = table, base, view, oldest) do
-    # Before, so that no recovery takes rows of another lineage for changes of this base.
+    # Empties the log first, so that no recovery takes rows of another lineage for changes of this base.
     if oldest == :infinity, do: :ets.delete_all_objects(table.log)
-    # In one operation, so that no search finds an index that a recovery does not.
+    # Inserts both in one operation, so that a search and a recovery find the same index.
     :ets.insert(table.name, [{:base, base}, {:view, view}])
     if oldest != :infinity, do: forget(table, oldest, :infinity)
     forget_texts(table, base)
@@ -249,7 +249,7 @@ defmodule BeTree.Server.Table do
   @spec put_texts(t, row) :: :ok
   def put_texts(%__MODULE__{log: log, texts: texts, ids: ids}, {version, deleted, wires}) do
     put = MapSet.new(wires, &elem(&1, 0))
-    # A subscription that is replaced is there at every moment.
+    # A replaced subscription keeps its row until the insertion overwrites it, so a reader always finds it.
     gone = for key <- deleted, key not in put, do: key
     for key <- gone, do: :ets.delete(texts, key)
     :ets.insert(texts, for({key, text, constants} <- wires, do: {Ids.put(ids, key), version, own(text), constants}))
@@ -259,8 +259,8 @@ defmodule BeTree.Server.Table do
   end
 
   @doc """
-  Puts the texts of the rows of the log up to `version` that a process before appended, and whose texts it did not put. Searches must
-  see these rows. `base` is that of the server.
+  Puts the missing texts of log rows up to `version`, which a previous process appended. Searches must already see these rows.
+  `base` is that of the server.
   """
   @spec complete_texts(t, base, version | :infinity) :: :ok
   def complete_texts(%__MODULE__{log: log} = table, base, version) do

@@ -72,7 +72,7 @@ defmodule BeTree.Server.Writer do
 
   ## Calls
 
-  # Everything but a change first needs the changes that wait for the journal.
+  # Every other call first flushes the changes that wait for the journal.
   @impl GenServer
   def handle_call(call, from, %{group: %Group{entries: [_ | _]}} = state)
       when not is_tuple(call) or
@@ -195,7 +195,7 @@ defmodule BeTree.Server.Writer do
   def handle_info(:commit, state), do: {:noreply, flush(state), {:continue, :due}}
 
   def handle_info(message, state) do
-    # Before the flush: callers that stop waiting do not end the sharing of a sync.
+    # A message about a waiting caller does not flush, so it does not split a group that shares a sync.
     if Queue.info(state.waiting, message), do: {:noreply, state}, else: handle(message, flush(state))
   end
 
@@ -204,7 +204,7 @@ defmodule BeTree.Server.Writer do
   defp handle(message, state) do
     with :unknown <- Replication.info(state.replication, message),
          :unknown <- Owner.info(state.journal, message) do
-      # Of a process that has finished, or that was told to stop.
+      # The exit of a finished or stopped helper process is expected.
       unless match?({:EXIT, _pid, _reason}, message), do: Stray.ignore(:message, message)
       {:noreply, state}
     else
@@ -339,7 +339,7 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # The keys of subscriptions that are not inserted need not stay.
+  # Releases the keys of refused subscriptions.
   defp release(wires, %{table: %{ids: ids}} = state) do
     if ids, do: Ids.release(ids, Enum.map(wires, &elem(&1, 0)))
     drop(state, 0)

@@ -100,7 +100,7 @@ defmodule BeTree.Journal.OwnerTest do
     start(folder, options)
   end
 
-  test "without a folder each function keeps nothing" do
+  test "without a folder no function stores anything" do
     assert Owner.append(nil, ["a"]) == {:ok, nil}
     assert Owner.flush(nil) == {:ok, nil}
     assert Owner.info(nil, :message) == :unknown
@@ -188,7 +188,7 @@ defmodule BeTree.Journal.OwnerTest do
       assert pid |> restart(folder, files: Disk) |> texts() == ["a", String.duplicate("b", 200), "c"]
     end
 
-    test "reports a base that cannot be prepared, and a process that is killed", %{folder: folder} do
+    test "reports a base that cannot be prepared, and a killed base writer", %{folder: folder} do
       pid = start(folder, base_bytes: 1)
       :ok = append(pid, ["unprepared"])
       assert %{error: %Error{message: "unprepared"}, writer: nil} = owner(pid)

@@ -355,7 +355,7 @@ defmodule BeTree.Rules.AtomicTest do
     end
   end
 
-  # A fact has another number after a swap, and so has a twin's.
+  # A swap renumbers the facts of the server and of its twin alike.
   defp same(%{name: name, twin: twin} = life) do
     {:ok, info} = Server.info(name)
     {:ok, own} = Rules.info(twin)

@@ -1,5 +1,5 @@
 defmodule BeTree.Rules.HistoryTest do
-  # A server that reads a history before it goes live equals a server that ran through it.
+  # A server that reads a history before it goes live equals a server that was live during that time.
   use ExUnit.Case, async: true
 
   import BeTree.Test.Notices
@@ -66,7 +66,7 @@ defmodule BeTree.Rules.HistoryTest do
     describe "go_live/2 with #{layout}" do
       @describetag options: options
 
-      test "gives a day of history the state of a server that ran through it", %{options: options, tmp_dir: folder} do
+      test "a day of history leads to the state of a server that ran all day", %{options: options, tmp_dir: folder} do
         from = Clocks.start()
         events = day(from)
 

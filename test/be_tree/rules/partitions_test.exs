@@ -220,7 +220,7 @@ defmodule BeTree.Rules.PartitionsTest do
     same_facts(one, name)
   end
 
-  test "killed partitions recover what they acknowledged, unnoticed by others", %{tmp_dir: folder} do
+  test "killed partitions recover every acknowledged call without an effect on others", %{tmp_dir: folder} do
     {name, _id} = start!(dir: folder, durability: :none, base_bytes: 3_000)
     counter = :counters.new(1, [])
 

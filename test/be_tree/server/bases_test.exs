@@ -61,7 +61,7 @@ defmodule BeTree.Server.BasesTest do
       assert message == "building the next base ended with :killed"
     end
 
-    test "ignores a builder that was stopped, which gets its caller an error" do
+    test "ignores a stopped builder, whose caller gets an error" do
       builder = spawn(fn -> Process.sleep(:infinity) end)
       tag = make_ref()
       bases = Bases.stop_building(%{bases() | builder: {builder, {self(), tag}}})

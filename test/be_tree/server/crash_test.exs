@@ -113,7 +113,7 @@ defmodule BeTree.Server.CrashTest do
     if :atomics.get(stop, 1) == 1, do: :ok, else: search(name, stop, searched)
   end
 
-  # Building the base takes a writer the longest.
+  # A writer spends the most time on building the base.
   for {title, options} <- [{"without a folder", []}, {"with a folder", [dir: true]}, {"with terms", [ids: :term]}] do
     @options options
     test "the text of a large change appears only when searches see the change, #{title}" do
@@ -149,7 +149,7 @@ defmodule BeTree.Server.CrashTest do
 
   defp spin(function), do: function.() || spin(function)
 
-  # Returns whether the change is visible. A later search sees what texts show.
+  # Returns whether the change is visible. A search sees every change whose texts were visible before it began.
   defp agree(name, put, replaced, deleted) do
     texts = {Server.fetch(name, put), Server.fetch(name, replaced), Server.member?(name, deleted)}
     found = BeTree.search!(name, %{a: 1})

@@ -422,7 +422,7 @@ defmodule BeTree.Server.TermsTest do
     assert {:error, %Error{kind: :no_server}} = BeTree.insert(name, "one", "a = 1")
   end
 
-  test "searches with terms burn the fuel of searches with integers" do
+  test "searches burn the same fuel with term ids as with integer ids" do
     [terms, integers] = for options <- [[ids: :term], [ids: :integer]], do: start!(options)
     for name <- [terms, integers], do: Server.insert_all!(name, for(id <- 1..100, do: {id, "a > #{id}"}))
 

@@ -1,4 +1,4 @@
-//! The sandboxed module: the index behind the ABI of `docs/contributing/abi.md`, and nothing else.
+//! The sandboxed module: exports the index through the ABI of `docs/contributing/abi.md`.
 //!
 //! A module instance has one index. The host calls one export at a time.
 
@@ -23,7 +23,7 @@ pub extern "C" fn be_tree_insert(length: u32) -> i32 {
     STATE.with(|state| state.change(|state| state.insert(length as usize)))
 }
 
-/// Inserts the one subscription in the inbox, or replaces the one with its id.
+/// Inserts the one subscription in the inbox, or replaces the subscription with its id.
 #[no_mangle]
 pub extern "C" fn be_tree_put(length: u32) -> i32 {
     STATE.with(|state| state.change(|state| state.put(length as usize)))
@@ -35,7 +35,7 @@ pub extern "C" fn be_tree_delete(id: u64) -> i32 {
     STATE.with(|state| state.change(|state| state.delete(id)))
 }
 
-/// Returns the address of a `u32` by which the host asks a change to give up.
+/// Returns the address of a `u32` that the host sets to abort a change.
 #[no_mangle]
 pub extern "C" fn be_tree_stop() -> u32 {
     STATE.with(|state| state.stop() as usize as u32)
@@ -67,13 +67,13 @@ pub extern "C" fn be_tree_more(number: u64) -> i32 {
     STATE.with(|state| state.more(number))
 }
 
-/// Keeps the data that `be_tree_reasons` needs from now on.
+/// Maintains, from now on, the data that `be_tree_reasons` needs.
 #[no_mangle]
 pub extern "C" fn be_tree_keep_reasons() -> i32 {
     STATE.with(|state| state.change(State::keep_reasons))
 }
 
-/// Searches like `be_tree_search`. Also returns the deciding attribute of each subscription that does not match.
+/// Searches as `be_tree_search` does, and also returns the deciding attribute of each subscription that does not match.
 #[no_mangle]
 pub extern "C" fn be_tree_reasons(format: i32, event: u32, ids: i32) -> i32 {
     let only = usize::try_from(ids).ok();
@@ -98,7 +98,7 @@ pub extern "C" fn be_tree_profile_part() -> i32 {
     STATE.with(|state| state.profile(Request::ProfilePart))
 }
 
-/// Returns the counts of the part that ran last.
+/// Returns the counts of the last part.
 #[no_mangle]
 pub extern "C" fn be_tree_profile_counts() -> i32 {
     STATE.with(|state| state.profile(Request::ProfileCounts))

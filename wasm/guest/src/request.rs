@@ -35,12 +35,12 @@ pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
     Ok(schema)
 }
 
-/// The way in which values of an attribute are read.
+/// The conversion of an attribute's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Treatment {
-    /// Values of other types are converted.
+    /// Whether values of other types are converted.
     converts: bool,
-    /// A value that does not fit counts as undefined.
+    /// Whether a misfit value counts as undefined.
     forgives: bool,
     /// The unit of numbers that are times.
     unit: Option<Unit>,

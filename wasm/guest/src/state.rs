@@ -18,13 +18,13 @@ use be_tree_module::refusal::{Outcome, Refusal};
 use crate::stop::{Stop, Stoppable};
 use crate::{reply, request};
 
-/// The phase of a profile whose search is finished.
+/// The phase of a profile after its last part.
 const NO_PART: u32 = u32::MAX;
 
-/// The result of a deletion after which the instance is spent.
+/// The result of a deletion that leaves the instance spent.
 static SPENT: [u8; 1] = [1];
 
-/// An index, its one search or batch of searches, and the buffers of the ABI.
+/// An index, its one search or batch, and the buffers of the ABI.
 #[derive(Default)]
 pub(crate) struct State {
     index: Option<Index>,
@@ -32,11 +32,11 @@ pub(crate) struct State {
     first_bytes: u64,
     search: Search,
     batch: Batch,
-    /// The request of the search that is under way.
+    /// The request of the current search.
     request: Request,
     /// The number of the batch that can be continued.
     unfinished: Option<u64>,
-    /// A profile is under way.
+    /// Whether a profile is in progress.
     profiling: bool,
     /// The phase of the profile's last part, or [`NO_PART`].
     part: [u32; 1],
@@ -44,8 +44,8 @@ pub(crate) struct State {
     port: Port,
 }
 
-/// A request that can be cut off: the lengths of its parts in the inbox, and the form of its result. The bytes of the ids to
-/// which the search is limited, if there are any, follow the events.
+/// A request that may be interrupted: the lengths of its parts in the inbox, and the form of its result. If the search is limited
+/// to some ids, their bytes follow the events.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Request {
     #[default]
@@ -77,7 +77,7 @@ pub(crate) enum Request {
         format: i32,
         event: usize,
     },
-    /// A search that is run part by part.
+    /// A search that runs in parts.
     Profile {
         format: i32,
         event: usize,
@@ -102,7 +102,7 @@ impl Instance for State {
         self.search.abandon();
         self.unfinished = None;
         self.profiling = false;
-        // The host may have asked an earlier change to give up after that change was done.
+        // The host may have asked an earlier change to abort after it was done.
         self.stop.clear();
     }
 
@@ -112,7 +112,7 @@ impl Instance for State {
         self.port.begin_read();
     }
 
-    /// Clears the stop word, so that equal histories leave equal memories.
+    /// Clears the stop word, so that equal histories give identical memory images.
     fn after_change(&mut self) {
         self.stop.clear();
     }
@@ -158,7 +158,7 @@ impl Instance for State {
 }
 
 impl State {
-    /// Returns the address of the word by which the host asks a change to give up.
+    /// Returns the address of the word that the host sets to abort a change.
     pub fn stop(&self) -> *const AtomicU32 {
         self.stop.address()
     }
@@ -211,7 +211,7 @@ impl State {
         !self.port.is_damaged() && self.is_large_and_empty()
     }
 
-    /// Memory does not shrink. A quarter more than at first does not justify a new instance.
+    /// Memory does not shrink. Growth of up to a quarter does not justify a new instance.
     fn is_large_and_empty(&self) -> bool {
         let is_empty = self.index.as_ref().is_some_and(Index::is_empty);
         is_empty && 4 * memory::bytes() > 5 * self.first_bytes
@@ -224,7 +224,7 @@ impl State {
         Ok(index.keep_reasons()?)
     }
 
-    /// Returns the next part of a batch, unless another operation came in between.
+    /// Returns the next part of a batch, unless another operation has come in between.
     pub fn more(&mut self, number: u64) -> i32 {
         if self.unfinished != Some(number) {
             return self.refuse("this batch is not under way any more; start it again");
@@ -232,19 +232,19 @@ impl State {
         self.operate(Request::More { number })
     }
 
-    /// Runs the next part of a profile or counts the last one, unless another operation came in between.
+    /// Runs the next part of a profile or returns its counts, unless another operation has come in between.
     pub fn profile(&mut self, request: Request) -> i32 {
         if !self.profiling {
             return self.refuse("no profile is under way; start one");
         }
         self.port.outbox.advance_to(NOTHING);
         self.request = request;
-        // The memory of searches has the profile's event and lists, so it must not begin anew.
+        // The search arena holds the profile's event and lists, so it must not be reset.
         self.port.outbox.step();
         self.go_on()
     }
 
-    /// Opens the search by `open`, unless that is done, and runs it to its end.
+    /// Opens the search with `open`, unless it is open already, and runs it to its end.
     fn advance_search(
         &mut self,
         event: usize,
@@ -271,7 +271,7 @@ impl State {
         let State { index, search, batch, port, unfinished, .. } = self;
         let index = index.as_ref().ok_or_else(no_schema)?;
         let (inbox, outbox) = port.inbox_and_outbox();
-        // Only new work counts as progress. A second run of the same step does not.
+        // Only new work counts as progress; repeating an interrupted step does not.
         if outbox.progress() == NOTED {
             outbox.step();
         }
@@ -348,8 +348,8 @@ impl State {
         Ok(())
     }
 
-    /// Drops everything of earlier requests except the index, which is then ready to be searched. If there is nothing to
-    /// drop, no byte changes.
+    /// Drops all data of earlier requests except the index, which stays ready to be searched. If there is nothing to drop, no byte
+    /// changes.
     pub fn forget(&mut self) -> Outcome {
         if !self.port.is_used() {
             return Ok(());

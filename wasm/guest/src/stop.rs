@@ -1,11 +1,11 @@
-//! The host's request to give up the change that is under way.
+//! The host's request to abort the current change.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::room::{Extent, Searches};
 
-/// A word that is 0 until the host writes the reason to give up: 1 for a timeout, 2 for too much fuel.
+/// A word that is 0 until the host writes the reason to abort: 1 for a timeout, 2 for too much fuel.
 ///
 /// The host writes while the change is suspended between two slices.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Stop {
 
     /// # Errors
     ///
-    /// [`Kind::Timeout`] or [`Kind::OutOfFuel`] once the host asked to give up.
+    /// [`Kind::Timeout`] or [`Kind::OutOfFuel`] once the host has requested an abort.
     fn check(&self) -> Result<(), Error> {
         match self.0.load(Relaxed) {
             0 => Ok(()),
@@ -34,7 +34,7 @@ impl Stop {
     }
 }
 
-/// Searches that refuse room once the host asked to give up, so that the insertion rolls back as it does when memory ends.
+/// Search tables that refuse room once the host has requested an abort, so that the insertion rolls back as if memory had run out.
 pub(crate) struct Stoppable<'a, S> {
     /// `None` once the change can no longer roll back.
     stop: Option<&'a Stop>,

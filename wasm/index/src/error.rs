@@ -26,7 +26,7 @@ pub enum Kind {
     OutOfFuel,
     /// A change took longer than its host allows.
     Timeout,
-    /// An earlier change was cut off, so the index may be damaged.
+    /// An earlier change was interrupted, so the index may be damaged.
     Trap,
 }
 
@@ -71,7 +71,7 @@ pub struct Error {
     pub kind: Kind,
     /// The fault and its remedy.
     pub message: String,
-    /// The attribute or the constant that it is about.
+    /// The attribute or the constant at fault.
     pub attribute: Option<String>,
     /// The character, from 1, in the text of the expression or of the JSON.
     pub column: Option<usize>,

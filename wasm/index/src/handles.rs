@@ -59,13 +59,13 @@ impl Slot {
     /// The number of slots in a word of a set of slots.
     pub const IN_WORD: u32 = u32::BITS;
 
-    /// Returns the word of a set of slots that has the bit of this slot, and the bit's position there.
+    /// Returns the position of this slot in a set of slots: its word, and its bit there.
     #[inline(always)]
     pub const fn in_set(self) -> (u32, u32) {
         (self.0 / Slot::IN_WORD, self.0 % Slot::IN_WORD)
     }
 
-    /// Returns the slot whose bit is at a position of a word of a set of slots.
+    /// Returns the slot of a bit in a word of a set of slots.
     #[inline(always)]
     pub const fn of_set(word: u32, bit: u32) -> Slot {
         Slot(word * Slot::IN_WORD + bit)
@@ -75,7 +75,7 @@ impl Slot {
 /// The position of a program in a [`crate::compile::store::Programs`], in one of two forms (see [`Home`]).
 ///
 /// A program in a chunk has the number of the chunk in the upper half, and the position of its first word in the lower half.
-/// A large program has a number of its own and a mark in the highest bit. The bit is free, because chunks of 4 GiB in all
+/// A large program has a number of its own and a mark in the highest bit. The bit is free, because all chunks in 4 GiB
 /// need fewer numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]

@@ -1,4 +1,4 @@
-//! The index: it takes subscriptions in and deletes them. A search reads it.
+//! The index of subscriptions: insertion, replacement and deletion. A search reads it.
 
 use crate::boolean::windows::Dense;
 use crate::catalog::sizes::Sizes;
@@ -28,13 +28,13 @@ use crate::tree::Tree;
 
 /// Free memory that any insertion requires, besides the growth of its tables.
 const HEADROOM: usize = 64 * 1024;
-/// Free memory that an insertion requires for each byte of its text. The reader requests the memory of its steps as it goes.
+/// Free memory that an insertion requires for each byte of its text. The reader requests the memory of its steps one by one.
 /// This covers the rest, such as sorted lists and interned strings.
 const HEADROOM_PER_BYTE: usize = 16;
 /// Free memory that an insertion requires for each step and each constant, once its text is read.
 const HEADROOM_PER_STEP: usize = 200;
 
-/// The bytes of a reserve for a deletion from which it is made shorter once the program is known.
+/// A reserve for a deletion of more than this number of bytes is shortened once the program is known.
 const LONG_DELETION: usize = 16 * 1024;
 
 /// A subscription to insert.
@@ -53,7 +53,7 @@ pub struct Insertion<'a> {
 pub struct Info {
     /// Subscriptions.
     pub expressions: usize,
-    /// Predicates, each as often as the expressions have it.
+    /// Predicates, with repetitions.
     pub predicates: usize,
     /// Distinct strings.
     pub strings: usize,
@@ -65,14 +65,13 @@ pub struct Info {
     pub unindexed: usize,
     /// The greatest number of value levels above a node.
     pub depth: usize,
-    /// Bytes of all programs and of the steps behind them.
+    /// Bytes of all programs and of the steps after them.
     pub code_bytes: usize,
 }
 
 /// Boolean expressions over the attributes of one schema, each under an id.
 ///
-/// Only [`Index::insert`], [`Index::insert_all`] and [`Index::delete`] change it. Each of them succeeds or changes nothing.
-/// A [`crate::search::Search`] reads it.
+/// Each insertion, replacement and deletion succeeds or changes nothing. A [`crate::search::Search`] reads the index.
 ///
 /// ```
 /// use be_tree_index::error::Kind;
@@ -110,7 +109,7 @@ pub struct Index {
     code_bytes: usize,
     /// Memory for the deletion of any one subscription.
     reserve: Reserve,
-    /// The memory that the deletion of each subscription takes at least: that of reading back its expression.
+    /// A histogram of the least memory that each deletion takes: that of reading back its expression.
     deletions: Sizes,
 }
 
@@ -229,8 +228,8 @@ impl Index {
         Ok(())
     }
 
-    /// Inserts like [`Index::insert`], and makes room in `searches` before each change. Returns the bytes of the block that was
-    /// enough for it.
+    /// Inserts like [`Index::insert`], and makes room in `searches` before each change. Returns the size of the memory block that
+    /// was sufficient.
     fn insert_for(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<usize, Error> {
         if self.subscriptions.has(insertion.id) {
             let message = format!("a subscription with the id {} exists; delete it first", insertion.id);
@@ -262,7 +261,7 @@ impl Index {
         // This comes last, because a split may be refused memory. It is then postponed.
         self.tree.split_all(long, &self.catalog, &self.subscriptions, &mut room);
         if deletion > LONG_DELETION {
-            // Its program is shorter than it could have been. The block that is held now is longer, so this is not refused.
+            // The program is shorter than its bound. The block held now is longer than needed, so this is not refused.
             let _ = self.reserve.hold_about(self.deletions.most());
         }
         Ok(bytes)
@@ -310,7 +309,7 @@ impl Index {
     }
 
     /// Returns an upper bound of the extent with one more subscription of `predicates` predicates, `patterns` of them
-    /// patterns. The nodes of the tree do not count.
+    /// patterns. The number of nodes stays as it is.
     fn extent_with(&self, id: u64, predicates: usize, patterns: usize) -> Extent {
         let extent = self.extent();
         Extent {
@@ -326,7 +325,7 @@ impl Index {
         }
     }
 
-    /// Does the last steps for a subscription that has its placement.
+    /// Completes the insertion of a subscription that has its placement.
     fn complete(&mut self, slot: Slot) {
         let Index { subscriptions, catalog, dense, reasons, .. } = self;
         if let Placement::Dense(position) = subscriptions.get(slot).placement() {
@@ -380,8 +379,8 @@ impl Index {
         self.insert_all_for(&mut (), insertions)
     }
 
-    /// Inserts like [`Index::insert_all`], and makes room in `searches` before each change. They have that room after an
-    /// error too.
+    /// Inserts like [`Index::insert_all`], and makes room in `searches` before each change. The searches keep that room even
+    /// after an error.
     pub fn insert_all_for<'a>(
         &mut self,
         searches: &mut impl Searches,
@@ -422,8 +421,8 @@ impl Index {
 
     /// Replaces the subscription with the id of `insertion`. Errors: those of [`Index::put_for`].
     fn replace(&mut self, searches: &mut impl Searches, insertion: &Insertion) -> Result<(), Error> {
-        // The trial meets every fault and takes all the memory, before anything is deleted. While it is there, no table is freed that
-        // the new subscription needs.
+        // Inserting the trial finds every error and allocates all memory, before anything is deleted. While the trial exists, no
+        // table that the new subscription needs is freed.
         let trial = Insertion { id: self.free_id(), text: insertion.text, constants: insertion.constants.clone() };
         let bytes = self.insert_for(searches, &trial)?;
         let has_room_for_another = ensure(bytes).is_ok();
@@ -436,8 +435,8 @@ impl Index {
         }
         searches.commit();
         self.delete(insertion.id).expect("the old subscription is there");
-        // The new subscription takes the slot of the old one, so ids ascend with slots as before. Without memory for that the trial
-        // becomes the new subscription, and searches sort more of what they find.
+        // The new subscription takes the slot of the old one, so ids ascend with slots as before. Without memory for that, the
+        // trial becomes the new subscription, and searches have more ids to sort.
         if has_room_for_another && self.insert_for(searches, insertion).is_ok() {
             self.delete(trial.id).expect("the trial is there");
         } else {
@@ -446,14 +445,14 @@ impl Index {
         Ok(())
     }
 
-    /// Returns an id that no subscription has: the last one if it is free, the next one, or one of the greatest.
+    /// Returns an unused id: the last one before the tail if it is free, the next one, or one of the greatest.
     fn free_id(&self) -> u64 {
         let last = self.subscriptions.order().last();
         let mut ids = (last..=last.saturating_add(1)).chain((0..=u64::MAX).rev());
         ids.find(|&id| !self.subscriptions.has(id)).expect("there are fewer subscriptions than ids")
     }
 
-    /// Deletes one subscription. Memory cannot run out: insertions hold as much as a deletion takes.
+    /// Deletes one subscription. Memory cannot run out, because insertions reserve as much as a deletion takes.
     ///
     /// Errors: [`Kind::NotFound`].
     pub fn delete(&mut self, id: u64) -> Result<(), Error> {
@@ -492,8 +491,8 @@ impl Index {
         if self.is_empty() {
             self.clear();
         } else {
-            // If this is refused, the next change that finds enough memory holds it again. Until then the next deletion has
-            // enough: this one ended with as much free memory as it began with.
+            // If this is refused, the next change with enough memory holds the reserve again. Until then the next deletion has
+            // enough memory, because this one ended with as much free memory as it began with.
             let _ = self.reserve.hold_about(self.deletions.most());
         }
         Ok(())
@@ -561,7 +560,7 @@ impl Index {
         self.tree.validate(&self.catalog, &self.subscriptions)
     }
 
-    /// Reads an expression. Also returns an upper bound of the bytes that its insertion requests, without its nodes in the
+    /// Reads an expression. Also returns an upper bound of the bytes that its insertion requests, except for nodes of the
     /// tree.
     fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<(Vec<Step<Borrowed<'a>>>, usize), Error> {
         let text = HEADROOM_PER_BYTE * insertion.text.len();
@@ -661,7 +660,7 @@ impl Index {
         subscribed
     }
 
-    /// Inserts an expression whose patterns have numbers.
+    /// Inserts an expression whose patterns are retained, so that they have numbers.
     fn subscribe_held(
         &mut self,
         id: u64,
@@ -716,7 +715,7 @@ impl Index {
         subscription.set_placement(Placement::Dense(self.dense.insert(slot, subscription.program, &windows)));
     }
 
-    /// Inserts a subscription with the program that `assemble` makes for its slot. It has no placement yet.
+    /// Inserts a subscription without a placement. `assemble` returns the program for its slot.
     fn hold(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Catalog) -> Program) -> Slot {
         let Index { subscriptions, catalog, code_bytes, .. } = self;
         subscriptions.insert(id, |slot| {
@@ -787,7 +786,7 @@ fn constants<S>(postfix: &[Step<S>]) -> usize {
     predicates(postfix).map(|predicate| predicate.test.constants()).sum()
 }
 
-/// Returns the predicates of an expression, each as often as its text has it.
+/// Returns the predicates of an expression, with repetitions.
 fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> + Clone {
     postfix.iter().filter_map(|step| match step {
         Step::Predicate(predicate) => Some(predicate),
@@ -795,7 +794,7 @@ fn predicates<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> + C
     })
 }
 
-/// Returns those of them that are patterns.
+/// Returns the predicates of an expression that are patterns, with repetitions.
 fn patterns<S>(postfix: &[Step<S>]) -> impl Iterator<Item = &Predicate<S>> {
     predicates(postfix).filter(|predicate| is_pattern(&predicate.test))
 }

@@ -1,7 +1,6 @@
-//! The exports that all modules have alike.
+//! The exports that all modules share.
 
-/// Defines the exports that do not depend on what a module is for: its version, its inbox and outbox,
-/// `be_tree_resume` and `be_tree_forget`.
+/// Defines the exports common to all modules: the version, the inbox and outbox, `be_tree_resume` and `be_tree_forget`.
 ///
 /// `$cell` is the module's state, and `$state` the state's type, an [`Instance`](crate::instance::Instance).
 #[macro_export]
@@ -33,17 +32,17 @@ macro_rules! exports {
             $cell.with(|state| state.resume())
         }
 
-        /// Drops everything of earlier operations, and clears free memory, so that the memory can be kept as an image.
+        /// Drops all data of earlier operations, and clears free memory, so that the memory can be snapshotted.
         #[no_mangle]
         pub extern "C" fn be_tree_forget() -> i32 {
-            // Before, so that no old data gets into the new tables; after, so that no data of this call remains.
+            // Before, so that no old data enters the new tables; after, so that no data of this call remains.
             $crate::stack::wipe();
             let status = forget();
             $crate::stack::wipe();
             status
         }
 
-        /// Not inlined, so that its stack begins where the cleared part of the stack begins.
+        /// Not inlined, so that its stack frame begins where the cleared part of the stack begins.
         #[inline(never)]
         fn forget() -> i32 {
             $cell.with(|state| state.change(<$state>::forget))

@@ -1,7 +1,7 @@
-//! The heap: the allocator of the standard library, on memory that grows by large pages once it is large.
+//! The heap: the global allocator outside of searches. Once memory is large, it grows by large pages.
 //!
-//! Most reads of a search of a large index are cache misses, and take longer still if they are TLB misses too. A host may
-//! hold memory in pages of 2 MiB, but only if all of such a page existed when its first byte was written.
+//! Most reads of a search of a large index are cache misses, and cost more if they are TLB misses too. A host may back memory with
+//! pages of 2 MiB, but only if all of such a page existed when its first byte was written.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -12,9 +12,9 @@ use dlmalloc::{Allocator, Dlmalloc};
 use crate::linear::{self, PAGE};
 use crate::sizes::end_of;
 
-/// A large page of the host, in pages of wasm.
+/// A large page of the host, in wasm pages.
 const LARGE_PAGE: usize = 2 * 1024 * 1024 / PAGE;
-/// Memory of at least this number of pages is large. The unused part at its end is then at most a sixteenth of it.
+/// The number of pages from which on memory is large. The unused part at its end is then at most a sixteenth of it.
 const MIN_LARGE_PAGES: usize = 16 * LARGE_PAGE;
 
 /// The alignment of blocks on the heap.
@@ -28,8 +28,8 @@ pub(crate) struct Heap(UnsafeCell<Dlmalloc<Growth>>);
 // SAFETY: the module is compiled for wasm32 without threads, and one test at a time uses it.
 unsafe impl Sync for Heap {}
 
-// SAFETY: it forwards to the allocator inside. That is borrowed for one call of its own at a time, as it calls nothing but
-// `Growth`. An operation that may be cut off, a search, does not allocate here (`memory`).
+// SAFETY: it forwards to the inner allocator, which is borrowed for one call at a time, as it calls nothing but `Growth`. An
+// operation that may be interrupted, a search, does not allocate here (`memory`).
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -64,7 +64,7 @@ impl Heap {
     /// The block is of this heap, and has at least as many bytes.
     #[inline]
     pub unsafe fn shrink(&self, pointer: *mut u8, before: usize, after: usize) -> *mut u8 {
-        // Without the alignment, because the allocator moves a block whose alignment is greater than its own.
+        // Alignment 1, because the allocator moves a block whose alignment is greater than its own.
         // SAFETY: see above; a block that stays is as aligned as before.
         unsafe { (*self.0.get()).realloc(pointer, before, 1, after) }
     }
@@ -84,7 +84,7 @@ impl Heap {
 /// The memory of the heap.
 struct Growth;
 
-// SAFETY: it returns memory of zeros that nobody else has, at least as much as is requested, and never takes it back.
+// SAFETY: it returns exclusive zeroed memory, at least as much as requested, and never takes it back.
 unsafe impl Allocator for Growth {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let (before, needed) = (linear::pages(), size.div_ceil(PAGE));
@@ -122,7 +122,7 @@ unsafe impl Allocator for Growth {
 /// Grows memory. Returns the start of the new part and its number of bytes.
 fn grow(pages: usize) -> Option<(usize, usize)> {
     let start = linear::address(linear::grow(pages)?);
-    // The last block of the address space is left out, because its end would be 0.
+    // The last block of the address space is left out, because its end address would wrap to 0.
     let size = end_of(pages as u32) as usize;
     Some((start, size.min(usize::MAX - start) & !(ALIGNMENT - 1)))
 }

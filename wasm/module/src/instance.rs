@@ -1,9 +1,8 @@
-//! The operations that all modules have alike: buffers, changes, reads, and requests that a trap may cut off.
+//! The operations that all modules share: buffers, changes, reads, and requests that a trap may interrupt.
 //!
-//! A change must run to its end: it allocates on the heap, and a change that was cut off leaves the instance damaged. A read
-//! and a request may be cut off at any instruction, because they allocate only in the memory of searches. After a cut, a read
-//! starts again. A request continues: [`Instance::resume`] finds it in the state, and the outbox's progress tells how far it
-//! came.
+//! A change must run to its end: it allocates on the heap, and an interrupted change leaves the instance damaged. A read or a
+//! request may be interrupted at any instruction, because it allocates in the search arena only. After an interruption, a read
+//! starts again. A request continues: [`Instance::resume`] finds it in the state, and the outbox's progress tells how far it got.
 
 use be_tree_index::error::{Error, Kind};
 
@@ -14,19 +13,19 @@ use crate::refusal::Outcome;
 
 /// The state of a module's instance.
 pub trait Instance: Sized {
-    /// A request that can be cut off.
+    /// A request that may be interrupted.
     type Request;
 
     /// Returns the buffers of the ABI.
     fn port(&mut self) -> &mut Port;
 
-    /// Forgets the contents of the memory of searches, and the request that they belong to.
+    /// Forgets the contents of the search arena, and the request that they belong to.
     fn abandon(&mut self);
 
-    /// Stores a request, of which nothing has run yet.
+    /// Stores a request before it runs.
     fn store(&mut self, request: Self::Request);
 
-    /// Runs the stored request to its end, from its start or from the point that it reached before a cut.
+    /// Runs the stored request to its end, from its start or from where it was interrupted.
     ///
     /// # Errors
     ///
@@ -41,12 +40,12 @@ pub trait Instance: Sized {
     /// Cleans up after a change, whether it succeeded or not.
     fn after_change(&mut self) {}
 
-    /// Runs the stored request, and returns its status. A module whose requests end with more than a reply does that here.
+    /// Runs the stored request, and returns its status. Modules override this to do more than reply at the end of a request.
     fn finish(&mut self) -> i32 {
         self.reply_to_request()
     }
 
-    /// Runs the stored request, and puts its error, if it has one, into the outbox. Returns its status.
+    /// Runs the stored request, and writes its error, if any, to the outbox. Returns its status.
     fn reply_to_request(&mut self) -> i32 {
         self.port().outbox.clear();
         let outcome = self.port().check().and_then(|()| self.advance());
@@ -74,7 +73,7 @@ pub trait Instance: Sized {
         &raw const self.port().outbox
     }
 
-    /// Runs an operation that must not be cut off, and records that it ended. Returns its status.
+    /// Runs an operation that must not be interrupted, and records its end. Returns its status.
     fn change(&mut self, operation: impl FnOnce(&mut Self) -> Outcome) -> i32 {
         if self.port().is_damaged() {
             return self.read(|_| Ok(()));
@@ -102,7 +101,7 @@ pub trait Instance: Sized {
         self.go_on()
     }
 
-    /// Continues a request that was cut off.
+    /// Continues an interrupted request.
     fn resume(&mut self) -> i32 {
         if self.port().outbox.progress() == NOTHING {
             return self.refuse("there is no operation to resume; start one");
@@ -110,7 +109,7 @@ pub trait Instance: Sized {
         self.go_on()
     }
 
-    /// Refuses an operation before it begins, as not found.
+    /// Refuses an operation before it begins, with the kind not found.
     fn refuse(&mut self, message: &str) -> i32 {
         self.begin_read();
         self.port().status(Err(Error::new(Kind::NotFound, message).into()))

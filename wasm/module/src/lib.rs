@@ -1,15 +1,15 @@
-//! The parts that the sandboxed modules share: the buffers of the ABI, its progress word, and memory that survives a cut.
+//! The shared parts of the sandboxed modules: the buffers of the ABI, its progress word, and memory that survives an interruption.
 //!
 //! A module is one instance with one state, and the host calls one export at a time. Every export goes through [`Cell::with`].
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`instance`] | changes, reads, and requests that a trap may cut off |
-//! | [`port`] | the inbox, the outbox, and the record of a change that was cut off |
+//! | [`instance`] | changes, reads, and requests that a trap may interrupt |
+//! | [`port`] | the inbox, the outbox, and the record of an interrupted change |
 //! | [`refusal`] | errors as terms |
-//! | [`memory`] | the memory of searches, and the heap |
+//! | [`memory`] | the search arena, and the heap |
 //! | [`cell`] | the state of the instance |
-//! | [`exports!`] | the exports that do not depend on what a module is for |
+//! | [`exports!`] | the exports that all modules share |
 //! | [`stack`] | the clearing of the shadow stack |
 
 pub mod cell;

@@ -33,7 +33,7 @@ mod wasm {
         page * PAGE
     }
 
-    /// Returns the address behind the last page.
+    /// Returns the address just past the last page.
     pub(crate) fn end() -> usize {
         end_of(memory_size(0) as u32) as usize
     }
@@ -57,7 +57,7 @@ mod host {
 
     /// The most pages that a test may have.
     const MAX_TEST_PAGES: usize = 4096;
-    /// The number of pages with which a test begins, as a module has some for its data.
+    /// The number of pages at the start of a test, like those of a module for its data.
     pub(crate) const FIRST: usize = 17;
 
     static PAGES: AtomicUsize = AtomicUsize::new(FIRST);
@@ -93,12 +93,12 @@ mod host {
         panic!("the call traps")
     }
 
-    /// Refuses to have more pages than `pages`.
+    /// Limits memory to `pages` pages.
     pub(crate) fn limit(pages: usize) {
         LIMIT.store(pages.min(MAX_TEST_PAGES), Relaxed);
     }
 
-    /// Returns all memory, to begin with zeros again. Nothing in it is used any more.
+    /// Resets all memory to zeros. Nothing in it may be in use.
     pub(crate) fn renew() {
         let (start, size) = (address(0), pages() * PAGE);
         // SAFETY: the block has this size, and nothing else uses it.

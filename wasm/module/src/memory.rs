@@ -1,11 +1,11 @@
-//! The memory of searches, apart from the heap, and the clearing of freed memory.
+//! The search arena, separate from the heap, and the clearing of freed memory.
 //!
-//! A search may be cut off at any instruction, also inside the allocator, which would leave the heap half changed. So a
-//! search does not use the heap: it allocates in chunks of memory of their own, one after another. Nothing is freed there,
-//! and the next search begins at the first chunk again. A search never enlarges a table that outlives it.
+//! A search may be interrupted at any instruction, even inside the allocator, which would leave the heap inconsistent. So a search
+//! allocates in an arena instead: chunks of memory that are filled one after another. Nothing is freed there, and the next search
+//! begins at the first chunk again. A search never enlarges a table that outlives it.
 //!
-//! Memory is cleared before the heap frees it. So neither free memory nor the spare room of a later table contains parts of
-//! an event or of a deleted expression. An image of the index (`State::forget`) therefore contains the index alone.
+//! Memory is cleared before the heap frees it. So neither free memory nor the spare capacity of a later table contains parts of an
+//! event or of a deleted expression, and a snapshot of the index (`State::forget`) contains the index alone.
 
 #[cfg(any(target_arch = "wasm32", test))]
 mod chunks;
@@ -14,16 +14,16 @@ mod tests;
 
 use std::hint::black_box;
 
-/// Orders all stores before it before all stores after it, in the compiled code. A call that continues after a trap relies
-/// on that order. A `compiler_fence` does not suffice: LLVM drops it for wasm without threads, and makes atomic stores plain ones,
-/// before it schedules instructions.
+/// Orders all earlier stores before all later ones in the compiled code. A call that continues after a trap relies on that order. A
+/// `compiler_fence` does not suffice: for wasm without threads LLVM drops it, and makes atomic stores plain ones, before
+/// instruction scheduling.
 #[inline(always)]
 pub fn in_order() {
     black_box(());
 }
 
-/// Makes the following operations allocate in the memory of searches, from its start for the next search, and otherwise where the
-/// last one stopped.
+/// Makes the following operations allocate in the search arena: from its start for the next search, otherwise where the last one
+/// stopped.
 pub fn use_search_memory(is_next: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.enter(is_next);
@@ -31,11 +31,11 @@ pub fn use_search_memory(is_next: bool) {
     let _ = is_next;
 }
 
-/// A position in the memory of searches, between two allocations.
+/// A position in the search arena, between two allocations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark(usize, usize);
 
-/// Returns the current position in the memory of searches.
+/// Returns the current position in the search arena.
 pub fn mark() -> Mark {
     #[cfg(target_arch = "wasm32")]
     {
@@ -52,7 +52,7 @@ pub fn has_taken(mark: Mark, bytes: usize) -> bool {
     chunk != mark.0 || free >= mark.1 + bytes
 }
 
-/// Frees everything that was allocated in the memory of searches since the mark. Nothing may use it any more.
+/// Frees all allocations in the search arena since the mark. Nothing may use them any more.
 pub fn back_to(mark: Mark) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.back_to((mark.0, mark.1));
@@ -60,7 +60,7 @@ pub fn back_to(mark: Mark) {
     let _ = mark;
 }
 
-/// Returns whether the memory of searches contains anything.
+/// Returns whether the search arena contains anything.
 pub fn has_searches() -> bool {
     #[cfg(target_arch = "wasm32")]
     return chunks::MEMORY.is_used();
@@ -68,13 +68,13 @@ pub fn has_searches() -> bool {
     true
 }
 
-/// Clears all memory of searches. No search may be left.
+/// Clears the whole search arena. No search may be left.
 pub fn wipe_searches() {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.wipe();
 }
 
-/// Lets the heap take memory of searches, if the system refuses it any other. No search may be under way.
+/// Lets the heap take chunks of the search arena if the system refuses memory. No search may be in progress.
 pub fn lend(lends: bool) {
     #[cfg(target_arch = "wasm32")]
     chunks::MEMORY.lend(lends);
@@ -82,7 +82,7 @@ pub fn lend(lends: bool) {
     let _ = lends;
 }
 
-/// Returns memory of searches for the heap, all zeros: its start and its number of bytes, at least `size`.
+/// Returns a zeroed chunk of the search arena for the heap: its start and its number of bytes, at least `size`.
 #[cfg(any(target_arch = "wasm32", test))]
 pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
     chunks::MEMORY.lent(size)

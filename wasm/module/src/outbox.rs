@@ -1,4 +1,4 @@
-//! The outbox: the three words that tell the host the last result and the progress of a search.
+//! The outbox: three words with the last result and the progress of an operation.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use crate::memory::in_order;
 pub struct Outbox {
     address: u32,
     length: u32,
-    /// [`NOTHING`] if no search is under way, [`NOTED`] when the request is stored, and another number after each step.
+    /// [`NOTHING`] if no search is in progress, [`NOTED`] once the request is stored, and a new number after each step.
     progress: AtomicU32,
 }
 
@@ -36,7 +36,7 @@ impl Outbox {
         self.progress.load(Relaxed)
     }
 
-    /// Commits the progress so far.
+    /// Commits the progress, after all earlier stores.
     pub fn advance_to(&self, progress: u32) {
         in_order();
         self.progress.store(progress, Relaxed);

@@ -1,4 +1,4 @@
-//! The buffers of the ABI, and the record of a change that was cut off.
+//! The buffers of the ABI, and the record of an interrupted change.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,30 +13,30 @@ use crate::sizes;
 /// The least bytes of an inbox.
 const FIRST_INBOX: u32 = 4096;
 
-/// A larger inbox is freed when the host next asks for a small one.
+/// An inbox from this size on is freed when the host next asks for a small one.
 const LARGE_INBOX: u32 = 1 << 20;
 
 /// The inbox and the outbox.
 #[derive(Default)]
 pub struct Port {
-    /// Whether a change of the heap began and did not end, because a trap cut it off. The heap is not used from then on.
+    /// Whether a change of the heap began and did not end, because a trap interrupted it. From then on the heap is not used.
     changing: AtomicBool,
     inbox: Vec<u8>,
     /// The error of a change that was refused.
     change_error: Vec<u8>,
-    /// A result of an operation that can be cut off, in the memory of searches.
+    /// The result of an operation that may be interrupted, in the search arena.
     transient: Vec<u8>,
     /// The words that the host reads.
     pub outbox: Outbox,
 }
 
 impl Port {
-    /// Returns whether a change was cut off.
+    /// Returns whether a change was interrupted.
     pub fn is_damaged(&self) -> bool {
         self.changing.load(Relaxed)
     }
 
-    /// Returns the error of a change that was cut off, if one was.
+    /// Fails if a change was interrupted.
     ///
     /// # Errors
     ///
@@ -48,19 +48,19 @@ impl Port {
         Ok(())
     }
 
-    /// Returns the inbox if it has `length` bytes and is not much too large.
+    /// Returns the inbox if it has `length` bytes and need not shrink.
     pub(crate) fn present_inbox(&self, length: u32) -> Option<*const u8> {
         let length = length.max(FIRST_INBOX);
         let is_large = self.inbox.len() > LARGE_INBOX as usize && length <= LARGE_INBOX;
         (!is_large && length as usize <= self.inbox.len()).then_some(self.inbox.as_ptr())
     }
 
-    /// Replaces the inbox by one of at least this number of bytes, if memory allows. No operation may be left in the memory of
-    /// searches, which the inbox may take.
+    /// Replaces the inbox by one of at least this number of bytes, if memory allows. No operation may be in progress in the search
+    /// arena, which the inbox may take.
     pub(crate) fn new_inbox(&mut self, bytes: usize) -> Option<*const u8> {
         self.abandon();
-        // A large inbox is freed first, without a copy of its content, so that its room may serve the next one. A small one
-        // stays until there is another, so that a refusal changes nothing.
+        // A large inbox is freed first, without copying its content, so that its memory can be reused. A small one stays until its
+        // successor is allocated, so that a refusal changes nothing.
         if self.inbox.len() > LARGE_INBOX as usize {
             self.inbox = Vec::new();
         }
@@ -103,7 +103,7 @@ impl Port {
         self.inbox.capacity() > 0 || self.change_error.capacity() > 0 || memory::has_searches()
     }
 
-    /// Empties the port, during a change.
+    /// Frees the buffers of the port. Part of a change.
     pub fn forget(&mut self) {
         self.abandon();
         *self = Port { changing: AtomicBool::new(true), ..Port::default() };
@@ -131,7 +131,7 @@ impl Port {
         self.abandon();
     }
 
-    /// Records that the change ended. Returns its status. The outbox gets its error.
+    /// Records the end of the change, and writes its error, if any, to the outbox. Returns its status.
     pub(crate) fn end_change(&mut self, outcome: Outcome) -> i32 {
         memory::lend(false);
         if let Err(refusal) = &outcome {
@@ -142,7 +142,7 @@ impl Port {
         i32::from(outcome.is_err())
     }
 
-    /// Begins an operation that changes nothing. It allocates only in the memory of searches, so it may be cut off anywhere.
+    /// Begins an operation that changes nothing. It allocates in the search arena only, so it may be interrupted anywhere.
     pub fn begin_read(&mut self) {
         self.outbox.advance_to(NOTHING);
         memory::use_search_memory(true);
@@ -150,7 +150,7 @@ impl Port {
         self.outbox.clear();
     }
 
-    /// Returns the status of an operation that can be cut off. The outbox gets its error.
+    /// Returns the status of an operation that may be interrupted, and writes its error, if any, to the outbox.
     pub(crate) fn status(&mut self, outcome: Outcome) -> i32 {
         match outcome {
             Ok(()) => 0,
@@ -158,20 +158,20 @@ impl Port {
         }
     }
 
-    /// Puts an error into the outbox. Returns the status of a refused operation.
+    /// Writes an error to the outbox. Returns the status of a refused operation.
     fn refuse(&mut self, refusal: &Refusal) -> i32 {
         self.reply(|out| refusal.write(out));
         1
     }
 
-    /// Puts into the outbox what `write` appends to an empty list.
+    /// Puts the bytes that `write` appends to an empty list into the outbox.
     pub fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.transient = Vec::new();
         write(&mut self.transient);
         self.outbox.send(&self.transient);
     }
 
-    /// Puts into the outbox what `write` appends to an empty list, for the first `length` bytes of the inbox.
+    /// Replies as [`Port::reply`] does; `write` also gets the first `length` bytes of the inbox.
     ///
     /// # Errors
     ///
@@ -187,13 +187,13 @@ impl Port {
         Ok(())
     }
 
-    /// Forgets the result, which lies in the memory of searches. An operation that was cut off may have left it half enlarged.
+    /// Forgets the result in the search arena. An interrupted operation may have left it inconsistent.
     fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.transient));
     }
 }
 
-/// Returns a buffer of at least this number of bytes in the memory of searches, if memory allows.
+/// Returns a buffer of at least this number of bytes in the search arena, if memory allows.
 ///
 /// After an interrupted change the heap cannot be trusted. The buffer lets the host make the next call, which returns the error.
 pub(crate) fn temporary_inbox(bytes: usize) -> Option<*const u8> {
@@ -203,7 +203,7 @@ pub(crate) fn temporary_inbox(bytes: usize) -> Option<*const u8> {
     Some(ManuallyDrop::new(inbox).as_ptr())
 }
 
-/// Returns the bytes of an inbox for messages of `length` bytes, or `None` if no memory has them.
+/// Returns the inbox size for messages of `length` bytes, or `None` if it exceeds memory.
 pub(crate) fn inbox_bytes(length: u32) -> Option<usize> {
     sizes::room_for(length.max(FIRST_INBOX)).map(|bytes| bytes as usize)
 }

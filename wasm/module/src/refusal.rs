@@ -6,11 +6,11 @@ use be_tree_index::term::Writer;
 /// The outcome of an operation.
 pub type Outcome = Result<(), Refusal>;
 
-/// An error, and the place of the input that it belongs to.
+/// An error, and the place in the input that it belongs to.
 pub struct Refusal {
     /// The error.
     pub error: Error,
-    /// The position of the element of the input, from 0.
+    /// The position of the faulty element in the input, from 0.
     pub position: Option<usize>,
     /// The line of a text of several lines, from 1, and its content. The error's column is in that line.
     pub line: Option<(usize, String)>,
@@ -53,7 +53,7 @@ impl Refusal {
     }
 }
 
-/// Returns the error for an instance whose last change was cut off.
+/// Returns the error of an instance whose last change was interrupted.
 pub fn damaged() -> Error {
     Error::new(Kind::Trap, "an earlier change was cut off half way and left the instance damaged; make a new one")
 }

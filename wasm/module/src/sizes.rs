@@ -10,7 +10,7 @@ pub(crate) fn end_of(pages: u32) -> u32 {
     pages.saturating_mul(PAGE)
 }
 
-/// Returns the room for a message of `length` bytes, with some to spare for the next one, or `None` if no memory has it.
+/// Returns the buffer size for a message of `length` bytes, with slack for the next one, or `None` if it exceeds memory.
 pub(crate) fn room_for(length: u32) -> Option<u32> {
     length.checked_add(length / 16)
 }

@@ -1,8 +1,8 @@
-//! Clears the data that earlier requests left on the stack.
+//! Clears data of earlier requests from the shadow stack.
 
 use std::hint::black_box;
 
-/// More bytes than any operation takes of the shadow stack, and fewer than it has (`compile.be_tree_guest.ex`).
+/// More bytes of the shadow stack than any operation uses, and fewer than it has (`compile.be_tree_guest.ex`).
 const STACK: usize = 96 * 1024;
 
 /// Fills the unused part of the shadow stack with zeros.

@@ -1,12 +1,12 @@
-//! Loads the words that facts which come soon will need, for many facts at once.
+//! Loads the words that the next insertions need, for a group of facts at once (software prefetch).
 //!
-//! With half a million facts, most of the time of an insertion is cache misses: the place in a table, the fact that headed its
-//! list, and the neighbors of the facts that are dropped. Each load decides the next one, so a processor that inserts one fact after
-//! another waits for each miss. So the caller announces some facts before it inserts them. The loads for one fact do not depend on
-//! those for another, so their misses overlap: group prefetching, as Chen, Ailamaki, Gibbons and Mowry do for hash joins ("Improving
-//! Hash Join Performance through Prefetching", 2004). WebAssembly has no prefetch instruction, so they are loads.
+//! With half a million facts an insertion spends most of its time on cache misses: the place in a table, the head of the list, the
+//! neighbors of dropped facts. Each load depends on the previous one, so inserting one fact at a time waits for each miss. The
+//! caller therefore announces a group of facts before it inserts them. Loads for different facts are independent, so their misses
+//! overlap: group prefetching (Chen, Ailamaki, Gibbons and Mowry, "Improving Hash Join Performance through Prefetching", 2004).
+//! WebAssembly has no prefetch instruction, so these are plain loads.
 //!
-//! Nothing depends on the loaded words.
+//! The loaded values have no effect.
 
 use crate::compile::code::{Kind, Operand};
 use crate::compile::fact_type::{bits, KEY};
@@ -17,16 +17,16 @@ use crate::value::Value;
 
 /// The most facts that are announced at a time.
 pub const GROUP: usize = 16;
-/// The look-ups that are kept. The others of a group are left out.
+/// The most look-ups of a group. Further ones are not prefetched.
 const MOST: usize = 4 * GROUP;
 
 /// A look-up by fields of a new fact: in an index of its type, or for its first partner.
 #[derive(Clone, Debug, PartialEq)]
 struct LookUp {
     table: Table,
-    /// The offset of the links in a fact that is found.
+    /// The offset of the links in the facts of the index.
     links: u32,
-    /// The fields of the key, with their kinds. None is a string, whose address is not known before.
+    /// The fields of the key, with their kinds. Keys with strings are left out: a string's address is not known yet.
     key: Vec<(u8, Kind)>,
 }
 
@@ -35,14 +35,14 @@ struct LookUp {
 pub(crate) struct Announced {
     /// The look-ups by fact type.
     look_ups: Vec<Vec<LookUp>>,
-    /// Where the heads of the lists of the announced facts are, and the offsets of their links.
+    /// The addresses of list heads for the announced facts, and the offsets of their links.
     heads: [(Address, u32); MOST],
     length: usize,
-    /// Words beside the facts that are dropped meanwhile.
+    /// Neighbors, in their lists, of the facts that the insertions will drop.
     neighbors: [Address; MOST],
     /// The time of the latest announced fact.
     time: i64,
-    /// A sum of the loaded words, without which a compiler may leave the loads out.
+    /// A checksum of the loaded words, so that the compiler keeps the loads.
     sum: u32,
 }
 
@@ -52,18 +52,18 @@ impl Announced {
         Announced { look_ups: vec![], heads: [(0, 0); MOST], length: 0, neighbors: [0; MOST], time: i64::MIN, sum: 0 }
     }
 
-    /// Finds the look-ups of a program whose parts have their addresses.
+    /// Finds the look-ups of a program whose tables have their addresses.
     pub fn set_up(&mut self, program: &Program) {
         self.look_ups = program.types.iter().map(|ty| look_ups(program, ty)).collect();
     }
 
-    /// Forgets the facts. Those of a call that was cut off may not be there any more.
+    /// Forgets the announced facts. Facts of an interrupted call may be gone.
     pub fn clear(&mut self) {
         self.length = 0;
         self.time = i64::MIN;
     }
 
-    /// Adds a fact with these values by field.
+    /// Adds a fact, given its values by field.
     pub fn add<'v>(&mut self, words: &Words, ty: usize, time: Option<i64>, value: impl Fn(usize) -> Option<Value<'v>>) {
         self.time = self.time.max(time.unwrap_or(i64::MIN));
         for look_up in &self.look_ups[ty] {
@@ -85,9 +85,9 @@ impl Announced {
         }
     }
 
-    /// Loads the words for the added facts, since which no fact has come or gone. `now` is the time of the engine.
+    /// Loads the words for the added facts. No fact may have come or gone since [`Announced::add`]. `now` is the engine's time.
     ///
-    /// The loops that load are short, because a processor overlaps the misses of the few hundred instructions that it sees at once.
+    /// The loops are short because out-of-order execution overlaps only the misses within a few hundred instructions.
     pub fn load(&mut self, program: &Program, words: &Words, now: i64) {
         let heads = &mut self.heads[..self.length];
         for (head, _) in &mut *heads {
@@ -109,11 +109,11 @@ impl Announced {
     }
 }
 
-/// Returns the look-ups that the insertion of a fact of this type makes.
+/// Returns the look-ups made by the insertion of a fact of this type.
 fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
     let mut found: Vec<LookUp> = Vec::new();
     let mut add = |look_up: LookUp| {
-        // More are left out of every group.
+        // No group could prefetch more.
         if found.len() < MOST
             && !look_up.key.is_empty()
             && look_up.key.iter().all(|(_, kind)| *kind != Kind::String)
@@ -143,7 +143,7 @@ fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
     found
 }
 
-/// Lists the words that change when the facts of a type that are older than a time are dropped, and returns the length of the list.
+/// Appends the words that change when facts of a type older than `time` are dropped. Returns the new length of the list.
 fn list_neighbors(
     ty: &FactType,
     program: &Program,

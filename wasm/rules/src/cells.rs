@@ -1,4 +1,4 @@
-//! The fields of a fact that is to be inserted.
+//! The field values of a fact before its insertion.
 
 use crate::layout::MAX_FIELDS;
 

@@ -24,11 +24,11 @@ pub struct Error {
     pub kind: Kind,
     /// The fault and its remedy.
     pub message: Cow<'static, str>,
-    /// The name that it is about.
+    /// The name that the error concerns.
     pub name: Option<String>,
     /// The place in the text of the rules. Errors of facts have none.
     pub place: Option<Box<Place>>,
-    /// The character in the JSON of a fact, from 1.
+    /// The column in the JSON of a fact, from 1.
     pub column: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Error {
         Error { kind, message: message.into(), name: None, place: None, column: None }
     }
 
-    /// Returns the error with the name that it is about.
+    /// Returns the error with the name that it concerns.
     pub(crate) fn about(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self

@@ -9,15 +9,15 @@ use crate::matches::guards;
 use crate::memory::Address;
 use crate::step::Step;
 
-/// The most facts that an explanation looks at.
+/// The most facts that an explanation examines.
 const MOST_LOOKS: u32 = 200_000;
 
-/// How far a rule, or one combination of its alternatives, comes.
+/// The result of explaining a rule, or one combination of its alternatives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// The facts that meet the conditions that bind facts, in the order of the conditions, as far as they come.
+    /// The facts that meet the first conditions, in the order of the conditions, up to the blocking one.
     pub facts: Vec<Fact>,
-    /// What is the matter.
+    /// The reason that the rule stops there.
     pub verdict: Verdict,
 }
 
@@ -28,27 +28,27 @@ pub enum Verdict {
     Fired,
     /// All conditions hold, and the rule fires when the engine runs.
     Due,
-    /// All conditions hold so far, and the rule waits until this event time, at which a window closes.
+    /// All conditions hold so far, and the rule waits for the window that closes at this event time.
     Waits(i64),
-    /// A condition does not hold: its place, and the fact that violates it, if it is a `none`.
+    /// A condition does not hold.
     Blocked {
         /// The line of the condition.
         line: usize,
         /// The text of that line.
         text: String,
-        /// The fact for which a `none` does not hold.
+        /// The fact that violates the condition, if it is a `none`.
         by: Option<Fact>,
     },
-    /// There are too many combinations to look at.
+    /// There are too many combinations to examine.
     Unknown,
 }
 
 /// The best combination so far.
 struct Farthest {
-    /// The number of facts, twice, and 1 more once the conditions on them hold.
+    /// A rank that grows with each bound fact, and again once the guards on it hold.
     reached: usize,
     bound: Bound,
-    /// The byte of the text at which the condition that does not hold lies.
+    /// The byte offset, in the text, of the condition that fails.
     place: u32,
     by: Address,
     looks: u32,
@@ -97,7 +97,7 @@ impl Engine {
     }
 }
 
-/// Looks for a match of a rule, and returns the combination of facts that comes farthest, newest facts first.
+/// Returns the combination of facts that meets the most conditions of a rule, newest facts first.
 fn farthest(step: &Step, number: usize) -> Farthest {
     let rule = &step.program.rules[number];
     let place = rule.slots[0].place;
@@ -123,7 +123,7 @@ fn farthest(step: &Step, number: usize) -> Farthest {
     farthest
 }
 
-/// Follows a plan from the look-up `depth` on, for the facts that are bound.
+/// Follows a plan from the look-up `depth` on, given the bound facts.
 fn follow(
     step: &Step,
     rule: &Rule,

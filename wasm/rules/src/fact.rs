@@ -1,9 +1,9 @@
-//! What any code reads of a fact: whether it exists, and its place in time.
+//! Fact accessors that any module may use: whether a fact exists, and its moment.
 
 use crate::layout::{NUMBER, TIME};
 use crate::memory::{Address, Words};
 
-/// A place in the order of time: a time, and the number of a fact.
+/// The position of a fact in the order of time: its time, and its number to break ties.
 pub(crate) type Moment = (i64, u64);
 
 /// Returns the moment of a fact.

@@ -1,11 +1,11 @@
-//! Facts as external terms and as JSON, all read and checked before the first is inserted.
+//! Reads facts from external terms and JSON. All are checked before the first is inserted.
 //!
-//! The input is the term of a list. A fact is `{Type, Fields}`: `Type` an atom or a binary, `Fields` a map, a list of pairs, or a
-//! binary with a JSON object. Or it is a binary with a JSON object of one name, the type, whose value is the object of fields.
-//! The field `at` is the fact's time, an integer of milliseconds. Fields that the type does not have are skipped, unless it is strict.
+//! The input is a list term. A fact is `{Type, Fields}`: `Type` an atom or a binary, `Fields` a map, a list of pairs, or a binary
+//! with a JSON object. Or a fact is a binary with a JSON object of one name, the type, whose value is the object of fields. The
+//! field `at` is the fact's time, an integer of milliseconds. Unknown fields are skipped, unless the type is strict.
 //!
-//! The input of a source is `{Source, Now, Facts}`: its name, a binary, or `[]` for facts without a source, and the event time that it
-//! has reached before its facts, an integer, `[]`, or the atom `end` if it has ended.
+//! The input of a source is `{Source, Now, Facts}`. `Source` is its name, a binary, or `[]` for facts without a source. `Now` is
+//! the event time that it has reached before its facts: an integer, `[]` if unknown, or the atom `end` if it has ended.
 
 use be_tree_index::event::{Scalar, Scalars};
 use be_tree_index::term::{Kind as TermKind, Reader};
@@ -19,27 +19,27 @@ use crate::value::Value;
 /// The values of the fields of a fact, in the order of its type.
 pub type Values<'v> = [Option<Value<'v>>; MAX_FIELDS];
 
-/// Facts that are read and checked. Their strings stay in the input where that contains them unchanged.
+/// Facts that are read and checked. A string stays in the input if it occurs there unescaped.
 #[derive(Debug, Default)]
 pub struct Facts {
     facts: Vec<Checked>,
     cells: Vec<Cell>,
     text: Vec<u8>,
-    /// Whether fields that their types do not have are refused.
+    /// Whether unknown fields are refused.
     strict: bool,
-    /// The latest time of a fact.
+    /// The latest accepted time of a fact.
     latest: i64,
-    /// The start of the name of their source in the input, and its length.
+    /// The offset and the length of the source's name in the input.
     source: Option<(usize, usize)>,
     reached: Option<Reached>,
 }
 
-/// What is known of the event time of a source.
+/// The event time of a source, as the input states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// It has reached this time.
     Time(i64),
-    /// It has ended, and holds time back no more.
+    /// It has ended, and no longer holds time back.
     End,
 }
 
@@ -47,13 +47,13 @@ pub enum Reached {
 struct Checked {
     ty: u32,
     time: Option<i64>,
-    /// The position of its first value.
+    /// The position of its first value in `cells`.
     first: u32,
-    /// The number of its values that do not fit and count as undefined.
+    /// The number of misfit values that count as undefined.
     mismatches: u32,
 }
 
-/// A field of a fact that is read.
+/// A field name of a fact, resolved.
 #[derive(Clone, Copy)]
 enum Named {
     /// A field of the type.
@@ -70,17 +70,17 @@ enum Cell {
     Integer(i64),
     Float(f64),
     Boolean(bool),
-    /// Bytes of the input: their start and their number.
+    /// Bytes of the input: their offset and their length.
     Input(u32, u32),
     /// Bytes of `text`.
     Text(u32, u32),
 }
 
-/// A fact that is read.
+/// A fact that was read.
 pub struct Next<'v> {
     /// The number of its type.
     pub ty: usize,
-    /// Its time, if it has one of its own.
+    /// Its own time, if it has one.
     pub time: Option<i64>,
     /// The number of its fields.
     pub count: usize,
@@ -89,13 +89,13 @@ pub struct Next<'v> {
 }
 
 impl Facts {
-    /// Reads the facts of `input` from the one at position `from` on. With `strict` every field must be one of its type, also if
-    /// the type is not strict. A fact with a later time than `latest` is refused.
+    /// Reads the facts of `input` from position `from` on. With `strict`, unknown fields are refused for every type. A fact with a
+    /// time later than `latest` is refused.
     ///
     /// # Errors
     ///
-    /// Those of [`Engine::fact`], `syntax` and `type` for input of another form, and `out_of_bounds` for a time after `latest`, with
-    /// the position of the fact.
+    /// The errors of [`Engine::fact`]; `syntax` and `type` for malformed input; `out_of_bounds` for a time after `latest`. They
+    /// have the position of the faulty fact, if there is one.
     pub fn read(
         engine: &Engine,
         input: &[u8],
@@ -161,12 +161,12 @@ impl Facts {
         self.source.map(|(start, length)| &input[start..][..length])
     }
 
-    /// Returns what is known of the event time of the source before its facts.
+    /// Returns the event time of the source before its facts, if the input states it.
     pub fn reached(&self) -> Option<Reached> {
         self.reached
     }
 
-    /// Returns the bytes of `input` that each of its facts takes, which [`Facts::read`] took.
+    /// Returns the byte range of each fact in `input`, which [`Facts::read`] accepted.
     pub fn spans(input: &[u8]) -> Result<Vec<(usize, usize)>, Error> {
         let mut reader = Reader::new(input)?;
         let mut list = reader.list()?;
@@ -185,24 +185,24 @@ impl Facts {
         self.facts.len()
     }
 
-    /// Returns the number of values, of the first `count` facts, that do not fit and count as undefined.
+    /// Returns the number of misfit values, among the first `count` facts, that count as undefined.
     pub fn mismatches(&self, count: usize) -> u64 {
         self.facts[..count].iter().map(|fact| u64::from(fact.mismatches)).sum()
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are no facts.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty()
     }
 
-    /// Returns the fact at a position from the first that was read. `input` is the input that it was read from.
+    /// Returns the fact at a position, counted from the first that was read. `input` is the input that was read.
     pub fn get<'v>(&'v self, engine: &Engine, position: usize, input: &'v [u8]) -> Next<'v> {
         let Checked { ty, time, first, .. } = self.facts[position];
         let count = engine.field_count(ty as usize);
         Next { ty: ty as usize, time, count, values: self.values(first as usize, count, input) }
     }
 
-    /// Announces the facts from a position on to the engine that is to insert them, see [`Engine::announce`].
+    /// Prefetches for the facts from a position on, see [`Engine::announce`].
     pub fn announce(&self, engine: &mut Engine, position: usize) {
         engine.announce(self.facts[position..].iter().map(|Checked { ty, time, first, .. }| {
             let value = move |field| match self.cells[*first as usize + field] {
@@ -340,7 +340,7 @@ impl Facts {
         self.close(engine, ty, read, first, input)
     }
 
-    /// Reads a field. `read` has the time of the fact, and the number of its values that do not fit.
+    /// Reads a field. `read` holds the fact's time and its number of misfit values so far.
     fn field(
         &mut self,
         engine: &Engine,
@@ -396,7 +396,7 @@ impl Facts {
         })
     }
 
-    /// Makes room for the values of a fact, and returns the position of the first.
+    /// Reserves the values of a fact, and returns the position of the first.
     fn open(&mut self, engine: &Engine, ty: usize) -> Result<usize, Error> {
         let (first, count) = (self.cells.len(), engine.field_count(ty));
         self.cells.try_reserve(count).map_err(|_| no_memory())?;
@@ -435,7 +435,7 @@ impl Facts {
     }
 }
 
-/// Keeps bytes that the input does not contain unchanged.
+/// Copies bytes that are escaped in the input to `text`.
 fn kept(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, be_tree_index::error::Error> {
     let start = text.len();
     text.try_reserve(bytes.len()).map_err(|_| be_tree_index::error::Error::new(Kind::OutOfMemory, NO_MEMORY))?;
@@ -443,7 +443,7 @@ fn kept(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, be_tree_index::error::
     Ok(Cell::Text(start as u32, bytes.len() as u32))
 }
 
-/// Returns the position of a part of the input.
+/// Returns the offset of a part of the input.
 fn start_of(part: &[u8], input: &[u8]) -> usize {
     part.as_ptr() as usize - input.as_ptr() as usize
 }
@@ -452,9 +452,9 @@ fn type_of(engine: &Engine, name: &[u8]) -> Result<usize, Error> {
     engine.fact_type(&String::from_utf8_lossy(name))
 }
 
-/// Returns the field called `name`.
+/// Resolves a field name.
 ///
-/// Errors: there is none, and the type is strict, or `strict` is true.
+/// Errors: the field is unknown, and the type is strict or `strict` is true.
 fn named(engine: &Engine, ty: usize, name: &[u8], strict: bool) -> Result<Named, Error> {
     if name == b"at" {
         return Ok(Named::Time);
@@ -467,7 +467,7 @@ fn named(engine: &Engine, ty: usize, name: &[u8], strict: bool) -> Result<Named,
     }
 }
 
-/// Returns whether `error` is that of a value of `field`, which then counts as undefined.
+/// Returns whether `error` is a misfit value of `field` that counts as undefined.
 fn is_forgiven(engine: &Engine, ty: usize, field: Named, error: &be_tree_index::error::Error) -> bool {
     let is_of_value = matches!(error.kind, Kind::Type | Kind::OutOfBounds);
     is_of_value && matches!(field, Named::Field(field) if engine.forgives(ty, field))
@@ -481,7 +481,7 @@ fn time_of(cell: Cell) -> Result<Option<i64>, Error> {
     }
 }
 
-/// Returns the error of a fact whose time is `ahead` milliseconds after the latest one.
+/// Returns the error for a fact whose time is `ahead` milliseconds after the latest accepted one.
 fn too_far_ahead(ahead: i64) -> Error {
     let message = format!(
         "`at` is {ahead} milliseconds after the latest time that the server takes, its clock's and `max_skew:`; mend the clock of the \
@@ -490,7 +490,7 @@ fn too_far_ahead(ahead: i64) -> Error {
     Error::new(Kind::OutOfBounds, message).about("at")
 }
 
-/// Returns the error with the column of a place of the JSON.
+/// Returns the error with the column of a place in the JSON.
 fn at(error: Error, text: &[u8], place: Option<usize>) -> Error {
     let column = place.and_then(|place| be_tree_index::error::Error::new(error.kind, "").at(text, place).column);
     Error { column, ..error }

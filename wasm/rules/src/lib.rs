@@ -24,35 +24,34 @@
 //! # Ok::<(), be_tree_rules::Error>(())
 //! ```
 //!
-//! A fact has a type, a number, a time in milliseconds, and fields. A rule's conditions bind facts. Each combination of facts
-//! that meets the conditions is a match, and fires the rule's actions once for as long as it stays valid. If a `none` is
-//! violated and holds again, or an aggregate's clause fails and holds again, the match is new. A modification is one change: it
-//! makes a match of other facts new only if one of these failed before it and holds after it.
+//! A fact has a type, a number, a time in milliseconds, and fields. A rule's conditions bind facts. Each combination of facts that
+//! meets the conditions is a match. A match fires the rule's actions once while it stays valid. If a `none` or an aggregate's
+//! clause fails and then holds again, the match is new. A modification is one change: a match of other facts becomes new only if
+//! such a condition failed before the modification and holds after it.
 //!
-//! The order of firings depends on the rules and on the facts alone:
+//! The order of firings depends only on the rules and the facts:
 //!
 //! 1. higher priority first;
 //! 2. the newest fact of the match, newest first;
 //! 3. rules in the order of the text;
-//! 4. matches that became valid because of a `none`, an aggregate or a deadline, newest facts first in the order of the
-//!    conditions; and then the other matches, first those whose newest fact meets the first condition, in the order of the rule's
-//!    joins ([`Engine::join_order`]), newest facts first.
+//! 4. first the matches that a `none`, an aggregate or a deadline made valid, newest facts first in the order of the conditions;
+//!    then the other matches, first those whose newest fact meets the first condition, in the order of the rule's joins
+//!    ([`Engine::join_order`]), newest facts first.
 //!
-//! Time moves by the times of facts and by [`Engine::advance`] only, so that a run can be repeated. A `none` or an aggregate
-//! whose window is still open waits for its end. A fact whose every use lies within a window is dropped after its last possible
-//! use: when no new fact can complete a match with it any more, and no match that needs it can still wait. So a `none` or an
-//! aggregate with `within` a duration `of` a bound fact keeps its facts for twice the duration. A drop is no retraction: it makes
-//! no `none` true.
+//! Only the times of facts and [`Engine::advance`] move time, so a run can be repeated. A `none` or an aggregate waits until its
+//! window closes. A fact whose every use lies within a window is dropped once no new fact can complete a match with it and no
+//! waiting match needs it. So a `none` or an aggregate with `within` a duration `of` a bound fact keeps its facts for twice the
+//! duration. A drop is not a retraction: it makes no `none` true.
 //!
-//! With a lateness ([`Engine::set_lateness`]) or with sources, time is the watermark: a fact beyond it waits, and facts are inserted
-//! in the order of their times. A fact from before the watermark is too late: it is inserted at once, and counted.
+//! With a lateness ([`Engine::set_lateness`]) or with sources, time is the watermark: a fact beyond it waits, and waiting facts are
+//! inserted in time order. A fact behind the watermark is late: it is inserted at once, and counted.
 //!
 //! # Design
 //!
-//! No partial matches are stored. A new fact leaves a seed in each rule that it may complete. The rule with the best seed
-//! continues that seed's search, from the last match on, in hash indices that all rules share, until there is one match more.
+//! No partial matches are stored. A new fact leaves a seed in each rule that it may complete. The rule with the best seed resumes
+//! that seed's search after its last match, in hash indices shared by all rules, until it finds one more match.
 //!
-//! Each module uses those above it in this list, and none below (`tests/layers.rs`):
+//! Each module depends only on modules above it in this list (`tests/layers.rs`):
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -63,19 +62,19 @@
 //! | `language` | the text of rules |
 //! | `memory` | words, the undo log of a step, tables, heaps, strings |
 //! | `fact` | whether a fact exists, and its place in time |
-//! | `cells` | the fields of a fact that is to be inserted |
-//! | `keys` | the keys by which facts are divided among partitions |
-//! | `compile` | the text of rules becomes tests, joins and actions |
-//! | `selection` | the single-fact conditions that a fact meets, where a type has many: the index finds them |
+//! | `cells` | the field values of a fact before its insertion |
+//! | `keys` | the partition keys of fact types |
+//! | `compile` | compiles the text of rules to tests, joins and actions |
+//! | `selection` | an index of single-fact conditions, for types that have many |
 //! | `tables` | the tables and heaps of an engine |
-//! | `step` | what a step reads and changes |
-//! | `aggregate` | the values of aggregates, and the trees of facts by time that windows are read from |
+//! | `step` | the state that a step reads and changes |
+//! | `aggregate` | the values of aggregates, and the time-ordered trees that windows are read from |
 //! | `matches` | the search for matches, `none` and aggregates, deadlines, and the agenda |
 //! | `facts` | insertion, modification and removal of facts in all indices |
 //! | `firing` | the actions of a rule and its notices |
-//! | `time` | sources, the watermark, the facts that wait for it, and the next event that is due |
+//! | `time` | sources, the watermark, waiting facts, and the next due event |
 //! | [`partitions`] | the partition of a fact |
-//! | `announce` | loads the words that the next facts will need |
+//! | `announce` | prefetches the words that the next insertions need |
 //! | `engine` | the operations, each a sequence of steps |
 //! | `explain` | the facts for which a rule fired, or the condition that blocks it |
 //! | [`input`] | facts as external terms and as JSON |
@@ -104,7 +103,7 @@ mod tables;
 mod time;
 mod value;
 
-// Tests that share their workloads with the integration tests, which name this crate as others do.
+// Unit tests share workloads with the integration tests, which refer to this crate by name.
 #[cfg(test)]
 extern crate self as be_tree_rules;
 #[cfg(test)]

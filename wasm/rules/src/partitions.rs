@@ -20,11 +20,11 @@ impl Partitions {
         Partitions { count: count.max(1), keys }
     }
 
-    /// Returns the partition of a fact with this type and these values, or `None` if it belongs to all.
+    /// Returns the partition of a fact with this type and these values, or `None` if it goes to all partitions.
     pub fn of(&self, ty: usize, values: &[Option<Value>]) -> Option<u32> {
         let key = self.keys[ty]?;
         let hash = match values[usize::from(key)] {
-            // A fact without a key is joined with nothing.
+            // A fact with an undefined key joins with nothing, so any partition will do.
             None => 0,
             Some(Value::Integer(integer)) => hash(1, &integer.to_le_bytes()),
             Some(Value::Float(float)) => hash(2, &float.to_le_bytes()),

@@ -1,7 +1,7 @@
-//! Finds the single-fact conditions that a fact meets, where a type has many: each is a subscription of the index.
+//! Finds the single-fact conditions that a fact meets, for a type with many: each is a subscription of the index.
 //!
-//! A condition's tests that are comparisons with constants, lists, `is null`, and their combinations make the expression. The other
-//! tests run for the conditions that the index returns. So a fact's cost depends on the conditions that it meets.
+//! Comparisons with constants, lists, `is null`, and their combinations form the subscription's expression. The other tests of a
+//! condition run for the candidates that the index returns. So the cost of a fact depends on the conditions that it meets.
 
 use std::collections::TryReserveError;
 
@@ -17,12 +17,12 @@ use crate::error::Error;
 use crate::layout::field_at;
 use crate::memory::{Address, Full, StringTable, Words};
 
-/// The conditions of a fact type in an index.
+/// An index of the conditions of a fact type.
 #[derive(Debug)]
 pub(crate) struct Selection {
     index: Index,
     search: Search,
-    /// The conditions without a test that the index takes.
+    /// The conditions without any test that the index supports.
     pub rest: Vec<u32>,
 }
 
@@ -36,7 +36,7 @@ impl Clone for Selection {
 }
 
 impl Selection {
-    /// Returns the selection of a type's conditions, or `None` if they are few.
+    /// Returns the index of a type's conditions, or `None` if there are at most `few`.
     ///
     /// Errors: `out_of_memory`.
     pub fn new(program: &Program, ty: &FactType, words: &Words, few: usize) -> Result<Option<Selection>, Error> {
@@ -74,7 +74,7 @@ impl Selection {
         Ok(Some(Selection { index, search, rest }))
     }
 
-    /// Returns the conditions whose expressions the fact makes true, in ascending order.
+    /// Returns the conditions whose expressions match the fact, in ascending order.
     pub fn select(&mut self, ty: &FactType, words: &Words, fact: Address) -> Result<&[u64], Full> {
         let event = event(ty, words, fact).map_err(|_| Full::Search)?;
         let opened = self.search.open(&self.index, Format::Record, &event, None::<std::iter::Empty<u64>>);
@@ -88,13 +88,13 @@ impl Selection {
     }
 }
 
-/// Returns a fact as an event. Nothing of it outlives the search, which may be cut off.
+/// Encodes a fact as an event. It does not outlive the search, which may be interrupted.
 fn event(ty: &FactType, words: &Words, fact: Address) -> Result<Vec<u8>, TryReserveError> {
     let strings = ty.fields.iter().enumerate().filter(|(_, field)| field.kind == Kind::String);
     let strings = strings.filter_map(|(number, _)| ty.cell(words, fact, number));
     let bytes: usize = strings.map(|string| StringTable::length(words, string as Address)).sum();
     let (mut event, mut text) = (Vec::new(), Vec::new());
-    // The head of the list and the longest other values take less.
+    // Upper bounds of the list's header and of the values other than strings.
     event.try_reserve_exact(64 + 16 * ty.fields.len() + bytes)?;
     text.try_reserve_exact(bytes + 4)?;
     let mut writer = Writer::new(&mut event);
@@ -116,7 +116,7 @@ fn event(ty: &FactType, words: &Words, fact: Address) -> Result<Vec<u8>, TryRese
     Ok(event)
 }
 
-/// Returns a test as an expression of the index, if it is one.
+/// Returns a test as an expression of the index, if the index supports it.
 fn test_text(test: &Test, words: &Words) -> Option<String> {
     match test {
         Test::Compare(kind, relation, Operand::Field { offset, .. }, Operand::Constant(constant)) => {
@@ -160,7 +160,7 @@ fn code_text(code: &Code, words: &Words) -> Option<String> {
     })
 }
 
-/// Returns a comparison of a field and a constant as such a test.
+/// Returns the comparison of a field with a constant as a test.
 fn simple(code: &Code) -> Option<Test> {
     match Test::of(code) {
         Test::Code(_) => None,

@@ -1,4 +1,4 @@
-//! A step: what it reads and changes.
+//! A step: the state that it reads and changes.
 
 use crate::cells::Cells;
 use crate::compile::code::SLOTS;
@@ -8,11 +8,11 @@ use crate::memory::{Address, Full, Room, Words};
 use crate::selection::Selection;
 use crate::tables::STRINGS;
 
-/// The facts of a match, one for each look-up: their addresses and numbers.
+/// The facts of a match, one per look-up: their addresses and numbers.
 pub(crate) type Path = [(Address, u64); SLOTS];
 
-/// A change of facts that counts for a guard in the state before it: one fact was there, and another was not. The address 0 stands
-/// for none. The fact that is gone keeps its content and its number until the guards are told.
+/// A change of facts: `gone` was there before, `new` was not. Guards can be evaluated in the state before it. Address 0 is null.
+/// The fact `gone` keeps its content and its number until all guards are flipped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Change {
     pub gone: Address,
@@ -25,41 +25,41 @@ pub(crate) struct StepLimits {
     pub facts: u32,
 }
 
-/// A `none` over all facts of a type, by its place in memory.
+/// The memo of the last tested `none` over all facts of a type, identified by its address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tested {
     pub guard: usize,
-    /// The fact that blocked the last match. Or if the `none` is a bound: the greatest fact of those seen so far, or the least.
+    /// The fact that blocked the last match; for a `none` that is a limit, the greatest or least fact seen so far.
     pub blocker: Address,
-    /// The next fact to see.
+    /// The next fact to scan.
     pub next: Address,
 }
 
-/// Lists that live as long as a step.
+/// Buffers reused by all steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
-    /// The single-fact conditions that a fact meets. Its room is that of all conditions.
+    /// The single-fact conditions that a fact meets. The capacity suffices for all conditions.
     pub met: Room<u32>,
-    /// The fields of a fact to insert.
+    /// The fields of the fact to insert.
     pub cells: Cells,
-    /// The last match of a search, or the one after which it goes on.
+    /// The last match of a search, or the match after which it resumes.
     pub path: Path,
-    /// The fact after that of the path's first look-up in its list, the path's other facts left out, by address and number. The
-    /// search goes on there if all of these are gone: a rule often removes the facts that it matched. New facts come before them.
+    /// Cursor of the first look-up: the next fact in its list that is not itself part of the match (address, number). The search
+    /// resumes there if a rule removed the facts that it matched. New facts come before it in the list.
     pub next: (Address, u64),
-    /// The `none` that was tested last since a fact came or went.
+    /// The last tested `none`, until a fact comes or goes.
     pub tested: Option<Tested>,
-    /// The facts of a firing as its actions so far left them: their addresses and numbers.
+    /// The bound facts as the firing's actions so far left them: their addresses and numbers.
     pub current: Path,
     /// The numbers of the facts of the last firing, if firings are recorded.
     pub fired: [u64; SLOTS],
-    /// By fact type: its conditions in an index, if they are many.
+    /// By fact type: the index of its conditions, if they are many.
     pub selections: Vec<Option<Selection>>,
     /// The fact types whose conditions are in an index.
     pub selected: Vec<usize>,
-    /// Strings that lose an owner when the step ends.
+    /// Strings to release when the step ends.
     pub released: Room<Address>,
-    /// Notices, of which the first [`NOTICE_WORDS`] words count.
+    /// The buffer of notices. The first [`NOTICE_WORDS`] words are committed.
     pub notices: Vec<u32>,
 }
 
@@ -76,7 +76,7 @@ impl Step<'_> {
         self.words.get64(CLOCK) as i64
     }
 
-    /// Makes the step final, see [`Words::commit`].
+    /// Commits the step, see [`Words::commit`].
     pub fn commit(&mut self) -> Result<(), Full> {
         for position in 0..self.scratch.released.len() {
             STRINGS.release(self.words, self.scratch.released[position])?;
@@ -86,7 +86,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Takes an owner from a string when the step ends.
+    /// Releases a string when the step ends.
     pub fn release(&mut self, string: Address) -> Result<(), Full> {
         if self.scratch.released.is_full() {
             return Err(Full::Released);

@@ -9,14 +9,14 @@ pub(crate) const NUMBERS: Pages = Pages { table: Table(layout::NUMBERS), last: l
 /// Matches on the agenda.
 pub(crate) const MATCHES: Table = Table(layout::MATCHES);
 pub(crate) const MATCH_HEAP: Heap = Heap(layout::MATCH_HEAP);
-/// The matches that wait for a deadline and are the first of their queue.
+/// The matches waiting for a deadline that are first in their queue.
 pub(crate) const DEADLINES: Heap = Heap(layout::DEADLINES);
-/// Facts that wait for the watermark.
+/// The facts waiting for the watermark.
 pub(crate) const WAITING: Order = Order(layout::WAITING);
-/// The fact types whose oldest fact can expire, by the time at which it does.
+/// The fact types with facts that can expire, by the expiry of the oldest.
 pub(crate) const EXPIRIES: Order = Order(layout::EXPIRIES);
 /// Sources by event time, and by the address of their name.
 pub(crate) const SOURCES: Order = Order(layout::SOURCES);
 pub(crate) const SOURCE_NAMES: Table = Table(layout::SOURCE_NAMES);
-/// The numbers that facts had while they waited, by the numbers that they have since.
+/// The tickets of facts that waited, by the fact's current number.
 pub(crate) const TICKETS: Table = Table(layout::TICKETS);

@@ -3,7 +3,7 @@
 /// The value of a field of a new fact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// An integer. It may stand for a float.
+    /// An integer. Float fields accept it too.
     Integer(i64),
     /// A finite float.
     Float(f64),
@@ -27,7 +27,7 @@ pub enum Owned {
 }
 
 impl Owned {
-    /// Returns the value as one of a new fact.
+    /// Returns the value in the form of a new fact's.
     pub fn borrowed(&self) -> Value<'_> {
         match self {
             Owned::Integer(integer) => Value::Integer(*integer),

@@ -1,8 +1,8 @@
 //! Aggregates against a naive enumerator: random rules, facts, modifications, retractions and times.
 //!
 //! The enumerator keeps all facts and evaluates every guard over all of them after each change. It follows the engine firing by
-//! firing, in the engine's order: each firing must be of a match that is due, with the values that it expects, and when the engine
-//! stops, no match may be due.
+//! firing: each firing must be of a due match, with the values that the enumerator expects, and when the engine stops, no match may
+//! be due.
 
 use be_tree_rules::{Engine, Limits, Owned, Turn, Value};
 
@@ -39,7 +39,7 @@ struct Fact {
     v: i64,
     w: Option<i64>,
     f: f64,
-    /// The number of its modifications, which is limited.
+    /// The number of its modifications so far; a limit ends them.
     n: i64,
 }
 
@@ -182,7 +182,7 @@ impl Guard {
 
 #[derive(Clone, Debug)]
 enum Action {
-    /// Sets a field, besides counting the modification.
+    /// Sets a field, and counts the modification.
     Modify(usize, char, i64),
     Retract(usize),
 }
@@ -332,7 +332,7 @@ impl Enumerator {
         }
     }
 
-    /// Changes the facts: one goes, one comes, or one comes in the place of another.
+    /// Removes a fact, adds one, or replaces one.
     fn change(&mut self, gone: Option<u64>, new: Option<Fact>) {
         let gone = gone.map(|id| self.facts.remove(self.facts.iter().position(|fact| fact.id == id).unwrap()));
         let new_id = new.as_ref().map(|fact| fact.id);
@@ -357,7 +357,7 @@ impl Enumerator {
         }
     }
 
-    /// Takes the matches off that are not valid, or wait.
+    /// Removes the due matches that are invalid or must wait.
     fn settle(&mut self, what: &str) {
         for due in std::mem::take(&mut self.due) {
             if !self.is_valid(&due) {
@@ -437,7 +437,7 @@ impl Enumerator {
     }
 }
 
-/// Lets the engine fire what is due up to a time, and the enumerator with it. Returns the number of firings.
+/// Fires in the engine and in the enumerator what is due up to a time. Returns the number of firings.
 fn follow(engine: &mut Engine, enumerator: &mut Enumerator, time: i64, what: &str) -> usize {
     let mut fired = 0;
     loop {
@@ -475,7 +475,7 @@ struct Form {
     keys: u64,
     rules: u64,
     retractions: u64,
-    /// Aggregates are read from trees, however few their facts are.
+    /// Aggregates always use trees, however few their facts are.
     is_indexed: bool,
     /// The types have more conditions than fit in a word.
     is_many: bool,
@@ -593,7 +593,7 @@ fn a_modified_fact_that_counts_as_before_makes_no_match_new() {
         ("rule r when p: a n: max b.v, n >= 5 then notify hit", 0),
         ("rule r when p: a n: min b.v, n >= 1 then notify hit", 0),
         ("rule r when p: a none b(v = 0) then notify hit", 0),
-        // Its value is none before, and falls between.
+        // The aggregate is undefined before, and its value falls in between.
         ("rule r when p: a n: count b(v = 9), n >= 1 then notify hit", 1),
     ];
     for (rule, again) in rules {
@@ -664,7 +664,7 @@ fn memory_of_trees_goes_with_their_facts() {
     let mut engine = Engine::new(rules, Limits::default()).unwrap();
     let stream = |engine: &mut Engine, first: i64| {
         for number in first..first + 4_000 {
-            // The key changes, so trees begin and end.
+            // The key changes, so trees are built and freed.
             let fields = [
                 ("user", Value::Integer(number / 500)),
                 ("amount", Value::Float(0.1)),

@@ -1,5 +1,5 @@
-//! Operations whose requests for memory are refused: the first, the second, and so on. Each is an error and changes nothing, and
-//! once there is memory the operation succeeds.
+//! Refuse each memory request of an operation in turn. Each refusal must be an error and change nothing, and once memory is granted
+//! the operation must succeed.
 
 mod support;
 
@@ -9,12 +9,12 @@ use std::cell::Cell;
 use be_tree_rules::{Engine, Error, Fact, Kind, Limits, Notice, Value};
 
 thread_local! {
-    /// The number of requests of this thread that are granted before one is refused, and whether all after it are too.
+    /// The number of requests of this thread to grant before a refusal, and whether all later ones are refused too.
     static GRANTED: Cell<Option<usize>> = const { Cell::new(None) };
     static REFUSED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which refuses requests on a thread that asks for that.
+/// The system's allocator, with refusals for threads that ask for them.
 struct Refusing;
 
 impl Refusing {
@@ -60,7 +60,7 @@ unsafe impl GlobalAlloc for Refusing {
 #[global_allocator]
 static ALLOCATOR: Refusing = Refusing;
 
-/// Everything that an operation may change.
+/// All state that an operation may change.
 #[derive(Debug, PartialEq)]
 struct State {
     facts: Vec<Vec<Fact>>,
@@ -82,8 +82,8 @@ fn state(engine: &Engine, types: &[&str]) -> State {
     }
 }
 
-/// Runs an operation while each of its requests is refused in turn. Returns the number of refusals, and then lets it succeed.
-/// An operation of several steps may have made some of them when it is refused, if `has_steps`; then only its end is compared.
+/// Runs an operation with each of its requests refused in turn, and then lets it succeed. Returns the number of refusals. With
+/// `has_steps`, a refused operation may have run some of its steps; then only its final state is compared.
 fn refuse(
     engine: &mut Engine,
     types: &[&str],
@@ -182,7 +182,7 @@ fn a_refused_request_changes_nothing() {
     assert_eq!(engine.len(), 0);
 }
 
-/// A single fact that needs room of each kind: an assertion is one step.
+/// One fact that needs every kind of room: an assertion is one step.
 #[test]
 fn a_refused_assertion_leaves_the_fact_out() {
     let mut engine = Engine::new(RULES, Limits::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Announced facts do what facts do that were not announced.
+//! Announcing facts before their insertion changes no result.
 
 use be_tree_rules::{Engine, Fact, Limits, Value, GROUP};
 
@@ -86,7 +86,7 @@ fn announced_facts_fire_the_same_rules() {
                     row(&mut random, now)
                 })
                 .collect();
-            // The last ones of many facts are not announced, and now and then a fact that does not come.
+            // Beyond the group, facts are not announced; now and then a fact is announced that does not come.
             let announce = |(ty, time, values): Row| (ty, time, move |field: usize| values[field]);
             match random.below(4) {
                 0 => announced.announce(std::iter::once(row(&mut random, now)).map(announce)),

@@ -1,4 +1,4 @@
-//! Rules that can enable each other without end: which are told, and that those of which nothing is told end.
+//! Warnings about rules that can enable each other without end: expected warnings, and termination of rules without a warning.
 
 mod support;
 
@@ -76,7 +76,7 @@ fn rules_that_go_on_without_end_are_told() {
          rule q when s: session(state = 2) then modify s(state: 1)",
         // The last of several modifications counts.
         "rule r when s: session(left > 0) then modify s(left: s.left - 1), modify s(left: s.left)",
-        // Two slots may have one fact: it is modified, and is there after that.
+        // Two slots may hold one fact: it is modified, and its successor remains.
         "rule r when a: click b: click then modify a(user: a.user + 1), retract b",
         "rule r when c: click s: session, after c then retract c, assert click(user: 1)
          rule q when s: session then modify s(left: 2)",
@@ -261,6 +261,6 @@ fn random_rules_without_a_warning_end() {
         endless += usize::from(is_endless);
         assert!(!is_endless || !engine.warnings().is_empty(), "seed {seed}:\n{text}");
     }
-    // Most that are told do go on without end.
+    // Most rules with a warning do run without end.
     assert!(endless > programs as usize / 10 && endless * 3 > told, "{endless} of {told}");
 }

@@ -1,8 +1,8 @@
-//! Facts out of the order of their times, of several sources, with a lateness: rules fire as for facts in that order.
+//! Facts out of time order, from several sources, with a lateness: rules must fire as for facts in time order.
 //!
-//! The oracle knows no watermark. It puts the facts in the order of their times, which decides everything in an engine without a
-//! lateness; `oracle.rs` compares that engine with a naive one. For rules that join, miss and count within windows there is a second
-//! oracle, which reads the notices off the set of all facts.
+//! The first oracle has no watermark: it sorts the facts by time and runs an engine without a lateness, which `oracle.rs` compares
+//! with a naive one. The second oracle, for rules that join, miss and count within windows, computes the notices from the set of
+//! all facts.
 //!
 //! `LATENESS_CASES` is the number of cases of each test, and `LATENESS_SEED` the seed of the first.
 
@@ -57,7 +57,7 @@ impl Event {
     }
 }
 
-/// The most firings of a case, which is left out if its rules fire more often.
+/// The limit on the firings of a case. Cases beyond it are skipped.
 const MOST: u32 = 60;
 
 fn engine(text: &str, lateness: i64) -> Engine {
@@ -67,7 +67,7 @@ fn engine(text: &str, lateness: i64) -> Engine {
     engine
 }
 
-/// What an engine has in the end, apart from the numbers of facts.
+/// The final state of an engine, without the numbers of facts.
 #[derive(Debug, PartialEq)]
 struct End {
     notices: Vec<Notice>,
@@ -79,7 +79,7 @@ struct End {
     now: i64,
 }
 
-/// The facts that still wait are inserted, and all windows close. Returns `None` if rules fire without end.
+/// Inserts the waiting facts and closes all windows. Returns `None` if rules fire without end.
 fn end(mut engine: Engine, now: i64) -> Option<End> {
     let is_done = engine.advance(now + engine.lateness()).is_ok() && engine.run().unwrap().pause.is_none();
     let without_id = |fact: Fact| Fact { id: 0, ..fact };
@@ -95,14 +95,14 @@ fn end(mut engine: Engine, now: i64) -> Option<End> {
     })
 }
 
-/// Returns events in an order in which each is late by at most the lateness.
+/// Permutes events so that each is late by at most the lateness.
 fn disordered(random: &mut Random, events: &[Event], lateness: i64) -> Vec<Event> {
     let mut left: Vec<Event> = events.to_vec();
     let mut order = Vec::new();
     let mut latest = i64::MIN;
     while !left.is_empty() {
         let earliest = left.iter().map(|event| event.at).min().unwrap();
-        // The first of one time stays the first, because the order of their arrival counts among equal times.
+        // Events of equal times keep their order, because arrival breaks ties.
         let is_allowed = |position: &usize| {
             let at = left[*position].at;
             at.max(latest) <= earliest + lateness && left[..*position].iter().all(|other| other.at != at)
@@ -160,7 +160,7 @@ fn facts_of_sources_in_order_fire_what_all_facts_in_order_fire() {
         let text = random_rules(random, seed % 3 == 0);
         let lateness = random.pick(&[0, 0, 2]);
         let mut sorted = events(random, 16, &NAMES);
-        // Among equal times the order of arrival counts, and that is another one here.
+        // Arrival breaks ties and differs here, so all times are made distinct.
         sorted.iter_mut().enumerate().for_each(|(number, event)| event.at = event.at * 20 + number as i64);
         let mut queues: Vec<Vec<Event>> = NAMES
             .iter()
@@ -216,7 +216,7 @@ const SHOP: &str = "
       then notify busy(order: o.id, n: n)
 ";
 
-/// Returns the notices that the definition of the rules of `SHOP` demands for a set of facts with different times: `(type, number of
+/// Returns the notices that the definition of the rules of `SHOP` requires for facts with distinct times, each `(type, number of
 /// the order, time)`.
 fn demanded(facts: &[(&str, i64, i64)]) -> Vec<(String, Vec<i64>)> {
     let of = |ty: &'static str| facts.iter().filter(move |fact| fact.0 == ty);

@@ -1,4 +1,4 @@
-//! Limits: an operation beyond one is refused and changes nothing, and memory is used again.
+//! Limits: an operation beyond a limit is refused and changes nothing, and freed memory is reused.
 
 mod support;
 
@@ -63,7 +63,7 @@ const WINDOWS: &str = "
 
 const WINDOWS_TYPES: [&str; 3] = ["order", "payment", "late"];
 
-/// A list of facts whose rules fire as the guest of rules fires them: before each fact, those that its time makes due.
+/// A list of facts, fired as the guest fires them: before each fact, the rules that its time makes due.
 struct List {
     engine: Engine,
     inserted: i64,
@@ -79,7 +79,7 @@ impl List {
         List { engine, inserted: 0 }
     }
 
-    /// Takes a turn, inserts the next fact, or, with the last of `length` facts inserted, moves time on to `end`.
+    /// Takes a turn, inserts the next fact, or, once `length` facts are inserted, moves time to `end`.
     fn turn(&mut self, length: i64, end: i64) -> Turn {
         let number = self.inserted;
         let is_open = number < length;
@@ -96,7 +96,7 @@ impl List {
         }
     }
 
-    /// Goes on to the end, in calls of as many firings as the limit allows. Returns all facts, and the number of calls.
+    /// Runs to the end in calls of as many firings as the limit allows. Returns all facts, and the number of calls.
     fn finish(&mut self) -> (Vec<Vec<Fact>>, u32) {
         let mut calls = 1;
         loop {
@@ -218,7 +218,7 @@ fn a_fact_that_does_not_fit_in_memory_is_refused_and_changes_nothing() {
     assert!(inserted > 20, "{inserted}");
     assert_eq!((engine.len(), engine.count("step").unwrap()), (inserted, inserted));
     assert!(engine.memory_bytes() <= 210_000);
-    // The room of retracted facts serves again. A block of numbers more, because they begin within one, has room too.
+    // Memory of retracted facts is reused. Numbers now begin within a page, so they take one page more, which fits too.
     for _ in 0..3 {
         for fact in engine.facts("step").unwrap() {
             engine.retract(fact.id).unwrap();

@@ -1,4 +1,4 @@
-//! How long facts live: as long as a rule can use them, the wait of a match for the end of a window included.
+//! Lives of facts: the time during which a rule can use them, including the wait of a match for the end of a window.
 
 use be_tree_rules::{Engine, Limits, Notice, Value};
 
@@ -66,7 +66,7 @@ fn a_life_is_the_longest_use_and_the_wait_after_it() {
         ),
         // The latest window counts, also for the facts of another one.
         ("p: a none b within 5 minutes before p none c within 60 minutes after p", [Some(60), Some(65), Some(65)]),
-        // What no window bounds is kept.
+        // Facts that no window bounds are kept.
         ("p: a none b(within 10 minutes of p) none c", [None, None, None]),
     ] {
         assert_eq!(lives(conditions), expected, "{conditions}");

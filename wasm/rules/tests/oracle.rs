@@ -10,7 +10,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())
 }
 
-/// Runs a number of cases, or as many as the environment asks for, and returns the number of firings.
+/// Runs `default` cases, or the number in the environment, and returns the number of firings.
 fn run(default: u64, is_pure: bool, is_paged: bool) -> usize {
     let first = number("RULES_SEED").unwrap_or(0);
     let seeds = first..first + number("RULES_CASES").unwrap_or(default);

@@ -77,7 +77,7 @@ fn rules_that_would_lose_matches_are_refused() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Constants are words, and words of different kinds may be the same.
+/// Constants of different kinds may have the same 64 bits.
 #[test]
 fn constants_of_different_kinds_are_different_keys() {
     let facts = "fact number(k: integer) fact text(k: string) fact flag(k: boolean)";
@@ -113,7 +113,7 @@ fn wrong_keys_are_refused() {
     }
 }
 
-/// Folders on disk depend on these.
+/// Folders on disk depend on these hashes.
 #[test]
 fn a_key_stays_in_its_partition() {
     let partitions = partitioned("rule r when o: order then notify x", &orders()).unwrap();

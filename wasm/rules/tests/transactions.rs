@@ -1,4 +1,4 @@
-//! Operations that are rolled back, against a copy of the engine that never began them.
+//! Rolls operations back, and compares the engine with a copy that never began them.
 
 mod support;
 
@@ -63,7 +63,7 @@ fn operation(random: &mut Random, now: &mut i64) -> Operation {
     }
 }
 
-/// Makes an operation as far as it comes, with the firings that it may make.
+/// Runs an operation as far as its limit on firings allows.
 fn make(engine: &mut Engine, operation: Operation) {
     engine.begin().unwrap();
     match operation {
@@ -85,7 +85,7 @@ fn make(engine: &mut Engine, operation: Operation) {
     engine.run().unwrap();
 }
 
-/// All that can be seen of an engine.
+/// The observable state of an engine.
 type State = (Vec<Vec<Fact>>, Vec<Notice>, [u64; 4], i64, Option<i64>, bool);
 
 fn state(engine: &Engine) -> State {
@@ -101,7 +101,7 @@ fn a_transaction_that_is_rolled_back_never_was() {
         let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15) | 1);
         // Small limits, so that operations stop in their middle.
         let limits = Limits { firings: 3, notices: 5, ..Limits::default() };
-        // An engine with indices reads the aggregates of few facts from trees, too.
+        // An engine made by `indexed` also reads aggregates of few facts from trees.
         let new = if seed % 2 == 0 { Engine::indexed } else { Engine::new };
         let mut engine = new(RULES, limits).unwrap();
         let mut twin = engine.clone();

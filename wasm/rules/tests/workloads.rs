@@ -1,4 +1,4 @@
-//! Workloads whose exact results two other implementations agree on.
+//! Workloads whose exact results agree with two other implementations.
 
 mod support;
 

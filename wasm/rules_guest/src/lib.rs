@@ -1,4 +1,4 @@
-//! The sandboxed module of stateful rules: the engine behind the ABI of `docs/contributing/abi.md`, Rules, and nothing else.
+//! The sandboxed module of stateful rules: exports the engine through the ABI of `docs/contributing/abi.md`, Rules.
 //!
 //! A module instance has one engine. The host calls one export at a time.
 
@@ -9,7 +9,7 @@ use state::{Most, Request, State, STATE};
 
 be_tree_module::exports!(STATE: State, version: 1);
 
-/// Makes an engine without facts of the rules in the inbox. Returns the warnings about them.
+/// Makes an engine without facts from the rules in the inbox. Returns the warnings about them.
 #[no_mangle]
 pub extern "C" fn be_tree_rules(length: u32) -> i32 {
     STATE.with(|state| state.change(|state| state.rules(length as usize)))
@@ -21,13 +21,13 @@ pub extern "C" fn be_tree_room() -> i32 {
     STATE.with(|state| state.change(State::room))
 }
 
-/// Begins a transaction, and makes all operations before it final.
+/// Begins a transaction, and commits all earlier operations.
 #[no_mangle]
 pub extern "C" fn be_tree_begin() -> i32 {
     STATE.with(|state| state.change(State::begin))
 }
 
-/// Undoes all operations since the transaction began.
+/// Rolls back all operations since the transaction began.
 #[no_mangle]
 pub extern "C" fn be_tree_roll_back() -> i32 {
     STATE.with(|state| state.change(State::roll_back))
@@ -39,16 +39,16 @@ pub extern "C" fn be_tree_limits(length: u32) -> i32 {
     STATE.with(|state| state.change(|state| state.set_limits(length as usize)))
 }
 
-/// Inserts the facts in the inbox, from the one at position `from` on, and fires rules: at most `most`, with -1 as many as
-/// the limit allows, with -2 none, as if they had fired before, and with -3 none, and facts beyond the watermark wait without moving time.
-/// No fact may have a later time than `latest`.
+/// Inserts the facts in the inbox from position `from` on, and fires at most `most` rules: -1 fires as many as the limit allows, -2
+/// none (matches count as fired), -3 none, and facts beyond the watermark wait without moving time. No fact may have a later time
+/// than `latest`.
 #[no_mangle]
 pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32, latest: i64) -> i32 {
     let (length, most) = (length as usize, Most::from_code(most));
     STATE.with(|state| state.operate(Request::Assert { length, from, most, latest }))
 }
 
-/// Checks the facts in the inbox, none of which may have a later time than `latest`, and returns the partition of each.
+/// Checks the facts in the inbox, and returns the partition of each. No fact may have a later time than `latest`.
 #[no_mangle]
 pub extern "C" fn be_tree_route(length: u32, latest: i64) -> i32 {
     STATE.with(|state| state.read(|state| state.route(length as usize, latest)))
@@ -84,7 +84,7 @@ pub extern "C" fn be_tree_sources() -> i32 {
     STATE.with(|state| state.read(State::sources))
 }
 
-/// Returns at most `most` of the facts that wait for the watermark, those from the place `from` on, in no order.
+/// Returns at most `most` facts waiting for the watermark, from the place `from` on, in no order.
 #[no_mangle]
 pub extern "C" fn be_tree_waiting(from: u32, most: u32) -> i32 {
     STATE.with(|state| state.read(|state| state.waiting(from, most)))

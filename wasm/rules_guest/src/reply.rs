@@ -6,28 +6,28 @@ use be_tree_module::memory;
 use be_tree_module::refusal::Refusal;
 use be_tree_rules::{Engine, Explanation, Fact, Notice, Owned, Verdict};
 
-/// The reason for which an operation ended.
+/// The reason for which an operation returned.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Nothing is left to do.
     #[default]
     Done,
-    /// It fired as many rules as it may, and another is due.
+    /// The limit on firings is reached, and a rule is due.
     Firings,
-    /// As many notices wait as may, and a rule is due.
+    /// The limit on pending notices is reached, and a rule is due.
     Notices,
     /// The engine lacks room.
     Room,
 }
 
 impl Reason {
-    /// Returns whether the notices wait until the operation goes on, or the next one.
+    /// Returns whether the notices stay pending until the operation, or the next one, continues.
     pub fn keeps_notices(self) -> bool {
         self == Reason::Room
     }
 }
 
-/// Returns an error of the engine as a refusal.
+/// Converts an error of the engine to a refusal.
 pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
     let column = error.place.as_ref().map(|place| place.column).or(error.column);
     let line = error.place.map(|place| (place.line, place.text.clone()));
@@ -39,7 +39,7 @@ pub(crate) fn refusal(error: be_tree_rules::Error) -> Refusal {
 pub(crate) struct Inserted<'a> {
     /// Their numbers.
     pub ids: &'a [u64],
-    /// The number of their values that do not fit and count as undefined.
+    /// The number of misfit values that count as undefined.
     pub mismatches: u64,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn routes(routes: &[Route], out: &mut Vec<u8>) {
     Writer::new(out).binary(&packed);
 }
 
-/// A fact of a partition.
+/// A fact with its partition.
 pub(crate) struct Route {
     pub partition: Option<u32>,
     pub start: usize,
@@ -116,7 +116,7 @@ pub(crate) struct Route {
     pub time: Option<i64>,
 }
 
-/// The partition of a fact that belongs to all.
+/// The code for a fact that goes to all partitions.
 const ALL: u32 = u32::MAX;
 
 fn packed(route: &Route) -> [u8; 24] {
@@ -154,8 +154,8 @@ fn fact(fact: &Fact, writer: &mut Writer) {
     values(&fact.fields, writer);
 }
 
-/// Writes `{Floor, [{Source, Time}]}`: the event time that all sources have reached, or `nil`, and the sources with their own, the
-/// facts without a source as `nil`.
+/// Writes `{Floor, [{Source, Time}]}`: the event time that all sources have reached, or `nil`, and the event time of each source.
+/// Facts without a source have the source `nil`.
 pub(crate) fn sources(floor: Option<i64>, sources: &[(Option<Vec<u8>>, i64)], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     writer.tuple(2);
@@ -261,7 +261,7 @@ pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
     writer.end_list();
 }
 
-/// Writes `{Time, Rules}`: the time that a roll-back leads to, or `[]`, and the rules that fired again and again before it, binaries.
+/// Writes `{Time, Rules}`: the time that a roll-back restores, or `[]`, and the rules that fired repeatedly before it, binaries.
 pub(crate) fn rolled_back(time: Option<i64>, cycle: &[String], out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     writer.tuple(2);

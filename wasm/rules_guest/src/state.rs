@@ -1,10 +1,10 @@
 //! The state of an instance, and its operations.
 //!
-//! An operation that fires rules may be cut off at any instruction. It allocates in the memory of searches only, and the engine
-//! takes no memory for itself ([`Engine::defer_memory`]). If the engine lacks room, the operation ends with that as its reason, at
-//! a point where the engine is whole; the host calls `be_tree_room`, which must not be cut off, and goes on from there.
+//! An operation that fires rules may be interrupted at any instruction. It allocates in the search arena only, and the engine
+//! defers its own allocations ([`Engine::defer_memory`]). If the engine lacks room, the operation returns that reason at a point
+//! where the engine is consistent; the host calls `be_tree_room`, which must not be interrupted, and continues from there.
 //!
-//! After a cut the host either continues the operation, or begins another one, and what the first one did stands.
+//! After an interruption the host continues the operation or begins another; the effects so far stand.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -22,27 +22,27 @@ use be_tree_rules::{Engine, Limits, Pause, Turn, GROUP};
 
 use crate::reply::{self, Reason};
 
-/// The bytes of the memory of searches after which it begins again at the mark.
+/// The bytes taken from the search arena after which it is reset to the mark.
 const MOST_TAKEN: usize = 256 * 1024;
 
-/// The bytes of a page of facts. A full engine has room for a page.
+/// The bytes of a page of facts. Even a full engine has room for one page.
 const PAGE: usize = 64 * 1024;
 
-/// An engine, the operation that is under way, and the buffers of the ABI.
+/// An engine, its current operation, and the buffers of the ABI.
 #[derive(Default)]
 pub(crate) struct State {
     engine: Option<Engine>,
     partitions: Option<Partitions>,
-    /// The warnings about the rules, as the outbox has them.
+    /// The warnings about the rules, encoded for the outbox.
     warnings: Vec<u8>,
     limits: Limits,
     request: Request,
-    /// The facts of the operation, and their numbers once they are inserted, in the memory of searches.
+    /// The facts of the operation, and their numbers once they are inserted, in the search arena.
     facts: Facts,
     ids: Vec<u64>,
-    /// The end of that memory.
+    /// The position in the search arena behind them.
     mark: Mark,
-    /// Whether the reply is in the outbox. What is left is to empty the list of notices, unless the reason keeps it.
+    /// Whether the reply is in the outbox. Then only the notices are left to empty, unless the reason keeps them.
     is_sent: AtomicBool,
     reason: Reason,
     port: Port,
@@ -51,7 +51,7 @@ pub(crate) struct State {
 /// The most firings of an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Most {
-    /// As many as the engine's limit allows.
+    /// Up to the engine's limit.
     Limit,
     /// This number.
     Number(u32),
@@ -62,7 +62,7 @@ pub(crate) enum Most {
 }
 
 impl Most {
-    /// Returns the limit of the code -1, no firing of -2 and -3, and otherwise the number.
+    /// Decodes the ABI value: -1 = the engine's limit, -2 and -3 = fire nothing, otherwise the number.
     pub fn from_code(code: i32) -> Self {
         match code {
             -1 => Most::Limit,
@@ -77,7 +77,7 @@ impl Most {
     }
 }
 
-/// An operation that can be cut off.
+/// An operation that may be interrupted.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Request {
     #[default]
@@ -180,8 +180,8 @@ impl Instance for State {
 }
 
 impl State {
-    /// Makes an engine: `{Text, Memory, Facts, Firings, Notices}`, or that with the lateness, or with the number of partitions and their
-    /// keys.
+    /// Makes an engine from `{Text, Memory, Facts, Firings, Notices}`, optionally with the lateness, or with the number of
+    /// partitions and their keys.
     pub fn rules(&mut self, length: usize) -> Outcome {
         self.warnings.clear();
         let mut reader = Reader::new(self.port.message(length)?)?;
@@ -223,8 +223,8 @@ impl State {
         engine(&mut self.engine)?.begin_transaction().map_err(reply::refusal)
     }
 
-    /// Undoes all operations since the transaction began, and replies with the time that was saved since and the rules that fired
-    /// again and again.
+    /// Rolls back all operations since the transaction began. Replies with the time that was saved since and the rules that fired
+    /// repeatedly.
     pub fn roll_back(&mut self) -> Outcome {
         let engine = engine(&mut self.engine)?;
         let cycle = engine.cycle();
@@ -233,7 +233,7 @@ impl State {
         Ok(())
     }
 
-    /// Sets the limits: `{Memory, Facts, Firings, Notices}`.
+    /// Sets the limits from `{Memory, Facts, Firings, Notices}`.
     pub fn set_limits(&mut self, length: usize) -> Outcome {
         let mut reader = Reader::new(self.port.message(length)?)?;
         let arity = reader.tuple()?;
@@ -267,7 +267,7 @@ impl State {
         engine.begin().map_err(reply::refusal)?;
         if let Request::Assert { length, from, latest, .. } = *request {
             let input = port.message(length)?;
-            // Facts that are loaded had all of their fields before.
+            // Reloaded facts had all their fields when they were first read.
             *facts = Facts::read(engine, input, from as usize, most.is_quiet(), latest)
                 .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
             ids.try_reserve_exact(facts.len())
@@ -283,7 +283,7 @@ impl State {
         Ok(())
     }
 
-    /// Runs the request to its end, or to a reason to stop.
+    /// Runs the request until it ends or has a reason to return.
     fn run(&mut self) -> Result<Option<Reason>, Refusal> {
         let State { engine: held, facts, ids, port, request, mark, .. } = self;
         let engine = engine(held)?;
@@ -296,7 +296,7 @@ impl State {
                 let (input, outbox) = port.message_and_outbox(length)?;
                 let mut inserted = (engine.position() - from) as usize;
                 if inserted > 0 {
-                    // The call may have been cut off before it kept the number.
+                    // An interruption may have come before the number was stored.
                     ids[inserted - 1] = engine.last_asserted();
                 }
                 let source = facts.source(input);
@@ -353,7 +353,7 @@ impl State {
             }
             Request::Advance { now, most } => {
                 engine.check_time(now).map_err(reply::refusal)?;
-                // Facts that are loaded are those of a time that was reached before.
+                // Reloaded facts belong to a time that was reached before.
                 let is_quiet = most.is_quiet();
                 let time = if is_quiet { now } else { engine.watermark_of_all_at(now) };
                 let stopped = turns(engine, &port.outbox, *mark, |engine| {
@@ -448,7 +448,7 @@ impl State {
     }
 }
 
-/// Takes turns until one is the last, or a limit or a lack of room stops them.
+/// Takes turns until nothing is left to do, or until a limit or a lack of room stops them.
 fn turns(
     engine: &mut Engine,
     outbox: &Outbox,
@@ -466,12 +466,12 @@ fn turns(
     }
 }
 
-/// Returns the reason for which an operation ended before its end, if there is one besides an error.
+/// Returns the reason for an early return that is no error, if there is one.
 fn early(engine: &Engine) -> Option<Reason> {
     engine.lacks_room().then_some(Reason::Room)
 }
 
-/// Reports progress, and uses the memory of searches again.
+/// Reports progress, and resets the search arena to the mark when it has grown enough.
 #[inline]
 fn tick(engine: &mut Engine, outbox: &Outbox, mark: Mark) {
     outbox.step();
@@ -481,7 +481,7 @@ fn tick(engine: &mut Engine, outbox: &Outbox, mark: Mark) {
     }
 }
 
-/// Forgets what lies in the memory of searches. An operation that was cut off may have left it half enlarged.
+/// Forgets the contents of the search arena. An interrupted operation may have left them inconsistent.
 fn abandon(facts: &mut Facts, ids: &mut Vec<u64>, engine: &mut Option<Engine>) {
     std::mem::forget(std::mem::take(facts));
     std::mem::forget(std::mem::take(ids));

@@ -16,7 +16,7 @@ defmodule BeTree.Input.Subscription.Batch do
 
   @chunk 500
 
-  # The version of the external term format, and the tags of a non-empty list, which its length follows, and of the empty
+  # The version byte of the external term format, the tag of a non-empty list (its length follows), and the tag of the empty
   # list.
   @version 131
   @list 108

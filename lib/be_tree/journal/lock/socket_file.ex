@@ -2,9 +2,9 @@ defmodule BeTree.Journal.Lock.SocketFile do
   @moduledoc false
   # The lock of a folder on systems other than Linux: a listening Unix domain socket in the folder, `lock.N`.
   #
-  # A socket that accepts connections belongs to a living process. One that refuses them is left over. Removing a left-over file is
-  # where such locks usually fail: a slow process removes the file that a faster one has made meanwhile. So no process takes over a
-  # file, or removes the file of another one before it has the lock:
+  # A socket that accepts connections belongs to a living process. One that refuses them is left over. Such locks usually fail at
+  # the removal of left-over files: a slow process removes the file that a faster one has just made. So no process takes over a
+  # file, and only the holder of the lock removes files of other processes:
   #
   #   1. if any `lock.N` accepts a connection, the folder is locked;
   #   2. otherwise listen on `lock.M`, with M above all that are there (to bind a name that exists fails);
@@ -12,18 +12,18 @@ defmodule BeTree.Journal.Lock.SocketFile do
   #   4. remove the files with lower numbers;
   #   5. to free the folder, or to give up, remove the own file, and close the socket after that.
   #
-  # Suppose two processes have the lock, with the numbers X and Y, and Y looked last at step 3. X had bound its file before, or Y's
-  # file would have been there when X looked. It was there still: X has not freed the folder, and a third process removes X's
-  # file only if that refuses connections, which is before X listens. Then that process has the lock when X looks, or has removed
-  # its own file, and in both cases X does not find its own file to be the last one. So Y found X's file, which accepted a
-  # connection, and gave up. Step 3 may make both of two processes give up, which is safe: they try again.
+  # Suppose two processes X and Y hold the lock, and Y did step 3 last. If X's file was there, it accepted a connection, and Y gave
+  # up. X removes its file only to free the folder. A third process Z removes it only after a refused connection, so before X
+  # listened, and Z's file with a higher number was bound by then. When X did step 3, either Z's file was there, or Z had removed
+  # X's file and then its own. In both cases X's file was not the last one, and X gave up. Step 3 may make both of two processes
+  # give up, which is safe: they try again.
 
   alias BeTree.Journal.Fault
 
   @type t :: {:inet.socket(), Path.t()}
 
   @wait 5_000
-  # Linux takes 108 bytes, others 104, with a zero at the end.
+  # A socket path has at most 108 bytes on Linux and 104 elsewhere, with the final zero.
   @max_path_bytes 100
 
   @doc "Locks the folder for the calling process, or returns `:locked`, or why no lock can be made."
@@ -107,7 +107,7 @@ defmodule BeTree.Journal.Lock.SocketFile do
 
   defp name(number), do: "lock.#{number}"
 
-  # A socket's path is short, so that of a long one is a link to the folder, which is needed only for the moment of the call.
+  # The path of a socket must be short. A long path is replaced by a symbolic link to the folder, for the moment of the call.
   defp with_short_name(folder, function) do
     if byte_size(folder) + 20 <= @max_path_bytes do
       function.(folder)

@@ -2,9 +2,10 @@ defmodule BeTree.Rules.Server.Change do
   @moduledoc false
   # A change of a server of rules: an operation that is made as a whole or not at all.
   #
-  # An operation is `{:assert, input}`, `{:retract, id}` or `{:advance, now}`; `{:assert, input, source}`, `{:advance, now, source}`,
-  # where `nil` stands for the facts without a source, or `{:end_source, source}`; `{:at, now, operation}`, which moves time first; or `{:steps, operations}`, made one after another. It runs in a transaction of the engine, so an error undoes all of it. An advance
-  # over very many events saves its time now and then: an error leads back to the time that was saved last.
+  # An operation is `{:assert, input}`, `{:retract, id}` or `{:advance, now}`; `{:assert, input, source}`, `{:advance, now, source}`
+  # (`nil`: facts without a source) or `{:end_source, source}`; `{:at, now, operation}`, which moves time first; or a sequence,
+  # `{:steps, operations}`. It runs in a transaction of the engine: an error rolls all of it back. A long advance saves its time at
+  # intervals, and an error rolls it back to the last saved time.
 
   alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
@@ -86,7 +87,7 @@ defmodule BeTree.Rules.Server.Change do
   defp first({:retract, id}, rules, options), do: Operation.retract(rules, id, options)
   defp first({:advance, now}, rules, options), do: Operation.advance(rules, now, options)
 
-  # The head of a list as an external term has its length. An empty list has none.
+  # The external term of a list contains its length, except that of the empty list.
   defp facts_of({:assert, <<131, 108, count::32, _facts::binary>>}), do: count
   defp facts_of({:assert, input, _source}), do: facts_of({:assert, input})
   defp facts_of(_part), do: 0

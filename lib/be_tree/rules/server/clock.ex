@@ -19,7 +19,7 @@ defmodule BeTree.Rules.Server.Clock do
   alias BeTree.Rules.Server.Shared
 
   @noise 10
-  # A slewed clock loses one millisecond of this number.
+  # A slewed clock loses one millisecond in this many.
   @slew 100
   @shortest_look 1_000
 
@@ -79,8 +79,8 @@ defmodule BeTree.Rules.Server.Clock do
   end
 
   @doc """
-  Moves the clock on to the time of an engine that is more than `max_skew` ahead. From there it is slewed, as after a jump back. Less is
-  no more than facts may be ahead.
+  Moves the clock on to the time of an engine that is more than `max_skew` ahead. From there it is slewed, as after a jump back. A
+  smaller lead is left alone, because facts may lead by that much.
   """
   @spec move_to(holder, integer | nil) :: holder
   def move_to(holder, nil), do: holder
@@ -114,7 +114,7 @@ defmodule BeTree.Rules.Server.Clock do
     {{now, latest(clock, now, system)}, clock, events}
   end
 
-  # A clock that is ahead of the system's, because it was corrected back, does not let facts be ahead of it, too.
+  # A clock that is slewed back leads the system clock. Then facts may lead the system clock by `max_skew`, not this clock.
   defp latest(%{jump: {since, _offset}} = clock, now, _system) when is_integer(since), do: now + clock.max_skew
   defp latest(clock, now, system), do: max(now, system + clock.max_skew)
 

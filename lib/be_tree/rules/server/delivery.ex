@@ -14,9 +14,9 @@ defmodule BeTree.Rules.Server.Delivery do
   alias BeTree.Telemetry
 
   @key __MODULE__
-  # The messages to a receiver after which its mailbox is looked at, so that a list of sizes stays short.
+  # The number of messages to a receiver between two checks of its mailbox, which bounds the list of sizes.
   @unseen 1_000
-  # The milliseconds after which a full mailbox is looked at again, and those that another node may take to tell.
+  # The milliseconds until the next check of a full mailbox, and those for which a check waits for another node.
   @pause 100
   @patience 1_000
   @lost 5_000
@@ -105,7 +105,7 @@ defmodule BeTree.Rules.Server.Delivery do
     end
   end
 
-  # The receiver has not been told of those that were dropped before, so there is no room yet.
+  # The receiver has not got the count of earlier dropped notices, so there is no room yet.
   defp delivered(account, receiver, _notices, count, delivery), do: drop(account, receiver, count, delivery)
 
   defp deliver(account, receiver, notices, count, delivery) do
@@ -180,7 +180,7 @@ defmodule BeTree.Rules.Server.Delivery do
 
   defp look(account, receiver) do
     account = ask(account, receiver)
-    # A receiver that knows of a gap is looked at by a timer.
+    # A timer checks a receiver with dropped notices, so this call does not wait for the reply.
     if account.is_slow or account.dropped > 0, do: {:ok, account}, else: {:ok, await(account)}
   end
 
@@ -217,7 +217,7 @@ defmodule BeTree.Rules.Server.Delivery do
   defp replied(%{asked: {_reference, since}} = account, length),
     do: seen(%{account | asked: nil, is_slow: false}, length + since)
 
-  # Of all messages, only the last ones can be in a mailbox of this length.
+  # Only the last messages can still be in a mailbox of this length.
   defp seen(%{messages: messages} = account, length) when messages > length do
     {{:value, count}, sizes} = :queue.out(account.sizes)
     seen(%{account | sizes: sizes, messages: messages - 1, notices: account.notices - count}, length)

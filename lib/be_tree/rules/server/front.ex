@@ -37,7 +37,7 @@ defmodule BeTree.Rules.Server.Front do
     end
   end
 
-  # The process before this one may have ended within a swap, when the rules were decided and a partition had not taken them.
+  # The previous front process may have ended during a swap, after the decision and before each partition had taken the rules.
   @impl GenServer
   def handle_continue(:take_rules, state) do
     take_rules(state.options)
@@ -105,8 +105,8 @@ defmodule BeTree.Rules.Server.Front do
     %{state | subscribers: subscribers}
   end
 
-  # Each partition makes the new rules, and waits. If all have, the table gets the rules, which decides the swap: from then on they
-  # are those of every partition, also of one that starts again or that outlives this process. If one has failed, none takes them.
+  # Each partition makes the new rules, and waits. If all succeed, the table gets the rules, which decides the swap: they now hold
+  # for every partition, also for one that restarts or outlives this process. If one fails, no partition takes the rules.
   defp swap(text, by, routes, %{table: table, name: name} = options) do
     swap = make_ref()
     owners = owners(options)

@@ -10,9 +10,9 @@ defmodule BeTree.Rules.Server.History do
   #   * `{:undone, time}` - the operation before was undone. Time moved to `time` if that is not `nil`;
   #   * `{:swap, text}` - other rules.
   #
-  # An operation without `:undone` after it was made as a whole, under the limits that the journal has for it. So a recovery makes the
-  # same operations under the same limits, whatever the options of the server are now, and leaves out those that were undone. Only the
-  # last operation may be one that was neither undone nor acknowledged.
+  # An operation with no `:undone` record after it was made as a whole, under the limits in the journal. So a recovery repeats the
+  # operations under those limits, for any present options of the server, and skips the undone ones. Only the last operation may be
+  # neither undone nor acknowledged.
 
   @behaviour BeTree.Journal.Owner
 
@@ -23,7 +23,7 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.Rules.{Module, Swap}
   alias BeTree.Rules.Server.{Base, Change}
 
-  # The memory that a module can have at most. A recovery may need more than the server did, because operations that the journal lacks,
+  # The maximum memory of a module. A recovery may need more than the server did, because operations that are not in the journal,
   # such as reads, shaped the server's memory.
   @max_memory 0x1_0000_0000
   # An operation that does not fit is repeated with more memory: a quarter more.

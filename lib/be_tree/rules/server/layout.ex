@@ -101,7 +101,7 @@ defmodule BeTree.Rules.Server.Layout do
     {:error, %Error{kind: :other_schema, message: "the folder #{dir} #{fault}, or give the server another folder"}}
   end
 
-  # Other files, such as those of a file system, and what a failed start left, are no content.
+  # Foreign files, such as those of a file system, and the leftovers of a failed start are no content.
   defp content?(dir) do
     names = with {:error, _reason} <- File.ls(dir), do: {:ok, []}
     partitions = for "partition-" <> _number = name <- elem(names, 1), do: Path.join(dir, name)

@@ -13,7 +13,7 @@ defmodule BeTree.Rules.Server.Operations do
   def operate(operation, state, options \\ Rules.default_options()) do
     with {:ok, state} <- append_undone(state),
          {:ok, journal} <- History.append(state.journal, operation) do
-      # A late fact may have passed its life already, and is dropped when time moves next.
+      # A late fact may be past its lifetime already. The next move of time drops it.
       state = %{state | journal: journal, moved_to: nil}
 
       case Change.make(state.rules, operation, state.max_firings, options) do

@@ -2,8 +2,8 @@ defmodule BeTree.Rules.Server.Owner do
   @moduledoc false
   # The process that owns an engine, writes its journal, and arms its timer: a whole server, or a partition of one.
   #
-  # A partition has what all of them share in the server's table (BeTree.Rules.Server.Shared). After each call it moves time to that of
-  # all partitions if one of its windows has closed by then.
+  # Partitions share the server's table (BeTree.Rules.Server.Shared). After each call a partition moves its time to that of all
+  # partitions if one of its windows has closed by then.
 
   use GenServer
   use BeTree.Processes.CrashReport
@@ -63,7 +63,7 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  # The text may be another one since the last start, and windows may have closed meanwhile.
+  # The rules may have changed since the last start, and windows may have closed meanwhile.
   defp begin(state) do
     case swap_if_changed(state) do
       {:ok, state} ->
@@ -90,7 +90,7 @@ defmodule BeTree.Rules.Server.Owner do
     })
   end
 
-  # A swap that was made since this process read the rules is made here, or else its maker finds this process.
+  # Takes a swap that was decided after this process read the rules. A later swap finds this process in the table.
   defp join(%{options: %{table: table}} = state) do
     {time, event_times} = Time.shared(state)
     Shared.started(table, state.number, self(), time, event_times)
@@ -242,7 +242,7 @@ defmodule BeTree.Rules.Server.Owner do
     end
   end
 
-  # What the server adds to the counts and sizes of its rules.
+  # Returns the counts that the server adds to those of its rules.
   defp counts(%{journal: journal, held: held}) do
     %{
       journal_bytes: Journal.Owner.bytes(journal),
@@ -251,7 +251,7 @@ defmodule BeTree.Rules.Server.Owner do
     }
   end
 
-  # A front process that ends before it tells its decision has decided if the table has the rules.
+  # If the front process ends before it sends its decision, the table has it: the new rules mean commit.
   defp receive_decision(swap, monitor, text, table) do
     receive do
       {^swap, decision} -> decision
@@ -292,7 +292,7 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   defp handle({:EXIT, _parent, reason}, %Closed{} = closed) when reason != :normal, do: {:stop, reason, closed}
-  # Of what ran before it closed.
+  # A late message from the time before the partition closed.
   defp handle(_message, %Closed{} = closed), do: {:noreply, closed}
 
   defp handle({:timeout, timer, :due}, %{timer: {timer, at}} = state) do

@@ -81,8 +81,8 @@ defmodule BeTree.Rules.Server.Partitions do
     run(name, partitions, Enum.sort(touched) ++ closing, deadline)
   end
 
-  # The watermark of a partition is the earliest event time of the sources that it knows. So every partition learns the event time of
-  # every source, and all have the same watermark.
+  # A partition's watermark is the least event time of the sources that it knows. So each call sends every partition the source's
+  # event time, and all partitions have the same watermark.
   defp insert_from(_source, name, partitions, _parts, nil, _options, deadline), do: run(name, partitions, [], deadline)
 
   defp insert_from(source, name, partitions, parts, time, options, deadline) do
@@ -107,7 +107,7 @@ defmodule BeTree.Rules.Server.Partitions do
     end
   end
 
-  # The least time of a fact without one, where sources have event times.
+  # Returns the lower bound of the time for facts without one, if sources have event times.
   defp watermark(_name, _partitions, false, _deadline), do: {:ok, nil}
 
   defp watermark(name, partitions, true, deadline) do
@@ -120,7 +120,7 @@ defmodule BeTree.Rules.Server.Partitions do
   defp later(time, nil), do: time
   defp later(time, other), do: max(time, other)
 
-  # A call that has begun is made to its end.
+  # Turns the timeout into a deadline for the wait: a call that has begun runs to its end.
   defp begun(options), do: {Deadline.new(options.timeout), %{options | timeout: :infinity}}
 
   defp one([operation]), do: operation
@@ -191,7 +191,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
   defp advance(name, partitions, now, nil, options, deadline) do
     if abs(now) <= @latest, do: Shared.raise_time(name, now)
-    # A time that is behind that of all partitions moves nothing.
+    # The time of all partitions never goes back.
     time = if abs(now) <= @latest, do: Shared.time(name), else: now
     calls = in_all(partitions, {:advance, time}, options, deadline)
     run(name, partitions, calls, deadline)
@@ -267,7 +267,7 @@ defmodule BeTree.Rules.Server.Partitions do
   defp numbered(number, positions, ids, partitions),
     do: Enum.zip_with(positions, ids, fn position, id -> {position, public(number, id, partitions)} end)
 
-  # Of a fact that is in every partition, the number in the first counts, which comes first.
+  # A fact that is in every partition has the number of its copy in the first partition, which sorts first.
   defp ids([one]), do: Enum.map(one, &elem(&1, 1))
 
   defp ids(several) do
@@ -313,7 +313,7 @@ defmodule BeTree.Rules.Server.Partitions do
     end)
   end
 
-  # Replaces the number of the server by that of a partition: its facts below are those whose numbers of the server are below.
+  # Converts the option `:before` from a number of the server to one of the partition. Both select the same facts of the partition.
   defp before(options, number, partitions) do
     case options[:before] do
       nil -> options

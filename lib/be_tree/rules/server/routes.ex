@@ -3,9 +3,9 @@ defmodule BeTree.Rules.Server.Routes do
   # The partitions of facts. Instances of the module of rules, without facts, check facts and find their partitions, so that a list with
   # a wrong fact reaches no partition.
   #
-  # An engine fires the rules that are due by its time before it inserts a fact. The time of a partition may lag behind that of all
-  # facts. That makes no difference for a fact that moves time on. Before another one, late or without a time, the partition's time
-  # is moved to that of all.
+  # Before it inserts a fact, an engine fires the rules that are due by its time. A partition's time may lag behind the time of all
+  # partitions. That makes no difference to a fact that advances time. Before a late fact, or one without a time, the partition's
+  # time is advanced to the time of all.
 
   import BeTree.Input.Limits, only: [is_atom_name: 1]
 
@@ -78,7 +78,7 @@ defmodule BeTree.Rules.Server.Routes do
          do: {:ok, [instance | more]}
   end
 
-  # The engines of the partitions compile the same text, and tell its warnings.
+  # The engines of the partitions compile the same text, and report its warnings.
   defp budget(options),
     do: %{fuel: :infinity, timeout: :infinity, fuel_per_reduction: Rules.limit(options, :fuel_per_reduction)}
 
@@ -128,7 +128,7 @@ defmodule BeTree.Rules.Server.Routes do
 
   @doc """
   Returns the operations of each partition, and the event time after them. `time` is the event time before them. A fact without a time
-  has that time, `now` where that is later, and 0 without either.
+  has the later of `time` and `now`, and 0 without either.
   """
   @spec divide(t, packed, binary, Rules.time() | nil, Rules.time() | nil) ::
           {%{non_neg_integer => part}, Rules.time() | nil}
@@ -144,8 +144,8 @@ defmodule BeTree.Rules.Server.Routes do
     end
   end
 
-  # A part while it grows: the time that its partition will have at least, the facts since the last operation, and the operations
-  # and positions so far, all in reverse.
+  # A part in progress: a lower bound of its partition's time, the facts since the last operation, and the operations and positions
+  # so far, all in reverse.
   defp divide(<<>>, _position, _input, _partitions, time, _now, parts), do: {parts, time}
 
   defp divide(

@@ -3,9 +3,9 @@ defmodule BeTree.Rules.Server.Time do
   # Moves the time of an engine: to that of the clock with each operation, by a timer when a window closes, and to that of all
   # partitions.
   #
-  # An event on the way may end with an error: rules that fire one another without end, or a fact or a notice without room. Calls go
-  # on without it. So time moves event by event, and is held before the one with the error, until a timer, a retraction, or other
-  # rules let it try again.
+  # An event during the move may fail: rules that fire one another endlessly, or no memory for a fact or a notice. Calls must not
+  # depend on it. So time moves event by event, and is held before the failing event until a timer, a retraction or new rules
+  # retry it.
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Page
@@ -95,7 +95,7 @@ defmodule BeTree.Rules.Server.Time do
   def go_live(state), do: {:ok, state}
 
   @doc """
-  Moves time to that of all partitions, where it is behind.
+  Moves time forward to that of all partitions.
   """
   @spec move(State.t()) :: State.t()
   def move(%{number: nil} = state), do: state

@@ -1,6 +1,6 @@
 defmodule BeTree.Runtime.Wasmex.Call do
   @moduledoc false
-  # A call, slice by slice, from the moment when it has a machine until it returns it. A slice is one round of requests:
+  # A call, slice by slice, from the check-out of its machine to the check-in. A slice is one round of requests:
   # add fuel, run the export until it ends or traps for lack of fuel, and read the remaining fuel and the outbox.
   #
   # After such a trap the call continues as docs/contributing/abi.md specifies under Interruption: the stack pointer is restored, and
@@ -23,8 +23,8 @@ defmodule BeTree.Runtime.Wasmex.Call do
   # The fuel of one stretch of a call that cannot be suspended. It continues this long when its process is killed.
   @stretch 1_000_000_000
 
-  # The bytes of an output that are read before its length is known: enough for 126 ids, or somewhat more than the last
-  # output, but at most an amount that is copied quickly.
+  # The number of output bytes to read before the length is known: enough for 126 ids, or somewhat more than the last output,
+  # up to an amount that is copied quickly.
   @least_guess 1_024
   @most_guess 262_144
 

@@ -1,5 +1,5 @@
-//! The slots by id. Before the tail, ids ascend with slots, and their order finds a slot (`order.rs`). A table has the slots of the
-//! tail.
+//! Finds a slot by its id. Before the tail, ids ascend with slots, so a search by order finds the slot (`order.rs`). A hash table
+//! holds the slots of the tail.
 
 use hashbrown::HashTable;
 
@@ -11,7 +11,7 @@ use crate::support::headroom::table_growth;
 /// The held slots of the tail, by the hash of their ids.
 #[derive(Clone, Debug)]
 pub(crate) struct ById {
-    /// `None` if the tail got slots before it, without memory to add these. Then all slots of the tail are compared.
+    /// `None` after [`ById::drop_table`]. Look-ups then compare every slot of the tail.
     table: Option<HashTable<Slot>>,
 }
 
@@ -48,12 +48,12 @@ impl ById {
         }
     }
 
-    /// Drops the table, after the tail got slots before it, or another id in one of its slots. Takes no memory.
+    /// Drops the table, because the tail now begins earlier, or one of its slots has a new id. Takes no memory.
     pub fn drop_table(&mut self) {
         self.table = None;
     }
 
-    /// Returns whether finding compares all slots of the tail.
+    /// Returns whether [`ById::find`] compares all slots of the tail.
     pub fn is_slow(&self) -> bool {
         self.table.is_none()
     }

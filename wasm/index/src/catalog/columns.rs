@@ -1,4 +1,4 @@
-//! The demand of a condition for objects on a column. It lists values of an attribute; an object must have one of them.
+//! A condition over a list of objects demands that a column (the objects' values of one attribute) has one of certain keys.
 
 use crate::event::key;
 use crate::model::objects::{Quantified, Quantifier};
@@ -6,10 +6,10 @@ use crate::model::predicate::{Constants, Predicate, Relation, Step, Test};
 use crate::model::schema::{AttributeId, Bounds, Schema, Type};
 use crate::model::strings::StringId;
 
-/// The number of values of an attribute without a declared number. It only ranks the columns of one condition.
+/// The assumed cardinality of an attribute without a declared one. It only ranks the columns of one condition.
 const UNKNOWN: u64 = 1 << 32;
 
-/// A demand on a column: it has one of some keys.
+/// A demand on a column: it has at least one of these keys.
 pub(crate) struct Demand {
     pub column: AttributeId,
     /// Ascending, without duplicates.
@@ -18,14 +18,14 @@ pub(crate) struct Demand {
     pub is_exact: bool,
 }
 
-/// Values of an attribute. An object that meets a part of a condition has one of them.
+/// Keys of one attribute. Every object that meets this part of the condition has one of them.
 struct Wanted {
     attribute: AttributeId,
     keys: Vec<i64>,
 }
 
-/// Returns the demand of `predicate` if it is one of `any` over a list of objects. The demand depends on the predicate and the
-/// schema alone, so it is the same when an expression is inserted, moved and deleted.
+/// Returns the demand of an `any` predicate over a list of objects. It depends only on the predicate and the schema, so
+/// insertions, moves and deletions compute the same demand.
 pub(crate) fn demand(predicate: &Predicate<StringId>, schema: &Schema) -> Option<Demand> {
     match &predicate.test {
         Test::Objects(quantified) if quantified.quantifier == Quantifier::Any => {
@@ -37,7 +37,7 @@ pub(crate) fn demand(predicate: &Predicate<StringId>, schema: &Schema) -> Option
     }
 }
 
-/// Returns whether the condition is a single test for some values.
+/// Returns whether the condition is one test that its keys decide.
 fn is_alone(quantified: &Quantified<StringId>) -> bool {
     match quantified.steps() {
         [Step::Predicate(Predicate { test: Test::AllOf(constants), .. })] => keys(constants).len() == 1,
@@ -91,9 +91,9 @@ fn keys(constants: &Constants<StringId>) -> Vec<i64> {
     }
 }
 
-/// Returns the one of two demands that fewer objects meet, or else the first.
+/// Returns the more selective of two demands, or the first if they are equal.
 fn narrower(left: Wanted, right: Wanted, objects: &Schema) -> Wanted {
-    // A share of `keys / values`, compared without a division.
+    // Compares the shares `keys / values` without a division.
     let share = |of: &Wanted, other: &Wanted| of.keys.len() as u64 * values(other.attribute, objects);
     if share(&right, &left) < share(&left, &right) {
         right
@@ -113,7 +113,7 @@ fn values(attribute: AttributeId, objects: &Schema) -> u64 {
     }
 }
 
-/// Returns the demand that one of two demands is met, if they are on one attribute.
+/// Returns the union of two demands on the same attribute, or `None` for two attributes.
 fn either(left: Wanted, right: Wanted) -> Option<Wanted> {
     if left.attribute != right.attribute {
         return None;

@@ -1,5 +1,5 @@
-//! The ids of slots. Rows that are numbered as they are inserted have consecutive ids, and the first id of a row then
-//! determines the others. So a search reads only the first id, which saves a cache miss for each match.
+//! The ids of slots, in rows of 32. Subscriptions with serial ids fill rows of consecutive ids, so the first id of a row
+//! determines the others. A search then reads only the first id, which saves a cache miss for each match.
 
 use crate::handles::Slot;
 use crate::support::chunks::Chunks;
@@ -72,7 +72,7 @@ impl Ids {
         &self.rows[slot.index() / ROW]
     }
 
-    /// Returns the rows from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all that there are.
+    /// Returns the rows from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all remaining ones.
     #[inline(always)]
     pub fn rows(&self, first: Slot) -> &[Row] {
         self.rows.from(first.index() / ROW)
@@ -83,7 +83,7 @@ impl Ids {
         Ids::default().rows.growth(len.div_ceil(ROW)) + listed * size_of::<[u64; ROW]>()
     }
 
-    /// Returns the bytes that setting `more` ids may allocate. Each id may be the first of its row that is not consecutive.
+    /// Returns the bytes that setting `more` ids may allocate. In the worst case each id turns one more row into a listed one.
     pub fn growth(&self, more: usize) -> usize {
         self.rows.growth(more.div_ceil(ROW) + 1) + more * size_of::<[u64; ROW]>()
     }
@@ -99,7 +99,7 @@ mod tests {
         let mut expected = Vec::new();
         let scattered = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for i in 0..5000_u64 {
-            // Consecutive rows, rows that stop being consecutive, rows that never are, and ids that wrap around.
+            // Rows of consecutive ids, rows that stop being consecutive, rows of scattered ids, and ids that wrap around.
             let id = match i / 50 % 4 {
                 0 | 1 => 7 + i,
                 2 => scattered(i),

@@ -49,7 +49,7 @@ impl Catalog {
         held
     }
 
-    /// Releases what [`Catalog::hold_patterns`] returned.
+    /// Releases the patterns that [`Catalog::hold_patterns`] retained.
     pub fn release_patterns(&mut self, held: &[PredicateId]) {
         held.iter().for_each(|&pattern| self.predicates.release(pattern));
         self.count_patterns();
@@ -115,19 +115,19 @@ pub(crate) fn asked<'a>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub steps: usize,
-    /// The constants of predicates in the table.
+    /// The number of constants of predicates in the shared table.
     pub constants: usize,
-    /// The words of its program's operations, with the constants there.
+    /// The words of the program's operations, inline constants included.
     pub code: usize,
 }
 
 /// Bytes that reading back and analysing an expression requests for each step.
 const PER_STEP: usize = 40 * size_of::<usize>();
-/// Bytes that only reading it back requests for each step. Two steps have at most one predicate.
+/// Bytes that reading back alone requests for each step. Two steps have at most one predicate.
 const READ_PER_STEP: usize = 12 * size_of::<usize>();
 /// Bytes for each constant. A text counts as several.
 const PER_CONSTANT: usize = 6 * size_of::<u64>();
-/// Bytes that only reading back requests for each word of code, which may be a constant of a list.
+/// Bytes that reading back alone requests for each word of code, which may be a constant of a list.
 const READ_PER_WORD: usize = 2 * size_of::<u64>();
 /// The least bytes of reading back and analysing an expression, whatever its length.
 const MIN_READ_BYTES: usize = 2048;

@@ -1,11 +1,11 @@
-//! The order of ids. A search finds matches by slot, and returns their ids in ascending order. So ids ascend with slots, but for
-//! those of the *tail*, the last slots. A search sorts the ids that it finds there, and merges them with the others.
+//! The order of ids. A search finds matches by slot and returns their ids in ascending order. So ids ascend with slots, except in
+//! the *tail*, the last slots. A search sorts the ids of the tail and merges them with the others.
 //!
-//! A new subscription takes the slot that was freed last, if ids still ascend then or the slot belongs to the tail. Otherwise it
-//! takes a new slot. That begins the tail, unless its id is the greatest and there is no tail.
+//! A new subscription takes the most recently freed slot, if that slot is in the tail or ids still ascend then. Otherwise it
+//! takes a new slot, which begins the tail unless its id is the greatest and there is no tail.
 //!
-//! When the tail is long, or many slots are free, all subscriptions are arranged: they get the first slots, in the order of their
-//! ids. That takes time in proportion to their number, after a number of insertions that is in proportion as well.
+//! A long tail or many free slots cause an arrangement: all subscriptions move to the first slots, in the order of their ids.
+//! Its time is linear in their number, and so is the number of insertions between two arrangements.
 
 use crate::catalog::ids::{Ids, Row, ROW};
 use crate::error::Error;
@@ -14,10 +14,10 @@ use crate::support::hash::out_of_memory;
 use crate::support::headroom::{ensure, AROUND};
 use crate::support::heap_sort::sort;
 
-/// Subscriptions are arranged when the tail has more slots than this share of them, and as many more.
+/// Subscriptions are arranged when the tail has more than `held / TAIL_SHARE + MORE_IN_TAIL` slots.
 const TAIL_SHARE: usize = 16;
 const MORE_IN_TAIL: usize = 256;
-/// Subscriptions are arranged when more slots are free than this share of them, and as many more.
+/// Subscriptions are arranged when more than `held / FREE_SHARE + MORE_FREE` slots are free.
 const FREE_SHARE: usize = 4;
 const MORE_FREE: usize = 64;
 
@@ -28,8 +28,8 @@ pub(crate) struct Order {
     ids: Ids,
     /// The first slot of the tail: the ids of the slots before it ascend, those of free slots included.
     tail: usize,
-    /// The number of insertions until subscriptions are arranged again, after memory for that was refused. Meanwhile they
-    /// take free slots in any order, so that the tables do not grow.
+    /// The number of insertions before the next arrangement is tried, after memory for one was refused. Meanwhile insertions
+    /// reuse free slots in any order, so that the tables do not grow.
     pause: usize,
 }
 
@@ -47,7 +47,7 @@ impl Order {
         self.tail == self.ids.len()
     }
 
-    /// Returns the first slot of the tail. Without one it is the next slot.
+    /// Returns the first slot of the tail, or the next new slot if there is no tail.
     pub fn tail(&self) -> Slot {
         Slot::from_index(self.tail)
     }
@@ -62,7 +62,7 @@ impl Order {
         let id_at = |position: usize| self.ids.get(Slot::from_index(position));
         let last = self.tail.checked_sub(1)?;
         let distance = id.checked_sub(id_at(0))?;
-        // The position if all ids up to this one are consecutive, as most are. It cannot be behind.
+        // The greatest possible position: that of `id` if all ids before it are consecutive, as most are.
         let farthest = usize::try_from(distance).map_or(last, |distance| distance.min(last));
         let (mut from, mut to) = (0, farthest);
         if id_at(farthest) <= id {
@@ -83,7 +83,7 @@ impl Order {
         self.ids.get(slot)
     }
 
-    /// Returns the ids from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all that there are.
+    /// Returns the ids from slot `first` on, a multiple of 1,024. They cover at least 1,024 slots, or all remaining ones.
     #[inline(always)]
     pub fn rows(&self, first: Slot) -> &[Row] {
         self.ids.rows(first)
@@ -99,7 +99,7 @@ impl Order {
         self.is_ascending().then(|| self.last())
     }
 
-    /// Returns whether the free `slot` may have this id: it belongs to the tail, or the ids before the tail still ascend.
+    /// Returns whether the free `slot` may have this id: it is in the tail, or the ids before the tail still ascend then.
     pub fn fits(&self, slot: Slot, id: u64) -> bool {
         let id_at = |position: usize| self.ids.get(Slot::from_index(position));
         let position = slot.index();
@@ -108,7 +108,7 @@ impl Order {
         position >= self.tail || follows() && precedes()
     }
 
-    /// Returns whether all ids ascend if `slot`, free or the next one, has this id.
+    /// Returns whether all ids ascend if `slot`, which is free or the next new slot, has this id.
     pub fn stays_ascending(&self, slot: Slot, id: u64) -> bool {
         match slot.index() {
             _ if !self.is_ascending() => false,
@@ -118,7 +118,7 @@ impl Order {
         }
     }
 
-    /// Gives `slot`, free or the next one, a new id.
+    /// Assigns an id to `slot`, which is free or the next new slot.
     pub fn insert(&mut self, slot: Slot, id: u64) {
         self.pause = self.pause.saturating_sub(1);
         if slot.index() == self.ids.len() {
@@ -129,7 +129,7 @@ impl Order {
         }
     }
 
-    /// Gives `slot` another id. If ids before the tail ascend no longer, the tail begins here.
+    /// Changes the id of `slot`. If the ids before the tail no longer ascend, the tail now begins at `slot`.
     pub fn set(&mut self, slot: Slot, id: u64) {
         if !self.fits(slot, id) {
             self.tail = slot.index();
@@ -149,17 +149,17 @@ impl Order {
         is_due && !self.is_paused()
     }
 
-    /// Waits with the next arrangement until some more ids are inserted.
+    /// Postpones the next arrangement until more ids are inserted.
     pub fn postpone(&mut self) {
         self.pause = self.ids.len() / TAIL_SHARE + MORE_IN_TAIL;
     }
 
-    /// Returns whether the next arrangement waits.
+    /// Returns whether the next arrangement is postponed.
     pub fn is_paused(&self) -> bool {
         self.pause > 0
     }
 
-    /// Returns new slots for the subscriptions in the slots that `is_held` accepts.
+    /// Returns new slots for the subscriptions, whose slots `is_held` accepts.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn arrangement(&self, is_held: impl Fn(Slot) -> bool) -> Result<Arrangement, Error> {
@@ -188,7 +188,7 @@ impl Order {
         let mut slots = Vec::new();
         slots.try_reserve_exact(self.ids.len()).map_err(out_of_memory)?;
         slots.extend((0..self.tail).map(Slot::from_index).filter(|&slot| is_held(slot)));
-        // Merges from the end on, so that nothing is overwritten that is still to be moved.
+        // Merges backwards, so that no slot is overwritten before it is moved.
         let mut left = slots.len();
         slots.resize(left + others.len(), Slot::NONE);
         for (number, &other) in others.iter().enumerate().rev() {
@@ -201,7 +201,7 @@ impl Order {
         Ok(slots)
     }
 
-    /// Takes the ids of an arrangement over.
+    /// Adopts the ids of an arrangement.
     pub fn arrange(&mut self, ids: Ids) {
         self.tail = ids.len();
         self.ids = ids;
@@ -227,7 +227,7 @@ impl Arrangement {
     pub fn apply(self, mut swap: impl FnMut(usize, usize)) -> Ids {
         let Arrangement { mut to, ids } = self;
         for position in 0..to.len() {
-            // Each exchange puts one element where it belongs.
+            // Each exchange puts one element into its final position.
             while to[position] != Slot::NONE && to[position].index() != position {
                 let place = to[position].index();
                 swap(position, place);
@@ -244,7 +244,7 @@ mod tests {
     use crate::oracle::random::Random;
     use std::collections::BTreeMap;
 
-    /// Subscriptions with their slots, as [`crate::catalog::subscriptions`] keeps them.
+    /// A model of [`crate::catalog::subscriptions`]: ids with their slots, and the free slots.
     #[derive(Default)]
     struct Held {
         order: Order,
@@ -286,7 +286,7 @@ mod tests {
             assert!(self.slots.iter().all(|(&id, &slot)| self.order.id(slot) == id));
             let (held, len) = (self.slots.len(), self.order.ids.len());
             assert_eq!(held + self.free.len(), len);
-            // As many ids as a search sorts, and as many slots as it has room for.
+            // Bounds the ids that a search sorts, and the slots for which it has room.
             assert!(len - self.order.tail <= held / TAIL_SHARE + MORE_IN_TAIL + 1);
             assert!(len <= held + held / FREE_SHARE + MORE_FREE + 1);
         }
@@ -300,7 +300,7 @@ mod tests {
             let (mut next, mut arranged) = (0, 0);
             for _ in 0..3_000 {
                 let id = match (seed % 4, random.below(100)) {
-                    // Ascending ids, ids that were deleted before, ids in no order, and all of them.
+                    // Ascending ids, reused ids, random ids, and a mix of all three.
                     (0, _) | (3, 0..40) => {
                         next += 1;
                         next
@@ -335,7 +335,7 @@ mod tests {
         held.delete(500);
         held.insert(3_000);
         assert!(held.order.is_ascending() && held.free.len() == 1);
-        // The same id again, or one that fits, takes the free slot.
+        // An id takes the free slot if it is the former one or the ids still ascend.
         held.insert(501);
         assert!(held.order.is_ascending() && held.free.is_empty());
         held.insert(7);

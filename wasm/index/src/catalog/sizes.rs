@@ -1,4 +1,4 @@
-//! Counts of subscriptions by the memory that their deletion takes, which give an upper bound for all.
+//! A histogram of the memory that deletions take. Its highest nonempty class bounds the memory of any deletion.
 
 /// The number of classes of sizes: four to an octave.
 const CLASSES: usize = 4 * u32::BITS as usize;

@@ -47,7 +47,7 @@ impl Statistics {
         Statistics { attributes: schema.all_attributes().iter().map(initial).collect(), expressions: 0 }
     }
 
-    /// Returns a copy of the statistics of some attributes, with which the effect of an expression can be undone.
+    /// Returns a copy of the statistics of some attributes, to roll back the effect of an expression.
     pub fn saved(&self, attributes: impl Iterator<Item = AttributeId>) -> Saved {
         let saved = attributes.map(|attribute| (attribute, self.attributes[attribute.index()]));
         Saved { attributes: saved.collect(), expressions: self.expressions }
@@ -72,8 +72,8 @@ impl Statistics {
         }
     }
 
-    /// Counts the attributes of an expression, each as often as it is passed. The more expressions ask for an attribute, the
-    /// more events are assumed to define it.
+    /// Counts the attributes of an expression, each once even if it is passed several times. The more expressions ask for an
+    /// attribute, the more events are assumed to define it.
     pub fn ask(&mut self, attributes: impl Iterator<Item = AttributeId>) {
         self.expressions = self.expressions.saturating_add(1);
         for attribute in attributes {
@@ -96,7 +96,7 @@ impl Statistics {
         self.attributes[attribute.index()].asked > 0
     }
 
-    /// Sets the number of values of `attribute`, if that is more than an unknown number of them.
+    /// Sets the number of values of `attribute`. A number up to [`cost::UNKNOWN_CARDINALITY`] counts as unknown.
     pub fn set_values(&mut self, attribute: AttributeId, values: usize) {
         let values = values as f32;
         self.attributes[attribute.index()].values = (values > cost::UNKNOWN_CARDINALITY).then_some(values);

@@ -32,7 +32,7 @@ pub(crate) struct Subscription {
 /// The number of words of a program, and how many of them are operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
-    /// 0 for a program of 65,536 words or more. It is stored alone, so its length is known, and its last word is `code`.
+    /// 0 for a program of 65,536 words or more. Its own allocation gives its length, and the last word there is `code`.
     words: u16,
     code: u16,
 }
@@ -45,8 +45,8 @@ struct PackedPlacement(u32);
 const FREE: PackedPlacement = PackedPlacement(0);
 
 impl Length {
-    /// Returns the length of a program whose first `code` words are operations. Appends `code` to a program that is too
-    /// long.
+    /// Returns the length of a program whose first `code` words are operations. Appends `code` to a program whose length exceeds
+    /// 16 bits.
     pub fn noted(words: &mut Vec<u32>, code: usize) -> Self {
         match u16::try_from(words.len()) {
             Ok(len) => Length { words: len, code: code as u16 },
@@ -96,7 +96,7 @@ impl Subscription {
         self.placement = PackedPlacement::of(placement);
     }
 
-    /// Returns the content of a free slot, which has the next free slot or [`Slot::NONE`] in place of a program.
+    /// Returns a free slot. Its program field links to the next free slot, or is [`Slot::NONE`].
     fn free(next: Slot) -> Self {
         Subscription {
             program: ProgramId::from_word(next.word()),
@@ -117,7 +117,7 @@ impl Subscription {
 
 impl PackedPlacement {
     fn of(placement: Placement) -> Self {
-        // An expression takes more than three bytes, so its position is less than a third of the range of 32 bits.
+        // An expression takes more than three bytes of 4 GiB, so its position is below 2^32 / 3.
         let packed = match placement {
             Placement::Nowhere => 1,
             Placement::Indexed => 2,
@@ -129,13 +129,13 @@ impl PackedPlacement {
     }
 }
 
-/// The table of subscriptions. It uses free slots again.
+/// The table of subscriptions. It reuses free slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscriptions {
     slots: Chunks<Subscription>,
     /// The ids of all slots, free slots included.
     order: Order,
-    /// The slot that was freed last, or [`Slot::NONE`]. Each free slot names the next one, so freeing a slot takes no memory.
+    /// The head of the free list, or [`Slot::NONE`]. Each free slot links to the next one, so freeing a slot takes no memory.
     free: Slot,
     /// The number of slots that are not free.
     len: usize,
@@ -216,7 +216,7 @@ impl Subscriptions {
         self.order.stays_ascending(self.next(id), id)
     }
 
-    /// Inserts a subscription with a new `id`, which `subscribe` makes for its slot. Returns the slot.
+    /// Inserts the subscription that `subscribe` returns for its slot, under a new `id`. Returns the slot.
     pub fn insert(&mut self, id: u64, subscribe: impl FnOnce(Slot) -> Subscription) -> Slot {
         debug_assert!(self.find(id).is_none(), "the id {id} is new");
         let slot = self.next(id);
@@ -242,7 +242,7 @@ impl Subscriptions {
         self.order.is_due(self.len) || self.by_id.is_slow() && !self.order.is_paused()
     }
 
-    /// Returns the first slots for all subscriptions, in the order of their ids.
+    /// Returns the arrangement that moves all subscriptions to the first slots, in the order of their ids.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn arrangement(&self) -> Result<Arrangement, Error> {
@@ -258,13 +258,13 @@ impl Subscriptions {
         *by_id = ById::default();
     }
 
-    /// Waits with the next arrangement until some more subscriptions are inserted.
+    /// Postpones the next arrangement until more subscriptions are inserted.
     pub fn postpone(&mut self) {
         self.order.postpone();
     }
 
-    /// Gives the subscription with the id `old` the id `new`, which was just removed. Takes no memory, so later changes are slow until
-    /// the subscriptions are arranged.
+    /// Changes the id of a subscription from `old` to `new`, which was just removed. Takes no memory: it drops the table of ids, so
+    /// look-ups in the tail are slow until the next arrangement.
     pub fn rename(&mut self, old: u64, new: u64) {
         debug_assert!(self.find(new).is_none(), "the id {new} is new");
         if let Some(slot) = self.find(old) {

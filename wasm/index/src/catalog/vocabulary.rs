@@ -24,12 +24,12 @@ struct Known {
     integers: HashMap<i64, u32, State>,
     /// Strings that another attribute contained first.
     shared: HashMap<StringId, u32, State>,
-    /// The number of the attribute's other strings. [`Vocabulary::firsts`] counts their predicates.
+    /// The number of strings that this attribute contained first. [`Vocabulary::firsts`] counts their predicates.
     own: usize,
 }
 
-/// The first attribute that contains a string, and the number of its predicates that do. Most strings belong to one
-/// attribute.
+/// The first attribute that contains a string, and the number of that attribute's predicates with the string. Most strings
+/// belong to one attribute.
 #[derive(Clone, Copy, Debug, Default)]
 struct First {
     attribute: AttributeId,
@@ -66,7 +66,7 @@ impl Vocabulary {
         Vocabulary { attributes: vec![Known::default(); schema.all_attributes().len()], firsts: Chunks::default() }
     }
 
-    /// Counts the constants of `predicate`, even beyond the bound, which [`Vocabulary::check`] tests.
+    /// Counts the constants of `predicate`, even if they exceed the bound. [`Vocabulary::check`] tests the bound.
     pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
         for (attribute, test) in tests(predicate, schema) {
             if limit(attribute, schema).is_some() {
@@ -128,7 +128,7 @@ impl Vocabulary {
         }
     }
 
-    /// Frees the elements behind the last string that a bounded attribute contains.
+    /// Frees the elements after the last string that a bounded attribute contains.
     fn free_the_end(&mut self) {
         let mut len = self.firsts.len();
         while len > 0 && self.firsts[len - 1].count == 0 {
@@ -178,7 +178,7 @@ impl Vocabulary {
     }
 }
 
-/// Returns the tests of `predicate`, each with its attribute. Those of a condition for objects have columns.
+/// Returns the tests of `predicate`, each with its attribute. A test in a condition over objects has a column instead.
 fn tests<'a, S>(
     predicate: &'a Predicate<S>,
     schema: &'a Schema,

@@ -1,4 +1,4 @@
-//! Programs over booleans alone, which batches read from end to end. They have one of two forms.
+//! Programs whose predicates are all booleans. Batches read them from end to end. They have one of two forms.
 //!
 //! A test usually fits 16 bits: 8 for the literal on which it jumps, and 8 for the target. The program is then one
 //! operation, [`code::PACKED`], with the number of tests in the upper half of its word. The tests follow, two to a word.
@@ -13,13 +13,13 @@ use crate::model::predicate::{self, Predicate};
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 
-/// The number of literals: for each attribute of an operation, that it is not true, and that it is.
+/// The number of literals: two for each attribute that an operation can name, `not true` and `true`.
 pub(crate) const LITERALS: usize = 2 * (ATTRIBUTE as usize + 1);
-/// The number of targets: the two ends, then the tests. After the last test an expression is false.
+/// The number of targets: reject, accept, then the tests. Falling through the last test rejects.
 pub(crate) const PLACES: usize = 1 << 9;
 pub(crate) const REJECT: usize = 0;
 pub(crate) const ACCEPT: usize = 1;
-/// The target that is the first test.
+/// The target number of the first test.
 pub(crate) const FIRST: usize = 2;
 
 /// The bits of a packed test and of each of its halves.
@@ -29,7 +29,7 @@ const HALF: u32 = (1 << HALF_BITS) - 1;
 /// The limits of a packed program: this number of tests, and this number of literals.
 const PACKED_TESTS: usize = HALF as usize + 1 - FIRST;
 pub(crate) const PACKED_LITERALS: usize = 1 << HALF_BITS;
-/// Fills the last word of an odd number of tests. Whether this test jumps or not, the expression is false.
+/// Padding for the last word of an odd number of tests: a test that rejects whether it jumps or falls through.
 const FILLER: u32 = (REJECT as u32) << HALF_BITS;
 
 /// A test: the literal on which it jumps, and the target.
@@ -118,8 +118,8 @@ pub(crate) fn packed(word: u32) -> [Boolean; 2] {
 #[inline(always)]
 pub(crate) fn operation(word: u32, at: usize) -> [Boolean; 1] {
     let jump = (word >> JUMP_SHIFT) as usize;
-    // A jump to an end is no distance: its place is relative to [`FIRST`]. Bit operations avoid a branch that the processor
-    // would mispredict.
+    // `ACCEPT` and `REJECT` are not distances: added to [`FIRST`], modulo [`PLACES`], they give the target. Bit operations
+    // avoid a branch that the processor would mispredict.
     let is_end = jump >> 15;
     let target = ((at & is_end.wrapping_sub(1)) + jump + (FIRST & is_end.wrapping_neg())) % PLACES;
     [Boolean { literal: literal(named(word), word & ON != 0), target }]
@@ -131,7 +131,7 @@ pub(crate) fn run(words: impl Words, head: usize, digests: &[ValueDigest; DIGEST
     run_with(words, head, digests, |_| ())
 }
 
-/// Calls `each` with the attribute of each test that [`run`] makes.
+/// Calls `each` with the attribute of every test that [`run`] executes.
 pub(crate) fn each_test(
     words: impl Words,
     head: usize,
@@ -169,7 +169,7 @@ mod tests {
     use crate::index::{Index, Insertion};
     use crate::model::schema::{Attribute, Bounds, Schema, Type};
 
-    /// Returns the form of the program of `text` in a schema of this number of booleans.
+    /// Returns the form of the program of `text` in a schema of `booleans` boolean attributes.
     fn form(booleans: usize, text: &str) -> &'static str {
         let attribute =
             |i| Attribute { name: format!("b{i}"), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };

@@ -1,4 +1,5 @@
-//! Lists of constants in programs: sorted integers that are exact as digests, two to a word if all are less than 2^16.
+//! Lists of constants in programs: sorted integers that a digest represents exactly, two to a word if all are less than
+//! 2^16.
 //!
 //! The first word of a list is its head, with the count. In a narrow list of odd length the last half word repeats the last
 //! constant.
@@ -12,7 +13,7 @@ use crate::support::simd::{Fastest, Vector};
 const NARROW: u32 = 1 << 31;
 /// The greatest number of constants in a program's list. Longer lists are in the table of predicates.
 const MAX_LIST_CONSTANTS: usize = 256;
-/// Lists of at most this number of words are compared whole.
+/// Lists of at most this many words are compared whole; longer lists take a binary search.
 const MAX_COMPARED_WORDS: usize = AHEAD;
 
 /// A list in a program.
@@ -25,13 +26,13 @@ pub(crate) struct List<W> {
     is_narrow: bool,
 }
 
-/// Returns the constant that stands for a string in a program.
+/// Returns the constant that represents a string in a program.
 #[inline(always)]
 pub(crate) fn of_string(id: StringId) -> i32 {
     id.word() as i32
 }
 
-/// Returns the string for which a constant stands.
+/// Returns the string that a constant represents.
 #[inline(always)]
 pub(crate) fn to_string(constant: i32) -> StringId {
     StringId::from_word(constant as u32)
@@ -86,8 +87,8 @@ fn packed(len: usize, is_narrow: bool) -> usize {
     }
 }
 
-/// Returns whether `value` is one of the first `count` words, or of their halves if the list is narrow. It compares all
-/// words, whatever the count, because the processor cannot predict the end of a loop.
+/// Returns whether `value` is one of the first `count` words, or of their halves if the list is narrow. All words are
+/// compared, whatever `count` is: the end of a shorter loop would be mispredicted.
 #[inline(always)]
 fn is_among<V: Vector>(value: u32, words: &[u32; MAX_COMPARED_WORDS], count: usize, is_narrow: bool) -> bool {
     let (mask, shift) = if is_narrow { (0xffff, 16) } else { (u32::MAX, 0) };
@@ -135,7 +136,7 @@ impl<W: Words> List<W> {
         is_among::<Fastest>(value as u32, &self.words.ahead(self.start), count, self.is_narrow)
     }
 
-    /// Searches by halves, without a branch on the values.
+    /// Binary search without a branch on the values.
     fn finds(self, value: i32) -> bool {
         let (mut from, mut left) = (0, self.len);
         while left > 1 {

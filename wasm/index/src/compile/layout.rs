@@ -1,7 +1,7 @@
-//! The layout of an operation's word: its code (5 bits), the value on which it jumps (1 bit), its attribute (10 bits) and the
-//! number of words that it jumps ahead (16 bits).
+//! The layout of an operation's word. From the low bits: its code (5 bits), the value on which it jumps (1 bit), its
+//! attribute (10 bits), and its jump distance in words (16 bits).
 //!
-//! Programs and [`booleans`](crate::compile::booleans) share it: a program over booleans that is not packed has these words.
+//! General programs use it, and so do [`booleans`](crate::compile::booleans) that are not packed.
 
 use crate::event::digest;
 use crate::model::attribute::AttributeId;
@@ -18,16 +18,16 @@ pub(crate) const JUMP_SHIFT: u32 = 16;
 /// The last attribute that an operation can name.
 pub(crate) const LAST_ATTRIBUTE: AttributeId = AttributeId::from_word(ATTRIBUTE);
 
-/// Jumps to the end: the expression is true, or false.
+/// Jump distances that end the program: the expression is true, or false.
 pub(crate) const ACCEPT: u32 = 0xffff;
 pub(crate) const REJECT: u32 = 0xfffe;
 /// The codes of operations.
 pub(crate) mod code {
     pub const REJECT: u32 = 0;
     pub const ACCEPT: u32 = 1;
-    /// Continues at the position in the next word. A test of a long program may skip this operation.
+    /// Jumps to the position in the next word. Only long programs have it, after a test that may skip it.
     pub const GO: u32 = 2;
-    /// A predicate of the table, with its number.
+    /// Evaluates a predicate of the table. The next word is its id.
     pub const SHARED: u32 = 3;
     /// All tests of a program over [`booleans`](crate::compile::booleans).
     pub const PACKED: u32 = 4;
@@ -35,20 +35,20 @@ pub(crate) mod code {
     pub const ONE_OF_INTEGERS: u32 = 5;
     pub const NONE_OF_INTEGERS: u32 = 6;
     pub const ALL_OF_INTEGERS: u32 = 7;
-    /// The same for strings, by their numbers.
+    /// The same for lists of strings, by string id.
     pub const ONE_OF_STRINGS: u32 = 8;
     pub const NONE_OF_STRINGS: u32 = 9;
     pub const ALL_OF_STRINGS: u32 = 10;
-    /// Six relations to a float, in two words.
+    /// The first of six codes, one for each relation to a float. The constant takes two words.
     pub const FLOAT: u32 = 11;
-    /// From here on a digest decides. First: an integer or a string's number is in a list, or is not.
+    /// From this code on, the value's digest decides. `IN` and `NOT_IN`: an integer or a string id is in a list, or is not.
     pub const IN: u32 = 17;
     pub const NOT_IN: u32 = 18;
-    /// By `ORDERINGS` of `eval/run.rs`: a boolean is true, a value is undefined, a value is defined.
+    /// From this code on, `ORDERINGS` of `eval/run.rs` has the results. A boolean is true; a value is undefined, or defined.
     pub const TRUE: u32 = 19;
     pub const NULL: u32 = 20;
     pub const NOT_NULL: u32 = 21;
-    /// Six relations to an integer of 32 bits. A string's number is such an integer, with two of the relations.
+    /// The first of six codes, one for each relation to a 32-bit integer. String ids use two of them: equal and not equal.
     pub const SCALAR: u32 = 22;
 }
 

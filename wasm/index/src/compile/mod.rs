@@ -38,7 +38,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
     pub steps: Vec<Step>,
-    /// The predicates by index, each as often as the text has it.
+    /// The predicates by index. A predicate that the text repeats is repeated here.
     pub predicates: Vec<Predicate<StringId>>,
 }
 

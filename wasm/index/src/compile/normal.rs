@@ -2,7 +2,7 @@
 //!
 //! A predicate over an undefined attribute is false, and its negation is true. So a negated predicate stays a negated
 //! predicate. De Morgan's rules still hold, because every predicate has one of two values. The normal form depends only on
-//! the steps, so it can be made again later.
+//! the steps, so it can be recomputed later.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -47,7 +47,7 @@ struct Linked {
     node: NormalNode,
     parent: NodeIndex,
     first: NodeIndex,
-    /// The last child. Once all parents are known, the first literal among the children of an `And`, and the next literal
+    /// While building: the last child. After [`Builder::finish`]: the first literal child of an `And`, or the next literal
     /// under the same `And` for a literal.
     last: NodeIndex,
     next: NodeIndex,
@@ -98,9 +98,9 @@ impl Normal {
         self.nodes.len()
     }
 
-    /// Returns the context of the literal at `index`: the literal itself, and then the literals that conjunctions above it
-    /// join to it. They are all true whenever this literal makes the expression true. The [`cost::MAX_CONTEXT`] nearest
-    /// conjunctions count. Each literal takes the same time, however many other operands its conjunction has.
+    /// Returns the literal at `index`, then the literal children of each `And` above it. All of them are true whenever this
+    /// literal makes the expression true. Only the nearest [`cost::MAX_CONTEXT`] `And`s count. The time is constant for each
+    /// literal, because other children of an `And` are skipped.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
         let (mut above, mut next, mut conjunctions) = (index, NONE, 0);
         let literals = std::iter::from_fn(move || loop {
@@ -126,7 +126,7 @@ impl Normal {
         std::iter::once(index).chain(literals)
     }
 
-    /// Returns the nodes that conjunctions above the node at `index` join to it.
+    /// Returns the conjuncts of the node at `index`: the other children of each `And` above it.
     pub fn joined(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
         let (mut below, mut above, mut next) = (index, index, NONE);
         std::iter::from_fn(move || loop {
@@ -221,7 +221,7 @@ impl Builder {
     }
 
     fn join(&mut self, kind: NormalNode, left: Operand, right: Operand) -> Operand {
-        // The value that decides the operator whatever the other operand is: false for `And`, true for `Or`.
+        // The operand that short-circuits the operator: false for `And`, true for `Or`.
         let decisive = kind == NormalNode::Or;
         match (left, right) {
             (Operand::Constant(value), _) | (_, Operand::Constant(value)) if value == decisive => {

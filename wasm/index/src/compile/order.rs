@@ -1,4 +1,4 @@
-//! The order of evaluation makes an expression a list of tests. A test continues with the next one, or jumps ahead.
+//! The order of evaluation: an expression as a list of tests. A test falls through to the next one or jumps ahead.
 //!
 //! Every test belongs to one literal. If the literal's value decides an enclosing node, the test jumps over the tests that
 //! no longer matter, or to the end. Children of a node are ordered by cost over decisiveness (Smith's rule), which minimizes

@@ -1,6 +1,6 @@
-//! The table of predicates whose constants are not in programs: places, parts of strings, segments, caps, long lists.
+//! The table of predicates whose constants are not in programs: geographic radii, substrings, segments, caps, long lists.
 //!
-//! Each predicate is in the table once, whatever number of expressions have it, and is evaluated at most once for an event.
+//! Expressions share the predicates of the table, and an event evaluates each of them at most once.
 
 use hashbrown::HashTable;
 
@@ -18,18 +18,18 @@ enum Entry {
         predicate: Predicate<StringId>,
         references: u32,
     },
-    /// A free number, with the next free number or [`PredicateId::NONE`].
+    /// A free id. It holds the next id of the free list, or [`PredicateId::NONE`].
     Free(PredicateId),
 }
 
-/// A table of predicates with the number of references to each. The expressions hold the strings that predicates refer to.
+/// A reference-counted table of predicates. The expressions, not the table, keep the strings in predicates alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Predicates {
     entries: Chunks<Entry>,
-    /// The first free number. The free numbers form a list, so freeing one takes no memory.
+    /// The head of the free list. The list runs through [`Entry::Free`], so freeing an id allocates nothing.
     free: PredicateId,
     by_value: HashTable<PredicateId>,
-    /// The predicates that a value finds by look-ups.
+    /// Look-up structures from a value to the predicates that it may satisfy.
     patterns: Patterns,
 }
 
@@ -54,7 +54,7 @@ impl Entry {
 }
 
 impl Predicates {
-    /// Returns the greatest number so far plus one: the size of a table with an element for each predicate.
+    /// Returns the greatest id so far plus one: the size of a table with an element for each predicate.
     pub fn capacity(&self) -> usize {
         self.entries.len()
     }
@@ -64,17 +64,17 @@ impl Predicates {
         held(&self.entries, id)
     }
 
-    /// Returns the number of `predicate`, if it is in the table.
+    /// Returns the id of `predicate`, if it is in the table.
     pub fn find(&self, predicate: &Predicate<StringId>) -> Option<PredicateId> {
         self.by_value.find(hash_of(predicate), |&id| is(&self.entries[id.index()], predicate)).copied()
     }
 
-    /// Returns the predicates that a value finds by look-ups.
+    /// Returns the look-up structures from values to predicates.
     pub fn patterns(&self) -> &Patterns {
         &self.patterns
     }
 
-    /// Counts one more reference to `predicate`, and inserts it if it is new. Returns its number.
+    /// Adds a reference to `predicate`, and inserts it if it is new. Returns its id.
     pub fn retain(&mut self, predicate: &Predicate<StringId>) -> PredicateId {
         let hash = hash_of(predicate);
         let Predicates { entries, by_value, free, patterns } = self;
@@ -101,7 +101,7 @@ impl Predicates {
         id
     }
 
-    /// Counts one reference to `id` less, and removes the predicate with its last reference.
+    /// Drops a reference to `id`. Dropping the last one removes the predicate.
     pub fn release(&mut self, id: PredicateId) {
         let entry = &mut self.entries[id.index()];
         let Entry::Held { references, .. } = entry else { unreachable!("predicate {id} is held") };

@@ -1,19 +1,19 @@
-//! Short-circuit code: an expression in one run of words, with the constants beside the tests. So a search reads the memory
-//! of a candidate in order, and little of it.
+//! Short-circuit code: an expression as consecutive words, with the constants beside their tests. A search reads a
+//! candidate's words sequentially, and few of them.
 //!
 //! A program is the slot of its subscription, then operations. An operation is a word and its constants. The word has a code
 //! (5 bits), the value on which it jumps (1 bit), its attribute (10 bits) and the number of words that it jumps ahead (16
-//! bits). [`code::REJECT`] follows the last test. A run needs nothing but its position to continue later.
+//! bits). [`code::REJECT`] follows the last test. A run resumes from its position alone.
 //!
-//! A comparison with one constant, or with a list that is not very long, has its constants in the program and is evaluated
-//! there. That is quicker than asking whether another expression evaluated it already. Any other predicate refers to the
-//! table of predicates, and is evaluated at most once for an event.
+//! A comparison with one constant or a short list is evaluated in the program. That is faster than looking up whether
+//! another expression has evaluated it already. Any other predicate is in the table of predicates, and is evaluated at most
+//! once for an event.
 //!
-//! A program over booleans alone usually has a form of its own ([`booleans`]).
+//! Expressions over booleans alone usually have a packed form ([`booleans`]).
 //!
-//! The predicates of an expression are kept nowhere else: they are read back from the program's operations ([`Written`]). So
-//! predicates that decide nothing, beside a `true` or a `false`, also have operations, after the last one that runs. The
-//! expression's steps ([`steps`](mod@steps)) follow.
+//! The program is the only copy of its expression's predicates: [`Written`] decodes them from the operations. So a predicate
+//! that constant folding removed also has an operation, after the last one that runs. The expression's steps
+//! ([`steps`](mod@steps)) follow.
 
 use crate::compile::constants::{self, List};
 use crate::compile::layout::{code, named, naming, ACCEPT, CODE, JUMP_SHIFT, LAST_ATTRIBUTE, ON, REJECT, START};
@@ -29,9 +29,9 @@ use crate::model::strings::StringId;
 
 /// In programs with at most this number of words of operations, every jump fits 16 bits.
 const MAX_SHORT_WORDS: usize = 0xfff0;
-/// The number of words after each test of a longer program.
+/// The number of words of the long jump after each test of a longer program.
 const LONG_JUMP_WORDS: usize = 2;
-/// The most constants of an `all of` list that stand in a program. A run looks each of them up.
+/// The greatest number of constants of an `all of` list in a program. A run looks up each of them.
 const MAX_ALL_OF_CONSTANTS: usize = 8;
 
 const RELATIONS: [Relation; 6] = [
@@ -51,10 +51,10 @@ pub(crate) struct Program {
     pub code: usize,
 }
 
-/// Returns the most words of a program, from the numbers of its expression's steps and constants.
+/// Returns an upper bound of a program's words, from the numbers of its expression's steps and constants.
 pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
-    // A predicate is an operation with the head of a list and its constants, two words for each float, and the words after a
-    // test of a long program. As a step it takes at most one word.
+    // Each predicate takes an operation, the head of a list and its constants (two words for a float), the words of a long
+    // jump, and a step of at most one word.
     (3 + LONG_JUMP_WORDS) * steps + 2 * constants + 4
 }
 
@@ -98,8 +98,8 @@ pub(crate) fn assemble(slot: Slot, tests: &[Test], expression: &Expression, cata
     program
 }
 
-/// Lengthens a program that is too long for short jumps and has none yet. A long jump follows each test, which is inverted:
-/// it skips the long jump if it would not have jumped before.
+/// Rewrites a program that is too long for 16-bit jumps and has no jumps yet. Each test is inverted, so that it skips the
+/// long jump that is added after it.
 fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
     let moved = |test: usize| positions[test] + LONG_JUMP_WORDS * test;
     let short = &program.words;
@@ -119,7 +119,7 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
     *program = Program { words, code: program.code + LONG_JUMP_WORDS * tests.len() };
 }
 
-/// The parts that all programs share, while a program is assembled.
+/// The parts of the catalog that assembling a program uses.
 pub(crate) struct Shared<'a> {
     pub schema: &'a Schema,
     pub predicates: &'a mut Predicates,
@@ -195,7 +195,7 @@ impl<'a> Assembler<'a> {
     }
 }
 
-/// Returns the positions and the words, with all words after them, of the operations of `code`. A packed program has none.
+/// Returns the position of each operation, and all words from it on. A packed program has no operations.
 fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
     let mut behind = if code.len() > MAX_SHORT_WORDS { LONG_JUMP_WORDS } else { 0 };
     let mut at = if booleans::attributes(code).is_none() { START as usize } else { code.len() };
@@ -211,8 +211,7 @@ fn operations(code: &[u32]) -> impl Iterator<Item = (u32, &[u32])> {
     })
 }
 
-/// An expression in the form that its program holds: its steps, and the source of its predicates, in the order of
-/// operations.
+/// An expression decoded from its program: its steps, and the source of its predicates in the order of operations.
 pub(crate) struct Written<'a> {
     pub steps: Vec<Step>,
     asked: Questions<'a>,
@@ -220,7 +219,7 @@ pub(crate) struct Written<'a> {
 
 /// The source of an expression's predicates.
 enum Questions<'a> {
-    /// Each predicate is that a boolean is true.
+    /// Each predicate tests that a boolean attribute is true.
     Booleans(Vec<AttributeId>),
     Operations(Vec<&'a [u32]>),
 }
@@ -232,7 +231,7 @@ impl<'a> Written<'a> {
         let asked = match booleans::attributes(code) {
             Some(attributes) => Questions::Booleans(attributes.collect()),
             None => {
-                // Counted first: a split reads many expressions, and growing this table takes longer.
+                // Counting first is faster than growing the table: a split decodes many expressions.
                 let mut read = Vec::with_capacity(operations(code).count());
                 read.extend(operations(code).map(|(_, operation)| operation));
                 Questions::Operations(read)
@@ -353,7 +352,7 @@ fn operands(predicate: &Predicate<StringId>, schema: &Schema, words: &mut Vec<u3
         Test::NotNull => code::NOT_NULL,
         Test::StringEqual(id) => scalar(Relation::Equal, key::of_string(*id), words)?,
         Test::StringNotEqual(id) => scalar(Relation::NotEqual, key::of_string(*id), words)?,
-        // The digests of times do not decide it.
+        // The digest of a time does not decide the comparison.
         Test::Integer(..) if ty == Type::DateTime => return None,
         Test::Integer(relation, constant) => scalar(*relation, *constant, words)?,
         Test::Float(relation, constant) => {
@@ -381,8 +380,8 @@ pub(crate) fn number(relation: Relation) -> u32 {
     RELATIONS.iter().position(|known| *known == relation).map_or(0, |number| number as u32)
 }
 
-/// Appends a list of constants. Returns the code of the test that an attribute of type `ty` has one of them. The next code
-/// tests that it has none, and for types that are lists the one after that tests that it has all.
+/// Appends a list of constants. Returns the code of `one of` for an attribute of type `ty`. The next code is `none of` and,
+/// for list types, the one after it is `all of`.
 fn list(constants: &Constants<StringId>, ty: Type, words: &mut Vec<u32>) -> Option<u32> {
     let fits = match constants {
         Constants::Integers(integers) => constants::push(integers.iter().copied(), words),
@@ -409,7 +408,7 @@ fn length(operation: u32, operand: u32) -> usize {
     }
 }
 
-/// Returns the same for an operation with a list or a float.
+/// Returns the number of operand words of an operation with a list or a float.
 pub(crate) fn constants(comparison: u32, operand: u32) -> usize {
     match comparison {
         code::FLOAT..code::IN => 2,

@@ -1,16 +1,16 @@
-//! The steps of an expression, kept behind its program in few bits each.
+//! The bit-packed steps of an expression, stored behind its program.
 //!
-//! A step names a predicate by its place in the program, which has the predicate already. The steps of most expressions take
-//! one or two words.
+//! A step names a predicate by its place in the program, which stores the predicate. The steps of most expressions take one
+//! or two words.
 
 use crate::compile::{PredicateIndex, Step};
 
-/// The encoding of steps. A predicate is a zero and its place. Any other step is as many ones as its position here plus one,
-/// and then a zero. All bits after the last step are ones.
+/// A unary code: the step at position `i` here is `i + 1` ones and a zero. A predicate is a zero and its place. Ones fill
+/// the rest of the last word.
 const ONES: [Step; 5] = [Step::And, Step::Or, Step::Not, Step::Constant(false), Step::Constant(true)];
 
-/// The greatest width at which every place is written. Before a wider place stands a bit: if it is set, the place is the
-/// successor of the last one and left out. That is common, because the tests often have the order of the text.
+/// The greatest width at which every place is written. A wider place has a flag bit in front: if it is set, the place is the
+/// previous one plus 1 and is omitted. That is common, because tests often keep the order of the text.
 const NARROW: u32 = 4;
 
 /// Appends `steps` to `words`. `places` has the place of each predicate.
@@ -61,7 +61,7 @@ pub(crate) fn unpack(words: &[u32], predicates: usize) -> impl Iterator<Item = S
     })
 }
 
-/// Returns the bits of a number below `count`.
+/// Returns the number of bits that numbers below `count` take.
 fn width(count: usize) -> u32 {
     usize::BITS - count.saturating_sub(1).leading_zeros()
 }

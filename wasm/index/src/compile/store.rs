@@ -1,20 +1,20 @@
-//! The store of all programs: large chunks of words, without an allocation or a pointer for each program. A large program
-//! has an allocation of its own.
+//! The store of all programs: chunks of words that many programs share, without an allocation or a pointer for each. A
+//! program of more than `LARGEST` words has an allocation of its own.
 
 use crate::compile::words::{Chunk, Words, AHEAD, PLACES};
 use crate::handles::{Home, ProgramId, Slot};
 use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
 
-/// The greatest number of words of a program in a chunk. A step of a search may run a part of a larger program, but runs all
-/// of any other.
+/// The greatest number of words of a program in a chunk. A step of a search runs such a program to its end, and may stop
+/// inside a larger one.
 const LARGEST: usize = 2048;
 
-/// The number of chunks that are tested together for room.
+/// The number of chunks whose room is tested in one branch.
 const CHUNKS_AT_ONCE: usize = 64;
 
-/// A store of programs. Freed places are holes, which merge with adjacent holes. A program goes to the first chunk that has
-/// room for it. So the last chunks become empty and are freed.
+/// A first-fit store of programs. Removing a program leaves a hole, which merges with adjacent holes. A program goes to the
+/// first chunk with room for it, so the last chunks become empty and are freed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs {
     chunks: Vec<Box<Chunk>>,
@@ -22,14 +22,15 @@ pub(crate) struct Programs {
     largest: Vec<u16>,
     /// The start of each chunk's first hole, or [`NO_HOLE`].
     first: Vec<u16>,
-    /// The large programs. One without words is free. The last one is never free.
+    /// The large programs. An empty element is a free number. The last element is never empty.
     alone: Vec<Vec<u32>>,
 }
 
-/// A position after the last one of a chunk.
+/// The end of a list of holes: the position after a chunk's last.
 const NO_HOLE: usize = PLACES;
 
-/// A hole, which its first word describes. Its other words are zero. So holes take no memory, and making one takes none.
+/// A hole, described by its first word. Its other words are zero. So the list of holes takes no memory, and freeing
+/// allocates nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     len: usize,
@@ -103,7 +104,8 @@ impl Programs {
         }
     }
 
-    /// Prefetches the first cache lines of some programs. Returns a number that depends on all the words read.
+    /// Prefetches the first cache lines of some programs. The result depends on every word read, so that no read is
+    /// optimised away.
     #[inline(always)]
     pub fn prefetch<const N: usize>(&self, programs: &[ProgramId; N]) -> u32 {
         let lines = |words: &Chunk, start: usize| words.word(start) ^ words.word(start + 16) ^ words.word(start + 32);
@@ -143,7 +145,7 @@ impl Programs {
         self.first.truncate(kept);
     }
 
-    /// Returns the bytes, besides its own, that inserting a program of up to `words` words may allocate.
+    /// Returns the bytes that inserting a program of up to `words` words may allocate, besides a large program's own words.
     pub fn growth(&self, words: usize) -> usize {
         let alone = if words > LARGEST { growth(&self.alone, 1) } else { 0 };
         if self.chunk_with_room(words.min(LARGEST)).is_some() {
@@ -172,7 +174,7 @@ impl Programs {
 
     /// Adds a chunk that is one hole, and returns its number.
     fn add_chunk(&mut self) -> usize {
-        // On the heap from the beginning, because the stack is smaller than a chunk.
+        // Built on the heap, because a chunk is larger than the stack.
         let chunk = vec![0; PLACES + AHEAD].into_boxed_slice().try_into();
         let mut chunk: Box<Chunk> = chunk.unwrap_or_else(|_| unreachable!("it has as many words"));
         chunk[0] = Hole { len: PLACES, next: NO_HOLE }.word();
@@ -182,7 +184,7 @@ impl Programs {
         self.chunks.len() - 1
     }
 
-    /// Takes `len` words from the smallest hole of a chunk that is large enough. Returns their start.
+    /// Takes `len` words from the smallest hole of a chunk that fits them (best fit). Returns their start.
     fn take_place(&mut self, number: usize, len: usize) -> usize {
         let chunk = &mut self.chunks[number];
         // The hole before the current one, whose word has the link to it. `None` at the first hole.
@@ -225,7 +227,7 @@ impl Programs {
         debug_assert!(start + len <= next, "a program ends before the next hole");
         debug_assert!(before.is_none_or(|(at, hole)| at + hole.len <= start), "a program is in no hole");
         let mut hole = Hole { len, next };
-        // At the end of the chunk this position would be [`NO_HOLE`], where no hole can start.
+        // [`NO_HOLE`] is the end of the chunk, where no hole can start.
         if next == start + len && next != NO_HOLE {
             let behind = Hole::read(chunk[next]);
             chunk[next] = 0;
@@ -249,7 +251,7 @@ impl Programs {
     }
 
     fn insert_alone(&mut self, program: &[u32]) -> ProgramId {
-        // Testing each program takes less time than copying the program.
+        // A linear search takes less time than copying the program.
         let free = self.alone.iter().position(Vec::is_empty).unwrap_or_else(|| {
             self.alone.push(Vec::new());
             self.alone.len() - 1
@@ -283,8 +285,8 @@ mod tests {
         assert!(programs.chunks.is_empty() && programs.alone.is_empty());
     }
 
-    /// Replaces sequences of lengths by others. The free words are always the words of no program, in as few holes as there
-    /// are gaps.
+    /// Inserts and removes programs of changing lengths. The holes always cover exactly the words of no program, with one
+    /// hole for each gap.
     #[test]
     fn holes_merge_and_the_last_chunks_are_given_back() {
         let mut state = 1_u64;

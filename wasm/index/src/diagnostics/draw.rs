@@ -11,10 +11,10 @@ use crate::support::heap_sort::sort;
 use crate::tree::level::Level;
 use crate::tree::Branch;
 
-/// The number of ids that a leaf list shows. For more it shows their count.
+/// The number of ids that a leaf list shows. A longer list shows their count instead.
 const SHOWN: usize = 12;
 
-/// Writes the picture of `index`.
+/// Appends the picture of `index` to `out`.
 ///
 /// ```
 /// use be_tree_index::diagnostics::draw::draw;
@@ -110,7 +110,7 @@ impl std::fmt::Display for Ids {
     }
 }
 
-/// A text inside the quotes of a label.
+/// A text, escaped for a quoted label.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -1,4 +1,4 @@
-//! Explains why a subscription matches an event, or does not: its expression with the value of every part.
+//! Explains why a subscription matches an event or not: its expression with the value of every part.
 
 use crate::compile::{Expression, Step};
 use crate::error::{Error, Kind};
@@ -15,18 +15,18 @@ use crate::support::headroom;
 use crate::support::heap_sort::sort;
 use crate::term::Writer;
 
-/// The most nodes of an explanation, and the most bytes before its last node. Other nodes are left out.
+/// The maximum number of nodes of an explanation, and of bytes before its last node. Other nodes are omitted.
 const NODES: usize = 10_000;
 const BYTES: usize = 1 << 20;
 
-/// The most bytes of a predicate's text, which is cut there, and of a value, which is left out if it is longer.
+/// The maximum number of bytes of a predicate's text, which is truncated, and of a value, which is omitted if it is longer.
 const DETAIL: usize = 4096;
 
 /// Writes the explanation of the subscription `id` for the event in `bytes` as a term. A node is `{Verdict, Kind, Detail,
 /// Children}`, and the detail of a predicate is `{Attribute, Expected, Actual}`.
 ///
-/// Every predicate is evaluated, also those that decide nothing. Takes time linear in the expression and the event. The term
-/// has about a mebibyte at most, and names the parts that it leaves out.
+/// Every predicate is evaluated, without short-circuiting. Takes time linear in the expression and the event. The term has
+/// at most about a mebibyte, and marks the parts that it omits.
 ///
 /// ```
 /// use be_tree_index::diagnostics::explain::explain;
@@ -50,8 +50,8 @@ const DETAIL: usize = 4096;
 ///
 /// # Errors
 ///
-/// [`Kind::NotFound`], [`Kind::OutOfMemory`], and the errors of decoding the event. In the sandbox the end of memory may trap
-/// instead.
+/// [`Kind::NotFound`], [`Kind::OutOfMemory`], and the errors of decoding the event. In the sandbox, running out of memory
+/// may trap instead.
 pub fn explain(
     index: &Index,
     encoding: impl Into<Encoding>,
@@ -74,10 +74,10 @@ pub fn explain(
         .write(&mut Writer::new(out))
 }
 
-/// Checks that one block of `bytes` bytes is available for requests that cannot return an error.
+/// Checks that a block of `bytes` bytes is available for later allocations that cannot return an error.
 ///
-/// The sandbox goes without this check: an explanation frees nothing there, so the block would come on top of the requests.
-/// There a refused request traps, and the host reports the end of memory.
+/// The sandbox skips this check: an explanation frees nothing there, so the block would add to the memory used. There a
+/// failed allocation traps, and the host reports that memory ran out.
 fn ensure(bytes: usize) -> Result<(), Error> {
     if cfg!(target_arch = "wasm32") {
         return Ok(());
@@ -85,7 +85,7 @@ fn ensure(bytes: usize) -> Result<(), Error> {
     headroom::ensure(bytes)
 }
 
-/// Makes room in `out` for the explanation, and checks that there is memory for writing it.
+/// Reserves room in `out` for the explanation, and checks that there is memory for writing it.
 fn make_room(expression: &Expression, index: &Index, out: &mut Vec<u8>) -> Result<(), Error> {
     if cfg!(target_arch = "wasm32") {
         return Ok(());
@@ -103,22 +103,22 @@ fn make_room(expression: &Expression, index: &Index, out: &mut Vec<u8>) -> Resul
     let last_node = NODE + VALUE + 2 * DETAIL + longest;
     let most = written.min(BYTES + (NODES + steps.min(NODES)) * NODE + last_node);
     out.try_reserve(most).map_err(out_of_memory)?;
-    // A predicate's text, which doubles as it grows, with its strings in order; and the operands of a chain.
+    // A predicate's text, whose buffer doubles as it grows, with the table of its strings; and the operands of a chain.
     ensure(8 * longest + 2 * VALUE + steps * CHILD)
 }
 
-/// The most bytes of a node without its detail, and of a value that is written.
+/// The maximum number of bytes of a node without its detail, and of a value that is written.
 const NODE: usize = 64;
 const VALUE: usize = 4 * DETAIL;
 /// The bytes for each operand of a chain in two tables that double as they grow.
 const CHILD: usize = 4 * size_of::<[usize; 2]>();
 
-/// Returns at least the bytes of a predicate's text, and of a table of its strings.
+/// Returns an upper bound of the bytes of a predicate's text and of a table of its strings.
 fn text_bytes(predicate: &Predicate<StringId>, schema: &Schema, index: &Index) -> usize {
     let name = schema.attribute(predicate.attribute).name.len();
     let part = match &predicate.test {
         Test::Contains(part) | Test::StartsWith(part) | Test::EndsWith(part) => part.len(),
-        // Each wildcard or escape takes two bytes at most, beside those of a string's escapes.
+        // A wildcard or an escape takes at most two bytes; the factor below counts a string's escapes.
         Test::Like(text) => 2 * text.len(),
         Test::Matches(regex) => regex.text().len(),
         Test::Lowered(Lowered::OneOf(texts)) => texts.iter().map(|text| 4 + text.len()).sum(),
@@ -127,7 +127,7 @@ fn text_bytes(predicate: &Predicate<StringId>, schema: &Schema, index: &Index) -
         Test::InNetworks(networks) => 48 * networks.len(),
         Test::Compared(comparison) => comparison.terms().map(|term| term_bytes(term, schema)).sum(),
         Test::SameString { other, .. } => schema.attribute(*other).name.len(),
-        // An operator takes less than 16 bytes, with parentheses around its operands.
+        // An operator takes less than 16 bytes, including parentheses around its operands.
         Test::Objects(quantified) => {
             let objects = schema.objects(predicate.attribute);
             let predicates = quantified.predicates().map(|predicate| text_bytes(predicate, objects, index));
@@ -140,7 +140,7 @@ fn text_bytes(predicate: &Predicate<StringId>, schema: &Schema, index: &Index) -
     bytes
 }
 
-/// Returns at least the bytes of a term's text.
+/// Returns an upper bound of the bytes of a term's text.
 fn term_bytes(term: Term, schema: &Schema) -> usize {
     match term {
         Term::Attribute(id) | Term::Size(id) | Term::Length(id) => 16 + schema.attribute(id).name.len(),
@@ -149,7 +149,7 @@ fn term_bytes(term: Term, schema: &Schema) -> usize {
     }
 }
 
-/// A part of an expression: the step at the same position with its operands, which directly precede it.
+/// A part of an expression: the step at the same position and its operands, which directly precede it.
 struct Part {
     /// Its value for the event.
     value: bool,
@@ -157,7 +157,7 @@ struct Part {
     steps: usize,
 }
 
-/// Returns the parts of an expression, operands before their operator. The last one is the whole.
+/// Returns the parts of an expression, operands before their operator. The last one is the whole expression.
 fn evaluated_parts(expression: &Expression, event: &Event) -> Result<Vec<Part>, Error> {
     let mut parts: Vec<Part> = Vec::new();
     parts.try_reserve_exact(expression.steps.len()).map_err(out_of_memory)?;
@@ -186,10 +186,10 @@ fn operands(place: usize, step: Step, parts: &[Part]) -> [Option<usize>; 2] {
     }
 }
 
-/// A part that is not written yet.
+/// A unit of output that is not written yet.
 enum Task {
     Part(usize),
-    /// Operands that are left out, with their number and their joint value.
+    /// Omitted operands, with their number and their combined value.
     Omitted {
         value: bool,
         count: usize,
@@ -209,7 +209,7 @@ struct Explainer<'a> {
 impl Explainer<'_> {
     fn write(mut self, writer: &mut Writer) -> Result<(), Error> {
         let mut tasks = Vec::new();
-        // Each written node leaves at most itself, the end of its children and an omission.
+        // Each node pushes at most three tasks: itself, the end of its children, and an omission.
         tasks.try_reserve_exact(3 * (self.parts.len().min(NODES) + 1)).map_err(out_of_memory)?;
         tasks.push(Task::Part(self.parts.len() - 1));
         while let Some(task) = tasks.pop() {
@@ -253,8 +253,8 @@ impl Explainer<'_> {
         tasks.extend(children.iter().rev().map(|&child| Task::Part(child)));
     }
 
-    /// Returns the positions of a part's operands in the order of the text. The operands of a chain of one operator are
-    /// siblings.
+    /// Returns the positions of a part's operands in the order of the text. A chain of one operator is flattened: its
+    /// operands are siblings.
     fn children(&self, place: usize, step: Step) -> Vec<usize> {
         let mut children = Vec::new();
         let mut open: Vec<usize> = operands(place, step, self.parts).into_iter().flatten().collect();
@@ -304,7 +304,7 @@ fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, w
     }
 }
 
-/// Returns the text, cut if it is long.
+/// Truncates a long text.
 fn shortened(mut text: String) -> String {
     if text.len() > DETAIL {
         let end = (0..=DETAIL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
@@ -315,7 +315,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Returns an estimate of the bytes of a value. The strings of a list are not read if its elements alone are too many.
+/// Returns an estimate of the bytes of a value. The strings of a list are not read if its length alone is too large.
 fn length(value: Value, event: &Event) -> usize {
     let list = |span: Span, bytes: usize| span.len as usize * bytes;
     match value {
@@ -335,7 +335,7 @@ fn length(value: Value, event: &Event) -> usize {
         Value::Objects(span) if list(span, 8) > DETAIL => list(span, 8),
         Value::Objects(span) => {
             let values = span.of(&event.objects).iter().flat_map(|object| object.values(event));
-            // A name counts as much as some elements.
+            // An attribute's name counts as several elements.
             8 * span.len as usize + values.map(|(_, value)| 40 + length(value, event)).sum::<usize>()
         }
         Value::Caps(span) => span.of(&event.caps).iter().map(|cap| 32 + cap.namespace.bytes.len as usize).sum(),
@@ -357,7 +357,7 @@ fn count(value: Value) -> usize {
 
 fn write_value(value: Value, event: &Event, writer: &mut Writer) {
     match value {
-        // No expression names the index's own attribute, and no object has a list of objects.
+        // No expression names the internal attribute, and no object contains a list of objects.
         Value::Undefined | Value::Patterns | Value::Unfit(_) | Value::Objects(_) => writer.atom("undefined"),
         Value::Boolean(value) => writer.boolean(value),
         Value::Integer(value) => writer.integer(value),
@@ -368,7 +368,7 @@ fn write_value(value: Value, event: &Event, writer: &mut Writer) {
             write_list(span.of(&event.integers), writer, |integer, writer| writer.integer(*integer));
         }
         Value::Strings(span) => {
-            // In the order of the event: the strings of a sorted list are in the order of their ids.
+            // Restores the order of the event: long lists of strings are sorted by id.
             let mut texts = span.of(&event.strings).to_vec();
             sort(&mut texts, |a, b| a.bytes.start < b.bytes.start);
             write_list(&texts, writer, |text, writer| writer.binary(event.text(*text)));

@@ -8,10 +8,10 @@ use crate::model::schema::{AttributeId, Type};
 use crate::model::time;
 use crate::tree::level::{Level, Place};
 
-/// The label of the edge below every value.
+/// The label of an edge for every defined value.
 pub(super) const DEFINED: &str = "any";
 
-/// Returns the label of the edge from `level` to `node`, whose place below it is `place`.
+/// Returns the label of the edge from `level` to `node`, which is at `place` below it.
 pub(super) fn edge(index: &Index, level: &Level, node: NodeId, place: Place) -> String {
     match place {
         Place::Point(key) => point(index, level.attribute, key),
@@ -23,7 +23,7 @@ pub(super) fn edge(index: &Index, level: &Level, node: NodeId, place: Place) -> 
     }
 }
 
-/// Returns the value of `attribute` with this key.
+/// Returns the text of the value of `attribute` with this key.
 pub(super) fn point(index: &Index, attribute: AttributeId, key: i64) -> String {
     if attribute == index.schema().patterns() {
         return pattern(index, key);
@@ -39,13 +39,13 @@ pub(super) fn point(index: &Index, attribute: AttributeId, key: i64) -> String {
     }
 }
 
-/// Returns the pattern with this key, as a predicate.
+/// Returns the text of the pattern with this key, as a predicate.
 fn pattern(index: &Index, key: i64) -> String {
     let predicate = index.catalog().predicates.get(key::to_predicate(key));
     predicate_text(predicate, index.schema(), |id| index.strings().get(*id))
 }
 
-/// Returns the label of a bucket with its least and its greatest key.
+/// Returns the label of a bucket from its least and its greatest key.
 pub(super) fn bucket(index: &Index, attribute: AttributeId, range: (i64, i64)) -> String {
     let value = |key| point(index, attribute, key);
     match range {

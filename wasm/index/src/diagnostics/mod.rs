@@ -1,4 +1,4 @@
-//! Descriptions of an index for people.
+//! Human-readable descriptions of an index.
 
 pub mod draw;
 pub mod explain;

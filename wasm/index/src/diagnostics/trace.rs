@@ -1,4 +1,4 @@
-//! Traces a search: the nodes to which an event leads, in order, and the work at each of them.
+//! Traces a search: the nodes that an event leads to, in order, and the work at each of them.
 
 use super::label;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::tree::Position;
 /// The path of a search through the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The lists at which the search looked, in its order.
+    /// The lists that the search visited, in order.
     pub steps: Vec<Step>,
     /// The number of entries and unindexed expressions that the search visited.
     pub visited: u64,
@@ -27,20 +27,20 @@ pub struct Trace {
 pub struct Step {
     /// The list.
     pub place: Place,
-    /// The entries or expressions at which the search looked.
+    /// The number of entries or expressions that the search visited.
     pub visited: u64,
-    /// Of these, the candidates: the entries whose filters the event passed. A list without filters passes all.
+    /// The number of candidates among them: entries whose filters the event passed. A list without filters passes all.
     pub passed: u64,
-    /// The expressions that were evaluated, by their program or, without one, by windows.
+    /// The number of expressions that were evaluated, by their program or, without one, by windows.
     pub evaluated: u64,
-    /// The ids of the expressions that were found to match here, and not before, ascending.
+    /// The ids of the expressions that first matched here, ascending.
     pub matched: Vec<u64>,
 }
 
 /// The place of a list in the picture of [`draw`](super::draw::draw).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The expressions at which every search looks, named `every` in the picture.
+    /// The unindexed expressions, which every search visits. The picture names it `every`.
     Every,
     /// The node with this number.
     Node(u32, Option<Edge>),
@@ -61,7 +61,7 @@ pub struct Edge {
     pub siblings: usize,
 }
 
-/// Searches for the event in `bytes`, and returns the path of the search. `search` has room for the index
+/// Searches for the event in `bytes` and returns the path of the search. `search` must have room for the index
 /// ([`Search::reserve`]).
 ///
 /// ```

@@ -1,15 +1,15 @@
-//! The columns of an event's lists of objects: for an attribute of the objects all of its values, as a list.
+//! The columns of an event's lists of objects. A column has the values of one attribute in all objects of a list.
 //!
-//! If an object meets a condition such as `sku = 'x' and qty > 2`, the column of `sku` has `'x'`. So that value leads to the
-//! expression, as it does for a list of strings.
+//! If an object meets a condition such as `sku = 'x' and qty > 2`, the column of `sku` contains `'x'`. So that value leads a
+//! search to the expression, as if `sku` were a list of strings.
 
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::event::{Event, Value};
 use crate::model::schema::{AttributeId, Type};
 
-/// Adds the columns to the values of `event`, which has those of its own attributes. Columns for which no expression has asked
-/// are undefined, so they cost nothing.
+/// Appends the columns to the values of `event`, after those of its own attributes. A column that no expression uses is
+/// undefined and costs nothing.
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`].
 pub(crate) fn fill(event: &mut Event, catalog: &Catalog) -> Result<(), Error> {

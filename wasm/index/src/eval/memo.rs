@@ -1,4 +1,4 @@
-//! A memo has the values of predicates that were evaluated for the present event.
+//! The memo of the predicates that were evaluated for the present event.
 
 use crate::compile::predicates::Predicates;
 use crate::error::Error;
@@ -9,22 +9,21 @@ use crate::patterns::Found;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-/// The greatest number of an event. Numbers start at 1 and repeat, because a byte holds the number, shifted, and a state.
+/// The greatest event number. Numbers run from 1 and wrap around, because a byte holds the number and two bits of state.
 const EVENTS: u8 = 63;
 /// The number of parts of the table. Each event clears one, so all are cleared before a number repeats.
 const PARTS: usize = EVENTS as usize - 1;
 
-/// The states of a predicate: its value is known, or it is a pattern that was listed and may be true.
+/// The states of a predicate: 0 is false, `TRUE` is true, and `LISTED` is a pattern that was found and must still be
+/// evaluated.
 const TRUE: u8 = 1;
 const LISTED: u8 = 2;
 const STATE_BITS: u32 = 2;
 const STATE: u8 = (1 << STATE_BITS) - 1;
 
-/// A memo has one byte for each predicate. It is the number of the event for which the predicate was last evaluated or listed,
-/// and its state then.
+/// A byte for each predicate: the number of the event for which it was last evaluated or listed, and its state then.
 ///
-/// Each event clears an equal part of the table. So no value of an earlier event has the present number, and every event
-/// costs the same.
+/// Each event clears an equal part of the table. So no stale value has the present number, and all events cost the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memo {
     values: Vec<u8>,
@@ -43,8 +42,7 @@ impl Memo {
         if self.has_room(predicates) {
             return Ok(());
         }
-        // The table grows by a thirty-second at least, because growing clears it. It must be cleared at once, as the parts
-        // change.
+        // Growing clears the whole table, because its parts move. So it grows by at least a thirty-second.
         grow(&mut self.values, predicates.next_multiple_of(PARTS * (predicates / (32 * PARTS)).max(1)))?;
         self.values.fill(0);
         Ok(())
@@ -54,7 +52,7 @@ impl Memo {
         predicates <= self.values.len()
     }
 
-    /// Begins a new event. If it is interrupted and repeated, it clears more than necessary, but never less.
+    /// Begins a new event. If an interrupted call is repeated, it clears more than necessary, but never less.
     pub fn begin(&mut self) {
         let part = self.values.len() / PARTS;
         self.values[self.forgotten * part..][..part].fill(0);
@@ -64,7 +62,7 @@ impl Memo {
         self.event = self.event % EVENTS + 1;
     }
 
-    /// Returns whether the pattern `id` was not found for the event yet. Remembers that it was, and whether it is true.
+    /// Records that the pattern `id` was found, and whether it is true. Returns whether it is new for the event.
     #[inline]
     pub fn is_new(&mut self, id: PredicateId, found: Found) -> bool {
         let value = &mut self.values[id.index()];
@@ -83,14 +81,13 @@ impl Memo {
         self.is_exhausted = false;
     }
 
-    /// Returns whether a predicate of this step was left to the next one. The values so far are remembered, so the next step
-    /// gets further.
+    /// Returns whether this step ran out of work before a predicate. Known values are kept, so the next step gets further.
     pub fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// Returns whether the predicate `id` is true for `event`, and evaluates it at most once an event. Returns `None` if it
-    /// is left to the next step, because a single evaluation may take time in proportion to the event's size.
+    /// Returns whether the predicate `id` is true for `event`, and evaluates it at most once an event. Returns `None` if the
+    /// step has no work left, because a single evaluation may take time in proportion to the event's size.
     #[inline]
     pub fn holds(&mut self, predicates: &Predicates, id: PredicateId, event: &Event) -> Option<bool> {
         let value = &mut self.values[id.index()];

@@ -1,5 +1,5 @@
-//! The values of an event for the index's own attributes: the columns of its lists of objects, and the patterns that are true
-//! of it.
+//! The values of an event for the internal attributes: columns of its lists of objects, and the patterns that are true of
+//! it.
 
 use crate::catalog::Catalog;
 use crate::error::Error;
@@ -14,8 +14,8 @@ use crate::model::strings::StringId;
 use crate::patterns::Source;
 use crate::support::hash::out_of_memory;
 
-/// Adds the values of the index's own attributes to those of `event`. The patterns are those that are true of the event, and
-/// perhaps others, which their programs decide. The memo remembers those that are true.
+/// Appends the values of the index's own attributes to those of `event`. The patterns found are all that are true of the
+/// event, and perhaps others, which programs reject. The memo records the patterns known to be true.
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`], if the event has no room for as many patterns as the catalog has.
 #[inline(never)]

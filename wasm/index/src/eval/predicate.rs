@@ -1,4 +1,4 @@
-//! This module evaluates single predicates for an event.
+//! The evaluation of single predicates for an event.
 
 use memchr::memmem;
 
@@ -44,7 +44,7 @@ pub(crate) fn holds(predicate: &Predicate<StringId>, event: &Event) -> bool {
     holds_among(predicate, &event.values, event)
 }
 
-/// Returns the same for an object of a list: `values` are those of its attributes, in the tables of `event`.
+/// Evaluates a predicate for one object of a list: `values` has the object's attributes, and `event` the data they refer to.
 fn holds_among(predicate: &Predicate<StringId>, values: &[Value], event: &Event) -> bool {
     let value = values[predicate.attribute.index()];
     match (&predicate.test, value) {
@@ -94,9 +94,9 @@ fn holds_among(predicate: &Predicate<StringId>, values: &[Value], event: &Event)
     }
 }
 
-/// Returns whether the share of `objects` that `quantified` asks for meets its condition.
+/// Returns whether any, all or none of `objects` meet the condition, as `quantified` demands.
 fn holds_of(quantified: &Quantified<StringId>, objects: &[Object], event: &Event) -> bool {
-    // An object that decides, because it meets the condition or does not.
+    // The result that decides early: `all` ends at an object that fails, `any` and `none` at one that passes.
     let decisive = quantified.quantifier != Quantifier::All;
     let mut values = [Value::Undefined; MAX_OBJECT_ATTRIBUTES];
     let is_decided = objects.iter().any(|object| {

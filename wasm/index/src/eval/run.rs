@@ -14,23 +14,23 @@ use crate::event::digest::{self, ValueDigest};
 use crate::event::{has_string, Event, Value, MAX_UNSORTED_STRINGS};
 use crate::model::predicate::Relation;
 
-/// For each operation from [`code::TRUE`] on, the orderings of a value and a constant for which it is true. The bits stand
-/// for less, equal, greater and undefined. A lookup replaces a branch, which would often be mispredicted.
+/// The results of each operation from [`code::TRUE`] on: a bit for each ordering of a value and a constant (less, equal,
+/// greater, undefined). A lookup replaces a branch, which would often be mispredicted.
 const ORDERINGS: u64 = u64::from_be_bytes([0, 0, 0, 0b0101, 0b0010_0110, 0b0100_0011, 0b0001_0111, 0b1000_0010]);
 
 const EQUAL: u32 = 1;
 /// The ordering of an undefined value, beside less, equal and greater.
 const UNDEFINED: u32 = 3;
 
-/// The number of words of a run whose predicate is left to the next step. It exceeds every budget.
+/// The number of words that a run returns if the step's work ran out. It exceeds every budget.
 const EXHAUSTED: usize = 1 << 30;
 
 /// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(bool),
-    /// The budget ran out before the operation at this position. A program in a chunk never stops: if its predicates are too
-    /// much work for the step, it is false, with more words than any budget.
+    /// The budget ran out before the operation at this position. A program in a chunk never stops: if the step's work runs
+    /// out, the run returns false and `EXHAUSTED` words.
     Stopped(u32),
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct Asked<'a> {
     pub catalog: &'a Catalog,
 }
 
-/// Runs `program` to its end. A program alone starts at `position` and runs for at most `budget` words, skipped ones
-/// included. Returns the outcome with the number of words.
+/// Runs a program in a chunk to its end. A large program resumes at `position` and runs for at most `budget` words,
+/// including skipped ones. Returns the outcome and the number of words.
 #[inline(always)]
 pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     match program {
@@ -56,8 +56,8 @@ pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo:
 #[inline(always)]
 fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     let mut at = start + START as usize;
-    // Each turn of the loop checks the fuel. So the first operation, with which many programs end, runs outside of the loop,
-    // and each turn runs two.
+    // Each iteration checks the fuel. So the first operation, with which many programs end, runs before the loop, and each
+    // iteration runs two.
     match take(chunk, start, at, asked, memo) {
         ControlFlow::Continue(next) => at = next,
         ControlFlow::Break((holds, end)) => return (Outcome::Done(holds), (end - start) as u32),
@@ -75,8 +75,8 @@ fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Out
     (Outcome::Done(holds), (end - start) as u32)
 }
 
-/// Runs a program that has no chunk. All jumps go ahead, so no operation runs twice, and one comparison of the position
-/// checks both the budget and the program's end.
+/// Runs a program with its own allocation. All jumps go forward, so no operation runs twice, and one comparison of the
+/// position checks both the budget and the program's end.
 #[inline(never)]
 fn run_alone(program: &[u32], position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     let end = program.len().min((position + budget) as usize);
@@ -106,8 +106,8 @@ pub(super) fn take(
 ) -> ControlFlow<(bool, usize), usize> {
     let word = words.word(at);
     let (holds, next) = match word & CODE {
-        // These kinds are the most common. If only the last arm handles them, a search among arbitrary expressions over
-        // sparse attributes takes 1.05 of the time.
+        // The most common codes come first. Without this arm, a search among arbitrary expressions over sparse attributes
+        // takes 1.05 times as long.
         probing if probing >= code::IN => test(words, at, asked, memo),
         code::REJECT => return ControlFlow::Break((false, at)),
         code::ACCEPT => return ControlFlow::Break((true, at)),

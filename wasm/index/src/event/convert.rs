@@ -1,4 +1,4 @@
-//! Converts values of other types to the type of their attribute, if the attribute asks for it.
+//! Converts values of other types to the type of their attribute, if the attribute allows it.
 //!
 //! | attribute | takes besides its own values |
 //! | --- | --- |
@@ -22,7 +22,7 @@ use crate::model::strings::StringId;
 use crate::support::hash::hash_bytes;
 
 impl<S: Source> Filler<'_, S> {
-    /// Reads the value of attribute `id`, and converts it if it is of another type.
+    /// Reads the value of attribute `id`, and converts it if its type differs.
     pub fn converted(&mut self, id: AttributeId) -> Read<()> {
         let ty = self.schema.attribute(id).ty;
         if self.source.undefined()? {
@@ -93,7 +93,7 @@ impl<S: Source> Filler<'_, S> {
         self.parsed_string(Type::Float, float)
     }
 
-    /// Returns what `read` finds in the string that must come next.
+    /// Returns the result of `read` for the next string, which is required.
     fn parsed_string<T>(&mut self, ty: Type, read: impl Fn(&[u8]) -> Option<T>) -> Read<T> {
         let start = self.source.place();
         match self.source.string(|string| read(string.bytes))? {
@@ -123,7 +123,7 @@ impl<S: Source> Filler<'_, S> {
     fn written(&mut self, bytes: &[u8]) -> Read<(Text, u64)> {
         let hash = hash_bytes(bytes);
         let start = self.event.take_in(bytes)?;
-        // An id that is looked up later replaces this one.
+        // A look-up that is queued later replaces this id.
         let id = self.strings.find(bytes).unwrap_or(StringId::UNKNOWN);
         Ok((Text { id, bytes: Span { start: start as u32, len: bytes.len() as u32 } }, hash))
     }
@@ -158,7 +158,7 @@ impl<S: Source> Filler<'_, S> {
             None => self.any_element()?,
         }
         if self.event.strings.len() - start > MAX_UNSORTED_STRINGS {
-            // Strings are sorted by their ids, which queued look-ups do not have yet.
+            // Strings are sorted by id, which queued look-ups do not have yet.
             self.event.find_sought(self.strings);
         }
         self.event.sort_strings(start);
@@ -181,7 +181,7 @@ fn whole(float: f64) -> Option<i64> {
     (fits && float.fract() == 0.0).then_some(float as i64)
 }
 
-/// Returns the integer that `bytes` write: an optional `-` and digits.
+/// Parses an integer: an optional `-` and digits.
 fn integer(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     match digits.iter().all(u8::is_ascii_digit) {
@@ -190,7 +190,7 @@ fn integer(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// Returns the finite float that `bytes` write as a number of JSON.
+/// Parses a finite float in the number syntax of JSON.
 fn float(bytes: &[u8]) -> Option<f64> {
     let text = str::from_utf8(bytes).ok()?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Fills an [`Event`] from bytes: each value by the type of its attribute, in any format.
+//! Decodes bytes of any format into an [`Event`], each value by the type of its attribute.
 
 use crate::error::{Error, Kind};
 use crate::event::errors::check_required;
@@ -30,9 +30,9 @@ pub enum Format {
     /// be undefined. Nothing is converted: only a boolean is a boolean, an integer is no float, an atom is no string, and
     /// only `undefined` stands for undefined.
     Records,
-    /// Like `Term`, but a name that the schema does not have is refused.
+    /// Like `Term`, but unknown names are refused.
     StrictTerm,
-    /// Like `Json`, but a name that the schema does not have is refused.
+    /// Like `Json`, but unknown names are refused.
     StrictJson,
 }
 
@@ -60,13 +60,13 @@ impl Format {
     }
 }
 
-/// The encoding of an event, and what is done with a value in it that does not fit its attribute.
+/// The encoding of an event, and the treatment of misfit values, which do not fit their attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoding {
     /// The format of the bytes.
     pub format: Format,
-    /// Whether values that do not fit count as undefined, unless their attribute is required. Otherwise that holds for the
-    /// attributes of [`Schema::forgive`].
+    /// Whether misfit values of all optional attributes count as undefined. Otherwise only those of the attributes of
+    /// [`Schema::forgive`] do.
     pub forgiving: bool,
 }
 
@@ -74,7 +74,7 @@ impl Encoding {
     /// The bit of a code that makes an encoding forgiving.
     const FORGIVING: i32 = 16;
 
-    /// Returns the encoding with the number `code`: that of a format, plus 16 if it is forgiving.
+    /// Returns the encoding with the number `code`: the number of a format, plus 16 if it is forgiving.
     ///
     /// Errors: [`Kind::Type`].
     #[inline]
@@ -90,18 +90,18 @@ impl From<Format> for Encoding {
     }
 }
 
-/// Reads `bytes` into `event`, which is emptied first. Known strings get their ids in `strings`.
+/// Decodes `bytes` into `event`, which is emptied first. Known strings get their ids in `strings`.
 ///
-/// - A value that does not fit its attribute is an error, or counts as undefined (see [`Encoding`]). In a list of objects that
-///   goes for the values of each object; a list with an element that is no such object does not fit itself.
-/// - Names that the schema does not have are skipped with their values, or refused in a strict format. If a name is given more than
-///   once, JSON's last value counts, and in terms the first value that is not undefined.
+/// - A misfit value is an error, or counts as undefined (see [`Encoding`]). In a list of objects that applies to each
+///   value of an object; a list with an element that is no object is a misfit itself.
+/// - Unknown names are skipped with their values, or refused in a strict format. Of repeated names, the last value counts
+///   in JSON, and the first that is not undefined in terms.
 /// - Only an integer token is an integer: `1.0` is none, in JSON and in terms. An integer may stand for a float.
 /// - The bounds of an attribute apply to the constants of expressions. A value of an event may lie outside of them.
-/// - Undefined stands for a whole value, or for the time of a frequency cap. A list with an undefined element does not fit.
+/// - Undefined stands for a whole value, or for the time of a frequency cap. A list with an undefined element is a misfit.
 /// - An atom stands for the string that is its name, but `true`, `false`, `nil` and `undefined` are no strings.
 /// - The attribute `user.city` is the field `city` of the map, or JSON object, in field `user`. If the map is missing or
-///   undefined, so are its fields. Of several maps of one name JSON's last counts, and in terms the first.
+///   undefined, so are its fields. Of repeated maps, the last counts in JSON, and the first in terms.
 /// - An attribute may convert values of other types: see `convert`.
 ///
 /// Takes time and memory linear in the input, for any nesting, and time linear in the schema.
@@ -149,7 +149,7 @@ fn decode_as(
     let format = check_names_of(format, bytes, schema)?;
     event.reset(schema)?;
     if schema.has_strings() && format != Format::Prepared {
-        // All bytes at once, because copying string by string takes longer.
+        // One copy of all bytes is faster than a copy per string.
         event.take_in(bytes)?;
     }
     match format {
@@ -177,7 +177,7 @@ fn decode_as(
     check_required(schema, &event.values, "the event")
 }
 
-/// Checks the names of an event in a strict format. Returns the format in which its values are read.
+/// Checks the names of an event in a strict format. Returns the format for reading its values.
 fn check_names_of(format: Format, bytes: &[u8], schema: &Schema) -> Result<Format, Error> {
     match format {
         Format::StrictTerm => {

@@ -1,5 +1,5 @@
-//! Value digests: the most requested facts about an event's values, in the same few bytes for an attribute of any type. So
-//! reading them takes no branch on the type.
+//! Value digests: the facts that filters read most about an event's values, in the same few bytes for every type, so
+//! that reading them takes no branch on the type.
 
 use crate::event::key::{self, Scale};
 use crate::event::{Event, Value};
@@ -8,9 +8,9 @@ use crate::model::schema::{AttributeId, Schema};
 /// A digest of an event's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ValueDigest {
-    /// Two words are a mask of 64 bits, its lower half first: the [`bits`] of the value, or of each element of a list, and
-    /// none of an undefined value. The third word is the value on the [`Scale`] of its type, 0 for a list, or [`UNDEFINED`].
-    /// The fourth word is all ones, or zero for an undefined value.
+    /// The first two words are a mask of 64 bits, lower half first: the [`bits`] of the value, or of each element of a
+    /// list; zero if undefined. The third word is the value on the [`Scale`] of its type, 0 for a list, or
+    /// [`UNDEFINED`]. The fourth is all ones, or zero if undefined.
     words: [u32; 4],
 }
 
@@ -49,8 +49,8 @@ pub(crate) trait Table {
     fn at(&self, place: usize) -> &ValueDigest;
 }
 
-/// The length of a table with room for the digests of most schemas. A power of two, so that one instruction reduces a place
-/// to this range, and no branch tests whether the digest exists.
+/// The length of a table with room for the digests of most schemas. It is a power of two, so one instruction reduces a
+/// place to this range, without a branch.
 pub(crate) const USUAL_DIGESTS: usize = 1024;
 
 impl Table for [ValueDigest; USUAL_DIGESTS] {
@@ -83,14 +83,14 @@ pub(crate) fn attribute(place: usize) -> Option<AttributeId> {
     place.checked_sub(1).map(AttributeId::from_index)
 }
 
-/// Returns the bits of a value, one in each half of a mask. They come from the upper bits of a multiplicative hash, because
-/// neighboring values are common. A mask may contain a value only if it has both of its bits.
+/// Returns the bits of a value, one in each half of a mask, as in a Bloom filter: a mask may contain the value only if
+/// both bits are set. They come from the upper bits of a multiplicative hash, because neighboring values are common.
 pub(crate) fn bits(key: i64) -> u64 {
     let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     1 << (hash >> 59) | 1 << (32 + (hash >> 54) % 32)
 }
 
-/// Writes the digests of `event` to `digests`: first one that belongs to no attribute, then one for each attribute with a value.
+/// Writes the digests of `event` to `digests`: one that belongs to no attribute, then one for each attribute.
 pub(crate) fn read(event: &Event, schema: &Schema, digests: &mut [ValueDigest]) {
     digests[0] = ValueDigest::new(0, 0);
     let values = event.values.iter().zip(schema.all_attributes());

@@ -1,11 +1,11 @@
-//! The errors of an event, with the attribute and the object that they belong to.
+//! Attributes the errors of an event to an attribute and an object.
 
 use crate::error::{quoted, Error, Kind};
 use crate::event::Value;
 use crate::model::attribute::Attribute;
 use crate::model::schema::Schema;
 
-/// Returns whether `error` is about a value, and not about the whole event: its bytes are sound, and memory suffices.
+/// Returns whether `error` concerns one value only: the event's bytes are well-formed, and memory suffices.
 pub(super) fn is_of_value(error: &Error) -> bool {
     matches!(error.kind, Kind::Type | Kind::OutOfBounds | Kind::MissingAttribute)
 }
@@ -25,7 +25,7 @@ pub(super) fn check_required(schema: &Schema, values: &[Value], subject: &str) -
 /// Returns the error with the attribute whose value is wrong.
 pub(super) fn about(attribute: &Attribute, error: Error) -> Error {
     match error.kind {
-        // An attribute of an object in a list is named already.
+        // An attribute of an object in a list is already named.
         Kind::Type | Kind::OutOfBounds if error.attribute.is_none() => {
             let Attribute { name, ty, .. } = attribute;
             let message = format!("attribute {} of type {}: {}", quoted(name), ty.name(), error.message);

@@ -23,15 +23,15 @@ pub(super) struct Filler<'a, S> {
     pub schema: &'a Schema,
     pub strings: &'a Interner,
     pub event: &'a mut Event,
-    /// Whether ids of strings are looked up many at a time.
+    /// Whether look-ups of string ids are queued and run in batches.
     pub is_far: bool,
-    /// The maps that were read, once there is one.
+    /// The maps read so far; empty until the first one.
     pub maps: Option<Box<Maps>>,
-    /// Whether all optional attributes are forgiven a value that does not fit.
+    /// Whether misfit values of all optional attributes count as undefined.
     pub forgiving: bool,
-    /// Whether a value of the event, or of the object that is read, is [`Value::Unfit`], or a map may be unfit.
+    /// Whether some value of the event or the current object is [`Value::Unfit`], or a map may be.
     pub any_unfit: bool,
-    /// The position of the first value in the event's values: that of an object's values behind them, and otherwise 0.
+    /// The offset of the current values: 0 for the event; an object's values follow those of the event.
     pub base: usize,
 }
 
@@ -116,8 +116,8 @@ impl<S: Source> Filler<'_, S> {
         self.settle_unfit()
     }
 
-    /// Reads the values under the names of the event itself, or of an object in a list. It is inlined into the loop over objects
-    /// too, because a flat event would take longer with a call.
+    /// Reads the names and values of the event, or of an object in a list. Inlined into the loop over objects too,
+    /// because a call would slow flat events down.
     #[cfg_attr(feature = "terms", inline(always))]
     pub fn members(&mut self, mut names: S::Names) -> Read<()> {
         let schema = self.schema;
@@ -131,7 +131,7 @@ impl<S: Source> Filler<'_, S> {
         Ok(())
     }
 
-    /// Returns whether nothing was read for the field `id` yet. Of a map that is always so.
+    /// Returns whether field `id` has not been read yet. Always true for a map.
     #[inline]
     pub fn is_missing(&self, id: FieldId) -> bool {
         self.event.values.get(self.base + id.index()).is_none_or(|value| *value == Value::Undefined)
@@ -144,7 +144,7 @@ impl<S: Source> Filler<'_, S> {
         self.read_field(FieldId::from_index(id.index()))
     }
 
-    /// Reads the value of a field. In the loop over the names of a flat event a call for each would take long.
+    /// Reads the value of a field. A call per name would slow flat events down.
     #[inline(always)]
     pub fn read_field(&mut self, id: FieldId) -> Read<()> {
         match self.schema.fields().plain(id) {
@@ -160,7 +160,7 @@ impl<S: Source> Filler<'_, S> {
         }
     }
 
-    /// Reads a map, or a value that is converted.
+    /// Reads a map, or a value that needs conversion.
     #[inline(never)]
     fn unusual_field(&mut self, id: FieldId) -> Read<()> {
         let Some(id) = self.schema.fields().attribute(id) else { return self.map(id) };
@@ -171,7 +171,7 @@ impl<S: Source> Filler<'_, S> {
     /// Reads the value of attribute `id`, whose type is `ty`.
     #[inline(always)]
     pub fn value(&mut self, id: AttributeId, ty: Type) -> Read<()> {
-        // Each arm stores its value, because returning the value takes longer than reading it.
+        // Each arm stores its value: returning it would take longer than reading it.
         let is_found = match ty {
             Type::Boolean => self.source.boolean()?.map(|boolean| self.set(id, Value::Boolean(boolean))),
             Type::Integer | Type::IntegerEnum => {
@@ -220,7 +220,7 @@ impl<S: Source> Filler<'_, S> {
         Err(self.mismatch_of(ty))
     }
 
-    /// Returns the error for the next value, which is not of type `ty`.
+    /// Returns the error that the next value is not of type `ty`.
     #[cold]
     pub fn mismatch_of(&mut self, ty: Type) -> Box<Error> {
         self.mismatch(match ty {
@@ -289,7 +289,7 @@ impl<S: Source> Filler<'_, S> {
             self.seek(hash, place)?;
         }
         if self.event.strings.len() - start > MAX_UNSORTED_STRINGS {
-            // Strings are sorted by their ids, which queued look-ups do not have yet.
+            // Strings are sorted by id, which queued look-ups do not have yet.
             self.event.find_sought(self.strings);
         }
         self.event.sort_strings(start);
@@ -322,7 +322,7 @@ impl<S: Source> Filler<'_, S> {
         Ok(())
     }
 
-    /// Reads a time as a number of `unit`, as a string by ISO 8601, or as the format has times.
+    /// Reads a time: a number of `unit`, an ISO 8601 string, or the format's own form.
     fn time(&mut self, unit: Unit) -> Read<Option<i64>> {
         let start = self.source.place();
         if let Some(integer) = self.source.integer()? {
@@ -369,7 +369,7 @@ impl<S: Source> Filler<'_, S> {
             return Ok(None);
         };
         let addresses = &mut self.event.addresses;
-        // Each attribute of the event has a place of its own, so repeated names take no more room.
+        // Each attribute of the event has a fixed place, so repeated names take no more memory.
         let position = if self.base == 0 { id.index() } else { addresses.len().max(self.base) };
         if position >= addresses.len() {
             addresses.try_reserve(position + 1 - addresses.len()).map_err(out_of_memory)?;
@@ -490,7 +490,7 @@ impl<S: Source> Filler<'_, S> {
         found.ok_or_else(|| self.mismatch(expected))
     }
 
-    /// Returns the error for the next value, which is not `expected`.
+    /// Returns the error that the next value is not `expected`.
     #[cold]
     pub fn mismatch(&mut self, expected: &str) -> Box<Error> {
         match self.source.kind_of_next() {

@@ -1,11 +1,11 @@
-//! Values as integers: a key that orders an attribute's values, and a digest of 32 bits that never contradicts it.
+//! Values as integers: an order-preserving key, and a 32-bit digest that is monotonic in the key.
 
 use crate::event::Value;
 use crate::handles::PredicateId;
 use crate::model::schema::Type;
 use crate::model::strings::StringId;
 
-/// Returns an integer that has the order of floats.
+/// Returns an integer that sorts like the float.
 pub(crate) fn of_float(value: f64) -> i64 {
     let bits = (value + 0.0).to_bits() as i64;
     // The bits of negative floats have the reverse order, so all bits except the sign are flipped.
@@ -48,7 +48,7 @@ pub(crate) fn of_value(value: Value) -> Option<i64> {
     }
 }
 
-/// The way in which an attribute's keys become digests: by clamping, or by the upper half if keys are spread widely.
+/// The mapping from keys of an attribute to digests: clamping, or the upper half if keys are spread widely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     Clamp,
@@ -59,19 +59,18 @@ impl Scale {
     /// Returns the scale of an attribute of type `ty`.
     pub fn of(ty: Type) -> Self {
         match ty {
-            // Microseconds of a time do not fit 32 bits. An upper half has those of 71 minutes.
+            // Microseconds of a time do not fit 32 bits. The unit of the upper half is 71 minutes.
             Type::Float | Type::DateTime => Scale::UpperHalf,
             _ => Scale::Clamp,
         }
     }
 
-    /// Returns whether digests compare with the digest of `key` exactly as their keys do. No other key then has its digest.
+    /// Returns whether comparing digests with that of `key` is exact: no other key shares its digest.
     pub fn is_exact_at(self, key: i64) -> bool {
         self == Scale::Clamp && i64::from(i32::MIN) + 1 < key && key < i64::from(i32::MAX)
     }
 
-    /// Returns the digest of `key`. It never decreases with the key, and is never the least `i32`, which stands for
-    /// undefined.
+    /// Returns the digest of `key`. It is monotonic in the key, and never the least `i32`, which stands for undefined.
     pub fn digest(self, key: i64) -> i32 {
         let digest = match self {
             Scale::Clamp => key.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,

@@ -1,4 +1,4 @@
-//! The lower case of an event's strings, which patterns and predicates read more than once.
+//! The lowercased strings of an event, cached because patterns and predicates read them repeatedly.
 
 use crate::error::Error;
 use crate::event::Span;
@@ -6,7 +6,7 @@ use crate::model::lower::{lower, most};
 use crate::model::schema::AttributeId;
 use crate::support::hash::out_of_memory;
 
-/// The lower case of the strings of some attributes.
+/// The lowercased strings of some attributes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoweredStrings {
     bytes: Vec<u8>,
@@ -14,14 +14,14 @@ pub struct LoweredStrings {
     ranges: Vec<(AttributeId, Span)>,
 }
 
-/// Returns the most bytes of the lower case of all strings in an event of `bytes` bytes. The names of atoms in Latin-1 take
-/// twice their bytes in UTF-8.
+/// Returns an upper bound of the bytes of all lowercased strings in an event of `bytes` bytes. Latin-1 atoms take twice
+/// their bytes in UTF-8.
 const fn most_of_event(bytes: usize) -> usize {
     most(2 * bytes)
 }
 
 impl LoweredStrings {
-    /// Makes room for the strings of `attributes` attributes in an event of `bytes` bytes. Adding them then allocates nothing.
+    /// Reserves capacity for `attributes` strings of an event of `bytes` bytes. Adding them then allocates nothing.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub(super) fn reserve(&mut self, attributes: usize, bytes: usize) -> Result<(), Error> {
@@ -29,7 +29,7 @@ impl LoweredStrings {
         super::reserve(&mut self.bytes, most_of_event(bytes))
     }
 
-    /// Returns whether there is [room](LoweredStrings::reserve).
+    /// Returns whether there is [capacity](LoweredStrings::reserve).
     pub(crate) fn has_room(&self, attributes: usize, bytes: usize) -> bool {
         self.ranges.capacity() >= attributes && self.bytes.capacity() >= most_of_event(bytes)
     }
@@ -39,7 +39,7 @@ impl LoweredStrings {
         self.ranges.clear();
     }
 
-    /// Adds the lower case of `string`, the value of `attribute`, which is behind the earlier ones.
+    /// Adds the lower case of `string`, the value of `attribute`. Attributes are added in ascending order.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub(super) fn push(&mut self, attribute: AttributeId, string: &[u8]) -> Result<(), Error> {

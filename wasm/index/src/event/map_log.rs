@@ -1,12 +1,12 @@
-//! The maps of an event that were read, and the fields that they set.
+//! A log of the maps of an event that were read, and of the fields that they set.
 
 use crate::error::Error;
 use crate::model::fields::{FieldId, Fields};
 use crate::support::hash::out_of_memory;
 
-/// The maps that were read.
+/// The log of maps.
 pub(super) struct Maps {
-    /// The attributes that were read in maps, in order. Also the maps in maps whose reading may have to be undone.
+    /// The attributes read in maps, in order, including nested maps whose reading may have to be rolled back.
     pub log: Vec<FieldId>,
     /// For each map of the schema its last reading.
     pub read: Vec<Reading>,
@@ -15,11 +15,11 @@ pub(super) struct Maps {
 /// The last reading of a map.
 #[derive(Clone, Copy)]
 pub(super) enum Reading {
-    /// It was not read, or was undefined.
+    /// Not read, or undefined.
     None,
-    /// Its part of the log, from a start to an end.
+    /// The start and the end of its part of the log.
     Part(u32, u32),
-    /// The place of another value in its stead, which is not decided yet.
+    /// The place of a value that is no map; whether it is an error is decided later.
     Unfit(u32),
 }
 
@@ -32,13 +32,13 @@ impl Maps {
         Ok(Box::new(Maps { log: Vec::new(), read }))
     }
 
-    /// Forgets what was read, for the next object of a list.
+    /// Clears the log for the next object of a list.
     pub fn forget(&mut self) {
         self.log.clear();
         self.read.fill(Reading::None);
     }
 
-    /// Returns the maps in whose stead another value was read, each with the place of that value.
+    /// Returns the maps that had a value of another kind, each with the place of that value.
     pub fn unfit<'a>(&'a self, fields: &'a Fields) -> impl Iterator<Item = (FieldId, u32)> + 'a {
         self.read.iter().enumerate().filter_map(|(position, reading)| match *reading {
             Reading::Unfit(place) => Some((fields.map_at(position), place)),

@@ -1,4 +1,4 @@
-//! Reads the maps of an event, in which attributes with paths are fields.
+//! Reads the maps of an event. Their fields are the attributes with paths.
 
 use crate::error::{quoted, Error, Kind};
 use crate::event::errors::is_of_value;
@@ -10,18 +10,18 @@ use crate::model::fields::FieldId;
 use crate::model::path;
 use crate::support::hash::out_of_memory;
 
-/// A map whose end is not read yet.
+/// A map that is not read to its end.
 struct Open<N> {
     map: FieldId,
     names: N,
     /// The start of its part of the log.
     start: u32,
-    /// The values so far that counted as undefined.
+    /// The event's number of misfit values before this map.
     mismatches: u32,
 }
 
 impl<S: Source> Filler<'_, S> {
-    /// Reads the value of `field`, a map. Maps in it are read by the same loop, so no nesting can overflow a recursion.
+    /// Reads the value of `field`, a map. Nested maps are read by the same loop, so nesting cannot overflow the stack.
     pub fn map(&mut self, field: FieldId) -> Read<()> {
         let fields = self.schema.fields();
         let mut maps = match self.maps.take() {
@@ -54,7 +54,7 @@ impl<S: Source> Filler<'_, S> {
                     maps.read[fields.map_position(map)] = Reading::Part(last.start, maps.log.len() as u32);
                     open.pop();
                     if !S::LAST_COUNTS && !open.is_empty() {
-                        // The map around it may turn out to be none.
+                        // The enclosing map may turn out to be no map.
                         maps.log(map)?;
                     }
                 }
@@ -64,16 +64,16 @@ impl<S: Source> Filler<'_, S> {
         Ok(())
     }
 
-    /// Reads the head of the value of `map`, and adds it to those that are open. Reads all of a value that is no map, or that
-    /// does not count.
+    /// Reads the head of the value of `map`, and pushes the map. Reads a value completely if it is no map or does not
+    /// count.
     fn open(&mut self, map: FieldId, maps: &mut Maps, open: &mut Vec<Open<S::Names>>) -> Read<()> {
         let position = self.schema.fields().map_position(map);
         if let Reading::Part(start, end) = maps.read[position] {
             if !S::LAST_COUNTS {
                 return self.source.skip();
             }
-            // The fields of an earlier map of this name do not count. Each of them is emptied once, and once more for each
-            // map around it that comes again.
+            // The fields of an earlier map of this name do not count. Each of them is emptied once, and once more for
+            // each enclosing map that is repeated.
             self.empty(start, end, maps);
         }
         maps.read[position] = Reading::None;
@@ -110,7 +110,7 @@ impl<S: Source> Filler<'_, S> {
         }
     }
 
-    /// Skips the rest of a map in which a name cannot be read, and counts the map as undefined. Returns `error` if it is refused.
+    /// Skips the rest of a map with an unreadable name; the map counts as undefined. Returns `error` if refused.
     #[cold]
     fn malformed(&mut self, map: &mut Open<S::Names>, maps: &mut Maps, error: Error) -> Read<()> {
         if !is_of_value(&error) || !self.forgives(map.map) {
@@ -121,7 +121,7 @@ impl<S: Source> Filler<'_, S> {
         self.source.skip_names(&mut map.names)
     }
 
-    /// Returns the error for the next value, which is to be `map`.
+    /// Returns the error that the next value is not `map`.
     #[cold]
     pub fn no_map(&mut self, map: FieldId) -> Box<Error> {
         let error = self.mismatch(S::MAP);

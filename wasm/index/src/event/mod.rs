@@ -1,4 +1,4 @@
-//! An event: a value for each attribute of a schema, or none.
+//! An event: a value, or undefined, for each attribute of a schema.
 
 mod convert;
 mod decode;
@@ -106,17 +106,17 @@ pub enum Value {
     Address(u32),
     /// All of [`Event::patterns`]: the value of the index's own attribute.
     Patterns,
-    /// Only while an event is decoded: the value at this place of its bytes does not fit the attribute.
+    /// Only while decoding: the value at this offset of the event's bytes is a misfit.
     Unfit(u32),
 }
 
-/// A decoded event. A search decodes every event into the same value, so it allocates nothing.
+/// A decoded event. Searches reuse one event, so decoding allocates nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event {
     /// One value for each attribute of the schema.
     pub values: Vec<Value>,
-    /// The encoded event, which contains most strings unchanged, and then the other strings. Empty if no attribute has
-    /// strings.
+    /// The encoded event, which contains most strings unescaped, followed by the other strings. Empty if no attribute
+    /// has strings.
     pub bytes: Vec<u8>,
     /// The elements of integer lists.
     pub integers: Vec<i64>,
@@ -128,16 +128,15 @@ pub struct Event {
     pub caps: Vec<Cap>,
     /// The objects of lists.
     pub objects: Vec<Object>,
-    /// The values of objects that are defined.
+    /// The defined values of objects.
     pub object_values: Vec<Value>,
-    /// Internet addresses, each at the place of its attribute, or in the order of a prepared event. Those of objects are behind
-    /// them.
+    /// Internet addresses, at the place of their attribute or in the order of a prepared event, then those of objects.
     pub addresses: Vec<Address>,
-    /// The lower case of the strings of some attributes, once [`Event::lower`] added it.
+    /// The lowercased strings of some attributes, once [`Event::lower`] has added them.
     pub lowered: LoweredStrings,
-    /// The numbers of the patterns that are true of the event, once a search found them.
+    /// The numbers of the patterns that match the event, once a search has found them.
     pub patterns: Vec<i64>,
-    /// The number of values that do not fit their attributes and count as undefined.
+    /// The number of misfit values that count as undefined.
     pub mismatches: u32,
     /// Strings whose ids are not looked up yet.
     sought: Vec<Sought>,
@@ -158,8 +157,7 @@ enum Place {
     Element(u32),
 }
 
-/// The longest list of strings that stays in the order of the event and is searched from end to end. Longer lists are
-/// sorted.
+/// The longest list of strings that is searched linearly, in the order of the event. Longer lists are sorted.
 pub(crate) const MAX_UNSORTED_STRINGS: usize = 16;
 
 /// Returns whether one of `texts`, a list of an event, has this id.
@@ -172,14 +170,14 @@ pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
     }
 }
 
-/// The number of strings that are looked up together, if the table of strings does not fit the caches.
+/// The number of strings that are looked up together, if the string table exceeds the caches.
 const SOUGHT: usize = 32;
 
 impl Event {
-    /// Empties the event, whose attributes become undefined. Errors: [`crate::error::Kind::OutOfMemory`].
+    /// Makes all attributes undefined. Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn reset(&mut self, schema: &Schema) -> Result<(), Error> {
         self.values.clear();
-        // A search adds the values of the index's own attributes.
+        // A search adds the values of the index's internal attributes.
         reserve(&mut self.values, schema.all_attributes().len())?;
         self.values.resize(schema.len(), Value::Undefined);
         self.bytes.clear();
@@ -197,14 +195,14 @@ impl Event {
         Ok(())
     }
 
-    /// Makes room for an event of `bytes` bytes over `schema`. Decoding such an event then allocates nothing.
+    /// Reserves the tables for an event of `bytes` bytes over `schema`. Decoding such an event then allocates nothing.
     pub fn reserve(&mut self, schema: &Schema, bytes: usize) -> Result<(), Error> {
         let has = |types: &[Type]| schema.attributes().iter().any(|attribute| types.contains(&attribute.ty));
         let objects = || schema.lists().map(|(list, _)| schema.objects(list));
         let of_objects = |types: &[Type]| {
             objects().flat_map(|objects| objects.attributes()).any(|attribute| types.contains(&attribute.ty))
         };
-        // The values of an object stand behind those of the event while it is read.
+        // While an object is read, its values follow those of the event.
         let longest = objects().map(|objects| objects.len()).max().unwrap_or(0);
         reserve(&mut self.values, schema.all_attributes().len().max(schema.len() + longest))?;
         if schema.has_strings() {
@@ -236,13 +234,13 @@ impl Event {
         reserve(&mut self.addresses, addresses.max(last.map_or(0, |last| last + 1)))
     }
 
-    /// Makes room for the lower case of `attributes` strings in an event of `bytes` bytes. Lowering them then allocates
+    /// Reserves the lower case of `attributes` strings in an event of `bytes` bytes. Lowering them then allocates
     /// nothing. Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn reserve_lowered(&mut self, attributes: usize, bytes: usize) -> Result<(), Error> {
         self.lowered.reserve(attributes, bytes)
     }
 
-    /// Adds the lower case of the strings of `attributes`, which are in order. Call it once, after decoding.
+    /// Adds the lower case of the strings of `attributes`, in ascending order. Call it once, after decoding.
     ///
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub(crate) fn lower(&mut self, attributes: impl Iterator<Item = AttributeId>) -> Result<(), Error> {
@@ -255,7 +253,7 @@ impl Event {
         Ok(())
     }
 
-    /// Makes room for the numbers of `patterns` patterns. Errors: [`crate::error::Kind::OutOfMemory`].
+    /// Reserves the numbers of `patterns` patterns. Errors: [`crate::error::Kind::OutOfMemory`].
     pub fn reserve_patterns(&mut self, patterns: usize) -> Result<(), Error> {
         reserve(&mut self.patterns, patterns)
     }
@@ -265,7 +263,7 @@ impl Event {
     #[inline]
     fn sort_strings(&mut self, start: usize) {
         if self.strings.len() - start > MAX_UNSORTED_STRINGS {
-            // Equal strings are in the order of their bytes' positions, so the order depends on the event alone.
+            // Ties are broken by position, so the order depends on the event alone.
             self.strings[start..].sort_unstable_by_key(|text| (text.id, text.bytes.start));
         }
     }

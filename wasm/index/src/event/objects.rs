@@ -1,7 +1,6 @@
 //! Reads the lists of objects of an event, and the objects in them.
 //!
-//! An object keeps the attributes that it defines and no others, so a list takes memory in proportion to its bytes, whatever
-//! number of attributes the schema has.
+//! An object stores only its defined attributes, so a list takes memory linear in its bytes, regardless of the schema.
 
 use std::mem;
 
@@ -19,12 +18,12 @@ use crate::support::hash::out_of_memory;
 pub struct Object {
     /// The position of its first value in [`Event::object_values`].
     pub start: u32,
-    /// A bit for each attribute that has a value, the first attribute in the lowest bit.
+    /// A bit for each defined attribute, the first attribute in the lowest bit.
     pub defined: u64,
 }
 
 impl Object {
-    /// Returns the attributes that have a value, in order, each with its value.
+    /// Returns the defined attributes in order, each with its value.
     pub fn values(self, event: &Event) -> impl Iterator<Item = (AttributeId, Value)> + '_ {
         let mut left = self.defined;
         let values = &event.object_values[self.start as usize..][..self.defined.count_ones() as usize];
@@ -44,7 +43,7 @@ impl Object {
 }
 
 impl Event {
-    /// Begins an object over `objects`: its values, which are undefined, stand behind those of the event, from `base` on.
+    /// Begins an object over `objects`: its values follow those of the event from `base` on, and are undefined.
     pub(super) fn begin_object(&mut self, objects: &Schema, base: usize) -> Result<(), Error> {
         self.values.truncate(base);
         self.values.try_reserve(objects.len()).map_err(out_of_memory)?;
@@ -52,7 +51,7 @@ impl Event {
         Ok(())
     }
 
-    /// Adds the object whose values were read.
+    /// Adds the current object.
     pub(super) fn end_object(&mut self, base: usize) -> Result<(), Error> {
         let Event { values, objects, object_values, .. } = self;
         let start = object_values.len() as u32;
@@ -66,8 +65,8 @@ impl Event {
         push(objects, Object { start, defined })
     }
 
-    /// Returns the list of the values that `attribute` has in the objects of `list`, of strings or of integers. Booleans are 0
-    /// and 1. Undefined if there is no such value.
+    /// Returns the column of `attribute`: the list of its values in the objects of `list`, strings or integers
+    /// (booleans as 0 and 1). Undefined if there is no such value.
     pub(crate) fn column(
         &mut self,
         list: AttributeId,
@@ -110,7 +109,7 @@ impl<S: Source> Filler<'_, S> {
     pub fn objects(&mut self, id: AttributeId, mut list: S::Elements) -> Read<()> {
         let outer = self.schema;
         let start = self.event.objects.len();
-        // Queued look-ups have the places of the event's own values. Those of objects are not queued.
+        // A queued look-up refers to a place among the event's own values, so those of objects are not queued.
         self.event.find_sought(self.strings);
         let is_far = mem::take(&mut self.is_far);
         let maps = self.maps.take();
@@ -126,7 +125,7 @@ impl<S: Source> Filler<'_, S> {
         self.is_far = is_far;
         self.any_unfit = any_unfit;
         read.map_err(|error| {
-            // The list counts, and not what is in it.
+            // A misfit list counts once, without the misfits in it.
             self.event.mismatches = mismatches;
             let number = self.event.objects.len() - start + 1;
             within(&outer.attribute(id).name, number, *error)

@@ -1,4 +1,4 @@
-//! A cursor over JSON objects of scalars, for callers that have names of their own.
+//! A cursor over JSON objects of scalars, for callers with their own names.
 
 use crate::error::{Error, Kind};
 use crate::event::formats::json::{in_characters, Items, Json};
@@ -15,11 +15,11 @@ pub enum Scalar<'a> {
     Integer(i64),
     /// A finite number with a fraction or an exponent.
     Float(f64),
-    /// A string, and its start in the text if that contains it unchanged.
+    /// A string, and its offset in the text if it is unescaped there.
     String(&'a [u8], Option<usize>),
 }
 
-/// The names of an object that are not read yet.
+/// The unread names of an object.
 pub struct Names(Items);
 
 /// A cursor over a JSON text.
@@ -68,7 +68,7 @@ impl<'a> Scalars<'a> {
         self.counted(taken)
     }
 
-    /// Returns the result of `take` for the value that comes next.
+    /// Returns the result of `take` for the next value.
     pub fn value<T>(&mut self, take: impl FnOnce(Scalar) -> T) -> Result<T, Error> {
         let taken = self.scalar(take);
         self.counted(taken)
@@ -97,7 +97,7 @@ impl<'a> Scalars<'a> {
         }
     }
 
-    /// Skips the value that comes next, of any kind.
+    /// Skips the next value, of any kind.
     pub fn skip(&mut self) -> Result<(), Error> {
         let skipped = self.json.skip();
         self.counted(skipped)

@@ -1,4 +1,4 @@
-//! Refuses names of an event that the schema does not have.
+//! Refuses unknown names of an event.
 
 use std::borrow::Cow;
 
@@ -14,8 +14,8 @@ use crate::support::hash::out_of_memory;
 /// The most bytes of an unknown name in an error.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Reads the names of an event, of the maps in which attributes are fields, and of the objects in lists, in a pass of its own.
-/// Leaves faults of values to the decoder.
+/// Checks the names of an event, of maps with attributes as fields, and of objects in lists, in a separate pass. Leaves
+/// faulty values to the decoder.
 ///
 /// Errors: [`Kind::UnknownAttribute`], with the attribute that the name may mean; those of the format.
 pub(super) fn check_names<S: Source>(mut source: S, schema: &Schema) -> Read<()> {
@@ -25,7 +25,7 @@ pub(super) fn check_names<S: Source>(mut source: S, schema: &Schema) -> Read<()>
     }
 }
 
-/// Reads the names of an event or of an object, and those in it.
+/// Checks the names of an event or of an object, nested ones included.
 fn check_members<S: Source>(source: &mut S, names: S::Names, schema: &Schema) -> Read<()> {
     let fields = schema.fields();
     let mut open: Vec<(Option<FieldId>, S::Names)> = Vec::new();
@@ -44,7 +44,7 @@ fn check_members<S: Source>(source: &mut S, names: S::Names, schema: &Schema) ->
         });
         let known = match read {
             Err(error) if is_of_value(&error) => {
-                // The decoder refuses this map, or not.
+                // The decoder decides whether this map is refused.
                 source.skip_names(names)?;
                 None
             }
@@ -69,7 +69,7 @@ fn check_members<S: Source>(source: &mut S, names: S::Names, schema: &Schema) ->
     Ok(())
 }
 
-/// Reads the names of the objects in a list.
+/// Checks the names of the objects in a list.
 fn check_objects<S: Source>(source: &mut S, list: AttributeId, schema: &Schema) -> Read<()> {
     let start = source.place();
     let Some(mut elements) = source.list()? else { return source.skip() };
@@ -79,7 +79,7 @@ fn check_objects<S: Source>(source: &mut S, list: AttributeId, schema: &Schema) 
             Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(error) if is_of_value(&error) => {
-                // The decoder refuses a list without an end, or not.
+                // The decoder decides whether an improper list is refused.
                 source.back_to(start);
                 return source.skip();
             }

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::event::Span;
 use crate::support::hash::out_of_memory;
 
-/// Appends `item` to `table`. Decoding an event must not abort.
+/// Appends `item` to `table`. Returns an error instead of aborting, because decoding must not abort.
 #[inline]
 pub(super) fn push<T>(table: &mut Vec<T>, item: T) -> Result<(), Error> {
     if table.len() == table.capacity() {

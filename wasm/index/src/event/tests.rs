@@ -1,4 +1,4 @@
-//! The values that each type accepts from each format, and those that it refuses.
+//! The values that each type accepts from each format, and the values that it refuses.
 
 use crate::error::{Error, Kind};
 use crate::event::*;
@@ -145,7 +145,7 @@ fn integers() {
         refuses_json(name, json, Kind::OutOfBounds, 1, message);
         let message = "the integer does not fit signed 64 bits";
         refuses_term(name, term(|writer| writer.unsigned(u64::MAX)), Kind::OutOfBounds, message);
-        // Only an integer token is an integer, in JSON as in terms, in which 1 and 1.0 are different values.
+        // Only an integer token is an integer, in JSON as in terms, where 1 and 1.0 differ.
         refuses_json(name, "1.0", Kind::Type, 1, "expected an integer, given a float");
         refuses_json(name, "1e3", Kind::Type, 1, "expected an integer, given a float");
         refuses_term(name, float(1.0), Kind::Type, "expected an integer, given a float");
@@ -218,7 +218,7 @@ fn strings_get_their_ids_however_many_are_known_and_given() {
         assert_eq!(event.values, vec![Value::Undefined; event.values.len()]);
         texts.iter().filter(|text| text.id != StringId::UNKNOWN).count()
     };
-    // Known are all strings below the count, every seventh of the list, and "string 7" again, 5 and 9.
+    // Known strings: those below the count, every seventh of the list, and "string 7" again, 5 and 9.
     assert_eq!([0, 10, 2_000, 10_000].map(ids), [0, 5, 289, 303]);
 }
 
@@ -321,7 +321,7 @@ fn addresses_are_strings_or_tuples_of_integers() {
     ] {
         refuses_json("ip", given, Kind::Type, 1, &format!("{message} {kind}"));
     }
-    // The last of two values counts, and takes the place of the first.
+    // The last of two values counts, and reuses the place of the first.
     let event = decoded(Format::Json, br#"{"ip": "1.2.3.4", "ip": "::2"}"#, &schema()).unwrap();
     assert_eq!(shown(&event, "ip"), "::2");
 }
@@ -517,7 +517,7 @@ fn records_of_erlang_give_every_value_as_what_it_is() {
         event(&values)
     };
 
-    // In one record or in several, without some values at the end.
+    // One record or several, with trailing values left out.
     let none = vec![Value::Undefined; schema.len()];
     assert_eq!(decoded(Format::Records, &records(&[]), &schema).unwrap().values, none);
     assert_eq!(event(&[]).unwrap().values, none);
@@ -571,13 +571,13 @@ fn fields_of_maps_are_attributes() {
     let schema = schema_of(&[("u.a", Type::Integer), ("u.v.b", Type::Integer), ("`u.a`", Type::Integer)]);
     for (json, expected) in [
         (r#"{"u":{"a":1,"v":{"b":2}}}"#, [integer(1), integer(2), undefined]),
-        // Only a map has fields, and a name with a point is a name.
+        // Only a map has fields; a point in a name is part of the name.
         (r#"{"u.a":3}"#, [undefined, undefined, integer(3)]),
         (r#"{"u":{"v":{"b":2,"v":{"b":9}},"b":7,"u":{"a":5}},"a":8,"v":{"b":7}}"#, [undefined, integer(2), undefined]),
         (r#"{}"#, [undefined, undefined, undefined]),
         (r#"{"u":null}"#, [undefined, undefined, undefined]),
         (r#"{"u":{"v":null,"a":1}}"#, [integer(1), undefined, undefined]),
-        // The last object of a name replaces the others, with all that is in them.
+        // The last object of a name replaces the earlier ones, nested values included.
         (r#"{"u":{"a":1,"v":{"b":2}},"u":{"v":{}}}"#, [undefined, undefined, undefined]),
         (r#"{"u":{"v":{"b":2},"v":{},"a":1}}"#, [integer(1), undefined, undefined]),
         (r#"{"u":{"v":{"b":2},"v":null,"a":1}}"#, [integer(1), undefined, undefined]),
@@ -733,7 +733,7 @@ fn strict_formats_refuse_names_that_the_schema_lacks() {
         assert_eq!((kind, &*about), (Kind::UnknownAttribute, attribute), "{json}: {message}");
         assert!(message.contains(mend), "{json}: {message}");
     }
-    // Faults of values and of the text are those of the other format.
+    // The strict format reports other faults as the lenient one does.
     for json in [r#"{"user": 3}"#, r#"{"age": "x"}"#, r#"{"age": 1"#, "[]", r#"{"user": {"age": }}"#] {
         let [strict, other] =
             [Format::StrictJson, Format::Json].map(|format| decoded(format, json.as_bytes(), &schema).unwrap_err());

@@ -1,9 +1,9 @@
-//! Values that do not fit their attributes: refused, or counted as undefined where the schema or the call forgives them.
+//! Misfit values: refused, or counted as undefined where the schema or the call forgives them.
 //!
-//! In terms the first defined value of a name counts, so each such value is decided at once. In JSON the last value counts, so a
-//! value that does not fit is only marked, by [`Value::Unfit`] with its place. A later value of the same name overwrites the mark.
-//! What is still marked at the end of the event, or of an object in a list, is decided then: the value at the first place that is
-//! not forgiven is read once more, for its error. So an event costs nothing more as long as its values fit.
+//! In terms the first defined value of a name counts, so a misfit value is decided at once. In JSON the last value
+//! counts, so a misfit value is only marked, by [`Value::Unfit`] with its place, and a later value of the name
+//! overwrites the mark. The marks left at the end of the event, or of an object in a list, are decided then: the first
+//! value that is not forgiven is read once more, for its error. So events without misfits cost nothing more.
 
 use crate::error::Error;
 use crate::event::errors::{about, is_of_value};
@@ -14,8 +14,8 @@ use crate::model::fields::FieldId;
 use crate::model::schema::AttributeId;
 
 impl<S: Source> Filler<'_, S> {
-    /// Takes note that the value of attribute `id`, at `start`, does not fit, and skips it. Returns `error` if it is refused
-    /// already.
+    /// Records that the value of attribute `id`, at `start`, is a misfit, and skips it. Returns `error` if it is
+    /// refused at once.
     #[cold]
     #[inline(never)]
     pub fn unfit(&mut self, id: AttributeId, start: usize, error: Box<Error>) -> Read<()> {
@@ -34,18 +34,18 @@ impl<S: Source> Filler<'_, S> {
         Ok(())
     }
 
-    /// Returns whether a value of `field` that does not fit counts as undefined.
+    /// Returns whether a misfit value of `field` counts as undefined.
     pub fn forgives(&self, field: FieldId) -> bool {
         self.schema.fields().forgives(field, self.forgiving)
     }
 
-    /// Counts a value of attribute `id` that does not fit as undefined.
+    /// Counts a misfit value of attribute `id` as undefined.
     fn forgive(&mut self, id: AttributeId) {
         self.set(id, Value::Undefined);
         self.event.mismatches += 1;
     }
 
-    /// Decides what is marked at the end of the event, or of an object.
+    /// Decides the remaining marks at the end of the event, or of an object.
     #[inline]
     pub fn settle_unfit(&mut self) -> Read<()> {
         if S::LAST_COUNTS && self.any_unfit {

@@ -1,4 +1,4 @@
-//! The predicates of a text as the parser reads them, in tokens, before the schema gives them types.
+//! The predicates of a text as token trees, before the schema types them.
 //!
 //! The parser produces them and the checker consumes them, so neither depends on the other's internals.
 
@@ -6,7 +6,7 @@ use crate::language::lexer::Token;
 use crate::model::arithmetic::Operator;
 use crate::model::relation::Relation;
 
-/// A predicate of a text, without the constants of its list or its arguments, which are passed beside it.
+/// A parsed predicate, without the constants of its list or its arguments, which are passed separately.
 pub(super) enum Atom {
     /// `b`
     Bare(Token),
@@ -36,7 +36,7 @@ pub(super) enum Atom {
     Like { name: Token, negated: bool, pattern: Token },
 }
 
-/// The number of the constants that a list must contain.
+/// The quantifier of a list: how many of the constants it must contain.
 #[derive(Clone, Copy)]
 pub(super) enum Membership {
     One,

@@ -11,11 +11,11 @@ use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Lower
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::hash::out_of_memory;
 
-/// The meaning of a predicate of a text.
+/// The result of checking a predicate of a text.
 pub(super) enum Meaning<'a> {
     /// The predicate holds.
     Holds(Predicate<Borrowed<'a>>),
-    /// The attribute is defined, and the predicate does not hold.
+    /// The attribute is defined, and the predicate is false.
     Fails(Predicate<Borrowed<'a>>),
     /// Both predicates hold.
     Both([Predicate<Borrowed<'a>>; 2]),
@@ -24,7 +24,7 @@ pub(super) enum Meaning<'a> {
 }
 
 impl<'a> Meaning<'a> {
-    /// Returns the meaning of `predicate`, or of its denial.
+    /// Returns the meaning of `predicate`, or of its negation.
     pub fn of(predicate: Predicate<Borrowed<'a>>, negated: bool) -> Self {
         if negated {
             Meaning::Fails(predicate)
@@ -44,7 +44,7 @@ pub(super) struct Checker<'a, 's> {
     ids: [(Entity, Option<i64>); 5],
 }
 
-/// An attribute that the text names.
+/// An attribute named in the text.
 pub(super) struct Named<'a> {
     pub(super) id: AttributeId,
     pub(super) attribute: &'a Attribute,
@@ -92,7 +92,7 @@ impl<'a, 's> Checker<'a, 's> {
         Checker { text, schema, list: None, ids }
     }
 
-    /// Begins the condition for the objects of a list that `name` names. Returns the list.
+    /// Begins the condition for the objects of the list called `name`. Returns the list.
     pub fn enter(&mut self, name: Token) -> Result<AttributeId, Error> {
         let named = self.attribute(name)?;
         if named.attribute.ty != Type::ObjectList {
@@ -109,7 +109,7 @@ impl<'a, 's> Checker<'a, 's> {
         Ok(named.id)
     }
 
-    /// Ends the condition for objects. Predicates read the attributes of `schema` from now on.
+    /// Ends the condition for objects. Predicates then read the attributes of `schema` again.
     pub fn leave(&mut self, schema: &'s Schema) {
         self.list = None;
         self.schema = schema;
@@ -345,7 +345,7 @@ impl<'a, 's> Checker<'a, 's> {
         })
     }
 
-    /// Returns the constant given with the expression that is the id of a cap's counter.
+    /// Returns the id of a cap's counter from the constants given with the expression.
     fn cap_id(&self, function: Token, cap: CapType) -> Result<i64, Error> {
         let given = self.ids.iter().find(|(entity, _)| *entity == cap.entity).and_then(|(_, id)| *id);
         given.ok_or_else(|| {
@@ -359,7 +359,7 @@ impl<'a, 's> Checker<'a, 's> {
         })
     }
 
-    /// Returns the attribute that `token` names.
+    /// Returns the attribute named by `token`.
     pub(super) fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
         let name = token.of(self.text);
         match (token.kind, find(name, self.schema)) {
@@ -384,14 +384,14 @@ impl<'a, 's> Checker<'a, 's> {
         }
     }
 
-    /// Returns the attribute of type `ty` that an argument of `function` names.
+    /// Returns the attribute of type `ty` named by an argument of `function`.
     fn argument_attribute(&self, function: Token, name: Token, ty: Type) -> Result<Named<'s>, Error> {
         let named = self.attribute(name)?;
         self.of_type(function, named.attribute, ty, name)?;
         Ok(named)
     }
 
-    /// Returns the attribute of type `ty` that `function` reads without an argument.
+    /// Returns the attribute of type `ty` that `function` reads implicitly.
     fn implied(&self, function: Token, name: &str, ty: Type) -> Result<AttributeId, Error> {
         let Some(id) = self.schema.find(name.as_bytes()) else {
             let message = format!(
@@ -420,8 +420,8 @@ impl<'a, 's> Checker<'a, 's> {
         Err(self.error(Kind::Type, at, message).about(&attribute.name))
     }
 
-    /// Returns the constants of a list for `named`, an integer or string, or a list of them. Integers are sorted without
-    /// duplicates here, and strings once they have their numbers (`Predicate::map`).
+    /// Returns the constants of a list for `named`, an integer or string, or a list of them. Integers are sorted and
+    /// deduplicated here, strings once they have ids (`Predicate::map`).
     fn constants_of(&self, named: &Named, tokens: &[Token]) -> Result<Constants<Borrowed<'a>>, Error> {
         match named.attribute.ty {
             Type::String | Type::StringList => {
@@ -509,7 +509,7 @@ impl<'a, 's> Checker<'a, 's> {
         taker.named(self.error(kind, token, message))
     }
 
-    /// Returns the error for a form of predicate that the attribute's type does not have.
+    /// Returns the error that the attribute's type does not support this form of predicate.
     pub(super) fn misuse(&self, named: &Named, at: Token) -> Error {
         let name = quote(&named.attribute.name);
         let mend = match named.attribute.ty {
@@ -556,7 +556,7 @@ impl<'a, 's> Checker<'a, 's> {
         self.error(Kind::Syntax, function, format!("expected a function before `(`, found {found}; {mend}"))
     }
 
-    /// Returns the arguments. Errors: there are not exactly `N`.
+    /// Returns the arguments, or an error unless there are exactly `N`.
     fn exactly<const N: usize>(
         &self,
         function: Token,
@@ -583,7 +583,7 @@ impl<'a, 's> Checker<'a, 's> {
     }
 }
 
-/// Returns the attribute that `name` spells, with backticks where none are needed too.
+/// Returns the attribute spelled by `name`, which may have unnecessary backticks.
 pub(super) fn find(name: &str, schema: &Schema) -> Option<AttributeId> {
     let found = schema.find(name.as_bytes());
     if found.is_some() || !name.contains('`') {
@@ -598,7 +598,7 @@ impl Named<'_> {
     }
 }
 
-/// Returns the results of `read` for the tokens.
+/// Maps the tokens by `read`.
 pub(super) fn each<T>(tokens: &[Token], read: impl Fn(Token) -> Result<T, Error>) -> Result<Vec<T>, Error> {
     let mut constants = Vec::new();
     constants.try_reserve_exact(tokens.len()).map_err(out_of_memory)?;

@@ -96,7 +96,7 @@ impl<'t> Lexer<'t> {
         Lexer { text, position: 0 }
     }
 
-    /// Skips a comma, if one is next. Most tokens are in lists, and a comma between two constants need not become a token.
+    /// Skips a comma, if one is next, without making a token of it: most tokens are in lists.
     #[inline(always)]
     pub fn skip_comma(&mut self) -> bool {
         let start = self.behind_blanks();
@@ -205,7 +205,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Returns the error for the text directly after the number of `length` bytes at `start`.
+    /// Returns the error for text directly after a number of `length` bytes at `start`.
     #[cold]
     fn glued(&self, start: usize, length: usize) -> Error {
         let end = start + length + count(&self.text.as_bytes()[start + length..], is_glued);
@@ -287,7 +287,7 @@ fn escaped(byte: u8) -> Option<u8> {
     }
 }
 
-/// Returns the reserved word or name at the start of `rest`, and its length.
+/// Returns the reserved word or name that starts `rest`, and its length.
 #[inline(always)]
 fn word(rest: &[u8]) -> (TokenKind, usize) {
     let length = count(rest, in_name);
@@ -307,7 +307,7 @@ fn in_name(byte: u8) -> bool {
     IN_NAME[usize::from(byte)]
 }
 
-/// The bytes that a name may have after its first.
+/// The bytes allowed after the first byte of a name.
 static IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

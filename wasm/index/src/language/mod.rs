@@ -1,4 +1,4 @@
-//! The language of expressions: it is read into [`Postfix`] and printed again.
+//! The language of expressions: a parser to [`Postfix`], and a printer.
 //!
 //! Loosest first, with `name` an attribute and `constant` a number or a string:
 //!
@@ -41,19 +41,19 @@
 //! as `=`, `starts_with` and the like. `lower(name)` is the [lower case](crate::model::lower) of a string; constants beside
 //! it are lowered as well. The constants of an address are addresses and networks ([`crate::model::address`]).
 //!
-//! In a condition for the objects of a list, names are those of an object's attributes, and all of it is about one object.
-//! `lower` and a further condition for objects cannot stand there.
+//! In a condition for the objects of a list, names are those of an object's attributes, and the whole condition is
+//! about one object. `lower` and nested conditions for objects are not allowed there.
 //!
 //! `matches` takes a [regular expression](crate::model::regex) by RFC 9485 for the whole string.
 //!
-//! `<>`, `not in`, `not like` and `not matches` of these are read as `name is not null and not ...`.
+//! `<>`, `not in`, `not like` and `not matches` of these are parsed as `name is not null and not ...`.
 //!
-//! Keywords are lower case, and only `and or not in true false` are reserved. The other words have a meaning only where no
-//! name can stand, so attributes may be called `of`, `empty` or `contains`. A list may be empty: no scalar is in it, and
-//! every list has all of its constants. A `-` inside a name is part of it: `a-3` is a name, `a>-3` a comparison, and `a - 3` or
-//! `a -3` a difference.
+//! Keywords are lower case, and only `and or not in true false` are reserved. Other words have a meaning only where a
+//! name is impossible, so attributes may be called `of`, `empty` or `contains`. A list may be empty: it contains no
+//! scalar, and every list has all of its constants. A `-` inside a name is part of it: `a-3` is a name, `a>-3` a
+//! comparison, and `a - 3` or `a -3` a difference.
 //!
-//! Neither reading nor printing recurses, so only memory bounds the nesting of an expression.
+//! Parsing and printing do not recurse, so only memory bounds the nesting of an expression.
 
 mod ast;
 mod check;
@@ -74,11 +74,11 @@ use crate::model::predicate::{Borrowed, Postfix, Step};
 use crate::model::schema::Schema;
 use crate::support::hash::out_of_memory;
 
-/// Returns the expression of `text` over the attributes of `schema`. `constants` are the integers given with it by name,
-/// among which a frequency cap finds its id (`flight_id` and the like). The first of two constants with one name counts.
+/// Parses `text` over the attributes of `schema`. `constants` are integers by name, given with the expression; a
+/// frequency cap finds its id among them (`flight_id` and the like). The first of two constants with one name counts.
 ///
-/// The result is canonical: `3 < i` is read as `i > 3` and `3 in l` as `l one of (3)`, and the constants of a list are
-/// sorted without duplicates. Takes time and memory linear in the text, besides the sorting.
+/// The result is canonical: `3 < i` becomes `i > 3`, `3 in l` becomes `l one of (3)`, and the constants of a list are
+/// sorted and deduplicated. Takes time and memory linear in the text, besides the sorting.
 ///
 /// ```
 /// use be_tree_index::language::{expression_text, read};
@@ -108,7 +108,7 @@ pub fn read(text: &[u8], schema: &Schema, constants: &[(&[u8], i64)]) -> Result<
     Ok(steps.into_iter().map(|step| step.map(|text| text.into_owned().into_boxed_slice())).collect())
 }
 
-/// Returns the same, with strings borrowed from the text if they have no escapes.
+/// Like [`read`], but borrows strings without escapes from the text.
 pub(crate) fn read_borrowed<'a>(
     text: &'a [u8],
     schema: &Schema,
@@ -121,7 +121,7 @@ pub(crate) fn read_borrowed<'a>(
     parser::parse(characters, schema, constants)
 }
 
-/// Pushes `item` if memory allows it. All lists that grow with the text grow by this.
+/// Pushes `item` if memory allows. All lists that grow with the text use this.
 #[inline(always)]
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
     if list.len() == list.capacity() {
@@ -131,7 +131,7 @@ fn push<T>(list: &mut Vec<T>, item: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes room for one more element.
+/// Reserves one more element.
 #[cold]
 #[inline(never)]
 fn reserve<T>(list: &mut Vec<T>) -> Result<(), Error> {

@@ -41,7 +41,7 @@ impl<'a> Checker<'a, '_> {
         Ok(Predicate { attribute, test: Test::Compared(Box::new(comparison)) })
     }
 
-    /// Checks that the right side is no string without quotes.
+    /// Checks that the right side is not an unquoted string.
     fn check_quotes(&self, sums: &Sums) -> Result<(), Error> {
         let ([Item::Plain(left)], [Item::Plain(right)]) = (&sums.left[..], &sums.right[..]) else { return Ok(()) };
         let attribute_of_token = |token: &Token| find(token.of(self.text), self.schema);
@@ -57,7 +57,7 @@ impl<'a> Checker<'a, '_> {
         Ok(())
     }
 
-    /// Returns the predicate of a comparison of two strings, if both sides are attributes with strings.
+    /// Returns the predicate of a comparison of two string attributes, if both sides are such.
     fn strings(&self, sums: &Sums) -> Result<Option<Predicate<Borrowed<'a>>>, Error> {
         let ([Item::Plain(left), rest @ ..], [Item::Plain(right), others @ ..]) = (&sums.left[..], &sums.right[..])
         else {
@@ -118,7 +118,7 @@ impl<'a> Checker<'a, '_> {
         Taker::Computation
     }
 
-    /// Returns the attribute that `size` or `length` counts.
+    /// Returns the attribute measured by `size` or `length`.
     fn counted(&self, function: &str, name: Token, types: &[Type], kind: &str) -> Result<AttributeId, Error> {
         let named = self.attribute(name)?;
         if types.contains(&named.attribute.ty) {
@@ -132,7 +132,7 @@ impl<'a> Checker<'a, '_> {
         Err(self.error(Kind::Type, name, message).about(&named.attribute.name))
     }
 
-    /// Returns the time that a constant is: a string by ISO 8601, or an integer of `unit`.
+    /// Returns a constant as a time: an ISO 8601 string, or an integer of `unit`.
     pub(super) fn time(&self, taker: &Taker, unit: Unit, token: Token) -> Result<i64, Error> {
         match token.kind {
             TokenKind::Integer => unit.of_integer(self.integer(taker, token)?).ok_or_else(|| {
@@ -156,7 +156,7 @@ impl<'a> Checker<'a, '_> {
     }
 }
 
-/// Returns the attribute that a term reads.
+/// Returns the attribute read by a term.
 fn attribute_of(term: Term) -> Option<AttributeId> {
     match term {
         Term::Attribute(id) | Term::Size(id) | Term::Length(id) => Some(id),
@@ -164,7 +164,7 @@ fn attribute_of(term: Term) -> Option<AttributeId> {
     }
 }
 
-/// Returns the attribute, the relation and the constant of a comparison like `i > (5)` or `5 < (i)`, which means `i > 5`.
+/// Returns a comparison with redundant parentheses as attribute, relation and constant: `5 < (i)` means `i > 5`.
 fn with_constant(sums: &Sums) -> Option<(Token, Relation, Token)> {
     let ([Item::Plain(left)], [Item::Plain(right)]) = (&sums.left[..], &sums.right[..]) else { return None };
     match (left.kind, right.kind) {

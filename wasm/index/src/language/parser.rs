@@ -1,4 +1,4 @@
-//! Reads the grammar: operators by precedence with an explicit stack, and the forms of a predicate.
+//! The grammar: operator precedence parsing with an explicit stack, and the forms of predicates.
 
 mod sums;
 
@@ -12,7 +12,7 @@ use crate::model::predicate::{Borrowed, Predicate, Relation, Step, Test};
 use crate::model::schema::{AttributeId, Schema};
 use crate::support::hash::out_of_memory;
 
-/// An operator that lacks its right operand, or an open parenthesis. A later variant binds tighter.
+/// An operator waiting for its right operand, or an open parenthesis. A later variant binds tighter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pending {
     /// An open parenthesis and its position.
@@ -24,7 +24,7 @@ enum Pending {
     Not,
 }
 
-/// A condition for the objects of a list that is not read to its end.
+/// An unfinished condition for the objects of a list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Condition {
     /// The position of its parenthesis.
@@ -35,19 +35,19 @@ struct Condition {
     quantifier: Quantifier,
 }
 
-/// The number of items that most lists do not exceed.
+/// The initial capacity for items, enough for most lists.
 const ITEMS: usize = 32;
 
-/// The least number of bytes for each step of most expressions.
+/// The bytes of text per step, at least, in most expressions.
 const TEXT_OF_STEP: usize = 10;
 
-/// The function whose result stands for an attribute.
+/// The function that may take the place of an attribute.
 const LOWER: &str = "lower";
 
 struct Parser<'a, 's> {
     text: &'a str,
     lexer: Lexer<'a>,
-    /// The first token that is not taken yet.
+    /// The current token, not taken yet.
     current: Token,
     checker: Checker<'a, 's>,
     /// The attributes of events.
@@ -58,7 +58,7 @@ struct Parser<'a, 's> {
     steps: Vec<Step<Borrowed<'a>>>,
 }
 
-/// Reads all of `text`.
+/// Parses the whole `text`.
 pub(super) fn parse<'a>(
     text: &'a str,
     schema: &Schema,
@@ -105,7 +105,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// Returns the quantifier that the current token is: a name and an opening parenthesis follow it.
+    /// Returns the quantifier at the current token, if a name and an opening parenthesis follow it.
     fn quantifier(&self) -> Option<Quantifier> {
         let word = self.word();
         let (_, quantifier) = Quantifier::NAMES.into_iter().find(|(name, _)| *name == word)?;
@@ -114,7 +114,7 @@ impl<'a, 's> Parser<'a, 's> {
         (is_name && ahead.is_at_open()).then_some(quantifier)
     }
 
-    /// Takes a quantifier and the name of a list. The parenthesis of the condition comes next.
+    /// Takes a quantifier and the name of a list. The condition's parenthesis comes next.
     fn condition(&mut self, quantifier: Quantifier) -> Result<Condition, Error> {
         if self.checker.is_among_objects() {
             return Err(self.syntax("a condition for objects cannot have another one inside; write them side by side"));
@@ -125,7 +125,7 @@ impl<'a, 's> Parser<'a, 's> {
         Ok(Condition { open: self.current.start, start: self.steps.len(), list, quantifier })
     }
 
-    /// Replaces the steps of a condition by the predicate that it is part of.
+    /// Replaces the steps of a condition by the predicate that contains it.
     fn quantified(&mut self, condition: Condition) -> Result<(), Error> {
         let Condition { open, start, list, quantifier } = condition;
         let count = self.steps.len() - start;
@@ -143,7 +143,7 @@ impl<'a, 's> Parser<'a, 's> {
         push(&mut self.steps, Step::Predicate(Predicate { attribute: list, test }))
     }
 
-    /// Takes `and` or `or`, after completing the operators that bind as tightly or tighter.
+    /// Takes `and` or `or`, after emitting the operators that bind at least as tightly.
     fn infix(&mut self, operator: Pending) -> Result<(), Error> {
         self.complete(operator)?;
         push(&mut self.pending, operator)?;
@@ -172,7 +172,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// Moves the operators that bind as tightly as `least` or tighter behind their operands, back to the last `(`.
+    /// Emits the operators that bind at least as tightly as `least`, back to the last `(`.
     fn complete(&mut self, least: Pending) -> Result<(), Error> {
         while let Some(&operator) = self.pending.last().filter(|&&operator| operator >= least) {
             let step = match operator {
@@ -221,19 +221,19 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// Adds two predicates that `operator` joins.
+    /// Adds two predicates joined by `operator`.
     fn joined(&mut self, [low, high]: [Predicate<Borrowed<'a>>; 2], operator: Step<Borrowed<'a>>) -> Result<(), Error> {
         push(&mut self.steps, Step::Predicate(low))?;
         push(&mut self.steps, Step::Predicate(high))?;
         push(&mut self.steps, operator)
     }
 
-    /// Reads a comparison of computed numbers whose left side begins with `first`.
+    /// Parses a comparison of computed numbers whose left side begins with `first`.
     fn computed(&mut self, first: Item) -> Result<Atom, Error> {
         self.sums(first).map(Box::new).map(Atom::Sums)
     }
 
-    /// Reads a comparison whose right side is no constant alone. Its left side is `name`.
+    /// Parses a comparison of `name` whose right side is more than a constant.
     fn compared(
         &mut self,
         name: Token,
@@ -300,7 +300,7 @@ impl<'a, 's> Parser<'a, 's> {
                 "none" => self.members(name, Membership::None),
                 "all" => self.members(name, Membership::All),
                 "is" => self.after_is(name),
-                // The message has the keyword. An attribute that is no boolean would be the fault otherwise.
+                // The message names the keyword; otherwise it would blame an attribute that is not boolean.
                 word if lower_case_keyword(word).is_some_and(|keyword| !matches!(keyword, "and" | "or")) => {
                     Err(self.expected("an operator"))
                 }
@@ -460,7 +460,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
     }
 
-    /// Returns the current token if it is a name, and otherwise an empty text.
+    /// Returns the current token if it is a name, otherwise an empty text.
     fn word(&self) -> &str {
         match self.current.kind {
             TokenKind::Name => self.current.of(self.text),
@@ -502,7 +502,7 @@ impl<'a, 's> Parser<'a, 's> {
 }
 
 impl Relation {
-    /// Returns the relation that holds if the sides are exchanged.
+    /// Returns the relation with its sides swapped.
     pub(in crate::language) fn flipped(self) -> Relation {
         match self {
             Relation::Less => Relation::Greater,

@@ -1,4 +1,4 @@
-//! Writes predicates and expressions in canonical form. Reading the text again returns the same expression.
+//! Prints predicates and expressions in canonical form. Parsing the text again returns the same expression.
 
 use std::fmt::Write;
 
@@ -25,7 +25,7 @@ pub fn predicate_text<'a, S>(
 ///
 /// # Panics
 ///
-/// If `steps` are no expression in postfix order.
+/// If `steps` is not an expression in postfix order.
 pub fn expression_text<'a, S>(steps: &'a [Step<S>], schema: &'a Schema, bytes: impl Fn(&'a S) -> &'a [u8]) -> String {
     let mut printer = Printer { out: String::new(), schema, bytes };
     printer.expression(steps);
@@ -38,14 +38,14 @@ struct Printer<'a, F> {
     bytes: F,
 }
 
-/// A part that is not written yet.
+/// A task of the printer.
 enum Task {
     /// The operand that ends with this step, in parentheses if it binds less tightly.
     Operand(usize, Tightness),
     Text(&'static str),
 }
 
-/// The tightness with which a step binds its operands.
+/// The precedence that a step requires of its operands.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tightness {
     Or,
@@ -63,7 +63,7 @@ fn tightness<S>(step: &Step<S>) -> Tightness {
     }
 }
 
-/// Returns for each step the start of the operand that ends with it.
+/// Returns, for each step, the start of the operand that ends with it.
 fn starts<S>(steps: &[Step<S>]) -> Vec<usize> {
     let mut starts: Vec<usize> = Vec::with_capacity(steps.len());
     for (i, step) in steps.iter().enumerate() {
@@ -96,7 +96,7 @@ impl<'a, F> Printer<'a, F> {
                 self.out.push('(');
                 tasks.push(Task::Text(")"));
             }
-            // Operators of one kind group to the left, so a right operand of the same kind needs parentheses.
+            // Operators of one kind associate to the left, so a right operand of the same kind needs parentheses.
             let mut binary = |word, left, right| {
                 tasks.push(Task::Operand(end - 1, right));
                 tasks.push(Task::Text(word));
@@ -129,7 +129,7 @@ impl<'a, F> Printer<'a, F> {
                 self.time(*constant, self.schema.unit(predicate.attribute));
             }
             Test::Integer(relation, constant) => self.write(format_args!("{name} {} {constant}", symbol(*relation))),
-            // The debug form of a float has its shortest digits and always a point or an exponent.
+            // The debug form of a float is the shortest that round-trips, always with a point or an exponent.
             Test::Float(relation, constant) => {
                 self.write(format_args!("{name} {} {:?}", symbol(*relation), constant.get()))
             }
@@ -215,7 +215,7 @@ impl<'a, F> Printer<'a, F> {
                     };
                     let own = if operator.is_tight() { Binding::Product } else { Binding::Sum };
                     let left = if left_binding < own { format!("({left})") } else { left };
-                    // Operators of one kind group to the left.
+                    // Operators of one kind associate to the left.
                     let right = if right_binding <= own { format!("({right})") } else { right };
                     stack.push((format!("{left} {} {right}", operator.symbol()), own));
                     continue;
@@ -276,7 +276,7 @@ impl<'a, F> Printer<'a, F> {
                 }
             }
             Constants::Strings(strings) => {
-                // The strings may be in the order of their ids. The text has the order of their bytes.
+                // The strings may be sorted by id; the text sorts them by bytes.
                 let mut strings: Vec<&[u8]> = strings.iter().map(|string| (self.bytes)(string)).collect();
                 sort(&mut strings, |a, b| a < b);
                 for (i, string) in strings.into_iter().enumerate() {
@@ -317,7 +317,7 @@ impl<'a, F> Printer<'a, F> {
     }
 }
 
-/// The tightness with which the operands of a computation hold together.
+/// The precedence of a computation: that of its loosest operator, or a single number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Binding {
     Sum,

@@ -1,4 +1,4 @@
-//! Finds the name that a misspelt one may mean.
+//! Suggests the name that a misspelt name may mean.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,14 @@ use crate::language::lexer::quote;
 use crate::model::path;
 use crate::model::schema::Schema;
 
-/// Returns the mend for `name`, which no attribute has.
+/// Returns the remedy for `name`, which no attribute has.
 pub(crate) fn suggestion(name: &str, schema: &Schema) -> Option<String> {
     let way = path::fields(name).ok().and_then(|fields| by_way(&fields, schema));
     let names = schema.attributes().iter().map(|attribute| attribute.name.as_str());
     way.or_else(|| nearest(name, names).map(|near| format!("did you mean {}?", quote_path(near))))
 }
 
-/// Returns the mend for the name of a map, and for that of a field without the way to it.
+/// Returns the remedy for the name of a map, or of a field without its path.
 fn by_way(fields: &[Cow<'_, str>], schema: &Schema) -> Option<String> {
     let is = |test: &dyn Fn(&[Cow<'_, str>]) -> bool| {
         let mut attributes = schema.attributes().iter();

@@ -43,13 +43,13 @@ fn steps(text: &str) -> Postfix {
     read(text.as_bytes(), &schema(), &CONSTANTS).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Checks that `text` is this one test of `attribute`.
+/// Checks that `text` means exactly this test of `attribute`.
 #[track_caller]
 fn means(text: &str, attribute: &str, test: Test<Text>) {
     assert_eq!(steps(text), [Step::Predicate(Predicate { attribute: id(attribute), test })], "{text}");
 }
 
-/// Checks that `text` has this error, and that the message contains `saying`.
+/// Checks that reading `text` fails with this error, and that the message contains `saying`.
 #[track_caller]
 fn fails(text: &str, kind: Kind, column: usize, attribute: Option<&str>, saying: &str) {
     fails_in(&schema(), text, kind, column, attribute, saying);

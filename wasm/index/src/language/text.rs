@@ -1,4 +1,4 @@
-//! Binds tests of strings by patterns and in lower case, and tests of addresses.
+//! Checks string tests with patterns or lower case, and tests of addresses.
 
 use crate::error::{quoted, Error, Kind};
 use crate::language::check::{each, find, Checker, Meaning, Taker};
@@ -13,7 +13,7 @@ use crate::support::hash::out_of_memory;
 use crate::support::heap_sort::sort;
 
 impl<'a> Checker<'a, '_> {
-    /// Returns whether predicates of `name` are checked here: it is a lower case or an address.
+    /// Returns whether predicates of `name` are checked here: `name` is lowercased or an address.
     pub(super) fn is_text(&self, name: Token) -> bool {
         let is_address = || {
             let found = find(name.of(self.text), self.schema);
@@ -79,7 +79,7 @@ impl<'a> Checker<'a, '_> {
         self.check_string(name)?;
         let string = self.string(&Taker::Attribute(named.attribute), token)?;
         let is_lowered = name.kind == TokenKind::Lowered;
-        // Lower case first, because it may be longer. It changes no wildcard and no escape.
+        // Lowered first, because that may lengthen the pattern. It changes no wildcard and no escape.
         let lowered = if is_lowered { self.lower(&string)? } else { Box::default() };
         let pattern = wildcard::parse(if is_lowered { &lowered } else { &string }).map_err(|refusal| {
             let (kind, at, message) = match refusal {
@@ -141,7 +141,7 @@ impl<'a> Checker<'a, '_> {
         Ok(lowered.into_boxed_slice())
     }
 
-    /// Returns the network that `token` is, for the attribute of `name`.
+    /// Returns the network written in `token`, for the attribute of `name`.
     fn network(&self, name: Token, token: Token) -> Result<Network, Error> {
         let named = self.attribute(name)?;
         let taker = Taker::Attribute(named.attribute);
@@ -162,14 +162,14 @@ impl<'a> Checker<'a, '_> {
     }
 }
 
-/// Returns a token at the byte `at` of the string constant `token`, whose text has `len` bytes. If the constant has escapes, it
-/// is the constant itself.
+/// Returns a token at byte `at` of the string constant `token`, whose text has `len` bytes. Falls back to the whole
+/// constant if it has escapes.
 fn within(token: Token, at: usize, len: usize, text: &str) -> Token {
     let start = if token.of(text).len() == len + 2 { token.start + 1 + at } else { token.start };
     Token { start, ..token }
 }
 
-/// Returns the simplest test that a pattern means.
+/// Returns the simplest test equivalent to a pattern.
 fn plain_like<'a>(pattern: Vec<u8>) -> Test<Borrowed<'a>> {
     match simple(&pattern) {
         Some(Simple::Any) => Test::NotNull,
@@ -181,7 +181,7 @@ fn plain_like<'a>(pattern: Vec<u8>) -> Test<Borrowed<'a>> {
     }
 }
 
-/// Returns the simplest test of a lower case that a pattern means.
+/// Returns the simplest test of a lowercased string equivalent to a pattern.
 fn lowered_like(pattern: Vec<u8>) -> Lowered {
     match simple(&pattern) {
         Some(Simple::Any) => Lowered::StartsWith(Box::default()),
@@ -193,7 +193,7 @@ fn lowered_like(pattern: Vec<u8>) -> Lowered {
     }
 }
 
-/// A pattern that a simpler test expresses.
+/// A simple test that expresses a pattern.
 enum Simple<'p> {
     Any,
     Whole,

@@ -15,32 +15,32 @@ const MAPPED: u32 = 96;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     is_v6: bool,
-    /// In the order of the network. An IPv4 address is in the first four.
+    /// In network byte order. An IPv4 address has the first four.
     bytes: [u8; 16],
 }
 
 /// All addresses of one family that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
-    /// The first address. So networks are ordered by their first addresses, and a network comes before those in it.
+    /// The first address. Networks are ordered by it, so a network comes before those inside it.
     first: Address,
-    /// The number of bits that all addresses begin with.
+    /// The prefix length: the number of bits that all addresses share.
     bits: u8,
 }
 
-/// The reason why a text is no network.
+/// The reason why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is neither an address nor a network.
     Malformed,
-    /// The number of bits exceeds that of the family, which is this.
+    /// The prefix length exceeds the width of the family, which is this.
     TooManyBits(u8),
-    /// The address is not the first one of its network, which is this.
+    /// The address is not the first one of its network. This is the network.
     NotFirst(Network),
 }
 
 impl Address {
-    /// Returns the address with this text, or `None` if it is none.
+    /// Parses an address. Returns `None` if the text is not one.
     ///
     /// ```
     /// use be_tree_index::model::address::Address;
@@ -78,7 +78,7 @@ impl Address {
         }
     }
 
-    /// Returns whether this is an IPv6 address, and its 16 bytes. Those of an IPv4 address are the first four.
+    /// Returns whether this is an IPv6 address, and its 16 bytes. An IPv4 address has the first four.
     pub fn parts(self) -> (bool, [u8; 16]) {
         (self.is_v6, self.bytes)
     }
@@ -90,7 +90,7 @@ impl Address {
         (address.parts() == (is_v6, bytes)).then_some(address)
     }
 
-    /// Returns the first `bits` bits of the address as the network of all addresses that begin with them.
+    /// Returns the network of all addresses that share this address's first `bits` bits.
     #[inline]
     pub fn network(self, bits: u8) -> Network {
         let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
@@ -118,7 +118,7 @@ impl fmt::Display for Address {
 }
 
 impl Network {
-    /// Returns the network with this text: an address alone, or an address and a number of bits.
+    /// Parses a network: an address alone, or an address and a prefix length.
     ///
     /// ```
     /// use be_tree_index::model::address::{Address, Network, Refusal};
@@ -148,7 +148,7 @@ impl Network {
         }
         let address = Address::of(given);
         let bits = match given.is_ipv6() && !address.is_v6 {
-            // A network of mapped addresses, or one that also has others and is no network of IPv4.
+            // A network of mapped addresses is an IPv4 network. A shorter prefix would also contain other IPv6 addresses.
             true if bits >= MAPPED => bits - MAPPED,
             true => return Err(Refusal::Malformed),
             false => bits,
@@ -166,7 +166,7 @@ impl Network {
         address.network(self.bits) == self
     }
 
-    /// Returns the number of bits that all addresses begin with.
+    /// Returns the prefix length.
     pub fn bits(self) -> u8 {
         self.bits
     }
@@ -187,16 +187,16 @@ impl fmt::Display for Network {
     }
 }
 
-/// Returns the number of one to three digits, without further zeros in front.
+/// Parses a number of one to three digits, without leading zeros.
 fn bits_of(digits: &[u8]) -> Option<u32> {
     let is_plain = matches!(digits, [b'0'] | [b'1'..=b'9'] | [b'1'..=b'9', _] | [b'1'..=b'9', _, _]);
     std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
-/// Sorts `networks`, and removes those that others contain.
+/// Sorts `networks`, and removes each that another one contains.
 pub fn disjoint(networks: &mut Vec<Network>) {
     sort(networks, |a, b| a < b);
-    // A network comes after those that contain it, and only networks that it contains are in between.
+    // In sorted order a network follows those that contain it, with only networks inside these in between.
     networks.dedup_by(|next, kept| kept.contains(next.first));
 }
 
@@ -227,7 +227,7 @@ mod tests {
         address.network(random.below(usize::from(address.width()) + 1) as u8)
     }
 
-    /// The first bits, one by one.
+    /// Compares the prefix bit by bit.
     fn shares_bits(network: Network, address: Address) -> bool {
         let bit = |address: Address, at: u8| address.bytes[usize::from(at / 8)] >> (7 - at % 8) & 1;
         network.first.is_v6 == address.is_v6 && (0..network.bits).all(|at| bit(network.first, at) == bit(address, at))

@@ -1,8 +1,7 @@
-//! Comparisons of computed numbers: attributes and constants with `+`, `-`, `*` and `/`, sizes of lists and lengths of
-//! strings.
+//! Comparisons of computed numbers: attributes and constants with `+`, `-`, `*` and `/`, list sizes and string lengths.
 //!
-//! Integers are exact. A sum, difference or product of integers that does not fit 64 bits is undefined. An operation with a
-//! float is one of floats, and so is every division. A result that is not finite, or a division by zero, is undefined. An
+//! Integers are exact. A sum, difference or product of integers that overflows 64 bits is undefined. Every division, and
+//! every operation with a float, is computed in floats. A result that is not finite, or a division by zero, is undefined. An
 //! undefined number makes the comparison false, like an undefined attribute.
 
 use crate::model::attribute::AttributeId;
@@ -21,7 +20,7 @@ pub enum Term {
     Size(AttributeId),
     /// The number of characters of a string.
     Length(AttributeId),
-    /// Joins the two numbers before it.
+    /// Applies an operator to the two numbers before it.
     Operator(Operator),
 }
 
@@ -66,10 +65,10 @@ pub struct Comparison {
     pub right: Box<[Term]>,
 }
 
-/// The most numbers that a computation holds at a time.
+/// The maximum depth of a computation's stack of numbers.
 pub const MAX_COMPUTATION_DEPTH: usize = 16;
 
-/// The most steps of a computation.
+/// The maximum number of steps of a computation.
 pub const MAX_COMPUTATION_STEPS: usize = 256;
 
 /// A number of a computation.
@@ -90,9 +89,9 @@ impl Number {
     }
 }
 
-/// The data that a computation reads.
+/// The source of the numbers that a computation reads.
 pub trait Numbers {
-    /// Returns the number that a term stands for, which is not an operator, or `None` if it is undefined.
+    /// Returns the number of a term that is not an operator, or `None` if it is undefined.
     fn number(&self, term: Term) -> Option<Number>;
 }
 
@@ -113,7 +112,7 @@ impl Comparison {
     }
 }
 
-/// Returns the result of a computation, which holds at most [`MAX_COMPUTATION_DEPTH`] numbers.
+/// Returns the result of a computation. Its depth is at most [`MAX_COMPUTATION_DEPTH`].
 fn result(terms: &[Term], numbers: &impl Numbers) -> Option<Number> {
     let mut stack = [Number::Integer(0); MAX_COMPUTATION_DEPTH];
     let mut depth = 0;
@@ -154,7 +153,7 @@ fn finite(float: f64) -> Option<Number> {
     float.is_finite().then_some(Number::Float(float))
 }
 
-/// Returns the most numbers that a computation holds at a time.
+/// Returns the maximum depth of a computation's stack of numbers.
 pub(crate) fn depth(terms: &[Term]) -> usize {
     let mut depth = 0_usize;
     let mut deepest = 0;
@@ -168,7 +167,7 @@ pub(crate) fn depth(terms: &[Term]) -> usize {
     deepest
 }
 
-/// Returns the number of characters of a string: of its bytes that do not continue a character of UTF-8.
+/// Returns the number of characters of a string: its bytes except the continuation bytes of UTF-8.
 pub(crate) fn length(bytes: &[u8]) -> i64 {
     bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() as i64
 }

@@ -26,13 +26,13 @@ pub enum Type {
     StringList,
     /// A list of segments, each with the time when it was last seen.
     Segments,
-    /// A list of counters, for advertisers, campaigns and the like.
+    /// A list of frequency caps: counters of advertisers, campaigns and the like.
     FrequencyCaps,
     /// An internet address.
     Ip,
     /// A time, in microseconds since the start of 1970 in UTC.
     DateTime,
-    /// A list of objects. Attributes whose path leads through its name are attributes of the objects.
+    /// A list of objects. An attribute whose path passes through the list's name is an attribute of the objects.
     ObjectList,
 }
 
@@ -95,5 +95,5 @@ pub struct Attribute {
     pub bounds: Bounds,
 }
 
-/// The most attributes of an object in a list. A word has a bit for each.
+/// The maximum number of attributes of an object in a list. A word has a bit for each.
 pub const MAX_OBJECT_ATTRIBUTES: usize = u64::BITS as usize;

@@ -6,8 +6,8 @@ const NAMES: [&str; 29] = [
     "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cn",
 ];
 
-/// The runs of characters of one category, from U+0000 on. Each run is a number: its distance from the start of the run before
-/// it, above 5 bits of category. A number is in groups of 7 bits, the lowest first; all but its last byte have the upper bit.
+/// The runs of characters of one category, from U+0000 on. Each run is a number: the length of the run before it, above 5
+/// bits of category. The number is in groups of 7 bits (LEB128), the lowest first; all but its last byte have the upper bit.
 static RUNS: &[u8] = b"\
     \x19\x96\x08\x31\x73\x31\x6d\x2e\x31\x32\x31\x2c\x31\x48\xd1\x02\x52\x71\x40\xcd\x06\x31\x2e\x34\x2b\x34\x21\xcd\x06\x32\
     \x2e\x32\x39\xb6\x08\x31\x33\x95\x01\x31\x34\x35\x24\x2f\x32\x3a\x35\x34\x35\x32\x2a\x54\x21\x31\x54\x2a\x24\x30\x2a\x71\
@@ -187,14 +187,14 @@ static RUNS: &[u8] = b"\
     \x7f\xdc\xff\x7f\x5b\xdc\xff\x7f\
 ";
 
-/// Returns the categories that `name` stands for, a bit for each: one, or all of those that begin with one letter.
+/// Returns a bit mask of the categories called `name`: one, or all whose names begin with that letter.
 pub(super) fn mask_of(name: &str) -> Option<u32> {
     let is_named = |known: &&str| **known == *name || name.len() == 1 && known.starts_with(name);
     let mask = (0..).zip(&NAMES).filter(|(_, known)| is_named(known)).fold(0, |mask, (bit, _)| mask | 1 << bit);
     (mask != 0).then_some(mask)
 }
 
-/// Calls `each` with the first and the last code point of each run of characters whose category is in `mask`, ascending.
+/// Calls `each` with the first and the last code point of each run of a category in `mask`, ascending.
 pub(super) fn each_run(mask: u32, mut each: impl FnMut(u32, u32)) {
     let mut runs = Runs { bytes: RUNS, start: 0 };
     let mut next = runs.next();

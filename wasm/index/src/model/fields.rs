@@ -10,24 +10,24 @@ use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
 
 handle! {
-    /// The position of a field in its [`Fields`]: an attribute has that of its [`AttributeId`], and maps follow.
+    /// The position of a field in its [`Fields`]. An attribute has the position of its [`AttributeId`]; maps follow.
     pub(crate) struct FieldId
 }
 
-/// The map that a field of the event itself is in. No field has this position.
+/// The parent of the event's own fields. No field has this position.
 const EVENT: FieldId = FieldId::from_index(u32::MAX as usize);
 
 #[derive(Clone, Debug)]
 struct Field {
-    /// The name in the map around it.
+    /// The name in its parent.
     name: Box<str>,
-    /// The type of a value that is read as it is; `None` for a map, and for values that are converted.
+    /// The type of values that are read without conversion; `None` for a map, and for values that are converted.
     plain: Option<Type>,
-    /// The map around it.
+    /// The map that contains the field, or [`EVENT`].
     parent: FieldId,
-    /// The attributes, this one or those below it, that refuse a value that does not fit.
+    /// The number of attributes, this one or those below, that refuse a value that does not fit.
     strict: u32,
-    /// The attributes, this one or those below it, that every event must define.
+    /// The number of attributes, this one or those below, that every event must define.
     required: u32,
     /// The unit of numbers, if the values are times.
     unit: Unit,
@@ -51,13 +51,13 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Returns the fields of attributes with these paths and types, all of them distinct. Errors: the positions of an attribute
-    /// and of another one that lies below it.
+    /// Returns the fields of attributes with distinct paths. Errors: the positions of an attribute and of another one below
+    /// it.
     pub fn new(attributes: &[(Vec<Cow<'_, str>>, Type)]) -> Result<Self, (AttributeId, AttributeId)> {
         let leaf = |(path, ty): &(Vec<Cow<'_, str>>, Type)| Field::new(path.last().map_or("", |name| name), Some(*ty));
         let fields = attributes.iter().map(leaf).collect();
         let mut table = Fields { fields, attributes: attributes.len(), ..Fields::default() };
-        // Maps first, so that an attribute on the path of another one is found whatever their order is.
+        // Maps first, so that an attribute on the path of another one is found in any order.
         for (position, (path, _)) in attributes.iter().enumerate() {
             let mut parent = EVENT;
             for name in &path[..path.len().saturating_sub(1)] {
@@ -80,29 +80,29 @@ impl Fields {
         Ok(table)
     }
 
-    /// Makes values of attribute `id` be converted.
+    /// Converts values of attribute `id` from now on.
     pub fn convert(&mut self, id: AttributeId) {
         self.fields[id.index()].plain = None;
     }
 
-    /// Makes attribute `id` one that every event must define.
+    /// Requires every event to define attribute `id`.
     pub fn require(&mut self, id: AttributeId) {
         self.count(FieldId::from_index(id.index()), |field| field.required += 1);
     }
 
-    /// Makes a value of attribute `id` that does not fit count as undefined. Call it once for an attribute.
+    /// Treats a value of attribute `id` that does not fit as undefined. Call it once for an attribute.
     pub fn forgive(&mut self, id: AttributeId) {
         self.count(FieldId::from_index(id.index()), |field| field.strict -= 1);
     }
 
-    /// Returns whether a value of `id` that does not fit counts as undefined. It does in any event if the attribute, or each
-    /// attribute below a map, was [forgiven](Fields::forgive), and with `all` if none of these is required.
+    /// Returns whether a value of `id` that does not fit counts as undefined: if the attribute, or each attribute below the
+    /// map, was [forgiven](Fields::forgive) or, with `all`, if none of them is required.
     pub fn forgives(&self, id: FieldId, all: bool) -> bool {
         let field = &self.fields[id.index()];
         field.strict == 0 || all && field.required == 0
     }
 
-    /// Makes `unit` that of the numbers of attribute `id`, whose values are times.
+    /// Sets the unit of the numbers of attribute `id`, whose values are times.
     pub fn set_unit(&mut self, id: AttributeId, unit: Unit) {
         self.fields[id.index()].unit = unit;
     }
@@ -112,7 +112,7 @@ impl Fields {
         self.fields[id.index()].unit
     }
 
-    /// Changes a field, and each map around it.
+    /// Changes a field and each map that contains it.
     fn count(&mut self, id: FieldId, change: impl Fn(&mut Field)) {
         let mut at = id;
         while at != EVENT {
@@ -122,14 +122,14 @@ impl Fields {
         }
     }
 
-    /// Returns the field called `name`, which has this hash, of the event itself.
+    /// Returns the field `name` of the event itself. `hash` is the hash of the name.
     #[inline]
     pub fn outer(&self, hash: u64, name: &[u8]) -> Option<FieldId> {
         let is_it = |id| same(self.fields[FieldId::from_word(id).index()].name.as_bytes(), name);
         self.outer.find(hash, is_it).map(FieldId::from_word)
     }
 
-    /// Returns the field called `name`, which has this hash, of `map`.
+    /// Returns the field `name` of `map`. `hash` is the hash of the name.
     pub fn inner(&self, map: FieldId, hash: u64, name: &[u8]) -> Option<FieldId> {
         let is_it = |id| {
             let field = &self.fields[FieldId::from_word(id).index()];
@@ -138,13 +138,13 @@ impl Fields {
         self.inner.find(below(map, hash), is_it).map(FieldId::from_word)
     }
 
-    /// Returns the type of the values of `id` if they are read as they are.
+    /// Returns the type of the values of `id`, if they are read without conversion.
     #[inline]
     pub fn plain(&self, id: FieldId) -> Option<Type> {
         self.fields[id.index()].plain
     }
 
-    /// Returns the attribute that `id` is, or `None` for a map.
+    /// Returns the attribute at `id`, or `None` for a map.
     #[inline]
     pub fn attribute(&self, id: FieldId) -> Option<AttributeId> {
         (id.index() < self.attributes).then(|| AttributeId::from_index(id.index()))
@@ -165,7 +165,7 @@ impl Fields {
         FieldId::from_index(self.attributes + position)
     }
 
-    /// Returns the names of the fields on the way to `id`, from the outermost one.
+    /// Returns the names of the fields from the event to `id`.
     pub fn path(&self, id: FieldId) -> Vec<Cow<'_, str>> {
         let mut path = Vec::new();
         let mut at = id;
@@ -177,7 +177,7 @@ impl Fields {
         path
     }
 
-    /// Returns the map with this path, if attributes lie below it.
+    /// Returns the map with this path, if it contains attributes.
     pub fn map(&self, path: &[Cow<'_, str>]) -> Option<FieldId> {
         let found = path.iter().try_fold(EVENT, |parent, name| self.find(parent, name.as_bytes()))?;
         (found != EVENT && self.attribute(found).is_none()).then_some(found)
@@ -206,7 +206,7 @@ impl Fields {
     }
 }
 
-/// Returns the hash of a name with this hash in `map`.
+/// Combines the hash of a name with its parent.
 fn below(map: FieldId, hash: u64) -> u64 {
     hash.wrapping_add(u64::from(map.word()).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

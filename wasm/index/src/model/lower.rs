@@ -1,9 +1,9 @@
 //! The lower case of strings.
 //!
-//! Each character becomes its lower case by Unicode's `Lowercase_Mapping` without conditions: no language and no neighbor of
-//! a character matters, so a final sigma is no exception. Bytes that are no UTF-8 stay as they are.
+//! Each character is mapped by Unicode's `Lowercase_Mapping` without conditions. Language and neighboring characters do not
+//! matter, so a final sigma is no exception. Invalid UTF-8 stays as it is.
 
-/// Appends the lower case of `bytes` to `lowered`, which must have [`most`] bytes of room to allocate nothing.
+/// Appends the lower case of `bytes` to `lowered`. With [`most`] bytes of spare capacity it allocates nothing.
 ///
 /// ```
 /// use be_tree_index::model::lower::lower;
@@ -27,7 +27,7 @@ pub fn lower(bytes: &[u8], lowered: &mut Vec<u8>) {
     }
 }
 
-/// Returns the most bytes of the lower case of a string of `len` bytes.
+/// Returns an upper bound of the bytes of the lower case of a string of `len` bytes.
 pub const fn most(len: usize) -> usize {
     len + len / 2
 }

@@ -1,7 +1,7 @@
 //! The names of attributes: paths to fields of nested maps, as expressions spell them.
 //!
-//! `user.address.city` names the field `city` of the map in field `address` of the map in field `user`. A field whose name is
-//! no identifier is quoted: ``user.`first name` ``. In quotes a backtick is written twice.
+//! `user.address.city` names the field `city` of the map in field `address` of the map in field `user`. A field name that is
+//! not an identifier is quoted: ``user.`first name` ``. In quotes a backtick is doubled.
 
 use std::borrow::Cow;
 
@@ -13,12 +13,12 @@ const RESERVED: [&str; 6] = ["and", "or", "not", "in", "true", "false"];
 pub struct Fault {
     /// The position of the fault.
     pub offset: usize,
-    /// The fault and its mend.
+    /// The fault and its remedy.
     pub message: &'static str,
 }
 
-/// Returns the length of the path at the start of `text`: the longest one, in bytes. Errors: no path starts there, or a field
-/// of it is malformed.
+/// Returns the length in bytes of the longest path at the start of `text`. Errors: no path starts there, or one of its
+/// fields is malformed.
 pub fn length(text: &str) -> Result<usize, Fault> {
     let mut end = field(text, 0)?;
     while text.as_bytes().get(end) == Some(&b'.') {
@@ -27,7 +27,7 @@ pub fn length(text: &str) -> Result<usize, Fault> {
     Ok(end)
 }
 
-/// Returns the names of the fields on the way of `path`, from the outermost one, without quotes. Errors: `path` is no path.
+/// Returns the unquoted names of the fields of `path`, from the outermost one. Errors: `path` is malformed.
 ///
 /// ```
 /// use be_tree_index::model::path::fields;
@@ -60,7 +60,7 @@ pub fn fields(path: &str) -> Result<Vec<Cow<'_, str>>, Fault> {
     Ok(fields)
 }
 
-/// Returns the path in the spelling that names of attributes have: with backticks only where they are needed.
+/// Returns the canonical spelling of a path: with backticks only where they are needed.
 pub fn canonical(fields: &[Cow<'_, str>]) -> String {
     let mut path = String::new();
     for (i, name) in fields.iter().enumerate() {

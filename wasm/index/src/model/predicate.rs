@@ -23,9 +23,9 @@ pub enum Constants<S> {
 /// The type of a frequency cap's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CapType {
-    /// The entity that is counted for.
+    /// The kind of entity that it counts for.
     pub entity: Entity,
-    /// Whether it counts for each IP address (`"flight:ip"`).
+    /// Whether it counts each IP address separately (`"flight:ip"`).
     pub by_ip: bool,
 }
 
@@ -87,7 +87,7 @@ impl CapType {
     }
 }
 
-/// A test of a string's [lower case](crate::model::lower). The texts are in lower case too.
+/// A test of the [lower case](crate::model::lower) of a string. Its texts are in lower case too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Lowered {
     /// It is one of these, which are sorted and without duplicates.
@@ -114,13 +114,13 @@ impl Lowered {
     }
 }
 
-/// Returns the number of constants for which a text counts.
+/// Returns the number of constants that a text of this length counts as.
 fn of_bytes(text: &[u8]) -> usize {
     1 + text.len() / 32
 }
 
-/// A test of an attribute's value. `S` is the form of strings: text while an expression is read, and later ids of the
-/// index's interner.
+/// A test of an attribute's value. `S` is the type of strings: text while an expression is read, and then ids of the index's
+/// interner.
 ///
 /// Every test except [`Test::Null`] is false if its attribute is undefined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -131,9 +131,9 @@ pub enum Test<S> {
     Integer(Relation, i64),
     /// A float stands in this relation to the constant; `=` and `<>` within [`f64::EPSILON`].
     Float(Relation, Float),
-    /// A string is the constant.
+    /// A string equals the constant.
     StringEqual(S),
-    /// A string is not the constant.
+    /// A string differs from the constant.
     StringNotEqual(S),
     /// A scalar is among the constants, or a list has one of them.
     OneOf(Constants<S>),
@@ -161,11 +161,11 @@ pub enum Test<S> {
     Lowered(Lowered),
     /// An address is in one of these networks, none of which contains another. They are sorted.
     InNetworks(Box<[Network]>),
-    /// A share of the objects of a list meets a condition.
+    /// Any, all or none of the objects in a list meet a condition.
     Objects(Box<Quantified<S>>),
-    /// Computed numbers stand in a relation. The attribute is the first of those that they read.
+    /// A relation between two computed numbers. The attribute is the first one that they read.
     Compared(Box<Comparison>),
-    /// A string is that of another attribute, or is another one.
+    /// Two string attributes are equal, or differ.
     SameString {
         /// The other attribute.
         other: AttributeId,
@@ -201,7 +201,7 @@ pub enum Test<S> {
         /// The least number of seconds.
         seconds: i64,
     },
-    /// The counter of this type, id and namespace allows one more.
+    /// The frequency cap of this type, id and namespace allows one more.
     WithinFrequencyCap {
         /// The attribute of the present time, in seconds.
         now: AttributeId,
@@ -227,8 +227,8 @@ pub struct Predicate<S> {
     pub test: Test<S>,
 }
 
-/// A step of an expression in postfix order: operands before their operator. So any pass over an expression is a loop, for
-/// any nesting of its text.
+/// A step of an expression in postfix order: operands before their operator. So every pass over an expression is a loop,
+/// however deeply its text nests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step<S> {
     /// `true` or `false`.
@@ -246,14 +246,14 @@ pub enum Step<S> {
 /// A string constant of an expression's text, with its escapes resolved.
 pub type Text = Box<[u8]>;
 
-/// The same, borrowed from the text if it has no escapes. Lists of these are in the order of the text.
+/// Like [`Text`], but borrowed if it has no escapes. Lists of these are in the order of the text.
 pub(crate) type Borrowed<'a> = Cow<'a, [u8]>;
 
 /// An expression as the language's reader returns it.
 pub type Postfix = Vec<Step<Text>>;
 
 impl<S> Step<S> {
-    /// Returns the step with other strings. Those of a list are sorted again, without duplicates.
+    /// Replaces the strings of the step. Lists of strings are sorted again, without duplicates.
     pub fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Step<T> {
         match self {
             Step::Constant(value) => Step::Constant(value),
@@ -266,7 +266,7 @@ impl<S> Step<S> {
 }
 
 impl<S> Predicate<S> {
-    /// Returns the predicate with other strings.
+    /// Replaces the strings of the predicate.
     pub(crate) fn map<T: Ord>(self, mut text: impl FnMut(S) -> T) -> Predicate<T> {
         let test = match self.test {
             Test::True => Test::True,
@@ -318,8 +318,8 @@ impl<S> Constants<S> {
 }
 
 impl<S> Test<S> {
-    /// Returns an upper bound of the number of its constants. Every 32 bytes of a part of a string count as one more, because
-    /// the bytes that a copy of the test requests are estimated from this number.
+    /// Returns an upper bound of the number of its constants. Every 32 bytes of a substring count as one more, because the
+    /// memory for a copy of the test is estimated from this number.
     pub(crate) fn constants(&self) -> usize {
         match self {
             Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {

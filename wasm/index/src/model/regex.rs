@@ -1,15 +1,14 @@
 //! Regular expressions by I-Regexp (RFC 9485), which match whole strings.
 //!
-//! The automaton is our own because a search must match without an allocation or a cache of states that a trap could cut off half
-//! changed, and because the index needs the required literals of a pattern.
+//! The automaton is our own for two reasons. A search must match without allocating, and without a cache of states that a
+//! trap could leave half changed. And the index needs the required literals of a pattern.
 //!
-//! A pattern becomes a nondeterministic automaton (Thompson 1968) whose size is bounded. A string is matched by following
-//! all of its paths at once, so the time is at most linear in the string times the automaton, for any pattern. Nothing is
-//! allocated while a string is matched.
+//! A pattern becomes a nondeterministic automaton (Thompson 1968) of bounded size. A match follows all paths through it at
+//! once, so its time is at most linear in the string times the automaton, for any pattern. It allocates nothing.
 //!
-//! A pattern has *required literals*: texts that every matching string contains, one behind the other. A search looks for
-//! them, and runs the automaton of a pattern only if one of them is in the string. If they are short or there is none, each
-//! match may still begin with one of a few texts, its *beginnings*, such as `GET` and `POST`. A search then looks for these.
+//! A pattern has *required literals*: texts that every matching string contains, in this order. A search looks for them, and
+//! runs the automaton of a pattern only if the string has one of them. If they are short or missing, the matches may still
+//! start with one of a few prefixes, the pattern's *beginnings*, such as `GET` and `POST`. A search then looks for these.
 
 use std::hash::{Hash, Hasher};
 
@@ -18,21 +17,21 @@ use crate::model::wildcard::{literals, ANY};
 use crate::support::headroom::AROUND;
 use crate::support::heap_sort::sort;
 
-/// The most states of an automaton.
+/// The maximum number of states of an automaton.
 pub const MAX_STATES: usize = 1000;
-/// The most ranges of characters of all classes of an automaton.
+/// The maximum number of character ranges in all classes of an automaton.
 const MAX_RANGES: usize = 4000;
-/// The deepest nesting of groups.
+/// The maximum nesting of groups.
 pub const MAX_NESTING: usize = 50;
-/// The most bytes of required literals.
+/// The maximum number of bytes of required literals.
 const REQUIRED: usize = 256;
-/// The length from which a required literal leads to the pattern, even if beginnings are longer. Patterns with a common
+/// The length from which a required literal leads to the pattern, even if beginnings are longer: patterns with a common
 /// beginning may have different literals.
 const SELECTIVE: usize = 4;
-/// The most beginnings of a pattern, and the most bytes of one. A search looks up each length of beginnings.
+/// The maximum number of beginnings of a pattern, and of bytes of one. A search does one look-up for each length.
 const BEGINNINGS: usize = 16;
 const BEGINNING: usize = 8;
-/// The depth below which parts of a pattern have no beginnings. It bounds the memory for finding them.
+/// The depth below which parts of a pattern have no beginnings. It bounds the memory of the analysis.
 const DEPTH: usize = 12;
 
 /// A regular expression.
@@ -40,19 +39,19 @@ const DEPTH: usize = 12;
 pub struct Regex {
     text: Box<[u8]>,
     states: Box<[State]>,
-    /// The code points of all classes, from the first to the second of each pair.
+    /// The code points of all classes, as inclusive ranges.
     ranges: Box<[(u32, u32)]>,
     required: Box<[u8]>,
-    /// The beginnings, if they lead to the pattern.
+    /// The beginnings, if a search finds the pattern by them.
     beginnings: Box<[Box<[u8]>]>,
 }
 
 /// The texts by which a search finds the patterns that a string may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lead<'a> {
-    /// Each match begins with one of these texts. None of them is empty.
+    /// Every match begins with one of these texts, none of which is empty.
     Beginnings(&'a [Box<[u8]>]),
-    /// Each match contains the [required literals](Regex::required).
+    /// Every match contains the [required literals](Regex::required).
     Required(&'a [u8]),
     Nothing,
 }
@@ -71,25 +70,25 @@ impl Hash for Regex {
     }
 }
 
-/// A fault of a pattern: the byte at which it is, and its description.
+/// A fault of a pattern: its position and its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The position in the pattern.
     pub at: usize,
     /// The fault and its remedy.
     pub message: String,
-    /// The pattern is sound, but too large.
+    /// The pattern is valid but too large.
     pub is_limit: bool,
 }
 
-/// A state of the automaton. A number is that of the next state.
+/// A state of the automaton. Each `u16` is the number of a next state.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Takes this character.
     Character(char, u16),
     /// Takes any character but `\n` and `\r`.
     Any(u16),
-    /// Takes a character of the ranges from the first to before the second position. They are ascending and disjoint.
+    /// Takes a character of the ranges at the positions from `from` to before `to`. They are ascending and disjoint.
     Class {
         from: u32,
         to: u32,
@@ -103,9 +102,9 @@ enum State {
 /// A part of a character class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Item {
-    /// Characters from the first to the second.
+    /// Characters from the first to the second, both included.
     Range(char, char),
-    /// Characters of these general categories, a bit for each, or of all others.
+    /// Characters of the general categories in the bit mask, or of all others.
     Categories { mask: u32, is_negated: bool },
 }
 
@@ -117,7 +116,7 @@ enum Node {
     Class(Vec<(u32, u32)>),
     Concatenation(Vec<Node>),
     Alternatives(Vec<Node>),
-    /// From `least` to `most` times, or more.
+    /// Repeats from `least` to `most` times, or without a limit.
     Repetition {
         node: Box<Node>,
         least: usize,
@@ -126,7 +125,7 @@ enum Node {
 }
 
 impl Regex {
-    /// Returns the regular expression with this text.
+    /// Parses a regular expression.
     ///
     /// ```
     /// use be_tree_index::model::regex::Regex;
@@ -139,7 +138,7 @@ impl Regex {
     ///
     /// # Errors
     ///
-    /// The [`Fault`] says what is wrong.
+    /// The [`Fault`] has the position and the reason.
     pub fn parse(text: &str) -> Result<Regex, Fault> {
         let mut parser = Parser { text, at: 0, nesting: 0 };
         let node = parser.alternatives()?;
@@ -175,7 +174,7 @@ impl Regex {
     }
 
     /// Returns the required literals, as a pattern of [`wildcard`](crate::model::wildcard) that every matching string fits.
-    /// It has no text if there is none.
+    /// It is empty if there are none.
     pub fn required(&self) -> &[u8] {
         &self.required
     }
@@ -189,7 +188,7 @@ impl Regex {
         }
     }
 
-    /// Returns the bytes that the expression takes.
+    /// Returns the bytes of memory that the expression takes.
     pub(crate) fn bytes(&self) -> usize {
         let tables = size_of_val(&*self.states) + size_of_val(&*self.ranges);
         let beginnings = self.beginnings.iter().map(|text| size_of_val(text) + text.len() + AROUND);
@@ -201,9 +200,9 @@ impl Regex {
         self.states.len()
     }
 
-    /// Returns whether the whole string matches. Bytes that are no UTF-8 count as U+FFFD, one for each faulty sequence.
+    /// Returns whether the whole string matches. Each invalid sequence of UTF-8 counts as one U+FFFD.
     pub fn matches(&self, bytes: &[u8]) -> bool {
-        // Most automata are small, and clearing the sets of the largest takes longer than most matches.
+        // Most automata are small, and clearing the sets of the largest ones takes longer than most matches.
         match self.states.len() {
             0..=MAX_SMALL_STATES => self.follow(
                 bytes,
@@ -215,7 +214,7 @@ impl Regex {
         }
     }
 
-    /// [`Regex::matches`] with room for the states of two sets, and for those that wait to be entered.
+    /// [`Regex::matches`] with memory for two sets of states, and for a stack of states to enter.
     fn follow(&self, bytes: &[u8], one: &mut [u16], other: &mut [u16], open: &mut [u16]) -> bool {
         let mut now = Set::new(one);
         let mut next = Set::new(other);
@@ -252,7 +251,7 @@ impl Regex {
         }
     }
 
-    /// Adds a state, and all that it leads to without a character.
+    /// Adds a state and its closure: all states that it leads to without taking a character.
     fn enter(&self, first: u16, set: &mut Set, open: &mut [u16]) {
         open[0] = first;
         let mut len = 1;
@@ -313,10 +312,10 @@ fn ranges_of(items: &[Item], is_negated: bool) -> Vec<(u32, u32)> {
     others
 }
 
-/// The most states of a small automaton.
+/// The maximum number of states of a small automaton.
 const MAX_SMALL_STATES: usize = 64;
 
-/// Returns the most states that wait to be entered: each state that is entered for the first time adds two.
+/// Returns the maximum size of the stack of states to enter: each state pushes at most two, once.
 const fn open(states: usize) -> usize {
     2 * states + 2
 }
@@ -395,8 +394,8 @@ impl Parser<'_> {
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternatives(branches) })
     }
 
-    /// Reads an alternative. A `^` at its start and a `$` at its end are characters by RFC 9485, but nearly always meant as
-    /// anchors, with which the pattern would match nothing.
+    /// Reads an alternative. A `^` at its start and a `$` at its end are plain characters in RFC 9485. Users nearly always
+    /// mean anchors, and the pattern would then match nothing.
     fn branch(&mut self) -> Result<Node, Fault> {
         if self.peek() == Some('^') {
             return Err(self.anchor(
@@ -505,14 +504,14 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads what follows the `\` at `at`.
+    /// Reads the rest of the escape whose `\` is at `at`.
     fn escape(&mut self, at: usize) -> Result<Item, Fault> {
         let one = |character| Ok(Item::Range(character, character));
         match self.take() {
             Some('n') => one('\n'),
             Some('r') => one('\r'),
             Some('t') => one('\t'),
-            // RFC 9485 has no `\$`, which other dialects need for the character.
+            // RFC 9485 has no `\$`, but other dialects need it for the character.
             Some(character @ ('$' | '('..='+' | '-' | '.' | '?' | '['..='^' | '{'..='}')) => one(character),
             Some(kind @ ('p' | 'P')) => {
                 let rest = &self.text[self.at..];
@@ -585,7 +584,7 @@ impl Parser<'_> {
     }
 }
 
-/// Appends states of a pattern. Its methods return `false` if there are too many.
+/// Compiles a pattern into states. The methods return `false` if there are too many.
 struct Compiler {
     states: Vec<State>,
     ranges: Vec<(u32, u32)>,
@@ -603,13 +602,13 @@ impl Compiler {
         self.states.len() <= MAX_STATES
     }
 
-    /// Appends the states of `node`, which lead to the state behind them.
+    /// Appends the states of `node`. They lead to the state after them.
     fn node(&mut self, node: &Node) -> bool {
         match node {
             Node::Character(character) => self.push(State::Character(*character, self.next())),
             Node::Any => self.push(State::Any(self.next())),
             Node::Class(ranges) => {
-                // A repeated class has its ranges once.
+                // Equal classes share their ranges.
                 let is_known = |&(from, to): &(u32, u32)| self.ranges[from as usize..to as usize] == ranges[..];
                 let (from, to) = match self.classes.iter().copied().find(is_known) {
                     Some(known) => known,
@@ -657,7 +656,7 @@ impl Compiler {
                 return false;
             }
             if self.states.len() == before {
-                // Nothing, however often.
+                // The node matches only the empty string, so repeating it adds nothing.
                 return true;
             }
         }
@@ -686,11 +685,11 @@ impl Compiler {
     }
 }
 
-/// The literals that all matches of a part contain.
+/// The literals that every match of a part contains.
 enum Required {
     /// The part matches this text alone.
     Exactly(Vec<u8>),
-    /// Each match contains these, one behind the other.
+    /// Each match contains these, one after the other.
     Within(Vec<Vec<u8>>),
 }
 
@@ -702,7 +701,7 @@ impl Required {
         }
     }
 
-    /// Returns the literals as a pattern, or nothing if there is none.
+    /// Returns the literals as a pattern, which is empty if there are none.
     fn joined(self) -> Box<[u8]> {
         let mut joined = Vec::new();
         for literal in self.literals().iter().filter(|literal| !literal.is_empty()) {
@@ -721,13 +720,13 @@ impl Required {
 
 fn required_of(node: &Node) -> Required {
     match node {
-        // Faulty bytes count as this character.
+        // Invalid UTF-8 counts as this character, so its bytes are not known.
         Node::Character(char::REPLACEMENT_CHARACTER) => Required::Within(Vec::new()),
         Node::Character(character) => Required::Exactly(character.to_string().into_bytes()),
         Node::Any | Node::Class(_) => Required::Within(Vec::new()),
         Node::Concatenation(nodes) => {
             let mut literals = Vec::new();
-            // The literal that the next part may continue.
+            // The literal so far, which the next part may extend.
             let mut run = Vec::new();
             for node in nodes {
                 match required_of(node) {
@@ -751,7 +750,7 @@ fn required_of(node: &Node) -> Required {
                 let is_within = |literal: &Vec<u8>| others.iter().any(|other| contains(other, literal));
                 common.retain(is_within);
             }
-            // Their order differs among the alternatives, so one of them is enough.
+            // Alternatives may have them in different orders, so only one is required.
             let longest = common.into_iter().max_by_key(Vec::len);
             Required::Within(longest.into_iter().collect())
         }
@@ -765,11 +764,11 @@ fn required_of(node: &Node) -> Required {
     }
 }
 
-/// A text with which matches of a part begin.
+/// A possible prefix of the matches of a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Beginning {
     text: Vec<u8>,
-    /// The text is the whole match, so that the next part follows it.
+    /// The prefix is a whole match, so that the next part can extend it.
     is_whole: bool,
 }
 
@@ -778,7 +777,7 @@ impl Beginning {
         Beginning { text: character.to_string().into_bytes(), is_whole: true }
     }
 
-    /// Returns the empty text: the match of nothing, or the beginning of any match.
+    /// Returns the empty prefix: a whole empty match, or the prefix of an unknown match.
     fn empty(is_whole: bool) -> Beginning {
         Beginning { text: Vec::new(), is_whole }
     }
@@ -787,7 +786,7 @@ impl Beginning {
         Beginning { is_whole: self.is_whole && is_whole, ..self }
     }
 
-    /// Appends a character to a text that is a whole match.
+    /// Appends a character to a prefix that is a whole match.
     fn extend(&mut self, character: char) {
         if self.is_whole {
             self.text.extend(character.encode_utf8(&mut [0; 4]).bytes());
@@ -804,11 +803,11 @@ impl Beginning {
     }
 }
 
-/// Returns the beginnings of a pattern, or nothing if there are too many or an empty one.
+/// Returns the beginnings of a pattern. Returns none if there are too many, or if one is empty.
 fn beginnings(node: &Node) -> Vec<Box<[u8]>> {
     let mut all: Vec<Vec<u8>> = beginnings_of(node, DEPTH).into_iter().map(|beginning| beginning.text).collect();
     sort(&mut all, |a, b| a < b);
-    // A text that begins with another one says nothing new.
+    // A text is redundant if another one is a prefix of it.
     all.dedup_by(|next, kept| next.starts_with(kept));
     match all.first() {
         Some(first) if !first.is_empty() => all.into_iter().map(Vec::into_boxed_slice).collect(),
@@ -816,13 +815,13 @@ fn beginnings(node: &Node) -> Vec<Box<[u8]>> {
     }
 }
 
-/// Returns texts such that each match of a part begins with one of them, [`BEGINNINGS`] at most. `depth` is the number of
-/// levels that count.
+/// Returns at most [`BEGINNINGS`] texts, such that each match of a part begins with one of them. `depth` is the number of
+/// levels that are analyzed.
 fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
     let any = || vec![Beginning::empty(false)];
     let Some(below) = depth.checked_sub(1) else { return any() };
     match node {
-        // Faulty bytes count as this character.
+        // Invalid UTF-8 counts as this character, so its bytes are not known.
         Node::Character(char::REPLACEMENT_CHARACTER) | Node::Any => any(),
         Node::Character(character) => vec![Beginning::whole(*character)],
         Node::Class(ranges) => {
@@ -838,7 +837,7 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
             let mut all = vec![Beginning::empty(true)];
             for node in nodes {
                 match node {
-                    // Most parts are characters, which take no table of their own.
+                    // Most parts are characters. They are appended in place, without a table.
                     Node::Character(character) if *character != char::REPLACEMENT_CHARACTER => {
                         all.iter_mut().for_each(|beginning| beginning.extend(*character));
                     }
@@ -856,7 +855,7 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
         }
         Node::Repetition { node, least, most } => {
             let of_one = beginnings_of(node, below);
-            // More repetitions make no beginning longer, unless they repeat nothing.
+            // Each repetition adds a byte or matches nothing, so more than [`BEGINNING`] of them make no prefix longer.
             let times = (*least).min(BEGINNING);
             let all = (0..times).fold(vec![Beginning::empty(true)], |before, _| one_by_one(before, || of_one.clone()));
             let is_whole = times == *least && *most == Some(*least);
@@ -865,7 +864,7 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
     }
 }
 
-/// Returns the beginnings, or that of any match if they are too many.
+/// Returns the prefixes, or the empty one for any match if there are too many.
 fn few(all: impl Iterator<Item = Beginning>) -> Vec<Beginning> {
     let all: Vec<Beginning> = all.take(BEGINNINGS + 1).collect();
     if all.len() > BEGINNINGS {
@@ -875,7 +874,7 @@ fn few(all: impl Iterator<Item = Beginning>) -> Vec<Beginning> {
     }
 }
 
-/// Returns the beginnings of two parts, one behind the other.
+/// Concatenates the possible prefixes of two consecutive parts.
 fn one_by_one(before: Vec<Beginning>, next: impl FnOnce() -> Vec<Beginning>) -> Vec<Beginning> {
     let (whole, mut all): (Vec<_>, Vec<_>) = before.into_iter().partition(|beginning| beginning.is_whole);
     if whole.is_empty() {
@@ -899,7 +898,7 @@ mod tests {
     use super::*;
     use crate::oracle::random::Random;
 
-    /// The ends of the matches of a part that begins at `at`, by the meaning of the grammar.
+    /// Returns the ends of the matches of a part that begins at `at`, by the definition of the grammar.
     fn ends(node: &Node, string: &[char], at: usize) -> Vec<usize> {
         let all = |starts: Vec<usize>, node: &Node| {
             let mut all: Vec<usize> = starts.into_iter().flat_map(|start| ends(node, string, start)).collect();
@@ -981,7 +980,7 @@ mod tests {
                 let expected = ends(&node, &string, 0).contains(&string.len());
                 let bytes: String = string.iter().collect();
                 assert_eq!(regex.matches(bytes.as_bytes()), expected, "{text} {bytes:?}");
-                // Any faulty byte is as good as the character.
+                // An invalid byte must match like U+FFFD itself.
                 let faulty: Vec<u8> = bytes.replace(char::REPLACEMENT_CHARACTER, "\0").into_bytes();
                 let faulty: Vec<u8> = faulty.into_iter().map(|byte| if byte == 0 { 0xff } else { byte }).collect();
                 assert_eq!(regex.matches(&faulty), expected, "{text} {bytes:?}");

@@ -1,4 +1,4 @@
-//! The relations of a value to a constant, and floats that can be compared exactly.
+//! Relations of a value to a constant, and floats with exact equality and a hash.
 
 /// A comparison of ordered values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +30,7 @@ impl Relation {
         }
     }
 
-    /// Returns the same for floats, which are equal within [`f64::EPSILON`].
+    /// Like [`Relation::holds`], for floats, which are equal within [`f64::EPSILON`].
     ///
     /// ```
     /// use be_tree_index::model::relation::Relation;
@@ -47,7 +47,7 @@ impl Relation {
     }
 }
 
-/// A finite float that can be compared and hashed, by its bits and with one zero.
+/// A finite float that is compared and hashed by its bits, with a single zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Float(f64);
 

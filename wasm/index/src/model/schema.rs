@@ -31,15 +31,15 @@ use crate::support::id_table::IdTable;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
-    /// The attributes of events as declared, then the columns of their lists of objects, and then [`Schema::patterns`].
+    /// The declared attributes, then the columns of the lists of objects, and then [`Schema::patterns`].
     attributes: Vec<Attribute>,
-    /// The number of attributes of events.
+    /// The number of declared attributes of events.
     len: usize,
     /// The lists of objects, in order.
     lists: Vec<List>,
     by_name: IdTable,
     fields: Fields,
-    /// The attributes whose values are converted.
+    /// The attributes whose values are converted to their type.
     converted: Vec<AttributeId>,
     required: Vec<AttributeId>,
     fingerprint: u64,
@@ -50,19 +50,19 @@ pub struct Schema {
 #[derive(Clone, Debug)]
 struct List {
     attribute: AttributeId,
-    /// The attributes of each object.
+    /// The schema of each object.
     objects: Schema,
     /// The first of its columns, one for each attribute of an object.
     columns: AttributeId,
 }
 
 impl Schema {
-    /// Returns a schema of `attributes`. Their names become canonical. Those below an attribute of type
-    /// [`Type::ObjectList`] are attributes of its objects, and no attributes of events.
+    /// Returns a schema of `attributes`. Names become canonical. Attributes below one of type [`Type::ObjectList`] belong to
+    /// its objects, not to events.
     ///
-    /// Errors: a name that no expression can spell or that is declared twice, an attribute below another one that is no list
-    /// of objects, more attributes of an object than [`MAX_OBJECT_ATTRIBUTES`], an attribute of an object that is a list of objects,
-    /// segments or frequency caps, or bounds that do not fit the type.
+    /// Errors: a name that no expression can spell or that is declared twice; an attribute below another one that is not a
+    /// list of objects; more attributes of an object than [`MAX_OBJECT_ATTRIBUTES`]; an attribute of an object that is a
+    /// list of objects, segments or frequency caps; bounds that do not fit the type.
     pub fn new(mut attributes: Vec<Attribute>) -> Result<Self, Error> {
         let mut by_name = IdTable::default();
         for id in 0..attributes.len() {
@@ -102,9 +102,8 @@ impl Schema {
         Ok(Schema { attributes, len, lists, by_name, fields, converted, required, fingerprint, has_strings })
     }
 
-    /// Makes values of the attribute called `name` be converted to its type if they are of another one: see
-    /// [`crate::event::decode`]. Errors: there is no such attribute; segments, frequency caps, addresses, times and lists of
-    /// objects are not converted.
+    /// Converts values of the attribute called `name` to its type from now on (see [`crate::event::decode`]). Errors: there
+    /// is no such attribute; segments, frequency caps, addresses, times and lists of objects are not converted.
     pub fn convert(&mut self, name: &str) -> Result<(), Error> {
         let (schema, id) = self.own_or_of_objects(name)?;
         let ty = schema.attribute(id).ty;
@@ -117,9 +116,9 @@ impl Schema {
         Ok(())
     }
 
-    /// Makes a value of the attribute called `name` that does not fit count as undefined, instead of being refused.
+    /// Treats a value of the attribute called `name` that does not fit as undefined, instead of refusing the event.
     ///
-    /// Errors: there is no such attribute, or it is required, so that the event would be refused all the same.
+    /// Errors: there is no such attribute, or it is required, so that the event would still be refused.
     pub fn forgive(&mut self, name: &str) -> Result<(), Error> {
         let (schema, id) = self.own_or_of_objects(name)?;
         if !schema.attribute(id).optional {
@@ -135,9 +134,9 @@ impl Schema {
         Ok(())
     }
 
-    /// Makes `unit` that of the numbers of the attribute called `name`, in events and in the constants that it is compared with.
+    /// Sets the unit of the numbers of the attribute called `name`, in events and in the constants compared with it.
     ///
-    /// Errors: there is no such attribute, or its values are no times.
+    /// Errors: there is no such attribute, or its type is not a time.
     pub fn set_unit(&mut self, name: &str, unit: Unit) -> Result<(), Error> {
         let (schema, id) = self.own_or_of_objects(name)?;
         let ty = schema.attribute(id).ty;
@@ -149,7 +148,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Returns the attribute called `name`, of events or of the objects in a list, and the schema that it is in.
+    /// Returns the attribute called `name`, of events or of the objects in a list, and its schema.
     fn own_or_of_objects(&mut self, name: &str) -> Result<(&mut Schema, AttributeId), Error> {
         let name = canonical_name(name)?;
         if let Some(id) = self.find(name.as_bytes()) {
@@ -168,13 +167,13 @@ impl Schema {
         }
     }
 
-    /// Returns the attributes of each object of `list`, which is a list of objects.
+    /// Returns the schema of each object of `list`.
     pub fn objects(&self, list: AttributeId) -> &Schema {
         &self.list(list).objects
     }
 
-    /// Returns the column of the values that `attribute` has in the objects of `list`: an attribute of the index's own, a list
-    /// of all these values. Those of floats and addresses have no column, and it is undefined.
+    /// Returns the column of `attribute` of the objects of `list`: an internal attribute that lists its values in all
+    /// objects. Columns of floats and addresses stay undefined.
     pub(crate) fn column(&self, list: AttributeId, attribute: AttributeId) -> AttributeId {
         AttributeId::from_index(self.list(list).columns.index() + attribute.index())
     }
@@ -201,7 +200,7 @@ impl Schema {
         self.fields.unit(id)
     }
 
-    /// Returns the fields of events that the attributes are.
+    /// Returns the fields that events are decoded by.
     pub(crate) fn fields(&self) -> &Fields {
         &self.fields
     }
@@ -221,8 +220,8 @@ impl Schema {
         &self.attributes
     }
 
-    /// Returns the attribute of the index's own: a list of the numbers of the patterns that are true of an event. No
-    /// expression names it.
+    /// Returns the internal attribute for patterns: the list of the ids of the patterns that are true of an event. No
+    /// expression can name it.
     pub(crate) fn patterns(&self) -> AttributeId {
         AttributeId::from_index(self.attributes.len().saturating_sub(1))
     }
@@ -232,7 +231,7 @@ impl Schema {
         (0..self.len()).map(AttributeId::from_index)
     }
 
-    /// Returns the positions of all attributes, in order, and then those of the index's own.
+    /// Returns the positions of all attributes, in order, and then those of the internal ones.
     pub(crate) fn all_ids(&self) -> impl Iterator<Item = AttributeId> {
         (0..self.attributes.len()).map(AttributeId::from_index)
     }
@@ -253,7 +252,7 @@ impl Schema {
         self.by_name.find(hash_bytes(name), is_it).map(AttributeId::from_word)
     }
 
-    /// Returns whether any value is a string or contains strings.
+    /// Returns whether any attribute is a string or contains strings.
     pub(crate) fn has_strings(&self) -> bool {
         self.has_strings
     }
@@ -289,8 +288,8 @@ fn column(around: &str, attribute: &Attribute) -> Attribute {
     Attribute { name: path::canonical(&path), ty, optional: true, bounds }
 }
 
-/// Returns the attributes of events among `attributes`, whose names are canonical and distinct, and their lists of objects,
-/// which have no columns yet.
+/// Splits `attributes`, whose names are canonical and distinct, into those of events and lists of objects, which have no
+/// columns yet.
 fn with_lists(attributes: Vec<Attribute>) -> Result<(Vec<Attribute>, Vec<List>), Error> {
     // The attributes of the objects of each list, by the list's path.
     let mut objects: Vec<(Vec<String>, Vec<Attribute>)> = Vec::new();
@@ -352,7 +351,7 @@ fn canonical_name(name: &str) -> Result<String, Error> {
     }
 }
 
-/// Returns the fields of events that `attributes` are. Their names are canonical and distinct.
+/// Returns the fields for `attributes`, whose names are canonical and distinct.
 fn fields(attributes: &[Attribute]) -> Result<Fields, Error> {
     let named = attributes.iter().map(|Attribute { name, ty, .. }| (path::fields(name).unwrap_or_default(), *ty));
     let paths: Vec<_> = named.collect();

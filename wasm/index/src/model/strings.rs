@@ -1,4 +1,4 @@
-//! The strings of expressions. Each is stored once, as long as an expression contains it.
+//! The interner of the strings in expressions. Each string is stored once, as long as an expression contains it.
 
 use crate::handles::handle;
 use crate::support::bytes::{same, Bytes};
@@ -8,12 +8,12 @@ use crate::support::hash::hash_bytes;
 use crate::support::id_table::IdTable;
 
 handle! {
-    /// The number of a string that an [`Interner`] holds.
+    /// The id of a string in an [`Interner`].
     pub struct StringId
 }
 
 impl StringId {
-    /// The id of strings that no expression contains. No interner returns it for a string.
+    /// The id of every string that no expression contains. No interner assigns it.
     pub const UNKNOWN: StringId = StringId(u32::MAX);
 }
 
@@ -24,10 +24,10 @@ struct Entry {
     id: StringId,
 }
 
-/// The number of strings that usually fit the nearest cache: they take 50 KB.
+/// The number of strings whose entries usually fit the nearest cache: 50 KB.
 const NEAR: usize = 1024;
 
-/// A table of strings with the number of references to each. A string is removed with its last reference.
+/// A reference-counted table of strings. Releasing the last reference removes the string.
 ///
 /// ```
 /// use be_tree_index::model::strings::Interner;
@@ -42,23 +42,23 @@ const NEAR: usize = 1024;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
-    /// The entries, without gaps. A removal moves the last one.
+    /// The entries, without gaps. A removal moves the last entry into the gap.
     entries: Chunks<Entry>,
-    /// By number, the position of the entry. The last number is in use.
+    /// The position of the entry of each id. The greatest id is in use.
     positions: Chunks<u32>,
     free: FreeNumbers,
-    /// The positions of the entries, by the hash of their bytes.
+    /// The positions of the entries by the hash of their bytes.
     by_bytes: IdTable,
 }
 
 impl Interner {
-    /// Returns the id of `bytes`, if some expression contains them. Costs one hash and one comparison.
+    /// Returns the id of `bytes`, if an expression contains them. Costs one hash and one comparison.
     #[inline]
     pub fn find(&self, bytes: &[u8]) -> Option<StringId> {
         self.find_hashed(hash_bytes(bytes), bytes)
     }
 
-    /// [`Interner::find`] for bytes whose hash is known.
+    /// Like [`Interner::find`], with a known hash.
     #[inline]
     pub(crate) fn find_hashed(&self, hash: u64, bytes: &[u8]) -> Option<StringId> {
         self.by_bytes.find_map(hash, |position| {
@@ -72,8 +72,7 @@ impl Interner {
         self.len() > NEAR
     }
 
-    /// Prefetches the entries of strings with these hashes. These reads do not depend on one another, so the processor makes
-    /// many at a time.
+    /// Prefetches the entries of strings with these hashes. The reads are independent, so the processor overlaps them.
     pub(crate) fn prefetch(&self, hashes: impl Iterator<Item = u64>) {
         let positions = hashes.filter_map(|hash| self.by_bytes.find(hash, |_| true));
         std::hint::black_box(positions.fold(0, |sum, at| sum ^ self.entries[at as usize].references));
@@ -88,7 +87,7 @@ impl Interner {
         self.positions[id.index()] as usize
     }
 
-    /// Returns the greatest number in use plus one.
+    /// Returns the greatest id in use plus one.
     pub(crate) fn capacity(&self) -> usize {
         self.positions.len()
     }
@@ -103,14 +102,14 @@ impl Interner {
         self.len() == 0
     }
 
-    /// Counts one more reference to `bytes`, and inserts them if they are new. Returns their id.
+    /// Adds a reference to `bytes`, and inserts them if they are new. Returns their id.
     pub fn retain(&mut self, bytes: &[u8]) -> StringId {
         let id = self.take_in(hash_bytes(bytes), bytes);
         self.count(id);
         id
     }
 
-    /// Returns the id of `bytes`, whose hash is `hash`, and inserts them if they are new. A reference must be counted then.
+    /// Returns the id of `bytes`, whose hash is `hash`, and inserts them if they are new. The caller must count a reference.
     pub(crate) fn take_in(&mut self, hash: u64, bytes: &[u8]) -> StringId {
         debug_assert_eq!(hash, hash_bytes(bytes));
         if let Some(id) = self.find_hashed(hash, bytes) {
@@ -134,13 +133,13 @@ impl Interner {
         id
     }
 
-    /// Counts one more reference to `id`.
+    /// Adds a reference to `id`.
     pub(crate) fn count(&mut self, id: StringId) {
         let position = self.position(id);
         self.entries[position].references += 1;
     }
 
-    /// Counts one reference to `id` less, and removes the string with its last reference. Takes no memory.
+    /// Drops a reference to `id`. Dropping the last one removes the string. Allocates nothing.
     pub fn release(&mut self, id: StringId) {
         let position = self.position(id);
         let entry = &mut self.entries[position];
@@ -160,7 +159,7 @@ impl Interner {
         }
     }
 
-    /// Removes the entry at `position`, and moves the last one there.
+    /// Removes the entry at `position`, and moves the last entry there.
     fn remove_entry(&mut self, position: usize) {
         let last = self.entries.len() - 1;
         let moved = std::mem::take(&mut self.entries[last]);
@@ -183,7 +182,7 @@ impl Interner {
         self.entries.growth(more) + numbers + self.by_bytes.growth(more)
     }
 
-    /// Checks that the counts, the table and the free numbers agree.
+    /// Checks that the counts, the table and the free ids agree.
     pub fn validate(&self) -> Result<(), String> {
         for (position, entry) in self.entries.iter().enumerate() {
             let id = entry.id;

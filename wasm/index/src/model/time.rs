@@ -1,4 +1,4 @@
-//! Times as microseconds since the start of 1970 in UTC, and their texts by ISO 8601.
+//! Times as microseconds since the start of 1970 in UTC, and their ISO 8601 texts.
 
 /// The microseconds of a day.
 const DAY: i64 = 86_400_000_000;
@@ -6,11 +6,11 @@ const DAY: i64 = 86_400_000_000;
 /// The unit in which numbers count a time since the start of 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Seconds. A float may have a fraction of one.
+    /// Seconds. A float may have a fraction.
     Second,
-    /// Milliseconds. A float may have a fraction of one.
+    /// Milliseconds. A float may have a fraction.
     Millisecond,
-    /// Microseconds, in integers only.
+    /// Microseconds, only as integers.
     #[default]
     Microsecond,
 }
@@ -30,7 +30,7 @@ impl Unit {
         Self::NAMES.iter().find(|(_, unit)| *unit == self).map_or("", |(name, _)| name)
     }
 
-    /// Returns the microseconds of one of this unit.
+    /// Returns the number of microseconds in this unit.
     pub fn micros(self) -> i64 {
         match self {
             Unit::Second => 1_000_000,
@@ -39,13 +39,13 @@ impl Unit {
         }
     }
 
-    /// Returns the microseconds of an integer of this unit, if they have 64 bits.
+    /// Converts an integer of this unit to microseconds. Returns `None` if they overflow 64 bits.
     pub fn of_integer(self, integer: i64) -> Option<i64> {
         integer.checked_mul(self.micros())
     }
 
-    /// Returns the microseconds that are nearest to a float of this unit, if they have 64 bits. A float of microseconds is no
-    /// time.
+    /// Converts a float of this unit to the nearest microsecond. Returns `None` if the result overflows 64 bits, or if the
+    /// unit is the microsecond.
     ///
     /// ```
     /// use be_tree_index::model::time::{parse, Unit};
@@ -55,18 +55,18 @@ impl Unit {
     /// ```
     pub fn of_float(self, float: f64) -> Option<i64> {
         let micros = (float * self.micros() as f64).round();
-        // 2^63 is a float, and the greatest integer is not.
+        // 2^63 is exact as a float, but `i64::MAX` is not.
         let fits = micros >= i64::MIN as f64 && micros < -(i64::MIN as f64);
         (fits && self != Unit::Microsecond).then_some(micros as i64)
     }
 }
 
-/// Returns the time with this text: a date, or a date, `T` or a space, and a time of day with an optional fraction and an
-/// optional offset. Without an offset it is UTC, and a date alone is its start. Digits behind the sixth of a fraction do not
-/// count. Returns `None` if the text is no such time.
+/// Parses a time: a date; or a date, `T` or a space, and a time of day with an optional fraction and an optional offset.
+/// Without an offset it is UTC, and a date alone is the start of the day. Digits after the sixth of a fraction are ignored.
+/// Returns `None` if the text is not such a time.
 ///
-/// A second 60 is a leap second, which RFC 3339 (5.7) allows at the end of the months in which there are any: 23:59:60 in UTC on 30
-/// June or 31 December, of any year. It is the time of the second behind it, as in POSIX.
+/// A second 60 is a leap second. RFC 3339 (5.7) allows it at the end of months that have one: at 23:59:60 in UTC on 30 June
+/// or 31 December, of any year. It equals the next second, as in POSIX.
 ///
 /// ```
 /// use be_tree_index::model::time::{parse, text};
@@ -82,32 +82,32 @@ pub fn parse(text: &[u8]) -> Option<i64> {
     read(text)?.micros()
 }
 
-/// Returns whether `text` would be a time if there could be a leap second at this place.
+/// Returns whether `text` is a time except that its leap second is at a wrong place.
 pub fn is_misplaced_leap_second(text: &[u8]) -> bool {
     let as_59 = |time: Time| Time { second: 59, ..time }.micros();
     read(text).is_some_and(|time| time.second == 60 && time.micros().is_none() && as_59(time).is_some())
 }
 
-/// The parts of a time, whose ranges are not checked, except for the date and the offset.
+/// The parts of a time. Only the date and the offset are checked.
 #[derive(Clone, Copy, Debug)]
 struct Time {
-    /// The days from 1970.
+    /// The days since 1970.
     days: i64,
     hour: i64,
     minute: i64,
     second: i64,
     micros: i64,
-    /// The seconds ahead of UTC.
+    /// The offset from UTC in seconds, positive to the east.
     offset: i64,
 }
 
 impl Time {
-    /// Returns the microseconds since 1970, or `None` if the parts are no time.
+    /// Returns the microseconds since 1970, or `None` if a part is out of range.
     fn micros(self) -> Option<i64> {
         let Time { days, hour, minute, second, micros, offset } = self;
         let is_time = hour < 24 && minute < 60 && second <= 60 && (0..1_000_000).contains(&micros);
         let seconds = days * (DAY / 1_000_000) + (hour * 60 + minute) * 60 + second - offset;
-        // A leap second is the first of the next minute.
+        // A leap second equals the first second of the next minute.
         (is_time && (second < 60 || begins_half_year(seconds))).then(|| seconds * 1_000_000 + micros)
     }
 }
@@ -146,8 +146,8 @@ fn read(text: &[u8]) -> Option<Time> {
     Some(Time { days, hour, minute, second, micros, offset })
 }
 
-/// Returns the time of calendar parts: a date, a time of day with microseconds, and the offset from UTC in seconds. Returns
-/// `None` if they are no time of the years 0 to 9999.
+/// Converts a calendar date, a time of day with microseconds, and an offset from UTC in seconds. Returns `None` if they are
+/// not a time of the years 0 to 9999.
 pub fn of_parts(date: [i64; 3], time: [i64; 3], micros: i64, offset: i64) -> Option<i64> {
     let [year, month, day] = date;
     let is_small = (0..=9999).contains(&year) && time.iter().all(|part| (0..=60).contains(part));
@@ -156,7 +156,7 @@ pub fn of_parts(date: [i64; 3], time: [i64; 3], micros: i64, offset: i64) -> Opt
     Time { days: from_date(year, month, day)?, hour, minute, second, micros, offset }.micros()
 }
 
-/// Returns the minutes of an offset, which is all of `text`.
+/// Parses an offset that takes up all of `text`.
 fn offset(mut text: &[u8]) -> Option<i64> {
     let sign = match *text {
         [] | [b'Z' | b'z'] => return Some(0),
@@ -227,7 +227,7 @@ fn date(days: i64) -> [i64; 3] {
     [year + 400 * era + i64::from(month <= 2), month, day]
 }
 
-/// Returns the text of a time in UTC, or its microseconds if it is in no year from 0 to 9999.
+/// Returns the text of a time in UTC, or its microseconds if the year is not from 0 to 9999.
 pub fn text(micros: i64) -> String {
     let [year, month, day] = date(micros.div_euclid(DAY));
     if !(0..=9999).contains(&year) {

@@ -1,42 +1,42 @@
-//! Patterns of `like`: text in which `*` stands for any characters and `?` for one.
+//! Patterns of `like`: text in which `*` stands for any number of characters and `?` for one.
 //!
-//! A pattern is kept as bytes: the text as it is, with [`ANY`] and [`ONE`] for the two. Neither is a byte of UTF-8, so the
-//! parts between them need no escapes.
+//! A pattern is stored as its text with the bytes [`ANY`] and [`ONE`] for the wildcards. Neither byte occurs in UTF-8, so
+//! the parts between them need no escapes.
 //!
-//! Matching takes time linear in the string. A part without `?` is searched for as any part of a string. A part with `?` has
-//! at most [`MAX_PART_BYTES`] bytes, so all its partial matches fit one word of bits (Baeza-Yates and Gonnet, "A new approach to
+//! Matching takes time linear in the string. A part without `?` takes a substring search. A part with `?` has at most
+//! [`MAX_PART_BYTES`] bytes, so a word of bits holds all its partial matches (Baeza-Yates and Gonnet, "A new approach to
 //! text searching", 1992).
 
 use memchr::memmem;
 
 /// Any number of characters.
 pub const ANY: u8 = 0xff;
-/// One character: a byte and the continuation bytes of UTF-8 behind it.
+/// One character: a byte and the UTF-8 continuation bytes after it.
 pub const ONE: u8 = 0xfe;
 
-/// The most bytes of a part between `*`s that has a `?`.
+/// The maximum number of bytes of a part between `*`s that contains a `?`.
 pub const MAX_PART_BYTES: usize = 128;
 
-/// The reason why a text is no pattern, with the position of the fault.
+/// The reason why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A `\` is in front of another character than `*`, `?` or `\`.
+    /// The position of a `\` that no `*`, `?` or `\` follows.
     Escape(usize),
     /// A part with `?` is longer than [`MAX_PART_BYTES`].
     TooLong,
 }
 
-/// Returns the pattern that `text` stands for. `\*`, `\?` and `\\` stand for the characters themselves.
+/// Parses a pattern. `\*`, `\?` and `\\` stand for the characters themselves.
 ///
 /// # Errors
 ///
-/// The [`Refusal`] says why the text is no pattern.
+/// The [`Refusal`] has the reason.
 pub fn parse(text: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut pattern = Vec::with_capacity(text.len());
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         match (byte, text.get(at + 1)) {
-            // Several in a row are one.
+            // Consecutive `*`s are one.
             (b'*', _) if pattern.last() == Some(&ANY) => {}
             (b'*', _) => pattern.push(ANY),
             (b'?', _) => pattern.push(ONE),
@@ -70,7 +70,7 @@ pub fn text(pattern: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Returns whether a byte of a pattern stands for characters.
+/// Returns whether a byte of a pattern is a wildcard.
 #[inline]
 pub fn is_wild(byte: u8) -> bool {
     byte >= ONE
@@ -99,7 +99,7 @@ pub fn matches(pattern: &[u8], bytes: &[u8]) -> bool {
     ends_with(last, rest)
 }
 
-/// Returns the bytes behind a part that `bytes` start with.
+/// Returns the rest of `bytes` after a part at their start.
 fn without_start<'a>(part: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
     let mut at = 0;
     for &byte in part {
@@ -126,7 +126,7 @@ fn ends_with(part: &[u8], bytes: &[u8]) -> bool {
     scan(part, bytes, |end| end == bytes.len()).is_some()
 }
 
-/// Returns the bytes behind the first place where a part is in `bytes`.
+/// Returns the rest of `bytes` after the first occurrence of a part.
 fn behind_first<'a>(part: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
     if !part.contains(&ONE) {
         return memmem::find(bytes, part).map(|at| &bytes[at + part.len()..]);
@@ -136,7 +136,7 @@ fn behind_first<'a>(part: &[u8], bytes: &'a [u8]) -> Option<&'a [u8]> {
 
 /// Returns the first end of a part in `bytes` that `takes` accepts. The part has at most [`MAX_PART_BYTES`] bytes.
 fn scan(part: &[u8], bytes: &[u8], takes: impl Fn(usize) -> bool) -> Option<usize> {
-    // Bit i is set for each byte that may be the part's byte i.
+    // Bit i of an element is set if that byte may be the part's byte i.
     let mut places = [0_u128; 256];
     let mut ones = 0_u128;
     for (i, &byte) in part.iter().take(MAX_PART_BYTES).enumerate() {
@@ -147,10 +147,10 @@ fn scan(part: &[u8], bytes: &[u8], takes: impl Fn(usize) -> bool) -> Option<usiz
         }
     }
     let last = 1_u128.checked_shl(part.len() as u32 - 1).unwrap_or(0);
-    // Bit i is set if the part's first i + 1 bytes end at the present position.
+    // Bit i is set if the part's first i + 1 bytes match and end at the current position.
     let mut begun = 0_u128;
     for (at, &byte) in bytes.iter().enumerate() {
-        // A continuation byte belongs to the character that a `?` has taken.
+        // A continuation byte belongs to the character that a `?` has matched.
         let is_continuation = byte & 0xc0 == 0x80;
         let taken = if is_continuation { begun & ones } else { 0 };
         begun = (((begun ^ taken) << 1 | 1) & (places[usize::from(byte)] | ones)) | taken;
@@ -162,7 +162,7 @@ fn scan(part: &[u8], bytes: &[u8], takes: impl Fn(usize) -> bool) -> Option<usiz
     None
 }
 
-/// Returns the parts of a pattern that stand for themselves, with their positions.
+/// Returns the literals of a pattern with their positions.
 pub fn literals(pattern: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = 0;
     pattern.split(|&byte| is_wild(byte)).filter_map(move |literal| {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::oracle::random::Random;
 
-    /// The meaning, character by character.
+    /// Matches character by character, by definition.
     fn naive(pattern: &[char], string: &[char]) -> bool {
         match (pattern, string) {
             ([], _) => string.is_empty(),

@@ -1,4 +1,4 @@
-//! The starts, or the ends, that expressions ask for: a table by hash, and the lengths that it has.
+//! The prefixes, or the suffixes, that expressions test for: a table by hash, and the lengths in it.
 
 use super::lengths::{hash, Lengths, Side};
 use crate::handles::PredicateId;
@@ -21,7 +21,7 @@ impl Affixes {
         self.by_hash.remove(hash(side, text), id.word());
     }
 
-    /// Calls `found` with each affix of `bytes`. `text` returns the affix with a number.
+    /// Calls `found` with each affix of `bytes`. `text` returns the affix of an id.
     pub fn each<'a>(
         &self,
         side: Side,

@@ -1,4 +1,4 @@
-//! The regular expressions that are found by the texts with which their matches begin.
+//! Regular expressions, found by the prefixes of their matches.
 
 use super::lengths::{hash, Lengths, Side};
 use super::members::{Members, Seat};
@@ -11,7 +11,7 @@ pub(super) struct Beginnings {
 }
 
 impl Beginnings {
-    /// Adds the beginnings of a regular expression. `of` returns those of another one.
+    /// Adds the prefixes of a regular expression. `of` returns the prefixes of another one by id.
     pub fn insert<'a>(&mut self, texts: &[Box<[u8]>], id: PredicateId, of: impl Fn(PredicateId) -> &'a [Box<[u8]>]) {
         for (position, text) in texts.iter().enumerate() {
             self.lengths.add(text.len());
@@ -20,7 +20,7 @@ impl Beginnings {
         }
     }
 
-    /// Removes the beginnings of a regular expression. Takes no memory.
+    /// Removes the prefixes of a regular expression. Allocates nothing.
     pub fn remove(&mut self, texts: &[Box<[u8]>], id: PredicateId) {
         for (position, text) in texts.iter().enumerate() {
             self.lengths.remove(text.len());
@@ -28,7 +28,7 @@ impl Beginnings {
         }
     }
 
-    /// Calls `found` with each regular expression that has a beginning of `bytes`. `of` returns the beginnings of one.
+    /// Calls `found` with each regular expression that has a prefix of `bytes`. `of` returns the prefixes of one by id.
     pub fn each<'a>(
         &self,
         bytes: &[u8],
@@ -41,7 +41,7 @@ impl Beginnings {
         });
     }
 
-    /// Returns the bytes by which `more` beginnings may grow the tables.
+    /// Returns the bytes by which `more` prefixes may grow the tables.
     pub fn growth(&self, more: usize) -> usize {
         self.lengths.growth(more) + self.members.growth(more)
     }

@@ -1,11 +1,12 @@
-//! Cells divide the surface of the earth, to find what is near a place.
+//! Cells of the earth's surface, which find the circles near a place.
 //!
-//! A place is a point of a sphere in space, so poles and the date line are no exceptions. A point belongs to one of six
-//! *faces*: that of its greatest coordinate, and of its sign. Its other two coordinates are its position on the face. A face
-//! is divided into squares, its cells, in grids of decreasing size: each has half the edge of the grid before.
+//! A place is a point of a sphere in space, so poles and the date line are no special cases. A point belongs to one of six
+//! *faces* (a cube map), chosen by the axis and the sign of its greatest coordinate. The other two coordinates are its
+//! position on the face. A face is divided into square cells, in grids of decreasing size: each halves the edge of the grid
+//! before.
 //!
-//! A projection shortens distances. So the points within some distance of a place are in the cells within that distance on
-//! the place's face, and in those of another face if its border is as near.
+//! A projection shortens distances. So the points within a distance of a place are in the cells within that distance on its
+//! face, and on any other face whose border is as near.
 
 use std::hash::Hasher;
 
@@ -13,7 +14,7 @@ use crate::support::hash::Words;
 use crate::support::number::greater;
 use crate::support::sphere::Point;
 
-/// The number of grids. The edge of the first is 2, as is the diameter of the sphere, and that of the last is 24 millimetres.
+/// The number of grids. Edges are 2 in the first, the diameter of the sphere, and 24 millimetres in the last.
 pub(super) const GRIDS: usize = 30;
 const FACES: u8 = 6;
 
@@ -25,11 +26,11 @@ pub(super) struct Cell {
     place: [i32; 2],
 }
 
-/// A point as a face has it: the position on the face, and the height above the plane through the middle of the sphere.
+/// A point in a face's coordinates: the position on the face, and the height above the plane through the sphere's center.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OnFace([f64; 3]);
 
-/// Returns the number of cells that the unit of space has in a row. It is a power of two, so products with it are exact.
+/// Returns the number of cells in a unit of length. It is a power of two, so products with it are exact.
 pub(super) fn per_unit(grid: usize) -> f64 {
     f64::from(1_u32 << grid) / 2.0
 }
@@ -62,8 +63,8 @@ impl Cell {
         let per_unit = per_unit(grid);
         for face in 0..FACES {
             let on_face = OnFace::of(face, point);
-            // A point of this face has its greatest coordinate here. Each coordinate differs by at most `reach` from that of
-            // `point`.
+            // On this face the height is the greatest coordinate. No coordinate of a point within reach differs from that of
+            // `point` by more than `reach`.
             if on_face.height() < greatest - 2.0 * reach {
                 continue;
             }
@@ -90,8 +91,8 @@ impl Cell {
         Words::default().add(kind).add(u | v << 32).finish()
     }
 
-    /// Returns a point in the measure of the cell: relative to the middle of its part of the sphere, in multiples of its edge.
-    /// For points near the cell the result is near zero, so it loses little as 32 bits.
+    /// Returns a point in the local coordinates of the cell. The origin is the middle of its part of the sphere, and the
+    /// unit is its edge. Coordinates near the cell are near zero, so 32 bits lose little precision.
     #[inline(always)]
     pub fn relative(self, OnFace([u, v, height]): OnFace) -> [f32; 3] {
         let per_unit = per_unit(self.grid());

@@ -1,6 +1,6 @@
-//! Patterns by a key that many may share: a table of the first pattern under each key, and lists of the others.
+//! A hash multimap of patterns: a table of the first pattern under each key, and a linked list of the others.
 //!
-//! A list is doubly linked, so a change takes the same time however long the list is.
+//! A list is doubly linked, so a change takes constant time.
 
 use crate::handles::PredicateId;
 use crate::support::chunks::Chunks;
@@ -14,7 +14,7 @@ pub(super) struct Chains {
     firsts: IdTable,
 }
 
-/// The links of all patterns in chains, by the pattern's number.
+/// The links of all patterns in chains, by the pattern's id.
 #[derive(Clone, Debug)]
 pub(super) struct Links<T> {
     links: Chunks<Link<T>>,
@@ -27,7 +27,7 @@ struct Link<T> {
     /// The patterns before and after this one, or [`PredicateId::NONE`].
     before: PredicateId,
     after: PredicateId,
-    /// The number of patterns under the key. Only that of the first one counts.
+    /// The number of patterns under the key. Only valid in the list's first link.
     count: u32,
     note: T,
 }
@@ -64,7 +64,7 @@ impl<T: Copy + Default> Links<T> {
         self.used += 1;
     }
 
-    /// Counts one pattern less. Takes no memory.
+    /// Decrements the number of patterns. Allocates nothing.
     fn drop_one(&mut self) {
         self.used -= 1;
         if self.used == 0 {
@@ -72,7 +72,7 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Returns the bytes by which patterns with numbers below `ids` may grow the table.
+    /// Returns the bytes by which patterns with ids below `ids` may grow the table.
     pub fn growth(&self, ids: usize) -> usize {
         self.links.growth(ids.saturating_sub(self.links.len()))
     }
@@ -118,8 +118,8 @@ impl Chains {
         }
     }
 
-    /// Removes the pattern `id` from the list of its key, whose hash is `hash`. `first` returns the beginning of the list. Takes
-    /// no memory.
+    /// Removes the pattern `id` from the list of its key, whose hash is `hash`. `first` returns the first pattern of the
+    /// list. Allocates nothing.
     pub fn remove<T: Copy + Default>(
         &mut self,
         links: &mut Links<T>,

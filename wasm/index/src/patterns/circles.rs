@@ -1,10 +1,11 @@
-//! The circles on the earth's surface that expressions ask for.
+//! An index of the circles on the earth's surface that expressions test for.
 //!
-//! A circle is the part of the sphere in a ball. It stands under the cell of its center, in the finest grid whose edge is at
-//! least the ball's radius. So the circles around a place stand under a few cells near it, in each grid that has circles.
+//! A circle is the part of the sphere inside a ball. It is filed under the cell of its center, in the finest grid whose edge
+//! is at least the ball's radius. So the circles that contain a place are in a few cells near it, in each grid that has
+//! circles.
 //!
-//! The circles of a cell are tested four at a time, by their distances through the sphere. That takes no trigonometry, and 32
-//! bits are enough for nearly all circles. The haversine formula decides the others, so the result is that of the formula.
+//! The circles of a cell are tested four at a time, by chord length. That takes no trigonometry, and 32 bits are enough for
+//! nearly all circles. The haversine formula decides the others, so results always equal the formula's.
 
 use super::cells::{per_unit, Cell, GRIDS};
 use crate::handles::PredicateId;
@@ -15,9 +16,9 @@ use crate::support::id_table::IdTable;
 use crate::support::simd::{Fastest, Vector};
 use crate::support::sphere::{chord_squared_of, haversine, point};
 
-/// The greatest error of a point of the sphere, and of the formula, by far. The unit is the radius of the sphere.
+/// A generous bound of the error of a point of the sphere, and of the formula. The unit is the radius of the sphere.
 const ERROR: f64 = 1e-13;
-/// The greatest error of the square of a distance in 32 bits, by far. The unit is the square of a cell's edge.
+/// A generous bound of the error of a squared distance in 32 bits. The unit is the square of a cell's edge.
 const ROUNDING: f64 = 1e-5;
 
 /// The number of circles in a block.
@@ -38,23 +39,23 @@ pub(super) struct Circles {
     /// The first block of each cell, by the hash of the cell. All other blocks of a cell are full.
     by_cell: IdTable,
     blocks: Chunks<Block>,
-    /// The first free block. Each free block has the next one as `next`.
+    /// The head of the free list of blocks, linked through `next`.
     free: u32,
     grids: [Grid; GRIDS],
-    /// Circles whose centers are no places on the earth. The formula has a result for them too.
+    /// Circles whose centers are out of range ([`is_on_earth`]). The formula decides each of them.
     elsewhere: Vec<PredicateId>,
     len: usize,
 }
 
-/// The places of the circles of all attributes, by the circle's number. Each number is that of one circle.
+/// The positions of the circles of all attributes, by predicate id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// The lane of a circle, counted through all blocks, the position [`ELSEWHERE`], or [`NONE`].
+    /// A circle's lane, counted through all blocks; its position in `elsewhere`, marked [`ELSEWHERE`]; or [`NONE`].
     lanes: Chunks<u32>,
     used: usize,
 }
 
-/// The mark of a position among the circles whose centers are no places on the earth.
+/// The mark of a position in `elsewhere`.
 const ELSEWHERE: u32 = 1 << 31;
 
 impl Places {
@@ -69,7 +70,7 @@ impl Places {
         self.lanes[id.index()] = lane;
     }
 
-    /// Counts one circle less. Takes no memory.
+    /// Removes the position of a circle. Allocates nothing.
     fn drop_one(&mut self, id: PredicateId) {
         self.lanes[id.index()] = NONE;
         self.used -= 1;
@@ -78,7 +79,7 @@ impl Places {
         }
     }
 
-    /// Returns the bytes by which circles with numbers below `ids` may grow the table.
+    /// Returns the bytes by which circles with ids below `ids` may grow the table.
     pub fn growth(&self, ids: usize) -> usize {
         self.lanes.growth(ids.saturating_sub(self.lanes.len()))
     }
@@ -92,14 +93,14 @@ struct Grid {
     reach: f64,
 }
 
-/// Some circles of a cell, in the measure of the cell ([`Cell::relative`]).
+/// Some circles of a cell, in the cell's local coordinates ([`Cell::relative`]).
 #[derive(Clone, Copy, Debug)]
 struct Block {
     /// The coordinates of the centers.
     centers: [[f32; LANES]; 3],
     /// The squares of the radii, or [`NO_BALL`].
     squared: [f32; LANES],
-    /// The numbers of the circles. Used lanes come first.
+    /// The ids of the circles. Used lanes come first.
     ids: [PredicateId; LANES],
     cell: Cell,
     /// The next block of the cell, or [`NONE`].
@@ -109,7 +110,7 @@ struct Block {
 /// The square of the radius of an unused lane: no distance is as small.
 const NO_BALL: f32 = f32::NEG_INFINITY;
 
-/// A circle in the measure of its cell.
+/// A circle in its cell's local coordinates.
 #[derive(Clone, Copy, Debug)]
 struct Ball {
     center: [f32; 3],
@@ -130,7 +131,8 @@ impl Default for Circles {
     }
 }
 
-/// Returns the cell of a circle, the circle there, and the radius of its ball, if its center is a place on the earth.
+/// Returns the cell of a circle, its ball in the cell's coordinates, and the ball's radius. `None`: the center is off the
+/// earth.
 fn ball_of(circle: Circle, id: PredicateId) -> Option<(Cell, Ball, f64)> {
     is_on_earth(circle.latitude, circle.longitude).then(|| {
         let squared = chord_squared_of(circle.radius);
@@ -143,7 +145,7 @@ fn ball_of(circle: Circle, id: PredicateId) -> Option<(Cell, Ball, f64)> {
     })
 }
 
-/// Returns whether these degrees are those of a place. Beyond, angles lose precision.
+/// Returns whether these degrees are in range. Beyond it, angles lose precision.
 fn is_on_earth(latitude: f64, longitude: f64) -> bool {
     latitude.abs() <= 90.0 && longitude.abs() <= 360.0
 }
@@ -167,7 +169,7 @@ impl Circles {
         self.put(places, ball, block, lane);
     }
 
-    /// Removes the circle `id`. Takes no memory.
+    /// Removes the circle `id`. Allocates nothing.
     pub fn remove(&mut self, places: &mut Places, id: PredicateId) {
         self.len -= 1;
         let lane = places.of(id);
@@ -180,7 +182,7 @@ impl Circles {
         places.drop_one(id);
     }
 
-    /// Removes the circle at a position of those elsewhere. The last one takes its place.
+    /// Removes the circle at a position of `elsewhere`. The last one takes its place.
     fn remove_elsewhere(&mut self, places: &mut Places, position: usize) {
         self.elsewhere.swap_remove(position);
         if let Some(&moved) = self.elsewhere.get(position) {
@@ -259,7 +261,7 @@ impl Circles {
         }
     }
 
-    /// Calls `found` with each circle around a place. `circle` returns the circle with a number.
+    /// Calls `found` with each circle that contains a place. `circle` returns the circle of an id.
     pub fn each(
         &self,
         latitude: f64,
@@ -300,7 +302,7 @@ impl Circles {
         }
     }
 
-    /// Returns the bytes by which `more` circles may grow the tables, without their places.
+    /// Returns the bytes by which `more` circles may grow the tables, without [`Places`].
     pub fn growth(&self, more: usize) -> usize {
         self.by_cell.growth(more) + self.blocks.growth(more) + growth(&self.elsewhere, more)
     }
@@ -337,8 +339,8 @@ impl Block {
         taken
     }
 
-    /// Returns the lanes of the circles around a place, and those of all that may be, a bit for each lane. The squares of
-    /// distances have an error of at most `margin`.
+    /// Returns the lanes of the circles that contain a place, and the lanes of those that may contain it, as two bit masks.
+    /// The squares of distances have an error of at most `margin`.
     #[inline(always)]
     fn around<V: Vector>(&self, place: [V; 3], margin: V) -> (u8, u8) {
         let [x, y, z] = [0, 1, 2].map(|axis| {

@@ -1,4 +1,4 @@
-//! The lengths of the texts in a table that is searched for the beginnings, or the ends, of a string.
+//! The lengths of the texts in a table that is searched for the prefixes, or the suffixes, of a string.
 //!
 //! A string is looked up once for each length. The hash is extended byte by byte, so all hashes together cost as much as that
 //! of the longest text.
@@ -25,7 +25,7 @@ impl Side {
         }
     }
 
-    /// Returns the part of this length.
+    /// Returns the prefix, or the suffix, of `len` bytes.
     #[inline(always)]
     fn part(self, bytes: &[u8], len: usize) -> &[u8] {
         match self {
@@ -73,7 +73,7 @@ impl Lengths {
         }
     }
 
-    /// Counts one text less of this length, which was added. Takes no memory.
+    /// Counts one text less of this length, which was added. Allocates nothing.
     pub fn remove(&mut self, len: usize) {
         let Ok(position) = self.position(len) else { unreachable!("a text of {len} bytes was inserted") };
         self.0[position].1 -= 1;
@@ -82,7 +82,7 @@ impl Lengths {
         }
     }
 
-    /// Calls `each` with the part of a string at this side for each length that the string has, and with the part's hash.
+    /// Calls `each` with every prefix, or suffix, of `bytes` that has one of the lengths, and with its hash.
     #[inline(always)]
     pub fn each(&self, side: Side, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
         let mut hash = Rolling::START;

@@ -1,8 +1,8 @@
-//! The patterns that are lists: each of their members leads to all lists that have it.
+//! An inverted index of patterns that are lists: each member leads to all lists that contain it.
 //!
-//! A member is a network, or a whole string in lower case. Members are found by their hash. The lists of one member are
-//! doubly linked, and a second table finds the link of a list's member, so a change takes the same time however many lists
-//! share a member.
+//! A member is a network, a whole string in lower case, or a prefix of a regular expression. Members are found by their
+//! hash. The lists of one member are doubly linked, and a second table finds the link of a list's member, so a change takes
+//! the same time however many lists share a member.
 
 use std::hash::Hasher;
 
@@ -21,7 +21,7 @@ pub(super) struct Members {
     /// All seats, by the hash of the list and the position.
     by_place: IdTable,
     seats: Vec<Seat>,
-    /// The first free seat. Each free seat has the next one as `after`.
+    /// The head of the free list of seats, linked through `after`.
     free: u32,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Seat {
     pub list: PredicateId,
     /// The position of the member in the list.
     pub position: u32,
-    /// The seats of the same member in other lists, or [`NONE`].
+    /// The previous and the next seat of the same member, in other lists, or [`NONE`].
     before: u32,
     after: u32,
 }
@@ -72,7 +72,7 @@ impl Members {
         self.by_place.insert(hash_of_place(list, position), seat);
     }
 
-    /// Removes the member at `position` of `list`, whose hash is `hash`. Takes no memory.
+    /// Removes the member at `position` of `list`, whose hash is `hash`. Allocates nothing.
     pub fn remove(&mut self, list: PredicateId, position: u32, hash: u64) {
         let place = hash_of_place(list, position);
         let is = |seat: u32| (self.seats[seat as usize].list, self.seats[seat as usize].position) == (list, position);

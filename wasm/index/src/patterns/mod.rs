@@ -1,9 +1,9 @@
-//! Patterns are predicates that are true of many values and that a value finds by look-ups: the starts, the ends and the parts
-//! of strings, regular expressions, strings in lower case, networks of addresses, and circles around places.
+//! Patterns are predicates that an event's value finds by look-up: prefixes, suffixes and substrings, regular expressions,
+//! strings in lower case, networks of addresses, and circles around places.
 //!
-//! For each event a search finds the patterns that are true of it, without testing the others. Their numbers are the event's
-//! value for an attribute of the index's own ([`Schema::patterns`](crate::model::schema::Schema::patterns)), a list. So a
-//! pattern leads to its expressions as a constant leads to those that compare a list with it.
+//! For each event a search finds the patterns that are true of it, without testing the others. The list of their ids is the
+//! event's value of an internal attribute ([`Schema::patterns`](crate::model::schema::Schema::patterns)). So a pattern leads
+//! to its expressions as a constant of a list does.
 
 mod affixes;
 mod beginnings;
@@ -39,10 +39,10 @@ use crate::support::headroom::{growth, AROUND};
 /// The patterns of all attributes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patterns {
-    /// The patterns of each attribute that has some, by attribute. They are boxed because a new attribute moves all behind it.
+    /// The patterns of each attribute that has some, in order. They are boxed because a new attribute moves the later ones.
     #[allow(clippy::vec_box)]
     attributes: Vec<Box<OfAttribute>>,
-    /// The tables by number are common to all attributes.
+    /// Tables by predicate id, which all attributes share.
     links: Links<Note>,
     places: Places,
     len: usize,
@@ -66,7 +66,7 @@ struct OfAttribute {
     longitude: AttributeId,
 }
 
-/// What is known of a pattern that was found.
+/// The certainty of a pattern that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     True,
@@ -74,9 +74,9 @@ pub(crate) enum Found {
     Perhaps,
 }
 
-/// The data in which patterns are found.
+/// The values in which patterns are searched.
 pub(crate) trait Source<'a> {
-    /// Returns the predicate with this number.
+    /// Returns the predicate of an id.
     fn predicate(&self, id: PredicateId) -> &'a Predicate<StringId>;
     /// Returns the value of an attribute, if it is a string.
     fn string(&self, attribute: AttributeId) -> Option<&[u8]>;
@@ -88,7 +88,7 @@ pub(crate) trait Source<'a> {
     fn float(&self, attribute: AttributeId) -> Option<f64>;
 }
 
-/// A pattern: texts of a string and where they must stand, networks, or a circle.
+/// A pattern: texts and where they occur in a string, networks, or a circle.
 #[derive(Clone, Copy, Debug)]
 enum Pattern<'a> {
     Start(&'a [u8]),
@@ -127,7 +127,7 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// The form of a pattern, which has a table of its own.
+/// The form of a pattern. Each form has its own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     Start,
@@ -177,7 +177,7 @@ pub(crate) fn is_lowered<S>(test: &Test<S>) -> bool {
     matches!(test, Test::Lowered(_))
 }
 
-/// Returns the text of the pattern `predicate`, which is a start or an end.
+/// Returns the text of the pattern `predicate`, which must be a prefix or a suffix.
 fn text_of(predicate: &Predicate<StringId>) -> &[u8] {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Start(text) | Pattern::End(text)) => text,
@@ -185,7 +185,7 @@ fn text_of(predicate: &Predicate<StringId>) -> &[u8] {
     }
 }
 
-/// Returns the part of the pattern `predicate`, which is one.
+/// Returns the part of the pattern `predicate`, which must be one.
 fn part_of(predicate: &Predicate<StringId>) -> Part<'_> {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Part(part)) => part,
@@ -193,7 +193,7 @@ fn part_of(predicate: &Predicate<StringId>) -> Part<'_> {
     }
 }
 
-/// Returns the texts of the pattern `predicate`, which is a regular expression that is found by its beginnings.
+/// Returns the prefixes of the pattern `predicate`, which must be a regular expression.
 fn beginnings_of(predicate: &Predicate<StringId>) -> &[Box<[u8]>] {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Begins(texts)) => texts,
@@ -201,7 +201,7 @@ fn beginnings_of(predicate: &Predicate<StringId>) -> &[Box<[u8]>] {
     }
 }
 
-/// Returns the texts of the pattern `predicate`, which is one of whole strings.
+/// Returns the texts of the pattern `predicate`, which must be a list of whole strings.
 fn wholes_of(predicate: &Predicate<StringId>) -> &[Box<[u8]>] {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Whole(texts)) => texts,
@@ -209,7 +209,7 @@ fn wholes_of(predicate: &Predicate<StringId>) -> &[Box<[u8]>] {
     }
 }
 
-/// Returns the networks of the pattern `predicate`, which is one of addresses.
+/// Returns the networks of the pattern `predicate`, which must test an address.
 fn networks_of(predicate: &Predicate<StringId>) -> &[Network] {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Networks(networks)) => networks,
@@ -217,7 +217,7 @@ fn networks_of(predicate: &Predicate<StringId>) -> &[Network] {
     }
 }
 
-/// Returns the circle of the pattern `predicate`, which is one of places.
+/// Returns the circle of the pattern `predicate`, which must test a place.
 fn circle_of(predicate: &Predicate<StringId>) -> Circle {
     match Pattern::of(&predicate.test) {
         Some(Pattern::Around(circle, _)) => circle,
@@ -231,8 +231,7 @@ impl Patterns {
         self.len
     }
 
-    /// Adds `predicate`, which is new and has the number `id`, if it is a pattern. `get` returns the predicates with the other
-    /// numbers.
+    /// Adds `predicate`, which is new and has the id `id`, if it is a pattern. `get` returns the predicates of other ids.
     pub fn insert<'a>(
         &mut self,
         id: PredicateId,
@@ -276,8 +275,8 @@ impl Patterns {
         self.len += 1;
     }
 
-    /// Removes `predicate`, whose number is `id`, if it is a pattern. `get` returns the predicates with the other numbers. Takes
-    /// no memory.
+    /// Removes `predicate`, whose id is `id`, if it is a pattern. `get` returns the predicates of other ids. Allocates
+    /// nothing.
     pub fn remove<'a>(
         &mut self,
         id: PredicateId,
@@ -313,8 +312,8 @@ impl Patterns {
         }
     }
 
-    /// Calls `found` with the patterns that are true of the values in `source`, perhaps more than once, and perhaps with some
-    /// that are not [exact](is_exact) and may be true.
+    /// Calls `found` with every pattern that is true of the values in `source`, perhaps more than once. A pattern that is
+    /// not [exact](is_exact) may be reported without being true.
     pub fn each<'a>(&self, source: &impl Source<'a>, mut found: impl FnMut(PredicateId, Found)) {
         for of_attribute in &self.attributes {
             let OfAttribute {
@@ -356,8 +355,7 @@ impl Patterns {
         self.attributes.iter().filter(|of| of.is_lowered).map(|of| of.attribute)
     }
 
-    /// Returns the bytes by which inserting those of `predicates` that are patterns, with numbers below `ids`, may grow the
-    /// tables.
+    /// Returns the bytes by which the patterns among `predicates`, with ids below `ids`, may grow the tables.
     pub fn growth<'a, S: 'a>(&self, predicates: impl Iterator<Item = &'a Predicate<S>>, ids: usize) -> usize {
         let added = |predicate: &'a Predicate<S>| {
             let pattern = Pattern::of(&predicate.test)?;
@@ -388,7 +386,7 @@ impl Patterns {
         bytes + links + places + boxes + growth(&self.attributes, new)
     }
 
-    /// Checks that the patterns are those among the numbered `predicates`.
+    /// Checks that the patterns are exactly those among `predicates`.
     pub fn validate(&self, predicates: &[(PredicateId, &Predicate<StringId>)]) -> Result<(), String> {
         let all = predicates.iter().filter(|(_, predicate)| is_pattern(&predicate.test));
         let mut len = 0;

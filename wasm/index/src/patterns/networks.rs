@@ -1,6 +1,6 @@
-//! The networks that expressions ask for: a table by their bits, and the numbers of bits that they have.
+//! The networks that expressions test for: a table by prefix, and the prefix lengths in it.
 //!
-//! An address finds its networks by one look-up for each number of bits, 33 of IPv4 and 129 of IPv6 at most.
+//! An address finds its networks by one look-up for each prefix length: at most 33 for IPv4 and 129 for IPv6.
 
 use std::hash::Hasher;
 
@@ -12,7 +12,7 @@ use crate::support::headroom::growth;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Networks {
-    /// The numbers of bits of networks of each family, ascending, with the number of networks of each.
+    /// The prefix lengths of each family, ascending, each with its number of networks.
     bits: [Vec<(u8, u32)>; 2],
     members: Members,
 }
@@ -42,7 +42,7 @@ impl Networks {
         }
     }
 
-    /// Removes the networks of a list. Takes no memory.
+    /// Removes the networks of a list. Allocates nothing.
     pub fn remove(&mut self, networks: &[Network], id: PredicateId) {
         for (position, &network) in networks.iter().enumerate() {
             let counts = &mut self.bits[family(network)];
@@ -57,7 +57,7 @@ impl Networks {
         }
     }
 
-    /// Calls `found` with each list that has a network with `address`. `of` returns the networks of a list.
+    /// Calls `found` with each list that has a network around `address`. `of` returns the networks of a list.
     pub fn each<'a>(
         &self,
         address: Address,

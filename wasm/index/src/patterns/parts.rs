@@ -1,19 +1,18 @@
-//! The parts that expressions ask for anywhere in a string.
+//! The substrings that expressions test for, found by their n-grams.
 //!
-//! A pattern of `like` is several parts, and any of them may lead to it. It counts as one part here, whose bytes include
-//! those that stand for other characters. The gram lies between these, and only the bytes around the gram up to the next of
-//! them are compared.
+//! A pattern of `like` has several literals, and any of them may lead to it. It counts as one part here, wildcards included.
+//! Its gram lies in one literal, and only this literal is compared.
 //!
-//! Each part stands under one *gram*: some bytes in a row at one of its positions, as many as [`LENGTHS`] allows. A string
-//! looks up its grams of each length that parts have, and compares the parts under them with its own bytes. A part goes under
-//! the one of its grams that has the fewest parts so far. So a gram that all parts share, such as `http`, has few. Grams of
-//! eight bytes tell apart what words of a few syllables have in common.
+//! Each part is filed under one *gram*: consecutive bytes at one of its positions, of the greatest length in [`LENGTHS`]
+//! that it contains. A string looks up its grams of each length in use, and compares the parts filed there with its own
+//! bytes. A part is filed under the one of its grams that has the fewest parts so far. So a gram that all parts share, such
+//! as `http`, has few. Grams of eight bytes tell words apart that share a few syllables.
 //!
-//! Most patterns of `like` that a string has a part of lack another part in it. So a pattern also notes a hash of four bytes
-//! of another part, and a string marks the hashes of its own bytes, four in a row. A pattern whose bit is missing is skipped
-//! without a look at its text.
+//! A string that contains one literal of a `like` pattern usually lacks another one. So a pattern also notes a hash of four
+//! bytes of another literal, and a string sets the bits of its own four-byte grams ([`Marks`], as in a Bloom filter). A
+//! pattern whose bit is missing is skipped without a read of its text.
 //!
-//! If no gram of the parts is rare, or if parts and string repeat themselves, the comparisons may take longer than searching
+//! If no gram of the parts is rare, or if parts and string are repetitive, the comparisons may take longer than searching
 //! for each part alone. So their work is bounded by the length of the string. Beyond that, all parts count as found. The
 //! programs of their expressions then decide, step by step, as they would without the table.
 
@@ -31,7 +30,7 @@ const LENGTHS: [usize; 5] = [1, 2, 3, 4, 8];
 /// The number of positions of a part that are considered for its gram, spread evenly. It bounds the time of an insertion.
 const CONSIDERED: usize = 32;
 
-/// The work for a string and for each of its bytes: comparisons with a part, and words of eight bytes that are compared.
+/// The work limit of a string, and its increase for each byte: comparisons with a part, and eight-byte words compared.
 const WORK: usize = 4096;
 const WORK_PER_BYTE: usize = 64;
 
@@ -52,9 +51,9 @@ pub(super) struct Parts {
 pub(super) struct Note {
     /// The position of its gram.
     offset: u32,
-    /// The position in [`LENGTHS`] of its gram, which takes a look at the whole part to find again.
+    /// The position in [`LENGTHS`] of its gram's length, kept because finding it reads the whole part.
     class: u8,
-    /// A bit of [`Marks`] that a string with the part has, or none.
+    /// A bit of [`Marks`] that every string with the part has, or none.
     second: Option<Mark>,
 }
 
@@ -120,7 +119,7 @@ impl Gram {
     }
 }
 
-/// A part: the text of a predicate, and whether some of its bytes stand for other characters.
+/// A part: the text of a predicate, and whether it has wildcards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub text: &'a [u8],
@@ -138,7 +137,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns the number of bytes in a row that stand for themselves.
+    /// Returns the length of the longest literal.
     #[inline(always)]
     fn longest(self) -> usize {
         match self.is_wild {
@@ -158,7 +157,7 @@ impl<'a> Part<'a> {
         spread.take(4 * CONSIDERED)
     }
 
-    /// Returns the mark of four bytes of another literal than the one around `offset`, if there is one so long.
+    /// Returns the mark of the last four bytes of a literal without `offset`, if one is long enough.
     fn second(self, offset: usize) -> Option<Mark> {
         let around = |start: usize, literal: &[u8]| (start..start + literal.len()).contains(&offset);
         let mut others =
@@ -167,7 +166,7 @@ impl<'a> Part<'a> {
         Mark::new(1 + Marks::bit(&literal[literal.len() - SECOND..]) as u16)
     }
 
-    /// Returns the bytes around `offset` that stand for themselves, and the position of `offset` among them.
+    /// Returns the literal around `offset`, and the position of `offset` in it.
     #[inline(always)]
     fn around(self, offset: usize) -> (&'a [u8], usize) {
         if !self.is_wild {
@@ -180,7 +179,7 @@ impl<'a> Part<'a> {
 }
 
 impl Parts {
-    /// Adds a part. `part_of` returns the other parts by number.
+    /// Adds a part. `part_of` returns the other parts by id.
     pub fn insert<'a>(
         &mut self,
         links: &mut Links<Note>,
@@ -189,7 +188,7 @@ impl Parts {
         part_of: impl Fn(PredicateId) -> Part<'a>,
     ) {
         if part.longest() == 0 {
-            // A pattern of `like` without text is led to by any string.
+            // Any string leads to a pattern of `like` without text.
             self.empty.push(id);
             return;
         }
@@ -214,7 +213,7 @@ impl Parts {
         self.by_gram.insert(links, id, Gram::of(&part.text[offset..], len).hash(), first, note);
     }
 
-    /// Removes a part. `part_of` returns the other parts by number.
+    /// Removes a part. `part_of` returns the other parts by id.
     pub fn remove<'a>(
         &mut self,
         links: &mut Links<Note>,
@@ -235,8 +234,8 @@ impl Parts {
         self.by_gram.remove(links, id, gram.hash(), |by_gram, links| first(by_gram, links, gram, &part_of));
     }
 
-    /// Calls `found` with each part that `bytes` contain, at each of its places, and perhaps with others. `part_of` returns the
-    /// part with a number.
+    /// Calls `found` with each part in `bytes`, at each of its occurrences, and perhaps with others. `part_of` returns the
+    /// part of an id.
     pub fn each<'a>(
         &self,
         links: &Links<Note>,
@@ -268,7 +267,7 @@ impl Parts {
                     let whole = part_of(id);
                     let (part, offset) = whole.around(note.offset as usize);
                     let here = at.checked_sub(offset).and_then(|start| bytes[start..].get(..part.len()));
-                    // The bytes around the gram were looked for, one by one.
+                    // Finding the literal around the gram reads its bytes one by one.
                     work = work.saturating_sub(1 + if whole.is_wild { part.len() / size_of::<u64>() } else { 0 });
                     if here.is_some_and(|here| same_end(here, part)) {
                         work = work.saturating_sub(part.len() / size_of::<u64>());
@@ -288,7 +287,7 @@ impl Parts {
     }
 }
 
-/// Returns whether two strings of one length have the same last bytes, which tell parts with a common beginning apart.
+/// Compares the last bytes of two strings of one length. They tell parts with a common prefix apart.
 #[inline(always)]
 fn same_end(one: &[u8], other: &[u8]) -> bool {
     match (one.last_chunk::<8>(), other.last_chunk::<8>()) {

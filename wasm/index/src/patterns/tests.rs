@@ -1,4 +1,4 @@
-//! The look-ups of patterns beside a comparison with each of them.
+//! Look-ups of patterns, compared with tests of every pattern.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,7 +174,7 @@ fn patterns_are_found_as_in_a_plain_list() {
                 let values = Values { known: &known, strings, lowered, address, place };
                 let mut found = BTreeSet::new();
                 patterns.each(&values, |id, certainty| {
-                    // A pattern of `like` is found by one of its parts.
+                    // A pattern of `like` is found by one of its literals.
                     assert!(certainty == Found::True || !is_exact(&known[&id].test));
                     if certainty == Found::True || holds(&known[&id], &values) {
                         found.insert(id);

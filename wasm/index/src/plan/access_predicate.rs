@@ -1,4 +1,4 @@
-//! An access predicate is a literal's demand on its attribute. It leads to the expression.
+//! An access predicate is the demand of a literal on its attribute. It leads a search to the expression.
 //!
 //! An access predicate may be wider than its literal but never narrower: every event that makes the literal true meets it.
 
@@ -115,7 +115,7 @@ impl AccessPredicate {
         }
     }
 
-    /// Returns the number of places that an entry takes if this predicate leads to it.
+    /// Returns the number of places that an entry takes under this predicate: one for each key.
     pub fn places(&self) -> usize {
         match &self.values {
             ValueSet::Points(keys) => keys.len(),
@@ -123,13 +123,13 @@ impl AccessPredicate {
         }
     }
 
-    /// Returns whether every event that this demand leads to an entry meets it.
+    /// Returns whether an event that reaches an entry by this demand always meets it.
     pub fn is_met_where_it_leads(&self) -> bool {
         // A bucket may be wider than an interval.
         matches!(self.values, ValueSet::Points(_) | ValueSet::Defined)
     }
 
-    /// Returns whether an event meets the demand if the attribute has `key`, as its value or in its list.
+    /// Returns whether `key`, as the attribute's value or in its list, proves that an event meets the demand.
     pub fn admits(&self, key: i64) -> bool {
         match &self.values {
             ValueSet::Points(keys) => keys.binary_search(&key).is_ok(),
@@ -140,8 +140,8 @@ impl AccessPredicate {
         }
     }
 
-    /// Returns whether every event that meets this demand also meets `other`. Of two different demands with long lists of
-    /// keys it returns false, because each entry of an expression may compare them.
+    /// Returns whether every event that meets this demand also meets `other`. It returns false for two different demands
+    /// with long lists of keys, because each entry of an expression may compare them.
     pub fn implies(&self, other: &AccessPredicate) -> bool {
         let is_short = |keys: &Keys| keys.len() <= cost::MAX_COMPARED_KEYS;
         self.attribute == other.attribute
@@ -160,7 +160,7 @@ impl AccessPredicate {
             }
     }
 
-    /// Narrows this interval by that of another predicate on the same attribute. Other value sets stay as they are.
+    /// Intersects this interval with that of another predicate on the same attribute. Other value sets stay as they are.
     pub fn narrow(&mut self, other: &AccessPredicate) {
         if let (ValueSet::Interval(low, high), ValueSet::Interval(other_low, other_high)) =
             (&mut self.values, &other.values)
@@ -237,14 +237,14 @@ fn exception(test: &Test<StringId>) -> Option<ValueSet> {
     })
 }
 
-/// Returns whether every value that meets the demand of a test, or of its negation, makes it true.
+/// Returns whether the demand of a test, or of its negation, contains only values that make it true.
 fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
     match test {
         Test::True | Test::StringEqual(_) | Test::OneOf(_) => true,
         Test::Integer(relation, constant) => {
             let relation = if negated { complement(*relation) } else { *relation };
             match relation {
-                // At these ends the demand saturates and contains the end, for which the test is false.
+                // At the extreme integer the demand saturates and contains that integer, for which the test is false.
                 Relation::Less => *constant > i64::MIN,
                 Relation::Greater => *constant < i64::MAX,
                 Relation::Equal | Relation::NotEqual | Relation::LessOrEqual | Relation::GreaterOrEqual => true,

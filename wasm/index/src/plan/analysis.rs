@@ -1,5 +1,5 @@
-//! An analysis has the demands of an expression: its normal form with each literal's access predicate. It chooses the
-//! literals under which the expression is found.
+//! The demands of an expression: its normal form with each literal's access predicate. An analysis chooses the literals that
+//! lead to the expression.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::{self, Filter};
 use crate::support::number::lesser;
 
-/// The size of a normal form whose literals an entry can note. Larger expressions are unindexed.
+/// The greatest size of a normal form whose literals fit an entry's note. Larger expressions are unindexed.
 const MAX_NODES: usize = filter::NOTES as usize;
 
 /// The residual predicate of an entry: the part of its expression that path and filters do not prove.
@@ -25,7 +25,7 @@ pub(crate) enum Residual<'a> {
     Nothing,
     /// The event must meet this access predicate. It is exact, and so is a filter of it.
     One(&'a AccessPredicate),
-    /// The event must meet one alternative of an `Or`, of which this is the likely one.
+    /// The event must meet one alternative of an `Or`. This is the likely one.
     Either(LikelyAlternative),
     More,
 }
@@ -51,7 +51,7 @@ pub(crate) struct LikelyAlternative {
     pub share: f32,
 }
 
-/// An analysis has a normal form, its access predicates, and for each the expected share of events that meet it.
+/// The normal form of an expression, its access predicates, and the expected share of events that meet each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Analysis {
     pub normal: Normal,
@@ -134,8 +134,8 @@ impl Analysis {
         self.normal.capacity().min(cost::MAX_CONTEXT)
     }
 
-    /// Returns the access predicates that an event must meet to make the expression true by the literal at `index`. Its own
-    /// is the first.
+    /// Returns the access predicates of the context of the literal at `index`: an event must meet all of them to make the
+    /// expression true by this literal. Its own is the first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &AccessPredicate)> {
         self.normal
             .context(index)
@@ -143,7 +143,8 @@ impl Analysis {
             .filter_map(|index| Some((index, self.access_predicate(index)?)))
     }
 
-    /// Returns the residual predicate of an entry under the literal at `index`, if an event meets all that `is_known`.
+    /// Returns the residual predicate of an entry under the literal at `index`, for events that meet every demand that
+    /// `is_known`.
     pub fn residual(
         &self,
         index: NodeIndex,
@@ -158,7 +159,7 @@ impl Analysis {
         while let Some(above) = self.normal.parent(below) {
             if self.normal.node(above) == NormalNode::And {
                 conjunctions += 1;
-                // The context has no literal of a further conjunction.
+                // The context has no literals from more conjunctions.
                 if conjunctions > cost::MAX_CONTEXT {
                     return Residual::More;
                 }
@@ -196,7 +197,7 @@ impl Analysis {
         likely.max_by(|a, b| a.share.total_cmp(&b.share))
     }
 
-    /// Chooses the way to find the expression that costs events least. `predicates` are those of the expression.
+    /// Chooses the access with the least expected cost for an event. `predicates` are those of the expression.
     pub fn access(&self, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
         let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
@@ -210,8 +211,8 @@ impl Analysis {
         }
     }
 
-    /// Returns a filter that decides the whole expression for most events, with the cost of passing it for every event.
-    /// Returns `None` if there is no such filter, or if it costs as much as evaluating the expression.
+    /// Returns a filter that decides the whole expression for most events, and its cost for an event. Returns `None` if
+    /// there is no such filter, or if it costs as much as evaluating the expression.
     fn deciding_filter(&self, catalog: &Catalog) -> Option<(Filter, f32)> {
         let root = self.normal.root();
         let (filter, share) = match self.normal.node(root) {
@@ -230,7 +231,7 @@ impl Analysis {
             .filter(|access_predicate| access_predicate.is_exact && Filter::is_exact_for(access_predicate, schema))
     }
 
-    /// Returns the literals under which finding the expression costs events least.
+    /// Returns the literals that lead to the expression at the least cost for an event.
     fn cheapest(&self, costs: &[f32]) -> Vec<NodeIndex> {
         let mut access = Vec::new();
         let mut pending = vec![self.normal.root()];
@@ -247,7 +248,7 @@ impl Analysis {
         access
     }
 
-    /// Returns for each part of the expression the cost of finding the expression by it.
+    /// Returns for each node the cost of finding the expression by it.
     fn costs(&self, catalog: &Catalog) -> Vec<f32> {
         let mut costs = vec![f32::INFINITY; self.normal.capacity()];
         if self.normal.literal(self.normal.root()).is_some() {
@@ -339,7 +340,7 @@ fn narrow_siblings(access_predicates: &mut [Option<AccessPredicate>], siblings: 
         }
         for &(_, index) in group {
             if let Some(access_predicate) = &mut access_predicates[index as usize] {
-                // Each stays as exact as it is: every event in the common interval is in the literal's own.
+                // Exactness does not change: the common interval is a part of each literal's own.
                 access_predicate.values = common.values.clone();
             }
         }

@@ -73,7 +73,7 @@ pub(crate) enum Coverage {
     Wholly,
 }
 
-/// Returns the demand whose filter the fewest events pass, with the expected share of events.
+/// Returns the demand whose filter the fewest events pass, and their expected share.
 ///
 /// `led` returns the part of a demand that the path to the entry has met. A demand that is met wholly needs no filter, and one
 /// that is met partly counts as weakly selective. Returns `None` if no demand is left.

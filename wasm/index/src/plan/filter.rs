@@ -1,17 +1,17 @@
-//! A filter is one more demand of an expression, in the 12 bytes that an entry has for it.
+//! A filter is a second demand of an expression, encoded in 12 bytes of an entry.
 //!
-//! A filter is a range of value digests or a mask of 64 bits. A range stands for one value, an interval, or any value but
-//! one. A mask stands for several values, or for demands on lists. Each value has a bit in either half of the mask. An
-//! event's value, or the values of its list, must share a bit with each half. Every event that meets the demand passes, and
-//! neither kind is tested with a branch. An undefined attribute passes only a filter that is marked as lax.
+//! A filter is a range of value digests or a mask of 64 bits, and neither is tested with a branch. A range stands for one
+//! value, an interval, or any value but one. A mask stands for several values, or for a demand on a list. It has a bit of
+//! each value in either half. An event passes if its value, or the values of its list, share a bit with each half. Every
+//! event that meets the demand passes. An undefined attribute passes only a lax filter.
 //!
-//! A filter is sufficient if its expression has no other open demand: it proves the expression. A demand for any value but
-//! some can also be proven. Two excepted values are tested exactly. With more, the mask is that of the excepted values, and
-//! an event that shares bits with it runs the program. A range of floats is similar: a digest has the upper half of a float,
-//! so an event whose value has the digest of an end runs the program.
+//! A filter is sufficient if its expression has no other open demand: it proves the expression. It can also prove a demand
+//! for any value but some. Two excepted values are tested exactly. For more, the mask has the excepted values, and an event
+//! that shares bits with it runs the program. So does an event at either end of a range of floats, because a digest has only
+//! the upper half of a float.
 //!
-//! If one of several alternatives is open, and nearly every event meets a certain one, its filter proves the entry. This
-//! filter is that of the values that fail the alternative; events with such a value run the program.
+//! If an entry needs one of several alternatives, and nearly every event meets a certain one, its filter proves the entry by
+//! that one. The filter has the values that fail the alternative; events with such a value run the program.
 
 use crate::catalog::statistics::Statistics;
 use crate::cost;
@@ -21,23 +21,23 @@ use crate::model::schema::{Attribute, AttributeId, Schema, Type};
 use crate::plan::access_predicate::{is_list, AccessPredicate, ValueSet};
 use crate::support::number::greater;
 
-/// The mark of a filter that is a mask, or [`NEITHER`].
+/// The mark of a filter that is a mask. Also a part of [`NEITHER`].
 pub(crate) const MASK: u32 = 1 << 31;
 /// The mark of a sufficient filter: an event that passes makes the expression true, unless it [may
 /// fail](Tested::may_fail).
 pub(crate) const SUFFICIENT: u32 = 1 << 30;
-/// The mark of a filter whose entry is in front of another one of the same subscription. An event must pass both.
+/// The mark of a filter whose entry is directly before another one of the same subscription. An event must pass both.
 pub(crate) const JOINED: u32 = 1 << 29;
 /// The mark of a filter that an event with an undefined attribute passes too.
 pub(crate) const LAX: u32 = 1 << 28;
-/// The mark of a range whose demand an event with its first or last digest may fail, or [`NEITHER`].
+/// The mark of a range at whose first and last digest an event may fail the demand. Also a part of [`NEITHER`].
 pub(crate) const BLURRED: u32 = 1 << 27;
 /// The mark of a range or mask of excepted values, to prove an entry. Every event that defines the attribute passes; one
 /// that meets the range or mask may fail the demand.
 pub(crate) const EXCEPT: u32 = 1 << 26;
-/// The marks of a range of which only the ends count: any value passes but these two.
+/// The marks of a range of which only the two ends fail: any other value passes.
 const NEITHER: u32 = MASK | BLURRED;
-/// The bit at which the position of a digest ends and the note begins.
+/// The number of bits of a digest's position. The note follows them.
 const NOTE_SHIFT: u32 = 14;
 /// The upper bound of notes.
 pub(crate) const NOTES: u32 = EXCEPT >> NOTE_SHIFT;
@@ -57,7 +57,7 @@ pub(crate) struct Filter {
     digest: u32,
     /// The least digest, or the lower half of the mask.
     low: u32,
-    /// The greatest digest less the least, or the upper half of the mask.
+    /// The greatest digest minus the least, or the upper half of the mask.
     span: u32,
 }
 
@@ -107,8 +107,8 @@ impl Filter {
     }
 
     /// Returns a filter that every event passes and that proves an entry, if `access_predicate` is one of several
-    /// alternatives. An event that may fail this alternative runs the program. Returns `None` if the filter cannot
-    /// decide that for every value, and for an undefined one.
+    /// alternatives. An event that may fail this alternative runs the program. Returns `None` if the filter cannot decide
+    /// this for some value, or for an undefined one.
     pub fn exception(access_predicate: &AccessPredicate, schema: &Schema) -> Option<Self> {
         let Attribute { ty, optional, .. } = *schema.attribute(access_predicate.attribute);
         let digest = probe(access_predicate.attribute);
@@ -134,7 +134,7 @@ impl Filter {
     /// fail](Tested::may_fail).
     pub fn is_exact_for(access_predicate: &AccessPredicate, schema: &Schema) -> bool {
         let ty = schema.attribute(access_predicate.attribute).ty;
-        // A test says of the values that share the digest of a blurred end that they may fail.
+        // At a blurred end, the test reports that values with the end's digest may fail.
         let fits = |key: i64| is_blurred(ty) || Scale::of(ty).is_exact_at(key);
         match &access_predicate.values {
             _ if probe(access_predicate.attribute) > PROBE => false,
@@ -152,12 +152,12 @@ impl Filter {
         self.marked(SUFFICIENT)
     }
 
-    /// Returns the filter with the mark that its entry is in front of another one.
+    /// Returns the filter with the mark that its entry is directly before another one.
     pub fn joined(self) -> Self {
         self.marked(JOINED)
     }
 
-    /// Returns whether the entry is in front of another one of the same subscription.
+    /// Returns whether the entry is directly before another one of the same subscription.
     #[inline]
     pub fn is_joined(self) -> bool {
         self.digest & JOINED != 0
@@ -224,8 +224,8 @@ impl Filter {
 pub(crate) struct Tested {
     /// The event may meet the demand.
     pub passes: bool,
-    /// The event passes and yet may fail the demand, so a [proof](Filter::proof) proves nothing for it, and the program must
-    /// run. Its value shares bits with an excepted one, or has the digest of an end.
+    /// The event passes but may fail the demand: its value shares bits with an excepted one, or has the digest of an end. A
+    /// [proof](Filter::proof) proves nothing for it, so the program must run.
     pub may_fail: bool,
 }
 
@@ -362,7 +362,7 @@ mod tests {
             is_exact: true,
             is_lax: true,
         };
-        // The number of 2,000 values that fail it. Some more share bits with a mask of three.
+        // The number of 2,000 values that fail the demand. With three excepted values, others share bits with the mask.
         for (values, unmet) in [
             (ValueSet::Except([7].into_iter().collect()), 1..=1),
             (ValueSet::Except([3, 7, 900].into_iter().collect()), 3..=30),

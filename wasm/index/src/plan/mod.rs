@@ -1,4 +1,4 @@
-//! Planning chooses how an expression is found. It compares the costs that the demands of its literals have for events.
+//! Planning chooses the access to an expression: it compares the costs of the demands of its literals for events.
 
 pub(crate) mod access_predicate;
 pub(crate) mod analysis;

@@ -1,15 +1,14 @@
-//! A reason is the predicate that makes an expression false. It is the last one evaluated, from left to right with short
-//! circuits.
+//! A reason is the predicate that makes an expression false: the last one evaluated, left to right with short-circuiting.
 //!
-//! A separate program finds the reason of an expression that is known to be false, in the order of the text. So it does not
-//! evaluate what must be false: all operands of a false `or` are false and the last one decided, and in a false `and` that
-//! reaches its last operand, that one decided. These programs are made only if reasons are requested beforehand.
+//! A separate program finds the reason of an expression that is known to be false, in the order of the text. It skips operands
+//! that must be false. In a false `or` all operands are false and the last one decided. In a false `and` that reaches its last
+//! operand, that operand decided. These programs are made only if reasons are requested beforehand.
 //!
-//! A test has its predicate, the value on which it jumps, and the number of tests to jump ahead. A test that jumps nowhere
-//! is the deciding one. Programs over booleans alone run side by side, without a branch on the outcome of a test, because
-//! branch mispredictions take longer than the tests. Their tests are a word each: a literal, and the distance of the jump
-//! less one. Other tests are two words each: the position of the predicate's operation in the expression's main program, and
-//! the rest.
+//! A test has a predicate, the value on which it jumps, and the number of tests to jump ahead. A jump distance of 0 marks the
+//! deciding test. Programs over booleans alone run interleaved, without a branch on the outcome of a test, because branch
+//! mispredictions take longer than the tests. Such a test is one word: a literal, and the jump distance less one. Any other
+//! test is two words: the position of the predicate's operation in the expression's main program, and the distance with the
+//! value.
 
 use crate::catalog::subscriptions::Subscription;
 use crate::catalog::Catalog;
@@ -26,16 +25,16 @@ use crate::support::bits::ones;
 use crate::support::headroom::grow;
 use crate::support::headroom::growth;
 
-/// The number of programs that run side by side. The cache misses of one overlap with tests of the others.
+/// The number of interleaved programs. The cache misses of one overlap with tests of the others.
 pub(crate) const RUNS: usize = 8;
 
-/// The number of tests that each program runs in turn. A test that decided is repeated.
+/// The number of tests that each program runs in turn. A program that has decided repeats its last test.
 pub(crate) const TESTS: usize = 8;
 
 /// The bits of a literal in a word: an attribute, and the value on which the test jumps.
 const LITERAL_BITS: u32 = 12;
 const MAX_LITERALS: usize = 1 << LITERAL_BITS;
-/// The maximal length of a program over booleans. A distance has the remaining bits of a word, with a sign.
+/// The maximal length of a program over booleans: a jump distance is signed and has the remaining bits of a word.
 const MAX_TESTS: usize = 1 << (31 - LITERAL_BITS);
 
 /// The programs that find reasons, by slot.
@@ -123,7 +122,7 @@ impl Reasons {
         }
     }
 
-    /// Gives the expressions the first `len` slots. `slot` returns the new slot of each.
+    /// Moves the expressions to the first `len` slots. `slot` returns the new slot of a slot.
     ///
     /// Errors: [`Kind::OutOfMemory`]; nothing is changed then.
     pub fn arrange(&mut self, len: usize, slot: impl Fn(Slot) -> Slot) -> Result<(), Error> {
@@ -144,7 +143,7 @@ impl Reasons {
         Ok(())
     }
 
-    /// Returns the slots with expressions in the word at `word` of a set of slots.
+    /// Returns the word at `word` of the set of slots with expressions.
     pub fn held(&self, word: u32) -> u32 {
         self.held.get(word as usize).copied().unwrap_or(0)
     }
@@ -160,7 +159,7 @@ impl Reasons {
         self.places[slot.index()]
     }
 
-    /// Returns the words from the program at `place` on. There must be a program.
+    /// Returns the chunk's words from the start of the program at `place` on. The place must have a program.
     #[inline]
     pub fn program(&self, place: Place) -> &[u32] {
         self.programs.get(place.program)
@@ -231,7 +230,7 @@ impl Jumps {
 }
 
 /// Runs a test of a program over booleans in `words`. Returns the literal, the position of the next test, and whether this
-/// test decided. Then the position stays the same.
+/// test decided. A deciding test does not advance the position.
 #[inline]
 pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumping) -> (u32, u32, bool) {
     let word = words[at as usize];
@@ -240,13 +239,13 @@ pub(crate) fn take(words: &[u32], at: u32, jumps: &Jumping) -> (u32, u32, bool) 
     (literal, at.wrapping_add(further).wrapping_add(1), (further as i32) < 0)
 }
 
-/// Returns the reason that a test of a literal decides: the number of its attribute.
+/// Returns the reason for a deciding test of `literal`: the number of its attribute.
 pub(crate) fn reason_of(literal: u32) -> u32 {
     booleans::attribute(literal as usize).word()
 }
 
-/// Returns the test at `at` of a general program. It is the position of its operation, the value on which it jumps, and the
-/// distance of the jump, which is 0 if the test decides.
+/// Returns the test at `at` of a general program: the position of its operation, the value on which it jumps, and the jump
+/// distance, which is 0 if the test decides.
 pub(crate) fn test_at(program: &[u32], at: u32) -> (u32, bool, u32) {
     let [position, word] = program.as_chunks().0[at as usize];
     (position, word & 1 == 1, word >> 1)
@@ -290,18 +289,18 @@ fn over_booleans(tests: &[Jump], predicates: &[Predicate<StringId>]) -> Option<V
     tests.iter().map(word).collect()
 }
 
-/// A place in a program, as the number of tests from there to the end.
+/// A position in a program, counted in tests from the end.
 type Rest = usize;
 
-/// The facts about a node that is still to be laid out, and its targets.
+/// The known facts about a node whose tests are not laid out yet, and its jump targets.
 #[derive(Clone, Copy, Debug)]
 enum Known {
     /// The node is false and contains the reason.
     False,
     /// If the node is false, it contains the reason. If it is true, the program continues behind it.
     Reason,
-    /// The node does not contain the reason. The program continues at the first place if the node is true, and at the second
-    /// if it is false; `None` is behind the node.
+    /// The node does not contain the reason. The program continues at the first position if the node is true, and at the
+    /// second if it is false; `None` is the position right after the node.
     Value(Option<Rest>, Option<Rest>),
 }
 
@@ -359,12 +358,12 @@ fn set_last(nodes: &mut [(NodeIndex, Known)], known: Known) {
     }
 }
 
-/// Returns the test of a literal that decides if it is false.
+/// Returns the test of a literal that decides when the literal is false.
 fn deciding(literal: Literal) -> Jump {
     Jump { predicate: literal.predicate, on: literal.negated, distance: 0 }
 }
 
-/// Returns the test of a literal that continues at `on_true` or `on_false`. One of these is the place `behind` it.
+/// Returns the test of a literal that continues at `on_true` or `on_false`. One of these is `behind`, right after the test.
 fn test(literal: Literal, on_true: Rest, on_false: Rest, behind: Rest) -> Jump {
     let (value, target) = if on_true == behind { (false, on_false) } else { (true, on_true) };
     Jump { predicate: literal.predicate, on: value != literal.negated, distance: (behind + 1 - target) as u32 }

@@ -1,12 +1,12 @@
 //! A batch searches for many events in one call. The results stand one behind the other.
 //!
-//! Events go in groups of 256. If there are many dense expressions and many events, the batch decodes a group once for its
-//! booleans, evaluates the dense expressions for all of its events at once (`bit_sliced`), and each event's search takes over
-//! the results. Otherwise each event is searched alone. So a batch costs hardly more than as many searches, or less.
+//! Events are processed in groups of 256. If there are many dense expressions and many events, the batch first decodes only the
+//! booleans of a group, and evaluates the dense expressions for all events of the group at once (`bit_sliced`). Each event's
+//! search then takes over the results. Otherwise each event is searched alone. So a batch costs at most slightly more than
+//! separate searches.
 //!
 //! The result is returned in parts, so that its memory does not grow with the number of events. A part ends with the event
-//! that fills it. Like a search, a batch can be interrupted anywhere and resumed: its own progress stands above that of the
-//! current search.
+//! that fills it. Like a search, a batch can be interrupted anywhere and resumed: it has a checkpoint besides the search's.
 
 use std::iter::Map;
 use std::slice::Iter;
@@ -24,15 +24,15 @@ use crate::search::{Dense, Form, Search};
 use crate::support::checkpoint::Checkpoint;
 use crate::support::hash::out_of_memory;
 
-/// The words of a result list beyond those of one event. A bitmap may have as many.
+/// The words of a result list beyond those of one event. An index without a smaller bound permits bitmaps of this length.
 const SPARE: usize = 16 * 1024;
-/// The number of words with which a part ends. The remaining room is for picking the ids of the next event.
+/// A part ends at this number of words. The remaining room is for picking the ids of the next event.
 const PART: usize = SPARE - ROOM;
 
 /// The bytes in front of each event: its format and its length.
 const FRAME: usize = 8;
 
-/// Returns whether bit-sliced evaluation may be worthwhile. A deletion never changes that to true.
+/// Returns whether bit-sliced evaluation may be worthwhile. A deletion never changes the result to true.
 fn is_sliceable(dense: usize, slots: usize) -> bool {
     dense >= cost::MIN_SLICED_EXPRESSIONS && dense >= slots / (cost::MAX_OTHERS_PER_SLICED + 1)
 }
@@ -42,7 +42,7 @@ pub(super) fn most_words(extent: &Extent) -> usize {
     SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 3
 }
 
-/// Returns the maximal number of words of a bitmap. It is that of a list of all ids, or less if the greatest id needs less.
+/// Returns the maximal words of a bitmap: one for each slot, at least [`SPARE`], or fewer if the greatest id needs fewer.
 pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
     let most = slots.max(SPARE);
     // An id may be too large for a position in memory.
@@ -65,7 +65,7 @@ pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
 /// search.reserve(&index)?;
 /// batch.reserve(&index)?;
 ///
-/// // Each event follows its format and its length.
+/// // Each event is preceded by its format and its length.
 /// const JSON: u32 = 1;
 /// let mut message = Vec::new();
 /// let events: [&[u8]; 2] = [br#"{"age": 40}"#, br#"{"age": 20}"#];
@@ -88,7 +88,7 @@ pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     request: Request,
-    /// The current group. The step that begins a group sets it, and sets it again if it is repeated.
+    /// The current group. The step that begins a group sets it. If repeated, it sets the same value.
     group: Group,
     sliced: Sliced,
     /// For each event of a bit-sliced group, the number of values that counted as undefined. The step that decodes the event sets it.
@@ -112,11 +112,11 @@ struct Group {
 pub struct Request {
     /// The number of events.
     pub events: u32,
-    /// The bytes of all events. Each event follows its format and its length, two little-endian `u32`.
+    /// The bytes of all events. Each event is preceded by its format and its length, two little-endian `u32`.
     pub bytes: usize,
-    /// The bytes of packed ids behind the events, to search only these subscriptions. `None` searches all.
+    /// The length in bytes of the packed ids after the events. Only these subscriptions are searched. `None` searches all.
     pub only: Option<usize>,
-    /// The form of each result. A counted one has its count as the first of its words.
+    /// The form of each result. In a counted form, the count is the first word.
     pub form: Form,
 }
 
@@ -135,7 +135,7 @@ struct Progress {
     phase: Phase,
     /// The current or the next event.
     next: Cursor,
-    /// The event behind it, once its search has started.
+    /// The event after `next`, once the search of `next` has started.
     behind: Cursor,
     /// The slot from which bit-sliced evaluation continues.
     slot: Slot,
@@ -162,7 +162,7 @@ enum Phase {
 }
 
 impl Batch {
-    /// Makes room for every batch of searches of `index`. The search has room already.
+    /// Makes room for every batch over `index`. The caller has made room for the search.
     ///
     /// Errors: [`Kind::OutOfMemory`].
     pub fn reserve(&mut self, index: &Index) -> Result<(), Error> {
@@ -175,7 +175,7 @@ impl Batch {
         self.checkpoint.commit(Progress { phase: Phase::Group, ..Progress::default() });
     }
 
-    /// Continues behind the part that was returned last.
+    /// Continues after the last returned part.
     pub fn next_part(&mut self) {
         let progress = self.checkpoint.load();
         if progress.phase == Phase::Full {
@@ -188,8 +188,8 @@ impl Batch {
         self.checkpoint.current().phase == Phase::Done
     }
 
-    /// Runs to the end of a part, from the present position, and returns the part. It has for each event the number of
-    /// words, then these words. The message holds the events and the ids. `committed` is called after each step.
+    /// Runs from the present position to the end of a part, and returns the part: for each event the number of words, then
+    /// the words. The message holds the events and the ids. `committed` is called after each step.
     ///
     /// Errors: those of decoding an event, and an id that is too large for a bitmap.
     pub fn run<'a>(
@@ -219,7 +219,7 @@ impl Batch {
         &search.ids[..self.checkpoint.current().words as usize]
     }
 
-    /// Runs one step. Returns the progress to commit. A search under way must have ended.
+    /// Runs one step. Returns the progress to commit. A running search must be finished first.
     fn step(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<Progress, Refused> {
         let mut progress = self.checkpoint.load();
         match progress.phase {

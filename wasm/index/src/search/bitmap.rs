@@ -7,7 +7,7 @@ use crate::support::bits::ones;
 pub(super) struct Bitmap<'a> {
     /// The words that the bitmap may use.
     pub words: &'a mut [u64],
-    /// The number of words up to that of the greatest id. The words behind are not cleared yet.
+    /// The number of words up to that of the greatest id. Later words are not cleared yet.
     pub len: usize,
     /// An id for which there is no room.
     pub too_large: Option<u64>,
@@ -23,7 +23,7 @@ impl Bitmap<'_> {
         }
     }
 
-    /// Inserts those of the 32 ids from `first` on whose bits are one.
+    /// Inserts the ids `first + i` for each bit `i` that is one.
     fn insert_run(&mut self, first: u64, bits: u32) {
         if bits == 0 {
             return;

@@ -9,9 +9,9 @@ use crate::support::bits::ones;
 /// The state of the dense expressions.
 #[derive(Clone, Copy)]
 pub(super) enum Dense<'a> {
-    /// Windows have to evaluate them.
+    /// Not evaluated yet: windows decide them.
     Open,
-    /// They are evaluated; the number is that of the event in its group.
+    /// Evaluated for a group of events, with the number of this event in its group.
     Sliced(&'a Sliced, usize),
 }
 

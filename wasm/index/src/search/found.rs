@@ -18,7 +18,7 @@ impl<'a> Found<'a> {
         &self.packed[self.start..][..self.ids]
     }
 
-    /// Returns the words behind the ids of a search for reasons. These are the ids that do not match, grouped by reason; a
+    /// Returns the words after the ids of a search for reasons. These are the ids that do not match, grouped by reason; a
     /// count for each reason; whether the ids of each group ascend; and whether the event lacks a required attribute.
     pub fn reasons(self) -> &'a [u64] {
         &self.packed[self.start + self.ids..]
@@ -34,8 +34,8 @@ impl<'a> Found<'a> {
         self.packed[1]
     }
 
-    /// Returns all words: the number visited, the number evaluated, in a counted form the number of values that counted as
-    /// undefined, the ids, the reasons.
+    /// Returns all words: the number visited, the number evaluated, the number of values that counted as undefined (in a
+    /// counted form), the ids, the reasons.
     pub fn packed(self) -> &'a [u64] {
         self.packed
     }

@@ -1,8 +1,8 @@
 //! A slot set has one bit for each matching slot. A summary bit for each 32 of these makes sparse sets fast to read.
 //!
-//! A word has 32 bits and, above them, the number of its search. In every other search it counts as empty. So clearing the
-//! set is free, whatever earlier searches left in it, and setting a bit twice is the same as once. Search numbers ascend, so
-//! the value of a word in the present search is the maximum of the word and the present empty word. That takes no branch.
+//! A word has 32 bits of slots and, above them, the number of the search that wrote it. Every other search reads it as empty, so
+//! clearing the set is free. Search numbers ascend, so the value of a word in the present search is the maximum of the word and
+//! the present empty word. That takes no branch, and setting a bit is idempotent.
 
 use crate::error::Error;
 use crate::handles::Slot;
@@ -12,7 +12,7 @@ use crate::support::headroom::grow;
 
 const BITS: u32 = Slot::IN_WORD;
 
-/// The empty word of the first search, and the difference to that of each next search.
+/// The empty word of the first search, and the increment for each further search.
 const SEARCH: u64 = 1 << BITS;
 /// The empty word of the last search.
 const LAST: u64 = u64::MAX << BITS;
@@ -20,7 +20,7 @@ const LAST: u64 = u64::MAX << BITS;
 /// The number of slots in a group.
 pub(super) const GROUP: u32 = BITS * BITS;
 
-/// The number of groups that are inspected at once for slots.
+/// The number of groups that are checked for slots at once.
 const BLOCK: usize = 16;
 
 /// A set of slots.
@@ -122,7 +122,7 @@ impl SlotSet {
         self.insert_word(word + 1, (bits >> BITS) as u32);
     }
 
-    /// Returns the slots from 32 times `word` on, a bit each.
+    /// Returns the bits of the 32 slots from `32 * word` on.
     pub fn word(&self, word: u32) -> u32 {
         let group = self.groups.get((word / BITS) as usize);
         group.map_or(0, |words| words[(word % BITS) as usize].max(self.empty) as u32)
@@ -134,7 +134,7 @@ impl SlotSet {
         self.word(word) >> bit & 1 == 1
     }
 
-    /// Calls `each` with the groups from `from` on that have slots, ascending, until the counts it returns reach `limit`.
+    /// Calls `each` with the nonempty groups from `from` on, ascending, until the sum of its results reaches `limit`.
     /// Returns the group from which to continue, or `None` at the end.
     #[inline(always)]
     pub fn groups(&self, from: u32, limit: usize, mut each: impl FnMut(Slots) -> usize) -> Option<u32> {

@@ -2,22 +2,22 @@
 //!
 //! A search can be interrupted anywhere and resumed. It works in steps. A step reads the `Progress` that was last
 //! committed, works on a copy, and commits the copy by a single store (`Checkpoint`). Its other writes lie beyond the
-//! committed progress (lists), or are the same when they are repeated (bits of the matches, remembered predicates). So an
-//! interrupted step is simply repeated. An interrupted decoding of the event restarts. Neither enlarges a table that
-//! outlives the search (`spill.rs`).
+//! committed progress (lists), or are idempotent (bits of the matches, results in the memo). So an interrupted step is
+//! simply repeated. An interrupted decoding of the event restarts. Neither enlarges a table that outlives the search
+//! (`spill.rs`).
 //!
 //! 1. **Walk.** From the root on, each node adds the nodes to which the event's values lead.
-//! 2. **Scan.** The event passes the filters of a leaf list's entries, or does not. An entry that passes is a candidate, or
+//! 2. **Scan.** The filters of the nodes' entries are tested. An entry that the event passes becomes a candidate, or is
 //!    proven if it is sufficient.
-//! 3. **Verify.** The program of each candidate runs. If it is true, the bit of its slot is set. Results of predicates that
-//!    several expressions share are remembered.
+//! 3. **Verify.** The program of each candidate runs. If it is true, the bit of its slot is set. A memo keeps the results of
+//!    predicates that several expressions share.
 //! 4. **Dense.** Windows decide the boolean expressions without access predicates. Those left open become candidates.
 //! 5. **Unindexed.** The programs of all other expressions without access predicates run.
 //! 6. **Collect**, and **sort** the ids that do not ascend with slots.
 //! 7. **Gather**, **explain**, **count** and **group**, if the reasons of expressions that do not match are wanted.
 //!
-//! The cost of a search depends only on the index, the event and the requested ids. Remains of earlier searches, finished
-//! or interrupted, are skipped without a branch on them.
+//! The cost of a search depends only on the index, the event and the requested ids. Leftovers of earlier searches, finished
+//! or interrupted, are skipped without a branch that depends on them.
 
 mod batch;
 mod bitmap;
@@ -79,7 +79,7 @@ const AHEAD: usize = STEP as usize / 8;
 /// A step that has visited at most this number of entries continues with the next phase, so that a small search is one step.
 const MAX_MERGED_STEP: u64 = STEP as u64 / 4;
 
-/// The bytes of an event up to which decoding uses tables that are kept. Nearly all events are smaller.
+/// An event of at most this number of bytes is decoded into the kept tables. Nearly all events are smaller.
 const EVENT: usize = 16 * 1024;
 
 /// The working memory of searches: the event, and tables that are reused. A search allocates nothing once the tables have
@@ -121,7 +121,7 @@ pub struct Search {
     nodes: Vec<NodeId>,
     /// The last position of each node in `nodes`.
     found_at: Vec<u32>,
-    /// The entries of some lists of one entry.
+    /// A buffer for the entries of several lists of one entry.
     gathered: [Entry; GATHERED],
     /// The programs to run.
     candidates: Spill<Vec<ProgramId>>,
@@ -312,14 +312,14 @@ impl Search {
         self.checkpoint.commit(Progress { start, form, phase: Phase::Dense, ..Progress::default() });
     }
 
-    /// Writes the number of values that counted as undefined in front of a result that starts at `start`, if its form has it.
+    /// Writes the number of values that counted as undefined in front of a result at `start`, if the form is a counted one.
     fn count_mismatches(&mut self, mismatches: u32, start: u32, form: Form) {
         if form.counts() > 0 {
             self.ids[start as usize - 1] = mismatches.into();
         }
     }
 
-    /// Makes the subscriptions with these ids candidates. Windows decide dense ones at once, as far as they can.
+    /// Makes candidates of the subscriptions with these ids, except for dense ones that windows decide at once.
     fn select(
         &mut self,
         index: &Index,
@@ -363,7 +363,7 @@ impl Search {
         Found { packed, start, ids }
     }
 
-    /// Returns the error of a search whose result does not fit the requested form, if it has one.
+    /// Returns the error of a search whose result does not fit the requested form, or `None`.
     pub fn refusal(&self, index: &Index) -> Option<Error> {
         self.checkpoint.load().too_large.map(|id| {
             let subscriptions = index.subscriptions();

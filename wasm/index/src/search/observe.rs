@@ -9,7 +9,7 @@ use crate::catalog::subscriptions::Placement;
 use crate::handles::{NodeId, Slot};
 use crate::index::Index;
 
-/// The list at which a search looked.
+/// A list that a search visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     /// The leaf list of a node. That of [`NodeId::SCANNED`] is scanned by every search.
@@ -24,14 +24,14 @@ pub(crate) enum List {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Visit {
     pub list: List,
-    /// The entries or expressions at which the search looked.
+    /// The entries or expressions that the search visited.
     pub visited: u64,
     /// Of these, the entries whose filters the event passed, or the dense expressions that windows left open, or all
     /// unindexed expressions.
     pub passed: u64,
     /// The programs that ran, or the dense expressions that windows decided.
     pub evaluated: u64,
-    /// The expressions that were found to match here, and not before.
+    /// The expressions whose match was first found here.
     pub matched: Vec<Slot>,
 }
 
@@ -45,7 +45,7 @@ impl Search {
         }
         let nodes = progress.nodes;
         for node in 1..=nodes {
-            // The scan ends with the last known node, which is now the next one.
+            // Ends the list of known nodes after the next one, so that the scan stops there.
             progress.nodes = node;
             let list = List::Leaf(self.nodes[node as usize - 1]);
             each(self.observe_leaf(list, index, &mut progress));

@@ -25,8 +25,8 @@ const PLACES: [[u8; 8]; 256] = {
     places
 };
 
-/// Writes the ids of `slots`, whose rows are `rows`. Returns their number. Dense and listed rows are in another function, so
-/// that the values of this loop stay in registers: with few matches, nearly each one is a word by itself.
+/// Writes the ids of `slots`, whose rows are `rows`. Returns their number. Another function handles dense and listed rows, so
+/// that this loop keeps its values in registers: with few matches, most words have a single match.
 #[inline(never)]
 pub(super) fn pick(slots: Slots, rows: &[Row], to: &mut [u64; ROOM]) -> usize {
     let mut picked = 0;
@@ -58,7 +58,7 @@ fn pick_row(bits: u32, row: &Row, to: &mut [u64; ROW]) -> usize {
     }
 }
 
-/// Writes eight ids for each eight slots. The next write overwrites the excess, so no branch depends on the bits.
+/// Writes eight ids at a time, for eight slots. The next write overwrites the excess, so no branch depends on the bits.
 #[inline]
 fn pick_many(bits: u32, id: impl Fn(usize) -> u64, to: &mut [u64; ROW]) -> usize {
     let mut picked = 0;

@@ -1,7 +1,7 @@
-//! A profile runs a search part by part, so that a caller can measure each part, and tells what a part did.
+//! A profile runs a search part by part, so that a caller can measure each part, and returns the counts of a part.
 //!
-//! A part is one turn of one phase, the same that a step runs. What a part did is found afterwards from the lists that it
-//! left, so it costs the part nothing.
+//! A part is one turn of one phase, as in a step. Its counts are derived afterwards from the lists that it left, so counting
+//! does not slow the part down.
 
 use super::progress::{Phase, Progress};
 use super::{first_chunk, Dense, Search};
@@ -37,9 +37,9 @@ pub enum Part {
 /// The counts of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// The counts of the whole walk, with its last part.
+    /// The counts of the whole walk, returned for its last part.
     Walk(Vec<Lookups>),
-    /// The counts of a part of the scan, or of the dense expressions, which are their own entries.
+    /// The counts of a part of the scan, or of the dense expressions, each of which counts as an entry.
     Scan(Vec<Scanned>),
     /// The expressions whose programs ran.
     Run(Vec<Run>),
@@ -80,7 +80,7 @@ pub struct Run {
     pub tests: u32,
     /// Whether the expression is true.
     pub holds: bool,
-    /// The attribute of the last test, which decided.
+    /// The attribute of the last test, which is the deciding one.
     pub decided_by: Option<AttributeId>,
 }
 
@@ -186,12 +186,12 @@ impl Search {
         }
     }
 
-    /// Returns the counts of dense expressions. Those left open became candidates.
+    /// Returns the counts of dense expressions. Those that windows left open became candidates.
     fn decided(&self, index: &Index, before: &Progress, after: &Progress) -> Scanned {
         let entries = after.visited - before.visited;
         let open = &self.candidates[before.candidates as usize..after.candidates as usize];
         let candidates: Vec<u64> = open.iter().map(|&program| id_of(program, index)).collect();
-        // Whether a decided expression is true is not noted here.
+        // The results of decided expressions are not counted.
         Scanned { attribute: None, entries, proven: 0, candidates }
     }
 
@@ -231,7 +231,7 @@ fn id_of(program: ProgramId, index: &Index) -> u64 {
     index.subscriptions().id(index.catalog().slot(program))
 }
 
-/// A count for each attribute, and one for the nodes that lie below none.
+/// A count for each attribute, and one for the nodes below no attribute.
 struct PerAttribute<T> {
     counts: Vec<T>,
 }
@@ -245,7 +245,7 @@ impl<T: Default + Clone> PerAttribute<T> {
         &mut self.counts[attribute.map_or(0, digest::place)]
     }
 
-    /// Returns the counts that `is_used` accepts, each named by `with`.
+    /// Returns the counts that `is_used` accepts, each with its attribute set by `with`.
     fn used(self, with: impl Fn(Option<AttributeId>, T) -> T, is_used: impl Fn(&T) -> bool) -> Vec<T> {
         let counts = self.counts.into_iter().enumerate().filter(|(_, count)| is_used(count));
         counts.map(|(place, count)| with(digest::attribute(place), count)).collect()

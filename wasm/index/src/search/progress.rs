@@ -1,8 +1,8 @@
-//! The progress of a search is all that a step commits.
+//! The progress of a search: the state that a step commits.
 
 use super::{reasons, Form};
 
-/// The progress of a search. It has the length of each list; elements behind are ignored.
+/// The progress of a search. It has the length of each list; elements beyond that length are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub phase: Phase,
@@ -64,7 +64,7 @@ impl Phase {
 }
 
 impl Progress {
-    /// Returns whether no position lies behind the list that it is of.
+    /// Returns whether each position is within its list.
     pub fn is_within_lists(&self) -> bool {
         self.node <= self.nodes && self.candidate <= self.candidates
     }

@@ -17,7 +17,7 @@ use crate::search::matches::SlotSet;
 use crate::search::{self, Phase, Search, HEADER, STEP};
 use crate::support::headroom::grow;
 
-/// The words behind the counts: whether the ids of each group ascend, and whether the event lacks a required attribute.
+/// The words after the counts: whether the ids of each group ascend, and whether the event lacks a required attribute.
 const TRAILER: usize = 2;
 
 /// The progress of a search for reasons.
@@ -25,7 +25,7 @@ const TRAILER: usize = 2;
 pub(super) struct Progress {
     /// Explain expressions that do not match.
     pub are_wanted: bool,
-    /// The event lacks a required attribute, which is then every reason.
+    /// The event lacks a required attribute. That is then the reason of every expression.
     does_not_fit: bool,
     /// Explain all expressions that do not match, not only those with requested ids.
     among_all: bool,
@@ -37,13 +37,13 @@ pub(super) struct Progress {
     general_at: u32,
     /// The number of counted reasons.
     counted: u32,
-    /// The number of ids in their groups.
+    /// The number of ids already written to their groups.
     grouped: u32,
     /// Selects the valid one of the two lists of counts.
     odd_counts: bool,
     /// Selects the valid one of the two lists of running programs.
     odd_runs: bool,
-    /// The number of words of the result behind the matching ids.
+    /// The number of words of the result after the matching ids.
     pub behind: u32,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Work {
     /// The number of expressions for each reason; later the next place of each group. One list is valid. An uncommitted step
     /// writes the other.
     counts: [Vec<u32>; 2],
-    /// The running programs, in two lists as well. They are too large to copy in every search's progress.
+    /// The running programs, in two lists as well. They are too large for the progress, which every search copies.
     runs: [Runs; 2],
 }
 
@@ -74,8 +74,8 @@ impl Search {
         grow(&mut self.ids, HEADER + slots + numbers + TRAILER)
     }
 
-    /// Like [`Search::open`], for a search that also finds the reasons. An event that lacks a required attribute is no
-    /// error, but the reason of all expressions.
+    /// Like [`Search::open`], for a search that also finds the reasons. An event that lacks a required attribute is not an
+    /// error: it is the reason of every expression.
     ///
     /// Errors: other errors of the event; [`Kind::NotFound`] if the index keeps no reasons.
     pub fn open_reasons(
@@ -210,7 +210,7 @@ impl Search {
     }
 }
 
-/// An expression that did not match: its slot, the place of its program, and finally the number of its reason.
+/// An expression that did not match: its slot, the place of its program, and, once found, the number of its reason.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missed {
     slot: Slot,
@@ -299,7 +299,7 @@ impl Explainer<'_> {
     }
 
     /// Runs tests of each program in turn. A finished program is replaced by the next one. No branch depends on whether a
-    /// test decided: the attribute of each test is stored, and the last one stays.
+    /// test decided: each test overwrites the program's stored attribute, so the last one stays.
     fn run_side_by_side(&mut self) {
         let Runs { mut of, mut at, chunk, mut next, end, none } = self.runs;
         let words = self.reasons.words(chunk);
@@ -404,8 +404,8 @@ mod tests {
         let expected = found_though_commits_are_lost(&index, |search| {
             search.open_reasons(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
         });
-        // The counts of `a`, `b`, seven others, a place, none and the event; whether the ids ascend; whether the event lacks
-        // an attribute.
+        // The counts of `a`, `b`, seven other attributes, geography, none and an invalid event; whether the ids ascend;
+        // whether the event lacks an attribute.
         let (found, counts) = expected.split_at(expected.len() - 14);
         assert_eq!(found.len() - HEADER, 4000);
         assert!(counts[0] > 1000 && counts[1] > 20 && counts[2..] == [0; 12], "{counts:?}");

@@ -1,4 +1,4 @@
-//! The tables of a search get their room between searches.
+//! Makes room in the tables of a search, between searches.
 
 use super::batch;
 use super::{Search, EVENT};
@@ -51,7 +51,7 @@ impl Searches for Search {
         }
         let extent = extent.rounded();
         let Extent { attributes, nodes, slots, patterns, .. } = extent;
-        // One for no attribute, and one for the index's own.
+        // Two more: one for no attribute, and one for the attribute of the patterns.
         grow(&mut self.digests, (attributes + 2).max(DIGESTS))?;
         self.event.kept_mut().reserve_patterns(patterns)?;
         if extent.has_lowered {

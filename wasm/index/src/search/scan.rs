@@ -54,7 +54,7 @@ impl Search {
                 matches.insert(slot.slot());
             }
         };
-        // Four slots a turn of the loop, because half of the cost of a turn is not the marking.
+        // Unrolled four times, because the overhead of a loop is half of its cost.
         for four in fours {
             four.iter().for_each(&mut mark);
         }

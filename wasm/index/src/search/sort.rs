@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::support::checkpoint::Checkpoint;
 use crate::support::headroom::grow;
 
-/// The number of ids in a first run, and of those that a step moves.
+/// The number of ids in an initial run, and the number that a step moves.
 const RUN: usize = 1024;
 
 /// A merge sort of a list of ids with a spare list.
@@ -28,12 +28,12 @@ struct Progress {
     width: usize,
     /// The spare list is the source.
     from_spare: bool,
-    /// The start of the run that is made, of the pair of runs that is merged, or of what is joined or moved back.
+    /// The start of the current run, of the current pair of runs, or of the ids to join or to move back.
     start: usize,
-    /// The numbers of the merged ids of each run.
+    /// The number of ids already merged from the left run and from the right run.
     left: usize,
     right: usize,
-    /// The end of what is moved back.
+    /// The end of the ids to move back.
     end: usize,
 }
 
@@ -43,7 +43,7 @@ enum Pass {
     Runs,
     /// Merges pairs of runs, from one list into the other.
     Merge,
-    /// Merges the ids that ascended with the others, which are sorted now, into the spare list.
+    /// Merges the ascending first part with the sorted rest, into the spare list.
     Join,
     /// Moves the joined ids back.
     Back,
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// Selects the next pass. The runs have now `width` ids, and are in the other list.
+    /// Selects the next pass. The runs now have `width` ids, and are in the other list.
     fn end_pass(&mut self, width: usize) {
         let from_spare = !self.from_spare;
         let pass = match () {
@@ -121,8 +121,8 @@ impl Progress {
         }
     }
 
-    /// Joins the two parts of the list. The ids below the second part's are where they belong, and so are those of the second
-    /// part above the first part's.
+    /// Joins the two parts of the list. Ids of the first part below the second part, and ids of the second part above the first
+    /// part, are already in place.
     fn join(&mut self, ids: &[u64], spare: &mut [u64]) {
         let (first, second) = ids[..self.len].split_at(self.ascending);
         if (self.left, self.right) == (0, 0) {
@@ -147,7 +147,7 @@ impl Progress {
         }
     }
 
-    /// Moves about [`RUN`] ids of two lists behind those that were moved before.
+    /// Merges about [`RUN`] more ids of two lists into `to`.
     fn merge(&mut self, left: &[u64], right: &[u64], to: &mut [u64]) {
         let Progress { left: mut l, right: mut r, .. } = *self;
         let end = l + r + RUN;
@@ -190,7 +190,7 @@ mod tests {
         sort.reserve(ids.len()).unwrap();
         sort.start(ascending, ids.len());
         loop {
-            // An interrupted step has written values that it will write again.
+            // An interrupted step leaves values that its repetition overwrites.
             let mut cut_off = sort.clone();
             let done_before = cut_off.step(&mut ids);
             sort.spare.copy_from_slice(&cut_off.spare);

@@ -1,4 +1,4 @@
-//! Searches whose steps lose their commits, and the tables that a search must not enlarge.
+//! Tests that a search survives lost commits of its steps, and enlarges no table that outlives it.
 
 use super::*;
 use crate::event::Format;

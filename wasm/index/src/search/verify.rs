@@ -53,7 +53,7 @@ impl Search {
 }
 
 /// Prefetches the first cache lines of `programs`. They are scattered in memory, and independent reads overlap their cache
-/// misses. Running the programs would not, as they are full of branches.
+/// misses. Running the programs does not overlap them, because programs are full of branches.
 #[inline(never)]
 fn prefetch(programs: &[ProgramId], index: &Index) {
     // Four programs a turn make the loop itself cheap.
@@ -63,8 +63,8 @@ fn prefetch(programs: &[ProgramId], index: &Index) {
     black_box(rest.iter().fold(prefetched, |sum, &program| sum ^ store.prefetch(&[program])));
 }
 
-/// Runs `programs` for about a step. The first one continues from the position in `progress`, which is set to that of an
-/// unfinished last one. Returns the number of finished programs.
+/// Runs `programs` for about a step, the first one from the position in `progress`. Stores the position of an unfinished last
+/// program there. Returns the number of finished programs.
 ///
 /// All run in one call, because a call for each would save, restore and check the fuel.
 #[inline(never)]

@@ -32,7 +32,7 @@ impl Search {
         }
     }
 
-    /// Prefetches the first cache lines of the found nodes' leaf lists, for the reason given at `prefetch` in `verify.rs`.
+    /// Prefetches the first cache lines of the found nodes' leaf lists, for the same reason as `prefetch` in `verify.rs`.
     /// The processor prefetches the rest of a longer list by itself.
     #[inline(never)]
     pub(super) fn prefetch_entries(&self, index: &Index, progress: &Progress) {
@@ -49,7 +49,7 @@ impl Search {
         black_box(found.iter().map(prefetch).fold(0, |sum, subject| sum ^ subject));
     }
 
-    /// Adds the nodes below the next of the `branches` whose attribute the event defines. Returns the cost in lookups.
+    /// Adds the nodes below the next branch whose attribute the event defines. Returns the cost in lookups.
     #[inline(never)]
     pub(super) fn follow(&mut self, tree: &Tree, branches: &[Branch], progress: &mut Progress) -> u32 {
         let ahead = &branches[progress.level as usize..];
@@ -130,9 +130,9 @@ fn push_found(
     for node in found {
         lookups += 1;
         let Some(node) = node else { continue };
-        // A list may lead to a node twice. An element of `found_at` counts only if `nodes` agrees, so it needs no clearing.
-        // It must not decide a branch, or the cost of a search would depend on earlier ones. So a known node is also
-        // written, behind the end of the list, where the next node overwrites it.
+        // A list value may lead to a node twice. `found_at` needs no clearing, because an element counts only if `nodes` agrees.
+        // No branch depends on that, or the cost of a search would depend on earlier searches. So a known node is written too,
+        // past the end of the list, where the next node overwrites it.
         let at = found_at[node.index()];
         let known = (at < progress.nodes) & (nodes[at as usize] == node);
         nodes[progress.nodes as usize] = node;

@@ -5,8 +5,8 @@
 
 use std::ops::Deref;
 
-/// Returns the bytes in words of eight, the first in the lowest byte, with zeros at the end of the last word. Strings that
-/// differ only by zeros at the end may have the same words, so hashes also take the length.
+/// Returns the bytes as little-endian 64-bit words, the last one padded with zeros. Strings that differ only in trailing
+/// zeros may have the same words, so hashes also take the length.
 #[inline]
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (whole, rest) = bytes.as_chunks();
@@ -29,13 +29,13 @@ fn last_word(bytes: &[u8]) -> u64 {
     byte(0) | byte(rest / 2) | byte(rest - 1)
 }
 
-/// A one in each byte of a word. A byte times this is that byte in each byte of a word.
+/// A word with a 1 in each byte. Multiplying a byte by this word repeats the byte eight times.
 pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
 /// The highest bit of each byte of a word.
 pub(crate) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// Marks the zero bytes of `word` by their high bits. Only the first mark is reliable, because a borrow may mark a byte
-/// above it, and only high bits are marks: see [`marked`].
+/// Sets the high bit of each zero byte of `word`. Only the lowest mark is reliable, because a borrow may mark a byte above it.
+/// Only high bits are marks: see [`marked`].
 #[inline]
 pub(crate) fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word

@@ -1,5 +1,5 @@
-//! Long tables that grow without a copy. A table that doubles leaves its old block in linear memory as a hole, and half of
-//! its new block empty.
+//! Long tables that grow without copying. A doubling table would leave its old block in linear memory as a hole, and half of its
+//! new block empty.
 
 use std::ops::{Index, IndexMut};
 

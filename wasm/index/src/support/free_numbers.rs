@@ -1,4 +1,4 @@
-//! The free numbers of a table. The lowest one is taken first, so the numbers in use stay dense and the end of the table
+//! The free numbers of a table. The lowest is reused first, so the numbers in use stay dense and the end of the table
 //! becomes free.
 
 use crate::support::headroom::{growth, trim};
@@ -8,9 +8,9 @@ const BITS: usize = u64::BITS as usize;
 /// A set of numbers below a bound, as a bitmap with a summary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeNumbers {
-    /// A bit for each number below the bound: it is free.
+    /// One bit for each number below the bound, set if it is free.
     words: Vec<u64>,
-    /// A bit for each word: some number of the word is free.
+    /// One bit for each word, set if any of its numbers is free.
     summary: Vec<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! Hashing that is the same in every run and on every machine, so that fuel is too.
+//! Deterministic hashing: the same hashes, and so the same fuel, in every run and on every machine.
 //!
-//! The sandbox multiplies 64-bit words and returns 64 bits. So a hash that folds the upper half of a product into the lower
-//! takes four multiplications there. Here each word takes one, and a shift moves its upper half to the lower.
+//! WebAssembly cannot multiply 64-bit words to a 128-bit product. Folding such a product takes four multiplications there. This
+//! hash takes one for each word, and a shift mixes the upper half of the 64-bit product into the lower half.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
@@ -59,13 +59,13 @@ impl Hasher for Words {
         *self = self.add(number);
     }
 
-    /// As 64 bits on every machine.
+    /// Writes 64 bits on every machine.
     #[inline]
     fn write_usize(&mut self, number: usize) {
         self.write_u64(number as u64);
     }
 
-    /// Mixes once more. Tables use the lowest bits and the highest, and now the lowest depend on all bits.
+    /// Mixes once more, because tables use the lowest and the highest bits. The lowest bits then depend on all bits.
     #[inline]
     fn finish(&self) -> u64 {
         self.add(0).0

@@ -36,7 +36,7 @@ struct Probe {
 pub(crate) struct Reserve(Vec<Probe>);
 
 impl Clone for Reserve {
-    /// Copies the reserve with memory of its own. Aborts if memory ends, so clone only where it is not limited.
+    /// Allocates a reserve of the same size. Aborts if memory runs out, so clone only where memory is unlimited.
     fn clone(&self) -> Self {
         Reserve(Vec::with_capacity(self.0.capacity()))
     }
@@ -56,7 +56,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// Holds at least `bytes` bytes, and not many more than twice as many. Errors: those of [`Reserve::hold`].
+    /// Holds at least `bytes` bytes, and not much more than twice that. Errors: those of [`Reserve::hold`].
     pub fn hold_about(&mut self, bytes: usize) -> Result<(), Error> {
         if self.bytes() > 2 * bytes + PIECE / 8 {
             // The block that is freed here is larger than `bytes`, so the next request succeeds.
@@ -73,9 +73,8 @@ impl Reserve {
 
 /// Checks that one block of `bytes` bytes is available.
 ///
-/// The end of memory may be free already and hold a part of a large block. The allocator would still grow memory by the
-/// whole block. So pieces are requested first, and memory grows by pieces. That takes time, so small blocks are requested
-/// whole.
+/// Free memory at the end of the heap may hold a part of a large block, yet the allocator would grow the heap by the whole
+/// block. So pieces are requested first, and the heap grows by pieces. That takes time, so small blocks are requested whole.
 ///
 /// Errors: [`crate::error::Kind::OutOfMemory`].
 pub(crate) fn ensure(bytes: usize) -> Result<(), Error> {

@@ -1,5 +1,5 @@
-//! Sorting where the size of the code counts more than its speed: the standard library's sort takes kilobytes for each type of
-//! elements, which the package for JavaScript pays for.
+//! Heap sort, for code size rather than speed: the standard library's sort adds kilobytes for each element type to the package
+//! for JavaScript.
 
 /// Sorts `items` by heap sort: in time n log n, without memory. Equal items may change places.
 pub(crate) fn sort<T>(items: &mut [T], is_less: impl Fn(&T, &T) -> bool) {

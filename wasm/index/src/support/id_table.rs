@@ -1,22 +1,21 @@
-//! A table of numbers by the hash of their values, for callers that store the values.
+//! A hash table of numbers, for callers that store the values of the numbers elsewhere.
 //!
-//! A slot of the table has 32 bits of hash beside the number. So one read of one cache line distinguishes a number from all
-//! others, except for one in billions. The caller reads the value only to be sure, and the processor does not wait for that
-//! read, because it predicts the comparison correctly. The table holds strings and names, which are looked up for each
-//! event.
+//! A slot of the table holds 32 bits of the hash beside the number. So one cache line identifies a number, except for one false
+//! match in billions. The caller compares the value to be sure. The processor predicts the comparison correctly and does not
+//! wait for it. The table holds strings and names, which are looked up for each event.
 
 use crate::support::headroom::ensure;
 
 /// Numbers by hash. A slot has a number above 32 bits of its hash, or is 0 if it is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdTable {
-    /// A power of two of slots, or none. Each number is in the slot of its hash, or after it without an empty slot in
-    /// between.
+    /// The slots: a power of two, or none. Linear probing: each number is in the slot of its hash, or after it with no empty slot
+    /// in between.
     places: Vec<u64>,
     len: usize,
 }
 
-/// The number of slots out of eight that may be taken.
+/// The maximal load factor, in eighths.
 const FULL: usize = 5;
 /// The least number of slots.
 const FEWEST: usize = 8;
@@ -32,7 +31,7 @@ impl IdTable {
         self.find_map(hash, |number| is(number).then_some(number))
     }
 
-    /// Returns what `find` returns for the number with this hash for which it returns anything.
+    /// Returns the first `Some` that `find` returns for a number with this hash.
     #[inline]
     pub fn find_map<T>(&self, hash: u64, find: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut at = hash as usize;
@@ -102,7 +101,7 @@ impl IdTable {
         }
         self.places[free] = 0;
         self.len -= 1;
-        // Less than an eighth of the slots is taken, so a quarter of them is kept. If memory is refused, all are kept.
+        // If less than an eighth of the slots is taken, the table shrinks to a quarter. If memory is refused, it stays.
         let fewer = self.places.len() / 4;
         if 8 * self.len < self.places.len() && fewer >= FEWEST && ensure(size_of::<u64>() * fewer).is_ok() {
             self.resize(fewer);
@@ -126,7 +125,7 @@ impl IdTable {
             return 0;
         }
         let places = fewest.next_power_of_two().max(FEWEST);
-        // The table doubles repeatedly, and each time its former slots still exist.
+        // The table doubles repeatedly, and each time the old slots exist beside the new ones.
         let former = if places > 2 * self.places.len() { places } else { 0 };
         size_of::<u64>() * (places + former)
     }
@@ -148,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Hashes of which many are equal, or equal in the bits that small tables use.
+    /// Hashes that often collide, in all bits or in the bits that small tables use.
     fn hash() -> impl Strategy<Value = u64> {
         prop_oneof![0..4_u64, (0..4_u64, 0..3_u64).prop_map(|(low, high)| high << 30 | low | 0xffff_fffc), any::<u64>()]
     }

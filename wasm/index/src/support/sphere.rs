@@ -14,15 +14,15 @@ pub(crate) fn haversine(lat1: f64, lon1: f64, lat2: f64, lon2: f64) -> f64 {
 /// A point in space.
 pub(crate) type Point = [f64; 3];
 
-/// Returns the place at these degrees as a point of the sphere of radius 1. Poles and the date line are no exceptions there.
+/// Returns the place at these degrees as a point of the unit sphere, where poles and the date line need no special cases.
 pub(crate) fn point(lat: f64, lon: f64) -> Point {
     let (lat_sin, lat_cos) = lat.to_radians().sin_cos();
     let (lon_sin, lon_cos) = lon.to_radians().sin_cos();
     [lat_cos * lon_cos, lat_cos * lon_sin, lat_sin]
 }
 
-/// Returns the square of the chord of two places at this distance in kilometres on the earth's surface: of their distance
-/// straight through the sphere.
+/// Returns the squared chord of two places at this distance in kilometres on the earth's surface. The chord is the straight
+/// line through the sphere.
 pub(crate) fn chord_squared_of(distance: f64) -> f64 {
     let half = (distance / (2.0 * EARTH_RADIUS)).clamp(0.0, std::f64::consts::FRAC_PI_2);
     4.0 * half.sin().powi(2)

@@ -1,4 +1,4 @@
-//! Reads a term from its first byte to its last, in the order in which it was written.
+//! Reads a term sequentially.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub enum Kind {
     Other,
 }
 
-/// The elements of a list or a tuple that are not read yet, see [`Reader::next`].
+/// The unread elements of a list or a tuple, see [`Reader::next`].
 #[derive(Debug)]
 pub struct Elements {
     left: usize,
@@ -34,12 +34,12 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Returns the elements of a tuple whose head returned `arity`.
+    /// Returns the elements of a tuple, given the arity that its head returned.
     pub fn of_tuple(arity: usize) -> Self {
         Elements { left: arity, has_tail: false }
     }
 
-    /// Returns the number of elements that are not read yet.
+    /// Returns the number of unread elements.
     pub fn left(&self) -> usize {
         self.left
     }
@@ -47,9 +47,9 @@ impl Elements {
 
 /// A cursor over one encoded term.
 ///
-/// Each method reads the next term, or its head. A term of another kind is a `type` error and is left unread. Bytes that are
-/// no term are a `syntax` error. Integers beyond 64 bits and floats that are not finite are `out_of_bounds`. A length must
-/// not exceed the bytes that follow it. No method recurses, so any nesting is possible. Only [`Reader::atom`] allocates.
+/// Each method reads the next term, or its head. A term of another kind is a `type` error and is left unread. Malformed
+/// bytes are a `syntax` error, integers beyond 64 bits and non-finite floats are `out_of_bounds`. A length must not
+/// exceed the bytes that follow it. No method recurses, so nesting is unlimited. Only [`Reader::atom`] allocates.
 ///
 /// ```
 /// use be_tree_index::error::Kind;
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads an atom. Returns its name in UTF-8, which is a copy only for a name in Latin-1 that is not ASCII.
+    /// Reads an atom. Returns its name in UTF-8, copied only if it is Latin-1 and not ASCII.
     #[inline]
     pub fn atom(&mut self) -> Result<Cow<'a, [u8]>, Error> {
         let Some((tag, name, end)) = self.peek_atom() else {
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         Some(integer == 1)
     }
 
-    /// Reads an atom, if one comes next and `pick` returns a value for its name. The name is in its encoded form.
+    /// Reads the next atom if `pick` returns a value for its name, which is passed as encoded.
     #[inline]
     pub(crate) fn atom_if<T>(&mut self, pick: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
         let (_, name, end) = self.peek_atom()?;
@@ -221,7 +221,7 @@ impl<'a> Reader<'a> {
         Some(picked)
     }
 
-    /// Returns the tag of the atom that comes next, its name in its encoded form, and its end.
+    /// Returns the tag of the next atom, its name as encoded, and its end.
     #[inline]
     fn peek_atom(&self) -> Option<(u8, &'a [u8], usize)> {
         let (tag, length, rest) = match self.bytes[self.at..] {
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns whether `elements` has another one, which then comes next. After the last, it reads the end of the list.
+    /// Returns whether `elements` has another one, which then comes next. After the last, consumes the end of the list.
     #[inline]
     pub fn next(&mut self, elements: &mut Elements) -> Result<bool, Error> {
         if elements.left > 0 {
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
         Ok(false)
     }
 
-    /// Skips the elements that are not read yet, and the end of the list, which may be an improper one.
+    /// Skips the unread elements and the end of a list, which may be improper.
     #[cfg(feature = "terms")]
     pub(crate) fn skip_elements(&mut self, elements: &mut Elements) -> Result<(), Error> {
         let terms = elements.left + usize::from(elements.has_tail);
@@ -321,9 +321,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips a whole term of any content.
+    /// Skips one whole term.
     pub fn skip(&mut self) -> Result<(), Error> {
-        // The number of terms that are still to come is enough: the terms that they belong to do not matter.
+        // A counter of the terms still to come replaces a stack.
         let mut terms = 1;
         while terms > 0 {
             terms = terms - 1 + self.skip_head()?;
@@ -334,7 +334,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Checks that the whole input was read.
+    /// Checks that the input is exhausted.
     pub fn finish(&self) -> Result<(), Error> {
         match self.left() {
             0 => Ok(()),
@@ -342,8 +342,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the kind and the size of the next term for messages, which say nothing of its content: it may be of an event, and
-    /// messages go to logs. Errors: no term comes next.
+    /// Returns the kind and the size of the next term for messages, without its content, because messages go to logs
+    /// and the term may be of an event. Errors: no term comes next.
     pub fn describe(&self) -> Result<String, Error> {
         let mut ahead = self.clone();
         let kind = self.peek()?;
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
             tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => (self.u8()? as usize, 0),
             tag::ATOM | tag::ATOM_UTF8 | tag::STRING => (self.u16()? as usize, 0),
             tag::BINARY => (self.u32()?, 0),
-            // One byte has the number of bits, or the sign.
+            // One byte holds the number of bits, or the sign.
             tag::BIT_BINARY | tag::LARGE_BIG => (self.u32()?.saturating_add(1), 0),
             tag::SMALL_BIG => (self.u8()? as usize + 1, 0),
             tag::LIST => (0, self.count(1)? + 1),
@@ -411,7 +411,7 @@ impl<'a> Reader<'a> {
         Ok(terms)
     }
 
-    /// Skips the name of the node that made a pid, a port or a reference. Returns `bytes`, which follow it.
+    /// Skips the node name of a pid, a port or a reference. Returns `bytes`, the size of what follows it.
     fn after_node(&mut self, bytes: usize) -> Result<usize, Error> {
         self.atom()?;
         Ok(bytes)
@@ -519,7 +519,7 @@ impl<'a> Reader<'a> {
         self
     }
 
-    /// Returns the error for the next term, which is not `expected`.
+    /// Returns the error that the next term is not `expected`.
     #[cold]
     pub(crate) fn mismatch(&self, expected: &str) -> Error {
         match self.describe() {

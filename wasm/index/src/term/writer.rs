@@ -1,11 +1,11 @@
-//! Writes a term from its first byte to its last.
+//! Writes a term sequentially.
 
 use crate::term::tag;
 
 /// Appends one encoded term to a buffer.
 ///
-/// The head of a list, tuple or map is written first, and then the number of terms that it announces. The buffer contains a
-/// whole term after the last of them. Lengths are below 2^32, and those of atoms below 2^16.
+/// Write the head of a list, tuple or map first, and then the announced number of terms. The term in the buffer is then
+/// complete. Lengths are below 2^32, those of atoms below 2^16.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the head of a list of `length` elements. The elements follow, and then [`Writer::end_list`].
     pub fn list(&mut self, length: usize) {
-        // The empty list is its end alone.
+        // The empty list has no head, only an end.
         if length > 0 {
             self.head(tag::LIST, length);
         }

@@ -25,7 +25,7 @@ impl Tree {
     /// Shrinks the table of nodes. Errors: out of memory; nothing changes.
     fn compact_nodes(&mut self) -> Result<(), Error> {
         let used = self.nodes.len() - self.free_nodes;
-        // The new number of each node behind the new end.
+        // The new number of each node beyond the new end.
         let mut moved: Vec<NodeId> = Vec::new();
         moved.try_reserve_exact(self.free_nodes).map_err(out_of_memory)?;
         let mut hole = 0;

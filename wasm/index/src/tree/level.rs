@@ -14,7 +14,7 @@ use crate::tree::value_map::ValueMap;
 pub(crate) enum Place {
     /// Below one value.
     Point(i64),
-    /// Below an interval of values. The buckets have its bounds.
+    /// Below an interval of values, whose bounds are in [`Buckets`].
     Bucket,
     /// Below every value.
     Defined,
@@ -35,7 +35,7 @@ impl Level {
         Level { owner, attribute, points: ValueMap::default(), buckets: Buckets::default(), defined: None }
     }
 
-    /// Returns a level for a free number. It belongs to no node and takes no memory of its own.
+    /// Returns a placeholder for a free level number. It belongs to no node and takes no memory of its own.
     pub fn none() -> Self {
         Level::new(NodeId::ROOT, AttributeId::default())
     }
@@ -82,7 +82,7 @@ pub(crate) struct Buckets {
     nodes: Vec<NodeId>,
 }
 
-/// A record of two joined buckets, to part them again: the second one's least key, and both nodes or [`NodeId::NONE`].
+/// An undo record of [`Buckets::join`]: the second bucket's least key, and both buckets' nodes or [`NodeId::NONE`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined {
     at: i64,
@@ -114,14 +114,14 @@ impl Buckets {
         self.nodes[self.positions(low, high)].iter().copied().filter(|&node| node != NodeId::NONE)
     }
 
-    /// Returns one key of each bucket without a node that shares a key with `low..=high`.
+    /// Returns one key of each empty bucket that shares a key with `low..=high`.
     pub fn gaps(&self, low: i64, high: i64) -> impl Iterator<Item = i64> + '_ {
         let only = (self.is_empty() && low <= high).then_some(low);
         let gaps = self.positions(low, high).filter(|&position| self.nodes[position] == NodeId::NONE);
         only.into_iter().chain(gaps.map(|position| self.bounds[position]))
     }
 
-    /// Sets the node of the bucket that contains `key`, which has none.
+    /// Sets the node of the empty bucket that contains `key`.
     pub fn fill(&mut self, key: i64, node: NodeId) {
         if self.is_empty() {
             self.bounds.push(i64::MIN);
@@ -184,8 +184,8 @@ impl Buckets {
         self.cut(position, joined.at, behind);
     }
 
-    /// Removes the node from the bucket at `position`. Its keys go to no neighbor: entries there rely on their bucket's
-    /// bounds.
+    /// Removes the node from the bucket at `position`. No bucket with a node takes over its keys, because entries rely on the
+    /// bounds of their bucket.
     pub fn vacate(&mut self, position: usize) {
         self.nodes[position] = NodeId::NONE;
         for first in [position, position.wrapping_sub(1)] {

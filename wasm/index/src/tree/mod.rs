@@ -6,15 +6,15 @@
 //! the expression true makes one of its access predicates true, so no match is lost (see [`crate::plan::analysis`]).
 //!
 //! An entry of 16 bytes carries a filter, a second demand, so that a search rejects most entries without reading the
-//! expression. If the path and one filter leave a single demand open, a second entry filters by that demand. It stands
-//! directly behind the first, which is joined to it. The open demand may also be an `Or` that nearly every event makes true.
-//! If such an `Or` is the whole expression, every search passes its entry.
+//! expression. If the path and one filter leave a single demand open, a second entry filters by that demand. It directly
+//! follows the first entry, which is joined to it. The open demand may also be an `Or` that nearly every event makes true.
+//! An expression that is only such an `Or` has its entry in a list that every search scans.
 //!
-//! A leaf list grows to a capacity. Then each attribute with a positive score gets a value level. The score is the number of
-//! entries that an event no longer passes (by the selectivity of their demands), less the cost of one more lookup for each
-//! event that defines the attribute. An entry whose most selective attribute has no level stays in the leaf list: if it went
-//! below another attribute, a later level would not reach it. A bucket is cut in two if that shortens the lists on both
-//! sides. Empty nodes, buckets and value levels are merged or freed.
+//! A leaf list grows to a capacity. Then each attribute with a positive score gets a value level. The score is the expected
+//! number of entries that the level spares an event (by the selectivity of their demands), less the cost of one more look-up
+//! for each event that defines the attribute. An entry whose most selective attribute has no level stays in the leaf list,
+//! because a later level for that attribute could not move an entry from below another one. A bucket is cut in two if that
+//! shortens the lists on both sides. Empty nodes, buckets and value levels are merged or freed.
 
 mod compact;
 pub(crate) mod level;
@@ -76,19 +76,19 @@ impl Subject {
         Subject(program.word())
     }
 
-    /// Returns the slot. The entry is sufficient.
+    /// Returns the slot. The entry must be sufficient.
     #[inline(always)]
     pub fn as_slot(self) -> Slot {
         Slot::from_word(self.0)
     }
 
-    /// Returns the program. The entry is not sufficient.
+    /// Returns the program. The entry must not be sufficient.
     #[inline(always)]
     pub fn as_program(self) -> ProgramId {
         ProgramId::from_word(self.0)
     }
 
-    /// Returns the subject as a word, of which vectors have four.
+    /// Returns the subject as a word, for vectors of four.
     #[inline(always)]
     pub fn word(self) -> u32 {
         self.0
@@ -99,7 +99,7 @@ impl Subject {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: Chunks<Node>,
-    /// The first free node, or the root if none is free. The others follow as a linked list (see [`Position::Free`]).
+    /// The head of the free list of nodes, or the root if it is empty. Free nodes are linked (see [`Position::Free`]).
     free_node: NodeId,
     free_nodes: usize,
     levels: Vec<Level>,
@@ -136,7 +136,7 @@ impl Default for Tree {
 }
 
 impl Entry {
-    /// Returns whether this entry is in front of another one of the same subscription. An event must then pass both.
+    /// Returns whether this entry is joined to the next one, of the same subscription. An event must then pass both.
     pub fn is_joined(self) -> bool {
         self.filter.is_joined()
     }
@@ -190,7 +190,7 @@ impl Tree {
         &self.levels[id.index()]
     }
 
-    /// Returns the attribute of the value level that leads to `node`. None leads to the root and to [`NodeId::SCANNED`].
+    /// Returns the attribute of the value level that leads to `node`. The root and [`NodeId::SCANNED`] have none.
     pub fn attribute_above(&self, node: NodeId) -> Option<AttributeId> {
         self.node(node).level().map(|level| self.level(level).attribute)
     }
@@ -231,7 +231,7 @@ impl Tree {
         Placement::Unindexed(self.unindexed.len() as u32 - 1)
     }
 
-    /// Adds `slot` to the list that every search scans. For each event the filter proves the expression, or its program
+    /// Adds `slot` to the list that every search scans. An event that passes the filter proves the expression, or its program
     /// runs.
     pub fn insert_scanned(&mut self, slot: Slot, filter: Filter) -> Placement {
         let node = &mut self.nodes[NodeId::SCANNED.index()];
@@ -359,8 +359,8 @@ impl Tree {
             .find_map(|demanded| Some((held.level_of(demanded.access_predicate.attribute)?, demanded.access_predicate)))
     }
 
-    /// Returns whether an entry with these `demands` may go from `node` to a level by the one that is `demanded`. No level
-    /// above is for its attribute, and the values of the levels above and of this one, multiplied out, are not too many.
+    /// Returns whether the demand `demanded` may move an entry with these `demands` from `node` to a level below. No level above
+    /// may have its attribute. If the path and this demand both have several values, their product is limited.
     fn may_lead(&self, node: NodeId, demands: &Demands, demanded: &Demanded) -> bool {
         let AccessPredicate { attribute, .. } = *demanded.access_predicate;
         if self.path(node).any(|above| above == attribute) {

@@ -12,8 +12,8 @@ use crate::tree::Entry;
 pub(crate) struct Node {
     held: Held,
     above: Above,
-    /// The value of the node in the level above, if it fits. In a bucket, the number of expressions removed since the list
-    /// was last compared with its neighbor's.
+    /// The value that leads to the node in the level above, if it fits. In a bucket, the number of expressions removed since
+    /// the list was last compared with its neighbor's.
     key: i32,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Branch {
 pub(crate) enum Position {
     Root,
     Under(LevelId, Place),
-    /// The node is free. The number is that of the next free node, or the root if there is none.
+    /// A free node, with the next node of the free list, or the root at the end of that list.
     Free(NodeId),
 }
 
@@ -77,7 +77,7 @@ impl Above {
         Above::of(kind::FREE, next.word())
     }
 
-    /// `kind` is one from [`kind::BUCKET`] on.
+    /// Packs a level above. `kind` must be at least [`kind::BUCKET`].
     fn under(level: LevelId, kind: u32) -> Self {
         Above::of(kind, level.word())
     }
@@ -95,12 +95,12 @@ impl Above {
         self.0 & ((1 << KIND_SHIFT) - 1)
     }
 
-    /// Returns the next free node. The kind is [`kind::FREE`].
+    /// Returns the next free node. The kind must be [`kind::FREE`].
     fn next(self) -> NodeId {
         NodeId::from_word(self.handle())
     }
 
-    /// Returns the level above. The kind is one from [`kind::BUCKET`] on.
+    /// Returns the level above. The kind must be at least [`kind::BUCKET`].
     fn level(self) -> LevelId {
         LevelId::from_word(self.handle())
     }
@@ -154,8 +154,8 @@ impl Node {
         branches.filter(|branch| branch.level == before).for_each(|branch| branch.level = after);
     }
 
-    /// Counts an expression that was removed from the list of a node in a bucket. Returns whether to compare the list with
-    /// its neighbor's now, which is due when the removed are a quarter of the remaining. Then the count restarts.
+    /// Counts the removal of an expression from the list of a node in a bucket. Returns true, and restarts the count, once the
+    /// removals are a quarter of the remaining entries: the list is then due for a comparison with its neighbor's.
     pub(super) fn count_removal(&mut self) -> bool {
         self.key += 1;
         let is_renewed = 4 * self.key as usize >= self.entries().len();

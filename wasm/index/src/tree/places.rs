@@ -19,7 +19,7 @@ struct Sought<'a> {
     slot: Slot,
     program: ProgramId,
     analysis: &'a Analysis,
-    /// The demands of the conjunction, the most selective first, by their shares and literals.
+    /// The demands of the conjunction as shares and literals, the most selective first.
     demands: &'a [(f32, NodeIndex)],
 }
 
@@ -35,8 +35,8 @@ impl Tree {
         }
     }
 
-    /// Returns the nodes of an expression that is found by one literal, or `None` if another one may be found by several. An
-    /// entry of one literal is in the list of a node, or below exactly one of its levels, under all values of one demand.
+    /// Returns the nodes of an expression with entries under a single literal, or `None` if it may have entries under several.
+    /// The entries of a literal are in the list of a node, or below exactly one of its levels, under all values of one demand.
     fn nodes_of_conjunction(
         &self,
         slot: Slot,
@@ -53,7 +53,7 @@ impl Tree {
         let Some(first) = first else { return Ok(None) };
         let (mut sorted, mut count) = ([(0.0, root); cost::MAX_CONTEXT], 0);
         for (position, literal) in normal.context(first).enumerate() {
-            // The literals of a longer conjunction have different contexts.
+            // In a longer conjunction, literals differ in their contexts.
             if position == cost::MAX_CONTEXT {
                 return Ok(None);
             }
@@ -204,8 +204,8 @@ impl Values {
         Ok(values)
     }
 
-    /// Calls `each` with the nodes below `level` to which the values lead, perhaps more than once. The time is that of the
-    /// fewer: the values of the level's attribute, or the values that lead to nodes.
+    /// Calls `each` with the nodes below `level` to which the values lead, perhaps more than once. Iterates over the shorter
+    /// list: the demanded values of the level's attribute, or the values that lead to nodes.
     fn children(&self, level: &Level, mut each: impl FnMut(NodeId)) {
         let points = of_attribute(&self.points, level.attribute, |(attribute, _)| *attribute);
         if points.len() <= level.points.len() {
@@ -232,14 +232,14 @@ impl Values {
     }
 }
 
-/// Returns the elements of a list, sorted by attribute, that are of one attribute.
+/// Returns the elements of one attribute from a list that is sorted by attribute.
 fn of_attribute<T>(sorted: &[T], attribute: AttributeId, of: impl Fn(&T) -> AttributeId) -> &[T] {
     let from = sorted.partition_point(|element| of(element) < attribute);
     let len = sorted[from..].partition_point(|element| of(element) == attribute);
     &sorted[from..from + len]
 }
 
-/// Returns whether an expression with an entry under `literal` has entries under no other one: no disjunction is above it.
+/// Returns whether an expression with an entry under `literal` has none under another one, as no disjunction is above it.
 fn is_alone(literal: NodeIndex, normal: &Normal) -> bool {
     let mut above = normal.parent(literal);
     while let Some(node) = above {

@@ -17,9 +17,9 @@ use crate::tree::{Entry, Node, Place, Position, Tree};
 /// A plan has the places for the entries of one expression.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Each place with the literal of its entry. The places of a literal stand together.
+    /// Each place with the literal of its entry. The places of a literal are adjacent.
     places: Vec<(Target, NodeIndex)>,
-    /// The nodes still to be searched for places. After the plan was followed, the nodes whose lists are long.
+    /// The nodes still to be searched for places. After the plan is followed, the nodes whose lists are too long.
     pending: Vec<NodeId>,
 }
 
@@ -45,7 +45,7 @@ impl Plan {
         self.pending.clear();
     }
 
-    /// Returns the nodes whose lists are long, after the plan was followed.
+    /// Returns the nodes whose lists are too long, after the plan is followed.
     pub fn long(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.pending.iter().copied()
     }
@@ -165,7 +165,7 @@ impl Tree {
                     new += group.len();
                 }
                 Target::Defined(_) | Target::Bucket(..) => {
-                    // The first bucket of a level makes two tables.
+                    // The first bucket of a level allocates two tables.
                     bytes += 2 * (4 * size_of::<i64>() + AROUND) + NEW_LIST_BYTES;
                     new += 1;
                 }

@@ -1,8 +1,8 @@
 //! Analyses of the expressions whose entries a change moves.
 //!
-//! An entry notes one literal of its expression, and moving it takes an analysis of the expression around that literal. A long
-//! expression may have thousands of entries, in one list or in as many lists. So the analysis of a long expression is kept
-//! from its second reading on, for all its literals, until the change ends.
+//! An entry has one literal of its expression, and moving the entry takes an analysis of the expression around that literal. A
+//! long expression may have thousands of entries, in one list or in thousands of lists. So the analysis of a long expression is
+//! kept from its second reading on, for all its literals, until the change ends.
 
 use hashbrown::HashMap;
 
@@ -44,14 +44,14 @@ const ONCE: u32 = u32::MAX;
 pub(super) enum Reading {
     /// The analysis of the expression around the entry's literal, and an upper bound of its bytes.
     Own(Analysis, usize),
-    /// The analysis at this position of those of all literals.
+    /// The analysis of all literals, at this position among the kept ones.
     Kept(u32),
-    /// The analysis would take too much memory beside the others of its list. It has at most this number of bytes.
+    /// The analysis was dropped, because those of its list take too much memory. It has at most this number of bytes.
     Again(usize),
 }
 
 impl Reading {
-    /// Returns the reading without its analysis, if the analyses of its list take too much memory. `kept` are their bytes.
+    /// Drops the analysis if the analyses of its list exceed [`KEPT`]. `kept` is the sum of their bytes.
     pub fn within(self, kept: &mut usize) -> Reading {
         match self {
             Reading::Own(_, bytes) => {

@@ -1,7 +1,7 @@
 //! The scan of a leaf list finds the entries that an event passes, and those that it proves.
 //!
-//! No branch depends on the event, because the results of thousands of entries are unpredictable. Vectors test four entries
-//! at once.
+//! No branch depends on the event, because the results of thousands of entries are unpredictable. Vectors test four entries at
+//! once. An entry joined to the next one is never listed: if it fails, it holds the next entry back (`Fronts`).
 
 #[cfg(test)]
 mod tests;
@@ -17,8 +17,8 @@ use crate::tree::{Entry, Subject};
 #[repr(transparent)]
 pub(crate) struct Proven(u32);
 
-/// The mark of an entry that the event may fail. Slots do not need the bit, as a subscription takes more than four bytes of
-/// 4 GiB.
+/// The mark of an entry that the event may fail. Slots are below 2^30, because a subscription takes more than four
+/// bytes of 4 GiB.
 const MAY_FAIL: u32 = 1 << 31;
 
 impl Proven {
@@ -58,7 +58,7 @@ pub(crate) struct Passed {
     pub to_run: usize,
 }
 
-/// Lists the entries that the event with these digests passes, behind those already `passed`. Sufficient entries are listed
+/// Lists the entries that the event with these digests passes, after those already `passed`. Sufficient entries are listed
 /// by slot, others by program.
 #[inline(always)]
 pub(crate) fn scan<V: Vector>(
@@ -80,13 +80,13 @@ pub(crate) fn scan<V: Vector>(
     for four in fours {
         list(test::<V>(four, digests, &mut fronts, !0));
     }
-    // The rest, zero to three entries, is tested as the end of the last four, because a loop over it would end
-    // unpredictably. The first of the four never counts, so the entry in front of it does not matter.
+    // The remaining zero to three entries are tested as the end of the last four, because a loop over them would often end in a
+    // branch misprediction. The first of the four never counts, so the entry before it does not matter.
     list(test::<V>(last, digests, &mut fronts, 0b1111_0000 >> rest.len()));
     passed
 }
 
-/// Writes what was picked at the position `at` of a list. Returns the position behind them.
+/// Writes the picked elements at the position `at` of a list. Returns the position after them.
 #[inline(always)]
 fn write<T: Copy>(picked: Picked<T>, list: &mut List<T>, at: usize) -> usize {
     list[at % PLACES..][..AT_ONCE].copy_from_slice(&picked.lanes);
@@ -118,14 +118,14 @@ fn one_by_one(
     passed
 }
 
-/// The effect of an entry on the one behind it.
+/// The effect of an entry on the next one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Front {
     holds_back: bool,
     may_fail: bool,
 }
 
-/// Returns the number of `entries` to scan if there is room for `room`. Of two joined entries it includes both or none.
+/// Returns the number of `entries` to scan, at most `room`. It never separates two joined entries.
 #[inline]
 pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
     if entries.len() <= room {
@@ -137,7 +137,7 @@ pub(crate) fn fitting(entries: &[Entry], room: usize) -> usize {
     }
 }
 
-/// Some of four lanes.
+/// Selected lanes out of four.
 struct Picked<T> {
     /// The picked lanes first, then arbitrary ones.
     lanes: [T; AT_ONCE],
@@ -151,7 +151,7 @@ impl Picked<u32> {
     }
 }
 
-/// The effects of four entries on those behind them. Only the sign of each lane counts.
+/// The effects of four entries on their successors. Only the sign of each lane counts.
 #[derive(Clone, Copy, Default)]
 struct Fronts<V> {
     hold_back: V,
@@ -159,7 +159,7 @@ struct Fronts<V> {
 }
 
 /// Returns the entries of four that pass: the sufficient ones, and the others. Entries without a bit in `counted` are
-/// ignored. `fronts` is of the four entries in front, and is set to that of these.
+/// ignored. `fronts`: in, the results of the previous four entries; out, those of these four.
 #[inline(always)]
 fn test<V: Vector>(
     entries: &[Entry; 4],
@@ -170,8 +170,8 @@ fn test<V: Vector>(
     let [subjects, marks, low, span] = columns(entries.each_ref().map(|entry| V::of_u32(&entry.words())));
     let probed = entries.each_ref().map(|entry| V::of_u32(entry.filter.digest(digests).words()));
     let [mask_low, mask_high, value, defined] = columns(probed);
-    // This is the test of a single filter, but the sign of a lane stands for true and its other bits are arbitrary. So a
-    // mark only needs a shift.
+    // The same test as for a single filter, except that only the sign of a lane means true; its other bits are arbitrary. So
+    // a mark only needs a shift into the sign.
     let marked = |mark: u32| marks.shl_u32(mark.leading_zeros());
     let none = V::splat_u32(0);
     let above = value.sub_u32(low);
@@ -213,7 +213,7 @@ fn behind<V: Vector>(before: V, lanes: V) -> V {
     before.shuffle_u32::<3, 4, 5, 6>(lanes)
 }
 
-/// For each set of four lanes, the byte numbers of its lanes, a word for each lane. The rest is unused.
+/// For each subset of four lanes, the indices of its lanes' bytes, a word for each lane. The rest is unused.
 const LANES: [[u32; 4]; 16] = {
     let mut lanes = [[0; 4]; 16];
     let mut set = 0;

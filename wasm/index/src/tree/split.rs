@@ -94,7 +94,7 @@ impl Tree {
             return self.partition(node, &to_read, &entries, splitting);
         };
         let new = self.cut_bucket(node, cut, &entries, splitting)?;
-        // An expression of many intervals makes a list so long that each side is worth another cut.
+        // An expression with many intervals can make a list so long that each side is worth another cut.
         for side in [node, new] {
             if self.nodes[side.index()].entries().len() > 2 * cost::LEAF_CAPACITY {
                 push(&mut splitting.long, side)?;
@@ -103,23 +103,22 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns for each expression in the leaf list of `node` whether to read it. Only expressions whose filter is of an
-    /// attribute that may be worth a level are read. The others stay, because their most selective attribute gets no level
-    /// yet.
+    /// Returns for each expression in the leaf list of `node` whether to read it. An expression is read only if the attribute of
+    /// its filter may be worth a level. The others stay, because their most selective attribute gets no level yet.
     fn promising(&self, node: NodeId, catalog: &Catalog) -> Vec<bool> {
         let entries = self.nodes[node.index()].entries();
         // Any bucket may be cut, and the position of the cut depends on all entries.
         if let Position::Under(_, Place::Bucket) = self.position(node) {
             return vec![true; entries.len()];
         }
-        // An entry without a filter has no further demand, unless filters have no room for its attribute. All attributes
-        // without room count as if they were one.
+        // No filter means that no demand is left to test, except in schemas with too many attributes, where a filter cannot name
+        // its attribute. All such attributes count as one.
         let hidden = if Filter::has_room_for(&catalog.schema) { 0.0 } else { 1.0 };
         let mut unfiltered = 0.0;
         let mut scores = vec![0.0; catalog.schema.all_attributes().len()];
         for entry in entries {
             match entry.filter.attribute() {
-                // One value of the attribute holds back this share. If the attribute has few values, the share is small.
+                // The share of events that a demand for one value excludes. It is small if the attribute has few values.
                 Some(attribute) => scores[attribute.index()] += 1.0 - catalog.statistics.points(attribute, 1),
                 None => unfiltered += hidden,
             }
@@ -171,8 +170,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Moves an entry of `node` to a level below, if one fits. Returns whether the entry moved. An entry whose best
-    /// attribute is not worth a level may go by another one. Errors: out of memory; nothing is moved.
+    /// Moves an entry of `node` to a level below, if one fits. Returns whether the entry moved. An entry whose best attribute
+    /// is not worth a level may move by another one. Errors: out of memory; nothing is moved.
     fn move_down(
         &mut self,
         node: NodeId,
@@ -254,7 +253,7 @@ impl Tree {
         let at = median_end(&intervals, low, high)?;
         let left = intervals.iter().filter(|(from, _)| *from < at).count();
         let right = intervals.iter().filter(|(_, to)| *to >= at).count();
-        // If an entry demands two disjoint intervals, the remaining interval is empty and may be on neither side.
+        // If an entry demands two disjoint intervals, their intersection is empty and may be on neither side.
         let some = 1..intervals.len();
         let divides = some.contains(&left) && some.contains(&right);
         let is_worthwhile = divides && (left + right) as f32 <= cost::MAX_CUT_COPIES * intervals.len() as f32;
@@ -323,7 +322,7 @@ impl Tree {
         self.entries += 1;
     }
 
-    /// Removes the levels of `node` without nodes. The entries of such a level demand a value that does not exist.
+    /// Removes the levels of `node` without nodes. Such a level arises from demands for a value that does not exist.
     fn drop_empty_levels(&mut self, node: NodeId) {
         let Tree { nodes, levels, free_levels, .. } = self;
         nodes[node.index()].retain_branches(|level| {
@@ -355,7 +354,7 @@ impl Tree {
             }
             let owner = self.levels[level.index()].owner;
             self.nodes[owner.index()].retain_branches(|held| held != level);
-            // The new level frees the spare room of the tables.
+            // The placeholder frees the spare capacity of the level's tables.
             self.levels[level.index()] = Level::none();
             self.free_levels.push(level);
             node = owner;
@@ -396,7 +395,7 @@ impl Tree {
         if buckets.len() == 1 {
             return;
         }
-        // The neighbor is the bucket before; for the first bucket it is the second.
+        // The neighbor is the previous bucket, or the second one for the first.
         let first = position.saturating_sub(1);
         let mut found = [node; 2];
         let mut count = 0;
@@ -417,8 +416,8 @@ impl Tree {
         }
     }
 
-    /// Returns whether one bucket would be better, because these nodes share many expressions. That happens if intervals
-    /// have become wider since the cut.
+    /// Returns whether the buckets of these nodes should be one, because they share many expressions. That happens if
+    /// intervals have become wider since the cut.
     fn is_cut_in_vain(&self, nodes: &[NodeId], catalog: &Catalog) -> bool {
         let lists =
             || nodes.iter().flat_map(|node| of_each(self.nodes[node.index()].entries())).filter_map(<[_]>::last);
@@ -481,7 +480,7 @@ impl Tree {
     }
 }
 
-/// Returns the expected cost of a value level for `attribute` to an event that reaches it, in entries passed.
+/// Returns the expected cost of a value level for `attribute` to an event that reaches it, in entries.
 fn level_cost(attribute: AttributeId, statistics: &Statistics) -> f32 {
     cost::LEVEL_VISIT + cost::VALUE_LOOKUP * statistics.defined(attribute)
 }
@@ -491,8 +490,8 @@ fn of_each(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     entries.chunk_by(|entry, _| entry.is_joined())
 }
 
-/// Returns the interval of `attribute` that an entry of a bucket demands. Of several intervals it is the narrowest, as an
-/// event has to be in all of them.
+/// Returns the interval of `attribute` that an entry of a bucket demands. Several intervals are intersected, because an event
+/// has to be in all of them.
 fn interval(demands: &Demands, attribute: AttributeId) -> (i64, i64) {
     let demands = demands.iter().filter(|demanded| demanded.access_predicate.attribute == attribute);
     let intervals = demands.filter_map(|demanded| match demanded.access_predicate.values {

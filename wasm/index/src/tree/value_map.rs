@@ -1,8 +1,8 @@
 //! A value map finds nodes by the single values that lead to them.
 //!
-//! A search looks up one key in each of dozens of such tables, scattered in memory. So a table consists of lines of 64
-//! bytes, one cache line each. A key is in its own line or, if that was full, in the next line that was not. A lookup within
-//! a line takes no branch. Most lookups take one line. A table grows by a quarter instead of doubling.
+//! A search looks up one key in each of dozens of such tables, scattered in memory. So a table consists of lines of 64 bytes,
+//! one cache line each. A key is in the line of its hash or, if that was full, in the next line with room. A look-up within a
+//! line takes no branch. Most look-ups take one line. A table grows by a quarter instead of doubling.
 
 use std::hash::Hasher;
 
@@ -34,7 +34,7 @@ struct Wide {
     keys: HashMap<NodeId, i64, State>,
 }
 
-/// A hash table of lines. Each key has one line by its hash. A line that overflowed has stayed full since.
+/// A hash table of lines. The hash of a key selects its line. An overflowed line stays full, so a look-up ends at a line with room.
 #[derive(Clone, Debug, Default)]
 struct Table {
     lines: Vec<Line>,
@@ -125,8 +125,8 @@ impl ValueMap {
             bytes += lines * size_of::<Line>() + AROUND;
         }
         if wide > 0 {
-            // Each of the two tables has a power of two of places with a control byte each, fills seven eighths, and
-            // doubles. All earlier sizes together take as much again.
+            // Each of the two tables has a power of two of buckets with a control byte each, and doubles when seven eighths
+            // are full. All earlier sizes together take as much again.
             let (len, capacity) = self.wide().map_or((0, 0), |wide| (wide.nodes.len(), wide.nodes.capacity()));
             bytes += size_of::<Wide>() + AROUND;
             if len + wide > capacity.min(self.wide().map_or(0, |wide| wide.keys.capacity())) {
@@ -216,7 +216,7 @@ impl Table {
         self.len -= 1;
         let mut was_full = self.lines[hole].is_full();
         self.lines[hole].take(place);
-        // Keys behind a full line may have overflowed from it, or from a line before it.
+        // Keys after a full line may have overflowed from it, or from a line before it.
         let mut at = hole;
         while was_full {
             at = self.next(at);

@@ -1,4 +1,4 @@
-//! The memory of searches as chunks, and the allocator that chooses between them and the heap.
+//! The chunks of the search arena, and the allocator that chooses between them and the heap.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -12,10 +12,10 @@ use super::in_order;
 use crate::heap::HEAP;
 use crate::linear::{self, PAGE};
 
-/// The size of the first chunk: enough for any error, and for the strings of events that have escapes.
+/// The size of the first chunk: enough for any error, and for the unescaped strings of events.
 const FIRST: usize = 32 * 1024;
 
-/// The head of a chunk. Each chunk lies at a higher address than those before it.
+/// The head of a chunk. Chunks are listed by ascending address.
 #[repr(C, align(16))]
 struct Chunk {
     end: AtomicUsize,
@@ -29,15 +29,15 @@ struct First {
     rest: Cell<[u8; FIRST]>,
 }
 
-/// The allocator of the module. Each store commits progress alone, in an order without gaps.
+/// The allocator of the module. Every single store leaves a consistent state, and stores are ordered.
 pub(super) struct Memory {
     is_searching: AtomicBool,
-    /// Whether chunks may be given to the heap.
+    /// Whether chunks may be lent to the heap.
     lends: AtomicBool,
     /// The current chunk, and the first free address in it.
     chunk: AtomicUsize,
     free: AtomicUsize,
-    /// The pages of memory before it grew by a chunk that may not be in the list yet, or 0 if all chunks are.
+    /// The number of pages before memory grew by a chunk that may not be listed yet, or 0 if all chunks are listed.
     grown_from: AtomicUsize,
     first: First,
 }
@@ -71,8 +71,8 @@ impl Memory {
         (self.chunk.load(Relaxed), self.free.load(Relaxed))
     }
 
-    /// Frees what was allocated since the mark. Between the two stores the free address lies behind the marked one, and mostly
-    /// beyond the end of the chunk, so nothing is taken from before the mark.
+    /// Frees all allocations since the mark. Between the two stores the free address lies behind the marked one, and mostly beyond
+    /// the end of the chunk, so no block from before the mark is reused.
     pub fn back_to(&self, (chunk, free): (usize, usize)) {
         self.chunk.store(chunk, Relaxed);
         in_order();
@@ -82,7 +82,7 @@ impl Memory {
     pub fn leave(&self) {
         self.note_growth();
         self.is_searching.store(false, Relaxed);
-        // A trap may have cut off the change that memory was lent to.
+        // A trap may have interrupted the change that memory was lent to.
         self.lends.store(false, Relaxed);
     }
 
@@ -90,7 +90,7 @@ impl Memory {
         self.lends.store(lends, Relaxed);
     }
 
-    /// Takes the first chunk of at least `size` bytes out of the list, except for the static one.
+    /// Unlinks the first chunk of at least `size` bytes, except for the static one.
     pub fn lent(&self, size: usize) -> Option<(usize, usize)> {
         if !self.lends.load(Relaxed) {
             return None;
@@ -108,7 +108,7 @@ impl Memory {
                 if self.is_used() {
                     self.move_to(self.first());
                 }
-                // SAFETY: the chunk is memory of searches. No search is under way, and none of this memory is used any more.
+                // SAFETY: the chunk belongs to the search arena; no search is in progress, and nothing uses this memory.
                 unsafe { (at as *mut u8).write_bytes(0, end - at) };
                 return Some((at, end - at));
             }
@@ -137,8 +137,8 @@ impl Memory {
         &raw const self.first as usize
     }
 
-    /// Starts to fill the chunk at `address`. Between the two stores the free address lies beyond the end of the current
-    /// chunk, so nothing is taken from that.
+    /// Makes the chunk at `address` the current one. Between the two stores the free address lies beyond the end of the old chunk,
+    /// so nothing is allocated from it.
     fn move_to(&self, address: usize) {
         self.free.store(address + size_of::<Chunk>(), Relaxed);
         in_order();
@@ -166,8 +166,7 @@ impl Memory {
         }
     }
 
-    /// Appends a chunk with room for `layout`, at least twice as large as the last one. Returns whether memory allowed
-    /// it.
+    /// Appends a chunk with room for `layout`, at least twice as large as the last one. Returns false if memory is refused.
     fn grow(&self, layout: Layout) -> bool {
         let last = self.last();
         let twice = (chunk(last).end.load(Relaxed) - last).saturating_mul(2);
@@ -180,7 +179,7 @@ impl Memory {
         has_grown
     }
 
-    /// Appends the chunk by which memory has grown, unless it is in the list already.
+    /// Appends the chunk by which memory has grown, unless it is listed already.
     fn note_growth(&self) {
         let grown_from = self.grown_from.load(Relaxed);
         if grown_from == 0 {
@@ -245,7 +244,7 @@ unsafe impl GlobalAlloc for Memory {
         if self.is_searching.load(Relaxed) {
             let block = self.take(layout);
             if !block.is_null() {
-                // SAFETY: a block of this size.
+                // SAFETY: the block has this size.
                 unsafe { block.write_bytes(0, layout.size()) };
             }
             return block;
@@ -256,7 +255,7 @@ unsafe impl GlobalAlloc for Memory {
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // A search may drop a value that an earlier search, which was cut off, left half written.
+        // A search may drop a value that an earlier, interrupted search left half written.
         if !self.is_searching.load(Relaxed) && !self.has(pointer) {
             // SAFETY: the caller's promise, and the block is not in the memory of searches.
             unsafe {
@@ -280,7 +279,7 @@ unsafe impl GlobalAlloc for Memory {
             },
             // Copied below: the heap's own reallocation would leave the old block uncleared.
             (false, false) => {}
-            // A search must not enlarge a table that outlives it: a trap could leave it half changed.
+            // A search must not enlarge a table that outlives it: a trap could leave it inconsistent.
             (true, false) => linear::trap(),
             _ => {}
         }
@@ -303,7 +302,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-/// What tests see and do of the allocator's own state.
+/// Access for tests to the allocator's own state.
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -327,12 +326,12 @@ pub(super) mod tests {
         MEMORY.first() + size_of::<Chunk>() <= start && end <= MEMORY.first() + size_of::<First>()
     }
 
-    /// Returns whether a byte of the first chunk is as `is` says.
+    /// Returns whether a byte of the first chunk satisfies `is`.
     pub(crate) fn first_has(is: impl Fn(u8) -> bool) -> bool {
         MEMORY.first.rest.get().into_iter().any(is)
     }
 
-    /// Notes that memory has grown from this number of pages, as before a trap.
+    /// Records that memory has grown from this number of pages, as before a trap.
     pub(crate) fn set_grown_from(pages: usize) {
         MEMORY.grown_from.store(pages, Relaxed);
     }

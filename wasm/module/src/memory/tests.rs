@@ -25,7 +25,7 @@ struct Block {
     of_search: bool,
 }
 
-/// The allocator, beside a plain list of the blocks that it gave.
+/// The allocator, with a plain list of its blocks as the model.
 struct Model {
     blocks: BTreeMap<usize, Block>,
     given: usize,
@@ -38,7 +38,7 @@ fn content(seed: usize, place: usize) -> u8 {
 }
 
 impl Model {
-    /// Begins with a module without data. One test at a time has it.
+    /// Begins with an empty module. The lock runs one test at a time.
     fn new() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,7 @@ impl Model {
         let block = self.blocks.remove(&at).unwrap();
         // SAFETY: the block was allocated with this layout.
         unsafe { MEMORY.dealloc(at as *mut u8, block.layout) };
-        // The memory of a search is not used again before the next search, so the block stays listed.
+        // The arena reuses no memory before the next search, so the block stays listed.
         if block.of_search {
             self.blocks.insert(at, block);
         }
@@ -140,10 +140,10 @@ impl Model {
             self.check(at);
             return None;
         }
-        // A deletion shrinks tables, and takes no memory.
+        // A deletion shrinks tables in place.
         assert!(size > block.layout.size() || block.of_search || self.is_searching || new as usize == at);
         self.check_bytes(new as usize, size.min(block.layout.size()), block.seed);
-        // A block of a search is left, and not freed.
+        // The old block in the arena is left, not freed.
         if !block.of_search || new as usize == at {
             self.blocks.remove(&at);
         }
@@ -158,7 +158,7 @@ impl Model {
         (!eligible.is_empty()).then(|| eligible[random.below(eligible.len())])
     }
 
-    /// Does any one operation that the module may do.
+    /// Runs a random operation of the module.
     fn step(&mut self, random: &mut Random) {
         let is_searching = self.is_searching;
         match random.below(20) {
@@ -190,7 +190,7 @@ impl Model {
     }
 }
 
-/// Returns whether some of the content of blocks is in linear memory.
+/// Returns whether linear memory contains any content of blocks.
 fn has_secret() -> bool {
     let (start, end) = (linear::address(0), linear::end());
     // SAFETY: all pages exist, and nothing writes to them meanwhile.
@@ -346,7 +346,7 @@ fn a_chunk_that_was_made_before_a_trap_is_used_once() {
     model.alloc(layout(100), false).unwrap();
     let before = chunks().len();
     for _ in 0..2 {
-        // Memory has grown, and the trap came before the chunk was in the list, or before that was noted.
+        // Memory has grown, and the trap came before the chunk was listed, or before that was recorded.
         let page = if chunks().len() == before { linear::grow(4).unwrap() } else { linear::pages() - 4 };
         set_grown_from(page);
         model.enter(false);
@@ -389,7 +389,7 @@ fn the_heap_borrows_the_memory_of_searches_if_there_is_no_other() {
     linear::limit(linear::pages());
     assert_eq!(model.alloc(layout(4 * PAGE), false), None);
     MEMORY.lend(true);
-    // No search is under way, so its blocks are no more.
+    // No search is in progress, so its blocks are dead.
     model.blocks.clear();
     let lent = model.alloc(layout(4 * PAGE), true).unwrap();
     assert!(lent > chunk && lent + 4 * PAGE <= linear::end());
@@ -402,7 +402,7 @@ fn the_heap_borrows_the_memory_of_searches_if_there_is_no_other() {
     assert_eq!(model.alloc(layout(5 * PAGE), false), None);
     model.leave();
     model.check_all();
-    // It is lent for one change alone.
+    // It is lent for one change only.
     linear::limit(usize::MAX);
     model.enter(true);
     model.alloc(layout(5 * PAGE), false).unwrap();
@@ -428,7 +428,7 @@ fn a_large_heap_grows_by_large_pages_while_it_may() {
         let small = HEAP.alloc(layout(40 * PAGE));
         assert!(!small.is_null() && linear::pages() > pages);
         assert_eq!(linear::pages() % LARGE, 0);
-        // A large page is refused, and a part of it is enough.
+        // If a whole large page is refused, the heap takes a part of it.
         linear::limit(linear::pages() + LARGE - 1);
         let last = HEAP.alloc(layout((LARGE - 4) * PAGE));
         assert!(!last.is_null() && !linear::pages().is_multiple_of(LARGE));

@@ -1,4 +1,4 @@
-//! Aggregates: their values, and the trees that hold the facts of a key by time.
+//! Aggregates: their values, and one tree per key that orders facts by time.
 
 pub(crate) mod series;
 pub(crate) mod totals;

@@ -1,4 +1,4 @@
-//! The series that a fact joins and leaves, and what aggregates and look-ups read of them.
+//! Inserts facts into series, removes them, and reads windows of series for aggregates and look-ups.
 
 use crate::aggregate::totals::Total;
 use crate::aggregate::tree::{change_word, moment_of, FACT, LEFT, MEASURED, RIGHT};
@@ -10,7 +10,7 @@ use crate::layout::NUMBER;
 use crate::memory::{mix, Address, Full};
 use crate::step::{Change, Step};
 
-/// Adds a fact to the series of a condition that it meets. The fact is the first of its lists.
+/// Adds a fact to the series of a condition that it meets. The fact already heads its list in each index.
 pub(crate) fn join_series(step: &mut Step, condition: u32, fact: Address) -> Result<(), Full> {
     let program = step.program;
     for number in &program.conditions[condition as usize].series {
@@ -34,7 +34,7 @@ pub(crate) fn join_series(step: &mut Step, condition: u32, fact: Address) -> Res
     Ok(())
 }
 
-/// Makes a tree of a list, if it is long.
+/// Builds the tree of a list once the list is long.
 #[cold]
 fn begin_tree(step: &mut Step, series: &Series, condition: u32, hash: u32, first: Address) -> Result<(), Full> {
     let link = step.program.types[series.ty].links(series.index);
@@ -59,7 +59,7 @@ fn begin_tree(step: &mut Step, series: &Series, condition: u32, hash: u32, first
     series.table().insert(step.words, hash, root)
 }
 
-/// Takes a fact out of the series of a condition that it meets.
+/// Removes a fact from the series of a condition that it meets.
 pub(crate) fn leave_series(step: &mut Step, condition: u32, fact: Address) -> Result<(), Full> {
     let program = step.program;
     for number in &program.conditions[condition as usize].series {
@@ -91,7 +91,7 @@ fn has_same_key(step: &Step, series: &Series, first: Address, second: Address) -
     fields.all(|field| fact_type.cell(step.words, first, field) == fact_type.cell(step.words, second, field))
 }
 
-/// Returns the root of the tree with the facts of a look-up, if there is one.
+/// Returns the root of the tree that holds the facts of a look-up, if they have a tree.
 #[inline]
 pub(crate) fn tree(step: &Step, window: &Window, probe: &Probe, bound: &Bound) -> Option<Address> {
     let table = step.program.series[window.series].table();
@@ -110,7 +110,7 @@ pub(crate) fn tree(step: &Step, window: &Window, probe: &Probe, bound: &Bound) -
     is_of_key.then_some(root)
 }
 
-/// Returns the total of an aggregate before a change, if its facts are in a tree.
+/// Returns an aggregate's total in the state before a change, if its facts are in a tree.
 #[inline]
 pub(crate) fn total_of_tree(step: &Step, guard: &Guard, bound: &mut Bound, before: Change) -> Option<Total> {
     let window = guard.window.as_ref()?;
@@ -120,7 +120,7 @@ pub(crate) fn total_of_tree(step: &Step, guard: &Guard, bound: &mut Bound, befor
     let mut total = if before.new == 0 {
         series.between(step.words, root, after, until)
     } else {
-        // The new fact lies between the two parts, or in neither.
+        // Splits the window at the new fact, which did not count before the change.
         let new = moment_of_fact(step.words, before.new);
         let first = series.between(step.words, root, after, until.min(new));
         first.merged(series.between(step.words, root, after.max(new), until), &series.aggregate)
@@ -169,7 +169,7 @@ mod tests {
         ";
         let mut engine = crate::Engine::new(rules, crate::Limits::default()).unwrap();
         let integer = |key: u64| crate::Value::Integer(key as i64);
-        // Both keys have many facts, then the one with the tree has none, and gets many again.
+        // Two keys with equal hashes: both grow long, the one with the tree empties, then grows long again.
         for number in 0..3_000_u64 {
             let is_first = number.is_multiple_of(2) && !(600..1_200).contains(&number);
             let fields = [("key", integer(if is_first { first } else { second })), ("value", integer(number))];

@@ -1,24 +1,24 @@
 //! The values of aggregates: counts, exact sums, and extremes.
 //!
-//! A sum is exact until its end, and then rounded once. So it does not depend on the order in which facts are added, nor on facts
-//! that are gone. A sum of floats is `mantissa * 2^exponent`. If that takes more than 128 bits, for values as far apart as 1e30 and
-//! 1e-30, [`Wide`] adds them up again, over the whole range of floats.
+//! A sum is exact, and rounded once at the end. So it depends neither on the order of additions nor on removed facts. A sum of
+//! floats is `mantissa * 2^exponent`. If values as far apart as 1e30 and 1e-30 need more than 128 bits, [`Wide`] adds all of them
+//! again over the whole range of floats.
 
 use crate::compile::code::Kind;
 use crate::compile::program::Aggregate;
 
-/// The value of an aggregate over some facts. The total of two disjoint sets of facts is that of both merged.
+/// The value of an aggregate over some facts. Totals of disjoint sets merge into the total of their union.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Total {
     Count(u64),
     /// `None` if the exact sum does not fit.
     Sum(Option<Sum>),
-    /// The least or the greatest value, or `None` without one.
+    /// The minimum or maximum, or `None` without a value.
     Extreme(Option<u64>),
 }
 
 impl Total {
-    /// Returns the total of no facts.
+    /// Returns the total of an empty set.
     pub fn of_nothing(aggregate: &Aggregate) -> Total {
         match aggregate {
             Aggregate::None | Aggregate::Count => Total::Count(0),
@@ -36,7 +36,7 @@ impl Total {
         }
     }
 
-    /// Returns the total of the facts of both.
+    /// Returns the total of the union of two disjoint sets.
     pub fn merged(self, other: Total, aggregate: &Aggregate) -> Total {
         match (self, other) {
             (Total::Count(first), Total::Count(second)) => Total::Count(first + second),
@@ -51,7 +51,7 @@ impl Total {
         }
     }
 
-    /// Returns the value. A sum of nothing is 0, in either type; one beyond 64 bits is undefined.
+    /// Returns the value. An empty sum is 0, in either type; a sum beyond 64 bits is undefined.
     pub fn value(self, aggregate: &Aggregate) -> Option<u64> {
         match (self, aggregate) {
             (Total::Count(_), Aggregate::None) => None,
@@ -63,7 +63,7 @@ impl Total {
     }
 }
 
-/// Returns the lesser or the greater value. Floats have a total order here, in which -0.0 is less than 0.0.
+/// Returns the minimum or maximum of two values. The order of floats is total: -0.0 is less than 0.0.
 fn extreme(aggregate: &Aggregate, first: u64, second: u64) -> u64 {
     let (kind, is_min) = match aggregate {
         Aggregate::Min(kind, _) => (*kind, true),
@@ -81,7 +81,7 @@ fn extreme(aggregate: &Aggregate, first: u64, second: u64) -> u64 {
     }
 }
 
-/// The exponent of the least float.
+/// The exponent of the smallest positive float.
 const LEAST_EXPONENT: i32 = -1074;
 
 /// An exact sum, `mantissa * 2^exponent`. The exponent of integers is 0.
@@ -102,7 +102,7 @@ impl Sum {
         if mantissa == 0 {
             return Sum::ZERO;
         }
-        // Without the zeros at its end, it leaves more bits to the sum.
+        // Dropping trailing zeros leaves more bits to the sum.
         let zeros = mantissa.trailing_zeros();
         Sum { mantissa: i128::from(mantissa >> zeros), exponent: exponent + zeros as i32 }
     }
@@ -143,7 +143,7 @@ fn parts(float: f64) -> (i64, i32) {
     (if float.is_sign_negative() { -mantissa } else { mantissa }, exponent)
 }
 
-/// Returns 2 to a power, which is at least that of the least float.
+/// Returns 2 to a power not below [`LEAST_EXPONENT`].
 fn power_of_two(exponent: i32) -> f64 {
     match exponent {
         ..=-1023 => f64::from_bits(1 << (exponent - LEAST_EXPONENT)),
@@ -156,10 +156,10 @@ fn finite(float: f64) -> Option<u64> {
     float.is_finite().then_some(float.to_bits())
 }
 
-/// The limbs of a [`Wide`]: all bits of floats, and room for the carries of 2^32 of them.
+/// The number of limbs of a [`Wide`]: the bits of every float, and headroom for the carries of 2^32 additions.
 const LIMBS: usize = 69;
 
-/// An exact sum of any floats: limbs of 32 bits, each with its carry, from the exponent of the least float on.
+/// An exact sum of any floats: 32-bit limbs with their carries, starting at the exponent of the smallest positive float.
 pub(crate) struct Wide([i64; LIMBS]);
 
 impl Wide {
@@ -182,7 +182,7 @@ impl Wide {
     /// Returns the sum, rounded, or `None` if it is beyond the range of floats.
     pub fn value(mut self) -> Option<u64> {
         self.carry();
-        // The carries of a negative sum end in the last limb.
+        // The sign of the sum is the sign of the last limb.
         let is_negative = self.0[LIMBS - 1] < 0;
         if is_negative {
             self.0.iter_mut().for_each(|limb| *limb = -*limb);
@@ -191,7 +191,7 @@ impl Wide {
         let Some(top) = self.0.iter().rposition(|limb| *limb != 0) else { return Some(0) };
         let low = top.saturating_sub(2);
         let mut mantissa = self.0[low..=top].iter().rev().fold(0_u128, |bits, limb| bits << 32 | *limb as u128);
-        // What is cut off decides between two floats if the rest is just between them.
+        // A sticky bit: a nonzero remainder decides the rounding when the kept bits lie halfway between two floats.
         mantissa |= u128::from(self.0[..low].iter().any(|limb| *limb != 0));
         let sum = mantissa as f64 * power_of_two(32 * low as i32 + LEAST_EXPONENT);
         finite(if is_negative { -sum } else { sum })
@@ -239,7 +239,7 @@ mod tests {
             (&[-f64::MAX, -f64::MAX], None, true),
             (&[1e30, 1e-30, -1e30], Some(1e-30), false),
             (&[-1e300, 1e-300, 1e300], Some(1e-300), false),
-            // Just between two floats, and a little above that.
+            // Exactly halfway between two floats, and slightly above.
             (&[9_007_199_254_740_992.0, 1.0], Some(9_007_199_254_740_992.0), true),
             (&[9_007_199_254_740_992.0, 1.0, tiny], Some(9_007_199_254_740_994.0), false),
         ];

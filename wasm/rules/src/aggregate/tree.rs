@@ -1,14 +1,13 @@
-//! Series: the facts of a key in the order of their times, from which the aggregate of any window is read.
+//! Series: trees that order the facts of a key by time and give the aggregate of any window in logarithmic time.
 //!
-//! A series is of the facts that meet one single-fact condition and are in one index. The facts of a key are a tree if they are many;
-//! of few, a scan of their list costs less. A tree begins with the facts of a list that became long, and ends with its last fact.
+//! A series covers the facts that meet one single-fact condition, by the key of one index. A key with many facts has a tree; a key
+//! with few is scanned as a list, which costs less. A tree is built when a list becomes long, and freed with its last fact.
 //!
-//! A tree is balanced by weight, as in "Balancing weight-balanced trees" by Hirai and Yamamoto (2011): no subtree has more than three
-//! times the weight of its sibling. So it is as deep as the logarithm of its facts, whatever order they come in. A node has its
-//! children, the number of facts below and with it, its fact, and the total of these facts, if that is more than their number. The
-//! order is that of (time, number).
+//! Trees are weight-balanced, as in "Balancing weight-balanced trees" by Hirai and Yamamoto (2011): no subtree has more than three
+//! times the weight of its sibling, so the depth is logarithmic for every order of insertion. A node stores its children, the size
+//! of its subtree, its fact, and the total of its subtree, unless the total is just the size. The order is (time, number).
 //!
-//! The words of a series are a table from the hash of a key to the root of the key's tree. If two keys have the same hash, only one of
+//! The words of a series are a table from the hash of a key to the root of the key's tree. If two keys share a hash, only one of
 //! them has a tree, and the aggregates of the other scan.
 
 use crate::aggregate::totals::{Sum, Total};
@@ -23,14 +22,14 @@ pub(super) const SIZE: Address = 2;
 pub(super) const FACT: Address = 3;
 pub(super) const TOTAL: Address = 4;
 
-/// The ratio of weights up to which siblings are balanced, and the ratio of a child's children up to which one rotation is enough.
+/// The largest balanced ratio of sibling weights, and the ratio of a child's children up to which a single rotation suffices.
 pub(super) const BALANCED: u32 = 3;
 pub(super) const SINGLE: u32 = 2;
 
-/// A list is measured once in so many insertions.
+/// One insertion in `MEASURED` measures the length of its list.
 pub(super) const MEASURED: u64 = 8;
 
-/// The exponent of a sum that does not fit. No other one has it.
+/// The exponent that marks an overflowed sum. No other sum has it.
 pub(super) const UNFIT: u32 = 1 << 31;
 
 impl Series {
@@ -55,7 +54,7 @@ impl Series {
         Total::of_one(&self.aggregate, field.value(words, &bound))
     }
 
-    /// Returns the total of the facts below and with a node.
+    /// Returns the total of a subtree.
     pub(super) fn total(&self, words: &Words, node: Address) -> Total {
         if node == 0 {
             return Total::of_nothing(&self.aggregate);
@@ -74,7 +73,7 @@ impl Series {
         }
     }
 
-    /// Sets the size and the total of a node, whose children have theirs.
+    /// Recomputes the size and the total of a node from its children.
     pub(super) fn update(&self, words: &mut Words, node: Address) -> Result<(), Full> {
         let [left, right, _, fact] = words.get_part(node);
         change_word(words, node + SIZE, size(words, left) + size(words, right) + 1)?;
@@ -119,7 +118,7 @@ impl Series {
         self.insert(words, root, node, (moment_of_fact(words, fact), total))
     }
 
-    /// Adds a node to a tree, and returns the root. `own` are the node's moment and total.
+    /// Inserts a node into a tree, and returns the root. `own` is the node's moment and total.
     pub(super) fn insert(
         &self,
         words: &mut Words,
@@ -144,7 +143,7 @@ impl Series {
         Ok(root)
     }
 
-    /// Takes the node of a fact out of a tree, and returns it and the root.
+    /// Removes the node of a fact from a tree. Returns the node and the root.
     pub(super) fn remove(&self, words: &mut Words, root: Address, moment: Moment) -> Result<(Address, Address), Full> {
         if root == 0 {
             return Ok((0, 0));
@@ -159,7 +158,7 @@ impl Series {
         Ok((node, self.balance(words, root)?))
     }
 
-    /// Joins the children of a node that is taken out, and returns the root.
+    /// Joins the children of a removed node, and returns the root.
     pub(super) fn join(&self, words: &mut Words, node: Address) -> Result<Address, Full> {
         let [left, right] = words.get_part(node);
         if left == 0 || right == 0 {
@@ -172,7 +171,7 @@ impl Series {
         self.balance(words, nearest)
     }
 
-    /// Takes the last node on a side out of a tree, and returns it and the root.
+    /// Removes the leftmost or rightmost node of a tree. Returns the node and the root.
     pub(super) fn take_end(&self, words: &mut Words, root: Address, side: Address) -> Result<(Address, Address), Full> {
         let child = words.get(root + side);
         if child == 0 {
@@ -183,7 +182,7 @@ impl Series {
         Ok((end, self.balance(words, root)?))
     }
 
-    /// Restores the balance of a node whose children are balanced, and its size and total. Returns the root.
+    /// Restores the balance, the size and the total of a node whose children are balanced. Returns the root.
     pub(super) fn balance(&self, words: &mut Words, root: Address) -> Result<Address, Full> {
         match heavy_side(words, root) {
             Some(heavy) => self.raise(words, root, heavy),
@@ -194,7 +193,7 @@ impl Series {
         }
     }
 
-    /// Raises the heavy child of a node, or that child's inner child if it is too heavy itself. Returns the root.
+    /// Rotates once, or twice if the inner child of the heavy child is too heavy. Returns the root.
     pub(super) fn raise(&self, words: &mut Words, root: Address, heavy: Address) -> Result<Address, Full> {
         let child = words.get(root + heavy);
         let [inner, outer] = [other(heavy), heavy].map(|side| words.get(child + side));
@@ -205,7 +204,7 @@ impl Series {
         self.rotate(words, root, heavy)
     }
 
-    /// Raises the child on a side above its parent, and returns it.
+    /// Rotates the child on a side above its parent, and returns the child.
     pub(super) fn rotate(&self, words: &mut Words, root: Address, side: Address) -> Result<Address, Full> {
         let child = words.get(root + side);
         change_word(words, root + side, words.get(child + other(side)))?;
@@ -231,7 +230,7 @@ impl Series {
         if node == 0 {
             return Total::of_nothing(&self.aggregate);
         }
-        // From here on the two ends are apart: what is on the inner side of a node within is within.
+        // The paths to the two ends part here: inside the range, the whole inner subtree of a node counts.
         let mut total = self.of_fact(words, words.get(node + FACT));
         for side in [LEFT, RIGHT] {
             let mut at = words.get(node + side);
@@ -255,7 +254,7 @@ pub(super) fn other(side: Address) -> Address {
     LEFT + RIGHT - side
 }
 
-/// Returns the side on which a node's child is too heavy for its sibling.
+/// Returns the side of the child that is too heavy for its sibling.
 pub(super) fn heavy_side(words: &Words, node: Address) -> Option<Address> {
     let [left, right] = words.get_part(node);
     let (left, right) = (size(words, left) + 1, size(words, right) + 1);
@@ -280,7 +279,7 @@ pub(super) fn moment_of(words: &Words, node: Address) -> Moment {
     moment_of_fact(words, words.get(node + FACT))
 }
 
-/// Stores a word, unless it has that value.
+/// Stores a word if its value changes.
 #[inline(always)]
 pub(super) fn change_word(words: &mut Words, at: Address, value: u32) -> Result<(), Full> {
     if words.get(at) == value {
@@ -319,7 +318,7 @@ mod tests {
         Ok(fact)
     }
 
-    /// Runs a step, again and with more room as long as it lacks room.
+    /// Runs a step, and grows the words and repeats it while it lacks room.
     fn step<T>(words: &mut Words, run: impl Fn(&mut Words) -> Result<T, Full>) -> T {
         loop {
             match run(words) {
@@ -345,7 +344,7 @@ mod tests {
         };
         let (mut root, mut facts): (Address, Vec<(Moment, Option<u64>, Address)>) = (0, Vec::new());
         for number in 1..3_000 {
-            // The facts grow in number, in order and late, then mostly the oldest go, and then any.
+            // Phases: grow in order and late, then remove mostly the oldest facts, then any.
             let goes = match number {
                 ..1_000 => next(10) == 0,
                 1_000..2_000 => next(10) < 6,

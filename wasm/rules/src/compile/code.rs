@@ -1,16 +1,16 @@
 //! Expressions over the fields of bound facts, with names and types resolved.
 //!
-//! A value is 64 bits: an integer, the bits of a float, the address of a string, or 0 and 1. Types are known when the rules
-//! are compiled. A test that reads an undefined field is false, and `not` then turns that into true, as in expressions of the
-//! index. Arithmetic with undefined operands, beyond 64 bits or by zero is undefined.
+//! A value is 64 bits: an integer, the bits of a float, the address of a string, or 0 and 1 for booleans. Types are checked when
+//! rules are compiled. A test of an undefined field is false, and `not` makes it true, as in expressions of the index. Arithmetic
+//! with an undefined operand, an overflow or a division by zero is undefined.
 
 use crate::language::Function;
 use crate::layout::{DEFINED, NUMBER, TIME};
 use crate::memory::{Address, Words};
 
-/// The number of facts that a rule's conditions can bind.
+/// The most facts that a rule's conditions can bind.
 pub(crate) const SLOTS: usize = 16;
-/// The slot of the fact that a `none` or an aggregate is about, and of a single fact that a condition is tested for.
+/// The slot of the fact that a `none`, an aggregate or a single-fact condition tests.
 pub(crate) const OWN: u8 = SLOTS as u8;
 
 /// The facts that conditions bound, by slot.
@@ -47,7 +47,7 @@ pub(crate) enum Arithmetic {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Code {
     Constant(u64),
-    /// A field: its slot, its offset from the fact's address, and its bit among the defined fields, or 0 if it always is.
+    /// A field: its slot, its offset from the fact's address, and its bit in the word of defined fields, or 0 if it is required.
     Field {
         slot: u8,
         offset: u32,
@@ -84,7 +84,7 @@ pub(crate) enum Code {
 /// The sums, counts and `let` values of a rule.
 pub(crate) type Locals = [Option<u64>; SLOTS];
 
-/// What an expression reads.
+/// The values that an expression can read.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub words: &'a Words,
@@ -98,7 +98,7 @@ impl Code {
     /// Returns the value, or `None` if it is undefined.
     #[inline]
     pub fn value(&self, scope: Scope) -> Option<u64> {
-        // Most values of actions are such.
+        // The fast path: most values of actions are constants or fields.
         match *self {
             Code::Constant(constant) => Some(constant),
             Code::Field { slot, offset, bit } => Operand::Field { slot, offset, bit }.value(scope.words, scope.bound),
@@ -163,8 +163,8 @@ impl Code {
         }
     }
 
-    /// Returns a test of a boolean field as an equality, by which facts can be looked up. `not` of an undefined field is true, so
-    /// that of an optional one stays.
+    /// Returns a test of a boolean field as an equality, which an index can look up. `not` of an optional field stays: it is true
+    /// for an undefined field.
     pub fn into_equality(self) -> Code {
         let equal = |field, constant| {
             Code::Compare(Kind::Boolean, Relation::Equal, Box::new(field), Box::new(Code::Constant(constant)))
@@ -179,13 +179,13 @@ impl Code {
         }
     }
 
-    /// Calls `visit` for this expression and all parts of it.
+    /// Calls `visit` for this expression and all its subexpressions.
     pub fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c Code)) {
         visit(self);
         self.for_each_part(|part| part.visit(visit));
     }
 
-    /// Calls `visit` for each expression that this one consists of.
+    /// Calls `visit` for each direct subexpression.
     pub fn for_each_part<'c>(&'c self, mut visit: impl FnMut(&'c Code)) {
         match self {
             Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => {}
@@ -205,7 +205,7 @@ impl Code {
         }
     }
 
-    /// Returns the expressions that this one consists of.
+    /// Returns the direct subexpressions.
     pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut Code> {
         let (boxes, list): ([Option<&mut Code>; 2], &mut [Code]) = match self {
             Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => ([None, None], &mut []),
@@ -243,7 +243,7 @@ impl Code {
         reads
     }
 
-    /// Returns the expression with other ones in place of those that it consists of, which come in the order of [`Code::parts_mut`].
+    /// Returns the expression with its direct subexpressions mapped by `part`, in the order of [`Code::parts_mut`].
     pub fn with_parts(&self, part: &mut impl FnMut(&Code) -> Code) -> Code {
         let mut boxed = |code: &Code| Box::new(part(code));
         match self {
@@ -265,7 +265,7 @@ impl Code {
         }
     }
 
-    /// Returns the expression with another slot in place of one.
+    /// Returns the expression with the slot `from` renamed to `to`.
     pub fn moved(&self, from: u8, to: u8) -> Code {
         let slot_of = |slot: u8| if slot == from { to } else { slot };
         match self {
@@ -284,7 +284,7 @@ impl Code {
 pub(crate) fn compare(kind: Kind, relation: Relation, left: u64, right: u64) -> bool {
     if kind == Kind::Float {
         let (left, right) = (f64::from_bits(left), f64::from_bits(right));
-        // As in expressions of the index.
+        // Float equality as in expressions of the index.
         let equal = (left - right).abs() < f64::EPSILON;
         return match relation {
             Relation::Equal => equal,
@@ -369,7 +369,7 @@ impl Operand {
         }
     }
 
-    /// Returns the operand with another slot in place of one.
+    /// Returns the operand with the slot `from` renamed to `to`.
     pub fn moved(self, from: u8, to: u8) -> Operand {
         match self {
             Operand::Field { slot, offset, bit } if slot == from => Operand::Field { slot: to, offset, bit },
@@ -392,7 +392,7 @@ impl Operand {
     }
 }
 
-/// A test of bound facts, without values of aggregates.
+/// A test of bound facts that reads no locals.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Test {
     Compare(Kind, Relation, Operand, Operand),
@@ -409,7 +409,7 @@ impl Test {
         Test::Code(code.clone())
     }
 
-    /// Returns the test with another slot in place of one.
+    /// Returns the test with the slot `from` renamed to `to`.
     pub fn moved(&self, from: u8, to: u8) -> Test {
         match self {
             Test::Compare(kind, relation, left, right) => {
@@ -419,7 +419,7 @@ impl Test {
         }
     }
 
-    /// Returns whether the test reads the field with this offset, of a fact in any slot.
+    /// Returns whether the test reads the field at this offset, in any slot.
     pub fn reads(&self, field: u32) -> bool {
         match self {
             Test::Compare(_, _, left, right) => {

@@ -1,4 +1,4 @@
-//! Common subexpressions: what the actions of a rule compute several times gets a `let`, as if the text had one.
+//! Common subexpression elimination: a value that a rule's actions compute repeatedly becomes a `let`.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -6,24 +6,24 @@ use std::collections::HashMap;
 use crate::compile::code::{Code, SLOTS};
 use crate::compile::program::Action;
 
-/// The least number of parts of expressions that such a `let` saves. It costs some itself, also in a firing that does not need it.
+/// The least number of subexpressions that such a `let` saves. A `let` costs some itself, even in a firing that does not need it.
 const LEAST_SAVED: usize = 6;
 
-/// The numbers of expressions. Equal expressions have the same number. A key has numbers in place of its subexpressions, so hashing a
-/// key does not depend on its depth.
+/// Value numbering: equal expressions have equal numbers. A key holds numbers in place of its subexpressions, so the cost of
+/// hashing does not depend on depth.
 type Numbers = HashMap<Code, usize>;
 
-/// An expression, and how often it stands in the actions.
+/// A subexpression, and how often the actions contain it.
 struct Part<'c> {
     code: &'c Code,
     times: usize,
-    /// The number of its parts, with itself.
+    /// The number of its subexpressions, itself included.
     size: usize,
-    /// Its place among all expressions.
+    /// Its position among all subexpressions.
     place: usize,
 }
 
-/// Gives the parts that save most a `let`, as long as the rule has locals left. `locals` is the number of locals.
+/// Moves the subexpressions that save most into `let`s while the rule has free locals. `locals` counts those in use.
 #[inline(never)]
 pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
     while usize::from(*locals) < SLOTS {
@@ -41,12 +41,12 @@ pub(super) fn share(actions: &mut Vec<Action>, locals: &mut u8) {
                 }
             });
         }
-        // Before its first use, the part's own locals have their values.
+        // Inserted before its first use, after the locals that it reads.
         actions.insert(first, Action::Let { local, code: part });
     }
 }
 
-/// Returns the part of actions that saves most if it is computed once, the first one of equals, and its number.
+/// Returns the subexpression that saves most if computed once, the first on ties, and its number.
 #[inline(never)]
 fn most_repeated(actions: &[Action], numbers: &mut Numbers) -> Option<(usize, Code)> {
     let (mut parts, mut places) = (Vec::new(), 0);
@@ -61,7 +61,7 @@ fn most_repeated(actions: &[Action], numbers: &mut Numbers) -> Option<(usize, Co
     (saved(most) >= LEAST_SAVED).then(|| (number, most.code.clone()))
 }
 
-/// Adds an expression to the parts. Returns its number and its size.
+/// Adds an expression and its subexpressions to the parts. Returns its number and its size.
 fn add<'c>(code: &'c Code, numbers: &mut Numbers, parts: &mut Vec<Part<'c>>, places: &mut usize) -> (usize, usize) {
     let place = *places;
     *places += 1;
@@ -79,7 +79,7 @@ fn add<'c>(code: &'c Code, numbers: &mut Numbers, parts: &mut Vec<Part<'c>>, pla
     (number, size)
 }
 
-/// Puts a local in the place of each part with this number. Returns the number that the expression had.
+/// Replaces each subexpression numbered `wanted` by a local. Returns the number that the expression had.
 fn replace(code: &mut Code, wanted: usize, local: u8, numbers: &Numbers, has_part: &mut bool) -> usize {
     let of_parts = code.parts_mut().map(|part| replace(part, wanted, local, numbers, has_part)).collect();
     let number = numbers[&key(code, of_parts)];
@@ -90,7 +90,7 @@ fn replace(code: &mut Code, wanted: usize, local: u8, numbers: &Numbers, has_par
     number
 }
 
-/// Returns the key of an expression whose parts have these numbers.
+/// Returns the key of an expression, given the numbers of its subexpressions.
 fn key(code: &Code, of_parts: Vec<usize>) -> Code {
     let mut of_parts = of_parts.into_iter();
     code.with_parts(&mut |_| Code::Constant(of_parts.next().unwrap_or_default() as u64))

@@ -1,24 +1,24 @@
-//! Rules that can enable themselves, or one another, without end.
+//! Warns of rules that may enable themselves or one another without end.
 //!
-//! A rule enables another one if an action inserts a fact that a condition of the other may bind or aggregate, or removes one that a
-//! `none` or an aggregate may read. A modification does both. What constants rule out is left out: `modify s (state: 2)` enables no
-//! condition `s(state = 1)`. The strongly connected components of this graph (Tarjan, "Depth-First Search and Linear Graph Algorithms",
-//! 1972) are the candidates. From each, rules are removed that fire finitely often as long as only rules of the component fire:
+//! A rule enables another if an action inserts a fact that a condition of the other may bind or aggregate, or removes a fact that a
+//! `none` or an aggregate may read. A modification does both. Constants rule edges out: `modify s (state: 2)` enables no condition
+//! `s(state = 1)`. The strongly connected components of this graph (Tarjan, "Depth-First Search and Linear Graph Algorithms", 1972)
+//! are the candidates. From each component, a rule is removed if it fires finitely often while only rules of the component fire:
 //!
 //! - each firing takes a fact from a condition, and no rule of the component gives it one;
 //! - each firing leaves fewer facts of a type, and no rule of the component leaves more;
 //! - each firing takes a number towards a bound in its condition, and no rule of the component takes it back.
 //!
-//! A fact that a rule inserts has the latest time. So it enables no condition that waits for a window after that fact, and none that
-//! asks for a later fact of a type that no rule of the component inserts. What is left is examined again without the removed rules,
+//! An inserted fact has the latest time. So it enables no condition that waits for a window after that fact, and none that needs a
+//! later fact of a type that the component does not insert. The rest of a component is analysed again without the removed rules,
 //! until nothing changes.
 //!
-//! The analysis errs to one side: rules that it clears end, and rules that it warns of may end for a reason that it does not see.
+//! The analysis is conservative: rules that it clears terminate; a rule that it warns of may terminate for a reason it cannot see.
 //!
 //! Functions are not inlined: the time of the sandbox's compiler grows with the square of a function's size.
 //!
-//! The graph has nodes for conditions too, and a node in place of all pairs of many actions and many conditions, so its size is linear
-//! in that of the rules.
+//! Conditions are nodes too, and one node stands in for all pairs of many actions and many conditions, so the graph is linear in
+//! the size of the rules.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -30,9 +30,9 @@ use crate::layout::{field_at, field_offset};
 const MOST_WARNINGS: usize = 32;
 /// The most rules that a warning names.
 const MOST_NAMES: usize = 8;
-/// The number of times that what is left of a component is examined again.
+/// The most rounds of analysis of one component.
 const MOST_ROUNDS: u32 = 32;
-/// Up to this number of actions or of conditions, each pair is compared.
+/// The most actions or conditions for which each pair is compared.
 const MOST_COMPARED: usize = 64;
 
 /// The fields of a fact whose values are known, by their offsets. `None` is undefined.
@@ -48,15 +48,15 @@ struct Effect {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
-    /// The fact is new, and has the time of the engine.
+    /// Inserts a fact with the time of the engine.
     Assert,
-    /// The fact is new, and has the time of another one.
+    /// Inserts a fact with the time of its predecessor.
     Modify,
-    /// The fact goes. These fields of its successor differ, one bit each; all, if it has none.
+    /// Removes a fact. The bits are the fields in which its successor differs; all bits, if it has none.
     Remove(u32),
 }
 
-/// A reason for a condition to hold. Each condition has a node for each.
+/// A reason for a condition to become true. Each condition has a node for each reason.
 #[derive(Clone, Copy)]
 enum Reason {
     /// A fact was asserted, and a condition binds it.
@@ -70,7 +70,7 @@ enum Reason {
 }
 const REASONS: usize = 4;
 
-/// A change of a number by an action: the number that the old fact had, and this one added. `None` is anything else.
+/// The number that an action adds to a field of the old fact. `None` is any other change.
 type Delta = Option<i64>;
 
 struct Analysis<'a> {
@@ -83,12 +83,12 @@ struct Analysis<'a> {
     slots: Vec<Vec<u32>>,
     /// By rule and guard: the single-fact condition, and whether the guard is an aggregate.
     guards: Vec<Vec<(u32, bool)>>,
-    /// By type: the offset of the field that most conditions equate with a constant.
+    /// By type: the offset of the field that most conditions compare with a constant.
     fields: Vec<u32>,
 }
 
-/// Returns a warning for each cycle of rules that may enable one another without end. `places` are the bytes of `text` at which the
-/// rules have their names.
+/// Returns a warning for each cycle of rules that may enable one another without end. `places` are the byte offsets of the rules'
+/// names in `text`.
 #[inline(never)]
 pub(super) fn warnings(program: &Program, text: &str, places: &[usize]) -> Vec<String> {
     let newlines: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
@@ -99,7 +99,7 @@ pub(super) fn warnings(program: &Program, text: &str, places: &[usize]) -> Vec<S
         let mut names: Vec<String> = Vec::new();
         for rule in cycle {
             let name = format!("`{}` (line {})", program.rules[*rule as usize].name, line(*rule));
-            // The alternatives of a rule have one name.
+            // The alternatives of a rule share a name.
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -170,7 +170,7 @@ impl<'a> Analysis<'a> {
         }
         let condition = |slot: &u32| equalities(&self.program.conditions[*slot as usize].tests);
         let of_slots: Vec<Known> = self.slots[number].iter().map(|slot| condition(slot).collect()).collect();
-        // Two slots may have the same fact, so several modifications may change it.
+        // Two slots may hold the same fact, so several modifications may change it.
         let mut changes: HashMap<(usize, u8), u32> = HashMap::new();
         for action in &rule.actions {
             if let Action::Modify { ty, values, .. } = action {
@@ -215,7 +215,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Returns the rules of a cycle in each component that may go on without end, in the order in which they enable one another.
+    /// Returns, for each component that may not terminate, the rules of a cycle in the order in which they enable one another.
     #[inline(never)]
     fn cycles(&self) -> Vec<Vec<u32>> {
         let mut rules: Vec<u32> = self.effects.iter().map(|effect| effect.rule).collect();
@@ -257,7 +257,7 @@ impl<'a> Analysis<'a> {
         cycles
     }
 
-    /// Returns the rules of a component that fire finitely often if no others than those of the component fire.
+    /// Returns the rules of a component that fire finitely often while only rules of the component fire.
     #[inline(never)]
     fn finite(&self, component: &HashSet<u32>, effects: &[usize]) -> HashSet<u32> {
         let fed = Feeding::new(self, effects.iter().copied().filter(|effect| self.inserts(*effect)));
@@ -273,12 +273,12 @@ impl<'a> Analysis<'a> {
         matches!(self.effects[effect].change, Change::Assert | Change::Modify)
     }
 
-    /// Returns whether each firing of a rule takes a fact from a condition that gets none.
+    /// Returns whether each firing of a rule consumes a fact of a condition that no effect feeds.
     #[inline(never)]
     fn consumes(&self, rule: u32, fed: &Feeding) -> bool {
         let actions = &self.program.rules[rule as usize].actions;
         actions.iter().any(|action| match action {
-            // What a modification inserts is among the facts that feed a condition.
+            // The fact that a modification inserts is among the effects that feed conditions.
             Action::Modify { slot, .. } | Action::Retract { slot } => {
                 !fed.feeds(self, self.slots[rule as usize][usize::from(*slot)])
             }
@@ -286,7 +286,7 @@ impl<'a> Analysis<'a> {
         })
     }
 
-    /// Returns, by type, the most facts that a firing of a rule of the component adds, which may be less than 0.
+    /// Returns, by type, the most facts that a firing of a rule of the component adds (negative if it removes facts).
     #[inline(never)]
     fn net_counts(&self, component: &HashSet<u32>) -> HashMap<usize, i64> {
         let mut most: HashMap<usize, i64> = HashMap::new();
@@ -299,8 +299,8 @@ impl<'a> Analysis<'a> {
         most
     }
 
-    /// Returns, by type, the number of facts that a firing adds. Two slots may have the same fact, so several retractions count as
-    /// one. They count as none if the rule modifies facts of the type, because a modified fact is a new one.
+    /// Returns, by type, the number of facts that a firing adds. Two slots may hold the same fact, so several retractions count as
+    /// one. They count as none if the rule modifies facts of the type, because a modification inserts a new fact.
     #[inline(never)]
     fn counts_of(&self, rule: u32) -> HashMap<usize, i64> {
         let rule = &self.program.rules[rule as usize];
@@ -330,7 +330,7 @@ impl<'a> Analysis<'a> {
         self.counts_of(rule).iter().any(|(ty, count)| *count < 0 && most.get(ty) == Some(&0))
     }
 
-    /// Returns the fields that the rules of the component may raise, and those that they may lower.
+    /// Returns the fields that rules of the component may raise, and the fields that they may lower.
     #[inline(never)]
     fn deltas(&self, component: &HashSet<u32>) -> [HashSet<(usize, u32)>; 2] {
         let [mut raised, mut lowered] = [HashSet::new(), HashSet::new()];
@@ -345,8 +345,8 @@ impl<'a> Analysis<'a> {
         [raised, lowered]
     }
 
-    /// Returns the changes of numbers by the actions of a rule: the slot of the old fact, its type, the offset of the field, and the
-    /// change. If a rule retracts a fact of a type, asserts one and modifies none, that one takes the place of the retracted one.
+    /// Returns the numeric changes of a rule: the slot of the old fact, its type, the field's offset, and the change. If the rule
+    /// retracts one fact of a type, asserts one and modifies none, the asserted fact is the successor of the retracted one.
     #[inline(never)]
     fn deltas_of(&self, rule: u32) -> Vec<(Option<u8>, usize, u32, Delta)> {
         let rule = &self.program.rules[rule as usize];
@@ -389,12 +389,12 @@ impl<'a> Analysis<'a> {
         deltas
     }
 
-    /// Returns whether each firing of a rule takes a number of a fact towards a bound, and no rule of the component takes one away
-    /// from it. `raised` and `lowered` are those of [`Analysis::deltas`].
+    /// Returns whether each firing of a rule moves a number of a fact towards a bound, and no rule of the component moves such a
+    /// number away from it. `raised` and `lowered` are the results of [`Analysis::deltas`].
     #[inline(never)]
     fn counts_down(&self, rule: u32, [raised, lowered]: &[HashSet<(usize, u32)>; 2]) -> bool {
         let deltas = self.deltas_of(rule);
-        // Of several modifications of a fact the last one counts.
+        // The last of several modifications of a fact counts.
         let mut mixed = [HashSet::new(), HashSet::new()];
         for (_, ty, field, delta) in &deltas {
             if delta.is_none_or(|by| by >= 0) {
@@ -413,7 +413,7 @@ impl<'a> Analysis<'a> {
             }
             let condition = self.slots[rule as usize][usize::from(*slot)];
             let tests = &self.program.conditions[condition as usize].tests;
-            // A value outside of its domain is never stored: that firing does nothing.
+            // A value outside its domain is never stored: that firing changes nothing.
             let is_bounded = !declared.optional && matches!(declared.domain, Domain::Integers(..));
             let has = |is_lower| is_bounded || tests.iter().any(|test| bounds(test, *field, is_lower));
             let key = (*ty, *field);
@@ -424,9 +424,9 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// The conditions that effects may feed.
+/// The effects, by the conditions that they may feed.
 struct Feeding<'e> {
-    /// The effects by type and value of its field, those with another or an unknown value by type.
+    /// The effects by type and value of the type's field; those with an unknown value by type alone.
     known: HashMap<(usize, u64), Vec<&'e Effect>>,
     all: HashMap<usize, Vec<&'e Effect>>,
     unknown: HashMap<usize, Vec<&'e Effect>>,
@@ -466,7 +466,7 @@ impl<'e> Feeding<'e> {
 }
 
 impl Analysis<'_> {
-    /// Returns the constant that a condition asks of the field of its type.
+    /// Returns the constant that a condition requires of its type's field.
     fn key(&self, condition: u32) -> Option<u64> {
         let field = self.fields[self.types[condition as usize]];
         let mut asked = equalities(&self.program.conditions[condition as usize].tests);
@@ -474,10 +474,10 @@ impl Analysis<'_> {
     }
 }
 
-/// The rules of a set, and what each enables.
+/// The graph of a set of rules: an edge leads from a rule to what it may enable.
 struct Graph<'a> {
     rules: &'a [u32],
-    /// By node: the rules first, in their order, then the conditions by reason, then the nodes in place of pairs.
+    /// By node: the rules in their order, then the conditions by reason, then the nodes that stand in for pairs.
     next: Vec<Vec<u32>>,
     analysis: &'a Analysis<'a>,
 }
@@ -493,7 +493,7 @@ impl<'a> Graph<'a> {
             .filter(|effect| analysis.inserts(**effect))
             .map(|effect| analysis.effects[*effect].ty)
             .collect();
-        // The conditions of these rules, and the node of the first reason of each.
+        // The conditions of these rules, and the first node of each.
         let mut nodes: HashMap<u32, u32> = HashMap::new();
         let mut node_of = |condition: u32, next: &mut Vec<Vec<u32>>| {
             *nodes.entry(condition).or_insert_with(|| {
@@ -533,7 +533,7 @@ impl<'a> Graph<'a> {
             by_type.entry(analysis.effects[*effect].ty).or_default().1.push(*effect);
         }
         for (conditions, effects) in by_type.into_values() {
-            // By the value of the type's field: the conditions that ask for it, and the effects that have it.
+            // By value of the type's field: the conditions that require it, and the effects that have it.
             let mut keyed: BTreeMap<u64, (Vec<u32>, Vec<usize>)> = BTreeMap::new();
             let (mut others, mut known, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
             for condition in &conditions {
@@ -561,7 +561,7 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// Lets effects lead to the conditions that they may make true.
+    /// Adds edges from effects to the conditions that they may make true.
     #[inline(never)]
     fn join(
         &mut self,
@@ -585,7 +585,7 @@ impl<'a> Graph<'a> {
             }
             return;
         }
-        // A node for each reason.
+        // One node for each reason.
         let first = self.next.len() as u32;
         self.next.resize(self.next.len() + REASONS, Vec::new());
         for effect in effects {
@@ -599,7 +599,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Returns the sets of rules that enable one another, each with a cycle.
+    /// Returns the strongly connected components that contain a cycle.
     #[inline(never)]
     fn components(&self) -> Vec<HashSet<u32>> {
         const UNSEEN: u32 = u32::MAX;
@@ -611,7 +611,7 @@ impl<'a> Graph<'a> {
             if order[start as usize] != UNSEEN {
                 continue;
             }
-            // The nodes on the path, and the number of their edges that were followed.
+            // The depth-first path: each node with the number of its edges already followed.
             let mut path = vec![(start, 0)];
             while let Some((node, followed)) = path.last_mut() {
                 let (number, edge) = (*node as usize, *followed);
@@ -638,7 +638,7 @@ impl<'a> Graph<'a> {
                     let from = open.iter().rposition(|open| *open == number).unwrap_or(0);
                     let component: Vec<usize> = open.drain(from..).collect();
                     component.iter().for_each(|node| is_open[*node] = false);
-                    // A rule leads to conditions alone, so that a rule by itself has no cycle.
+                    // A rule has edges to conditions only, so a component of one rule has no cycle.
                     if component.len() > 1 {
                         let rules = component.iter().filter_map(|node| self.rules.get(*node).copied());
                         components.push(rules.collect());
@@ -649,7 +649,7 @@ impl<'a> Graph<'a> {
         components
     }
 
-    /// Returns the shortest cycle through the first of these rules among all of them, which are in order.
+    /// Returns the shortest cycle through the first of these rules, within the set. The rules are in ascending order.
     #[inline(never)]
     fn cycle(&self, rules: &[u32]) -> Vec<u32> {
         let among: HashSet<u32> = rules.iter().copied().collect();
@@ -682,20 +682,20 @@ impl<'a> Graph<'a> {
                 break;
             }
         }
-        // It was followed from its end.
+        // The path was followed backwards.
         cycle[1..].reverse();
         cycle
     }
 }
 
 impl Analysis<'_> {
-    /// Returns whether a fact that was just asserted cannot be in this slot of a rule before time moves on, or before a fact comes of
-    /// another type than those in `inserted`.
+    /// Returns whether a newly asserted fact cannot fill this slot of a rule until time moves on, or until a fact arrives whose
+    /// type is not in `inserted`.
     #[inline(never)]
     fn waits(&self, rule: u32, slot: u8, inserted: &HashSet<usize>) -> bool {
         let rule = &self.program.rules[rule as usize];
         let waits_for_time = rule.guards.iter().any(|guard| guard.deadlines.is_after_only(slot));
-        // Each test of two slots is in each plan.
+        // Each plan contains every test of two slots.
         let joins = rule.plans.first().map_or(&[][..], |plan| &plan.joins);
         let is_later = |test: &Test| match test {
             Test::Code(Code::After { later, earlier, .. }) => {
@@ -707,7 +707,7 @@ impl Analysis<'_> {
     }
 }
 
-/// Returns the reasons that a change may be.
+/// Returns the reasons that a change may give.
 fn reasons(change: Change) -> impl Iterator<Item = Reason> {
     let reasons = match change {
         Change::Assert => [Some(Reason::Asserted), Some(Reason::Came)],
@@ -739,7 +739,7 @@ fn equalities(tests: &[Test]) -> impl Iterator<Item = (u32, Option<u64>)> + '_ {
     })
 }
 
-/// Returns the number that an expression adds to this field of the fact in a slot.
+/// Returns the number that an expression adds to this field of the fact in `slot`.
 #[inline(never)]
 fn delta(code: &Code, offset: u32, slot: u8) -> Delta {
     let is_own =
@@ -757,7 +757,7 @@ fn delta(code: &Code, offset: u32, slot: u8) -> Delta {
     }
 }
 
-/// Returns whether a test bounds a field from below by a constant, or from above.
+/// Returns whether a test compares a field with a constant lower bound (`is_lower`) or upper bound.
 #[inline(never)]
 fn bounds(test: &Test, field: u32, is_lower: bool) -> bool {
     let Test::Compare(Kind::Integer, relation, left, right) = test else { return false };
@@ -790,7 +790,7 @@ fn may_meet(tests: &[Test], known: &Known) -> bool {
     })
 }
 
-/// Returns whether two values compare so, if that is known. Nothing compares with undefined.
+/// Returns the result of a comparison, if both values are known. A comparison with an undefined value is false.
 fn compared(kind: Kind, relation: Relation, left: Option<Option<u64>>, right: Option<Option<u64>>) -> Option<bool> {
     match (left, right) {
         (Some(None), _) | (_, Some(None)) => Some(false),

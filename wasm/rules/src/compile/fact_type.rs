@@ -1,7 +1,7 @@
-//! Fact types, and where their facts have their words.
+//! Fact types, and the layout of their words.
 //!
-//! The words of a fact type: its free blocks, the number of its facts, the oldest and the newest fact that can expire, and a table
-//! for each index. Of the first index, which has no key, only the first word is used: the newest fact.
+//! The words of a fact type: its free list, its number of facts, the oldest and the newest fact that can expire, and a table for
+//! each index. The first index has no key: only the first word of its table is used, for the newest fact.
 
 use crate::compile::code::Kind;
 use crate::compile::condition::Condition;
@@ -11,13 +11,13 @@ use crate::memory::order::REST;
 use crate::memory::{mix, Address, Table, Words};
 
 lay_out! { 0;
-    /// The list of free blocks of facts.
+    /// The free list of fact blocks.
     FREE_FACTS: 1,
     COUNT: 1,
-    /// The first fact of the list of those that can expire, and the last.
+    /// The first and the last fact in the list of facts that can expire.
     OLDEST: 1,
     NEWEST: 1,
-    /// The type among those whose oldest fact can expire, a block of an order by time.
+    /// The type's block in the order of types by their first expiry.
     EXPIRY: REST,
     /// The tables of the indices.
     INDICES: 0,
@@ -26,12 +26,12 @@ lay_out! { 0;
 /// The fact types by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypeNames {
-    /// The numbers of the types in the order of their names, if there are many.
+    /// The type numbers sorted by name, if there are many.
     sorted: Vec<u32>,
 }
 
 impl TypeNames {
-    /// To compare this number of names in turn takes no longer than to halve their list.
+    /// Up to this many names, a linear scan is as fast as binary search.
     const FEW: usize = 8;
 
     pub fn new(types: &[FactType]) -> Self {
@@ -43,7 +43,7 @@ impl TypeNames {
         TypeNames { sorted }
     }
 
-    /// Returns the number of the type with a name. `types` are those of [`TypeNames::new`].
+    /// Returns the number of the type with a name. `types` are those passed to [`TypeNames::new`].
     pub fn find(&self, types: &[FactType], name: &str) -> Option<usize> {
         if self.sorted.is_empty() {
             return types.iter().position(|ty| ty.name == name);
@@ -55,7 +55,7 @@ impl TypeNames {
 
 #[derive(Clone, Debug)]
 pub(crate) struct FactType {
-    /// A fact with another field is refused.
+    /// Whether facts with an unknown field are refused.
     pub strict: bool,
     pub name: String,
     pub fields: Vec<Field>,
@@ -63,17 +63,17 @@ pub(crate) struct FactType {
     pub indices: Vec<Vec<u8>>,
     /// The single-fact conditions on this type, ascending.
     pub conditions: Vec<u32>,
-    /// By field: the indices whose keys it is part of, one bit each.
+    /// By field: the indices whose keys contain it, one bit each.
     pub keyed_by: Vec<u32>,
     /// By field: the conditions that test it, one bit each, if they are few.
     pub tested_by: Vec<u32>,
-    /// The choice among few conditions.
+    /// The switch that preselects among few conditions.
     pub switch: Switch,
     /// Whether there is a series of facts of this type.
     pub has_series: bool,
-    /// The milliseconds after its time from which on a fact of this type is dropped, if the rules allow that.
+    /// The milliseconds after its time at which a fact of this type is dropped, or `None` if it is kept.
     pub life: Option<i64>,
-    /// The words of the engine for this type, see `facts`.
+    /// The address of the type's words.
     pub at: Address,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Field {
     pub name: String,
     pub kind: Kind,
     pub optional: bool,
-    /// A value that does not fit counts as undefined.
+    /// Whether a value outside the domain counts as undefined.
     pub forgiving: bool,
     pub domain: Domain,
 }
@@ -109,7 +109,7 @@ impl Domain {
 }
 
 impl FactType {
-    /// Returns the number of words that the engine has for the type.
+    /// Returns the number of the type's words.
     pub fn engine_words(&self) -> u32 {
         INDICES + Table::SIZE * self.indices.len() as u32
     }
@@ -120,7 +120,7 @@ impl FactType {
         FIELDS + 2 * (self.fields.len() + index) as u32
     }
 
-    /// Returns the offset of the links to the next fact that is dropped and to the one before.
+    /// Returns the offset of a fact's links in the list of facts that can expire.
     pub fn drop_links(&self) -> u32 {
         self.links(self.indices.len())
     }
@@ -145,12 +145,12 @@ impl FactType {
         words.get(self.table(0).0)
     }
 
-    /// Returns the fact that is dropped next, or 0.
+    /// Returns the next fact to be dropped, or 0.
     pub fn oldest(&self, words: &Words) -> Address {
         words.get(self.at + OLDEST)
     }
 
-    /// Returns the conditions of some bits, if the type has few.
+    /// Returns the conditions of a bit set, for a type with few conditions.
     pub fn of_bits(&self, met: u32) -> impl Iterator<Item = u32> + '_ {
         bits(met).map(|position| self.conditions[position])
     }
@@ -184,17 +184,17 @@ pub(crate) fn bits(mut word: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The hash of an empty key.
+/// The seed of the hash of a key.
 pub(crate) const KEY: u64 = 1;
 
 impl FactType {
-    /// Returns whether the conditions of this type have bits.
+    /// Returns whether the conditions of this type are few enough to have bits.
     #[inline]
     pub fn has_few_conditions(&self) -> bool {
         self.conditions.len() <= FEW
     }
 
-    /// Sets the bits of the type's conditions, and the bits of those that test each field.
+    /// Assigns bits to the type's conditions, and finds the conditions that test each field.
     pub fn set_bits(&mut self, conditions: &mut [Condition]) {
         let fields = 0..self.fields.len() as u32;
         let keys = |field: u32| {

@@ -1,14 +1,14 @@
-//! Tests that follow from others: `b.user = a.user` and `c.user = a.user` imply `c.user = b.user`, and a fact `after b`
-//! is after `a` if `b` is.
+//! Derives implied tests: `b.user = a.user` and `c.user = a.user` imply `c.user = b.user`; `after b` implies `after a` if `b` is
+//! after `a`.
 //!
-//! By them a fact of `c` can be looked up before one of `a` is bound.
+//! With an implied test, a fact of `c` can be looked up before a fact of `a` is bound.
 
 use std::collections::HashSet;
 
 use crate::compile::code::{Code, Kind, Operand, Relation};
 
-/// The most equalities that are derived. They number the square of the equal fields, and a plan looks at all of them; a rule whose 16
-/// facts have one key has 105.
+/// The most derived equalities. Their number is quadratic in that of the equal fields, and a plan scans all of them; a rule whose
+/// 16 facts share one key has 105.
 const MOST_IMPLIED: usize = 512;
 
 /// A field of the fact in a slot.
@@ -20,14 +20,14 @@ struct Class {
     fields: Vec<(Field, Code)>,
 }
 
-/// Returns tests of two facts that follow from those in `conjuncts`, without those that are there.
+/// Returns the implied tests of two facts that `conjuncts` does not contain yet.
 pub(super) fn implied(conjuncts: &[Code]) -> Vec<Code> {
     let mut implied = equalities(conjuncts);
     implied.extend(orders(conjuncts));
     implied
 }
 
-/// Returns the orders in time: what is later than a fact is later than what that is later than.
+/// Returns the transitive closure of the orders in time, without the given ones.
 fn orders(conjuncts: &[Code]) -> Vec<Code> {
     let given = conjuncts.iter().filter_map(|code| match code {
         Code::After { later, earlier, .. } => Some((*later, *earlier)),
@@ -60,13 +60,13 @@ fn orders(conjuncts: &[Code]) -> Vec<Code> {
     implied.map(|(later, earlier)| Code::After { later, earlier, less_than: None }).collect()
 }
 
-/// Returns the equalities of fields.
+/// Returns the transitive closure of the field equalities, without the given ones.
 fn equalities(conjuncts: &[Code]) -> Vec<Code> {
     let mut classes: Vec<Class> = Vec::new();
     let mut given = HashSet::new();
     for code in conjuncts {
         let Code::Compare(kind, Relation::Equal, left, right) = code else { continue };
-        // Equal floats may differ in their bits, so they are no keys.
+        // Equal floats may differ in their bits, so floats cannot be keys.
         let (Some(first), Some(second), true) = (field(left), field(right), *kind != Kind::Float) else { continue };
         if !given.insert([first, second]) {
             continue;

@@ -1,13 +1,13 @@
-//! The time for which a fact can still be used.
+//! Computes the life of a fact: the time after which no rule can use it.
 //!
-//! A fact serves a rule as long as a fact that comes now can complete a match with it, and as long as a match that may contain it,
-//! or that a `none` or an aggregate tests with it, waits for its deadline. Time clauses bound the differences of the facts' times,
-//! and the shortest paths over these bounds are the bounds for all pairs.
+//! A fact is of use while a new fact can complete a match with it, and while a match that may contain it, or whose `none` or
+//! aggregate tests it, waits for its deadline. Time clauses bound the differences of the facts' times; all-pairs shortest paths
+//! over these bounds give the tightest bound for each pair.
 //!
-//! With a window on both sides, a match waits on after the last fact that completes it. In `n: count b(within 10 minutes of p)`
-//! the match is tested ten minutes after `p`, which may be ten minutes after `b`. So `b` is of use for twenty.
+//! With a window on both sides, a match waits beyond its last fact. In `n: count b(within 10 minutes of p)` the match is tested ten
+//! minutes after `p`, which may come ten minutes after `b`. So `b` is of use for twenty minutes.
 //!
-//! A fact whose every use is bounded is dropped after the largest bound. A fact type that no time clause is about is kept.
+//! A fact whose uses are all bounded is dropped after the largest bound. Types that no time clause mentions are kept.
 
 use crate::compile::code::SLOTS;
 use crate::compile::plans::RawGuard;
@@ -15,15 +15,15 @@ use crate::compile::program::Slot;
 
 /// A time clause: one fact is later than another by less than a duration.
 pub(super) struct Time {
-    /// The facts: a slot, or [`SLOTS`] and the number of a guard.
+    /// A slot, or [`SLOTS`] plus the number of a guard.
     pub later: usize,
     pub earlier: usize,
     pub less_than: Option<i64>,
-    /// Whether `earlier` may also be the later one, by less than the same duration.
+    /// Whether the order may also be reversed, within the same duration.
     pub is_near: bool,
 }
 
-/// By fact type: whether a time clause is about it, and the longest use, or `None` if it is unbounded.
+/// By fact type: whether a time clause mentions it, and its longest use, or `None` if that is unbounded.
 pub(super) struct Lives(Vec<(bool, Option<i64>)>);
 
 /// By facts i and j: an upper bound of the time from i to j.
@@ -40,7 +40,7 @@ impl Bounds {
         self.0[from][to] = self.0[from][to].min(bound);
     }
 
-    /// Makes the bounds those of the shortest paths.
+    /// Tightens the bounds by all-pairs shortest paths.
     fn close(mut self) -> Self {
         let facts = self.0.len();
         for via in 0..facts {
@@ -60,11 +60,11 @@ impl Lives {
         Lives(vec![(false, Some(0)); types])
     }
 
-    /// Takes the uses of facts by a rule into account.
+    /// Adds the uses that a rule makes of facts.
     pub fn add(&mut self, times: &[Time], slots: &[Slot], guards: &[RawGuard]) {
         let types: Vec<usize> = slots.iter().map(|slot| slot.ty).chain(guards.iter().map(|guard| guard.ty)).collect();
         let node = |fact: usize| if fact < SLOTS { fact } else { slots.len() + fact - SLOTS };
-        // How much later a fact may be, and how much later it may come.
+        // Upper bounds on the differences of the facts' times, and of their arrivals.
         let (mut times_between, mut arrivals) = (Bounds::new(types.len()), Bounds::new(types.len()));
         for time in times {
             let (later, earlier) = (node(time.later), node(time.earlier));
@@ -74,7 +74,7 @@ impl Lives {
             times_between.add(earlier, later, less_than);
             times_between.add(later, earlier, if time.is_near { less_than } else { 0 });
             arrivals.add(earlier, later, less_than);
-            // The earlier fact may come after the later one, which waits for it as long.
+            // The earlier fact may also arrive after the later one, which waits for it for the same duration.
             arrivals.add(later, earlier, less_than);
         }
         let (times_between, arrivals) = (times_between.close(), arrivals.close());
@@ -87,7 +87,7 @@ impl Lives {
         }
     }
 
-    /// Returns the life of each fact type, in milliseconds. A type without one is kept.
+    /// Returns the life of each fact type in milliseconds, or `None` if its facts are kept.
     pub fn all(self) -> impl Iterator<Item = Option<i64>> {
         self.0.into_iter().map(|(is_timed, life)| life.filter(|_| is_timed))
     }

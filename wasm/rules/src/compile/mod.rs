@@ -1,19 +1,19 @@
-//! Compiles rules: from the tree of the language to tests, joins and actions on addresses.
+//! Compiles rules: from the syntax tree to tests, joins and actions on addresses.
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `condition` | single-fact conditions |
-//! | `fact_type` | fact types, and where their facts have their words |
+//! | `fact_type` | fact types, and the layout of their words |
 //! | `program` | the result: fact types, single-fact conditions, rules, plans |
 //! | `code` | expressions over the fields of bound facts |
 //! | `resolve` | names, types and domains of expressions |
 //! | `rules` | conditions and actions of a rule; alternatives |
-//! | `common` | parts of actions that are computed once |
+//! | `common` | common subexpressions of actions |
 //! | `switch` | the choice among the single-fact conditions of a type |
 //! | `plans` | the order and the indices of joins |
-//! | `implied` | tests that follow from others |
-//! | `life` | the time for which a fact can still be used |
-//! | `partition` | whether rules find the same in partitions |
+//! | `implied` | tests that other tests imply |
+//! | `life` | the time after which no rule can use a fact |
+//! | `partition` | whether partitions give the same results as one engine |
 //! | `cycles` | rules that can enable one another without end |
 
 pub(crate) mod code;
@@ -36,7 +36,7 @@ pub(crate) use rules::compile;
 
 use crate::memory::{StringTable, Words};
 
-/// Returns the place of constants.
+/// Returns the interner of constants.
 pub(crate) fn constants(words: &mut Words, strings: StringTable) -> resolve::Constants<'_> {
     resolve::Constants { words, strings }
 }

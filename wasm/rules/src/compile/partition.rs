@@ -1,8 +1,8 @@
-//! Whether rules can be partitioned: whether all facts that a rule joins have the same key, so that they lie in one partition.
+//! Checks that rules can be partitioned: all facts that a rule joins must have the same key, so that they lie in one partition.
 //!
-//! Equal keys are found by the equalities of key fields that the conditions state, and by those that follow from them. The facts
-//! that a rule inserts or modifies must keep to the key of its conditions. A fact type without a key has its facts in every
-//! partition. No rule may change those, and a rule over them alone would fire in every partition.
+//! Equal keys follow from the equalities of key fields in the conditions, and from their transitive closure. Facts that a rule
+//! inserts or modifies must keep the key of its conditions. A fact type without a key has its facts in every partition: no rule may
+//! change them, and a rule over such facts alone is refused because it would fire in every partition.
 
 use std::collections::HashMap;
 
@@ -96,7 +96,7 @@ pub(super) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// Checks that the rule finds and makes the same in partitions as in one engine.
+    /// Checks that the rule finds the same matches and makes the same changes in partitions as in one engine.
     ///
     /// Errors: `out_of_bounds`, at the condition or action.
     pub fn check(&self) -> Result<(), Error> {
@@ -135,7 +135,7 @@ impl Candidate<'_> {
         Ok(())
     }
 
-    /// The classes of equal keys: of the slots, then of the guards.
+    /// Returns the classes of equal keys. Members are the slots, then the guards.
     fn classes(&self) -> Classes {
         let mut classes =
             Classes { parents: (0..self.slots.len() + self.guards.len()).collect(), constants: HashMap::new() };
@@ -150,7 +150,7 @@ impl Candidate<'_> {
         classes
     }
 
-    /// Joins the classes of two keys whose equality a test states.
+    /// Merges the classes of two keys that a test equates.
     fn join(&self, code: &Code, guard: Option<usize>, classes: &mut Classes) {
         let Code::Compare(kind, Relation::Equal, left, right) = code else { return };
         match [self.key(left, guard), self.key(right, guard)] {
@@ -161,7 +161,7 @@ impl Candidate<'_> {
         }
     }
 
-    /// Returns the slot or guard whose key an expression is.
+    /// Returns the slot or guard whose key field the expression is.
     fn key(&self, code: &Code, guard: Option<usize>) -> Option<usize> {
         let Code::Field { slot, offset, .. } = code else { return None };
         let (node, ty) = match guard {
@@ -227,7 +227,7 @@ impl Candidate<'_> {
         Err(self.error(message, place))
     }
 
-    /// Returns the key of a slot as the text of rules has it.
+    /// Returns the key of a slot in the notation of rules.
     fn key_of(&self, slot: u8) -> String {
         let ty = &self.types[self.slots[usize::from(slot)].ty];
         let key = self.keys[self.slots[usize::from(slot)].ty].map_or("at", |key| &ty.fields[usize::from(key)].name);
@@ -242,10 +242,10 @@ impl Candidate<'_> {
     }
 }
 
-/// Disjoint sets of keys that are equal.
+/// A union-find structure over keys.
 struct Classes {
     parents: Vec<usize>,
-    /// Constants with their kinds, and a key that equals each. Constants of different kinds may have the same bits.
+    /// A member equal to each constant. Constants of different kinds may have the same bits, so the kind is part of the key.
     constants: HashMap<(Kind, u64), usize>,
 }
 

@@ -1,11 +1,11 @@
-//! The order of joins: for each condition, the look-ups that find all matches with a given fact.
+//! Plans the order of joins: for each condition, the look-ups that find all matches containing a given fact.
 //!
-//! The next look-up is always the one that the most equalities connect with the facts bound so far. An equality of a field with
-//! a constant counts less. Of equals, the first in the text comes first.
+//! Planning is greedy: the next look-up is the one with the most equalities to bound facts. An equality with a constant counts
+//! less. On ties, the order of the text decides.
 //!
-//! A look-up that is to find a fact later than the given one comes before all others. The given fact is the newest of the match, and
-//! facts mostly come in the order of their times, so there hardly ever is such a fact. If there is none, nothing else is looked up:
-//! in "two failed logins and then a change of the password" a failed login is not joined with all those before it.
+//! A look-up for a fact later than the given one comes first. The given fact is the newest of the match, and facts mostly arrive in
+//! time order, so a later fact hardly ever exists, and without one the search ends at once. In "two failed logins and then a change
+//! of the password", a failed login is not joined with all earlier ones.
 
 use std::collections::HashSet;
 
@@ -17,10 +17,10 @@ use crate::compile::program::{TimeBound, Window, NUMBER_READ};
 use crate::layout::field_at;
 use crate::memory::Table;
 
-/// The most indices of a fact type. Further look-ups use one with fewer fields, and test the rest.
+/// The most indices of a fact type. Further look-ups use an index over fewer fields, and test the rest.
 const MOST_INDICES: usize = 24;
 
-/// A `none` or an aggregate before its look-up is chosen.
+/// A `none` or an aggregate whose look-up is not planned yet.
 pub(super) struct RawGuard {
     pub ty: usize,
     pub aggregate: Aggregate,
@@ -32,7 +32,7 @@ pub(super) struct RawGuard {
 }
 
 impl RawGuard {
-    /// Returns the slots of other facts that it reads.
+    /// Returns the slots of other facts that the guard reads, one bit each.
     fn reads(&self) -> u32 {
         let slots = self.conjuncts.iter().chain(&self.having).fold(0, |slots, code| slots | code.slots());
         slots & !(1 << OWN)
@@ -43,12 +43,12 @@ pub(super) struct Planner<'a> {
     pub types: &'a mut Vec<FactType>,
     pub conditions: &'a mut Vec<Condition>,
     pub series: &'a mut Vec<Series>,
-    /// The single-fact conditions of the slots and of the guards.
+    /// The single-fact conditions, by slot and by guard.
     pub slot_conditions: &'a [u32],
     pub guard_conditions: &'a [u32],
     pub slots: &'a [Slot],
     pub conjuncts: &'a [Code],
-    /// The tests that follow from the conjuncts.
+    /// The tests that the conjuncts imply.
     pub implied: &'a [Code],
     pub guards: &'a [RawGuard],
 }
@@ -76,15 +76,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns whether each fact of a guard blocks all matches of the rule, which are valid as soon as no `none` is violated.
+    /// Returns whether any fact of a guard blocks all matches, and matches are valid exactly while no `none` is violated.
     fn blocks_all(&self, number: usize) -> bool {
         let is_plain = |guard: &RawGuard| guard.aggregate == Aggregate::None && guard.deadlines.is_empty();
         let joins = |code: &Code| code.slots() & 1 << OWN != 0 && code.slots() != 1 << OWN;
         self.guards.iter().all(is_plain) && !self.guards[number].conjuncts.iter().any(joins)
     }
 
-    /// Returns the fields of its own facts that a guard reads, one bit each, and [`NUMBER_READ`] if it reads their numbers, as the
-    /// order of facts of the same time does. What it reads besides, a modification leaves as it is.
+    /// Returns the fields that a guard reads of its own facts, one bit each, and [`NUMBER_READ`] if it reads their numbers, as an
+    /// order of facts with equal times does. A modification leaves everything else unchanged.
     fn fields_read(raw: &RawGuard) -> u64 {
         let mut read = match raw.aggregate.field() {
             Some(Operand::Field { offset, .. }) => 1 << field_at(offset),
@@ -100,8 +100,8 @@ impl Planner<'_> {
         read
     }
 
-    /// Returns the part of a series that an aggregate is about: its facts meet a condition, have a key, and lie between moments, and
-    /// nothing else is tested.
+    /// Returns the window of a series that an aggregate covers, if a condition, a key and bounds in time are all that its facts
+    /// must meet.
     fn window(&mut self, number: usize, probe: &Probe) -> Option<Window> {
         let raw = &self.guards[number];
         if raw.aggregate == Aggregate::None {
@@ -135,7 +135,7 @@ impl Planner<'_> {
         self.series.len() - 1
     }
 
-    /// Returns the part of a series in which the fact of a look-up lies, if time clauses bound it.
+    /// Returns the window of a series that a look-up covers, if time clauses bound it.
     fn window_of_join(&mut self, probe: &Probe, bound: u32, conjuncts: &[Code]) -> Option<Window> {
         let bounds: Vec<_> = conjuncts.iter().filter_map(|code| TimeBound::of(code, probe.slot, bound)).collect();
         if bounds.is_empty() {
@@ -150,7 +150,7 @@ impl Planner<'_> {
         Some(Window { series, bounds })
     }
 
-    /// Returns the plan for matches whose newest fact is in `seed`.
+    /// Returns the plan for matches whose newest fact is in the slot `seed`.
     pub fn plan(&mut self, seed: u8) -> Plan {
         let mut bound = 1_u32 << seed;
         let mut tested = 0_u32;
@@ -169,8 +169,7 @@ impl Planner<'_> {
         Plan { guards, joins, later }
     }
 
-    /// Returns the look-ups of facts that must be later than the one in `seed`, if that alone leads to them. The one in the slot
-    /// `first` is left out.
+    /// Returns the look-ups, keyed by the fact in `seed` alone, of facts that must be later than it. The slot `first` is left out.
     fn later(&mut self, seed: u8, first: Option<u8>) -> Vec<Join> {
         let mut later = Vec::new();
         for slot in 0..self.slots.len() as u8 {
@@ -181,7 +180,7 @@ impl Planner<'_> {
         later
     }
 
-    /// Returns the plan for the matches that a fact of a guard is about. The fact is in the slot [`OWN`].
+    /// Returns the plan for the matches affected by a fact of a guard. That fact is in the slot [`OWN`].
     pub fn flip(&mut self, number: usize) -> Plan {
         let all: Vec<Code> = self.conjuncts.iter().chain(&self.guards[number].conjuncts).cloned().collect();
         let mut bound = 1_u32 << OWN;
@@ -197,7 +196,7 @@ impl Planner<'_> {
         Plan { guards: Vec::new(), joins, later: Vec::new() }
     }
 
-    /// Returns the guards that can be tested once the slots of `bound` are, and were not before.
+    /// Returns the untested guards whose slots are all in `bound`, and marks them as tested.
     fn testable(&self, bound: u32, tested: &mut u32) -> Vec<u8> {
         let mut guards = Vec::new();
         for (number, guard) in self.guards.iter().enumerate() {
@@ -209,7 +208,7 @@ impl Planner<'_> {
         guards
     }
 
-    /// Returns the next slot to look up. The fact in `newest`, if there is one, is the newest.
+    /// Returns the next slot to look up. `newest` is the slot of the newest fact, if there is one.
     fn next(&self, bound: u32, conjuncts: &[Code], newest: Option<u8>) -> Option<u8> {
         let mut best: Option<(u8, (bool, u32))> = None;
         for slot in (0..self.slots.len() as u8).filter(|slot| bound & 1 << slot == 0) {
@@ -227,7 +226,7 @@ impl Planner<'_> {
         best.map(|(slot, _)| slot)
     }
 
-    /// Returns whether the fact in `slot` must be later than the one in `newest`, and bound facts lead to it.
+    /// Returns whether the fact in `slot` must be later than the fact in `newest`, and is keyed by a bound fact.
     fn is_rare(&self, slot: u8, newest: u8, bound: u32) -> bool {
         let mut codes = self.conjuncts.iter().chain(self.implied);
         let is_later =
@@ -239,7 +238,7 @@ impl Planner<'_> {
     fn join(&mut self, slot: u8, bound: u32, conjuncts: &[Code]) -> Join {
         let is_testable = |code: &&Code| code.slots() & 1 << slot != 0 && code.slots() & !(bound | 1 << slot) == 0;
         let mut tests: Vec<&Code> = conjuncts.iter().filter(is_testable).collect();
-        // What is implied replaces what cannot be tested yet.
+        // Implied tests replace the tests whose slots are not bound yet.
         let field_of = |code: &Code| equality(code, slot, bound).map(|(field, _)| field);
         let mut has_order = tests.iter().any(|test| matches!(test, Code::After { .. }));
         let mut fields: HashSet<Option<u8>> = tests.iter().map(|test| field_of(test)).collect();
@@ -257,7 +256,7 @@ impl Planner<'_> {
         Join { probe, window: None, is_older: false, guards: Vec::new() }
     }
 
-    /// Returns the look-up of the facts that pass `tests`. Each test is about the slot, and about bound ones. `condition` is the
+    /// Returns the look-up of the facts that pass `tests`. The tests read the slot and bound slots only. `condition` is the
     /// single-fact part of `tests`.
     fn probe(&mut self, ty: usize, slot: u8, condition: u32, tests: &[&Code]) -> Probe {
         let mut key: Vec<(u8, Operand)> = Vec::new();
@@ -274,16 +273,16 @@ impl Planner<'_> {
         self.conditions[condition as usize].indices |= 1 << index;
         let used = &self.types[ty].indices[index];
         let key = key.into_iter().filter(|(field, _)| used.contains(field)).map(|(_, operand)| operand).collect();
-        // Tests of few words come first.
+        // Cheap tests come first.
         let mut tests: Vec<Test> = tests.iter().map(|code| Test::of(code)).collect();
         tests.sort_by_key(|test| matches!(test, Test::Code(_)));
         let link = self.types[ty].links(index);
-        // Types have their words once all rules are compiled.
+        // The table is filled in by [`Program::find_tables`], once all rules are compiled.
         Probe { ty, index, table: Table(0), link, key, tests, slot }
     }
 }
 
-/// Returns the number of the index over these fields, or over as many of them as there is one.
+/// Returns the number of the index over these fields, or, beyond the limit, of an index over most of them.
 fn index(indices: &mut Vec<Vec<u8>>, fields: Vec<u8>) -> usize {
     if let Some(found) = indices.iter().position(|index| *index == fields) {
         return found;
@@ -296,8 +295,8 @@ fn index(indices: &mut Vec<Vec<u8>>, fields: Vec<u8>) -> usize {
     usable.max_by_key(|(_, index)| index.len()).map_or(0, |(number, _)| number)
 }
 
-/// Returns the field of `slot` and the operand that a test equates, if the operand is a constant or bound. Equal floats may
-/// differ in their bits, so they are no keys.
+/// Returns the field of `slot` that a test equates with a constant or a bound operand, and that operand. Floats cannot be keys:
+/// equal floats may differ in their bits.
 fn equality(code: &Code, slot: u8, bound: u32) -> Option<(u8, Operand)> {
     let Code::Compare(kind, Relation::Equal, left, right) = code else { return None };
     if *kind == Kind::Float {

@@ -8,7 +8,7 @@ use crate::fact::{moment_of_fact, Moment};
 use crate::keys::Keys;
 use crate::memory::{mix, Address, Table, Words};
 
-/// Compiled rules. Nothing in them changes after the engine is made.
+/// Compiled rules, immutable once the engine is made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub types: Vec<FactType>,
@@ -16,20 +16,20 @@ pub(crate) struct Program {
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
     pub series: Vec<Series>,
-    /// The number of facts from which on a list has a tree in its series.
+    /// The length from which on a list of facts has a tree in its series.
     pub long: u32,
-    /// The words of the engine for the rules, see `agenda`.
+    /// The address of the rules' words, see `agenda`.
     pub rules_at: Address,
     /// The fact types whose facts are dropped, and their lives.
     pub lives: Vec<(usize, i64)>,
     /// The keys of the fact types, if the rules can be partitioned.
     pub keys: Option<Keys>,
-    /// Sentences about rules that may be meant otherwise.
+    /// Warnings about rules that may not do what they seem to.
     pub warnings: Vec<String>,
 }
 
 impl Program {
-    /// Gives each look-up its table, once the types have their words.
+    /// Assigns each look-up its table, once the types have addresses.
     pub fn find_tables(&mut self) {
         let Program { types, rules, .. } = self;
         for rule in rules {
@@ -47,14 +47,14 @@ pub(crate) struct Rule {
     pub priority: i32,
     pub slots: Vec<Slot>,
     pub guards: Vec<Guard>,
-    /// By slot of the newest fact.
+    /// The plan by slot of the newest fact.
     pub plans: Vec<Plan>,
-    /// By guard.
+    /// The plan by guard.
     pub flips: Vec<Plan>,
-    /// The number of single-fact conditions that need a fact.
+    /// The number of distinct single-fact conditions that must be met by some fact.
     pub needs: u32,
     pub actions: Vec<Action>,
-    /// Whether it has aggregates with names or `let`.
+    /// Whether the rule has named aggregates or `let`.
     pub has_locals: bool,
 }
 
@@ -62,12 +62,12 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub ty: usize,
-    /// The byte of the text at which the condition lies.
+    /// The byte offset of the condition in the text.
     pub place: u32,
 }
 
-/// The ends of a guard's windows: slots, and the milliseconds after their facts' time from which on no more facts can match. A match
-/// waits for the earliest. So long live the facts that it needs, see `life`.
+/// The ends of a guard's windows: slots, and the milliseconds after their facts' times at which a window closes. A match waits for
+/// the earliest end. The facts that it needs live as long, see `life`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines(Vec<(u8, i64)>);
 
@@ -80,19 +80,18 @@ impl Deadlines {
         self.0.is_empty()
     }
 
-    /// Returns whether a match waits for a time after this slot's fact alone.
+    /// Returns whether the only window ends after the fact in this slot.
     pub fn is_after_only(&self, slot: u8) -> bool {
         matches!(self.0[..], [(of, _)] if of == slot)
     }
 
-    /// Returns the time at which the wait ends, if the fact of each slot has the time that `time` returns. Without windows, no match
-    /// waits.
+    /// Returns the time at which the wait ends, given the time of each slot's fact. Without windows, returns `None`.
     pub fn end(&self, time: impl Fn(usize) -> i64) -> Option<i64> {
         self.0.iter().map(|(slot, within)| time(usize::from(*slot)).saturating_add(*within)).min()
     }
 }
 
-/// The bit, besides those of fields, of a guard that reads the numbers of its facts. Every modification changes the number.
+/// The bit, beside the bits of fields, of a guard that reads the numbers of its facts. Every modification changes the number.
 pub(crate) const NUMBER_READ: u64 = 1 << 32;
 
 /// A `none` or an aggregate: a condition on all facts that match.
@@ -100,37 +99,37 @@ pub(crate) const NUMBER_READ: u64 = 1 << 32;
 pub(crate) struct Guard {
     pub aggregate: Aggregate,
     pub probe: Probe,
-    /// The part of a series whose facts it is about, if nothing else is to test.
+    /// The window of a series that holds exactly its facts, if nothing is left to test.
     pub window: Option<Window>,
-    /// The bound that it sets, if it is a `none` over all facts of a type.
+    /// The limit that a `none` over all facts of a type reduces to, if it does.
     pub limit: Option<Limit>,
-    /// What the value has to satisfy.
+    /// The tests on the aggregate's value.
     pub having: Vec<Code>,
-    /// The local that takes the value.
+    /// The local that stores the value.
     pub local: Option<u8>,
     pub deadlines: Deadlines,
-    /// The fields that it reads of its facts, one bit each, and [`NUMBER_READ`]. A modification of other fields leaves it as it is.
+    /// The fields that it reads of its facts, one bit each, and [`NUMBER_READ`]. Modifying other fields does not affect it.
     pub reads: u64,
-    /// Whether each of its facts blocks all matches of the rule, which has no aggregates and no deadlines.
+    /// Whether any of its facts blocks all matches of the rule, which has no aggregates and no deadlines.
     pub blocks_all: bool,
-    /// The byte of the text at which the condition lies.
+    /// The byte offset of the condition in the text.
     pub place: u32,
 }
 
-/// A `none` that compares one field with a value of other facts: the fact with the greatest value, or the least, decides it.
+/// A `none` that compares one field with values of other facts: the fact with the greatest or least value decides it.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     pub kind: Kind,
     pub field: Operand,
-    /// Whether greater values block more. Otherwise less ones do.
+    /// Whether greater values block more; otherwise smaller values do.
     pub is_upper: bool,
     pub test: Test,
-    /// The other tests, which are about the fact alone.
+    /// The other tests, which read the fact alone.
     pub own: Vec<Test>,
 }
 
 impl Limit {
-    /// Returns the bound that a `none` with these tests sets.
+    /// Returns the limit that a `none` with these tests reduces to.
     pub fn of(tests: &[Test]) -> Option<Limit> {
         let is_own = |operand: &Operand| matches!(operand, Operand::Field { slot: OWN, .. });
         let (own, mut rest): (Vec<&Test>, Vec<&Test>) = tests.iter().partition(|test| test.slots() == 1 << OWN);
@@ -151,7 +150,7 @@ impl Limit {
         })
     }
 
-    /// Returns whether the own fact has a value that blocks more than that of `other`, or any if that is 0.
+    /// Returns whether the own fact blocks more than `other` does, or has any value if `other` is 0.
     #[inline]
     pub fn is_beyond(&self, words: &Words, other: Address, bound: &Bound) -> bool {
         let Some(value) = self.field.value(words, bound) else { return false };
@@ -175,7 +174,7 @@ pub(crate) enum Aggregate {
 }
 
 impl Aggregate {
-    /// Returns the field whose values it takes.
+    /// Returns the field that the aggregate reads.
     pub fn field(&self) -> Option<Operand> {
         match self {
             Aggregate::None | Aggregate::Count => None,
@@ -184,7 +183,7 @@ impl Aggregate {
     }
 }
 
-/// A look-up of facts, and their tests.
+/// A look-up of facts by key, and the tests on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     pub ty: usize,
@@ -198,7 +197,7 @@ pub(crate) struct Probe {
     pub slot: u8,
 }
 
-/// The facts that meet a condition, by the key of an index and by time, see `series`.
+/// The facts that meet a condition, by index key and time, see `series`.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub ty: usize,
@@ -217,17 +216,17 @@ pub(crate) struct Window {
     pub bounds: Vec<TimeBound>,
 }
 
-/// A time clause about a fact and a bound one.
+/// A time clause that relates a fact to a bound one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimeBound {
     pub anchor: u8,
-    /// Whether the fact is after the bound one, or else before it, or `None` if it may be either.
+    /// Whether the fact is after the bound one (`Some(true)`), before it, or either (`None`).
     pub is_after: Option<bool>,
     pub less_than: i64,
 }
 
 impl TimeBound {
-    /// Returns the time clause of a test, if that is one about the fact in `slot` and another one of those that are `bound`.
+    /// Returns the time clause of a test, if it relates the fact in `slot` to one in `bound`.
     pub fn of(code: &Code, slot: u8, bound: u32) -> Option<TimeBound> {
         let (anchor, is_after, less_than) = match *code {
             Code::After { later, earlier, less_than } if later == slot => (earlier, Some(true), less_than),
@@ -242,13 +241,13 @@ impl TimeBound {
 }
 
 impl Window {
-    /// Returns the moments between which the facts lie.
+    /// Returns the exclusive bounds of the facts' moments.
     #[inline]
     pub fn range(&self, words: &Words, bound: &Bound) -> (Moment, Moment) {
         let (mut after, mut before) = ((i64::MIN, 0), (i64::MAX, u64::MAX));
         for TimeBound { anchor, is_after, less_than } in &self.bounds {
             let moment = moment_of_fact(words, bound[*anchor as usize]);
-            // Each fact has a number from 1 on, and below the greatest.
+            // Fact numbers lie strictly between 0 and `u64::MAX`.
             let first = (moment.0.saturating_sub(*less_than), u64::MAX);
             let last = (moment.0.saturating_add(*less_than), 0);
             let (least, most) = match is_after {
@@ -264,7 +263,7 @@ impl Window {
 }
 
 impl Probe {
-    /// Returns the newest fact that may pass the tests of a look-up, or 0.
+    /// Returns the head of the list that a look-up scans, its newest fact, or 0.
     #[inline]
     pub fn head(&self, words: &Words, bound: &Bound) -> Address {
         if self.index == 0 {
@@ -285,23 +284,23 @@ impl Probe {
     }
 }
 
-/// An order of look-ups that finds all matches of a rule with a given fact.
+/// An order of look-ups that finds all matches of a rule containing a given fact.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The guards to test once the first fact is bound.
     pub guards: Vec<u8>,
     pub joins: Vec<Join>,
-    /// Look-ups, besides the first join, of facts that must be later than the given one, the newest of the match. It has no match if
-    /// one of them finds nothing.
+    /// Look-ups of facts that must be later than the given one, the newest of the match. If any of them finds nothing, there is no
+    /// match. The first join is not repeated here.
     pub later: Vec<Join>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Join {
     pub probe: Probe,
-    /// The part of a series in which the fact lies, in a plan for the facts of an aggregate.
+    /// The window of a series that holds the fact, in a plan for the facts of an aggregate.
     pub window: Option<Window>,
-    /// Whether the fact has to be older than the first one. Otherwise it may be the same.
+    /// Whether the fact must be older than the first one; otherwise it may be the same.
     pub is_older: bool,
     /// The guards to test once this fact is bound.
     pub guards: Vec<u8>,
@@ -313,7 +312,7 @@ pub(crate) enum Action {
         ty: usize,
         values: Vec<(u8, Code)>,
     },
-    /// `is_last` says that no later action reads a field that this one changes.
+    /// `is_last` is true if no later action reads a field that this one changes.
     Modify {
         slot: u8,
         ty: usize,

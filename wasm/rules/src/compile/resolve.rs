@@ -7,14 +7,14 @@ use crate::language::{nearest, Binary, Constant, Expr, Function, Name, Node, Off
 use crate::layout::{field_offset, DEFINED, FIELDS};
 use crate::memory::{Address, StringTable, Words};
 
-/// The constants of rules. Strings are in the engine's memory for good.
+/// Interns the constants of rules. Their strings stay in the engine's memory for good.
 pub(crate) struct Constants<'a> {
     pub words: &'a mut Words,
     pub strings: StringTable,
 }
 
 impl Constants<'_> {
-    /// Returns the word that stands for a constant.
+    /// Returns the 64-bit value of a constant.
     pub fn word(&mut self, constant: &Constant) -> Result<u64, Error> {
         Ok(match constant {
             Constant::Integer(integer) => *integer as u64,
@@ -52,13 +52,13 @@ pub(super) enum Binding {
     Local { local: u8, kind: Kind },
 }
 
-/// The names of a rule, as far as they are bound.
+/// The names of a rule that are bound so far.
 pub(super) struct Names<'a, 'c> {
     pub text: &'a str,
     pub types: &'a [FactType],
     pub type_names: &'a TypeNames,
     pub bindings: Vec<(String, Binding)>,
-    /// The fact whose fields need no name.
+    /// The fact whose fields are read without a prefix.
     pub own: Option<(u8, usize)>,
     pub constants: &'a mut Constants<'c>,
 }
@@ -67,7 +67,7 @@ pub(super) struct Names<'a, 'c> {
 struct Typed<'a> {
     code: Code,
     kind: Kind,
-    /// The field that it is, for the constants that it is compared with.
+    /// The field, if the expression is one: constants compared with it must lie in its domain.
     field: Option<&'a Field>,
     constant: Option<Constant>,
 }
@@ -86,7 +86,7 @@ impl<'a> Names<'a, '_> {
         Error::new(kind, message).at(self.text, at)
     }
 
-    /// Returns the error that a name is unknown.
+    /// Returns the error for an unknown name.
     pub fn unknown<'n>(&self, name: &Name, of: &str, known: impl Iterator<Item = &'n str> + Clone) -> Error {
         let hint = match nearest(&name.text, known.clone()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -146,7 +146,7 @@ impl<'a> Names<'a, '_> {
         }
     }
 
-    /// Returns a test.
+    /// Compiles a test.
     pub fn test(&mut self, expr: &Expr) -> Result<Code, Error> {
         let typed = self.typed(expr)?;
         if typed.kind != Kind::Boolean {
@@ -156,13 +156,13 @@ impl<'a> Names<'a, '_> {
         Ok(typed.code)
     }
 
-    /// Returns a value and its type.
+    /// Compiles an expression, and returns its type.
     pub fn value(&mut self, expr: &Expr) -> Result<(Code, Kind), Error> {
         let typed = self.typed(expr)?;
         Ok((typed.code, typed.kind))
     }
 
-    /// Returns a value for a field.
+    /// Compiles a value for a field.
     pub fn value_for(&mut self, ty: usize, field: usize, expr: &Expr) -> Result<Code, Error> {
         let typed = self.typed(expr)?;
         let declared = &self.types[ty].fields[field];
@@ -195,7 +195,7 @@ impl<'a> Names<'a, '_> {
             Node::Name(name) => self.bare(&Name { text: name.clone(), at: expr.at }),
             Node::Field(fact, field) => {
                 let (slot, ty) = match self.own {
-                    // A condition may name itself, also a `none` by nothing but its fields.
+                    // A condition may prefix its own fields with its own name.
                     Some((slot, ty)) if self.is_own(fact, slot) => (slot, ty),
                     _ => self.fact(fact)?,
                 };
@@ -294,7 +294,7 @@ impl<'a> Names<'a, '_> {
         Err(self.error(error::Kind::Type, expr.at, format!("this is {}, not a number", kind_name(typed.kind))))
     }
 
-    /// Makes two numbers floats if they differ in type.
+    /// Converts to float if one of two numbers is a float.
     fn same_numbers(&self, at: Offset, left: &mut Typed, right: &mut Typed) -> Result<(), Error> {
         match (left.kind, right.kind) {
             (left, right) if left == right => {}
@@ -428,5 +428,5 @@ pub(crate) fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The word of a fact that says which fields are defined has a bit for each field.
+/// The word of a fact with the bits of its defined fields comes before the fields.
 const _: () = assert!(DEFINED < FIELDS);

@@ -21,7 +21,7 @@ const MOST_VARIANTS: usize = 64;
 /// The most values of a notice.
 const MOST_VALUES: usize = 32;
 
-/// Compiles the rules of `text`, whose tree is `parsed`. With `by`, rules that cannot be partitioned are refused.
+/// Compiles the rules of `text`, parsed as `parsed`. With `by`, refuses rules that cannot be partitioned.
 pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mut Constants) -> Result<Program, Error> {
     let types = types::compile(&parsed.facts, text, constants)?;
     let keys = by.map(|by| partition::keys(by, &parsed.facts, &types, text)).transpose()?;
@@ -56,12 +56,12 @@ pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mu
     Ok(program)
 }
 
-/// Gives each condition its seeds, of which those with the same first look-up share it.
+/// Adds to each condition its seeds, grouped by equal first look-ups.
 fn share_first(program: &mut Program, seeds: &[(u32, u32, u8)]) {
     let mut known = HashMap::new();
     for (number, rule, slot) in seeds {
         let join = program.rules[*rule as usize].plans[*slot as usize].joins.first();
-        // It reads the two facts alone, so the numbers of their slots make no difference.
+        // The look-up reads only these two facts, so slots are renamed to compare look-ups of different rules.
         let first = join.map(|Join { probe, is_older, .. }| {
             let key: Vec<Operand> = probe.key.iter().map(|operand| operand.moved(*slot, OWN)).collect();
             let tests: Vec<Test> = probe.tests.iter().map(|test| test.moved(*slot, OWN).moved(probe.slot, 0)).collect();
@@ -120,7 +120,7 @@ struct Compiler<'a> {
     known: HashMap<(usize, Vec<Test>), u32>,
     /// The single-fact conditions, rules and slots of all seeds.
     seeds: Vec<(u32, u32, u8)>,
-    /// The bytes of the text at which the rules have their names.
+    /// The byte offsets of the rules' names in the text.
     places: Vec<usize>,
     life: life::Lives,
 }
@@ -217,7 +217,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Returns the number of the single-fact condition that the conjuncts about `slot` alone make.
+    /// Returns the number of the single-fact condition formed by the conjuncts that read `slot` alone.
     fn condition(&mut self, ty: usize, slot: u8, conjuncts: &[Code]) -> u32 {
         let own = conjuncts.iter().filter(|code| code.slots() == 1 << slot || slot == OWN && code.slots() == 0);
         let mut tests: Vec<Test> = own.map(|code| Test::of(&code.moved(slot, OWN))).collect();
@@ -233,7 +233,7 @@ impl Compiler<'_> {
     }
 }
 
-/// What is compiled of a rule.
+/// The compiled parts of a rule.
 #[derive(Default)]
 struct Body {
     slots: Vec<Slot>,
@@ -278,7 +278,7 @@ impl Body {
                             let message = "an aggregate's value can stand in its own clauses and in actions only";
                             return Err(Error::new(error::Kind::Type, message).at(names.text, part.at));
                         }
-                        // A test of nothing belongs to the condition that it stands in.
+                        // A test without fields belongs to the condition that contains it.
                         let code = if code.slots() == 0 { on_slot(code, slot) } else { code };
                         self.conjuncts.push(code);
                     }
@@ -421,7 +421,7 @@ impl Body {
         Ok(compiled)
     }
 
-    /// Marks each modification whose fields no later action reads, in any slot of its type: two slots may hold the same fact.
+    /// Marks each modification whose fields no later action reads in any slot of the type: two slots may hold the same fact.
     fn mark_unread(&self, actions: &mut [Action]) {
         // The fields that later actions read, by type and offset.
         let mut read: HashSet<(usize, u32)> = HashSet::new();
@@ -429,7 +429,7 @@ impl Body {
             if let Action::Modify { ty, values, is_last, .. } = action {
                 *is_last = !values.iter().any(|(field, _)| read.contains(&(*ty, field_offset((*field).into()))));
             }
-            // A `let` has its value before the first action.
+            // Every `let` is evaluated before the first action runs.
             if matches!(action, Action::Let { .. }) {
                 continue;
             }
@@ -469,13 +469,13 @@ fn check_new(name: &Name, names: &Names) -> Result<(), Error> {
     Err(Error::new(error::Kind::DuplicateId, message).about(&name.text).at(names.text, name.at))
 }
 
-/// Returns a test of nothing as a test of the fact in a slot.
+/// Turns a test without fields into a test of the fact in a slot.
 fn on_slot(code: Code, slot: u8) -> Code {
     let is_there = Code::Not(Box::new(Code::IsNull(Box::new(Code::Time(slot)))));
     Code::And(Box::new(is_there), Box::new(code))
 }
 
-/// Returns the parts that `and` joins.
+/// Returns the operands of nested `and`s.
 fn conjuncts(expr: &Expr) -> Vec<&Expr> {
     fn add<'e>(expr: &'e Expr, parts: &mut Vec<&'e Expr>) {
         match &expr.node {
@@ -491,7 +491,7 @@ fn conjuncts(expr: &Expr) -> Vec<&Expr> {
     parts
 }
 
-/// Returns the test of a time clause on the fact in `slot`, and its bounds. `fact` is its number among the times.
+/// Returns the test of a time clause on the fact in `slot`, and its bounds. `fact` is the fact's node in the graph of times.
 fn time(relation: Relation, slot: u8, fact: usize, anchor: u8, within: Option<i64>) -> (Code, Vec<Time>) {
     let other = usize::from(anchor);
     match relation {

@@ -1,27 +1,27 @@
-//! The choice among the single-fact conditions of a type, if they are few: many ask one field for one of several constants, and a
-//! fact meets at most those that ask for its own value.
+//! Preselects among the single-fact conditions of a type with few: many compare one field with different constants, and a fact can
+//! meet only those with its own value.
 
 use crate::compile::code::{Kind, Operand, Relation, Test, OWN};
 use crate::compile::condition::Condition;
 use crate::layout::DEFINED;
 use crate::memory::{Address, Words};
 
-/// A type with at most this number of conditions has a bit for each, and needs no index to find them.
+/// Types with at most this many conditions have a bit for each, and need no index of conditions.
 pub(crate) const FEW: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Switch {
-    /// The offset of the field, and its bit if it is optional.
+    /// The offset of the field, and its bit among the defined fields if it is optional, otherwise 0.
     offset: u32,
     bit: u32,
-    /// The constants, and the conditions that ask for each, one bit a position.
+    /// The constants, each with the bit set of conditions that require it.
     cases: Vec<(u64, u32)>,
-    /// The other conditions.
+    /// The bit set of the other conditions.
     others: u32,
 }
 
 impl Switch {
-    /// Returns the switch over the field that the most conditions equate with a constant.
+    /// Returns the switch over the field that most conditions equate with a constant.
     pub fn new(numbers: &[u32], conditions: &[Condition]) -> Switch {
         if numbers.len() > FEW {
             return Switch::default();
@@ -53,7 +53,7 @@ impl Switch {
         switch
     }
 
-    /// Returns the conditions that a fact may meet, one bit a position.
+    /// Returns the bit set of the conditions that a fact may meet.
     #[inline]
     pub fn candidates(&self, words: &Words, fact: Address) -> u32 {
         if self.cases.is_empty() || self.bit != 0 && words.get(fact + DEFINED) & self.bit == 0 {
@@ -64,7 +64,7 @@ impl Switch {
     }
 }
 
-/// Returns the field, by its offset and bit, and the constant that a test equates. Equal floats may differ in their bits.
+/// Returns the field, by offset and bit, and the constant that a test equates. Floats are left out: equal ones may differ in bits.
 fn equality(test: &Test) -> Option<(u32, u32, u64)> {
     let Test::Compare(kind, Relation::Equal, left, right) = test else { return None };
     match (kind, *left, *right) {

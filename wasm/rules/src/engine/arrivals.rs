@@ -1,4 +1,4 @@
-//! Arrivals: the sources of facts, their event times, and the facts that wait for the watermark.
+//! Arrivals: the sources of facts, their event times, and the facts waiting for the watermark.
 
 use crate::clock::MAX_TIME;
 use crate::engine::{Engine, Fact};
@@ -14,12 +14,12 @@ use crate::time::sources::{
 use crate::time::waiting::{self, field, TYPE};
 
 impl Engine {
-    /// Returns the time of the first fact that waits.
+    /// Returns the time of the earliest waiting fact.
     pub(crate) fn first_waiting(&self) -> Option<i64> {
         WAITING.first(&self.words).map(|block| time(&self.words, block))
     }
 
-    /// Inserts the first fact that waits, at whose time the engine is.
+    /// Inserts the earliest waiting fact. The engine's time has reached the fact's time.
     pub(crate) fn insert_first_waiting(&mut self) -> Result<(), Error> {
         self.retried(|step| match WAITING.first(step.words) {
             Some(block) => waiting::stop_waiting(step, block),
@@ -27,12 +27,12 @@ impl Engine {
         })
     }
 
-    /// Returns the number of facts that wait for the watermark.
+    /// Returns the number of facts waiting for the watermark.
     pub fn waiting_len(&self) -> u32 {
         WAITING.len(&self.words)
     }
 
-    /// Returns at most `most` of the facts that wait, those from the place `from` on, in no order.
+    /// Returns at most `most` waiting facts from the place `from` on, in no order.
     pub fn waiting(&self, from: u32, most: u32) -> Vec<Fact> {
         let places = from..from.saturating_add(most).min(self.waiting_len());
         places.filter_map(|place| WAITING.at(&self.words, place)).map(|block| self.waiting_fact(block)).collect()
@@ -54,7 +54,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Sets the milliseconds by which a fact may be late, from 0. The watermark does not go back if they are more than before.
+    /// Sets the allowed lateness of a fact in milliseconds, at least 0. Raising it does not move the watermark back.
     ///
     /// Errors: `out_of_bounds`, `out_of_memory`.
     pub fn set_lateness(&mut self, lateness: i64) -> Result<(), Error> {
@@ -66,12 +66,12 @@ impl Engine {
         self.retried(|step| step.words.set64(LATENESS, lateness as u64))
     }
 
-    /// Returns the milliseconds by which a fact may be late.
+    /// Returns the allowed lateness of a fact in milliseconds.
     pub fn lateness(&self) -> i64 {
         get(&self.words, LATENESS)
     }
 
-    /// Checks that a source exists or that another one may.
+    /// Checks that a source exists or can be added.
     ///
     /// Errors: `out_of_bounds`.
     pub fn check_source(&self, source: Source) -> Result<(), Error> {
@@ -93,12 +93,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the time of a fact of a source: its own, or else the event time of the source. Time begins at 0 if nothing says otherwise.
+    /// Returns the time of a fact of a source: its own, or the event time of the source. The first time defaults to 0.
     pub fn time_of(&self, time: Option<i64>, source: Source) -> i64 {
         time.or_else(|| given(event_time(&self.words, source).max(self.now()))).unwrap_or(0)
     }
 
-    /// Returns the time of the engine, the watermark, once the event time of a source has reached `time`.
+    /// Returns the watermark that follows once the event time of a source reaches `time`.
     pub fn watermark_at(&self, time: i64, source: Source) -> i64 {
         let words = &self.words;
         let (unnamed, first) = match source {
@@ -116,13 +116,13 @@ impl Engine {
         watermark(words, unnamed, first, get(words, FLOOR))
     }
 
-    /// Returns the time of the engine, the watermark, once the event times of all sources have reached `time`.
+    /// Returns the watermark that follows once the event times of all sources reach `time`.
     pub fn watermark_of_all_at(&self, time: i64) -> i64 {
         let words = &self.words;
         watermark(words, given(get(words, EVENT)), first_time(words), time.max(get(words, FLOOR)))
     }
 
-    /// Returns the watermark without a source, for the end of that source.
+    /// Returns the watermark that follows once this source ends.
     pub fn watermark_without(&self, source: &[u8]) -> i64 {
         let words = &self.words;
         let first = match find(words, source) {
@@ -132,7 +132,7 @@ impl Engine {
         watermark(words, given(get(words, EVENT)), first, get(words, FLOOR))
     }
 
-    /// Notes that the event time of a source has reached `time`. The engine's time is at [`Engine::watermark_at`] already.
+    /// Records that the event time of a source has reached `time`. The engine's time is at [`Engine::watermark_at`] already.
     ///
     /// Errors: `out_of_memory`.
     pub fn reach(&mut self, time: i64, source: Source) -> Result<(), Error> {
@@ -162,15 +162,15 @@ impl Engine {
         })
     }
 
-    /// Returns the latest event time, or `None` if nothing came.
+    /// Returns the latest event time, or `None` before the first fact.
     pub fn latest(&self) -> Option<i64> {
         let words = &self.words;
         let named = self.source_blocks().map(|block| time(words, block)).max().unwrap_or(i64::MIN);
         given(named.max(get(words, EVENT)).max(get(words, FLOOR)).max(self.now()))
     }
 
-    /// Returns the time that all sources have reached by [`Engine::reach_all`], if there is one, and the sources that were seen with their
-    /// own event times, in no order. The facts without a source are the one without a name.
+    /// Returns the time that [`Engine::reach_all`] has raised all sources to, if any, and the known sources with their own event
+    /// times, in no order. Facts without a source belong to the source `None`.
     pub fn sources(&self) -> (Option<i64>, EventTimes) {
         let words = &self.words;
         let unnamed = given(get(words, EVENT)).map(|time| (None, time));

@@ -41,7 +41,7 @@ pub struct Limits {
     pub facts: u32,
     /// The most firings of a call.
     pub firings: u32,
-    /// The number of waiting notices at which a call pauses before the next firing.
+    /// The number of pending notices at which a call pauses before the next firing.
     pub notices: u32,
 }
 
@@ -51,7 +51,7 @@ impl Default for Limits {
     }
 }
 
-/// A fact that is checked and not inserted yet.
+/// A checked fact before its insertion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewFact<'a> {
     ty: usize,
@@ -62,7 +62,7 @@ pub struct NewFact<'a> {
 /// A stored fact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// The number, by which it is retracted.
+    /// The number that identifies the fact, for example to retract it.
     pub id: u64,
     /// The name of its type.
     pub ty: String,
@@ -72,12 +72,12 @@ pub struct Fact {
     pub fields: Vec<(String, Option<Owned>)>,
 }
 
-/// The limit that stopped a run where a rule would have fired.
+/// The limit that paused a run before a rule fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// The call made as many firings as it may.
+    /// The call reached the limit on firings.
     Firings,
-    /// As many notices wait as may.
+    /// The pending notices reached their limit.
     Notices,
 }
 
@@ -86,7 +86,7 @@ pub enum Pause {
 pub struct Run {
     /// The number of firings of this call.
     pub firings: u32,
-    /// The limit that stopped the run, or `None` if there is no more to do.
+    /// The limit that paused the run, or `None` if no rule is due.
     pub pause: Option<Pause>,
 }
 
@@ -97,7 +97,7 @@ pub enum Turn {
     More,
     /// There is no more to do.
     Done,
-    /// A rule would fire, and a limit does not allow it.
+    /// A limit paused the call before a rule fired.
     Paused(Pause),
 }
 
@@ -107,7 +107,7 @@ enum Stepped {
     Prepared,
     /// This rule fired.
     Fired(u32),
-    /// A rule would have fired. The step changed nothing.
+    /// A limit stopped this step before a rule fired. The step changed nothing.
     Paused(Pause),
 }
 
@@ -116,32 +116,32 @@ pub(crate) type Firing = (u32, [u64; SLOTS]);
 
 /// Rules and their facts.
 ///
-/// Every operation consists of steps. A step happens wholly or not at all, whatever cuts it off. After a cut, the next operation
-/// first undoes the step that was under way ([`Engine::recover`]).
+/// Every operation is a sequence of steps. A step is atomic, even if a trap interrupts it: the next operation first rolls the
+/// interrupted step back ([`Engine::recover`]).
 #[derive(Clone, Debug)]
 pub struct Engine {
-    /// The text of the rules, in which conditions have their places.
+    /// The text of the rules, for the places of conditions.
     text: String,
     pub(crate) program: Program,
     pub(crate) words: Words,
     scratch: Scratch,
     announced: Announced,
     limits: Limits,
-    /// Whether only [`Engine::make_room`] takes memory, and the room that a step lacked then.
+    /// Whether only [`Engine::make_room`] may allocate, and the room that the last step lacked.
     defers: bool,
     lacked: Option<Full>,
-    /// Whether matches count as fired.
+    /// Whether rules count as fired without running their actions.
     is_quiet: bool,
-    /// The time to which a roll-back leads, if it was saved.
+    /// The time that a roll-back restores, if one was saved.
     saved_time: Option<i64>,
-    /// Whether facts wait without moving time.
+    /// Whether arriving facts wait without moving time.
     holds_time: bool,
     /// The rule that fired last.
     last_rule: Option<u32>,
     /// The rules of the last firings since a transaction began, for messages alone: the newest is at the number of firings so far, modulo its length.
     recent: [u32; RECENT],
     recent_count: usize,
-    /// The firings since [`Engine::record`].
+    /// The firings since [`Engine::record`] or the last [`Engine::take_record`].
     record: Option<Vec<Firing>>,
 }
 
@@ -156,7 +156,7 @@ impl Engine {
         Engine::with_few(text, limits, None, FEW)
     }
 
-    /// Returns an engine without facts of rules whose facts are to lie in `count` partitions, and the partitions.
+    /// Compiles rules for `count` partitions. Returns an engine without facts, and the partitions.
     ///
     /// # Errors
     ///
@@ -168,8 +168,8 @@ impl Engine {
         Ok((engine, Partitions::new(count, keys)))
     }
 
-    /// Returns an engine that finds single-fact conditions by an index, however few they are, and aggregates by trees, however few
-    /// their facts are.
+    /// Returns an engine that always uses an index of single-fact conditions and trees for aggregates, however few the conditions
+    /// and facts are.
     ///
     /// Errors: as [`Engine::new`].
     pub fn indexed(text: &str, limits: Limits) -> Result<Self, Error> {
@@ -211,7 +211,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Gives the parts of the program their words.
+    /// Allocates the words of the program's parts.
     fn lay_out(&mut self) -> Result<(), Error> {
         let Program { types, conditions, rules, series, .. } = &self.program;
         let of_types: u32 = types.iter().map(|ty| ty.engine_words()).sum();
@@ -251,25 +251,25 @@ impl Engine {
         })
     }
 
-    /// Cuts the engine off after a number of stores.
+    /// Interrupts the engine after a number of stores.
     #[cfg(test)]
     pub(crate) fn cut_after(&mut self, stores: Option<u64>) {
         self.words.cut_after = stores;
     }
 
-    /// Returns the number of stores that are left before the cut.
+    /// Returns the number of stores left before the interruption.
     #[cfg(test)]
     pub(crate) fn cuts_left(&self) -> u64 {
         self.words.cut_after.unwrap_or(0)
     }
 
-    /// Undoes the step that was cut off, if one was.
+    /// Rolls back an interrupted step, if there is one.
     pub fn recover(&mut self) {
         self.words.undo();
         self.scratch.released.clear();
     }
 
-    /// Runs a step, and makes it final.
+    /// Runs a step once, and commits it.
     #[inline]
     fn attempt<T>(&mut self, run: &impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Full> {
         let Engine { program, words, scratch, limits, .. } = self;
@@ -280,7 +280,7 @@ impl Engine {
         Ok(value)
     }
 
-    /// Runs a step, again and with more room as long as it lacks room.
+    /// Runs a step, and makes room and repeats it while it lacks room.
     #[inline]
     pub(crate) fn retried<T>(&mut self, run: impl Fn(&mut Step) -> Result<T, Full>) -> Result<T, Error> {
         loop {
@@ -291,19 +291,19 @@ impl Engine {
         }
     }
 
-    /// Lets no operation take memory from now on, except for [`Engine::make_room`]. An operation that lacks room ends as
-    /// `out_of_memory`, and [`Engine::lacks_room`] is then true. So an operation can be cut off anywhere: it does not use the
-    /// allocator for anything that outlives it.
+    /// Forbids allocation except in [`Engine::make_room`]. An operation that lacks room ends as `out_of_memory`, and
+    /// [`Engine::lacks_room`] is then true. So an operation can be interrupted anywhere: it uses the allocator for nothing that
+    /// outlives it.
     pub fn defer_memory(&mut self) {
         self.defers = true;
     }
 
-    /// Returns whether the last operation ended because [`Engine::make_room`] has to come first.
+    /// Returns whether the last operation failed for lack of room that [`Engine::make_room`] can make.
     pub fn lacks_room(&self) -> bool {
         self.lacked.is_some()
     }
 
-    /// Makes the room that the last operation lacked. It must not be cut off.
+    /// Makes the room that the last operation lacked. It must not be interrupted.
     ///
     /// Errors: `out_of_memory`.
     pub fn make_room(&mut self) -> Result<(), Error> {
@@ -349,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// Begins a transaction. It lasts until the next one, and makes all operations before it final.
+    /// Begins a transaction, and commits the previous one, which lasted until now.
     ///
     /// Errors: `out_of_memory`, only for the first.
     pub fn begin_transaction(&mut self) -> Result<(), Error> {
@@ -359,8 +359,8 @@ impl Engine {
         self.words.begin_transaction()
     }
 
-    /// Undoes all operations since the transaction began, taken notices among them. Returns the time that was saved since. It must not
-    /// be cut off.
+    /// Rolls back all operations since the transaction began, including taken notices. Returns the time that was saved since. It
+    /// must not be interrupted.
     pub fn roll_back(&mut self) -> Option<i64> {
         self.recover();
         self.words.roll_back();
@@ -369,13 +369,13 @@ impl Engine {
         self.saved_time
     }
 
-    /// Begins another transaction if this one has changed many words, and time has arrived where it is: nothing is due. Then a
-    /// roll-back leads to this time. So an advance over any number of events needs little memory.
+    /// Begins the next transaction here if this one has changed many words and nothing is due. A roll-back then restores this time,
+    /// so an advance over any number of events needs little memory.
     pub fn save_time(&mut self) {
         if self.words.changed_in_transaction() < MOST_CHANGED || !self.is_at_rest() {
             return;
         }
-        // The event times are those after an advance to here.
+        // Advancing every source to this event time leads to the current time.
         let time = self.now().saturating_add(self.lateness());
         if self.reach_all(time).is_ok() {
             self.words.begin_next_transaction();
@@ -383,19 +383,19 @@ impl Engine {
         }
     }
 
-    /// Returns whether all has happened that is due by the engine's time.
+    /// Returns whether nothing is due at the engine's time.
     fn is_at_rest(&mut self) -> bool {
         let (now, is_gathering) = (self.now(), self.words.get(GATHERING) == 1);
         !is_gathering && !self.is_busy() && self.examine(|step| due::first_due(step, now).is_none()).unwrap_or(false)
     }
 
-    /// Sets the limits, also where the engine is beyond them.
+    /// Sets the limits. The engine may already exceed them.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
         self.words.set_limit(limits.memory);
     }
 
-    /// Returns a fact to insert, at `at` milliseconds or, without that, at the time of the engine.
+    /// Returns a fact to insert at `at` milliseconds; the time defaults to the engine's time.
     ///
     /// # Errors
     ///
@@ -439,7 +439,7 @@ impl Engine {
         })
     }
 
-    /// Returns the number of a field of a fact type, if it has that.
+    /// Returns the number of a field of a fact type, if the type has that field.
     pub fn find_field(&self, ty: usize, name: &str) -> Option<usize> {
         self.program.types[ty].fields.iter().position(|field| field.name == name)
     }
@@ -449,7 +449,7 @@ impl Engine {
         self.program.types[ty].fields.len()
     }
 
-    /// Returns a fact of a type by number, with the values of its fields in their order.
+    /// Returns a fact of a type given by number, with the values of its fields in order.
     ///
     /// Errors: as [`Engine::fact`].
     pub fn new_fact<'v>(
@@ -462,7 +462,7 @@ impl Engine {
         Ok(NewFact { ty, time, values })
     }
 
-    /// Checks the time and the values of a fact of a type by number.
+    /// Checks the time and the values of a fact of a type given by number.
     ///
     /// Errors: as [`Engine::fact`].
     pub fn check(&self, ty: usize, time: Option<i64>, values: &[Option<Value>]) -> Result<(), Error> {
@@ -498,7 +498,7 @@ impl Engine {
             (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
             (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
             (FieldKind::String, Value::String(_)) if is_any => return Ok(()),
-            // Every string of a domain is a constant, so it exists.
+            // Every string of a domain is a constant, and constants are interned.
             (FieldKind::String, Value::String(bytes)) => STRINGS.find(&self.words, bytes).map_or(0, u64::from),
             _ => {
                 let wanted = crate::compile::kind_name(field.kind);
@@ -513,17 +513,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether facts of a type with a field that it does not have are refused.
+    /// Returns whether facts of a type with an unknown field are refused.
     pub fn is_strict(&self, ty: usize) -> bool {
         self.program.types[ty].strict
     }
 
-    /// Returns whether a value of a field that does not fit counts as undefined.
+    /// Returns whether a misfit value of a field counts as undefined.
     pub fn forgives(&self, ty: usize, field: usize) -> bool {
         self.program.types[ty].fields[field].forgiving
     }
 
-    /// Returns whether a field can have a value.
+    /// Returns whether a field accepts a value.
     pub fn takes(&self, ty: usize, field: usize, value: Value) -> bool {
         let declared = &self.program.types[ty];
         self.check_value(declared, &declared.fields[field], value).is_ok()
@@ -534,7 +534,7 @@ impl Engine {
     /// Errors: `out_of_memory`.
     pub fn begin(&mut self) -> Result<(), Error> {
         self.recover();
-        // A caller may have died before it made the room that an earlier call lacked. This call may need none.
+        // An earlier caller may have died before it made the room that its call lacked. This call may need none.
         self.lacked = None;
         self.retried(|step| {
             step.words.set(CALL_FIRED, 0)?;
@@ -542,13 +542,13 @@ impl Engine {
         })
     }
 
-    /// Inserts a fact, and returns its number. Time moves to the watermark that this makes, and rules fire that are due by then. Rules
-    /// that the fact itself makes due fire in the next [`Engine::run`]. A fact beyond the watermark waits, and has its number already.
+    /// Inserts a fact, and returns its number. Time moves to the watermark that follows, and rules due by then fire. Rules that the
+    /// fact itself makes due fire in the next [`Engine::run`]. A fact beyond the watermark waits, and already has its number.
     ///
     /// # Errors
     ///
-    /// `out_of_memory`, and `out_of_bounds` if there are too many facts, or if rules that are due need another run first. An
-    /// error leaves the fact out.
+    /// `out_of_memory`, and `out_of_bounds` if there are too many facts, or if due rules need another run first. After an error the
+    /// fact is not inserted.
     pub fn assert(&mut self, fact: &NewFact) -> Result<u64, Error> {
         self.assert_at(fact, 0)
     }
@@ -563,7 +563,7 @@ impl Engine {
         self.insert_at(fact.ty, fact.time, &fact.values, position, source)
     }
 
-    /// Inserts a fact as [`Engine::assert`] does, and in the same step sets [`Engine::position`].
+    /// Inserts a fact as [`Engine::assert`] does, and sets [`Engine::position`] in the same step.
     ///
     /// Errors: as [`Engine::assert`].
     pub fn assert_at(&mut self, fact: &NewFact, position: u32) -> Result<u64, Error> {
@@ -572,8 +572,8 @@ impl Engine {
         self.insert_at(fact.ty, fact.time, &fact.values, position, None)
     }
 
-    /// Inserts a fact as [`Engine::assert_at`] does: a type by number, its time, and the values of its fields in their order.
-    /// Nothing is allocated for the fact besides its place among the others.
+    /// Inserts a fact as [`Engine::assert_at`] does, given its type by number, its time, and the values of its fields in order.
+    /// Nothing is allocated for the fact besides its block.
     ///
     /// Errors: as [`Engine::fact`] and [`Engine::assert`].
     pub fn assert_values(
@@ -589,7 +589,7 @@ impl Engine {
         self.insert_at(ty, time, values, position, None)
     }
 
-    /// Returns the time of the engine, the watermark, once a fact with this time comes from a source.
+    /// Returns the watermark that follows the arrival of a fact with this time from a source.
     pub fn arrival(&self, time: Option<i64>, source: Source) -> i64 {
         let time = self.time_of(time, source);
         if self.holds_time {
@@ -601,8 +601,8 @@ impl Engine {
         self.watermark_at(time, source)
     }
 
-    /// Inserts a fact that [`Engine::check`] and [`Engine::check_source`] took, at its [`Engine::arrival`]: time is there, and no rule
-    /// is due. In the same step sets [`Engine::position`]. Returns the fact's number. A fact beyond the watermark waits.
+    /// Inserts a checked fact ([`Engine::check`], [`Engine::check_source`]) once time is at its [`Engine::arrival`] and no rule is
+    /// due. Sets [`Engine::position`] in the same step. Returns the fact's number. A fact beyond the watermark waits.
     ///
     /// Errors: `out_of_memory`, `out_of_bounds` if there are too many facts.
     pub fn insert_at(
@@ -634,7 +634,7 @@ impl Engine {
                 let fact = change::insert(step, ty, time)?;
                 step.words.get64(fact + NUMBER)
             };
-            // Facts that are loaded were counted when they came.
+            // Facts that are reloaded were counted at their first arrival.
             if !is_quiet {
                 if time < step.clock() {
                     step.words.set64(LATE, step.words.get64(LATE) + 1)?;
@@ -650,8 +650,8 @@ impl Engine {
         })
     }
 
-    /// Announces facts that are inserted soon, at most [`GROUP`] of them: each by its type, its time and its values by field. That
-    /// loads the memory that their insertions need, and changes nothing else.
+    /// Prefetches for facts that are inserted next, at most [`GROUP`] of them: each given by its type, its time and its values by
+    /// field. Loads the memory that their insertions need, and changes nothing else.
     pub fn announce<'v, V>(&mut self, facts: impl Iterator<Item = (usize, Option<i64>, V)>)
     where
         V: Fn(usize) -> Option<Value<'v>>,
@@ -669,7 +669,7 @@ impl Engine {
         self.words.get64(ASSERTED)
     }
 
-    /// Returns the position that the last [`Engine::assert_at`] set. After a cut, call [`Engine::recover`] first.
+    /// Returns the position that the last [`Engine::assert_at`] set. After an interruption, call [`Engine::recover`] first.
     pub fn position(&self) -> u32 {
         self.words.get(POSITION)
     }
@@ -682,7 +682,7 @@ impl Engine {
         self.retried(|step| step.words.set(POSITION, position))
     }
 
-    /// Retracts a fact. Rules that this makes due fire in the next [`Engine::run`].
+    /// Retracts a fact. Rules that become due fire in the next [`Engine::run`].
     ///
     /// Errors: `not_found`, `out_of_memory`.
     pub fn retract(&mut self, id: u64) -> Result<(), Error> {
@@ -690,7 +690,7 @@ impl Engine {
         self.retract_at(id, position)
     }
 
-    /// Retracts a fact as [`Engine::retract`] does, and in the same step sets [`Engine::position`].
+    /// Retracts a fact as [`Engine::retract`] does, and sets [`Engine::position`] in the same step.
     ///
     /// Errors: as [`Engine::retract`].
     pub fn retract_at(&mut self, id: u64, position: u32) -> Result<(), Error> {
@@ -707,7 +707,7 @@ impl Engine {
         })
     }
 
-    /// Returns the type and the address of a fact that does not wait.
+    /// Returns the type and the address of an inserted fact, not of a waiting one.
     fn find(&self, id: u64) -> Option<(usize, Address)> {
         let fact = NUMBERS.find(&self.words, id)?;
         let ty = self.words.get(fact);
@@ -719,13 +719,13 @@ impl Engine {
         self.words.get64(CLOCK) as i64
     }
 
-    /// Moves the event times of all sources to `now` milliseconds, where that is later, and so time to `now` minus the lateness. Facts
-    /// that waited for that are inserted, rules fire that are due, and facts are dropped that no rule can use any more.
+    /// Raises the event times of all sources to `now` milliseconds, and so moves time to `now` minus the lateness. On the way,
+    /// waiting facts are inserted, due rules fire, and facts that no rule can use any more are dropped.
     ///
     /// # Errors
     ///
-    /// `out_of_bounds` if the limit on firings or on notices stops it. Time has then moved as far as rules fired: take the
-    /// notices, and advance again. `out_of_memory`.
+    /// `out_of_bounds` if the limit on firings or on notices stops it. Time has then moved as far as rules fired: take the notices,
+    /// and advance again. `out_of_memory`.
     pub fn advance(&mut self, now: i64) -> Result<(), Error> {
         self.recover();
         self.check_time(now)?;
@@ -736,7 +736,7 @@ impl Engine {
         self.reach_all(now)
     }
 
-    /// Moves the event time of a source to `now` milliseconds as [`Engine::advance`] does for all.
+    /// Raises the event time of one source to `now` milliseconds, as [`Engine::advance`] does for all.
     ///
     /// Errors: as [`Engine::advance`] and [`Engine::assert_from`].
     pub fn advance_source(&mut self, now: i64, source: Source) -> Result<(), Error> {
@@ -747,7 +747,7 @@ impl Engine {
         self.reach(now, source)
     }
 
-    /// Ends a source, which holds time back no more, as [`Engine::advance`] does.
+    /// Ends a source, so that it no longer holds time back, and advances as [`Engine::advance`] does.
     ///
     /// Errors: as [`Engine::advance`].
     pub fn end_source(&mut self, source: &[u8]) -> Result<(), Error> {
@@ -756,7 +756,7 @@ impl Engine {
         self.forget_source(source)
     }
 
-    /// Takes turns to a time until one is the last.
+    /// Takes turns up to a time until nothing is left to do.
     ///
     /// Errors: as [`Engine::advance`].
     fn all_turns(&mut self, time: i64) -> Result<(), Error> {
@@ -784,8 +784,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves time to `now` milliseconds, the watermark, by one turn: one firing, one match that is due, one fact that waited, or some
-    /// facts to drop.
+    /// Moves time towards the watermark `now` by one turn: one firing, one due match, one waiting fact, or the drop of a few facts.
     ///
     /// Errors: `out_of_memory`, and `out_of_bounds` if there are too many facts.
     pub fn turn_to(&mut self, now: i64) -> Result<Turn, Error> {
@@ -798,9 +797,9 @@ impl Engine {
         }
     }
 
-    /// Takes a turn up to a time until which no fact waits.
+    /// Takes a turn up to `now`, before which no waiting fact is due.
     fn turn_before(&mut self, now: i64) -> Result<Turn, Error> {
-        // All that is due at one time happens before rules fire.
+        // All events of one time happen before rules fire.
         if self.words.get(GATHERING) == 1 {
             let at = self.now();
             self.retried(|step| match due::first_due(step, at) {
@@ -818,7 +817,7 @@ impl Engine {
         }
         let may_save = self.words.changed_in_transaction() >= MOST_CHANGED;
         self.retried(|step| {
-            // A dropped fact makes no rule due, and at its time no match waits any more.
+            // Drops can share a step: a drop makes no rule due, and no match still waits at its time.
             for position in 0..MOST_DROPS {
                 let Some((time, due)) = due::first_due(step, now) else {
                     if step.clock() != now {
@@ -826,7 +825,7 @@ impl Engine {
                     }
                     return Ok(Turn::Done);
                 };
-                // All is done up to here, where `save_time` may save.
+                // Nothing is due up to here, so `save_time` may save.
                 if may_save && position > 0 && time > step.clock() {
                     break;
                 }
@@ -840,7 +839,7 @@ impl Engine {
         })
     }
 
-    /// Returns the first time to which [`Engine::advance`] would make anything happen, the dropping of facts left out.
+    /// Returns the earliest time at which [`Engine::advance`] would do anything besides dropping facts.
     pub fn next_due(&self) -> Option<i64> {
         let deadline = DEADLINES.first(&self.words).map(|block| self.words.get64(block + MATCH_DEADLINE) as i64);
         let first = deadline.into_iter().chain(self.first_waiting()).min()?;
@@ -852,12 +851,11 @@ impl Engine {
         self.words.get(AGENDA) > 0 || MATCH_HEAP.len(&self.words) > 0
     }
 
-    /// Fires rules until none is due, or until one is due and a limit pauses the call.
+    /// Fires rules until none is due, or until a limit pauses the call.
     ///
     /// # Errors
     ///
-    /// `out_of_memory`, and `out_of_bounds` if there are too many facts. The firings so far stand, and the one that does not fit
-    /// stays due.
+    /// `out_of_memory`, and `out_of_bounds` if there are too many facts. The firings so far stand, and the failed one stays due.
     pub fn run(&mut self) -> Result<Run, Error> {
         self.recover();
         loop {
@@ -892,13 +890,13 @@ impl Engine {
         Ok(Turn::More)
     }
 
-    /// Lets rules that would fire do nothing, as if they had fired before. A match that waits for the end of a window goes on
-    /// waiting. So facts can be loaded that were there before.
+    /// Makes due rules count as fired without running them, to reload facts that existed before. A match that waits for the end of
+    /// a window goes on waiting.
     pub fn set_quiet(&mut self, is_quiet: bool) {
         self.is_quiet = is_quiet;
     }
 
-    /// Lets facts beyond the watermark wait without moving time, besides [`Engine::set_quiet`]. So facts can be loaded that waited before.
+    /// Makes facts beyond the watermark wait without moving time, to reload waiting facts; see [`Engine::set_quiet`].
     pub fn set_holding(&mut self, holds_time: bool) {
         self.holds_time = holds_time;
     }
@@ -908,12 +906,12 @@ impl Engine {
         self.words.get(CALL_FIRED)
     }
 
-    /// Sets the most firings of a call.
+    /// Sets the limit on the firings of a call.
     pub fn set_firings(&mut self, most: u32) {
         self.limits.firings = most;
     }
 
-    /// Forgets what the searches of single-fact conditions hold in memory that is freed all at once.
+    /// Forgets the memory of condition searches, which the caller frees all at once.
     pub fn abandon_searches(&mut self) {
         let Scratch { selections, selected, .. } = &mut self.scratch;
         for ty in &*selected {
@@ -921,7 +919,7 @@ impl Engine {
         }
     }
 
-    /// Takes the best entry of the agenda one step on.
+    /// Advances the best entry of the agenda by one step.
     fn step(&mut self) -> Result<Stepped, Error> {
         let is_quiet = self.is_quiet;
         let is_recorded = self.record.is_some();
@@ -975,7 +973,7 @@ impl Engine {
         })
     }
 
-    /// Returns the limit that lets no rule fire now, if there is one.
+    /// Returns the limit that forbids the next firing, if any.
     fn pause(&self) -> Option<Pause> {
         if self.words.get(NOTICES) >= self.limits.notices {
             Some(Pause::Notices)
@@ -991,7 +989,7 @@ impl Engine {
         self.record = Some(Vec::new());
     }
 
-    /// Returns the rules and the numbers of their facts, firing by firing, since the record was taken last.
+    /// Returns the recorded firings, each with its rule and the numbers of its facts, and empties the record.
     pub fn take_record(&mut self) -> Vec<(String, Vec<u64>)> {
         let Some(record) = &mut self.record else { return Vec::new() };
         let firings = std::mem::take(record).into_iter();
@@ -1003,7 +1001,7 @@ impl Engine {
             .collect()
     }
 
-    /// Returns the notices that wait, and empties their list.
+    /// Returns the pending notices, and empties their list.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.recover();
         let notices = self.notices();
@@ -1011,13 +1009,13 @@ impl Engine {
         notices
     }
 
-    /// Returns the notices that wait.
+    /// Returns the pending notices.
     pub fn notices(&self) -> Vec<Notice> {
         let length = self.words.get(NOTICE_WORDS) as usize;
         notices::read(&self.program, &self.scratch.notices[..length])
     }
 
-    /// Returns the number of notices that wait.
+    /// Returns the number of pending notices.
     pub fn notice_count(&self) -> u32 {
         self.words.get(NOTICES)
     }
@@ -1027,7 +1025,7 @@ impl Engine {
         if self.notice_count() == 0 {
             return;
         }
-        // Two words have room in any log.
+        // Two words fit any log.
         let emptied = self.retried(|step| {
             step.words.set(NOTICE_WORDS, 0)?;
             step.words.set(NOTICES, 0)
@@ -1040,9 +1038,9 @@ impl Engine {
         self.last_rule.map(|rule| self.program.rules[rule as usize].name.as_str())
     }
 
-    /// Returns the names of the rules in the cycle that the last [`RECENT`] firings since the transaction began end with, in the order
-    /// of firing: the shortest sequence that fills the second half of these firings by repetition. Without one, returns the most
-    /// frequent rules, and without firings nothing. After a cut a firing may be missing, so the names are for messages alone.
+    /// Returns the rule names of the cycle in which the last [`RECENT`] firings end, in firing order: the shortest sequence whose
+    /// repetition fills the second half of these firings. Without a cycle, returns the most frequent rules. Only firings since the
+    /// transaction began count, and an interruption may lose one, so the names are for messages alone.
     #[inline(never)]
     pub fn cycle(&self) -> Vec<String> {
         let length = self.recent_count.min(RECENT);
@@ -1055,7 +1053,7 @@ impl Engine {
         let mut rules = match (1..=length / 2).find(repeats) {
             Some(period) => {
                 let mut cycle = fired[length - period..].to_vec();
-                // It begins with the first rule in the text.
+                // Rotated to begin with the first rule in the text.
                 let first = cycle.iter().enumerate().min_by_key(|(_, rule)| **rule).map_or(0, |(place, _)| place);
                 cycle.rotate_left(first);
                 cycle
@@ -1069,19 +1067,19 @@ impl Engine {
                 rules
             }
         };
-        // The alternatives of a rule have one name.
+        // The alternatives of a rule share a name.
         let name = |rule: &u32| self.program.rules[*rule as usize].name.as_str();
         rules.dedup_by(|left, right| name(left) == name(right));
         rules.iter().map(|rule| name(rule).to_owned()).collect()
     }
 
-    /// Returns the number of rules. Alternatives are rules of their own.
+    /// Returns the number of rules. Each alternative counts as a rule.
     pub fn rule_count(&self) -> usize {
         self.program.rules.len()
     }
 
-    /// Returns sentences about rules that may be meant otherwise: rules that can enable themselves or each other without end. There is
-    /// one for each group of such rules, with a shortest cycle in it.
+    /// Returns warnings about rules that can enable themselves or each other without end: one for each group of such rules, naming
+    /// a shortest cycle in it.
     pub fn warnings(&self) -> &[String] {
         &self.program.warnings
     }
@@ -1098,13 +1096,13 @@ impl Engine {
         Ok(self.facts_before(self.fact_type(ty)?, u64::MAX, usize::MAX))
     }
 
-    /// Returns at most `most` facts of a type by number, those numbered below `before`, newest first.
+    /// Returns at most `most` facts of a type given by number, with fact numbers below `before`, newest first.
     pub fn facts_before(&self, ty: usize, before: u64, most: usize) -> Vec<Fact> {
         self.addresses_before(ty, before).take(most).map(|fact| self.stored(&self.program.types[ty], fact)).collect()
     }
 
-    /// Returns the first facts of [`Engine::facts_before`], one after another, of about `bytes` bytes together or a single one, their
-    /// number, and whether there are more.
+    /// Returns one page of [`Engine::facts_before`]: the number of its facts, whether more follow, and the facts. They take about
+    /// `bytes` bytes in all; a page has at least one.
     pub fn page_before(
         &self,
         ty: usize,
@@ -1134,7 +1132,7 @@ impl Engine {
             Some((of, fact)) if of == number => self.words.get(fact + links),
             _ => ty.newest(&self.words),
         };
-        // A fact that waited is in the place of its later number.
+        // A fact that waited is ordered by its later number.
         let before = found.map_or(before, |(_, fact)| self.words.get64(fact + NUMBER));
         let following = move |fact: &Address| Some(self.words.get(fact + links));
         std::iter::successors(Some(first), following)
@@ -1142,7 +1140,7 @@ impl Engine {
             .filter(move |fact| self.words.get64(fact + NUMBER) < before)
     }
 
-    /// Returns about as many bytes as a fact takes as a term, and while that is made.
+    /// Estimates the bytes of a fact as a term, including those used while the term is made.
     fn size_of(&self, ty: &FactType, fact: Address) -> usize {
         let of_field = |(number, field): (usize, &Field)| {
             let string = ty.cell(&self.words, fact, number).filter(|_| field.kind == FieldKind::String);
@@ -1151,7 +1149,7 @@ impl Engine {
         64 + ty.name.len() + ty.fields.iter().enumerate().map(of_field).sum::<usize>()
     }
 
-    /// Returns the fact at an address.
+    /// Returns the fact at an address, given its type.
     pub(crate) fn stored(&self, ty: &FactType, fact: Address) -> Fact {
         let fields = ty.fields.iter().enumerate().map(|(number, field)| {
             let value = ty.cell(&self.words, fact, number).map(|cell| self.owned(field.kind, cell));
@@ -1175,19 +1173,19 @@ impl Engine {
         self.program.rules.iter().map(|rule| rule.name.as_str())
     }
 
-    /// Returns the numbers of the rules with this name: one for each combination of its alternatives.
+    /// Returns the numbers of the rules with this name, one for each combination of alternatives.
     pub(crate) fn rules_named<'n>(&'n self, name: &'n str) -> impl Iterator<Item = usize> + 'n {
         let rules = self.program.rules.iter().enumerate();
         rules.filter(move |(_, rule)| rule.name == name).map(|(number, _)| number)
     }
 
-    /// Returns the number of the line at a byte of the rules' text, from 1, and the line.
+    /// Returns the line that contains a byte of the rules' text, and its number from 1.
     pub(crate) fn line_at(&self, offset: usize) -> (usize, String) {
         let place = Error::new(Kind::NotFound, "").at(&self.text, offset).place;
         place.map_or((1, String::new()), |place| (place.line, place.text.trim().to_owned()))
     }
 
-    /// Looks at the state as a step does, and changes nothing.
+    /// Runs a read-only function on a step.
     pub(crate) fn examine<T>(&mut self, look: impl Fn(&Step) -> T) -> Result<T, Error> {
         self.recover();
         self.retried(|step| Ok(look(step)))
@@ -1209,7 +1207,7 @@ impl Engine {
         Ok(self.program.types[self.fact_type(ty)?].count(&self.words))
     }
 
-    /// Returns the number of all facts, apart from those that wait for the watermark.
+    /// Returns the number of all facts, without those waiting for the watermark.
     pub fn len(&self) -> u32 {
         self.words.get(FACTS) - self.waiting_len()
     }
@@ -1224,41 +1222,41 @@ impl Engine {
         self.words.get64(FIRED)
     }
 
-    /// Returns the number of facts that ever came or were inserted by rules.
+    /// Returns the number of facts ever inserted, from outside or by rules, waiting ones included.
     pub fn asserted(&self) -> u64 {
-        // A fact that waited had two numbers.
+        // A fact that waited took two numbers.
         self.words.get64(NEXT) - 1 - self.words.get64(RELEASED)
     }
 
-    /// Returns the number of facts that came too late: from before the watermark.
+    /// Returns the number of facts that arrived too late, behind the watermark.
     pub fn late(&self) -> u64 {
         self.words.get64(LATE)
     }
 
-    /// Returns the number of facts that came too late since [`Engine::begin`].
+    /// Returns the number of facts that arrived too late since [`Engine::begin`].
     pub fn call_late(&self) -> u32 {
         self.words.get(CALL_LATE)
     }
 
-    /// Returns the number of bytes that the facts and their indices take, free room included.
+    /// Returns the bytes that the facts and their indices take, spare capacity included.
     pub fn memory_bytes(&self) -> usize {
         self.words.bytes() + 4 * self.scratch.notices.capacity()
     }
 
-    /// Returns the number of bytes that were ever needed at the same time.
+    /// Returns the high-water mark of the bytes in use.
     pub fn used_bytes(&self) -> usize {
         self.words.used()
     }
 
-    /// Returns the milliseconds after which a fact of this type is dropped, or `None` if it is kept.
+    /// Returns the milliseconds after which facts of this type are dropped, or `None` if they are kept.
     ///
     /// Errors: `unknown_attribute`.
     pub fn life(&self, ty: &str) -> Result<Option<i64>, Error> {
         Ok(self.program.types[self.fact_type(ty)?].life)
     }
 
-    /// Returns, for each rule in order (alternatives are rules of their own) and for each condition that may bind the newest fact,
-    /// the positions of the other conditions in the order in which they are joined.
+    /// Returns the join orders of each rule (each alternative is a rule): for each condition that may bind the newest fact, the
+    /// positions of the other conditions in the order of their look-ups.
     pub fn join_order(&self) -> Vec<(String, Vec<Vec<usize>>)> {
         let order =
             |plan: &crate::compile::program::Plan| plan.joins.iter().map(|join| join.probe.slot.into()).collect();
@@ -1266,16 +1264,16 @@ impl Engine {
     }
 }
 
-/// The words that an advance changes before it may save its time.
+/// The number of changed words from which on an advance may save its time.
 const MOST_CHANGED: usize = 1 << 16;
 
-/// The number of facts of a key from which on aggregates read them from a tree. Below it a scan costs less.
+/// The number of facts of a key from which on aggregates use a tree. Below it a scan costs less.
 const LONG: u32 = 64;
 
-/// The number of firings that [`Engine::cycle`] looks at.
+/// The number of firings that [`Engine::cycle`] examines.
 const RECENT: usize = 32;
 
-/// The most rules that [`Engine::cycle`] returns if no sequence repeats.
+/// The most rules that [`Engine::cycle`] returns without a repeating sequence.
 const MOST_FREQUENT: usize = 8;
 
 /// The most facts that a turn drops.

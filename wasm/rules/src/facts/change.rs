@@ -1,7 +1,7 @@
 //! Insertion, modification and removal of facts.
 //!
-//! A fact is in the first index of its type, and in those that a condition which it meets is looked up in: no other look-up accepts
-//! it. A removed fact keeps its content until the step ends.
+//! A fact is in the first index of its type, and in each index that is used to look up a condition that the fact meets: no other
+//! look-up accepts it. A removed fact keeps its content until the step ends.
 
 use crate::aggregate::series;
 use crate::compile::code::Kind;
@@ -27,7 +27,7 @@ pub(crate) fn insert(step: &mut Step, ty: usize, time: i64) -> Result<Address, F
     let (fact, number) = add(step, ty, time)?;
     for position in 0..step.scratch.met.len() {
         let condition = &step.program.conditions[step.scratch.met[position] as usize];
-        // It only makes a `none` false.
+        // A new fact can make an aggregate true; it only makes a `none` false.
         for (rule, guard) in &condition.aggregates {
             if agenda::is_possible(step, *rule) {
                 flips::flip(step, *rule, *guard, number - 1, Change { gone: 0, new: fact }, fact)?;
@@ -37,8 +37,8 @@ pub(crate) fn insert(step: &mut Step, ty: usize, time: i64) -> Result<Address, F
     Ok(fact)
 }
 
-/// Adds a fact with the fields of [`Scratch::cells`] and its seeds, and lists the conditions that it meets. The guards that it is
-/// about are not told. Returns its address and number.
+/// Adds a fact with the fields of [`Scratch::cells`], leaves its seeds, and lists the conditions that it meets. Flips no guards.
+/// Returns its address and number.
 fn add(step: &mut Step, ty: usize, time: i64) -> Result<(Address, u64), Full> {
     let program = step.program;
     let fact_type = &program.types[ty];
@@ -88,8 +88,7 @@ fn add(step: &mut Step, ty: usize, time: i64) -> Result<(Address, u64), Full> {
     Ok((fact, number))
 }
 
-/// Puts a fact with the fields of [`Scratch::cells`] in the place of another, from which it differs in the `changed` fields, and
-/// returns its address.
+/// Replaces a fact by one with the fields of [`Scratch::cells`], which differs in the `changed` fields. Returns the new address.
 pub(crate) fn replace(step: &mut Step, ty: usize, fact: Address, changed: u32) -> Result<Address, Full> {
     let program = step.program;
     let fact_type = &program.types[ty];
@@ -117,12 +116,12 @@ pub(crate) fn replace(step: &mut Step, ty: usize, fact: Address, changed: u32) -
     Ok(new)
 }
 
-/// Gives a fact the `changed` fields of [`Scratch::cells`] and a new number, where it is: that has the effects of its
-/// [`replace`] by another fact. Returns whether it could. If not, nothing has changed.
+/// Modifies a fact in place: sets the `changed` fields of [`Scratch::cells`] and a new number, with the same effects as
+/// [`replace`]. Returns false, and changes nothing, if that is impossible.
 ///
-/// The fact stays in the lists that it heads and whose keys do not change. So nothing may look facts up before it is done, as
-/// a `none` or an aggregate would that loses the fact. If the fact blocked all matches of a rule, they are looked up afterwards
-/// instead, without its old fields. Seeds find those matches that the renewed fact is in.
+/// Where the fact heads a list and keeps its key, it stays linked meanwhile. So nothing may look facts up in between, as flipping a
+/// guard that loses the fact would: such a guard rules a change in place out. A guard whose facts block all matches of a rule is
+/// flipped afterwards instead, without the old fields. Seeds find the matches that contain the renewed fact.
 pub(crate) fn renew(step: &mut Step, ty: usize, fact: Address, changed: u32) -> Result<bool, Full> {
     let program = step.program;
     let fact_type = &program.types[ty];
@@ -192,7 +191,7 @@ pub(crate) fn renew(step: &mut Step, ty: usize, fact: Address, changed: u32) -> 
     step.scratch.met.clear();
     step.scratch.met.extend(fact_type.of_bits(met));
     seed_rules(step, fact, number)?;
-    // An aggregate that had the fact before does not read what changed, or its rule had no matches.
+    // An aggregate that already had the fact does not read the changed fields, or its rule had no matches.
     for condition in fact_type.of_bits(met & !before) {
         for (rule, guard) in &program.conditions[condition as usize].aggregates {
             if agenda::is_possible(step, *rule) {
@@ -210,7 +209,7 @@ pub(crate) fn renew(step: &mut Step, ty: usize, fact: Address, changed: u32) -> 
     Ok(true)
 }
 
-/// Returns those of the `given` fields, one bit each, in which a fact differs from [`Scratch::cells`].
+/// Returns the `given` fields, one bit each, in which a fact differs from [`Scratch::cells`].
 pub(crate) fn changed_fields(step: &Step, fact_type: &FactType, fact: Address, given: impl Iterator<Item = u8>) -> u32 {
     let cells = &step.scratch.cells;
     let differs = |field: &usize| {
@@ -220,7 +219,7 @@ pub(crate) fn changed_fields(step: &Step, fact_type: &FactType, fact: Address, g
     given.map(usize::from).filter(differs).fold(0, |changed, field| changed | 1 << field)
 }
 
-/// Gives a fact the changed ones of the fields of [`Scratch::cells`].
+/// Copies the changed fields of [`Scratch::cells`] to a fact.
 fn change_fields(step: &mut Step, fact_type: &FactType, fact: Address, changed: u32) -> Result<(), Full> {
     for field in bits(changed) {
         let cell = step.scratch.cells.values[field];
@@ -243,7 +242,7 @@ fn change_fields(step: &mut Step, fact_type: &FactType, fact: Address, changed: 
     Ok(())
 }
 
-/// Takes the fact as an owner from the string in a field, when the step ends.
+/// Releases the string in a field at the end of the step.
 fn release_string(step: &mut Step, fact_type: &FactType, fact: Address, field: usize) -> Result<(), Full> {
     if let Some(string) = fact_type.cell(step.words, fact, field) {
         if step.scratch.released.is_full() {
@@ -254,10 +253,10 @@ fn release_string(step: &mut Step, fact_type: &FactType, fact: Address, field: u
     Ok(())
 }
 
-/// Leaves seeds of a new fact, whose conditions are listed and counted.
+/// Leaves the seeds of a new fact. Its conditions are already listed and counted.
 fn seed_rules(step: &mut Step, fact: Address, number: u64) -> Result<(), Full> {
     let program = step.program;
-    // A rule has no use for a seed if the fact has no older partners.
+    // A fact without an older partner needs no seed in a rule.
     for position in 0..step.scratch.met.len() {
         let condition = &program.conditions[step.scratch.met[position] as usize];
         for seeds in &condition.seeds {
@@ -282,8 +281,8 @@ fn first_possible(step: &Step, seeds: &[(u32, u8)]) -> Option<usize> {
     seeds.iter().position(|(rule, _)| agenda::is_possible(step, *rule))
 }
 
-/// Returns whether a guard may become true when another fact comes in the place of one, which differs in the `changed` fields and
-/// in its number. If the guard does not read these, the other fact counts as the one did.
+/// Returns whether replacing a fact may make a guard true. The new fact differs in the `changed` fields and in its number; a guard
+/// that reads none of these is unaffected.
 fn may_gain(step: &Step, rule: u32, guard: u8, changed: u32) -> bool {
     let changed = u64::from(changed) | NUMBER_READ;
     agenda::is_possible(step, rule) && step.program.rules[rule as usize].guards[guard as usize].reads & changed != 0
@@ -307,7 +306,7 @@ pub(crate) fn remove(step: &mut Step, ty: usize, fact: Address, why: Removal) ->
     discard(step, fact_type, fact)
 }
 
-/// Takes a fact out of the indices, and lists the conditions that it met. It keeps its content and its number.
+/// Removes a fact from the indices, and lists the conditions that it met. It keeps its content and its number.
 fn take(step: &mut Step, ty: usize, fact: Address) -> Result<(), Full> {
     let fact_type = &step.program.types[ty];
     let number = step.words.get64(fact + NUMBER);
@@ -334,7 +333,7 @@ fn take(step: &mut Step, ty: usize, fact: Address) -> Result<(), Full> {
     Ok(())
 }
 
-/// Frees a fact that is in no index any more. Until here guards' tests may read its number.
+/// Frees a fact that is in no index any more. Before this, tests of guards may read its number.
 fn discard(step: &mut Step, fact_type: &FactType, fact: Address) -> Result<(), Full> {
     step.words.set64(fact + NUMBER, 0)?;
     for (field, declared) in fact_type.fields.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The single-fact conditions that a fact meets: as bits in its block, or in a block of their own if its type has many.
+//! The single-fact conditions that a fact meets: bits in the fact's block, or a separate block if its type has many conditions.
 
 use crate::compile::code::{Bound, OWN, SLOTS};
 use crate::compile::fact_type::{bits, FactType};
@@ -7,8 +7,8 @@ use crate::matches::agenda;
 use crate::memory::{Address, Full};
 use crate::step::{Scratch, Step};
 
-/// Lists the single-fact conditions that a new fact meets, and keeps them with the fact: as bits, or in a block if its type has
-/// many. Returns the indices, one bit each, that the fact is to be in.
+/// Lists the single-fact conditions that a new fact meets, and stores them with the fact. Returns the indices that must hold the
+/// fact, one bit each.
 pub(crate) fn meet(step: &mut Step, ty: usize, fact: Address) -> Result<u32, Full> {
     let fact_type = &step.program.types[ty];
     if step.scratch.selections[ty].is_none() {
@@ -23,7 +23,7 @@ pub(crate) fn meet(step: &mut Step, ty: usize, fact: Address) -> Result<u32, Ful
     Ok(indices_of_met(step))
 }
 
-/// Lists the single-fact conditions that a new fact meets. Its type has many.
+/// Lists the single-fact conditions that a new fact meets, for a type with many conditions.
 fn find_met(step: &mut Step, ty: usize, fact: Address) -> Result<(), Full> {
     let program = step.program;
     let fact_type = &program.types[ty];
@@ -43,7 +43,7 @@ fn find_met(step: &mut Step, ty: usize, fact: Address) -> Result<(), Full> {
     Ok(())
 }
 
-/// Returns the conditions that a fact meets, among those of `asked`, one bit each. Its type has few.
+/// Returns which of the `asked` conditions a fact meets, one bit each, for a type with few conditions.
 pub(crate) fn met_of(step: &Step, fact_type: &FactType, fact: Address, asked: u32) -> u32 {
     let mut bound: Bound = [0; SLOTS + 1];
     bound[OWN as usize] = fact;
@@ -53,7 +53,7 @@ pub(crate) fn met_of(step: &Step, fact_type: &FactType, fact: Address, asked: u3
     bits(asked).filter(is_met).fold(0, |met, position| met | 1 << position)
 }
 
-/// Keeps the listed conditions with their fact: as bits, or in a block if its type has many.
+/// Stores the listed conditions with their fact: as bits, or in a block if its type has many.
 fn keep_met(step: &mut Step, fact_type: &FactType, fact: Address) -> Result<(), Full> {
     let met = &step.scratch.met;
     let kept = if fact_type.has_few_conditions() {
@@ -73,7 +73,7 @@ fn keep_met(step: &mut Step, fact_type: &FactType, fact: Address) -> Result<(), 
     Ok(())
 }
 
-/// Lists the conditions that are kept with a fact. Returns their block and its size, if its type has many.
+/// Lists the conditions stored with a fact. Returns their block and its size, if its type has many.
 pub(crate) fn list_met(step: &mut Step, fact_type: &FactType, fact: Address) -> Option<(Address, u32)> {
     let met = &mut step.scratch.met;
     met.clear();
@@ -90,7 +90,7 @@ pub(crate) fn list_met(step: &mut Step, fact_type: &FactType, fact: Address) -> 
     Some((kept, 1 + length))
 }
 
-/// Lists the conditions that are kept with a fact, and frees their block.
+/// Lists the conditions stored with a fact, and frees their block.
 pub(crate) fn take_met(step: &mut Step, fact_type: &FactType, fact: Address) -> Result<(), Full> {
     match list_met(step, fact_type, fact) {
         Some((block, size)) => step.words.free(block, size),
@@ -98,19 +98,19 @@ pub(crate) fn take_met(step: &mut Step, fact_type: &FactType, fact: Address) -> 
     }
 }
 
-/// Returns the indices, one bit each, that a fact with the listed conditions is in.
+/// Returns the indices that hold a fact meeting the listed conditions, one bit each.
 pub(crate) fn indices_of_met(step: &Step) -> u32 {
     let met = step.scratch.met.iter();
     met.fold(1, |indices, condition| indices | step.program.conditions[*condition as usize].indices)
 }
 
-/// Returns the indices, one bit each, that a fact which meets these conditions is in.
+/// Returns the indices that hold a fact meeting these conditions, one bit each.
 pub(crate) fn indices_of(step: &Step, fact_type: &FactType, met: u32) -> u32 {
     let conditions = fact_type.of_bits(met);
     conditions.fold(1, |indices, condition| indices | step.program.conditions[condition as usize].indices)
 }
 
-/// Counts a fact that meets a condition.
+/// Increments the number of facts that meet a condition.
 pub(crate) fn count_in(step: &mut Step, condition: u32) -> Result<(), Full> {
     let condition = &step.program.conditions[condition as usize];
     let count = step.words.get(condition.at);
@@ -123,7 +123,7 @@ pub(crate) fn count_in(step: &mut Step, condition: u32) -> Result<(), Full> {
     Ok(())
 }
 
-/// Counts a fact that meets a condition no more.
+/// Decrements the number of facts that meet a condition.
 pub(crate) fn count_out(step: &mut Step, condition: u32) -> Result<(), Full> {
     let condition = &step.program.conditions[condition as usize];
     let count = step.words.get(condition.at) - 1;

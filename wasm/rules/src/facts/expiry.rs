@@ -1,8 +1,8 @@
-//! The facts of a type in the order in which they expire, and the types in the order of their first fact's end.
+//! Expiry: a queue of facts per type, and a heap of types by the expiry of the first fact in their queue.
 //!
-//! The facts of a type are a list in the order in which they came. A late fact expires after those that came before it. So it stays no
-//! longer than a fact that came with it and was not late. A heap has each type with such facts, by the end of the first one, so
-//! that the next fact to drop is found without a look at each type.
+//! A queue is in the order of arrival. A late fact expires after the facts that arrived before it, so it stays no longer than a
+//! fact that arrived with it on time. The heap holds each type with such facts, so the next fact to drop is found without scanning
+//! the types.
 
 use crate::compile::fact_type::{FactType, EXPIRY, NEWEST, OLDEST};
 use crate::facts::indices::store;
@@ -12,14 +12,14 @@ use crate::memory::{Address, Full, Words};
 use crate::step::Step;
 use crate::tables::EXPIRIES;
 
-/// Sets the words of a type of a new engine.
+/// Initializes the heap block of a type in a new engine.
 pub(crate) fn set_up(words: &mut Words, fact_type: &FactType, number: usize) -> Result<(), Full> {
     let block = fact_type.at + EXPIRY;
     words.set(block, number as u32)?;
     words.set64(block + ID, number as u64)
 }
 
-/// Returns the end of the first fact that expires, its type and its address.
+/// Returns the next fact to expire: its expiry, type and address.
 pub(crate) fn first(step: &Step) -> Option<(i64, usize, Address)> {
     let block = EXPIRIES.first(step.words)?;
     let ty = step.words.get(block) as usize;
@@ -30,7 +30,7 @@ fn end(words: &Words, fact_type: &FactType, fact: Address) -> i64 {
     (words.get64(fact + TIME) as i64).saturating_add(fact_type.life.unwrap_or(i64::MAX))
 }
 
-/// Adds the fact to the end of its type's list.
+/// Appends the fact to its type's queue.
 pub(crate) fn append<const IS_NEW: bool>(step: &mut Step, fact_type: &FactType, fact: Address) -> Result<(), Full> {
     let links = fact_type.drop_links();
     let newest = step.words.get(fact_type.at + NEWEST);
@@ -46,7 +46,7 @@ pub(crate) fn append<const IS_NEW: bool>(step: &mut Step, fact_type: &FactType, 
     EXPIRIES.push(step.words, block)
 }
 
-/// Takes the fact out of its type's list.
+/// Removes the fact from its type's queue.
 pub(crate) fn take_out(step: &mut Step, fact_type: &FactType, fact: Address) -> Result<(), Full> {
     let links = fact_type.drop_links();
     let (newer, older) = (step.words.get(fact + links), step.words.get(fact + links + 1));

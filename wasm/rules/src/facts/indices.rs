@@ -14,7 +14,7 @@ pub(crate) fn store<const IS_NEW: bool>(step: &mut Step, address: Address, value
     step.words.set(address, value)
 }
 
-/// Adds the fact to the front of its list in an index.
+/// Prepends the fact to its list in an index.
 pub(crate) fn link<const IS_NEW: bool>(
     step: &mut Step,
     fact_type: &FactType,

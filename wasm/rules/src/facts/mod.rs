@@ -1,4 +1,4 @@
-//! Facts in all indices.
+//! Changes of facts, with all their indices.
 
 pub(crate) mod change;
 pub(crate) mod conditions;

@@ -1,7 +1,7 @@
-//! What a firing does.
+//! Runs the actions of a firing.
 //!
-//! All values are those of the facts as the conditions found them. A fact that an earlier action of the firing removed is neither
-//! modified nor retracted. If a value does not fit its field, the firing changes nothing and reports that.
+//! All values are computed from the facts as the conditions found them. A fact that an earlier action of the firing removed is
+//! neither modified nor retracted. If a value does not fit its field, the firing changes nothing but reports the failure.
 
 use crate::compile::code::{Bound, Code, Locals, Scope, NO_LOCALS};
 use crate::compile::fact_type::FactType;
@@ -81,7 +81,7 @@ fn value(step: &Step, code: &Code, bound: &Bound, locals: &Locals) -> Option<u64
     code.value(Scope { words: step.words, bound, locals })
 }
 
-/// Sets the fields of the fact to insert that an action gives.
+/// Sets the fields that an action assigns in the fact to insert.
 fn fill(step: &mut Step, values: &[(u8, Code)], bound: &Bound, locals: &Locals) {
     for (field, code) in values {
         let value = value(step, code, bound, locals);
@@ -89,7 +89,7 @@ fn fill(step: &mut Step, values: &[(u8, Code)], bound: &Bound, locals: &Locals) 
     }
 }
 
-/// Gives the fact to insert the fields of another that an action does not give.
+/// Copies the fields that an action does not assign from the old fact to the fact to insert.
 fn copy_others(step: &mut Step, ty: &FactType, fact: Address, values: &[(u8, Code)]) {
     for field in 0..ty.fields.len() {
         if values.iter().all(|(given, _)| usize::from(*given) != field) {
@@ -98,7 +98,7 @@ fn copy_others(step: &mut Step, ty: &FactType, fact: Address, values: &[(u8, Cod
     }
 }
 
-/// Returns the position of the first action that would store a value which its field does not take, and the field.
+/// Returns the first misfit: the position of an action and a field that does not accept the value.
 fn misfit(step: &Step, actions: &[Action], bound: &Bound, locals: &Locals) -> Option<(u32, u32)> {
     for (position, action) in actions.iter().enumerate() {
         let (Action::Assert { ty, values } | Action::Modify { ty, values, .. }) = action else { continue };

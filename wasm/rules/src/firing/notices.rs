@@ -1,7 +1,7 @@
-//! Notices: what rules report.
+//! Notices: the messages that rules emit.
 //!
-//! A step writes a notice behind those that are committed, and then commits its length. A notice is its length in words, its rule,
-//! its action, the number of its values, and the values: a tag, and two words, or the length and the bytes of a string.
+//! A step appends a notice to the committed ones, and then commits the new length. A notice is its length in words, its rule, its
+//! action, the number of its values, and the values: a tag, and two words, or the length and the bytes of a string.
 
 use crate::compile::code::{Bound, Code, Kind, Locals, Scope};
 use crate::compile::program::{Action, Program};
@@ -10,18 +10,18 @@ use crate::memory::{Address, Full, StringTable, Words};
 use crate::step::Step;
 use crate::value::Owned;
 
-/// The action of a notice that a firing failed. Its two values are the positions of the action and of the field.
+/// The action number of a failure notice. Its two values are the positions of the action and of the field.
 const FAILED: u32 = u32::MAX;
 
-/// What a rule reports.
+/// A message that a rule emits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
     /// The rule.
     pub rule: String,
-    /// The name that the rule gives, or `None` if the firing failed: it would have stored a value outside its field's domain, or
-    /// left a required field undefined. Such a firing changes nothing.
+    /// The name that the rule gives, or `None` for a failed firing, which would have stored a value outside its field's domain or
+    /// left a required field undefined. A failed firing changes nothing.
     pub name: Option<String>,
-    /// The values by name. `None` is undefined. Of a firing that failed: the fact type and the field.
+    /// The values by name. `None` is undefined. For a failed firing: the fact type and the field.
     pub values: Vec<(String, Option<Owned>)>,
 }
 
@@ -31,7 +31,7 @@ const FLOAT: u32 = 2;
 const STRING: u32 = 3;
 const BOOLEAN: u32 = 4;
 
-/// Writes a notice to `notices`, behind those that count, and returns its end.
+/// Writes a notice to `notices`, behind the committed ones, and returns its end.
 fn write(
     words: &Words,
     notices: &mut [u32],
@@ -95,7 +95,7 @@ pub(crate) fn notify(
     count_notice(step, end)
 }
 
-/// Writes the notice that a firing failed.
+/// Writes the notice of a failed firing.
 pub(crate) fn notify_failure(step: &mut Step, rule: u32, action: u32, field: u32) -> Result<(), Full> {
     let values = [action, field].map(|number| (Kind::Integer, Some(number.into())));
     let end = write(step.words, &mut step.scratch.notices, rule, FAILED, values.into_iter())?;

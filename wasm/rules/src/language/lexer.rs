@@ -11,7 +11,7 @@ pub(super) enum Token {
     End,
 }
 
-/// The longest text of rules, in bytes.
+/// The most bytes of the text of rules.
 const LONGEST: usize = 64 * 1024 * 1024;
 
 /// Longest first, so that `<=` is not read as `<`.

@@ -1,4 +1,4 @@
-//! The language of rules: its text is read into the tree of this module.
+//! The language of rules: a parser, and the syntax tree that it returns.
 //!
 //! ```text
 //! rules      = { fact | rule }
@@ -60,7 +60,7 @@ pub(crate) struct Text {
 pub(crate) struct FactType {
     pub name: Name,
     pub fields: Vec<Field>,
-    /// Whether a fact with another field is refused.
+    /// Whether facts with an unknown field are refused.
     pub strict: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Field {
     pub name: Name,
     pub ty: Name,
     pub optional: bool,
-    /// Whether a value that does not fit counts as undefined.
+    /// Whether a misfit value counts as undefined.
     pub forgiving: bool,
     pub domain: Domain,
 }
@@ -147,9 +147,9 @@ pub(crate) enum Action {
 pub(crate) struct Expr {
     pub at: Offset,
     pub node: Node,
-    /// The operators and functions that lie in one another.
+    /// The nesting depth of operators and functions.
     pub depth: u32,
-    /// The number of its parts, with itself and the constants of lists.
+    /// The number of subexpressions, itself and the constants of lists included.
     pub size: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Reads rules from their tokens, by descent. The nesting of parentheses is bounded, so the stack suffices.
+//! Parses rules by recursive descent. The nesting of parentheses is bounded, which bounds the stack.
 
 use crate::error::{Error, Kind};
 use crate::language::lexer::{tokens, Token};
@@ -7,13 +7,13 @@ use crate::language::{
     Pattern, PatternKind, Relation, Rule, Text,
 };
 
-/// The deepest nesting.
+/// The most nested parentheses.
 const DEEPEST: usize = 64;
 
-/// The most operators and functions that lie in one another.
+/// The most nested operators and functions.
 const MOST_OPERATORS: u32 = 9 * DEEPEST as u32;
 
-/// The most parts of an expression that is compiled twice.
+/// The most subexpressions of an operand that is compiled twice.
 const MOST_OPERAND: u32 = 256;
 
 /// Words that cannot be names.
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Err(self.unexpected(&format!("`{word}`"), &[word]))
     }
 
-    /// Returns the error that something else is expected at the next token.
+    /// Returns the error that the next token is not the expected one.
     fn unexpected(&self, expected: &str, words: &[&str]) -> Error {
         let found = match self.peek() {
             Token::Word(word) => format!("`{word}`"),
@@ -369,7 +369,7 @@ impl Parser<'_> {
     fn duration(&mut self) -> Result<i64, Error> {
         const UNITS: [(&str, i64); 5] =
             [("millisecond", 1), ("second", 1_000), ("minute", 60_000), ("hour", 3_600_000), ("day", 86_400_000)];
-        /// A hundred thousand days, so that no sum of times overflows.
+        /// A hundred thousand days: sums of times do not overflow.
         const LONGEST: i64 = 100_000 * 86_400_000;
         let at = self.at();
         let Token::Constant(Constant::Integer(number)) = *self.peek() else {
@@ -444,7 +444,7 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    /// Reads operators of `level` and of those that bind tighter.
+    /// Parses operators of `level` and tighter ones.
     fn joined(&mut self, level: usize) -> Result<Expr, Error> {
         const LEVELS: [&[(&str, Binary)]; 4] = [
             &[("or", Binary::Or)],
@@ -465,7 +465,7 @@ impl Parser<'_> {
             self.advance();
             let right = if level == 1 { self.negated()? } else { self.joined(level + 1)? };
             left = Expr::new(at, Node::Binary(operator, Box::new(left), Box::new(right)));
-            // A chain nests to the left, and later passes recurse on it.
+            // A chain nests to the left, and later passes recurse on its depth.
             if left.depth > MOST_OPERATORS {
                 let message =
                     format!("this chain of operators nests more than {MOST_OPERATORS} deep; use `in` or `let`");
@@ -510,12 +510,12 @@ impl Parser<'_> {
         }
         if self.take_word("in") {
             let constants = self.constants()?;
-            // The operand is compiled twice, so several in one another would be compiled 4, 8, 16 ... times.
+            // The operand is compiled twice, so nesting would double the code at each level.
             if negated && left.size > MOST_OPERAND {
                 let message = format!("the operand of `not in` has more than {MOST_OPERAND} parts; name it by `let`");
                 return Err(Error::new(Kind::OutOfBounds, message).at(self.text, at));
             }
-            // Undefined is neither in a list nor not in it.
+            // An undefined value is neither in a list nor outside it.
             let inside = Expr::new(at, Node::In(Box::new(left.clone()), constants));
             if !negated {
                 return Ok(inside);

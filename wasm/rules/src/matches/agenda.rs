@@ -1,11 +1,11 @@
-//! The agenda: seeds and single matches, in the order of firing.
+//! The agenda: seeds and single matches, in firing order.
 //!
-//! A rule's seeds are a list, newest fact first. A heap holds the rules that have seeds, by priority, newest seed and number. The
-//! words of a rule: its newest seed, its place in the heap from 1, the number of its conditions that no fact meets, and the last
-//! match of its queue of those that wait for a deadline. A seed has the next seed, the fact's number, address and slot, whether it
-//! was searched, and the next fact and the path of its last match ([`Scratch::next`](crate::step::Scratch::next)).
+//! A rule's seeds are a list, newest fact first. A heap orders the rules that have seeds by priority, newest seed and number. The
+//! words of a rule are its newest seed, its place in the heap from 1, its number of unmet conditions, and the last match in its
+//! queue of waiting matches. A seed holds the next seed, the fact's number, address and slot, whether it was searched, and the
+//! cursor and the path of its last match ([`Scratch::next`](crate::step::Scratch::next)).
 //!
-//! A match that became valid without a new fact in it is on a second heap.
+//! A second heap holds the matches that became valid without a new fact.
 
 use crate::compile::code::Bound;
 use crate::compile::fact_type::KEY;
@@ -53,7 +53,7 @@ impl Rule {
     }
 }
 
-/// Sets the words of a rule of a new engine.
+/// Initializes the words of a rule in a new engine.
 pub(crate) fn set_up(words: &mut Words, program: &Program, number: usize) -> Result<(), Full> {
     words.set(program.rule_at(number as u32) + UNMET, program.rules[number].needs)
 }
@@ -72,13 +72,13 @@ pub(crate) fn is_possible(step: &Step, rule: u32) -> bool {
     step.words.get(step.program.rule_at(rule) + UNMET) == 0
 }
 
-/// Records that a fact meets a condition of the rule that none met before.
+/// Records that a condition of the rule, unmet so far, is met by a fact.
 pub(crate) fn need_met(step: &mut Step, rule: u32) -> Result<(), Full> {
     let at = step.program.rule_at(rule);
     step.words.set(at + UNMET, step.words.get(at + UNMET) - 1)
 }
 
-/// Records that no fact meets a condition of the rule any more. Its seeds can find nothing.
+/// Records that no fact meets a condition of the rule any more. The rule's seeds then find nothing.
 pub(crate) fn need_unmet(step: &mut Step, number: u32) -> Result<(), Full> {
     let at = step.program.rule_at(number);
     step.words.set(at + UNMET, step.words.get(at + UNMET) + 1)?;
@@ -152,7 +152,7 @@ pub(crate) fn is_searched(step: &Step, seed: Address) -> bool {
     step.words.get(seed + SEED_SEARCHED) != 0
 }
 
-/// Returns the fact of a look-up in the last match of a seed: its address and number.
+/// Returns the fact that a look-up found in a seed's last match: its address and number.
 pub(crate) fn reached(step: &Step, seed: Address, depth: usize) -> (Address, u64) {
     let at = seed + SEED_PATH + 3 * depth as u32;
     (step.words.get(at), step.words.get64(at + 1))
@@ -188,7 +188,7 @@ fn put(step: &mut Step, place: u32, number: u32) -> Result<(), Full> {
     step.words.set(step.program.rule_at(number) + PLACE, place + 1)
 }
 
-/// Moves the rule up to its place in the heap. It may be new there.
+/// Sifts the rule up in the heap. The rule may be new there.
 fn rise(step: &mut Step, number: u32) -> Result<(), Full> {
     let at = step.program.rule_at(number) + PLACE;
     let base = step.words.get(AGENDA_BASE);
@@ -213,7 +213,7 @@ fn rise(step: &mut Step, number: u32) -> Result<(), Full> {
     Ok(())
 }
 
-/// Moves the rule down to its place in the heap.
+/// Sifts the rule down in the heap.
 fn sink(step: &mut Step, number: u32) -> Result<(), Full> {
     let at = step.program.rule_at(number) + PLACE;
     let (base, length) = (step.words.get(AGENDA_BASE), step.words.get(AGENDA));
@@ -244,7 +244,7 @@ fn sink(step: &mut Step, number: u32) -> Result<(), Full> {
     Ok(())
 }
 
-/// Takes the rule out of the heap.
+/// Removes the rule from the heap.
 fn leave(step: &mut Step, number: u32) -> Result<(), Full> {
     let at = step.program.rule_at(number) + PLACE;
     let place = step.words.get(at) - 1;
@@ -260,7 +260,7 @@ fn leave(step: &mut Step, number: u32) -> Result<(), Full> {
     sink(step, last)
 }
 
-/// Returns a block with the match.
+/// Allocates a block for the match.
 pub(crate) fn match_block(step: &mut Step, number: u32, bound: &Bound, deadline: i64) -> Result<Address, Full> {
     let rule = &step.program.rules[number as usize];
     let block = step.words.allocate(rule.match_size())?;
@@ -282,13 +282,13 @@ pub(crate) fn match_block(step: &mut Step, number: u32, bound: &Bound, deadline:
     Ok(block)
 }
 
-/// Adds a match, unless it is on the agenda.
+/// Adds a match, unless it is on the agenda already.
 pub(crate) fn push_match(step: &mut Step, number: u32, bound: &Bound) -> Result<(), Full> {
     let block = match_block(step, number, bound, i64::MIN)?;
     push_match_block(step, block)
 }
 
-/// Adds the match of a block, or frees the block if the match is on the agenda.
+/// Adds the match of a block, or frees the block if the match is on the agenda already.
 pub(crate) fn push_match_block(step: &mut Step, block: Address) -> Result<(), Full> {
     let program = step.program;
     let rule = &program.rules[step.words.get(block + MATCH_RULE) as usize];
@@ -305,7 +305,7 @@ pub(crate) fn push_match_block(step: &mut Step, block: Address) -> Result<(), Fu
     MATCH_HEAP.push(step.words, block, |words, a, b| is_match_before(program, words, a, b))
 }
 
-/// Binds the facts of the best match. Returns its rule, and whether all of the facts exist.
+/// Binds the facts of the best match. Returns its rule, and whether all its facts still exist.
 pub(crate) fn first_match(step: &Step, bound: &mut Bound) -> (u32, bool) {
     let block = MATCH_HEAP.first(step.words).unwrap_or(0);
     (match_rule(step, block), bind(step, block, bound))
@@ -322,7 +322,7 @@ pub(crate) fn pop_match(step: &mut Step) -> Result<(), Full> {
     free_match(step, block)
 }
 
-/// Binds the facts of a match. Returns whether they all exist.
+/// Binds the facts of a match. Returns whether they all still exist.
 pub(crate) fn bind(step: &Step, block: Address, bound: &mut Bound) -> bool {
     let slots = step.program.rules[step.words.get(block + MATCH_RULE) as usize].slots.len();
     let mut are_there = true;
@@ -348,7 +348,7 @@ fn key(rule: &Rule, newest: u64, number: u32) -> (i32, u64, std::cmp::Reverse<u3
     (rule.priority, newest, std::cmp::Reverse(number))
 }
 
-/// Compares the facts of two matches, condition by condition.
+/// Compares two matches by their facts, condition by condition.
 fn order_of_facts(words: &Words, slots: usize, a: Address, b: Address) -> Ordering {
     let numbers = |block: Address| (0..slots as u32).map(move |slot| words.get64(block + MATCH_FACTS + 3 * slot + 1));
     numbers(a).cmp(numbers(b))

@@ -1,7 +1,7 @@
-//! Matches that wait for a deadline.
+//! Matches waiting for a deadline.
 //!
-//! The matches of a rule mostly begin to wait in the order of their deadlines, so they are a queue. A heap has the first match of
-//! each queue, and each match that would come before the last one of its queue.
+//! Matches of a rule mostly start waiting in the order of their deadlines, so each rule has a queue. A heap holds the first match
+//! of each queue, and each match whose deadline is before that of the last one in its queue.
 
 use crate::compile::code::Bound;
 use crate::matches::agenda;
@@ -24,7 +24,7 @@ pub(crate) fn wait(step: &mut Step, rule: u32, bound: &Bound, deadline: i64) -> 
     DEADLINES.push(step.words, block, is_before)
 }
 
-/// Takes the first waiting match out.
+/// Removes the waiting match with the earliest deadline.
 pub(crate) fn take_first(step: &mut Step, block: Address) -> Result<(), Full> {
     let last_at = step.program.rule_at(agenda::match_rule(step, block)) + LAST_WAITING;
     if step.words.get(last_at) == block {

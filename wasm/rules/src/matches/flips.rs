@@ -1,8 +1,8 @@
 //! Flips: the matches that become valid when a guard turns true.
 //!
-//! A fact that comes or goes can make a guard true for matches of older facts. They are looked up at once, and each that was not
-//! valid before goes to the agenda, or to the timers if the guard's window is still open. A match that a seed has yet to find is
-//! left to the seed.
+//! A fact that comes or goes can make a guard true for matches of older facts. A flip looks these matches up at once. Each match
+//! that was not valid before goes to the agenda, or waits for its deadline if the guard's window is still open. A match that a seed
+//! has yet to find is left to the seed.
 
 use crate::aggregate::series;
 use crate::compile::code::{Bound, OWN, SLOTS};
@@ -23,11 +23,10 @@ struct Flip {
     fact: Address,
 }
 
-/// Looks up the matches of facts numbered up to `newest` that a change makes valid. Of the change's facts, the one in no index
-/// any more, or the new one, is `fact`, and the matches are those whose guard it is about.
+/// Looks up the matches that a change makes valid, among facts numbered up to `newest`. `fact` is the old or the new fact of the
+/// change; the matches are those whose guard reads `fact`.
 ///
-/// A modification is one change: a match is new if it was not valid before the old fact went, and is valid once the new one is
-/// there.
+/// A modification is one change: a match becomes valid if it was invalid with the old fact and is valid with the new one.
 pub(crate) fn flip(
     step: &mut Step,
     rule: u32,
@@ -41,7 +40,7 @@ pub(crate) fn flip(
     flip_from(step, Flip { rule, guard, newest, change, fact }, 0, &mut bound)
 }
 
-/// Goes on with a flip from the look-up `depth` on.
+/// Continues a flip from the look-up `depth` on.
 fn flip_from(step: &mut Step, flip: Flip, depth: usize, bound: &mut Bound) -> Result<(), Full> {
     let rule = &step.program.rules[flip.rule as usize];
     let Some(Join { probe, window, .. }) = rule.flips[flip.guard as usize].joins.get(depth) else {
@@ -69,7 +68,7 @@ fn flip_from(step: &mut Step, flip: Flip, depth: usize, bound: &mut Bound) -> Re
     Ok(())
 }
 
-/// Goes on with a flip behind the look-up `depth`, which found `fact`.
+/// Continues a flip after the look-up `depth` has found `fact`.
 #[inline]
 fn flip_with(
     step: &mut Step,
@@ -89,13 +88,13 @@ fn flip_with(
     Ok(())
 }
 
-/// Adds the match of a flip, if the change makes it valid.
+/// Adds the match of a flip if the change makes it valid.
 fn gain(step: &mut Step, flip: Flip, bound: &mut Bound) -> Result<(), Full> {
     let Flip { rule: number, guard, change, fact, .. } = flip;
     let rule = &step.program.rules[number as usize];
     let changed = &rule.guards[guard as usize];
     if fact == change.new && change.gone != 0 {
-        // The matches whose guard both facts are about are those of the old one.
+        // A match whose guard reads both facts is found by the flip of the old one.
         bound[OWN as usize] = change.gone;
         let is_about_both = changed.probe.accepts(step.words, bound);
         bound[OWN as usize] = fact;
@@ -104,7 +103,7 @@ fn gain(step: &mut Step, flip: Flip, bound: &mut Bound) -> Result<(), Full> {
         }
     }
     let held_before = match changed.aggregate {
-        // It blocked the match.
+        // The old fact blocked the match.
         Aggregate::None => false,
         _ => guards::satisfies(step, changed, guards::aggregate(step, changed, bound, change), bound),
     };
@@ -127,7 +126,7 @@ fn is_pending(step: &Step, number: u32, bound: &Bound) -> bool {
     let rule = &step.program.rules[number as usize];
     let slots = rule.slots.len();
     let numbers = |slot: usize| step.words.get64(bound[slot] + NUMBER);
-    // The first of the slots with the newest fact.
+    // The first slot that holds the newest fact.
     let seed_slot = (0..slots).rev().max_by_key(|slot| numbers(*slot)).unwrap_or(0);
     let newest = numbers(seed_slot);
     let Some(seed) = agenda::find_seed(step, number, seed_slot as u8, newest) else { return false };

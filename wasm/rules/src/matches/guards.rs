@@ -1,4 +1,4 @@
-//! Guards: `none` and aggregates, the conditions on all facts that match.
+//! Guards: `none` and aggregates, the conditions on sets of facts.
 
 use crate::aggregate::series;
 use crate::aggregate::totals::{Total, Wide};
@@ -8,7 +8,7 @@ use crate::layout::TIME;
 use crate::memory::Address;
 use crate::step::{Change, Step, Tested};
 
-/// Returns whether a guard holds for the bound facts, apart from its deadline.
+/// Returns whether a guard holds for the bound facts, regardless of its deadline.
 pub(crate) fn guard_holds(step: &mut Step, guard: &Guard, bound: &mut Bound) -> bool {
     if guard.aggregate == Aggregate::None {
         return !is_blocked(step, guard, bound);
@@ -16,7 +16,7 @@ pub(crate) fn guard_holds(step: &mut Step, guard: &Guard, bound: &mut Bound) -> 
     is_reached(step, guard, bound)
 }
 
-/// Returns whether the facts of an aggregate have the value that it demands.
+/// Returns whether an aggregate's value satisfies its clauses.
 pub(crate) fn is_reached(step: &Step, guard: &Guard, bound: &mut Bound) -> bool {
     satisfies(step, guard, aggregate(step, guard, bound, Change::default()), bound)
 }
@@ -32,7 +32,7 @@ fn is_blocked(step: &mut Step, guard: &Guard, bound: &mut Bound) -> bool {
         let fresh = Tested { guard: place, blocker: 0, next: head };
         return is_exceeded(step, guard, limit, tested.unwrap_or(fresh), bound);
     }
-    // All facts of the type are one list. The one that blocked the last match, or one after it, often blocks this one.
+    // Locality: the blocker of the last match, or a fact after it, often blocks this match too. All facts of the type are one list.
     let last = tested.map_or(head, |tested| tested.blocker);
     let mut blocker = blocker_from(step, guard, last, 0, bound);
     if blocker == 0 && last != head {
@@ -44,8 +44,8 @@ fn is_blocked(step: &mut Step, guard: &Guard, bound: &mut Bound) -> bool {
     blocker != 0
 }
 
-/// Returns whether a fact blocks a `none` that is a bound. If the greatest fact does not, none does. So each fact is seen at most
-/// once until a fact comes or goes, however many matches are tested.
+/// Returns whether a fact blocks a `none` that is a limit. If the greatest fact does not, no fact does. So each fact is tested at
+/// most once until a fact comes or goes, regardless of the number of matches.
 fn is_exceeded(step: &mut Step, guard: &Guard, limit: &Limit, mut tested: Tested, bound: &mut Bound) -> bool {
     let kept = bound[OWN as usize];
     let link = guard.probe.link;
@@ -70,12 +70,12 @@ fn is_exceeded(step: &mut Step, guard: &Guard, limit: &Limit, mut tested: Tested
     is_blocked
 }
 
-/// Returns the newest fact for which a `none` does not hold, or 0.
+/// Returns the newest fact that violates a `none`, or 0.
 pub(crate) fn blocker(step: &Step, guard: &Guard, bound: &mut Bound) -> Address {
     blocker_from(step, guard, guard.probe.head(step.words, bound), 0, bound)
 }
 
-/// Returns the first fact of a list, from `fact` up to `end`, that passes a guard's tests, or 0.
+/// Returns the first fact that passes a guard's tests in the part of a list from `fact` up to `end`, or 0.
 #[inline]
 fn blocker_from(step: &Step, guard: &Guard, mut fact: Address, end: Address, bound: &mut Bound) -> Address {
     let link = guard.probe.link;
@@ -105,7 +105,7 @@ pub(crate) fn satisfies(step: &Step, guard: &Guard, value: Option<u64>, bound: &
     guard.having.iter().all(|code| code.holds(scope))
 }
 
-/// Returns the value of an aggregate before a change.
+/// Returns the value of an aggregate in the state before a change.
 pub(crate) fn aggregate(step: &Step, guard: &Guard, bound: &mut Bound, before: Change) -> Option<u64> {
     let aggregate = &guard.aggregate;
     let total = series::total_of_tree(step, guard, bound, before).unwrap_or_else(|| {
@@ -123,7 +123,7 @@ pub(crate) fn aggregate(step: &Step, guard: &Guard, bound: &mut Bound, before: C
     total.value(aggregate)
 }
 
-/// Calls `visit` for each fact of an aggregate before a change, with the value of the aggregate's field.
+/// Calls `visit` with the field's value for each fact of an aggregate, in the state before a change.
 #[inline]
 fn each_value(step: &Step, guard: &Guard, bound: &mut Bound, before: Change, mut visit: impl FnMut(Option<u64>)) {
     let field = guard.aggregate.field();
@@ -157,7 +157,7 @@ pub(crate) fn locals(step: &Step, rule: &Rule, bound: &mut Bound) -> Locals {
     locals
 }
 
-/// Returns the time from which on all guards' windows are closed.
+/// Returns the time at which the windows of all guards have closed.
 pub(crate) fn deadline(step: &Step, rule: &Rule, bound: &Bound) -> i64 {
     let closed = |guard: &Guard| guard.deadlines.end(|slot| step.words.get64(bound[slot] + TIME) as i64);
     rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)

@@ -1,7 +1,7 @@
-//! The search for the next match of a rule with a given fact.
+//! The search for the next match of a rule that contains a given fact.
 //!
-//! A search goes through the look-ups of a plan, newest facts first. It holds one fact for each look-up. So it can stop at each
-//! match, and later go on after that match.
+//! A search is a depth-first join over the look-ups of a plan, newest facts first. Its state is one fact per look-up, so it can
+//! stop at each match and resume there later.
 
 use crate::compile::code::{Bound, SLOTS};
 use crate::compile::program::{Join, Plan, Rule};
@@ -12,33 +12,33 @@ use crate::matches::{agenda, guards};
 use crate::memory::{Address, Full};
 use crate::step::{Scratch, Step};
 
-/// A match that a search found: its seed, the number of its look-ups, and whether the seed had a match before.
+/// A match that a search found: its seed, its number of look-ups, and whether the seed had a match before.
 pub(crate) struct Found {
     seed: Address,
     joins: usize,
     is_another: bool,
 }
 
-/// Returns whether the first look-up of a plan may find a partner for a new fact in `slot`. What is looked up later is older
-/// than the fact, so a plan without a partner now never has one.
+/// Returns whether the first look-up of a plan may find a partner for a new fact in `slot`. Facts inserted after this one are no
+/// partners, so a plan without a partner now never has one.
 pub(crate) fn has_partner(step: &Step, plan: &Plan, slot: u8, fact: Address, newest: u64) -> bool {
     plan.joins.first().is_none_or(|first| may_find(step, first, slot, fact, newest))
 }
 
-/// Returns whether there may be the facts that must be later than the new fact in `slot`, as in [`has_partner`].
+/// Returns whether each look-up in `later` may find a fact for the new fact in `slot`, as in [`has_partner`].
 #[inline]
 pub(crate) fn has_later(step: &Step, later: &[Join], slot: u8, fact: Address, newest: u64) -> bool {
     later.iter().all(|join| may_find(step, join, slot, fact, newest))
 }
 
-/// Returns whether a look-up by the new fact in `slot` alone may find another one.
+/// Returns whether a look-up keyed by the new fact in `slot` alone may find a partner.
 fn may_find(step: &Step, join: &Join, slot: u8, fact: Address, newest: u64) -> bool {
     let mut bound: Bound = [0; SLOTS + 1];
     bound[slot as usize] = fact;
     let link = join.probe.link;
     let most = if join.is_older { newest - 1 } else { newest };
     let mut fact = join.probe.head(step.words, &bound);
-    // A long list is left to the search.
+    // Scans a short prefix only; the search scans the rest.
     for _ in 0..8 {
         if fact == 0 {
             return false;
@@ -54,8 +54,8 @@ fn may_find(step: &Step, join: &Join, slot: u8, fact: Address, newest: u64) -> b
     true
 }
 
-/// Binds the first match, or the next one after that of [`crate::step::Scratch::path`] if the search goes on. Partners are at
-/// most as new as `newest`, or older where the plan says so. Returns whether there is a match, which is the path then.
+/// Binds the first match, or, if the search resumes, the match after [`crate::step::Scratch::path`]. Partners are numbered up to
+/// `newest`, or below it where the plan says so. Returns whether there is a match; it is then in `path`.
 fn search(step: &mut Step, rule: &Rule, plan: &Plan, newest: u64, mut goes_on: bool, bound: &mut Bound) -> bool {
     let is_found = plan.guards.iter().all(|guard| guards::guard_holds(step, &rule.guards[*guard as usize], bound))
         && search_from(step, rule, plan, 0, newest, &mut goes_on, bound);
@@ -78,8 +78,8 @@ fn search(step: &mut Step, rule: &Rule, plan: &Plan, newest: u64, mut goes_on: b
     is_found
 }
 
-/// Returns whether [`Scratch::next`] is the first fact of its list after the one with this number, which is gone. Between the
-/// two there were other facts of the match alone.
+/// Returns whether [`Scratch::next`] directly follows the removed fact with this number, apart from other facts of the match, which
+/// are gone too.
 fn is_next_of(step: &Step, plan: &Plan, number: u64) -> bool {
     let Scratch { path, next, .. } = &*step.scratch;
     let is_there = |(fact, number): (Address, u64)| fact != 0 && is_alive(step.words, fact, number);
@@ -97,7 +97,7 @@ fn search_from(
     bound: &mut Bound,
 ) -> bool {
     let Some(join) = plan.joins.get(depth) else {
-        // The match after which the search goes on is found again, and is no new one.
+        // A resumed search first finds its last match again, which does not count.
         return !std::mem::take(goes_on);
     };
     let is_last = depth + 1 == plan.joins.len();
@@ -110,7 +110,7 @@ fn search_from(
     } else {
         join.probe.head(step.words, bound)
     };
-    // Facts before the place where the search goes on.
+    // Skips the facts before the cursor, or those too new to be partners.
     let most = match (*goes_on, join.is_older) {
         (true, _) => number,
         (false, true) => newest - 1,
@@ -143,8 +143,8 @@ fn search_from(
     false
 }
 
-/// Binds the next match of the best seed of the rule. Without one, removes the seed and returns `None`. The seed goes on after
-/// the match once that is kept.
+/// Binds the next match of the rule's best seed. Without one, removes the seed and returns `None`. [`keep`] then makes the seed
+/// resume after this match.
 pub(crate) fn next_match(step: &mut Step, number: u32, bound: &mut Bound) -> Result<Option<Found>, Full> {
     let rule = &step.program.rules[number as usize];
     let seed = step.words.get(step.program.rule_at(number) + TOP);
@@ -169,11 +169,11 @@ pub(crate) fn next_match(step: &mut Step, number: u32, bound: &mut Bound) -> Res
     Ok(None)
 }
 
-/// Stores the match that the last search found with its seed.
+/// Stores the last match of a search in its seed.
 pub(crate) fn keep(step: &mut Step, found: Found) -> Result<(), Full> {
     let Found { seed, joins, is_another } = found;
     if !is_another {
-        // Nothing reads the other words of a seed that was not searched, so they need no way back.
+        // Nothing reads the other words of an unsearched seed, so they need no undo log.
         step.words.set(seed + SEED_SEARCHED, 1)?;
         let Scratch { path, next, .. } = &*step.scratch;
         let places = (seed + SEED_NEXT..).step_by(3);

@@ -1,11 +1,11 @@
-//! The room that a step lacks, and the error if there is none.
+//! The room that a step lacks, and the error if it cannot be made.
 
 use crate::error::{Error, Kind};
 
 /// The room that a step lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Words of the block.
+    /// Entries of the undo log.
     Words(u32),
     /// Entries of the log.
     Log,
@@ -19,7 +19,7 @@ pub(crate) enum Full {
     Notices(u32),
     /// Entries of the transaction's log.
     Transaction,
-    /// The limit on facts, which no more memory lifts.
+    /// The limit on facts, which more memory does not lift.
     Facts,
 }
 

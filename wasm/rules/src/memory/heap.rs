@@ -2,7 +2,7 @@
 
 use crate::memory::{Address, Full, Words};
 
-/// A heap, by the address of its three words: the room for elements, their number, and their address.
+/// A heap, given by the address of its three words: capacity, length, and address of the elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heap(pub Address);
 
@@ -17,7 +17,7 @@ impl Heap {
         (self.len(words) > 0).then(|| words.get(words.get(self.0 + 2)))
     }
 
-    /// Adds an element. `before` returns whether its first argument comes before its second.
+    /// Adds an element. `before` compares two elements.
     pub fn push(self, words: &mut Words, element: u32, before: impl Fn(&Words, u32, u32) -> bool) -> Result<(), Full> {
         let length = self.len(words);
         if length == words.get(self.0) {
@@ -48,7 +48,7 @@ impl Heap {
         self.replace_first(words, last, before)
     }
 
-    /// Puts an element in the place of the greatest one.
+    /// Replaces the greatest element by another.
     pub fn replace_first(
         self,
         words: &mut Words,
@@ -75,7 +75,7 @@ impl Heap {
         words.set(base + at, element)
     }
 
-    /// Doubles the room for elements.
+    /// Doubles the capacity.
     pub(super) fn enlarge(self, words: &mut Words) -> Result<(), Full> {
         let (before, old) = (words.get(self.0), words.get(self.0 + 2));
         let room = (2 * before).max(8);

@@ -1,6 +1,6 @@
-//! All state of an engine: 32-bit words in one block, which change by steps that happen wholly or not at all.
+//! All state of an engine: 32-bit words in one block, changed by atomic steps.
 //!
-//! An address is a position in the block. The address 0 stands for none.
+//! An address is a position in the block. Address 0 is null.
 
 mod barrier;
 mod full;

@@ -1,7 +1,7 @@
-//! Blocks by time, in words: a binary heap that knows the place of each block, so that any block can be removed.
+//! A binary heap of blocks by time. Each block stores its place in the heap, so any block can be removed.
 //!
-//! The first word of a block is its owner's. Then come its place in the heap, its time and its number. The earliest block comes first,
-//! and among blocks of one time the one with the smallest number.
+//! The first word of a block is free for its owner. Then come its place in the heap, its time and its number. Blocks are ordered by
+//! time, then by number.
 
 use crate::memory::{Address, Full, Heap, Words};
 
@@ -10,10 +10,10 @@ const PLACE: u32 = 1;
 pub(crate) const AT: u32 = 2;
 /// The offset of the number of a block.
 pub(crate) const ID: u32 = 4;
-/// The offset of the first word that is the owner's again.
+/// The offset of the words after the header, which belong to the owner.
 pub(crate) const REST: u32 = 6;
 
-/// A heap, by the address of its three words, which are those of a [`Heap`].
+/// A heap, given by the address of its three words, laid out as in a [`Heap`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order(pub Address);
 
@@ -22,7 +22,7 @@ impl Order {
         Heap(self.0).len(words)
     }
 
-    /// Returns the block at a place of the heap, or `None` behind its end.
+    /// Returns the block at a place of the heap, or `None` beyond its end.
     pub fn at(self, words: &Words, place: u32) -> Option<Address> {
         (place < self.len(words)).then(|| words.get(words.get(self.0 + 2) + place))
     }
@@ -33,7 +33,7 @@ impl Order {
         self.at(words, 0)
     }
 
-    /// Returns the time of the earliest block besides this one.
+    /// Returns the earliest time among the other blocks.
     pub fn first_time_without(self, words: &Words, block: Address) -> Option<i64> {
         let places = if self.first(words) == Some(block) { 1..3 } else { 0..1 };
         places.filter_map(|place| self.at(words, place)).map(|block| time(words, block)).min()
@@ -66,7 +66,7 @@ impl Order {
         self.settle(words, words.get(block + PLACE), block)
     }
 
-    /// Finds the place of a block whose place so far is free or its own.
+    /// Moves a block up or down from a free place, or from its own, to its place in the heap.
     fn settle(self, words: &mut Words, mut place: u32, block: Address) -> Result<(), Full> {
         let (base, length) = (words.get(self.0 + 2), self.len(words));
         let own = key(words, block);

@@ -1,18 +1,18 @@
-//! Facts by number, in words.
+//! Pages: the map from fact numbers to facts.
 //!
-//! Numbers ascend, so those of facts that come and go together share a page: a block with the number of the page, the number of its
-//! facts, and a place for each number. A table finds the page. So a lookup beside the last ones touches no other cache line.
+//! Numbers ascend, so facts that come and go together share a page: a block with the page's number, its number of facts, and a
+//! place for each fact number. A table finds the page. So look-ups of close numbers share cache lines.
 
 use crate::memory::{mix, Address, Full, Table, Words};
 
-/// The pages: their table, and the address of a word with the page that was added last, or 0.
+/// The pages: their table, and the address of the word that holds the page added last, or 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pages {
     pub table: Table,
     pub last: Address,
 }
 
-/// The places of a page, as a power of two.
+/// The number of places in a page, as a power of two.
 const BITS: u32 = 5;
 const COUNT: u32 = 2;
 const PLACES: u32 = 3;

@@ -1,4 +1,4 @@
-//! A list whose room is made before a step, which never enlarges it.
+//! A list whose capacity is reserved before a step. A step never enlarges it.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 pub(crate) struct Room<T>(Vec<T>);
 
 impl<T> Room<T> {
-    /// Returns an empty list with room.
+    /// Returns an empty list with this capacity.
     pub fn new(room: usize) -> Self {
         Room(Vec::with_capacity(room))
     }
@@ -17,7 +17,7 @@ impl<T> Room<T> {
     }
 }
 
-// The copy of a vector has no room.
+// A cloned `Vec` would lose its spare capacity.
 impl<T: Clone> Clone for Room<T> {
     fn clone(&self) -> Self {
         let mut copy = Room::new(self.0.capacity());

@@ -1,6 +1,6 @@
-//! Strings in words. Equal strings are one block, so they are equal if their addresses are.
+//! Interned strings: equal strings share one block, so equality is equality of addresses.
 //!
-//! A block has a link, the number of its owners, the hash, the length in bytes, and the bytes. The last owner frees it.
+//! A block has a link, its number of owners, the hash, the length in bytes, and the bytes. The last release frees it.
 
 use crate::memory::{mix, Address, Full, Table, Words};
 
@@ -19,7 +19,7 @@ impl StringTable {
         found.map(|(_, block)| block)
     }
 
-    /// Returns the address of the string with these bytes, which is made without an owner if it does not exist.
+    /// Returns the address of the string with these bytes. A new string has no owner yet.
     pub fn intern(self, words: &mut Words, bytes: &[u8]) -> Result<Address, Full> {
         let hash = hash_bytes(bytes);
         if let Some((_, block)) = self.0.find(words, hash, |block| is(words, block, bytes)) {
@@ -42,7 +42,7 @@ impl StringTable {
         words.set(block + OWNERS, words.get(block + OWNERS) + 1)
     }
 
-    /// Removes an owner, and frees the string without owners. It keeps its bytes until the step ends.
+    /// Removes an owner. A string without owners is freed; it keeps its bytes until the step ends.
     pub fn release(self, words: &mut Words, block: Address) -> Result<(), Full> {
         let owners = words.get(block + OWNERS) - 1;
         words.set(block + OWNERS, owners)?;
@@ -60,7 +60,7 @@ impl StringTable {
         words.get(block + LENGTH) as usize
     }
 
-    /// Returns four bytes of a string.
+    /// Returns the word `number` of a string's bytes.
     pub fn word(words: &Words, block: Address, number: u32) -> u32 {
         words.get(block + BYTES + number)
     }
@@ -72,7 +72,7 @@ impl StringTable {
         bytes
     }
 
-    /// Appends the bytes of a string to `bytes`, which has room for them and three more.
+    /// Appends the bytes of a string to `bytes`, which must have capacity for them and three more.
     pub fn append(words: &Words, block: Address, bytes: &mut Vec<u8>) {
         let (start, length) = (bytes.len(), StringTable::length(words, block));
         for word in 0..length.div_ceil(4) as u32 {
@@ -100,7 +100,7 @@ fn is(words: &Words, block: Address, bytes: &[u8]) -> bool {
     are_equal && eights.remainder().chunks(4).zip(rest).all(|(chunk, stored)| word(chunk) == *stored)
 }
 
-/// Returns up to four bytes as a word. A copy of so few bytes would be a call of the host in the sandbox.
+/// Packs up to four bytes into a word. A copy of so few bytes would call the host from the sandbox.
 fn word(chunk: &[u8]) -> u32 {
     match *chunk {
         [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
@@ -118,10 +118,10 @@ fn pair_of(words: &[u32]) -> u64 {
     u64::from(words[0]) | u64::from(words[1]) << 32
 }
 
-/// The bytes up to which a string is compared word by word.
+/// The length up to which a string is compared word by word.
 const SHORT: usize = 16;
 
-/// The bytes from which on a string is hashed in four lanes, whose multiplications overlap.
+/// The length from which on a string is hashed in four lanes, whose multiplications overlap.
 const LONG: usize = 64;
 
 /// Returns the hash of a string.

@@ -1,9 +1,9 @@
-//! Hash tables in words: from a hash to an address, by open addressing.
+//! Open-addressing hash tables in words, from hashes to addresses.
 
 use crate::memory::{Address, Full, Words};
 
-/// A table, by the address of its three words: the number of places, the number of entries, and the address of the places. A
-/// place is a hash and a value. The value 0 marks a free place.
+/// A table, given by the address of its three words: capacity, number of entries, and address of the places. A place is a hash and
+/// a value. The value 0 marks a free place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Table(pub Address);
 
@@ -37,7 +37,7 @@ impl Table {
         }
     }
 
-    /// Returns where the value of the place is in which the search for a hash begins, or 0 in a table without places.
+    /// Returns the address of the value in the first probed place of a hash, or 0 in a table without places.
     #[inline(always)]
     pub fn value_at(self, words: &Words, hash: u32) -> Address {
         match words.get(self.0) {
@@ -46,7 +46,7 @@ impl Table {
         }
     }
 
-    /// Returns the place and the value of the first entry with this hash, or the free place for one and 0.
+    /// Returns the place and the value of the first entry with this hash, or a free place and 0.
     #[inline]
     pub fn place(self, words: &Words, hash: u32) -> (Address, u32) {
         let [places, _, base] = words.get_part(self.0);
@@ -71,7 +71,7 @@ impl Table {
         self.fill(words, at, hash, value)
     }
 
-    /// Adds an entry in the free place where the search for its hash ended.
+    /// Adds an entry in the free place at which its probe ended.
     #[inline]
     pub fn fill(self, words: &mut Words, mut at: Address, hash: u32, value: u32) -> Result<(), Full> {
         let [places, entries] = words.get_part(self.0);
@@ -83,7 +83,7 @@ impl Table {
         words.set_part(at, [hash, value])
     }
 
-    /// Doubles the number of places.
+    /// Doubles the capacity.
     fn enlarge(self, words: &mut Words) -> Result<(), Full> {
         let (before, old) = (words.get(self.0), words.get(self.0 + 2));
         let places = (2 * before).max(8);
@@ -103,7 +103,7 @@ impl Table {
         words.set(self.0 + 2, base)
     }
 
-    /// Removes the entry at this place, and closes the gap.
+    /// Removes the entry at this place, and shifts later entries of the probe sequence back (no tombstones).
     pub fn remove(self, words: &mut Words, at: Address) -> Result<(), Full> {
         let [places, entries, base] = words.get_part(self.0);
         words.set(self.0 + 1, entries - 1)?;
@@ -115,7 +115,7 @@ impl Table {
             if value == 0 {
                 return words.set(base + 2 * gap + 1, 0);
             }
-            // An entry may move to the gap if the gap is not before the place where its search begins.
+            // An entry may move into the gap unless the gap lies before its first probed place.
             let distance = place.wrapping_sub(hash) & (places - 1);
             if distance >= (place.wrapping_sub(gap) & (places - 1)) {
                 words.set_part(base + 2 * gap, [hash, value])?;

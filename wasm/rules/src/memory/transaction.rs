@@ -1,7 +1,7 @@
-//! The way back of all steps since a transaction began.
+//! The undo log of a transaction: all steps since it began.
 //!
-//! The first old value of each word counts, so a bit for each word says whether the log has one. The log is no longer than the block
-//! was at the begin, however many steps there are.
+//! Only the first old value of a word is logged; a bit per word records whether the log has one. So the log is never longer than
+//! the block was at the start, regardless of the number of steps.
 
 use crate::error::Error;
 use crate::memory::barrier::in_order;
@@ -10,13 +10,13 @@ use crate::memory::{Address, Full, Room};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transaction {
-    /// The address and the value at the begin of each word that has changed.
+    /// The address and the start value of each changed word.
     pub entries: Room<[u32; 2]>,
-    /// A bit for each word of the block at the begin: whether it is in the log.
+    /// A bit for each word of the block at the start: whether it is in the log.
     is_logged: Vec<u32>,
-    /// The end of the block at the begin.
+    /// The end of the block at the start.
     end: Address,
-    /// That of the transaction that begins, if one does.
+    /// The end for the next transaction, while it begins.
     next_end: Option<Address>,
 }
 
@@ -25,14 +25,14 @@ impl Transaction {
         8 * self.entries.capacity() + 4 * self.is_logged.capacity()
     }
 
-    /// Begins with a block that ends at `end`. A cut leaves the rest to [`Transaction::finish`].
+    /// Begins with a block that ends at `end`. After an interruption, [`Transaction::finish`] completes it.
     pub fn begin(&mut self, end: Address) {
         self.next_end = Some(end);
         in_order();
         self.finish();
     }
 
-    /// Ends a begin that was cut off.
+    /// Completes an interrupted begin.
     pub fn finish(&mut self) {
         let Some(end) = self.next_end else { return };
         while let Some([address, _]) = self.entries.last() {
@@ -46,7 +46,7 @@ impl Transaction {
         in_order();
     }
 
-    /// Makes room for the bits of a block of `length` words, and for some entries, with at most `left` more words of memory.
+    /// Reserves the bits for a block of `length` words, and some entries, within `left` more words of memory.
     pub fn cover(&mut self, length: usize, left: usize) -> Result<(), Error> {
         let bits = length.div_ceil(32);
         let more = bits.saturating_sub(self.is_logged.len());
@@ -61,13 +61,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// Adds the log of a step that is to be final. A cut leaves entries of a step that is undone, which do no harm.
+    /// Appends the log of a step before its commit. After an interruption, leftover entries are harmless.
     #[inline]
     pub fn add(&mut self, log: &[[u32; 2]]) -> Result<(), Full> {
         log.iter().try_for_each(|[address, old]| self.add_word(*address, *old))
     }
 
-    /// Adds a block that a step frees, with the content that it has, after the log of the step.
+    /// Logs the content of a block that a step frees, after the log of the step.
     pub fn add_block(&mut self, words: &[u32], block: Address, size: u32) -> Result<(), Full> {
         (block..block + size).try_for_each(|address| self.add_word(address, words[address as usize]))
     }
@@ -87,7 +87,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives all words the values that they had at the begin.
+    /// Restores the values that all words had at the start.
     pub fn undo(&mut self, words: &mut [u32]) {
         while let Some([address, old]) = self.entries.pop() {
             words[address as usize] = old;
@@ -95,7 +95,7 @@ impl Transaction {
         }
     }
 
-    /// Makes room for more entries, with at most `left` more words of memory.
+    /// Reserves more entries, within `left` more words of memory.
     pub fn grow(&mut self, left: usize) -> Result<(), Error> {
         let more = self.entries.capacity().max(LEAST);
         if 2 * more > left {
@@ -105,5 +105,5 @@ impl Transaction {
     }
 }
 
-/// The first room for entries.
+/// The initial capacity for entries.
 const LEAST: usize = 512;

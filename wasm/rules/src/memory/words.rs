@@ -1,15 +1,15 @@
-//! Words, the undo log of a step, and the allocation of blocks.
+//! Words, the undo log of a step, and the block allocator.
 //!
-//! A step changes words and then commits. Before it overwrites a word, it appends the word's address and value to the log. The
-//! commit is one store: it empties the log. So whatever ends a step early (no memory, or a trap at any instruction), the log
-//! holds the way back, and the step can run again. A step logs neither words that no committed block contains nor the content
-//! of blocks that were free when it began, so most of a new fact costs plain stores.
+//! A step changes words and then commits. Before it overwrites a word, it logs the word's address and value. The commit is one
+//! store, which empties the log. So if a step ends early (no memory, or a trap at any instruction), the log restores the state
+//! before it, and the step can run again. Words outside of committed blocks and the content of blocks that were free when the step
+//! began are not logged, so most of a new fact costs plain stores.
 //!
-//! Steps can be undone together, too. While a transaction is open, each commit first copies the way back of words that the
-//! transaction did not change before. Words beyond the block's end at its begin have no way back and need none.
+//! A transaction rolls several steps back together. While one is open, each commit first copies the old values of words that the
+//! transaction had not changed. Words beyond the end of the block at its start need no log.
 //!
-//! A step allocates nothing outside of the block. If the block or the log is too small, the step ends with [`Full`], is undone,
-//! and runs again once there is more room.
+//! A step allocates nothing outside of the block. If the block or the log is too small, the step ends with [`Full`], is rolled
+//! back, and runs again after [`Words::grow`].
 
 use crate::error::{Error, Kind};
 use crate::layout::{Address, FIRST, FREE, SMALL_BLOCK, TOP};
@@ -18,25 +18,25 @@ use crate::memory::full::{refused, Full};
 use crate::memory::transaction::Transaction;
 use crate::memory::Room;
 
-/// The part of the memory that the block leaves to the logs and the notices, as a divisor.
+/// The fraction of memory, as a divisor, that is reserved for the logs and the notices.
 const SPARE: usize = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     words: Vec<u32>,
-    /// The address and the old value of each word that this step changed. Its capacity is its length.
+    /// The address and the old value of each word that this step changed. The capacity is the length of the vector.
     log: Vec<[u32; 2]>,
-    /// The number of entries of the log that count. Zero between steps.
+    /// The number of valid entries of the log. Zero between steps.
     logged: usize,
-    /// The words from here on were not allocated when the step began.
+    /// Words from here on are new in this step.
     fresh: Address,
     /// Blocks that this step frees: the address, the head of their list, and the size. They keep their content until the step ends.
     freed: Room<[u32; 3]>,
-    /// The steps since the transaction began, if one is open.
+    /// The log of the open transaction.
     transaction: Option<Transaction>,
-    /// The most words.
+    /// The limit on words.
     limit: usize,
-    /// The number of stores after which a test cuts the step off.
+    /// The number of stores after which a test interrupts the step.
     #[cfg(test)]
     pub cut_after: Option<u64>,
 }
@@ -104,7 +104,7 @@ impl Words {
         &self.words[address as usize..][..length]
     }
 
-    /// Stores a word that a committed block may contain.
+    /// Stores a word, and logs its old value if a committed block may contain it.
     #[inline(always)]
     pub fn set(&mut self, address: Address, value: u32) -> Result<(), Full> {
         let word = &mut self.words[address as usize];
@@ -122,7 +122,7 @@ impl Words {
         Ok(())
     }
 
-    /// Stores consecutive words of a block that may be committed already.
+    /// Stores consecutive words as [`Words::set`] does.
     #[inline(always)]
     pub fn set_part<const N: usize>(&mut self, address: Address, values: [u32; N]) -> Result<(), Full> {
         let words = &mut self.words[address as usize..][..N];
@@ -148,7 +148,7 @@ impl Words {
     #[inline(always)]
     pub fn set64(&mut self, address: Address, value: u64) -> Result<(), Full> {
         self.set(address, value as u32)?;
-        // The high half of counters hardly ever changes.
+        // The high half of a counter hardly ever changes.
         if self.get(address + 1) != (value >> 32) as u32 {
             self.set(address + 1, (value >> 32) as u32)?;
         }
@@ -185,7 +185,7 @@ impl Words {
         }
     }
 
-    /// Makes the changes of the step final.
+    /// Commits the step.
     #[inline]
     pub fn commit(&mut self) -> Result<(), Full> {
         for position in 0..self.freed.len() {
@@ -196,7 +196,7 @@ impl Words {
         }
         if let Some(transaction) = &mut self.transaction {
             transaction.add(&self.log[..self.logged])?;
-            // Later steps store new content in these blocks without a way back.
+            // Later steps overwrite these blocks without logging them.
             for position in 0..self.freed.len() {
                 let [block, _, size] = self.freed[position];
                 transaction.add_block(&self.words, block, size)?;
@@ -209,13 +209,13 @@ impl Words {
         in_order();
         #[cfg(test)]
         count_down(&mut self.cut_after);
-        // After a cut here, a step logs more words than it must until `undo` runs.
+        // If interrupted here, steps log more words than necessary until `undo` runs.
         self.fresh = self.get(TOP);
         self.freed.clear();
         Ok(())
     }
 
-    /// Undoes the step. It may be cut off and run again.
+    /// Rolls the step back. After an interruption it can run again.
     pub fn undo(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.finish();
@@ -231,7 +231,7 @@ impl Words {
         self.freed.clear();
     }
 
-    /// Begins a transaction, and makes all changes before it final.
+    /// Begins a transaction, and commits the previous one.
     ///
     /// Errors: [`Kind::OutOfMemory`], only for the first.
     pub fn begin_transaction(&mut self) -> Result<(), Error> {
@@ -244,7 +244,7 @@ impl Words {
         Ok(())
     }
 
-    /// Begins a transaction if there is one before it. It may be cut off and run again.
+    /// Begins a transaction if one is open. After an interruption it can run again.
     pub fn begin_next_transaction(&mut self) {
         let end = self.get(TOP);
         if let Some(transaction) = &mut self.transaction {
@@ -252,7 +252,7 @@ impl Words {
         }
     }
 
-    /// Undoes all steps since the transaction began. It must not be cut off.
+    /// Rolls back all steps since the transaction began. It must not be interrupted.
     pub fn roll_back(&mut self) {
         self.undo();
         if let Some(transaction) = &mut self.transaction {
@@ -261,7 +261,7 @@ impl Words {
         self.fresh = self.get(TOP);
     }
 
-    /// Returns the number of words with a way back in the transaction.
+    /// Returns the number of words in the transaction's log.
     pub fn changed_in_transaction(&self) -> usize {
         self.transaction.as_ref().map_or(0, |transaction| transaction.entries.len())
     }
@@ -271,13 +271,13 @@ impl Words {
         self.limit.saturating_sub(self.bytes() / 4)
     }
 
-    /// Makes the room that a step lacked. Nothing is logged.
+    /// Makes the room that a step lacked. This is not logged.
     ///
     /// Errors: [`Kind::OutOfMemory`].
     #[cold]
     pub fn grow(&mut self, full: Full) -> Result<(), Error> {
         debug_assert_eq!(self.logged, 0);
-        // The block leaves a part of the memory free, so that a full engine has room to retract facts and to report.
+        // Reserves a part of the memory, so that a full engine has room to retract facts and to report.
         let left = self.left();
         let left_for_words = left.saturating_sub(self.limit / SPARE);
         match full {
@@ -314,7 +314,7 @@ impl Words {
                 }
             }
             Full::Search => return Err(refused()),
-            // The engine has their room.
+            // The engine makes room for these.
             Full::Notices(_) | Full::Released => {}
             Full::Facts => {
                 let message = "there are as many facts as the limit allows; retract some, or allow more";
@@ -324,7 +324,7 @@ impl Words {
         Ok(())
     }
 
-    /// Allocates words at the end of the block. They contain anything.
+    /// Allocates uninitialized words at the end of the block.
     fn extend(&mut self, size: u32) -> Result<Address, Full> {
         let start = self.get(TOP);
         if size as usize > self.words.len() - start as usize {
@@ -334,14 +334,14 @@ impl Words {
         Ok(start)
     }
 
-    /// Allocates `size` words for good. They are zero.
+    /// Allocates `size` zeroed words for good.
     pub fn reserve(&mut self, size: u32) -> Result<Address, Full> {
         let start = self.extend(size)?;
         self.clear(start, size);
         Ok(start)
     }
 
-    /// Allocates a block of `size` words, of which the list at `list` holds free ones. It contains anything.
+    /// Allocates an uninitialized block of `size` words from the free list at `list`, or at the end.
     #[inline]
     pub fn allocate_from(&mut self, list: Address, size: u32) -> Result<Address, Full> {
         let block = self.get(list);
@@ -350,12 +350,12 @@ impl Words {
         }
         let next = self.get(block);
         self.set(list, next)?;
-        // Logs the link, so that an undone step leaves the list whole.
+        // Logs the link, so that rolling back restores the free list.
         self.set(block, 0)?;
         Ok(block)
     }
 
-    /// Frees a block of `size` words, at the end of the step. Until then it keeps its content.
+    /// Frees a block of `size` words to the free list at `list` when the step ends. Until then it keeps its content.
     #[inline]
     pub fn free_to(&mut self, list: Address, block: Address, size: u32) -> Result<(), Full> {
         if self.freed.is_full() {
@@ -365,7 +365,7 @@ impl Words {
         Ok(())
     }
 
-    /// Allocates a block of `size` words or more. It contains anything.
+    /// Allocates an uninitialized block of at least `size` words.
     #[inline]
     pub fn allocate(&mut self, size: u32) -> Result<Address, Full> {
         let (class, size) = class(size);
@@ -380,7 +380,7 @@ impl Words {
     }
 }
 
-/// Returns the class of blocks of `size` words, and the size of such a block.
+/// Returns the size class of blocks of `size` words, and the block size of that class.
 fn class(size: u32) -> (u32, u32) {
     if size < SMALL_BLOCK {
         return (size.max(1), size.max(1));
@@ -389,7 +389,7 @@ fn class(size: u32) -> (u32, u32) {
     (SMALL_BLOCK + bits, 1 << bits)
 }
 
-/// Cuts a test off after the number of stores that it asked for.
+/// Interrupts a test after the requested number of stores.
 #[cfg(test)]
 fn count_down(cut_after: &mut Option<u64>) {
     if let Some(left) = cut_after {
@@ -401,7 +401,7 @@ fn count_down(cut_after: &mut Option<u64>) {
     }
 }
 
-/// Returns the hash of `hash` and then `word`.
+/// Combines a hash with a word.
 #[inline(always)]
 pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let mixed = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! The next event in time: a match whose deadline comes, or a fact that expires.
+//! The next due event: a match whose deadline comes, or a fact that expires.
 
 use crate::compile::code::{Bound, SLOTS};
 use crate::facts::change::{self, Removal};
@@ -13,13 +13,13 @@ use crate::tables::DEADLINES;
 /// An event in time.
 #[derive(Clone, Copy)]
 pub(crate) enum Due {
-    /// A match whose windows are closed.
+    /// A match whose windows have closed.
     Match(Address),
-    /// A fact of this type that is of no more use.
+    /// A fact of this type that has expired.
     Fact(usize, Address),
 }
 
-/// Returns the first event up to `time`, and its time. At the same time, matches come before facts.
+/// Returns the first event due by `time`, and its time. At equal times, matches come before facts.
 pub(crate) fn first_due(step: &Step, time: i64) -> Option<(i64, Due)> {
     let mut first = None;
     if let Some(block) = DEADLINES.first(step.words) {
@@ -37,7 +37,7 @@ pub(crate) fn first_due(step: &Step, time: i64) -> Option<(i64, Due)> {
     first
 }
 
-/// Lets an event happen.
+/// Processes an event.
 pub(crate) fn happen(step: &mut Step, time: i64, due: Due) -> Result<(), Full> {
     step.words.set64(CLOCK, time.max(step.clock()) as u64)?;
     match due {

@@ -1,4 +1,4 @@
-//! Event time: sources, the watermark, the facts that wait for it, and the events that are due.
+//! Event time: sources, the watermark, waiting facts, and due events.
 
 pub(crate) mod due;
 pub(crate) mod sources;

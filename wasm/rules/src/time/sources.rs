@@ -1,11 +1,11 @@
 //! Event time, sources and the watermark.
 //!
-//! The event time of a source is the time of its latest fact, or what a call said that it has reached. The watermark is the earliest
-//! event time of the sources that were seen, minus the lateness, and never goes back. It is the time of the engine: facts are inserted,
-//! windows close and facts are dropped by it. So a fact that is late by no more than the lateness finds everything as if it had not
-//! been late: the watermarks of Akidau et al. ("The Dataflow Model", 2015), with a bound on disorder as in Flink.
+//! The event time of a source is the time of its latest fact, or a later time that a call reported for it. The watermark is the
+//! earliest event time of the known sources minus the lateness, and never goes back. It is the engine's time: it decides when facts
+//! are inserted, windows close and facts expire. So a fact that is at most `lateness` late is treated as if it were on time: the
+//! watermarks of Akidau et al. ("The Dataflow Model", 2015), with bounded disorder as in Flink.
 //!
-//! Facts without a source are those of one more source, whose event time is a word of its own. It counts once such a fact came.
+//! Facts without a source form one more source, with its event time in a word of its own. It counts once such a fact has come.
 
 use crate::layout::{CLOCK, EVENT, FLOOR, LATENESS};
 use crate::memory::order::time;
@@ -28,7 +28,7 @@ pub const MAX_SOURCE_NAME: usize = 255;
 /// The offset of the address of a source's name.
 pub(crate) const NAME: Address = 0;
 
-/// Returns the block of a source that was seen.
+/// Returns the block of a known source.
 pub(crate) fn find(words: &Words, name: &[u8]) -> Option<Address> {
     let string = STRINGS.find(words, name)?;
     let found = SOURCE_NAMES.find(words, hash(string), |block| words.get(block + NAME) == string);
@@ -43,12 +43,12 @@ pub(crate) fn get(words: &Words, address: Address) -> i64 {
     words.get64(address) as i64
 }
 
-/// Returns a time unless it is none.
+/// Maps `i64::MIN`, which marks an unset time, to `None`.
 pub(crate) fn given(time: i64) -> Option<i64> {
     (time > i64::MIN).then_some(time)
 }
 
-/// Returns the event time of a source, `i64::MIN` without one.
+/// Returns the event time of a source, or `i64::MIN` if it has none.
 pub(crate) fn event_time(words: &Words, source: Source) -> i64 {
     let own = match source {
         None => get(words, EVENT),
@@ -57,7 +57,7 @@ pub(crate) fn event_time(words: &Words, source: Source) -> i64 {
     own.max(get(words, FLOOR))
 }
 
-/// Returns the watermark for these event times of the unnamed source, of the earliest other one, and of all.
+/// Returns the watermark, given the event times of the unnamed source, of the earliest named one, and of all.
 pub(crate) fn watermark(words: &Words, unnamed: Option<i64>, first: Option<i64>, floor: i64) -> i64 {
     let earliest = match (unnamed, first) {
         (Some(one), Some(other)) => one.min(other),
@@ -70,7 +70,7 @@ pub(crate) fn first_time(words: &Words) -> Option<i64> {
     SOURCES.first(words).map(|block| time(words, block))
 }
 
-/// Raises the event time of a source, which is seen from then on.
+/// Raises the event time of a source, which counts from then on.
 pub(crate) fn raise_event_time(step: &mut Step, time: i64, source: Source) -> Result<(), Full> {
     let Some(name) = source else {
         return if time > get(step.words, EVENT) { step.words.set64(EVENT, time as u64) } else { Ok(()) };

@@ -1,15 +1,14 @@
-//! Facts that wait for the watermark.
+//! Facts waiting for the watermark.
 //!
-//! A fact whose time is beyond the watermark waits, and no rule sees it. When the watermark reaches it, it is inserted, before all
-//! later ones: so rules see facts in the order of their times, and among equal times in the order in which they came. That makes
-//! everything that depends on an order of facts (absence, aggregates, actions, which match fires first) the same for each order in
-//! which they may come.
+//! A fact beyond the watermark waits, and no rule sees it. Waiting facts are inserted as the watermark reaches them: in time order,
+//! and at equal times in the order of arrival. So results that depend on the order of facts (absence, aggregates, actions, firing
+//! order) are the same for each order of arrival within the lateness.
 //!
-//! A block of a waiting fact has the mark [`WAITS`] in place of its type, its place among the others by time
+//! The block of a waiting fact has the mark [`WAITS`] in place of its type, its header in the heap by time
 //! ([`Order`](crate::memory::Order)), its type, a bit for each defined field, and the fields. It owns its strings.
 //!
-//! A waiting fact has a number, which its caller knows. The engine's order of facts is that of their numbers, so an inserted fact gets
-//! another one. A block, the ticket, links the two for as long as the fact exists, and both find the fact.
+//! A waiting fact has a number known to its caller. Facts are ordered by number, so a waiting fact gets a new number when it is
+//! inserted. Its ticket links the two numbers while the fact exists; either finds the fact.
 
 use crate::compile::code::Kind;
 use crate::compile::fact_type::FactType;
@@ -22,7 +21,7 @@ use crate::memory::{Address, Full, Words};
 use crate::step::Step;
 use crate::tables::{NUMBERS, STRINGS, TICKETS, WAITING};
 
-/// In place of the type of a fact: it waits.
+/// The mark of a waiting fact, in place of its type.
 pub(crate) const WAITS: u32 = u32::MAX;
 
 pub(crate) const TYPE: Address = REST;
@@ -38,7 +37,7 @@ pub(crate) fn field(words: &Words, block: Address, field: usize) -> Option<u64> 
     (words.get(block + DEFINED) & 1 << field != 0).then(|| words.get64(block + FIELDS + 2 * field as u32))
 }
 
-/// Lets a fact with the fields of [`Scratch::cells`](crate::step::Scratch::cells) wait, and returns its number.
+/// Queues a fact with the fields of [`Scratch::cells`](crate::step::Scratch::cells), and returns its number.
 pub(crate) fn let_wait(step: &mut Step, ty: usize, time: i64) -> Result<u64, Full> {
     let fact_type = &step.program.types[ty];
     let facts = step.words.get(FACTS);
@@ -68,7 +67,7 @@ pub(crate) fn let_wait(step: &mut Step, ty: usize, time: i64) -> Result<u64, Ful
     Ok(id)
 }
 
-/// Inserts a fact that waits.
+/// Inserts a waiting fact.
 pub(crate) fn stop_waiting(step: &mut Step, block: Address) -> Result<(), Full> {
     let (id, time) = (step.words.get64(block + ID), time(step.words, block));
     let ty = step.words.get(block + TYPE) as usize;
@@ -87,7 +86,7 @@ pub(crate) fn stop_waiting(step: &mut Step, block: Address) -> Result<(), Full> 
     step.words.set64(RELEASED, step.words.get64(RELEASED) + 1)
 }
 
-/// Removes a fact that waits.
+/// Frees a waiting fact.
 pub(crate) fn free_waiting(step: &mut Step, block: Address) -> Result<(), Full> {
     let fact_type = &step.program.types[step.words.get(block + TYPE) as usize];
     step.words.set(FACTS, step.words.get(FACTS) - 1)?;

@@ -1,5 +1,5 @@
-//! Operations that are cut off after any number of stores, as a trap does, and then go on: the same steps, firings, facts
-//! and notices.
+//! Interrupts operations after any number of stores, as a trap does, and resumes them: steps, firings, facts and notices must be
+//! the same.
 //!
 //! A part of the unit tests.
 
@@ -10,10 +10,10 @@ mod support;
 
 use crate::{Engine, Fact, Limits, Notice, Value};
 
-/// The stores of one run, more than any test makes.
+/// More stores than any test makes in one run.
 const ENOUGH: u64 = 1 << 40;
 
-/// What an engine has in the end.
+/// The final state of an engine.
 #[derive(Debug, PartialEq)]
 struct End {
     record: Vec<(String, Vec<u64>)>,
@@ -24,7 +24,7 @@ struct End {
     now: i64,
 }
 
-/// Runs `operate`, which goes on where it was cut off, and returns the end. It is cut off after each number of stores in `cuts`.
+/// Runs `operate`, interrupts it after each number of stores in `cuts`, resumes it, and returns the final state.
 fn end(engine: &Engine, types: &[&str], cuts: &[u64], operate: impl Fn(&mut Engine)) -> End {
     let mut engine = engine.clone();
     engine.record();
@@ -61,15 +61,15 @@ fn check(engine: &Engine, types: &[&str], runs: u64, operate: impl Fn(&mut Engin
     for cut in (0..all).step_by((all / runs + 1) as usize) {
         assert_same(end(engine, types, &[cut], &operate), &whole, 1, &format!("cut off after {cut} stores"));
     }
-    // Again and again, each time a little later.
+    // Repeatedly, each time a little later.
     for width in [1, 50, 1_000] {
         let cuts: Vec<u64> = (0..1_000).map(|number| number + number % 4 * width).collect();
         assert_same(end(engine, types, &cuts, &operate), &whole, cuts.len(), "cut off often");
     }
 }
 
-/// Checks that a run has the same end as the whole one. A firing may be missing in the record, which is no part of the state, if it
-/// was cut off once it was final.
+/// Checks that an interrupted run ends like an uninterrupted one. The record of firings is not part of the state: it may lack a
+/// firing that was interrupted after its commit.
 fn assert_same(mut end: End, whole: &End, cuts: usize, what: &str) {
     let record = std::mem::replace(&mut end.record, whole.record.clone());
     assert_eq!(end, *whole, "{what}");
@@ -114,9 +114,9 @@ fn a_stream_goes_on_after_any_store() {
     check(&engine, &["order", "payment"], 2_000, stream);
 }
 
-/// Makes the stream, or goes on with it.
+/// Inserts the stream, or resumes it at the engine's position.
 fn stream(engine: &mut Engine) {
-    // A step that was cut off may have set the position.
+    // An interrupted step may have set the position.
     engine.recover();
     for number in engine.position() as i64..24 {
         let user = format!("user{}", number * number % 5);
@@ -138,7 +138,7 @@ fn stream(engine: &mut Engine) {
 fn a_transaction_is_rolled_back_after_any_store() {
     let mut engine = Engine::new(STREAM, Limits::default()).unwrap();
     let whole = end(&engine, &["order", "payment"], &[], stream);
-    // Some of the stream stands, and all of it is made again and again.
+    // Keeps a prefix of the stream, and repeats the whole stream several times.
     let stores = stores(&engine, stream);
     for kept in [0, 0, stores / 3, 2 * stores / 3] {
         engine.cut_after(Some(kept));
@@ -177,7 +177,7 @@ fn a_stream_whose_aggregates_have_trees_goes_on_after_any_store() {
     ";
     let engine = Engine::indexed(rules, Limits::default()).unwrap();
     check(&engine, &["login", "check"], 2_000, |engine| {
-        // A step that was cut off may have set the position.
+        // An interrupted step may have set the position.
         engine.recover();
         for number in engine.position() as i64..30 {
             let user = format!("user{}", number % 2);
@@ -237,7 +237,7 @@ fn a_stream_of_late_facts_goes_on_after_any_store() {
         // The operations go on one by one, each as a whole.
         if engine.position() == 24 {
             engine.run().unwrap();
-            // One that waits, and one that has waited, as they are numbered.
+            // A waiting fact, and one that has waited, by number.
             for id in [6, 20] {
                 let _gone_before_the_cut = engine.retract(id);
             }

@@ -1,22 +1,21 @@
 //! The engine against a naive one: random rules, facts, retractions and times, compared firing by firing.
 //!
-//! The oracle enumerates all combinations of facts after each change, in the order that the crate's documentation fixes. It keeps all
-//! facts, and knows no pages, no limits besides the number of firings at which a case ends, and no lives. It shares with the engine
-//! the text of the rules, and the order of joins: that is a part of the documented order of firings, and says nothing about which
-//! rules fire.
+//! The oracle enumerates all combinations of facts after each change, in the order that the crate's documentation defines. It keeps
+//! all facts, and has no pages, no lives, and no limits except on the firings of a case. It shares with the engine the text of the
+//! rules and the order of joins, which affects only the documented order of firings, not which rules fire.
 //!
-//! The engine drops facts. A drop is no retraction, but a retraction may later make a match valid again whose facts were dropped. So
+//! The engine drops facts. A drop is not a retraction, but a retraction may make a match valid again whose facts were dropped. So
 //! in programs with retractions and modifications a rule without windows keeps all facts ([`KEEPER`]). In pure programs, which only
-//! report, no drop may be seen in any firing.
+//! notify, drops must not affect any firing.
 
-// Each program uses a part of this.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 use std::cmp::Reverse;
 
 use be_tree_rules::{Engine, Error, Limits, Owned, Value};
 
-/// The source of a case: a seed, or bytes, after whose end everything is 0.
+/// The source of a case: a seed, or bytes followed by zeros.
 pub enum Random<'a> {
     Seed(u64),
     Bytes(&'a [u8]),
@@ -67,7 +66,7 @@ fn related(relation: &str, left: i64, right: i64) -> bool {
     }
 }
 
-/// A fact: `a` is required, `b` is optional, `s` is a string, here by its number.
+/// A fact: `a` is required, `b` is optional, `s` is the number of a string.
 #[derive(Clone, Debug, PartialEq)]
 struct Fact {
     id: u64,
@@ -198,7 +197,7 @@ struct Guard {
 enum Action {
     Assert(usize, usize),
     Modify(usize, i64),
-    /// Adds one to a field while that is below three, so it comes to an end.
+    /// Adds one to a field while it is below three, so the rule terminates.
     Raise(usize, &'static str),
     Retract(usize),
     Notify,
@@ -210,7 +209,7 @@ struct Rule {
     number: usize,
     priority: i64,
     slots: Vec<(usize, Vec<Test>)>,
-    /// Another condition in the place of the last one that binds a fact.
+    /// An alternative to the last condition that binds a fact.
     alternative: Option<(usize, Vec<Test>)>,
     guards: Vec<Guard>,
     actions: Vec<Action>,
@@ -309,13 +308,13 @@ fact t1(a: integer, b: integer optional, s: string)
 fact t2(a: integer, b: integer optional, s: string)
 ";
 
-/// A rule that never fires, and without a window keeps the facts of all types.
+/// A rule that never fires; without a window it keeps the facts of all types.
 const KEEPER: &str = "rule keeper when k0: t0(a > 99) k1: t1 k2: t2 then notify kept\n";
 
 /// Why a match is on the agenda.
 #[derive(Clone, Debug, PartialEq)]
 enum Origin {
-    /// Its newest fact is new.
+    /// Its newest fact was inserted.
     Seed,
     /// A `none`, an aggregate or a deadline made it valid.
     Change,
@@ -422,7 +421,7 @@ impl Oracle {
         self.flip(id, &before);
     }
 
-    /// Adds the matches that a new fact is in.
+    /// Adds the matches that contain a new fact.
     fn seed(&mut self, id: u64) {
         for (number, rule) in self.rules.clone().iter().enumerate() {
             for facts in self.combinations(rule).into_iter().filter(|facts| facts.contains(&id)) {
@@ -431,7 +430,7 @@ impl Oracle {
         }
     }
 
-    /// Adds the matches without the fact `id` for which a guard did not hold among the facts `before`, and holds now.
+    /// Adds the matches without the fact `id` whose guard failed among the facts `before` and holds now.
     fn flip(&mut self, id: u64, before: &[Fact]) {
         for (number, rule) in self.rules.clone().iter().enumerate() {
             for facts in self.combinations(rule).into_iter().filter(|facts| !facts.contains(&id)) {
@@ -527,8 +526,8 @@ impl Oracle {
         }
     }
 
-    /// Puts another fact in the place of one that exists, whose number is `id`. That is one step: a match without the fact is new only if
-    /// a condition on all facts did not hold before it and holds after it.
+    /// Replaces the fact `id`. That is one step: a match without the fact is new only if a condition on sets of facts failed before
+    /// it and holds after it.
     fn modify(&mut self, id: &mut u64, change: impl Fn(&mut Fact)) {
         let Some(mut fact) = self.get(*id).cloned() else { return };
         let before = self.facts.clone();
@@ -580,8 +579,8 @@ impl Oracle {
     }
 }
 
-/// Runs the engine's operations, whole or in the smallest pages, of one firing and one notice. A paged engine also takes memory only
-/// between two steps, and each step that lacks room ends a call.
+/// Runs the engine's operations, whole or in pages of one firing and one notice. A paged engine allocates only between steps, and
+/// each step that lacks room ends a call.
 struct Driver {
     engine: Engine,
     is_paged: bool,
@@ -589,7 +588,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Makes a call and all its pages. Returns `None` if the limit on firings ended it.
+    /// Runs a call with all its pages. Returns `None` if the limit on firings ended it.
     fn finish<T>(&mut self, mut call: impl FnMut(&mut Engine) -> Result<Option<T>, Error>) -> Option<T> {
         loop {
             if self.is_paged {
@@ -612,7 +611,7 @@ impl Driver {
                     true
                 }
             };
-            // An action of a rule notifies at most twice.
+            // A rule has at most two `notify` actions.
             let fired = self.engine.firings() - before;
             assert!(!self.is_paged || fired <= 1 && notices <= 2, "a page of {fired} firings and {notices} notices");
             if is_paused && (!self.is_paged || self.fired.len() >= MOST) {
@@ -672,11 +671,11 @@ const MOST: usize = 30;
 /// The form of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// Rules only report, and time clauses bound all uses of facts, so that a drop must not be seen in any firing.
+    /// Rules only notify, and time clauses bound all uses of facts, so drops must not affect any firing.
     pub is_pure: bool,
-    /// Single-fact conditions are found by the index, however few they are.
+    /// Single-fact conditions always use the index, however few they are.
     pub is_indexed: bool,
-    /// Operations are made in pages of one firing.
+    /// Operations run in pages of one firing.
     pub is_paged: bool,
 }
 
@@ -728,7 +727,7 @@ pub fn check(random: &mut Random, form: Form, name: &str) -> usize {
             };
             let done = driver.assert(&fact);
             let advanced = oracle.advance(fact.at.max(oracle.clock));
-            // At the limit the engine pauses also if all that is left on its agenda turns out to match nothing.
+            // At the limit the engine pauses even if the rest of its agenda turns out to match nothing.
             assert!(done.is_some() == advanced || oracle.left == 0, "{done:?}, {name}, step {step}\n{text}");
             done.is_some() && advanced && {
                 let id = oracle.take_id();

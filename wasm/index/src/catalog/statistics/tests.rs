@@ -33,7 +33,7 @@ fn attribute() -> impl Strategy<Value = AttributeId> {
     (0..ATTRIBUTES).prop_map(AttributeId::from_index)
 }
 
-/// The statistics learn of an expression: the attributes that it asks for, or an interval of one.
+/// An observation of an expression: the attributes that it asks for, or an interval of one.
 #[derive(Clone, Debug)]
 enum Seen {
     Asked(Vec<AttributeId>),
@@ -98,7 +98,7 @@ proptest! {
         let share = |count| statistics.points(attribute, count);
         prop_assert_eq!(share(0), 0.0);
         prop_assert!(share(count) <= share(count + 1));
-        // Up to certainty, values count alike.
+        // Below saturation, each value adds the same share.
         if share(count) < statistics.defined(attribute) {
             prop_assert!((share(count) - count as f32 * share(1)).abs() < 1e-4);
         }
@@ -114,7 +114,7 @@ proptest! {
         );
     }
 
-    /// Each part has a least share, so two parts may be more than the whole.
+    /// Each interval has a minimum share, so two parts may add up to more than the whole.
     #[test]
     fn the_parts_of_an_interval_add_up(seen in seen(), low in -10_i64..=989, cut in -10_i64..=989, high in -10_i64..=989) {
         let mut cuts = [low, cut, high];
@@ -137,7 +137,7 @@ proptest! {
         tell(&mut statistics, &seen);
         statistics.restore(saved);
         prop_assert_eq!(estimates(&statistics), expected.clone());
-        // The numbers of expressions are restored too: later expressions count as if the others had not been.
+        // The expression counts are rolled back too: later expressions count as if the undone ones had never been seen.
         tell(&mut statistics, &seen);
         prop_assert_eq!(estimates(&statistics), estimates(&after(true, &[before, seen].concat())));
     }
@@ -155,7 +155,7 @@ fn the_more_expressions_ask_for_an_attribute_the_more_events_define_it() {
             assert!(share(asking, of) <= share(asking + 1, of), "{asking} of {of}");
         }
     }
-    // Of many expressions, a fifth stands for a half of the events. One expression decides little.
+    // If a fifth of many expressions ask, half of the events are assumed to define the attribute. One expression decides little.
     assert!((share(200, 1000) - 0.5).abs() < 0.01);
     assert!((share(1, 1) - 0.5).abs() < 0.05);
     // An attribute that an expression asks for three times counts once.
@@ -168,9 +168,9 @@ fn constants_give_the_range_of_an_attribute_without_bounds() {
     let share = |seen: &[Seen]| after(false, seen).interval(UNBOUNDED, 100, 200);
     let is_near = |share: f32, expected: f32| (share - expected).abs() < 1e-6;
     assert_eq!(share(&[]), 0.5);
-    // An open end says nothing, and one constant is no range.
+    // Half-open intervals and a single constant teach the statistics nothing.
     assert_eq!(share(&[Seen::Interval(UNBOUNDED, 0, i64::MAX), Seen::Interval(UNBOUNDED, i64::MIN, 0)]), 0.5);
-    // Both ends count.
+    // Both bounds are included.
     let expected = 101.0 / 1001.0;
     assert!(is_near(share(&[Seen::Interval(UNBOUNDED, 0, 1000)]), expected));
     assert!(is_near(share(&[Seen::Interval(UNBOUNDED, 0, 500), Seen::Interval(UNBOUNDED, 300, 1000)]), expected));

@@ -7,7 +7,7 @@ use crate::compile::PredicateIndex;
 
 /// The attributes of an event.
 const ATTRIBUTES: usize = 3;
-/// The predicates over them: whether an attribute is true, is null, or is not null.
+/// The predicates over them: an attribute is true, is null, or is not null.
 const PREDICATES: u32 = 3 * ATTRIBUTES as u32;
 
 /// A boolean or undefined value for each attribute.
@@ -43,7 +43,7 @@ pub(crate) fn steps(depth: u32, predicates: u32, with_constants: bool) -> impl S
     })
 }
 
-/// Returns random normal forms of up to `most` literals, each with a predicate of its own.
+/// Returns random normal forms of up to `most` literals, each with a distinct predicate.
 pub(crate) fn forms(depth: u32, most: usize) -> impl Strategy<Value = Normal> {
     let few = move |steps: &Vec<Step>| leaves(steps) <= most;
     steps(depth, 1, false).prop_filter("few literals", few).prop_map(|mut steps| {
@@ -100,7 +100,7 @@ pub(crate) fn value(normal: &Normal, index: NodeIndex, is_true: &impl Fn(Literal
     }
 }
 
-/// Returns all nodes from `index` down.
+/// Returns the subtree at `index`, parents before children.
 fn below(normal: &Normal, index: NodeIndex) -> Vec<NodeIndex> {
     let children = normal.children(index).flat_map(|child| below(normal, child));
     std::iter::once(index).chain(children).collect()
@@ -154,8 +154,8 @@ proptest! {
         prop_assert!(down.iter().all(|index| (*index as usize) < normal.capacity()));
     }
 
-    /// A literal decides if the expression is true, and would be false without it. Then its context is true, and no other
-    /// literal has to be.
+    /// A literal decides if the expression is true, and false without it. Exactly the literals of its context must then be
+    /// true.
     #[test]
     fn the_context_is_the_literals_that_are_true_whenever_one_decides(normal in forms(5, 9)) {
         let literals: Vec<NodeIndex> = normal.top_down().filter(|index| normal.literal(*index).is_some()).collect();
@@ -210,7 +210,7 @@ fn no_nesting_overflows_the_stack() {
     let normal = tree(&negated);
     assert_eq!(normal.literal(normal.root()), Some(Literal { predicate: 0, negated: true }));
 
-    // Chains that nest to the left and to the right are one node.
+    // Chains that nest to the left or to the right become one node.
     let mut left = vec![Step::Predicate(0)];
     left.extend((1..DEPTH).flat_map(|predicate| [Step::Predicate(predicate), Step::And]));
     let mut right: Vec<Step> = (0..DEPTH).map(Step::Predicate).collect();

@@ -21,7 +21,7 @@ fn ordered(normal: &Normal, estimates: &[Estimate]) -> Vec<Test> {
     order(normal, |_, literal| estimates[literal.predicate as usize])
 }
 
-/// Runs `tests` as their definition says. `is_true` has the value of each predicate, before its negation.
+/// Runs `tests` by their definition. `is_true` has the value of each predicate, before its negation.
 fn run(tests: &[Test], mut is_true: impl FnMut(Literal) -> bool) -> bool {
     let mut next = 0;
     while let Some(test) = tests.get(next) {
@@ -39,7 +39,7 @@ fn run(tests: &[Test], mut is_true: impl FnMut(Literal) -> bool) -> bool {
     false
 }
 
-/// Returns the mean cost of running `tests`. Each literal is true with its probability, whatever the others are.
+/// Returns the mean cost of running `tests`. Literals are true with their probabilities, independently.
 fn mean_cost(tests: &[Test], estimates: &[Estimate]) -> f64 {
     let case = |values: u32| {
         let is_true = |literal: Literal| values >> literal.predicate & 1 == 1;
@@ -70,7 +70,7 @@ fn cheapest(normal: &Normal, index: NodeIndex, estimates: &[Estimate]) -> (f64, 
     }
     let is_and = normal.node(index) == NormalNode::And;
     let children: Vec<(f64, f64)> = normal.children(index).map(|child| cheapest(normal, child, estimates)).collect();
-    // The probability that evaluation goes on behind a child.
+    // The probability that evaluation continues after a child.
     let continues = |(_, probability): (f64, f64)| if is_and { probability } else { 1.0 - probability };
     let cost = |order: &[(f64, f64)]| {
         let goes_on = |reached: &mut f64, child: &(f64, f64)| {
@@ -155,6 +155,6 @@ fn the_cheap_and_decisive_test_comes_first() {
         ordered(&normal, &estimates).iter().map(|test| test.literal.predicate).collect::<Vec<_>>()
     };
     assert_eq!(order([1.0, 1.0, 1.0]), [2, 1, 0]);
-    // The costs of a decision are 1.0 / 0.1, 5.5 / 0.5 and 9.5 / 0.9.
+    // The ratios of cost to decisiveness are 1.0 / 0.1, 5.5 / 0.5 and 9.5 / 0.9.
     assert_eq!(order([1.0, 5.5, 9.5]), [0, 2, 1]);
 }

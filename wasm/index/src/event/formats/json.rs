@@ -1,8 +1,8 @@
 //! Reads events as JSON, strictly by RFC 8259.
 //!
-//! The reader is our own because a library builds a tree or recurses: this one fills the event's tables from the bytes, skips
-//! unknown values without memory, does not recurse, and goes back to a value for its error. A search allocates only in memory
-//! that survives a trap at any instruction, and pays fuel for each instruction.
+//! Libraries build a tree or recurse. This reader fills the event's tables directly, skips unknown values without
+//! memory, does not recurse, and can go back to a value for its error. It suits searches, which allocate only in memory
+//! that survives a trap at any instruction, and pay fuel for each instruction.
 
 use std::str;
 
@@ -11,18 +11,18 @@ use crate::event::formats::source::{Read, Source, Str};
 use crate::support::bytes::{marked, zeros, HIGH_BITS, ONES};
 use crate::support::hash::{out_of_memory, Words};
 
-/// A cursor over a JSON text. No function recurses, so any nesting is possible.
+/// A cursor over a JSON text. No function recurses, so nesting is unlimited.
 ///
-/// The columns of its errors count bytes, because counting characters takes time linear in the text, and an error may be that of
-/// a value which then counts as undefined. [`in_characters`] converts them.
+/// Columns of its errors count bytes: counting characters takes time linear in the text, and the error may be discarded
+/// if the value counts as undefined. [`in_characters`] converts them.
 pub(in crate::event) struct Json<'a> {
     text: &'a [u8],
     at: usize,
-    /// The last string that had escapes, or the open brackets around a value that is skipped.
+    /// Scratch: the last unescaped string, or the stack of open brackets while a value is skipped.
     scratch: Vec<u8>,
 }
 
-/// The elements of an array, or the names of an object, that are not read yet.
+/// The unread elements of an array, or the unread names of an object.
 pub(in crate::event) struct Items {
     any_read: bool,
 }
@@ -113,8 +113,8 @@ impl<'a> Json<'a> {
         Ok(take(Str { bytes: &self.text[start..run.end], hash, end: Some(run.end) }))
     }
 
-    /// Returns the result of `take` for the string that comes next, as [`Source::string`] does, and for its start in the text if that
-    /// contains it unchanged. It is not hashed.
+    /// Returns the result of `take` for the next string, as [`Source::string`] does, and its offset if the text
+    /// contains it unescaped. The string is not hashed.
     #[inline]
     pub(in crate::event) fn bytes<T>(&mut self, take: impl FnOnce(&[u8], Option<usize>) -> T) -> Read<Option<T>> {
         if self.peek() != b'"' {
@@ -315,7 +315,7 @@ impl<'a> Json<'a> {
         Ok((character, at + 2))
     }
 
-    /// Returns the same for `\uXXXX`. A character beyond the first 65,536 takes two of these.
+    /// Parses `\uXXXX` likewise. A character beyond the first 65,536 takes two of these.
     fn unicode_escape(&self, at: usize) -> Read<(char, usize)> {
         let first = self.code_unit(at);
         let is_half = first.is_some_and(|unit| (0xd800..0xdc00).contains(&unit));
@@ -437,7 +437,7 @@ impl Source for Json<'_> {
             if self.skip_head()? {
                 continue;
             }
-            // A value has ended here, and perhaps the values around it too.
+            // A value has ended here, and perhaps its parents too.
             loop {
                 let Some(&end) = self.scratch.last() else { return Ok(()) };
                 if self.another(&mut Items { any_read: true }, end)? {
@@ -597,7 +597,7 @@ fn few_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
     Some((number(digits << (64 - 8 * count)), at + count as usize))
 }
 
-/// Reads the same, but no number with leading zeros.
+/// Like [`few_digits`], but refuses leading zeros.
 #[inline]
 fn few_leading_digits(text: &[u8], at: usize) -> Option<(i64, usize)> {
     let (number, end) = few_digits(text, at)?;

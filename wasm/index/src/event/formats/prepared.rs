@@ -1,10 +1,10 @@
-//! Prepared events: decoded events in a form that is quick to decode again, without names or text.
+//! Prepared events: decoded events in a binary form, without names or text, that decodes quickly.
 //!
-//! First comes the schema's fingerprint, because a prepared event belongs to one schema. The defined attributes follow in
+//! A prepared event starts with the fingerprint of the one schema that it belongs to. The defined attributes follow in
 //! order. Each has a head of 32 bits, its number above the code of its value, and then its value. All numbers are
-//! little-endian. Integers and floats have 64 bits, lengths 32. Strings are bytes, because their ids differ between indexes. An
-//! object of a list is the number of its defined attributes, and then these like those of the event. If values of the event counted
-//! as undefined because they did not fit, their number follows like an integer of the attribute behind the last one.
+//! little-endian. Integers and floats have 64 bits, lengths 32. Strings are bytes, because ids differ between indexes.
+//! An object of a list is its number of defined attributes, and these in the same form. If misfit values of the event
+//! counted as undefined, their number follows like an integer of an attribute behind the last one.
 
 use crate::error::{Error, Kind};
 use crate::event::errors::check_required;
@@ -30,7 +30,7 @@ const OBJECTS: u32 = 10;
 const CODE_BITS: u32 = 4;
 const CODE: u32 = (1 << CODE_BITS) - 1;
 
-/// Appends `event`, which was decoded under `schema`, to `out`.
+/// Appends `event`, decoded under `schema`, to `out`.
 ///
 /// Errors: [`Kind::OutOfMemory`].
 pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result<(), Error> {
@@ -53,8 +53,8 @@ pub(crate) fn write(event: &Event, schema: &Schema, out: &mut Vec<u8>) -> Result
 ///
 /// # Errors
 ///
-/// `type` if the event was written under another schema; `syntax` for bytes that [`write()`] does not write, such as a value
-/// that does not fit its attribute; and `out_of_memory`.
+/// `type` if the event was written under another schema; `syntax` for bytes that [`write()`] never produces, such as a
+/// misfit value; and `out_of_memory`.
 pub(in crate::event) fn read(
     bytes: &[u8],
     schema: &Schema,
@@ -124,7 +124,7 @@ fn finite(bytes: [u8; 8]) -> Option<f64> {
 
 fn code(value: Value) -> Option<u32> {
     Some(match value {
-        // The patterns of the next search may be others.
+        // The next search may have other patterns.
         Value::Undefined | Value::Patterns | Value::Unfit(_) => return None,
         Value::Boolean(false) => FALSE,
         Value::Boolean(true) => TRUE,
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
         self.take().map(i64::from_le_bytes)
     }
 
-    /// Reads the number of values that counted as undefined, behind its head. Nothing may follow.
+    /// Reads the number of misfit values, after its head. Nothing may follow.
     #[cold]
     #[inline(never)]
     fn mismatches(&mut self, attribute: AttributeId, code: u32, schema: &Schema) -> Option<u32> {
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
         Ok(Some(Value::Objects(Span { start: start as u32, len: count as u32 })))
     }
 
-    /// Reads an object, and returns whether it is a sound one.
+    /// Reads an object, and returns whether it is well-formed.
     fn object(&mut self, schema: &Schema, base: usize, strings: &Interner, event: &mut Event) -> Result<bool, Error> {
         event.begin_object(schema, base)?;
         let Some(count) = self.count(4) else { return Ok(false) };
@@ -340,7 +340,7 @@ impl<'a> Reader<'a> {
     fn text(&mut self, strings: &Interner, event: &mut Event) -> Result<Option<Text>, Error> {
         let Some(len) = self.count(1) else { return Ok(None) };
         if event.bytes.is_empty() {
-            // All bytes at once, because copying string by string takes longer.
+            // One copy of all bytes is faster than a copy per string.
             event.take_in(self.all)?;
         }
         let start = self.all.len() - self.rest.len();

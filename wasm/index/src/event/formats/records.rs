@@ -8,7 +8,7 @@ use crate::event::formats::source::{Read, Source, Str};
 use crate::event::formats::term;
 use crate::term::{Elements, Kind, Reader};
 
-/// A reader that accepts every value only as its own type.
+/// A reader without conversions: each value must have its own type.
 pub(in crate::event) struct Records<'a>(pub Reader<'a>);
 
 impl Source for Records<'_> {

@@ -12,12 +12,12 @@ pub(in crate::event) struct Str<'a> {
     pub bytes: &'a [u8],
     /// The hash that [`hash_bytes`] returns.
     pub hash: u64,
-    /// The end of the string in the encoded event, if the event contains it unchanged.
+    /// The offset of the string's end in the encoded event, if the event contains it unescaped.
     pub end: Option<usize>,
 }
 
 impl<'a> Str<'a> {
-    /// Returns a string that the encoded event contains up to `end`.
+    /// Returns a string that ends at `end` in the encoded event.
     #[inline]
     pub fn within(bytes: &'a [u8], end: usize) -> Self {
         Str { bytes, hash: hash_bytes(bytes), end: Some(end) }
@@ -35,15 +35,15 @@ impl<'a> Str<'a> {
 ///
 /// Errors: the bytes are malformed, or a number is too large.
 pub(in crate::event) trait Source {
-    /// The names that are not read yet.
+    /// The unread names.
     type Names;
-    /// The elements of a list or a tuple that are not read yet.
+    /// The unread elements of a list or a tuple.
     type Elements;
     /// The description of an event in this format, for errors.
     const EVENT: &'static str;
     /// The description of a map of fields in this format, for errors.
     const MAP: &'static str = "a map or a list of pairs";
-    /// Whether the last of several values of one name counts, or the first.
+    /// Whether the last value of repeated names counts; otherwise the first does.
     const LAST_COUNTS: bool;
     /// The description of a float in this format, for errors.
     const FLOAT: &'static str = "a float or an integer";
@@ -52,17 +52,17 @@ pub(in crate::event) trait Source {
     /// The description of an internet address in this format, for errors.
     const ADDRESS: &'static str = "an address as a string, or as a tuple of 4 or 8 integers as of `:inet`";
 
-    /// Reads the head of an event of values under names.
+    /// Reads the head of an event with named values.
     fn names(&mut self) -> Read<Option<Self::Names>>;
-    /// Returns the result of `take` for the next name. Its value comes next. After a `type` error [`Source::skip_names`] can skip
-    /// the others.
+    /// Returns the result of `take` for the next name, whose value then comes next. After a `type` error,
+    /// [`Source::skip_names`] can skip the others.
     fn name<T>(&mut self, names: &mut Self::Names, take: impl FnOnce(Str) -> T) -> Read<Option<T>>;
-    /// Skips the names that are not read yet, with their values, after a `type` error. Formats without such errors have none.
+    /// Skips the unread names with their values, after a `type` error. Formats without such errors skip nothing.
     fn skip_names(&mut self, _names: &mut Self::Names) -> Read<()> {
         Ok(())
     }
 
-    /// Returns whether undefined comes next, and reads it then.
+    /// Reads undefined if it comes next, and returns whether it did.
     fn undefined(&mut self) -> Read<bool>;
     /// Reads a boolean.
     fn boolean(&mut self) -> Read<Option<bool>>;
@@ -79,7 +79,7 @@ pub(in crate::event) trait Source {
     /// Returns whether another element comes next.
     fn next(&mut self, elements: &mut Self::Elements) -> Read<bool>;
 
-    /// Reads a time in a form of its own, if the format has one. Returns `None` for any other value, and may read it.
+    /// Reads a time in the format's own form. Returns `None` for any other value, which may then be read already.
     fn time(&mut self) -> Read<Option<i64>> {
         Ok(None)
     }
@@ -93,8 +93,8 @@ pub(in crate::event) trait Source {
     fn place(&self) -> usize;
     /// Moves the cursor back to an earlier position.
     fn back_to(&mut self, place: usize);
-    /// Returns the kind of the next value for an error message, which has nothing of the value itself: messages go to logs.
-    /// Errors: the value is malformed.
+    /// Returns the kind of the next value for an error message, without its content: messages go to logs. Errors: the
+    /// value is malformed.
     fn kind_of_next(&mut self) -> Read<String>;
     /// Returns the error with this position, if the format has columns.
     fn locate(&self, error: Error) -> Error;

@@ -7,7 +7,7 @@ use crate::event::formats::source::{Read, Source, Str};
 use crate::model::time::of_parts;
 use crate::term::{Elements, Kind, Reader};
 
-/// The names of an event that are not read yet.
+/// The unread names of an event.
 pub(in crate::event) enum Names {
     /// The number of pairs left in a map.
     Map(usize),
@@ -157,14 +157,14 @@ impl Source for Reader<'_> {
     }
 }
 
-/// Skips the element at `start` of a list that is an event or a map, and returns the error that it is no pair.
+/// Skips an element, at `start`, of a list of pairs, and returns the error that it is no pair.
 #[cold]
 fn no_pair(reader: &mut Reader, start: usize) -> Box<Error> {
     let error = reader.back_to(start).mismatch("a pair of a name and a value in an event that is a list");
     skipped(reader, 1, error)
 }
 
-/// Skips a name and its value, and returns the error that the name is none.
+/// Skips a name and its value, and returns the error that the name is invalid.
 #[cold]
 fn no_name(reader: &mut Reader) -> Box<Error> {
     let error = reader.mismatch("an atom or a binary as the name of an attribute");
@@ -177,7 +177,7 @@ fn skipped(reader: &mut Reader, terms: usize, error: Error) -> Box<Error> {
     skipped.err().unwrap_or(error).into()
 }
 
-/// Reads the map that comes next, and returns the time that it is as a struct of Elixir.
+/// Reads the next map as a struct of Elixir, and returns its time.
 fn time(reader: &mut Reader) -> Read<Option<i64>> {
     const PARTS: [&[u8]; 8] = [b"year", b"month", b"day", b"hour", b"minute", b"second", b"utc_offset", b"std_offset"];
     let mut parts = [None; PARTS.len()];

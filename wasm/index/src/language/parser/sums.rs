@@ -7,14 +7,14 @@ use crate::language::lexer::{Token, TokenKind};
 use crate::language::push;
 use crate::model::arithmetic::Operator;
 
-/// An operator that lacks its right operand, or an open parenthesis and its position.
+/// An operator waiting for its right operand, or an open parenthesis and its position.
 #[derive(Clone, Copy)]
 enum Open {
     Operator(Operator),
     Parenthesis(usize),
 }
 
-/// Returns the function of a list or a string that `name` is.
+/// Returns the list or string function called `name`.
 pub(super) fn counted(name: &str) -> Option<fn(Token) -> Item> {
     match name {
         "size" => Some(Item::Size),
@@ -29,7 +29,7 @@ impl Parser<'_, '_> {
         operator(self.current, self.text).is_some()
     }
 
-    /// Reads the rest of a comparison whose left side begins with `first`.
+    /// Parses the rest of a comparison whose left side begins with `first`.
     pub(super) fn sums(&mut self, first: Item) -> Result<Sums, Error> {
         let left = self.sum(Some(first), true)?;
         let TokenKind::Relation(relation) = self.current.kind else {
@@ -48,8 +48,8 @@ impl Parser<'_, '_> {
         Ok(item(name))
     }
 
-    /// Reads a computed number, whose first operand may be read already. If it `is_left`, parentheses that were taken for
-    /// those of an expression may turn out to be around the number.
+    /// Parses a computed number, whose first operand may be taken already. If it `is_left`, parentheses that were
+    /// parsed as those of an expression may turn out to enclose the number.
     pub(super) fn sum(&mut self, mut first: Option<Item>, is_left: bool) -> Result<Vec<Item>, Error> {
         let mut items = Vec::new();
         let mut open = Vec::new();
@@ -72,7 +72,7 @@ impl Parser<'_, '_> {
             complete(&mut items, &mut open, operator.is_tight())?;
             push(&mut open, Open::Operator(operator))?;
             if is_sign {
-                // The number behind its sign is the next operand.
+                // The number after its sign is the next operand.
                 self.current.start += 1;
             } else {
                 self.advance()?;
@@ -108,7 +108,7 @@ impl Parser<'_, '_> {
     }
 }
 
-/// Returns the operator that `token` is, and whether it is the sign of a number.
+/// Returns the operator of `token`, and whether it is the sign of a number.
 fn operator(token: Token, text: &str) -> Option<(Operator, bool)> {
     match token.kind {
         TokenKind::Operator(operator) => Some((operator, false)),
@@ -117,7 +117,7 @@ fn operator(token: Token, text: &str) -> Option<(Operator, bool)> {
     }
 }
 
-/// Moves operators behind their operands, back to the last parenthesis: all, or those that are tight.
+/// Emits operators after their operands, back to the last parenthesis: all, or the tight ones.
 fn complete(items: &mut Vec<Item>, open: &mut Vec<Open>, only_tight: bool) -> Result<(), Error> {
     while let Some(&Open::Operator(operator)) = open.last() {
         if only_tight && !operator.is_tight() {

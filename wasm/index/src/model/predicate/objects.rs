@@ -1,11 +1,11 @@
-//! Predicates over lists of objects: a condition, and the share of the objects that must meet it.
+//! Predicates over lists of objects: a condition that any, all or none of the objects must meet.
 
 use crate::model::predicate::{Predicate, Step};
 
-/// The most steps of a condition.
+/// The maximum number of steps of a condition.
 pub const MAX_CONDITION_STEPS: usize = 255;
 
-/// The share of a list's objects that must meet a condition.
+/// The quantifier over a list's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quantifier {
     /// At least one object.
@@ -27,14 +27,14 @@ impl Quantifier {
     }
 }
 
-/// A condition that a share of a list's objects must meet. It reads the attributes of one object, by their positions in the
-/// schema of the list's objects.
+/// A quantified condition on a list's objects. It reads the attributes of one object by their positions in the objects'
+/// schema.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quantified<S> {
-    /// The share.
+    /// Whether any, all or none of the objects must meet the condition.
     pub quantifier: Quantifier,
     steps: Box<[Step<S>]>,
-    /// For each step that ends a left operand the position of its operator, and 0 for any other step.
+    /// The position of the operator for each step that ends its left operand, and 0 for any other step.
     operators: Box<[u8]>,
 }
 
@@ -65,7 +65,7 @@ impl<S> Quantified<S> {
         &self.steps
     }
 
-    /// Returns the predicates of the condition, each as often as its text has it.
+    /// Returns the predicates of the condition. A predicate that the text repeats is repeated.
     pub fn predicates(&self) -> impl Iterator<Item = &Predicate<S>> + Clone {
         self.steps.iter().filter_map(|step| match step {
             Step::Predicate(predicate) => Some(predicate),
@@ -73,8 +73,8 @@ impl<S> Quantified<S> {
         })
     }
 
-    /// Returns whether an object meets the condition. `holds` returns whether a predicate is true of it, and is called only for
-    /// predicates that may decide.
+    /// Returns whether an object meets the condition. `holds` returns whether a predicate is true of the object. It is not
+    /// called for operands that short-circuiting skips.
     pub fn is_met(&self, mut holds: impl FnMut(&Predicate<S>) -> bool) -> bool {
         let mut value = false;
         let mut position = 0;
@@ -83,7 +83,7 @@ impl<S> Quantified<S> {
                 Step::Constant(constant) => value = *constant,
                 Step::Predicate(predicate) => value = holds(predicate),
                 Step::Not => value = !value,
-                // The left operand did not decide, so the value is that of the right one.
+                // The left operand did not decide, so the operator has the value of the right one.
                 Step::And | Step::Or => {}
             }
             // A left operand that decides its operator skips the right one. The operator may be a left operand itself.
@@ -100,7 +100,7 @@ impl<S> Quantified<S> {
         value
     }
 
-    /// Returns the predicate with other strings, which `text` returns in the order of [`Quantified::each_string`].
+    /// Replaces the strings of the condition. `text` is called in the order of [`Quantified::each_string`].
     pub(crate) fn map<T: Ord>(self, text: &mut dyn FnMut(S) -> T) -> Quantified<T> {
         let Quantified { quantifier, steps, operators } = self;
         let steps = steps.into_vec().into_iter().map(|step| step.map(&mut *text)).collect();
@@ -112,8 +112,8 @@ impl<S> Quantified<S> {
         self.predicates().for_each(|predicate| predicate.test.each_string(&mut *each));
     }
 
-    /// Returns an upper bound of the number of its constants, as [`Test::constants`](super::Test::constants) does. A
-    /// step takes as much memory as some constants.
+    /// Returns an upper bound of the number of its constants, as [`Test::constants`](super::Test::constants) does. A step
+    /// takes as much memory as two constants.
     pub(crate) fn constants(&self) -> usize {
         2 * self.steps.len() + self.predicates().map(|predicate| predicate.test.constants()).sum::<usize>()
     }
@@ -125,7 +125,7 @@ mod tests {
     use crate::model::attribute::AttributeId;
     use crate::model::predicate::Test;
 
-    /// Returns the value of a condition by its definition.
+    /// Evaluates a condition with a plain stack, without short-circuiting.
     fn plain(steps: &[Step<u32>], values: u32) -> bool {
         let mut stack: Vec<bool> = Vec::new();
         for step in steps {

@@ -142,7 +142,7 @@ fn an_event_that_meets_all_that_is_known_and_the_residual_makes_the_expression_t
         sample.each(|subscription, text| {
             let analysis = Analysis::of(subscription, catalog);
             for literal in literals(&analysis) {
-                // Of the literal and those joined to it, some are known.
+                // Some literals of the context are known.
                 let known: HashSet<*const AccessPredicate> = analysis
                     .normal
                     .context(literal)
@@ -232,7 +232,7 @@ fn no_other_choice_of_literals_costs_less() {
         let catalog = sample.index.catalog();
         sample.each(|subscription, text| {
             let analysis = Analysis::of(subscription, catalog);
-            // Two literals of a conjunction lead to the same entry at the same cost, unless their shares tell nothing.
+            // With distinct shares below 1, all literals of a conjunction lead to the same entry at the same cost.
             let mut shares: Vec<f32> = literals(&analysis).into_iter().map(|literal| analysis.share(literal)).collect();
             shares.sort_unstable_by(f32::total_cmp);
             if shares.windows(2).any(|pair| pair[0] == pair[1]) || shares.contains(&1.0) {
@@ -307,7 +307,7 @@ fn siblings_on_one_attribute_are_narrowed_to_what_is_common() {
     let intervals: Vec<&ValueSet> = analysis.access_predicates().map(|access| &access.values).collect();
     let except: crate::plan::access_predicate::Keys = [5].into_iter().collect();
     assert_eq!(intervals, [&ValueSet::Interval(4, 20), &ValueSet::Interval(4, 20), &ValueSet::Except(except)]);
-    // Known and exact, all three prove the expression.
+    // Together the three exact demands prove the expression.
     let first = literals(&analysis)[0];
     assert!(matches!(analysis.residual(first, &catalog, |access| access.is_exact), Residual::Nothing));
     // Alternatives stay as wide as they are.

@@ -53,7 +53,7 @@ pub(crate) trait Vector:
     fn sub_u8(self, other: Self) -> Self;
     fn sub_u32(self, other: Self) -> Self;
 
-    /// Computes lane by lane. The bits of a result that is no number differ among processors.
+    /// Computes lane by lane. The bits of a NaN differ among processors.
     fn add_f32(self, other: Self) -> Self;
     fn sub_f32(self, other: Self) -> Self;
     fn mul_f32(self, other: Self) -> Self;
@@ -63,7 +63,7 @@ pub(crate) trait Vector:
     fn eq_u32(self, other: Self) -> Self;
     fn le_u32(self, other: Self) -> Self;
 
-    /// Shifts each lane by `bits`, which are fewer than a lane has, and fills up with zeros.
+    /// Shifts each lane by `bits`, fewer than its width, and fills with zeros.
     fn shr_u8(self, bits: u32) -> Self;
     fn shr_u32(self, bits: u32) -> Self;
     fn shl_u32(self, bits: u32) -> Self;

@@ -1,4 +1,4 @@
-//! Each operation of each kind of vector against a plain loop, on random bytes and on those at the edges.
+//! Compares each operation of each kind of vector with a plain loop, on random and extreme bytes.
 
 use std::array::from_fn;
 
@@ -67,7 +67,7 @@ fn lanes_are_those_that_were_stored<V: Vector>() {
         assert_eq!(vector.is_zero(), a == [0; BYTES]);
     });
     assert_eq!(bytes(V::default()), [0; BYTES]);
-    // One bit is enough.
+    // A single bit makes a vector nonzero.
     for bit in 0..128 {
         assert!(!V::of_u8(&(1_u128 << bit).to_le_bytes()).is_zero());
     }

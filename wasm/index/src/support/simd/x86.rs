@@ -22,7 +22,7 @@ fn load<T: Copy, const N: usize>(lanes: &[T; N]) -> X86 {
 /// Calls instructions of SSE2, none of which takes a pointer.
 macro_rules! sse2 {
     ($instructions:expr) => {
-        // SAFETY: every processor of x86-64 has SSE2, and without a pointer nothing else can go wrong.
+        // SAFETY: every processor of x86-64 has SSE2, and instructions without a pointer have no other requirement.
         unsafe { $instructions }
     };
 }
@@ -192,14 +192,14 @@ impl Vector for X86 {
 
     #[inline(always)]
     fn le_u32(self, other: Self) -> Self {
-        // The instruction compares signed integers. A changed sign makes unsigned ones of them.
+        // The instruction compares signed integers. Flipped sign bits make the comparison unsigned.
         let [one, other] = [self, other].map(|vector| vector ^ Self::splat_u32(1 << 31));
         !X86(sse2!(_mm_cmpgt_epi32(one.0, other.0)))
     }
 
     #[inline(always)]
     fn shr_u8(self, bits: u32) -> Self {
-        // There is no shift of bytes. The mask removes the bits of the neighbor.
+        // SSE2 has no shift of bytes. The mask clears the bits that come from the neighboring byte.
         X86(sse2!(_mm_srl_epi16(self.0, _mm_cvtsi32_si128(bits as i32)))) & Self::splat_u8(u8::MAX >> bits)
     }
 
@@ -232,7 +232,7 @@ impl Vector for X86 {
     #[inline(always)]
     fn swizzle(self, places: Self) -> Self {
         if is_x86_feature_detected!("ssse3") {
-            // The addition makes 128 and more of 16 and more.
+            // The saturating addition turns places of 16 and more into 128 and more.
             let places = sse2!(_mm_adds_epu8(places.0, _mm_set1_epi8(0x70)));
             // SAFETY: the processor has SSSE3, which was tested just now.
             return X86(unsafe { look_up(self.0, places) });

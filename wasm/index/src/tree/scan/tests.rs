@@ -71,7 +71,7 @@ fn digests(random: &mut Random) -> Vec<ValueDigest> {
     std::iter::once(ValueDigest::new(0, 0)).chain((0..ATTRIBUTES).map(digest)).collect()
 }
 
-/// Returns what a scan lists behind those already passed.
+/// Returns the lists of a scan that begins after two listed slots and one listed program.
 fn listed(scan: impl Fn(&mut List<Proven>, &mut List<ProgramId>, Passed) -> Passed) -> (Vec<Proven>, Vec<ProgramId>) {
     let (mut slots, mut programs) = ([Proven::default(); LENGTH], [ProgramId::default(); LENGTH]);
     let passed = scan(&mut slots, &mut programs, Passed { proven: 2, to_run: 1 });

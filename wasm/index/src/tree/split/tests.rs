@@ -24,7 +24,7 @@ const VALUES: usize = 10;
 /// The greatest value of the attribute with intervals.
 const MAX_KEY: i64 = 999;
 
-/// A tree whose lists are split only if a test asks for it.
+/// A tree that splits lists only when a test asks for it.
 struct Grove {
     catalog: Catalog,
     subscriptions: Subscriptions,
@@ -79,7 +79,7 @@ impl Grove {
         *long = tree.insert(slot, plan, &analysis, catalog, subscriptions);
     }
 
-    /// Splits long lists, if the tables of searches may have `nodes` nodes.
+    /// Splits long lists, with room for at most `nodes` nodes in the tables of searches.
     fn split(&mut self, nodes: usize) {
         let long = std::mem::take(&mut self.long);
         let mut room = |wanted| match wanted <= nodes {
@@ -164,7 +164,7 @@ impl Grove {
         }
     }
 
-    /// Returns the number of expressions that a search is expected to pass below `node`, with the cost of its levels.
+    /// Returns the expected cost of a search below `node`, in entries: the expressions that it visits, and the levels.
     fn cost(&self, node: NodeId) -> f32 {
         let statistics = &self.catalog.statistics;
         let of_level = |branch: &Branch| {
@@ -185,13 +185,13 @@ fn event(random: &mut Random) -> Keys {
     event
 }
 
-/// Returns a value, more often a small one.
+/// Returns a random value, biased to small ones.
 fn value(random: &mut Random) -> i64 {
     let most = 1 + random.below(VALUES);
     random.below(most) as i64
 }
 
-/// Returns a predicate of an attribute with single values. Small numbers of attributes are more common.
+/// Returns a predicate of an attribute with single values. Attributes with small numbers are more common.
 fn point(random: &mut Random) -> String {
     let attribute = random.below(POINTS).min(random.below(POINTS));
     let (one, other) = (value(random), value(random));
@@ -238,7 +238,7 @@ fn a_split_moves_entries_and_neither_loses_nor_adds_one() {
         grove.split(usize::MAX);
         grove.check(random);
         assert_eq!(grove.all().into_iter().collect::<BTreeSet<_>>(), before);
-        // Only the parts of a bucket that was cut wait for their next entry.
+        // Only the parts of a cut bucket may stay long, until their next entry.
         let is_bucket = |node: NodeId| matches!(grove.tree.position(node), Position::Under(_, Place::Bucket));
         let long = |node: &NodeId| grove.tree.node(*node).is_split_due() && !is_bucket(*node);
         assert!(!grove.below(NodeId::ROOT).iter().any(long));
@@ -252,7 +252,7 @@ fn a_split_costs_events_no_more_than_the_list_did() {
     let mut split = 0;
     for seed in 0..40 {
         let random = &mut Random::new(seed);
-        // Lists of which a level saves about as much as it costs, and longer ones.
+        // Lists at the break-even of a level, and longer ones.
         let count = 25 + random.below([60, 800][seed as usize % 2]);
         let mut grove = Grove::of(texts(random, count, false));
         let before = grove.cost(NodeId::ROOT);
@@ -267,7 +267,7 @@ fn a_split_costs_events_no_more_than_the_list_did() {
 
 #[test]
 fn a_list_stays_if_no_level_pays() {
-    // A level saves an event the entries with other values than its own, and costs a look-up.
+    // A level spares an event the entries with other values, and costs a look-up.
     let few = |count: usize| (0..count).map(|i| format!("a0 in (1, 2, {}) and n <> {i}", 3 + i % (VALUES - 3)));
     let cost = level_cost(AttributeId::from_index(0), &Grove::new().catalog.statistics);
     let held_back = 1.0 - 3.0 / VALUES as f32;
@@ -379,7 +379,7 @@ fn a_bucket_of_wide_intervals_is_not_cut() {
         let count = grove.list(node).len();
         let mut readings = Readings::new(&grove.catalog, &grove.subscriptions);
         let read = grove.tree.read(node, &vec![true; count], &mut readings).unwrap();
-        // All of them reach to the greatest value, so a cut has all on its right side.
+        // All intervals reach the greatest value, so every cut has all of them on its right side.
         assert!(grove.tree.worthwhile_cut(node, &read).is_none());
         grove.long = vec![node];
         grove.split(usize::MAX);
