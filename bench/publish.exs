@@ -29,7 +29,7 @@ defmodule BeTree.Bench.Publish do
   @publications 9
   @events 500
 
-  # Milliseconds of a turn, and turns for each number of schedulers.
+  # The length of a turn in milliseconds, and the number of turns for each number of schedulers.
   @turn 1_000
   @turns 5
 

@@ -14,7 +14,7 @@ defmodule BeTree.Bench.W7 do
 
   @sleep 1
 
-  # Milliseconds of a turn, turns of each load, and turns for counting long schedules, which are rare.
+  # The length of a turn in milliseconds, the turns of each load, and the turns that count the rare long schedules.
   @full %{turn: 1_000, turns: 3, many_turns: 20}
   @quick %{turn: 500, turns: 2, many_turns: 10}
 

@@ -98,7 +98,7 @@ defmodule BeTree.LayoutTest do
     assert Enum.reject(cycles, &behaviour?(&1, by_source)) == []
   end
 
-  # Pairs of files, the second of which the first uses. A protocol names its implementations for built-in types, and uses nothing.
+  # Pairs of a file and a file that it uses. Without protocols: a protocol names its implementations, and does not depend on them.
   defp imports do
     output = capture_io(fn -> Mix.Task.rerun("xref", ["graph"]) end)
 

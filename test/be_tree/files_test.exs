@@ -317,7 +317,7 @@ defmodule BeTree.FilesTest do
       end
     end
 
-    test "are told from strings that look alike", %{tmp_dir: folder} do
+    test "differ from strings of the same text", %{tmp_dir: folder} do
       text = ~S({"frequency_caps": [], "x": "[\"flight\", 10, \"ns\", 2, 0]", "y": ["[", "flight", 10, "ns", 2]})
       [{event, 1}] = folder |> write("events", text) |> Files.events() |> Enum.to_list()
       assert event == {:json, text}

@@ -96,7 +96,7 @@ defmodule BeTree.ImageTest do
   @node System.find_executable("node")
 
   @tag skip: if(@node, do: false, else: "there is no node on this machine")
-  test "Node runs it by the program in docs/guides/image.md", %{tmp_dir: folder} do
+  test "Node searches an image with the program of docs/guides/image.md", %{tmp_dir: folder} do
     domains = [age: :integer, score: {:float, optional: true}, country: {:string, optional: true}, tags: :string_list]
     tree = BeTree.new!(domains)
 

@@ -377,7 +377,7 @@ defmodule BeTree.IndexTest do
       end
     end
 
-    test "search a sequence of published versions, each of which is complete" do
+    test "read only complete versions during publications" do
       tree = BeTree.new!(a: :integer)
       BeTree.insert!(tree, 1, "a = 1")
       :persistent_term.put(__MODULE__, BeTree.publish!(tree))

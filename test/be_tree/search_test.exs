@@ -33,7 +33,7 @@ defmodule BeTree.SearchTest do
     end
   end
 
-  test "a budget of the search's fuel suffices, and a smaller one leaves the tree unchanged", %{tree: tree} do
+  test "a budget equal to the fuel of a search suffices, and a smaller one leaves the tree unchanged", %{tree: tree} do
     {:done, @matches, %{fuel: fuel}} = Search.run(tree, @event)
 
     for slice <- [1_000, 10_000, :infinity] do

@@ -117,7 +117,7 @@ defmodule BeTree.SoakTest do
       Enum.reduce(1..operations, {domains, %{}}, fn number, {domains, there} ->
         operation = operation(:rand.uniform(100))
         random = :rand.uniform(1_000_000_000)
-        # An operation's random draws do not affect the next one's.
+        # Each operation has its own seed, so its draws leave those of the next operation unchanged.
         kept = :rand.export_seed()
         :rand.seed(:exsss, {random, number, 0})
         there = run(operation, "BE_TREE_SEED=#{seed}, window #{window}, #{number}: #{operation}", domains, there)

@@ -32,8 +32,8 @@ pub struct State {
     outbox: Outbox,
 }
 
-/// The words shared with the host: address and length of the last result, and the progress of a search. The lower half of
-/// `progress` is 0 without a search, otherwise 1 plus the number of finished subscriptions. The upper half counts matches.
+/// The words shared with the host: address and length of the last result, and the progress of a search. Without a search
+/// `progress` is 0. In a search its lower half is 1 plus the number of tested subscriptions, and its upper half counts matches.
 #[derive(Default)]
 #[repr(C)]
 struct Outbox {
@@ -65,9 +65,9 @@ struct Search {
     batch: Option<Batch>,
     /// Whether the search considers each subscription.
     wanted: Vec<bool>,
-    /// Two words of the result, then the matching ids.
+    /// A result of two words and the matching ids.
     found: Vec<u64>,
-    /// Two words of the result, then a bit for each matching id.
+    /// A result of two words and a bitmap of the matching ids.
     bitmap: Vec<u64>,
     /// The operand stack of the expression that is being evaluated.
     stack: Vec<bool>,

@@ -3,7 +3,7 @@ defmodule BeTree.Server.Bases do
   # The base of a server's replicas, the log since, and the process that builds the next base.
   #
   # Each replica begins as the base and applies the log. A new replica applies all of it, so another process (BeTree.Server.Builder)
-  # builds the next base when the log is long. Both kinds of servers use this: the process that makes changes, and a follower.
+  # builds the next base when the log is long. The writer of a server and a follower both use this module.
   # The owner traps exits, and passes its messages to `info/2`.
 
   alias BeTree.{Error, Guest, Index}

@@ -1,7 +1,7 @@
 defmodule BeTree.Server.Group do
   @moduledoc false
   # The changes that wait for a sync of the journal, which they share (group commit). The tree has them; the table and the replicas
-  # do not. A refusal waits too, because its cause may be a change of the group.
+  # do not. The reply to a refused change also waits for the sync, because another change of the group may be the reason of the refusal.
 
   alias BeTree.Error
   alias BeTree.Server.Table

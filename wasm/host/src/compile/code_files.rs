@@ -7,7 +7,7 @@
 //! compares the platform and the features of the CPU: code for a CPU with fewer features loads, code for more does not.
 //!
 //! A file that is absent, damaged or of something else is not loaded, and the next `store` replaces it. The CRC detects
-//! damage, not malice: whoever can write to the folder can run code in the VM.
+//! damage, not malice: a user with write access to the folder can run code in the VM.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -139,8 +139,8 @@ impl Shared {
         Some(Loan::new(machine, place, self.clone(), Scheduler::Dirty))
     }
 
-    /// Makes `snapshot`, a later state of this pool, the base of new replicas, each of which copies it. Drops replicas
-    /// behind it, and the entries of the log that it contains.
+    /// Makes `snapshot`, a later state of this pool, the base of new replicas. New replicas copy the base. Drops replicas
+    /// behind the base, and the entries of the log that the base contains.
     pub fn rebase(&self, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
         let mut base = self.base().ok_or_else(|| Failure::bad_module("only replicas have a base"))?;
         let applied = snapshot.applied();

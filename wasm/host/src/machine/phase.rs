@@ -6,11 +6,11 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// The module makes room for the input. If the call is cut off now, the allocator of the module may be inconsistent.
+    /// The module allocates room for the input. A call interrupted now may leave the module's allocator inconsistent.
     Opening,
     /// The host copies the input or the output.
     Copying,
-    /// The replica applies entries of the log. If the call is cut off now, its index may be inconsistent.
+    /// The replica applies entries of the log. A call interrupted now may leave the replica's index inconsistent.
     Replaying,
     /// The function runs, and its fuel is metered.
     Running,
