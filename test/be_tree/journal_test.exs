@@ -275,55 +275,34 @@ defmodule BeTree.JournalTest do
     :ok = Journal.close(open!(folder))
   end
 
-  test "concurrent opens of a folder never succeed together", %{folder: folder} do
+  # Twelve processes acquire and release `times` times each. At most one may be between the two, and one must get there.
+  defp assert_exclusive(times, acquire, release) do
     counter = :counters.new(1, [])
 
-    tasks =
-      for _ <- 1..12 do
-        Task.async(fn ->
-          for _ <- 1..5 do
-            case open(folder, []) do
-              {:ok, journal} ->
-                :counters.add(counter, 1, 1)
-                alone = :counters.get(counter, 1)
-                :counters.sub(counter, 1, 1)
-                :ok = Journal.close(journal)
-                alone
-
-              {:error, %{kind: :locked}} ->
-                :locked
-            end
-          end
-        end)
+    attempt = fn ->
+      with {:ok, owned} <- acquire.() do
+        :counters.add(counter, 1, 1)
+        owners = :counters.get(counter, 1)
+        :counters.sub(counter, 1, 1)
+        :ok = release.(owned)
+        owners
       end
+    end
 
+    tasks = for _ <- 1..12, do: Task.async(fn -> for _ <- 1..times, do: attempt.() end)
     results = tasks |> Task.await_many(600_000) |> List.flatten()
     assert 1 in results
     assert Enum.all?(results, &(&1 in [1, :locked]))
   end
 
+  test "concurrent opens of a folder never succeed together", %{folder: folder} do
+    acquire = fn -> with {:error, %{kind: :locked}} <- open(folder, []), do: :locked end
+    assert_exclusive(5, acquire, &Journal.close/1)
+  end
+
   # This lock is for systems without abstract sockets, and works on others too.
   test "concurrent locks by a socket file never succeed together, and leave no file", %{folder: folder} do
-    counter = :counters.new(1, [])
-
-    tasks =
-      for _ <- 1..12 do
-        Task.async(fn ->
-          for _ <- 1..20 do
-            with {:ok, lock} <- SocketFile.acquire(folder) do
-              :counters.add(counter, 1, 1)
-              alone = :counters.get(counter, 1)
-              :counters.sub(counter, 1, 1)
-              :ok = SocketFile.release(lock)
-              alone
-            end
-          end
-        end)
-      end
-
-    results = tasks |> Task.await_many(600_000) |> List.flatten()
-    assert 1 in results
-    assert Enum.all?(results, &(&1 in [1, :locked]))
+    assert_exclusive(20, fn -> SocketFile.acquire(folder) end, &SocketFile.release/1)
     assert File.ls!(folder) == []
   end
 

@@ -26,6 +26,16 @@ defmodule BeTree.Rules.LatenessTest do
     then notify busy(order: o.id)
   """
 
+  # Both fact types have the user, the key of the partitions.
+  @rules_by_user """
+  fact order(id: integer, user: string)
+  fact payment(order: integer, user: string)
+  rule unpaid
+    when o: order
+         none payment(order = o.id, user = o.user) within 10 minutes after o
+    then notify unpaid(order: o.id)
+  """
+
   @minute 60_000
 
   # Two orders in order, then one 12 minutes late with its payment, and one without a payment.
@@ -272,16 +282,7 @@ defmodule BeTree.Rules.LatenessTest do
     test "with partitions fires what one engine fires, without sources" do
       options = [partitions: 3, partition_by: %{order: :user, payment: :user}]
 
-      text = """
-      fact order(id: integer, user: string)
-      fact payment(order: integer, user: string)
-      rule unpaid
-        when o: order
-             none payment(order = o.id, user = o.user) within 10 minutes after o
-        then notify unpaid(order: o.id)
-      """
-
-      [{one, _}, {several, _}] = for more <- [[], options], do: start!([rules: text] ++ more)
+      [{one, _}, {several, _}] = for more <- [[], options], do: start!([rules: @rules_by_user] ++ more)
       for name <- [one, several], do: :ok = Server.subscribe(name)
 
       facts =
@@ -311,15 +312,6 @@ defmodule BeTree.Rules.LatenessTest do
     test "with partitions and sources equals one engine, also after a restart", %{tmp_dir: dir} do
       options = [partitions: 3, partition_by: %{order: :user, payment: :user}, dir: Path.join(dir, "several")]
 
-      text = """
-      fact order(id: integer, user: string)
-      fact payment(order: integer, user: string)
-      rule unpaid
-        when o: order
-             none payment(order = o.id, user = o.user) within 10 minutes after o
-        then notify unpaid(order: o.id)
-      """
-
       :rand.seed(:exsss, {1, 2, 3})
 
       calls =
@@ -337,8 +329,8 @@ defmodule BeTree.Rules.LatenessTest do
           end
         end
 
-      {several, id} = start!([rules: text] ++ options)
-      {one, _id} = start!(rules: text)
+      {several, id} = start!([rules: @rules_by_user] ++ options)
+      {one, _id} = start!(rules: @rules_by_user)
 
       for name <- [one, several] do
         :ok = Server.subscribe(name)
@@ -352,7 +344,7 @@ defmodule BeTree.Rules.LatenessTest do
 
         if number == 75 do
           :ok = stop_supervised(id)
-          start!([rules: text, name: several] ++ options)
+          start!([rules: @rules_by_user, name: several] ++ options)
           :ok = Server.subscribe(several)
         end
       end
