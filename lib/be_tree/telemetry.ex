@@ -2,13 +2,12 @@ defmodule BeTree.Telemetry do
   @moduledoc """
   The events that this library emits through the hex package `:telemetry`.
 
-  The first event of a node looks whether the package is present, and `enabled?/0` returns what it found. Without the package
   The first event of a node checks whether the package is present, and caches the result (`enabled?/0`). Without the package
   nothing is emitted. `metrics/0` returns metrics of these events for `Telemetry.Metrics` and Phoenix LiveDashboard.
+
   ## Spans
 
-  A span has the events `:start`, `:stop` and `:exception` under its name. A refusal, such as `:missing_attribute` or
-  `:timeout`, is A span emits `:start`, then `:stop` or `:exception`, under its name. A refusal such as `:missing_attribute`
+  A span emits `:start`, then `:stop` or `:exception`, under its name. A refusal such as `:missing_attribute`
   or `:timeout` is a result: the span stops with `result: :error`. `:exception` means that the process raised, exited or
   threw.
   | span | it is | measurements of `:stop` | metadata |
