@@ -10,6 +10,7 @@ defmodule BeTree.Telemetry do
   A span emits `:start`, then `:stop` or `:exception`, under its name. A refusal such as `:missing_attribute`
   or `:timeout` is a result: the span stops with `result: :error`. `:exception` means that the process raised, exited or
   threw.
+
   | span | it is | measurements of `:stop` | metadata |
   | --- | --- | --- | --- |
   | `[:be_tree, :search]` | a search for one event | `fuel`, `slices`, `matches`, `mismatches` | |
