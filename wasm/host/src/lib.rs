@@ -22,6 +22,7 @@
 //! | `compile` | compiling: bounds, inserted checks of the fuel, cache, files of code |
 //! | `machine` | a machine: a store with its instance, which runs one call |
 //! | `instance` | an instance or a pool: its machines, lent to callers in order |
+//! | `output` | messages of many senders on their way to one sink, for `BeTree.Output` |
 //! | `calls` | calls: slices, suspension, and the end of abandoned ones |
 //! | `nifs` | the functions that Elixir calls |
 
@@ -32,6 +33,7 @@ mod instance;
 mod machine;
 mod memory;
 mod nifs;
+mod output;
 mod system;
 mod terms;
 

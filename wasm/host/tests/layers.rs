@@ -7,7 +7,8 @@ mod layers;
 use layers::Crate;
 
 /// From the lowest layer to the highest; `lib.rs` says what each is about.
-const LAYERS: [&str; 9] = ["failure", "system", "terms", "memory", "compile", "machine", "instance", "calls", "nifs"];
+const LAYERS: [&str; 10] =
+    ["failure", "system", "terms", "memory", "compile", "machine", "instance", "output", "calls", "nifs"];
 
 #[test]
 fn no_folder_uses_a_later_one() {

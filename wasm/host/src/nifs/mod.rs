@@ -1,7 +1,8 @@
-//! The NIFs that `BeTree.Runtime.Native` declares and documents: `call` runs calls, `snapshot` copies states, the others
+//! The NIFs that `BeTree.Runtime.Native` declares and documents: `call` runs calls, `snapshot` copies states, `output` has the queues of messages, the others
 //! are here.
 
 mod call;
+mod output;
 mod snapshot;
 
 use std::sync::atomic::Ordering;

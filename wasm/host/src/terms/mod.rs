@@ -26,6 +26,8 @@ pub mod atoms {
         free, running, suspended, broken,
         nan, negative_infinity, nil,
         built, cache, compiled,
+        block, drop_new, drop_old, disconnect,
+        wake, full, dropped, disconnected, closed, stale,
     }
 }
 
