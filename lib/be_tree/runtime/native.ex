@@ -1,6 +1,6 @@
 defmodule BeTree.Runtime.Native do
   @moduledoc false
-  # The stubs of the NIF, wasm/host. Except for charge/1 only BeTree.Runtime.Wasmtime calls them. They return
+  # The stubs of the NIF, wasm/host. Only BeTree.Runtime.Wasmtime calls them, except for charge/1 and the queues of BeTree.Output. They return
   # {:error, kind, message} for a failure, :busy if another call holds the instance, and :vacant if fill/2 must make a
   # replica first. A ticket is nil, the result of queue/2 after its message has arrived, or the result of fill/2.
 
@@ -210,4 +210,69 @@ defmodule BeTree.Runtime.Native do
 
   @doc "Returns the `{mappings, descriptors}` that live values have taken from their quotas."
   def taken, do: :erlang.nif_error(:not_loaded)
+
+  # The queue of a BeTree.Output (wasm/host/src/output). Amounts are `bytes` and `messages`, and `overflow` is :block, :drop_new,
+  # :drop_old or :disconnect. The functions with "dirty" run on a dirty scheduler.
+
+  @doc "Returns a queue with these limits."
+  def output_new(_page, _bytes, _messages, _overflow), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Replaces the limits. Returns the number of changes, which senders pass as `epoch`."
+  def output_configure(_queue, _page, _bytes, _messages, _overflow), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Returns a sender for one process."
+  def output_sender(_queue), do: :erlang.nif_error(:not_loaded)
+
+  @doc """
+  Appends a binary. Returns `:ok`, or `:wake` if the writer must be woken. Otherwise the message is not appended: `:full`,
+  `:dropped`, `:disconnected`, `:closed` or `:stale`. `turn?`: the writer woke this sender, which waited for room.
+  """
+  def output_append(_sender, _message, _epoch, _turn?), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Does what `output_append/4` does, dirty."
+  def output_append_long(_sender, _message, _epoch, _turn?), do: :erlang.nif_error(:not_loaded)
+
+  @doc """
+  Appends binaries from the head of a list. Returns `{result, wake?, number}`: the first result that is not `:ok`, or `:ok`, and the
+  number of appended messages, at least one if the result is `:ok`.
+  """
+  def output_append_many(_sender, _messages, _epoch, _turn?), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Ends the sender of a process that ended."
+  def output_end(_sender), do: :erlang.nif_error(:not_loaded)
+
+  @doc """
+  Moves open pages into the queue after `linger` microseconds. Returns `{next, stuck?}`: the microseconds until the next page is
+  due, or `nil`, and whether due pages have no room.
+  """
+  def output_sweep(_queue, _linger), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Moves all open pages into the queue, dirty. Returns the number at which `output_left/1` has left them behind."
+  def output_flush(_queue), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Returns how many messages have left the queue."
+  def output_left(_queue), do: :erlang.nif_error(:not_loaded)
+
+  @doc """
+  Takes pages of about `bytes`. Returns `{pages, bytes, messages, dropped}` or `nil`. With `lengths?` a page is `{binary, lengths}`.
+  """
+  def output_next(_queue, _bytes, _lengths?), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Counts the taken pages as delivered or lost. Returns the age of the oldest of them in microseconds."
+  def output_settle(_queue, _delivered?), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Returns the room for waiting senders, `{bytes, messages}`, or `nil` during an overload."
+  def output_room(_queue), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Sets whether senders wait."
+  def output_waiting(_queue, _waiting?), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Closes the queue, dirty. Its messages count as dropped or as lost."
+  def output_close(_queue, _dropped?), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Opens a closed queue again."
+  def output_reopen(_queue), do: :erlang.nif_error(:not_loaded)
+
+  @doc "Returns the counts, dirty, in the order of `BeTree.Output.Stats`, and whether the queue is overloaded."
+  def output_counts(_queue), do: :erlang.nif_error(:not_loaded)
 end
