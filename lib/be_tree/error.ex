@@ -45,6 +45,7 @@ defmodule BeTree.Error do
   | `:damaged` | a file is not as it was written, or one is missing |
   | `:other_schema` | a folder belongs to another schema |
   | `:locked` | another server has the folder open |
+  | `:closed` | the sink of a `BeTree.Output` is gone |
   """
 
   @type kind ::
@@ -67,6 +68,7 @@ defmodule BeTree.Error do
           | :damaged
           | :other_schema
           | :locked
+          | :closed
 
   @type t :: %__MODULE__{
           kind: kind,

@@ -1,6 +1,6 @@
 defmodule BeTree.Processes.Stray do
   @moduledoc false
-  # Unknown messages to a process: it logs their kind, at most one per second, and continues.
+  # Unknown messages to a process and other warnings: it logs at most one per second, and continues.
 
   alias BeTree.Input.Describe
 
@@ -9,7 +9,11 @@ defmodule BeTree.Processes.Stray do
 
   @doc "Logs that the calling process ignores `message`."
   @spec ignore(:message | :call | :cast, term) :: :ok
-  def ignore(sort, message) do
+  def ignore(sort, message), do: warn("a process of BeTree ignores an unknown #{sort}: #{Describe.kind(message)}")
+
+  @doc "Logs a warning of the calling process, at most one per second."
+  @spec warn(String.t()) :: :ok
+  def warn(text) do
     now = System.monotonic_time(:millisecond)
 
     case Process.get(@key) do
@@ -21,8 +25,7 @@ defmodule BeTree.Processes.Stray do
         more = if logged, do: elem(logged, 1), else: 0
         Process.put(@key, {now, 0})
         others = if more > 0, do: ", and #{more} before it", else: ""
-        text = "a process of BeTree ignores an unknown #{sort}: #{Describe.kind(message)}#{others}"
-        :logger.warning(text, %{domain: [:be_tree]})
+        :logger.warning(text <> others, %{domain: [:be_tree]})
     end
   end
 

@@ -261,7 +261,7 @@ defmodule BeTree.Runtime.Native do
   @doc "Counts the taken pages as delivered or lost. Returns the age of the oldest of them in microseconds."
   def output_settle(_queue, _delivered?), do: :erlang.nif_error(:not_loaded)
 
-  @doc "Returns the room for waiting senders, `{bytes, messages}`, or `nil` during an overload."
+  @doc "Returns the room for waiting senders: `{bytes, messages}`, `:empty` for any size, or `nil` during an overload."
   def output_room(_queue), do: :erlang.nif_error(:not_loaded)
 
   @doc "Sets whether senders wait."

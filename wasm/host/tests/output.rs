@@ -7,7 +7,7 @@ mod output;
 use std::thread;
 use std::time::Duration;
 
-use output::{Amount, Appended, Limits, Overflow, Queue, Sender};
+use output::{Amount, Appended, Limits, Overflow, Queue, Room, Sender};
 
 fn limits(overflow: Overflow) -> Limits {
     Limits { page: 10, hard: Amount { bytes: 40, messages: 100 }, overflow }
@@ -78,11 +78,11 @@ fn append_blocks_until_the_soft_limit_and_lets_those_that_wait_go_first() {
     while append(&sender, "1234567890") != Appended::Full {}
     check(&queue);
     assert!(queue.counts().overloaded);
-    assert!(queue.room().is_none());
+    assert_eq!(queue.room(), Room::None);
     queue.set_waiting(true);
     take(&queue, 20);
     queue.settle(true);
-    assert_eq!(queue.room(), Some(Amount { bytes: 20, messages: 98 }));
+    assert_eq!(queue.room(), Room::Some(Amount { bytes: 20, messages: 98 }));
     assert_eq!(append(&sender, "1234567890"), Appended::Full);
     assert_eq!(sender.append(b"1234567890", 0, true), Appended::Done);
     check(&queue);

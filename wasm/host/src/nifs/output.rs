@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustler::{Atom, Binary, Encoder, Env, Error, ListIterator, NifResult, Resource, ResourceArc, Term};
 
-use crate::output::{Amount, Appended, Limits, Overflow, Queue, Sender};
+use crate::output::{Amount, Appended, Limits, Overflow, Queue, Room, Sender};
 use crate::terms::atoms;
 
 /// The queue of an output. Its processes hold it, and its senders close themselves when they have let go of it.
@@ -169,9 +169,14 @@ fn output_settle(queue: &Held, delivered: bool) -> u64 {
     queue.0.settle(delivered).as_micros() as u64
 }
 
+/// Returns `{bytes, messages}`, `:empty` if the queue takes a page of any size, or `nil` during an overload.
 #[rustler::nif]
-fn output_room(queue: &Held) -> Option<(u64, u64)> {
-    queue.0.room().map(|room| (room.bytes, room.messages))
+fn output_room<'a>(env: Env<'a>, queue: &Held) -> Term<'a> {
+    match queue.0.room() {
+        Room::None => atoms::nil().encode(env),
+        Room::Some(amount) => (amount.bytes, amount.messages).encode(env),
+        Room::Empty => atoms::empty().encode(env),
+    }
 }
 
 #[rustler::nif]

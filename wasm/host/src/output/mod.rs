@@ -18,5 +18,5 @@ mod queue;
 mod sender;
 
 pub use limits::{Amount, Limits, Overflow};
-pub use queue::Queue;
+pub use queue::{Queue, Room};
 pub use sender::{Appended, Sender};

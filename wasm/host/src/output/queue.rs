@@ -29,6 +29,16 @@ pub struct Job {
     pub dropped: u64,
 }
 
+/// The room of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It is overloaded.
+    None,
+    Some(Amount),
+    /// It is empty, so it takes a page of any size.
+    Empty,
+}
+
 /// What a sweep of the open pages found.
 pub struct Sweep {
     /// When the next open page is due.
@@ -300,24 +310,22 @@ impl Queue {
         job.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Returns the room for senders that wait, or `None` before the overload has ended.
-    pub fn room(&self) -> Option<Amount> {
+    /// Returns the room for senders that wait.
+    pub fn room(&self) -> Room {
         let mut state = self.state();
         let used = state.used();
-        if used.messages == 0 {
-            // A page goes into an empty queue, however large it is.
-            state.overloaded = false;
-            return Some(Amount { bytes: u64::MAX, messages: u64::MAX });
-        }
-        if state.overloaded && !used.fits(state.limits.soft()) {
-            return None;
+        if used.messages > 0 && state.overloaded && !used.fits(state.limits.soft()) {
+            return Room::None;
         }
         state.overloaded = false;
         let hard = state.limits.hard;
-        Some(Amount {
-            bytes: hard.bytes.saturating_sub(used.bytes),
-            messages: hard.messages.saturating_sub(used.messages),
-        })
+        match used.messages {
+            0 => Room::Empty,
+            _ => Room::Some(Amount {
+                bytes: hard.bytes.saturating_sub(used.bytes),
+                messages: hard.messages.saturating_sub(used.messages),
+            }),
+        }
     }
 
     /// Closes the queue, and counts its pages and the open ones as dropped or as lost.

@@ -1,0 +1,88 @@
+defmodule BeTree.Output.Runner do
+  @moduledoc false
+  # The process that calls a sink, and may block there. It is linked to the writer, which gives it one job at a time.
+
+  alias BeTree.Output.Sink
+  alias BeTree.Processes.CrashReport
+
+  @typedoc "The pages of `BeTree.Runtime.Native.output_next/3`, and the number of messages dropped before."
+  @type job :: {[binary | {binary, binary}], non_neg_integer}
+
+  @typedoc "What the writer must know of an open sink."
+  @type opened :: %{form: :messages | :pages, encoding: :unicode | :latin1 | nil}
+
+  @doc "Starts a process that opens the sink, and then sends `{:opened, pid, result}` to the caller."
+  @spec start_link({module, term}) :: pid
+  def start_link(sink) do
+    writer = self()
+    spawn_link(fn -> CrashReport.guard(fn -> run(writer, sink) end) end)
+  end
+
+  @doc "Writes a job. The process then sends `{:written, pid, :ok | {:error, reason}}`."
+  @spec write(pid, job) :: :ok
+  def write(runner, job) do
+    send(runner, {:write, job})
+    :ok
+  end
+
+  @doc "Closes the sink behind the present job. The process ends."
+  @spec close(pid) :: :ok
+  def close(runner) do
+    send(runner, :close)
+    :ok
+  end
+
+  defp run(writer, {module, argument}) do
+    case module.open(argument) do
+      {:ok, state} ->
+        send(writer, {:opened, self(), {:ok, %{form: Sink.form(module), encoding: Sink.encoding(module, state)}}})
+        loop(writer, module, state)
+
+      {kind, reason} when kind in [:error, :closed] ->
+        send(writer, {:opened, self(), {kind, reason}})
+    end
+  end
+
+  defp loop(writer, module, state) do
+    receive do
+      {:write, job} ->
+        case write(module, job, state) do
+          {:ok, state} -> next(writer, module, state, :ok)
+          {:error, reason, state} -> next(writer, module, state, {:error, reason})
+          {:stop, reason, state} -> stop(writer, module, state, reason)
+        end
+
+      :close ->
+        Sink.close(module, state)
+    end
+  end
+
+  defp next(writer, module, state, result) do
+    send(writer, {:written, self(), result})
+    loop(writer, module, state)
+  end
+
+  defp stop(writer, module, state, reason) do
+    Sink.close(module, state)
+    send(writer, {:written, self(), {:error, reason}})
+  end
+
+  defp write(module, {pages, 0}, state), do: write_pages(module, pages, state)
+
+  defp write(module, {pages, dropped}, state) do
+    with {:ok, state} <- Sink.dropped(module, dropped, state), do: write_pages(module, pages, state)
+  end
+
+  defp write_pages(_module, [], state), do: {:ok, state}
+  defp write_pages(module, pages, state), do: module.write(Enum.flat_map(pages, &messages/1), state)
+
+  defp messages({bytes, lengths}), do: split(lengths, bytes)
+  defp messages(page), do: [page]
+
+  defp split(<<length::32-native, lengths::binary>>, bytes) do
+    <<message::binary-size(length), bytes::binary>> = bytes
+    [message | split(lengths, bytes)]
+  end
+
+  defp split("", ""), do: []
+end
