@@ -63,7 +63,7 @@ defmodule BeTree.Output do
 
   alias BeTree.Error
   alias BeTree.Input.{Check, Describe, Options}
-  alias BeTree.Output.{Sender, Settings, Sink, Stats, Writer}
+  alias BeTree.Output.{Sender, Settings, Sink, Stats, Text, Writer}
   alias BeTree.Processes.Deadline
   alias BeTree.Runtime.Native
 
@@ -160,18 +160,20 @@ defmodule BeTree.Output do
   @spec put(name, iodata | IO.chardata()) :: :ok | {:error, Error.t()}
   def put(output, message) when is_binary(message) and byte_size(message) < long() do
     case Process.get(key(output)) do
-      {sender, epoch, nil} ->
-        case Native.output_append(sender, message, epoch, false) do
-          :ok -> :ok
-          result -> Sender.retry(output, message, result)
-        end
-
-      _other ->
-        Sender.put(output, message)
+      {sender, epoch, nil} -> append(output, sender, epoch, message)
+      {sender, epoch, encoding} -> append(output, sender, epoch, Text.encode!(message, encoding))
+      nil -> Sender.put(output, message)
     end
   end
 
   def put(output, message), do: Sender.put(output, message)
+
+  defp append(output, sender, epoch, message) do
+    case Native.output_append(sender, message, epoch, false) do
+      :ok -> :ok
+      result -> Sender.retry(output, message, result)
+    end
+  end
 
   @doc """
   Puts the messages of a list, in order, as `put/2` puts one. Costs less than half for each.
