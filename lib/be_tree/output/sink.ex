@@ -73,7 +73,9 @@ defmodule BeTree.Output.Sink do
   @doc false
   # Returns whether the option `:sink` has one of its forms.
   @spec option?(term) :: boolean
-  def option?({kind, process}) when kind in [:process, :device], do: is_pid(process) or (is_atom(process) and process != nil)
+  def option?({kind, process}) when kind in [:process, :device],
+    do: is_pid(process) or (is_atom(process) and process != nil)
+
   def option?({:file, path}), do: is_binary(path) or (is_list(path) and List.ascii_printable?(path))
   def option?({:tcp, socket}), do: is_port(socket) or match?({:"$inet", _module, _socket}, socket)
 

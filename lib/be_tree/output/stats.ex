@@ -103,8 +103,11 @@ defmodule BeTree.Output.Stats do
   # The writer's links are its supervisor and its runner.
   defp memory(writer) do
     case Process.info(writer, [:memory, :links]) do
-      [memory: memory, links: links] -> memory + (links |> Enum.filter(&is_pid/1) |> Enum.map(&memory_of/1) |> Enum.sum())
-      nil -> 0
+      [memory: memory, links: links] ->
+        memory + (links |> Enum.filter(&is_pid/1) |> Enum.map(&memory_of/1) |> Enum.sum())
+
+      nil ->
+        0
     end
   end
 

@@ -9,19 +9,29 @@ defmodule BeTree.Output.Text do
   @doc "Returns the bytes of a message: iodata, or text (chardata) for a sink with an encoding."
   @spec encode!(term, encoding) :: binary
   def encode!(message, nil) do
-    IO.iodata_to_binary(message)
-  rescue
-    ArgumentError -> refuse("iodata, a binary or a list of bytes and binaries", message)
+    case attempt(fn -> IO.iodata_to_binary(message) end) do
+      bytes when is_binary(bytes) -> bytes
+      :error -> refuse("iodata, a binary or a list of bytes and binaries", message)
+    end
   end
 
   def encode!(message, encoding) do
-    case :unicode.characters_to_binary(message) do
-      text when is_binary(text) and encoding == :latin1 -> latin1(text)
-      text when is_binary(text) -> text
-      _error -> refuse("text in UTF-8, because its sink is a device", message)
+    case attempt(fn -> :unicode.characters_to_binary(message) end) do
+      text when is_binary(text) and encoding == :latin1 ->
+        latin1(text)
+
+      text when is_binary(text) ->
+        text
+
+      _error ->
+        refuse("text in UTF-8, a string or a list of characters and strings, because its sink is a device", message)
     end
+  end
+
+  defp attempt(convert) do
+    convert.()
   rescue
-    ArgumentError -> refuse("text, a string or a list of characters and strings", message)
+    ArgumentError -> :error
   end
 
   # `io:format` writes characters that the device does not have in the same way.

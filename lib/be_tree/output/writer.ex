@@ -371,7 +371,9 @@ defmodule BeTree.Output.Writer do
   defp event(state, name, measurements), do: Telemetry.event([:output, name], measurements, %{output: state.name})
 
   defp warn(state, messages, reason) do
-    text = "#{Describe.value(state.name)} lost #{messages} messages, because its sink failed: #{Describe.reason(reason)}"
+    text =
+      "#{Describe.value(state.name)} lost #{messages} messages, because its sink failed: #{Describe.reason(reason)}"
+
     Stray.warn(text)
   end
 end

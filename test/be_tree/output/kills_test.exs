@@ -1,0 +1,135 @@
+defmodule BeTree.Output.KillsTest do
+  # Kills the writer, the sink and the senders of an output at random. The sums hold exactly whenever nothing moves, no message is
+  # delivered twice or out of order, and no process is left.
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.Output
+  alias BeTree.Test.Attack
+
+  setup :quiet
+
+  defmodule Collecting do
+    @moduledoc false
+    # A sink that inserts messages into a table.
+    @behaviour Output.Sink
+
+    @impl true
+    def open(table), do: {:ok, table}
+
+    @impl true
+    def write(messages, table) do
+      for message <- messages, do: :ets.insert(table, {:erlang.unique_integer([:monotonic]), message})
+      {:ok, table}
+    end
+  end
+
+  for overflow <- [:block, :drop_new, :drop_old] do
+    test "#{overflow}: sums are exact through random kills", %{test: test} do
+      kills = Attack.size(200, 1_000)
+      table = :ets.new(:collected, [:public, :ordered_set])
+      name = :"#{inspect(__MODULE__)}.#{test}"
+      buffer = [bytes: 4_000, count: 500]
+
+      {:ok, output} =
+        start_supervised(
+          {Output,
+           name: name, sink: {Collecting, table}, page: 300, linger: 1, buffer: buffer, overflow: unquote(overflow)}
+        )
+
+      counts = :counters.new(1, [])
+      for sender <- 1..8, do: spawn_sender(name, sender, counts)
+      for _ <- 1..kills, do: kill(output, name)
+      senders = senders(name)
+      for pid <- senders, do: Process.exit(pid, :kill)
+
+      eventually(fn ->
+        {:ok, stats} = Output.stats(name)
+        stats.senders == 0 and stats.pending == 0
+      end)
+
+      {:ok, stats} = Output.stats(name)
+      collected = for {_order, message} <- :ets.tab2list(table), not String.starts_with?(message, "BeTree"), do: message
+
+      assert stats.accepted == stats.delivered + stats.dropped + stats.lost
+      # A sender that is killed may have had its message accepted before it counted it.
+      assert_in_delta stats.accepted - refused(stats), :counters.get(counts, 1), kills + 8
+      # A job of a killed process counts as lost, though the sink may have written it.
+      assert length(collected) in stats.delivered..(stats.delivered + stats.lost)
+      assert collected == Enum.uniq(collected)
+      assert in_order?(collected)
+
+      :ok = stop_supervised({Output, name})
+      assert :ets.whereis(name) == :undefined
+      refute Process.alive?(output)
+    end
+  end
+
+  # With :drop_new the senders count messages that were not dropped.
+  defp refused(stats), do: if(stats.dropped > 0, do: min(stats.dropped, stats.accepted), else: 0)
+
+  defp spawn_sender(name, sender, counts) do
+    spawn(fn ->
+      generation = System.unique_integer([:positive, :monotonic])
+      put(name, "#{sender}-#{generation}-", 0, counts)
+    end)
+  end
+
+  defp put(name, prefix, number, counts) do
+    message = prefix <> Integer.to_string(number)
+    if Output.put(name, message) == :ok, do: :counters.add(counts, 1, 1)
+    put(name, prefix, number + 1, counts)
+  end
+
+  defp senders(name), do: for([pid] <- :ets.match(name, {{:sender, :"$1"}, :_}), do: pid)
+
+  defp kill(output, name) do
+    case :rand.uniform(3) do
+      1 -> Process.exit(writer(output), :kill)
+      2 -> kill_sink(writer(output))
+      3 -> kill_sender(name)
+    end
+
+    receive do
+    after
+      :rand.uniform(3) -> :ok
+    end
+  end
+
+  # The writer, or the next one.
+  defp writer(output) do
+    case Supervisor.which_children(output) do
+      [{_id, pid, _type, _modules}] when is_pid(pid) -> pid
+      _restarting -> writer(output)
+    end
+  end
+
+  defp kill_sink(writer) do
+    with {:links, links} <- Process.info(writer, :links),
+         do: for(pid <- links, pid != supervisor(writer), do: Process.exit(pid, :kill))
+  end
+
+  defp supervisor(writer) do
+    with {:dictionary, dictionary} <- Process.info(writer, :dictionary),
+         [parent | _rest] <- dictionary[:"$ancestors"] do
+      if is_pid(parent), do: parent, else: Process.whereis(parent)
+    end
+  end
+
+  defp kill_sender(name) do
+    with [_ | _] = senders <- senders(name), do: Process.exit(Enum.random(senders), :kill)
+    spawn_sender(name, :rand.uniform(8), :counters.new(1, []))
+  end
+
+  # The numbers of each sender rise.
+  defp in_order?(collected) do
+    collected
+    |> Enum.map(fn message ->
+      [sender, generation, number] = String.split(message, "-")
+      {{sender, generation}, String.to_integer(number)}
+    end)
+    |> Enum.group_by(&elem(&1, 0), &elem(&1, 1))
+    |> Enum.all?(fn {_sender, numbers} -> numbers == Enum.sort(numbers) end)
+  end
+end

@@ -1,0 +1,256 @@
+defmodule BeTree.Output.SinksTest do
+  use ExUnit.Case, async: true
+
+  import BeTree.Test.{Eventually, Quiet}
+
+  alias BeTree.{Error, Output}
+
+  setup :quiet
+
+  # Far more than a busy machine needs.
+  @wait_ms 300_000
+
+  @moduletag :tmp_dir
+
+  defp start(test, options) do
+    name = :"#{inspect(__MODULE__)}.#{test}"
+    {:ok, _pid} = start_supervised({Output, [name: name] ++ options}, id: name)
+    name
+  end
+
+  defp stats(name) do
+    {:ok, stats} = Output.stats(name)
+    assert stats.accepted == stats.delivered + stats.dropped + stats.lost + stats.pending
+    stats
+  end
+
+  defmodule Scripted do
+    @moduledoc false
+    # A sink that asks the test what to do.
+    @behaviour Output.Sink
+
+    @impl true
+    def open(test), do: ask(test, :open)
+
+    @impl true
+    def write(messages, test), do: ask(test, {:write, messages})
+
+    @impl true
+    def close(test), do: send(test, :closed)
+
+    defp ask(test, request) do
+      send(test, {self(), request})
+
+      receive do
+        :raise -> raise "the test says so"
+        {:answer, answer} -> answer
+      end
+    end
+  end
+
+  defp answer(request, answer) do
+    receive do
+      {sink, ^request} -> send(sink, answer)
+    end
+  end
+
+  defp start_scripted(test, options \\ []) do
+    parent = self()
+    name = :"#{inspect(__MODULE__)}.#{test}"
+    options = Keyword.merge([name: name, sink: {Scripted, self()}, linger: 0], options)
+
+    task =
+      Task.async(fn ->
+        Output.start_link(options) |> tap(fn _ -> send(parent, :started) && Process.sleep(:infinity) end)
+      end)
+
+    answer(:open, {:answer, {:ok, self()}})
+    assert_receive :started, @wait_ms
+    on_exit(fn -> Process.exit(task.pid, :kill) end)
+    name
+  end
+
+  describe "a module" do
+    test "loses the messages that it refuses, and goes on", %{test: test} do
+      name = start_scripted(test)
+      Output.put(name, "one")
+      answer({:write, ["one"]}, {:answer, {:error, :enospc, self()}})
+      eventually(fn -> stats(name).lost == 1 end)
+      Output.put(name, "two")
+      answer({:write, ["two"]}, {:answer, {:ok, self()}})
+      eventually(fn -> stats(name).delivered == 1 end)
+    end
+
+    test "is opened again after it raised or stopped, and messages wait meanwhile", %{test: test} do
+      name = start_scripted(test)
+      Output.put(name, "raises")
+      answer({:write, ["raises"]}, :raise)
+      answer(:open, {:answer, {:error, :not_yet}})
+      Output.put(name, "waits")
+      answer(:open, {:answer, {:ok, self()}})
+      answer({:write, ["waits"]}, {:answer, {:stop, :over, self()}})
+      assert_receive :closed, @wait_ms
+      answer(:open, {:answer, {:ok, self()}})
+      Output.put(name, "last")
+      answer({:write, ["last"]}, {:answer, {:ok, self()}})
+      eventually(fn -> match?(%{delivered: 1, lost: 2}, stats(name)) end)
+    end
+
+    test "that can never be opened closes the output", %{test: test} do
+      name = start_scripted(test)
+      Output.put(name, "one")
+      answer({:write, ["one"]}, {:answer, {:stop, :over, self()}})
+      answer(:open, {:answer, {:closed, :for_good}})
+      eventually(fn -> stats(name).closed != nil end)
+      assert {:error, %Error{kind: :closed, message: "the sink is gone: :for_good" <> _}} = Output.put(name, "two")
+      assert {:error, %Error{kind: :closed}} = Output.flush(name)
+    end
+  end
+
+  describe "a process" do
+    test "that ends without an acknowledgement loses its messages, and the output closes", %{test: test} do
+      sink = spawn(fn -> receive do: ({Output, _name, {:messages, _messages, _reference}} -> :ok) end)
+      name = start(test, sink: {:process, sink}, linger: 0)
+      Output.put(name, "one")
+      eventually(fn -> stats(name).closed != nil end)
+      assert %{lost: 1, delivered: 0} = stats(name)
+    end
+
+    test "with a name is found again", %{test: test} do
+      process = :"#{test} sink"
+      parent = self()
+      sink = spawn(fn -> forward(parent) end)
+      Process.register(sink, process)
+      name = start(test, sink: {:process, process}, linger: 0)
+      Output.put(name, "one")
+      assert_receive {:forwarded, ["one"]}, @wait_ms
+      monitor = Process.monitor(sink)
+      Process.exit(sink, :kill)
+      assert_receive {:DOWN, ^monitor, _, _, _}, @wait_ms
+      eventually(fn -> Process.whereis(process) == nil end)
+      Process.register(spawn(fn -> forward(parent) end), process)
+
+      eventually(fn ->
+        Output.put(name, "two")
+        stats(name).delivered >= 2
+      end)
+    end
+  end
+
+  defp forward(parent) do
+    receive do
+      {Output, _name, {:messages, messages, reference}} ->
+        Output.ack(reference)
+        send(parent, {:forwarded, messages})
+    end
+
+    forward(parent)
+  end
+
+  describe "a device" do
+    test "gets text in its encoding", %{test: test, tmp_dir: folder} do
+      for {encoding, expected} <- [utf8: "aäα\n", latin1: <<"a", 0xE4, "\\x{3B1}\n">>] do
+        path = Path.join(folder, "#{encoding}")
+        {:ok, device} = :file.open(path, [:write, encoding: encoding])
+        name = start("#{test} #{encoding}", sink: {:device, device})
+        assert Output.put(name, [?a, "ä", ?α]) == :ok
+        assert Output.format(name, "~n", []) == :ok
+        assert Output.flush(name) == :ok
+        assert File.read!(path) == expected
+      end
+    end
+
+    test "refuses bytes that are no text, and a message without text", %{test: test} do
+      {:ok, device} = StringIO.open("")
+      name = start(test, sink: {:device, device})
+      assert_raise ArgumentError, ~r/text in UTF-8/, fn -> Output.put(name, <<255>>) end
+      assert_raise ArgumentError, ~r/text in UTF-8/, fn -> Output.put(name, :atom) end
+      assert Output.put(name, "a") == :ok
+      # The second message has a sender that knows the encoding.
+      assert_raise ArgumentError, ~r/text in UTF-8/, fn -> Output.put(name, <<255>>) end
+      assert Output.flush(name) == :ok
+      assert StringIO.contents(device) == {"", "a"}
+    end
+
+    test "that answers errors loses messages, and dropped ones are told in a line", %{test: test} do
+      parent = self()
+      device = spawn(fn -> device(parent) end)
+      name = start(test, sink: {:device, device}, linger: 0, page: 10, buffer: [bytes: 20], overflow: :drop_new)
+      Output.put(name, "one")
+      assert_receive {:written, from, "one"}, @wait_ms
+      send(from, {:error, :enospc})
+      eventually(fn -> stats(name).lost == 1 end)
+      Output.put(name, "1234567890")
+      assert_receive {:written, from, "1234567890"}, @wait_ms
+      eventually(fn -> match?({:error, %Error{kind: :overloaded}}, Output.put(name, "1234567890")) end)
+      send(from, :ok)
+      assert_receive {:written, from, "BeTree.Output: 1 messages dropped\n" <> _}, @wait_ms
+      send(from, :ok)
+    end
+  end
+
+  # Answers a request as the test says.
+  defp device(parent) do
+    receive do
+      {:io_request, from, reference, {:put_chars, :unicode, text}} ->
+        send(parent, {:written, self(), IO.iodata_to_binary(text)})
+
+        receive do
+          answer -> send(from, {:io_reply, reference, answer})
+        end
+
+      {:io_request, from, reference, :getopts} ->
+        send(from, {:io_reply, reference, []})
+    end
+
+    device(parent)
+  end
+
+  describe "a file" do
+    test "is appended to", %{test: test, tmp_dir: folder} do
+      path = Path.join(folder, "file")
+      File.write!(path, "before\n")
+      name = start(test, sink: {:file, path})
+      assert Output.put_many(name, ["one\n", ["two", ?\n]]) == :ok
+      assert Output.flush(name) == :ok
+      assert File.read!(path) == "before\none\ntwo\n"
+    end
+
+    test "on a full disk loses messages, and counts them", %{test: test} do
+      if File.exists?("/dev/full") do
+        name = start(test, sink: {:file, "/dev/full"})
+        assert Output.put(name, "one") == :ok
+        assert Output.flush(name) == :ok
+        assert %{lost: 1, delivered: 0} = stats(name)
+      end
+    end
+  end
+
+  describe "a socket" do
+    test "gets the messages, and closes the output when the other side is gone", %{test: test} do
+      {:ok, listening} = :gen_tcp.listen(0, [:binary, active: false, ip: {127, 0, 0, 1}])
+      {:ok, port} = :inet.port(listening)
+      {:ok, socket} = :gen_tcp.connect({127, 0, 0, 1}, port, [:binary, active: false])
+      {:ok, other} = :gen_tcp.accept(listening)
+      name = start(test, sink: {:tcp, socket}, linger: 0)
+      assert Output.put_many(name, ["one,", "two"]) == :ok
+      assert Output.flush(name) == :ok
+      assert :gen_tcp.recv(other, 7) == {:ok, "one,two"}
+      :gen_tcp.close(other)
+
+      eventually(fn ->
+        Output.put(name, "three")
+        stats(name).closed != nil
+      end)
+
+      assert stats(name).pending == 0
+    end
+
+    test "that is closed refuses to start", %{test: test} do
+      {:ok, socket} = :gen_tcp.listen(0, [])
+      :gen_tcp.close(socket)
+      Process.flag(:trap_exit, true)
+      assert {:error, %Error{kind: :file}} = Output.start_link(name: test, sink: {:tcp, socket})
+    end
+  end
+end
