@@ -1,6 +1,6 @@
 //! The engine: compiled rules, their facts, and the operations on them.
 
-mod arrivals;
+mod clock;
 
 use crate::announce::{Announced, GROUP};
 use crate::clock::MAX_TIME;

@@ -1,4 +1,4 @@
-//! Arrivals: the sources of facts, their event times, and the facts waiting for the watermark.
+//! The clock: the watermark, the sources of facts with their event times, and the facts waiting for the watermark.
 
 use crate::clock::MAX_TIME;
 use crate::engine::{Engine, Fact};
