@@ -3,8 +3,7 @@
 use crate::compile::code::{Bound, OWN, SLOTS};
 use crate::compile::program::{Aggregate, Plan, Rule};
 use crate::engine::{Engine, Fact};
-use crate::error::{quoted, Error, Kind};
-use crate::language::nearest;
+use crate::error::Error;
 use crate::matches::guards;
 use crate::memory::Address;
 use crate::step::Step;
@@ -60,14 +59,7 @@ impl Engine {
     ///
     /// Errors: `not_found`.
     pub fn explain(&mut self, name: &str) -> Result<Vec<Explanation>, Error> {
-        let numbers: Vec<usize> = self.rules_named(name).collect();
-        if numbers.is_empty() {
-            let hint = match nearest(name, self.rule_names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "give the name of a rule in the text".to_owned(),
-            };
-            return Err(Error::new(Kind::NotFound, format!("there is no rule {}; {hint}", quoted(name))).about(name));
-        }
+        let numbers = self.rules().find(name)?;
         numbers.into_iter().map(|number| self.explain_one(number)).collect()
     }
 
@@ -79,9 +71,9 @@ impl Engine {
             (farthest, deadline, step.clock())
         })?;
         let bound = farthest.bound.iter().take(SLOTS).filter(|fact| **fact != 0);
-        let facts = bound.map(|fact| self.fact_at(*fact)).collect();
+        let facts = bound.map(|fact| self.stored().at(*fact)).collect();
         let verdict = if farthest.is_match && deadline > now {
-            Verdict::Waits(deadline.saturating_add(self.lateness()))
+            Verdict::Waits(deadline.saturating_add(self.clock().lateness()))
         } else if farthest.is_match && self.is_busy() {
             Verdict::Due
         } else if farthest.is_match {
@@ -89,8 +81,8 @@ impl Engine {
         } else if farthest.looks >= MOST_LOOKS {
             Verdict::Unknown
         } else {
-            let (line, text) = self.line_at(farthest.place as usize);
-            let by = (farthest.by != 0).then(|| self.fact_at(farthest.by));
+            let (line, text) = self.rules().line_at(farthest.place as usize);
+            let by = (farthest.by != 0).then(|| self.stored().at(farthest.by));
             Verdict::Blocked { line, text, by }
         };
         Ok(Explanation { facts, verdict })

@@ -128,7 +128,7 @@ fn repeated_parts_have_their_values() {
         for (a, b) in [(0, None), (3, Some(7)), (-5, Some(0)), (i64::MAX, Some(2)), (4, Some(i64::MIN))] {
             let mut fields = vec![("a", Value::Integer(a))];
             fields.extend(b.map(|b| ("b", Value::Integer(b))));
-            engine.assert(&engine.fact("f", None, &fields).unwrap()).unwrap();
+            engine.assert(&engine.types().fact("f", None, &fields).unwrap()).unwrap();
             engine.run().unwrap();
             let mut values = Values { a, b, x: None, y: None };
             values.x = x.value(&values);
@@ -169,9 +169,9 @@ fn a_modified_fact_frees_the_matches_that_it_blocked() {
     ];
     for (edges, stage, expected) in steps {
         for edge in edges {
-            engine.assert(&engine.fact("edge", None, &edge).unwrap()).unwrap();
+            engine.assert(&engine.types().fact("edge", None, &edge).unwrap()).unwrap();
         }
-        let stage = engine.fact("stage", None, &[("name", Value::String(stage.as_bytes()))]).unwrap();
+        let stage = engine.types().fact("stage", None, &[("name", Value::String(stage.as_bytes()))]).unwrap();
         engine.assert(&stage).unwrap();
         engine.run().unwrap();
         let names: Vec<_> = engine.take_notices().into_iter().map(|notice| notice.values[0].1.clone()).collect();

@@ -4,7 +4,7 @@
 //! firing: each firing must be of a due match, with the values that the enumerator expects, and when the engine stops, no match may
 //! be due.
 
-use be_tree_rules::{Engine, Limits, Owned, Turn, Value};
+use be_tree_rules::{Call, Engine, Limits, Owned, Turn, Value};
 
 struct Random(u64);
 
@@ -442,10 +442,10 @@ fn follow(engine: &mut Engine, enumerator: &mut Enumerator, time: i64, what: &st
     let mut fired = 0;
     loop {
         let turn = engine.turn_to(time).unwrap_or_else(|error| panic!("{error}, {what}"));
-        for (rule, ids) in engine.take_record() {
+        for (rule, ids) in engine.record() {
             fired += 1;
             assert_ne!(rule, "keep");
-            enumerator.advance(engine.now(), what);
+            enumerator.advance(engine.clock().now(), what);
             let values = enumerator.fire(&(rule[1..].parse().unwrap(), ids), what);
             let notices = engine.take_notices();
             let found: Vec<Option<Number>> = notices[0].values[1..]
@@ -495,7 +495,7 @@ fn check(seed: u64, form: &Form) -> usize {
     let (mut time, mut fired) = (1_000, 0);
     for step in 0..form.steps {
         let what = format!("step {step} of seed {seed}\n{text}");
-        engine.begin().unwrap();
+        engine.begin(Call::Fire, 0).unwrap();
         time += random.pick(&[0, 0, 1, 2, 5]);
         if random.below(100) < form.retractions && !enumerator.facts.is_empty() {
             let id = enumerator.facts[random.below(enumerator.facts.len() as u64) as usize].id;
@@ -513,18 +513,18 @@ fn check(seed: u64, form: &Form) -> usize {
                 f: random.below(30) as f64 / 10.0,
                 n: random.below(3) as i64,
             };
-            let arrival = engine.arrival(Some(fact.at), None);
+            let arrival = engine.clock().after_arrival(Some(fact.at), None);
             fired += follow(&mut engine, &mut enumerator, arrival, &what);
             fact.id = enumerator.next;
             let mut fields = vec![("k", Value::Integer(fact.k)), ("v", Value::Integer(fact.v))];
             fields.extend([("f", Value::Float(fact.f)), ("n", Value::Integer(fact.n))]);
             fields.extend(fact.w.map(|w| ("w", Value::Integer(w))));
-            let new = engine.fact(&format!("t{}", fact.ty), Some(fact.at), &fields).unwrap();
+            let new = engine.types().fact(&format!("t{}", fact.ty), Some(fact.at), &fields).unwrap();
             assert_eq!(engine.assert(&new).unwrap(), fact.id);
             enumerator.next += 1;
             enumerator.change(None, Some(fact));
         }
-        let now = engine.now();
+        let now = engine.clock().now();
         fired += follow(&mut engine, &mut enumerator, now, &what);
     }
     fired + follow(&mut engine, &mut enumerator, time + 100, &format!("end of seed {seed}\n{text}"))
@@ -570,10 +570,10 @@ fn aggregates_of_types_with_many_conditions_are_those_of_the_enumerator() {
 /// Asserts a fact, runs, and returns the rules that fired.
 fn fired(engine: &mut Engine, ty: &str, at: i64, fields: &[(&str, i64)]) -> Vec<String> {
     let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, Value::Integer(*value))).collect();
-    let fact = engine.fact(ty, Some(at), &fields).unwrap();
+    let fact = engine.types().fact(ty, Some(at), &fields).unwrap();
     engine.assert(&fact).unwrap();
     engine.run().unwrap();
-    engine.take_record().into_iter().map(|(rule, _)| rule).collect()
+    engine.record().into_iter().map(|(rule, _)| rule).collect()
 }
 
 const MODIFY: &str = "rule change priority 1 when c: change x: b(id = c.id) then retract c, modify x(v: c.v)\n";
@@ -670,7 +670,7 @@ fn memory_of_trees_goes_with_their_facts() {
                 ("amount", Value::Float(0.1)),
                 ("risk", Value::Integer(number % 100)),
             ];
-            engine.assert(&engine.fact("login", Some(number), &fields).unwrap()).unwrap();
+            engine.assert(&engine.types().fact("login", Some(number), &fields).unwrap()).unwrap();
             engine.run().unwrap();
             let notices = engine.take_notices();
             if let Some(notice) = notices.last() {
@@ -687,7 +687,7 @@ fn memory_of_trees_goes_with_their_facts() {
                 assert!(number % 500 < 150);
             }
         }
-        engine.used_bytes()
+        engine.counts().used_bytes
     };
     let first = stream(&mut engine, 1_000_000);
     for round in 1..4 {

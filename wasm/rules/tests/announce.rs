@@ -1,6 +1,6 @@
 //! Announcing facts before their insertion changes no result.
 
-use be_tree_rules::{Engine, Fact, Limits, Value, GROUP};
+use be_tree_rules::{Arrival, Call, Engine, Fact, Limits, Value, GROUP};
 
 const RULES: &str = "
 fact login(user: integer, ok: boolean optional)
@@ -65,7 +65,7 @@ fn row(random: &mut Random, now: i64) -> Row {
 }
 
 fn facts(engine: &Engine) -> Vec<Vec<Fact>> {
-    ["login", "change", "order", "payment"].map(|ty| engine.facts(ty).unwrap()).into()
+    ["login", "change", "order", "payment"].map(|ty| engine.stored().facts(ty).unwrap()).into()
 }
 
 #[test]
@@ -95,16 +95,16 @@ fn announced_facts_fire_the_same_rules() {
             }
             for (ty, time, values) in &rows {
                 for engine in [&mut plain, &mut announced] {
-                    engine.assert_values(*ty, *time, values, 0).unwrap();
+                    engine.assert(Arrival::new(*ty, *time, values)).unwrap();
                     engine.run().unwrap();
                     engine.take_notices();
-                    engine.begin().unwrap();
+                    engine.begin(Call::Fire, 0).unwrap();
                 }
-                assert_eq!(plain.take_record(), announced.take_record());
+                assert_eq!(plain.record(), announced.record());
             }
             assert_eq!(facts(&plain), facts(&announced));
         }
-        assert!(plain.firings() > 20, "{}", plain.firings());
-        assert_eq!(plain.used_bytes(), announced.used_bytes());
+        assert!(plain.counts().firings > 20, "{}", plain.counts().firings);
+        assert_eq!(plain.counts().used_bytes, announced.counts().used_bytes);
     }
 }

@@ -173,7 +173,7 @@ mod tests {
         for number in 0..3_000_u64 {
             let is_first = number.is_multiple_of(2) && !(600..1_200).contains(&number);
             let fields = [("key", integer(if is_first { first } else { second })), ("value", integer(number))];
-            engine.assert(&engine.fact("f", Some(number as i64), &fields).unwrap()).unwrap();
+            engine.assert(&engine.types().fact("f", Some(number as i64), &fields).unwrap()).unwrap();
             engine.run().unwrap();
             let is_same = |other: &u64| (other.is_multiple_of(2) && !(600..1_200).contains(other)) == is_first;
             let others: Vec<u64> = (number.saturating_sub(299)..number).filter(is_same).collect();

@@ -1,54 +1,146 @@
-//! The clock: the watermark, the sources of facts with their event times, and the facts waiting for the watermark.
+//! The clock: the watermark, the sources of facts with their event times, and the next event.
 
-use crate::clock::MAX_TIME;
-use crate::engine::{Engine, Fact};
-use crate::error::{quoted, Error, Kind as ErrorKind};
-use crate::layout::{EVENT, FLOOR, LATENESS};
-use crate::memory::order::{time, ID, REST};
-use crate::memory::{Address, StringTable};
-use crate::tables::{SOURCES, SOURCE_NAMES, WAITING};
+use crate::clock::{check_time, MAX_TIME};
+use crate::engine::{Call, Engine};
+use crate::error::{quoted, Error, Kind};
+use crate::layout::{CLOCK, EVENT, FLOOR, LATENESS};
+use crate::matches::agenda::MATCH_DEADLINE;
+use crate::memory::order::{time, REST};
+use crate::memory::{Address, StringTable, Words};
+use crate::tables::{DEADLINES, SOURCES, SOURCE_NAMES, WAITING};
 use crate::time::sources::{
-    self, event_time, find, first_time, get, given, hash, watermark, EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME,
-    NAME,
+    self, event_time, find, first_time, get, hash, if_set, watermark, Source, MAX_SOURCES, MAX_SOURCE_NAME, NAME,
 };
-use crate::time::waiting::{self, field, TYPE};
 
-impl Engine {
-    /// Returns the time of the earliest waiting fact.
-    pub(crate) fn first_waiting(&self) -> Option<i64> {
-        WAITING.first(&self.words).map(|block| time(&self.words, block))
+/// A report about the event time of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventTime<'n> {
+    /// All sources have reached this time in milliseconds.
+    OfAll(i64),
+    /// A source has reached this time in milliseconds.
+    Of(Source<'n>, i64),
+    /// A source has ended, and no longer holds time back. Facts without a source have no end.
+    End(Source<'n>),
+}
+
+/// The times of an engine, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock<'e> {
+    pub(super) words: &'e Words,
+    pub(super) call: Call,
+}
+
+impl<'e> Clock<'e> {
+    /// Returns the engine's time: the watermark, which is the event time minus the lateness.
+    pub fn now(self) -> i64 {
+        get(self.words, CLOCK)
     }
 
-    /// Inserts the earliest waiting fact. The engine's time has reached the fact's time.
-    pub(crate) fn insert_first_waiting(&mut self) -> Result<(), Error> {
-        self.retried(|step| match WAITING.first(step.words) {
-            Some(block) => waiting::stop_waiting(step, block),
-            None => Ok(()),
-        })
+    /// Returns the earliest time at which [`Engine::advance`] of all sources would do anything besides dropping facts.
+    pub fn next_due(self) -> Option<i64> {
+        let deadline = DEADLINES.first(self.words).map(|block| get(self.words, block + MATCH_DEADLINE));
+        let waiting = WAITING.first(self.words).map(|block| time(self.words, block));
+        let first = deadline.into_iter().chain(waiting).min()?;
+        Some(first.saturating_add(self.lateness()))
     }
 
-    /// Returns the number of facts waiting for the watermark.
-    pub fn waiting_len(&self) -> u32 {
-        WAITING.len(&self.words)
+    /// Returns the allowed lateness of a fact.
+    pub fn lateness(self) -> i64 {
+        get(self.words, LATENESS)
     }
 
-    /// Returns at most `most` waiting facts from the place `from` on, in no order.
-    pub fn waiting(&self, from: u32, most: u32) -> Vec<Fact> {
-        let places = from..from.saturating_add(most).min(self.waiting_len());
-        places.filter_map(|place| WAITING.at(&self.words, place)).map(|block| self.waiting_fact(block)).collect()
+    /// Returns the latest event time, or `None` before the first fact.
+    pub fn latest(self) -> Option<i64> {
+        let named = self.source_blocks().map(|block| time(self.words, block)).max().unwrap_or(i64::MIN);
+        if_set(named.max(get(self.words, EVENT)).max(get(self.words, FLOOR)).max(self.now()))
     }
 
-    fn waiting_fact(&self, block: Address) -> Fact {
-        let ty = &self.program.types[self.words.get(block + TYPE) as usize];
-        let fields = ty.fields.iter().enumerate().map(|(number, declared)| {
-            let value = field(&self.words, block, number).map(|cell| self.owned(declared.kind, cell));
-            (declared.name.clone(), value)
-        });
-        Fact {
-            id: self.words.get64(block + ID),
-            ty: ty.name.clone(),
-            at: time(&self.words, block),
-            fields: fields.collect(),
+    /// Returns the event time that all sources have reached, if it was reported.
+    pub fn floor(self) -> Option<i64> {
+        if_set(get(self.words, FLOOR))
+    }
+
+    /// Returns the known sources with their own event times, in no order. Facts without a source belong to the source `None`.
+    pub fn sources(self) -> Vec<(Option<Vec<u8>>, i64)> {
+        let unnamed = if_set(get(self.words, EVENT)).map(|time| (None, time));
+        let name = |block| StringTable::bytes(self.words, self.words.get(block + NAME));
+        let named = self.source_blocks().map(|block| (Some(name(block)), time(self.words, block)));
+        unnamed.into_iter().chain(named).collect()
+    }
+
+    fn source_blocks(self) -> impl Iterator<Item = Address> + 'e {
+        (0..SOURCES.len(self.words)).filter_map(move |place| SOURCES.at(self.words, place))
+    }
+
+    /// Checks a report about event time: its time is within the bounds, and its source exists or can be added.
+    ///
+    /// Errors: `out_of_bounds`.
+    pub fn check(self, event_time: EventTime) -> Result<(), Error> {
+        match event_time {
+            EventTime::OfAll(time) => check_time(time),
+            EventTime::Of(source, time) => check_time(time).and_then(|()| self.check_source(source)),
+            EventTime::End(_) => Ok(()),
+        }
+    }
+
+    /// Checks that a source exists or can be added.
+    ///
+    /// Errors: `out_of_bounds`.
+    pub fn check_source(self, source: Source) -> Result<(), Error> {
+        let Some(name) = source else { return Ok(()) };
+        if name.is_empty() || name.len() > MAX_SOURCE_NAME {
+            let message = format!(
+                "the name of a source has from 1 to {MAX_SOURCE_NAME} bytes, but this one has {}; give another one",
+                name.len()
+            );
+            return Err(Error::new(Kind::OutOfBounds, message));
+        }
+        if SOURCES.len(self.words) >= MAX_SOURCES && find(self.words, name).is_none() {
+            let message = format!(
+                "there are {MAX_SOURCES} sources, as many as there may be, and {} is another one; end one, or give fewer names",
+                quoted(&String::from_utf8_lossy(name))
+            );
+            return Err(Error::new(Kind::OutOfBounds, message));
+        }
+        Ok(())
+    }
+
+    /// Returns the time of a fact of a source: its own, or the event time of the source. The first time defaults to 0.
+    pub(super) fn time_of(self, time: Option<i64>, source: Source) -> i64 {
+        time.or_else(|| if_set(event_time(self.words, source).max(self.now()))).unwrap_or(0)
+    }
+
+    /// Returns the watermark that follows the arrival of a fact with this time from a source.
+    pub fn after_arrival(self, time: Option<i64>, source: Source) -> i64 {
+        match self.call {
+            Call::ReloadWaiting => self.now(),
+            Call::Reload => self.time_of(time, source).max(self.now()),
+            Call::Fire | Call::FireAtMost(_) => self.after(EventTime::Of(source, self.time_of(time, source))),
+        }
+    }
+
+    /// Returns the watermark that follows a report about event time.
+    pub fn after(self, event_time: EventTime) -> i64 {
+        let words = self.words;
+        let (unnamed, first, floor) = (if_set(get(words, EVENT)), first_time(words), get(words, FLOOR));
+        match event_time {
+            // Reloaded facts belong to a time that was reached before.
+            EventTime::OfAll(now) if self.call.is_quiet() => now,
+            EventTime::OfAll(now) => watermark(words, unnamed, first, now.max(floor)),
+            EventTime::Of(None, at) => watermark(words, Some(at.max(get(words, EVENT))), first, floor),
+            EventTime::Of(Some(name), at) => {
+                let (at, others) = match find(words, name) {
+                    Some(block) => (at.max(time(words, block)), SOURCES.first_time_without(words, block)),
+                    None => (at, first),
+                };
+                watermark(words, unnamed, Some(others.map_or(at, |others| others.min(at))), floor)
+            }
+            EventTime::End(None) => self.now(),
+            EventTime::End(Some(name)) => {
+                let block = find(words, name);
+                let others = block.map_or(first, |block| SOURCES.first_time_without(words, block));
+                watermark(words, unnamed, others, floor)
+            }
         }
     }
 }
@@ -60,127 +152,37 @@ impl Engine {
     pub fn set_lateness(&mut self, lateness: i64) -> Result<(), Error> {
         if lateness < 0 || lateness as u64 > MAX_TIME {
             let message = "the lateness is below 0 or beyond a hundred million days; give milliseconds";
-            return Err(Error::new(ErrorKind::OutOfBounds, message));
+            return Err(Error::new(Kind::OutOfBounds, message));
         }
         self.recover();
         self.retried(|step| step.words.set64(LATENESS, lateness as u64))
     }
 
-    /// Returns the allowed lateness of a fact in milliseconds.
-    pub fn lateness(&self) -> i64 {
-        get(&self.words, LATENESS)
-    }
-
-    /// Checks that a source exists or can be added.
+    /// Records a report about event time. The engine's time is at [`Clock::after`] already.
     ///
-    /// Errors: `out_of_bounds`.
-    pub fn check_source(&self, source: Source) -> Result<(), Error> {
-        let Some(name) = source else { return Ok(()) };
-        if name.is_empty() || name.len() > MAX_SOURCE_NAME {
-            let message = format!(
-                "the name of a source has from 1 to {MAX_SOURCE_NAME} bytes, but this one has {}; give another one",
-                name.len()
-            );
-            return Err(Error::new(ErrorKind::OutOfBounds, message));
-        }
-        if SOURCES.len(&self.words) >= MAX_SOURCES && find(&self.words, name).is_none() {
-            let message = format!(
-                "there are {MAX_SOURCES} sources, as many as there may be, and {} is another one; end one, or give fewer names",
-                quoted(&String::from_utf8_lossy(name))
-            );
-            return Err(Error::new(ErrorKind::OutOfBounds, message));
-        }
-        Ok(())
-    }
-
-    /// Returns the time of a fact of a source: its own, or the event time of the source. The first time defaults to 0.
-    pub fn time_of(&self, time: Option<i64>, source: Source) -> i64 {
-        time.or_else(|| given(event_time(&self.words, source).max(self.now()))).unwrap_or(0)
-    }
-
-    /// Returns the watermark that follows once the event time of a source reaches `time`.
-    pub fn watermark_at(&self, time: i64, source: Source) -> i64 {
-        let words = &self.words;
-        let (unnamed, first) = match source {
-            None => (Some(time.max(get(words, EVENT))), first_time(words)),
-            Some(name) => {
-                let block = find(words, name);
-                let own = block.map_or(time, |block| time.max(crate::memory::order::time(words, block)));
-                let others = match block {
-                    Some(block) => SOURCES.first_time_without(words, block),
-                    None => first_time(words),
-                };
-                (given(get(words, EVENT)), Some(others.map_or(own, |others| others.min(own))))
+    /// Errors: `out_of_memory`.
+    pub fn reach(&mut self, event_time: EventTime) -> Result<(), Error> {
+        match event_time {
+            EventTime::OfAll(_) if self.call.is_quiet() => Ok(()),
+            EventTime::OfAll(time) => self.raise_floor(time),
+            EventTime::Of(source, time) => self.retried(|step| sources::raise_event_time(step, time, source)),
+            EventTime::End(source) => {
+                let Some(block) = source.and_then(|name| find(&self.words, name)) else { return Ok(()) };
+                self.retried(|step| {
+                    let name = step.words.get(block + NAME);
+                    if let Some((at, _)) = SOURCE_NAMES.find(step.words, hash(name), |found| found == block) {
+                        SOURCE_NAMES.remove(step.words, at)?;
+                    }
+                    SOURCES.remove(step.words, block)?;
+                    step.release(name)?;
+                    step.words.free(block, REST)
+                })
             }
-        };
-        watermark(words, unnamed, first, get(words, FLOOR))
+        }
     }
 
-    /// Returns the watermark that follows once the event times of all sources reach `time`.
-    pub fn watermark_of_all_at(&self, time: i64) -> i64 {
-        let words = &self.words;
-        watermark(words, given(get(words, EVENT)), first_time(words), time.max(get(words, FLOOR)))
-    }
-
-    /// Returns the watermark that follows once this source ends.
-    pub fn watermark_without(&self, source: &[u8]) -> i64 {
-        let words = &self.words;
-        let first = match find(words, source) {
-            Some(block) => SOURCES.first_time_without(words, block),
-            None => first_time(words),
-        };
-        watermark(words, given(get(words, EVENT)), first, get(words, FLOOR))
-    }
-
-    /// Records that the event time of a source has reached `time`. The engine's time is at [`Engine::watermark_at`] already.
-    ///
-    /// Errors: `out_of_memory`.
-    pub fn reach(&mut self, time: i64, source: Source) -> Result<(), Error> {
-        self.retried(|step| sources::raise_event_time(step, time, source))
-    }
-
-    /// Raises the event time of all sources to `time`. The caller has moved the watermark to [`Engine::watermark_of_all_at`] before.
-    ///
-    /// Errors: `out_of_memory`.
-    pub fn reach_all(&mut self, time: i64) -> Result<(), Error> {
+    /// Raises the event times of all sources.
+    pub(super) fn raise_floor(&mut self, time: i64) -> Result<(), Error> {
         self.retried(|step| if time > get(step.words, FLOOR) { step.words.set64(FLOOR, time as u64) } else { Ok(()) })
-    }
-
-    /// Forgets a source, so that it holds the watermark back no more. The caller has moved the watermark to [`Engine::watermark_without`] before.
-    ///
-    /// Errors: `out_of_memory`.
-    pub fn forget_source(&mut self, source: &[u8]) -> Result<(), Error> {
-        let Some(block) = find(&self.words, source) else { return Ok(()) };
-        self.retried(|step| {
-            let name = step.words.get(block + NAME);
-            if let Some((at, _)) = SOURCE_NAMES.find(step.words, hash(name), |found| found == block) {
-                SOURCE_NAMES.remove(step.words, at)?;
-            }
-            SOURCES.remove(step.words, block)?;
-            step.release(name)?;
-            step.words.free(block, REST)
-        })
-    }
-
-    /// Returns the latest event time, or `None` before the first fact.
-    pub fn latest(&self) -> Option<i64> {
-        let words = &self.words;
-        let named = self.source_blocks().map(|block| time(words, block)).max().unwrap_or(i64::MIN);
-        given(named.max(get(words, EVENT)).max(get(words, FLOOR)).max(self.now()))
-    }
-
-    /// Returns the time that [`Engine::reach_all`] has raised all sources to, if any, and the known sources with their own event
-    /// times, in no order. Facts without a source belong to the source `None`.
-    pub fn sources(&self) -> (Option<i64>, EventTimes) {
-        let words = &self.words;
-        let unnamed = given(get(words, EVENT)).map(|time| (None, time));
-        let named = self
-            .source_blocks()
-            .map(|block| (Some(StringTable::bytes(words, words.get(block + NAME))), time(words, block)));
-        (given(get(words, FLOOR)), unnamed.into_iter().chain(named).collect())
-    }
-
-    fn source_blocks(&self) -> impl Iterator<Item = Address> + '_ {
-        (0..SOURCES.len(&self.words)).filter_map(|place| SOURCES.at(&self.words, place))
     }
 }

@@ -13,7 +13,7 @@
 
 use std::cmp::Reverse;
 
-use be_tree_rules::{Engine, Error, Limits, Owned, Value};
+use be_tree_rules::{Call, Engine, Error, EventTime, Limits, Owned, Value};
 
 /// The source of a case: a seed, or bytes followed by zeros.
 pub enum Random<'a> {
@@ -592,11 +592,11 @@ impl Driver {
     fn finish<T>(&mut self, mut call: impl FnMut(&mut Engine) -> Result<Option<T>, Error>) -> Option<T> {
         loop {
             if self.is_paged {
-                self.engine.begin().unwrap();
+                self.engine.begin(Call::Fire, 0).unwrap();
             }
-            let before = self.engine.firings();
+            let before = self.engine.counts().firings;
             let outcome = call(&mut self.engine);
-            self.fired.extend(self.engine.take_record());
+            self.fired.extend(self.engine.record());
             let notices = self.engine.take_notices().len();
             let is_paused = match outcome {
                 Ok(Some(value)) => return Some(value),
@@ -612,7 +612,7 @@ impl Driver {
                 }
             };
             // A rule has at most two `notify` actions.
-            let fired = self.engine.firings() - before;
+            let fired = self.engine.counts().firings - before;
             assert!(!self.is_paged || fired <= 1 && notices <= 2, "a page of {fired} firings and {notices} notices");
             if is_paused && (!self.is_paged || self.fired.len() >= MOST) {
                 return None;
@@ -621,7 +621,7 @@ impl Driver {
     }
 
     fn advance(&mut self, now: i64) -> bool {
-        self.finish(|engine| engine.advance(now).map(Some)).is_some()
+        self.finish(|engine| engine.advance(EventTime::OfAll(now)).map(Some)).is_some()
     }
 
     fn run(&mut self) -> bool {
@@ -638,7 +638,7 @@ impl Driver {
             let mut fields =
                 vec![("a", Value::Integer(fact.a)), ("s", Value::String(STRINGS[fact.s as usize].as_bytes()))];
             fields.extend(fact.b.map(|b| ("b", Value::Integer(b))));
-            let new = engine.fact(&format!("t{}", fact.ty), Some(fact.at), &fields).unwrap();
+            let new = engine.types().fact(&format!("t{}", fact.ty), Some(fact.at), &fields).unwrap();
             engine.assert(&new).map(Some)
         })
     }
@@ -647,7 +647,7 @@ impl Driver {
 fn facts_of(engine: &Engine) -> Vec<Fact> {
     let mut facts = Vec::new();
     for ty in 0..TYPES {
-        for fact in engine.facts(&format!("t{ty}")).unwrap() {
+        for fact in engine.stored().facts(&format!("t{ty}")).unwrap() {
             let integer = |field: usize| match &fact.fields[field].1 {
                 Some(Owned::Integer(integer)) => Some(*integer),
                 _ => None,
@@ -699,7 +699,7 @@ pub fn check(random: &mut Random, form: Form, name: &str) -> usize {
     }
     let mut oracle = Oracle {
         rules,
-        joins: engine.join_order().into_iter().map(|(_, plans)| plans).collect(),
+        joins: engine.rules().join_order().into_iter().map(|(_, plans)| plans).collect(),
         facts: Vec::new(),
         next: 1,
         clock: i64::MIN,
@@ -711,7 +711,7 @@ pub fn check(random: &mut Random, form: Form, name: &str) -> usize {
     let mut driver = Driver { engine, is_paged, fired: Vec::new() };
     let (mut time, mut total) = (1_000, 0);
     for step in 0..24 {
-        driver.engine.begin().unwrap();
+        driver.engine.begin(Call::Fire, 0).unwrap();
         oracle.left = MOST;
         time += random.pick(&[0, 0, 1, 2, 5]);
         let operation = random.below(10);
