@@ -1,6 +1,10 @@
 //! The values that actions compute, against a naive evaluator, and the matches that a modification makes valid.
 
+#[path = "naive/random.rs"]
+mod random;
+
 use be_tree_rules::{Engine, Limits, Owned, Value};
+use random::Random;
 
 const FACT: &str = "fact f(a: integer, b: integer optional)\n";
 
@@ -72,17 +76,10 @@ impl Expr {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % bound as u64) as usize
-    }
-
+impl Random<'_> {
     /// Returns an expression made of earlier ones, which it joins to them.
     fn expr(&mut self, known: &mut Vec<Expr>) -> Expr {
-        let mut part = || known[self.below(known.len())].clone();
+        let mut part = || known[self.below(known.len() as u64) as usize].clone();
         let parts = [part(), part(), part(), part()];
         let [first, second, ..] = parts.clone();
         let expr = match self.below(9) {
@@ -104,8 +101,8 @@ impl Random {
 }
 
 #[test]
-fn repeated_parts_have_their_values() {
-    let mut random = Random(11);
+fn expressions_with_repeated_parts_have_their_values() {
+    let mut random = Random::of_seed(11);
     let (mut defined, mut undefined) = (0, 0);
     for case in 0..400 {
         let mut known = vec![Expr::Name("f.a"), Expr::Name("f.b"), Expr::Constant(random.below(5) as i64)];

@@ -1,6 +1,10 @@
 //! Announcing facts before their insertion changes no result.
 
+#[path = "naive/random.rs"]
+mod random;
+
 use be_tree_rules::{Arrival, Call, Engine, Fact, Limits, Value, GROUP};
+use random::Random;
 
 const RULES: &str = "
 fact login(user: integer, ok: boolean optional)
@@ -29,15 +33,6 @@ rule same
        p: payment(order = l.user), within 2 seconds of l
   then notify same(user: l.user), retract p
 ";
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 const NAMES: [&[u8]; 3] = [b"ann", b"bob", b"a name that is longer than a few words of the memory, and then some more"];
 
@@ -77,7 +72,7 @@ fn announced_facts_fire_the_same_rules() {
             engine
         };
         let (mut plain, mut announced) = (engine(), engine());
-        let mut random = Random(seed);
+        let mut random = Random::of_seed(seed);
         let mut now = 0;
         for _ in 0..60 {
             let rows: Vec<Row> = (0..1 + random.below(2 * GROUP as u64))

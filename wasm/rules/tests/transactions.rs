@@ -1,8 +1,11 @@
 //! Rolls operations back, and compares the engine with a copy that never began them.
 
+#[path = "naive/random.rs"]
+mod random;
 mod support;
 
 use be_tree_rules::{Call, Engine, EventTime, Fact, Limits, Notice, Pause, Value};
+use random::Random;
 use support::manners;
 
 /// Windows, aggregates, strings, and rules that insert, modify and retract.
@@ -28,18 +31,6 @@ const RULES: &str = "
       then retract l
 ";
 const TYPES: [&str; 3] = ["order", "payment", "late"];
-
-/// A random number generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 /// An operation, by random numbers.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +95,7 @@ fn state(engine: &Engine) -> State {
 fn a_transaction_that_is_rolled_back_never_was() {
     let mut rolled_back = 0;
     for seed in 1..=60 {
-        let mut random = Random(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::of_seed(seed);
         // Small limits, so that operations stop in their middle.
         let limits = Limits { firings: 3, notices: 5, ..Limits::default() };
         // An engine made by `indexed` also reads aggregates of few facts from trees.
