@@ -9,7 +9,7 @@ use crate::memory::Address;
 use crate::step::Step;
 
 /// The most facts that an explanation examines.
-const MOST_LOOKS: u32 = 200_000;
+const MAX_LOOKS: u32 = 200_000;
 
 /// The result of explaining a rule, or one combination of its alternatives.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +78,7 @@ impl Engine {
             Verdict::Due
         } else if farthest.is_match {
             Verdict::Fired
-        } else if farthest.looks >= MOST_LOOKS {
+        } else if farthest.looks >= MAX_LOOKS {
             Verdict::Unknown
         } else {
             let (line, text) = self.rules().line_at(farthest.place as usize);
@@ -100,7 +100,7 @@ fn farthest(step: &Step, number: usize) -> Farthest {
     };
     let fact_type = &step.program.types[rule.slots[0].ty];
     let mut fact = fact_type.newest(step.words);
-    while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+    while fact != 0 && !farthest.is_match && farthest.looks < MAX_LOOKS {
         farthest.looks += 1;
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
@@ -148,7 +148,7 @@ fn follow(
     farthest.reach(2 * depth + 2, bound, rule.slots[slot].place, 0);
     let link = join.probe.link;
     let mut fact = join.probe.head(step.words, bound);
-    while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+    while fact != 0 && !farthest.is_match && farthest.looks < MAX_LOOKS {
         farthest.looks += 1;
         bound[slot] = fact;
         if join.probe.tests.iter().all(|test| test.holds(step.words, bound)) {

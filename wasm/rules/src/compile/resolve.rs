@@ -79,7 +79,7 @@ impl Typed<'_> {
 }
 
 /// The most values of a domain that an error lists.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED_NAMES: usize = 8;
 
 impl<'a> Names<'a, '_> {
     fn error(&self, kind: error::Kind, at: Offset, message: String) -> Error {
@@ -91,7 +91,7 @@ impl<'a> Names<'a, '_> {
         let hint = match nearest(&name.text, known.clone()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
-                let known: Vec<&str> = known.take(MOST_LISTED).collect();
+                let known: Vec<&str> = known.take(MAX_LISTED_NAMES).collect();
                 if known.is_empty() {
                     "there is none".to_owned()
                 } else {
@@ -338,7 +338,7 @@ impl<'a> Names<'a, '_> {
                 .collect();
             message += &match nearest(string, values.iter().map(String::as_str)) {
                 Some(near) => format!("; did you mean '{near}'?"),
-                None => format!(": {}", values[..values.len().min(MOST_LISTED)].join(", ")),
+                None => format!(": {}", values[..values.len().min(MAX_LISTED_NAMES)].join(", ")),
             };
         }
         Err(self.error(error::Kind::OutOfBounds, at, message))

@@ -118,7 +118,7 @@ impl Engine {
     /// `syntax`, `unknown_attribute` (any unknown name), `type`, `out_of_bounds`, `missing_attribute` and `duplicate_id`, with
     /// the place in the text; `out_of_memory`.
     pub fn new(text: &str, limits: Limits) -> Result<Self, Error> {
-        Engine::with_few(text, limits, None, MAX_CONDITION_BITS)
+        Engine::build(text, limits, None, false)
     }
 
     /// Compiles rules for `count` partitions. Returns an engine without facts, and the partitions.
@@ -128,7 +128,7 @@ impl Engine {
     /// As [`Engine::new`], and `unknown_attribute`, `missing_attribute` and `type` for a wrong key, and `out_of_bounds` for a rule
     /// that may join facts of different keys, or that would fire in every partition.
     pub fn partitioned(text: &str, limits: Limits, count: u32, by: &By) -> Result<(Self, Partitions), Error> {
-        let engine = Engine::with_few(text, limits, Some(by), MAX_CONDITION_BITS)?;
+        let engine = Engine::build(text, limits, Some(by), false)?;
         let keys = engine.program.keys.clone().unwrap_or_default();
         Ok((engine, Partitions::new(count, keys)))
     }
@@ -138,19 +138,19 @@ impl Engine {
     ///
     /// Errors: as [`Engine::new`].
     pub fn indexed(text: &str, limits: Limits) -> Result<Self, Error> {
-        Engine::with_few(text, limits, None, 0)
+        Engine::build(text, limits, None, true)
     }
 
-    fn with_few(text: &str, limits: Limits, by: Option<&By>, few: usize) -> Result<Self, Error> {
+    fn build(text: &str, limits: Limits, by: Option<&By>, is_indexed: bool) -> Result<Self, Error> {
         let parsed = parse(text)?;
         let mut words = Words::new(limits.memory)?;
         let mut interned = constants(&mut words, STRINGS);
         let mut program = compile(&parsed, text, by, &mut interned)?;
-        program.long = if few == 0 { 2 } else { MIN_TREE_FACTS };
+        let (max_bits, min_tree_facts) = if is_indexed { (0, 2) } else { (MAX_CONDITION_BITS, MIN_TREE_FACTS) };
+        program.min_tree_facts = min_tree_facts;
         let longest = program.types.iter().map(|ty| ty.conditions.len()).max().unwrap_or(0);
-        let selections: Result<Vec<_>, Error> =
-            program.types.iter().map(|ty| Selection::new(&program, ty, &words, few)).collect();
-        let selections = selections?;
+        let select = |ty| Selection::new(&program, ty, &words, max_bits);
+        let selections = program.types.iter().map(select).collect::<Result<Vec<_>, Error>>()?;
         let selected = (0..selections.len()).filter(|ty| selections[*ty].is_some()).collect();
         let scratch = Scratch { met: Room::new(longest), selections, selected, ..Scratch::default() };
         let mut engine = Engine {
