@@ -5,8 +5,10 @@
 //! with an undefined operand, an overflow or a division by zero is undefined.
 
 use crate::language::Function;
+pub(crate) use crate::language::{Arithmetic, Relation};
 use crate::layout::{DEFINED, NUMBER, TIME};
 use crate::memory::{Address, Words};
+use crate::value::Value;
 
 /// The most facts that a rule's conditions can bind.
 pub(crate) const SLOTS: usize = 16;
@@ -24,24 +26,18 @@ pub(crate) enum Kind {
     Boolean,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Relation {
-    Equal,
-    Unequal,
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Arithmetic {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Div,
-    Mod,
+impl Kind {
+    /// Returns the word of a value of this kind. A string has none before it is interned.
+    #[inline]
+    pub fn word(self, value: Value) -> Option<u64> {
+        match (self, value) {
+            (Kind::Integer, Value::Integer(integer)) => Some(integer as u64),
+            (Kind::Float, Value::Integer(integer)) => Some((integer as f64).to_bits()),
+            (Kind::Float, Value::Float(float)) => Some(float.to_bits()),
+            (Kind::Boolean, Value::Boolean(boolean)) => Some(boolean.into()),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,7 @@ use crate::compile::switch::Switch;
 use crate::compile::{cycles, life, partition, types};
 use crate::error::{self, Error};
 use crate::keys::By;
-use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
+use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Text, TimeRelation};
 use crate::layout::field_offset;
 
 /// The most combinations of a rule's alternatives.
@@ -351,7 +351,7 @@ impl Body {
                     let (code, times) = time(*relation, OWN, SLOTS + number, anchor, *within);
                     guard.conjuncts.push(code);
                     self.times.extend(times);
-                    if let (Relation::After | Relation::Of, Some(within)) = (relation, within) {
+                    if let (TimeRelation::After | TimeRelation::Of, Some(within)) = (relation, within) {
                         guard.deadlines.add(anchor, *within);
                     }
                 }
@@ -491,18 +491,18 @@ fn conjuncts(expr: &Expr) -> Vec<&Expr> {
 }
 
 /// Returns the test of a time clause on the fact in `slot`, and its bounds. `fact` is the fact's node in the graph of times.
-fn time(relation: Relation, slot: u8, fact: usize, anchor: u8, within: Option<i64>) -> (Code, Vec<Time>) {
+fn time(relation: TimeRelation, slot: u8, fact: usize, anchor: u8, within: Option<i64>) -> (Code, Vec<Time>) {
     let other = usize::from(anchor);
     match relation {
-        Relation::After => (
+        TimeRelation::After => (
             Code::After { later: slot, earlier: anchor, less_than: within },
             vec![Time { later: fact, earlier: other, less_than: within, is_near: false }],
         ),
-        Relation::Before => (
+        TimeRelation::Before => (
             Code::After { later: anchor, earlier: slot, less_than: within },
             vec![Time { later: other, earlier: fact, less_than: within, is_near: false }],
         ),
-        Relation::Of => {
+        TimeRelation::Of => {
             let less_than = within.unwrap_or(i64::MAX);
             let times = vec![Time { later: fact, earlier: other, less_than: within, is_near: true }];
             (Code::Near { slots: [slot, anchor], less_than }, times)

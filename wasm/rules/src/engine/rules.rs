@@ -2,7 +2,7 @@
 
 use crate::compile::program::{Plan, Program};
 use crate::error::{quoted, Error, Kind};
-use crate::language::nearest;
+use crate::language::hint;
 
 /// The rules of an engine. Each combination of alternatives is a rule of its own.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +37,7 @@ impl<'e> Rules<'e> {
         let numbers: Vec<usize> =
             (0..).zip(self.names()).filter(|(_, known)| *known == name).map(|(at, _)| at).collect();
         if numbers.is_empty() {
-            let hint = match nearest(name, self.names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "give the name of a rule in the text".to_owned(),
-            };
+            let hint = hint(name, self.names(), "give the name of a rule in the text");
             return Err(Error::new(Kind::NotFound, format!("there is no rule {}; {hint}", quoted(name))).about(name));
         }
         Ok(numbers)

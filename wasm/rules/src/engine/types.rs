@@ -6,7 +6,7 @@ use crate::compile::kind_name;
 use crate::compile::program::{Domain, FactType, Field, Program};
 use crate::engine::NewFact;
 use crate::error::{quoted, Error, Kind};
-use crate::language::nearest;
+use crate::language::hint;
 use crate::memory::Words;
 use crate::tables::STRINGS;
 use crate::value::Value;
@@ -30,10 +30,7 @@ impl<'e> Types<'e> {
     pub fn find(self, name: &str) -> Result<usize, Error> {
         let Program { types, names, .. } = self.program;
         names.find(types, name).ok_or_else(|| {
-            let hint = match nearest(name, self.names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "declare it by `fact`".to_owned(),
-            };
+            let hint = hint(name, self.names(), "declare it by `fact`");
             Error::new(Kind::UnknownAttribute, format!("there is no fact type {}; {hint}", quoted(name))).about(name)
         })
     }
@@ -59,10 +56,8 @@ impl<'e> Types<'e> {
     pub fn field(self, ty: usize, name: &str) -> Result<usize, Error> {
         self.find_field(ty, name).ok_or_else(|| {
             let ty = &self.program.types[ty];
-            let hint = match nearest(name, ty.fields.iter().map(|field| field.name.as_str())) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "declare it, or leave it out".to_owned(),
-            };
+            let known = ty.fields.iter().map(|field| field.name.as_str());
+            let hint = hint(name, known, "declare it, or leave it out");
             let message = format!("`{}` has no field {}; {hint}", ty.name, quoted(name));
             Error::new(Kind::UnknownAttribute, message).about(name)
         })
@@ -129,18 +124,16 @@ impl<'e> Types<'e> {
     fn check_value(self, declared: &FactType, field: &Field, value: Value) -> Result<(), Error> {
         let is_any = field.domain == Domain::Any;
         let word = match (field.kind, value) {
-            (FieldKind::Integer, Value::Integer(integer)) => integer as u64,
-            (FieldKind::Float, Value::Integer(integer)) => (integer as f64).to_bits(),
-            (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
-            (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
             (FieldKind::String, Value::String(_)) if is_any => return Ok(()),
             // Every string of a domain is a constant, and constants are interned.
-            (FieldKind::String, Value::String(bytes)) => STRINGS.find(self.words, bytes).map_or(0, u64::from),
-            _ => {
-                let wanted = kind_name(field.kind);
-                let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
-                return Err(Error::new(Kind::Type, message).about(&field.name));
-            }
+            (FieldKind::String, Value::String(bytes)) => Some(STRINGS.find(self.words, bytes).map_or(0, u64::from)),
+            (_, Value::Float(float)) if !float.is_finite() => None,
+            (kind, value) => kind.word(value),
+        };
+        let Some(word) = word else {
+            let wanted = kind_name(field.kind);
+            let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
+            return Err(Error::new(Kind::Type, message).about(&field.name));
         };
         if !is_any && !field.domain.contains(word) {
             let message = format!("`{}` of `{}` is outside its domain", field.name, declared.name);

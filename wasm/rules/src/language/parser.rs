@@ -3,8 +3,8 @@
 use crate::error::{Error, Kind};
 use crate::language::lexer::{tokens, Token};
 use crate::language::{
-    nearest, Action, Binary, Clause, Condition, Constant, Domain, Expr, FactType, Field, Function, Name, Node, Offset,
-    Pattern, PatternKind, Relation, Rule, Text,
+    nearest, Action, Arithmetic, Binary, Clause, Condition, Constant, Domain, Expr, FactType, Field, Function, Name,
+    Node, Offset, Pattern, PatternKind, Relation, Rule, Text, TimeRelation,
 };
 
 /// The most nested parentheses.
@@ -344,9 +344,9 @@ impl Parser<'_> {
         if self.take_word("within") {
             let within = Some(self.duration()?);
             let relation = match self.peek() {
-                Token::Word(word) if word == "after" => Relation::After,
-                Token::Word(word) if word == "before" => Relation::Before,
-                Token::Word(word) if word == "of" => Relation::Of,
+                Token::Word(word) if word == "after" => TimeRelation::After,
+                Token::Word(word) if word == "before" => TimeRelation::Before,
+                Token::Word(word) if word == "of" => TimeRelation::Of,
                 _ => {
                     return Err(
                         self.unexpected("`after`, `before` or `of` and the name of a condition", &["after", "before"])
@@ -356,8 +356,8 @@ impl Parser<'_> {
             self.advance();
             return Ok(Clause::Time { relation, anchor: self.name("the name of a condition")?, within });
         }
-        let relation = if self.take_word("after") { Relation::After } else { Relation::Before };
-        if relation == Relation::Before {
+        let relation = if self.take_word("after") { TimeRelation::After } else { TimeRelation::Before };
+        if relation == TimeRelation::Before {
             self.expect_word("before")?;
         }
         let anchor = self.name("the name of a condition")?;
@@ -449,8 +449,13 @@ impl Parser<'_> {
         const LEVELS: [&[(&str, Binary)]; 4] = [
             &[("or", Binary::Or)],
             &[("and", Binary::And)],
-            &[("+", Binary::Add), ("-", Binary::Subtract)],
-            &[("*", Binary::Multiply), ("/", Binary::Divide), ("div", Binary::Div), ("mod", Binary::Mod)],
+            &[("+", Binary::Compute(Arithmetic::Add)), ("-", Binary::Compute(Arithmetic::Subtract))],
+            &[
+                ("*", Binary::Compute(Arithmetic::Multiply)),
+                ("/", Binary::Compute(Arithmetic::Divide)),
+                ("div", Binary::Compute(Arithmetic::Div)),
+                ("mod", Binary::Compute(Arithmetic::Mod)),
+            ],
         ];
         let Some(operators) = LEVELS.get(level) else { return self.factor() };
         let mut left = if level == 1 { self.negated()? } else { self.joined(level + 1)? };
@@ -486,14 +491,14 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Expr, Error> {
-        const RELATIONS: [(&str, Binary); 7] = [
-            ("=", Binary::Equal),
-            ("<>", Binary::Unequal),
-            ("!=", Binary::Unequal),
-            ("<", Binary::Less),
-            ("<=", Binary::AtMost),
-            (">", Binary::Greater),
-            (">=", Binary::AtLeast),
+        const RELATIONS: [(&str, Relation); 7] = [
+            ("=", Relation::Equal),
+            ("<>", Relation::Unequal),
+            ("!=", Relation::Unequal),
+            ("<", Relation::Less),
+            ("<=", Relation::AtMost),
+            (">", Relation::Greater),
+            (">=", Relation::AtLeast),
         ];
         let left = self.joined(2)?;
         let at = self.at();
@@ -501,7 +506,7 @@ impl Parser<'_> {
             if let Some((_, relation)) = RELATIONS.iter().find(|(text, _)| *text == symbol) {
                 self.advance();
                 let right = self.joined(2)?;
-                return Ok(Expr::new(at, Node::Binary(*relation, Box::new(left), Box::new(right))));
+                return Ok(Expr::new(at, Node::Binary(Binary::Compare(*relation), Box::new(left), Box::new(right))));
             }
         }
         let negated = self.is_word("not") && matches!(self.peek_second(), Token::Word(word) if word == "in");
