@@ -76,7 +76,13 @@ impl Announced {
         for look_up in &self.look_ups[ty] {
             let mut hash = Some(KEY);
             for (field, kind) in &look_up.key {
-                let cell = value(usize::from(*field)).and_then(|value| kind.word(value));
+                let cell = match (value(usize::from(*field)), kind) {
+                    (Some(Value::Integer(integer)), Kind::Float) => Some((integer as f64).to_bits()),
+                    (Some(Value::Integer(integer)), _) => Some(integer as u64),
+                    (Some(Value::Float(float)), _) => Some(float.to_bits()),
+                    (Some(Value::Boolean(boolean)), _) => Some(boolean.into()),
+                    _ => None,
+                };
                 hash = hash.zip(cell).map(|(hash, cell)| mix(hash, cell));
             }
             if let (Some(hash), Some(place)) = (hash, self.heads.get_mut(self.length)) {

@@ -8,7 +8,6 @@ use crate::language::Function;
 pub(crate) use crate::language::{Arithmetic, Relation};
 use crate::layout::{DEFINED, NUMBER, TIME};
 use crate::memory::{Address, Words};
-use crate::value::Value;
 
 /// The most facts that a rule's conditions can bind.
 pub(crate) const SLOTS: usize = 16;
@@ -24,20 +23,6 @@ pub(crate) enum Kind {
     Float,
     String,
     Boolean,
-}
-
-impl Kind {
-    /// Returns the word of a value of this kind. A string has none before it is interned.
-    #[inline]
-    pub fn word(self, value: Value) -> Option<u64> {
-        match (self, value) {
-            (Kind::Integer, Value::Integer(integer)) => Some(integer as u64),
-            (Kind::Float, Value::Integer(integer)) => Some((integer as f64).to_bits()),
-            (Kind::Float, Value::Float(float)) => Some(float.to_bits()),
-            (Kind::Boolean, Value::Boolean(boolean)) => Some(boolean.into()),
-            _ => None,
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

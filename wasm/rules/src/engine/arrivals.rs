@@ -1,6 +1,7 @@
 //! The arrival and the retraction of facts.
 
 use crate::announce::GROUP;
+use crate::compile::code::Kind as FieldKind;
 use crate::engine::Engine;
 use crate::error::{Error, Kind};
 use crate::facts::change::{self, Removal};
@@ -75,8 +76,12 @@ impl Engine {
             step.scratch.cells.clear();
             for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
                 let cell = match *value {
+                    None => None,
+                    Some(Value::Integer(integer)) if field.kind == FieldKind::Float => Some((integer as f64).to_bits()),
+                    Some(Value::Integer(integer)) => Some(integer as u64),
+                    Some(Value::Float(float)) => Some(float.to_bits()),
+                    Some(Value::Boolean(boolean)) => Some(boolean.into()),
                     Some(Value::String(bytes)) => Some(STRINGS.intern(step.words, bytes)?.into()),
-                    value => value.and_then(|value| field.kind.word(value)),
                 };
                 step.scratch.cells.set(number, cell);
             }

@@ -124,16 +124,18 @@ impl<'e> Types<'e> {
     fn check_value(self, declared: &FactType, field: &Field, value: Value) -> Result<(), Error> {
         let is_any = field.domain == Domain::Any;
         let word = match (field.kind, value) {
+            (FieldKind::Integer, Value::Integer(integer)) => integer as u64,
+            (FieldKind::Float, Value::Integer(integer)) => (integer as f64).to_bits(),
+            (FieldKind::Float, Value::Float(float)) if float.is_finite() => float.to_bits(),
+            (FieldKind::Boolean, Value::Boolean(boolean)) => boolean.into(),
             (FieldKind::String, Value::String(_)) if is_any => return Ok(()),
             // Every string of a domain is a constant, and constants are interned.
-            (FieldKind::String, Value::String(bytes)) => Some(STRINGS.find(self.words, bytes).map_or(0, u64::from)),
-            (_, Value::Float(float)) if !float.is_finite() => None,
-            (kind, value) => kind.word(value),
-        };
-        let Some(word) = word else {
-            let wanted = kind_name(field.kind);
-            let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
-            return Err(Error::new(Kind::Type, message).about(&field.name));
+            (FieldKind::String, Value::String(bytes)) => STRINGS.find(self.words, bytes).map_or(0, u64::from),
+            _ => {
+                let wanted = kind_name(field.kind);
+                let message = format!("`{}` of `{}` is {wanted}; give {wanted}", field.name, declared.name);
+                return Err(Error::new(Kind::Type, message).about(&field.name));
+            }
         };
         if !is_any && !field.domain.contains(word) {
             let message = format!("`{}` of `{}` is outside its domain", field.name, declared.name);
