@@ -17,8 +17,8 @@ use crate::value::Value;
 
 /// The most facts that are announced at a time.
 pub const GROUP: usize = 16;
-/// The most look-ups of a group. Further ones are not prefetched.
-const MOST: usize = 4 * GROUP;
+/// The most prefetched look-ups of a group.
+const MAX_LOOK_UPS: usize = 4 * GROUP;
 
 /// A look-up by fields of a new fact: in an index of its type, or for its first partner.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,10 +36,10 @@ pub(crate) struct Announced {
     /// The look-ups by fact type.
     look_ups: Vec<Vec<LookUp>>,
     /// The addresses of list heads for the announced facts, and the offsets of their links.
-    heads: [(Address, u32); MOST],
+    heads: [(Address, u32); MAX_LOOK_UPS],
     length: usize,
     /// Neighbors, in their lists, of the facts that the insertions will drop.
-    neighbors: [Address; MOST],
+    neighbors: [Address; MAX_LOOK_UPS],
     /// The time of the latest announced fact.
     time: i64,
     /// A checksum of the loaded words, so that the compiler keeps the loads.
@@ -49,7 +49,14 @@ pub(crate) struct Announced {
 impl Announced {
     /// Returns no announced facts, and no look-ups.
     pub fn new() -> Announced {
-        Announced { look_ups: vec![], heads: [(0, 0); MOST], length: 0, neighbors: [0; MOST], time: i64::MIN, sum: 0 }
+        Announced {
+            look_ups: vec![],
+            heads: [(0, 0); MAX_LOOK_UPS],
+            length: 0,
+            neighbors: [0; MAX_LOOK_UPS],
+            time: i64::MIN,
+            sum: 0,
+        }
     }
 
     /// Finds the look-ups of a program whose tables have their addresses.
@@ -114,7 +121,7 @@ fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
     let mut found: Vec<LookUp> = Vec::new();
     let mut add = |look_up: LookUp| {
         // No group could prefetch more.
-        if found.len() < MOST
+        if found.len() < MAX_LOOK_UPS
             && !look_up.key.is_empty()
             && look_up.key.iter().all(|(_, kind)| *kind != Kind::String)
             && !found.contains(&look_up)
@@ -131,12 +138,12 @@ fn look_ups(program: &Program, ty: &FactType) -> Vec<LookUp> {
     }
     for (rule, slot) in conditions.flat_map(|condition| condition.seeds.iter().filter_map(|seeds| seeds.first())) {
         let Some(join) = program.rules[*rule as usize].plans[usize::from(*slot)].joins.first() else { continue };
-        let own = |operand: &Operand| match operand {
+        let field_of = |operand: &Operand| match operand {
             Operand::Field { slot: of, offset, .. } if of == slot => Some(kind_of(field_at(*offset) as u8)),
             _ => None,
         };
         let (probe, other) = (&join.probe, &program.types[join.probe.ty]);
-        if let Some(key) = probe.key.iter().map(own).collect::<Option<Vec<_>>>().filter(|_| probe.index > 0) {
+        if let Some(key) = probe.key.iter().map(field_of).collect::<Option<Vec<_>>>().filter(|_| probe.index > 0) {
             add(LookUp { table: other.table(probe.index), links: other.links(probe.index), key });
         }
     }
@@ -149,7 +156,7 @@ fn list_neighbors(
     program: &Program,
     words: &Words,
     time: i64,
-    list: &mut [Address; MOST],
+    list: &mut [Address; MAX_LOOK_UPS],
     mut length: usize,
 ) -> usize {
     if !ty.has_few_conditions() {

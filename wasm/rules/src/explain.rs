@@ -3,14 +3,13 @@
 use crate::compile::code::{Bound, OWN, SLOTS};
 use crate::compile::program::{Aggregate, Plan, Rule};
 use crate::engine::{Engine, Fact};
-use crate::error::{quoted, Error, Kind};
-use crate::language::nearest;
+use crate::error::Error;
 use crate::matches::guards;
 use crate::memory::Address;
 use crate::step::Step;
 
 /// The most facts that an explanation examines.
-const MOST_LOOKS: u32 = 200_000;
+const MAX_LOOKS: u32 = 200_000;
 
 /// The result of explaining a rule, or one combination of its alternatives.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,14 +59,7 @@ impl Engine {
     ///
     /// Errors: `not_found`.
     pub fn explain(&mut self, name: &str) -> Result<Vec<Explanation>, Error> {
-        let numbers: Vec<usize> = self.rules_named(name).collect();
-        if numbers.is_empty() {
-            let hint = match nearest(name, self.rule_names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "give the name of a rule in the text".to_owned(),
-            };
-            return Err(Error::new(Kind::NotFound, format!("there is no rule {}; {hint}", quoted(name))).about(name));
-        }
+        let numbers = self.rules().find(name)?;
         numbers.into_iter().map(|number| self.explain_one(number)).collect()
     }
 
@@ -79,18 +71,18 @@ impl Engine {
             (farthest, deadline, step.clock())
         })?;
         let bound = farthest.bound.iter().take(SLOTS).filter(|fact| **fact != 0);
-        let facts = bound.map(|fact| self.fact_at(*fact)).collect();
+        let facts = bound.map(|fact| self.stored().at(*fact)).collect();
         let verdict = if farthest.is_match && deadline > now {
-            Verdict::Waits(deadline.saturating_add(self.lateness()))
+            Verdict::Waits(deadline.saturating_add(self.clock().lateness()))
         } else if farthest.is_match && self.is_busy() {
             Verdict::Due
         } else if farthest.is_match {
             Verdict::Fired
-        } else if farthest.looks >= MOST_LOOKS {
+        } else if farthest.looks >= MAX_LOOKS {
             Verdict::Unknown
         } else {
-            let (line, text) = self.line_at(farthest.place as usize);
-            let by = (farthest.by != 0).then(|| self.fact_at(farthest.by));
+            let (line, text) = self.rules().line_at(farthest.place as usize);
+            let by = (farthest.by != 0).then(|| self.stored().at(farthest.by));
             Verdict::Blocked { line, text, by }
         };
         Ok(Explanation { facts, verdict })
@@ -108,7 +100,7 @@ fn farthest(step: &Step, number: usize) -> Farthest {
     };
     let fact_type = &step.program.types[rule.slots[0].ty];
     let mut fact = fact_type.newest(step.words);
-    while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+    while fact != 0 && !farthest.is_match && farthest.looks < MAX_LOOKS {
         farthest.looks += 1;
         let mut bound: Bound = [0; SLOTS + 1];
         bound[OWN as usize] = fact;
@@ -156,7 +148,7 @@ fn follow(
     farthest.reach(2 * depth + 2, bound, rule.slots[slot].place, 0);
     let link = join.probe.link;
     let mut fact = join.probe.head(step.words, bound);
-    while fact != 0 && !farthest.is_match && farthest.looks < MOST_LOOKS {
+    while fact != 0 && !farthest.is_match && farthest.looks < MAX_LOOKS {
         farthest.looks += 1;
         bound[slot] = fact;
         if join.probe.tests.iter().all(|test| test.holds(step.words, bound)) {

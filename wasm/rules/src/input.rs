@@ -10,7 +10,7 @@
 use be_tree_index::event::{Scalar, Scalars};
 use be_tree_index::term::{Kind as TermKind, Reader};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, EventTime, Types};
 use crate::error::{Error, Kind};
 use crate::layout::MAX_FIELDS;
 use crate::time::sources::Source;
@@ -25,21 +25,15 @@ pub struct Facts {
     facts: Vec<Checked>,
     cells: Vec<Cell>,
     text: Vec<u8>,
-    /// Whether unknown fields are refused.
-    strict: bool,
-    /// The latest accepted time of a fact.
-    latest: i64,
     /// The offset and the length of the source's name in the input.
     source: Option<(usize, usize)>,
     reached: Option<Reached>,
 }
 
-/// The event time of a source, as the input states it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// It has reached this time.
+/// The event time of the source before its facts.
+#[derive(Clone, Copy, Debug)]
+enum Reached {
     Time(i64),
-    /// It has ended, and no longer holds time back.
     End,
 }
 
@@ -103,57 +97,26 @@ impl Facts {
         strict: bool,
         latest: i64,
     ) -> Result<Facts, (Option<usize>, Error)> {
-        let mut facts = Facts { strict, latest, ..Facts::default() };
-        let whole = |error: be_tree_index::error::Error| (None, Error::from(error));
-        let mut reader = Reader::new(input).map_err(whole)?;
-        if reader.peek().map_err(whole)? == TermKind::Tuple {
-            facts.read_source(engine, &mut reader, input).map_err(|error| (None, error))?;
+        let of_input = |error: be_tree_index::error::Error| (None, Error::from(error));
+        let mut reading = Reading { types: engine.types(), input, is_strict: strict, latest, facts: Facts::default() };
+        let mut reader = Reader::new(input).map_err(of_input)?;
+        if reader.peek().map_err(of_input)? == TermKind::Tuple {
+            reading.source(engine, &mut reader).map_err(|error| (None, error))?;
         }
-        let mut list = reader.list().map_err(whole)?;
+        let mut list = reader.list().map_err(of_input)?;
         let count = list.left().saturating_sub(from);
-        facts.facts.try_reserve_exact(count).map_err(|_| (None, no_memory()))?;
+        reading.facts.facts.try_reserve_exact(count).map_err(|_| (None, no_memory()))?;
         let mut position = 0;
-        while reader.next(&mut list).map_err(whole)? {
+        while reader.next(&mut list).map_err(of_input)? {
             if position < from {
-                reader.skip().map_err(whole)?;
+                reader.skip().map_err(of_input)?;
             } else {
-                facts.add(engine, &mut reader, input).map_err(|error| (Some(position), error))?;
+                reading.fact(&mut reader).map_err(|error| (Some(position), error))?;
             }
             position += 1;
         }
-        reader.finish().map_err(whole)?;
-        Ok(facts)
-    }
-
-    fn read_source(&mut self, engine: &Engine, reader: &mut Reader, input: &[u8]) -> Result<(), Error> {
-        if reader.tuple()? != 3 {
-            return Err(Error::new(Kind::Type, "facts of a source are {Source, Now, Facts}"));
-        }
-        let wrong = || {
-            Error::new(
-                Kind::Type,
-                "facts of a source are {Source, Now, Facts}: `Source` is a binary or [], `Now` an integer, [] or end",
-            )
-        };
-        if reader.peek()? == TermKind::Binary {
-            let name = reader.binary()?;
-            self.source = Some((start_of(name, input), name.len()));
-        } else if reader.list()?.left() > 0 {
-            return Err(wrong());
-        }
-        self.reached = match reader.peek()? {
-            TermKind::Integer => Some(Reached::Time(reader.integer()?)),
-            TermKind::Atom if *reader.atom()? == *b"end" => Some(Reached::End),
-            TermKind::List if reader.list()?.left() == 0 => None,
-            _ => return Err(wrong()),
-        };
-        if let Some(Reached::Time(time)) = self.reached {
-            engine.check_time(time)?;
-        }
-        match self.reached {
-            Some(Reached::End) => Ok(()),
-            _ => engine.check_source(self.source(input)),
-        }
+        reader.finish().map_err(of_input)?;
+        Ok(reading.facts)
     }
 
     /// Returns the source of the facts.
@@ -162,8 +125,11 @@ impl Facts {
     }
 
     /// Returns the event time of the source before its facts, if the input states it.
-    pub fn reached(&self) -> Option<Reached> {
-        self.reached
+    pub fn event_time<'v>(&self, input: &'v [u8]) -> Option<EventTime<'v>> {
+        self.reached.map(|reached| match reached {
+            Reached::Time(time) => EventTime::Of(self.source(input), time),
+            Reached::End => EventTime::End(self.source(input)),
+        })
     }
 
     /// Returns the byte range of each fact in `input`, which [`Facts::read`] accepted.
@@ -198,7 +164,7 @@ impl Facts {
     /// Returns the fact at a position, counted from the first that was read. `input` is the input that was read.
     pub fn get<'v>(&'v self, engine: &Engine, position: usize, input: &'v [u8]) -> Next<'v> {
         let Checked { ty, time, first, .. } = self.facts[position];
-        let count = engine.field_count(ty as usize);
+        let count = engine.types().field_count(ty as usize);
         Next { ty: ty as usize, time, count, values: self.values(first as usize, count, input) }
     }
 
@@ -229,20 +195,59 @@ impl Facts {
         }
         values
     }
+}
 
-    fn add(&mut self, engine: &Engine, reader: &mut Reader, input: &[u8]) -> Result<(), Error> {
+/// The reading of an input: the facts so far, and the parameters of [`Facts::read`].
+struct Reading<'r> {
+    types: Types<'r>,
+    input: &'r [u8],
+    is_strict: bool,
+    latest: i64,
+    facts: Facts,
+}
+
+impl Reading<'_> {
+    fn source(&mut self, engine: &Engine, reader: &mut Reader) -> Result<(), Error> {
+        if reader.tuple()? != 3 {
+            return Err(Error::new(Kind::Type, "facts of a source are {Source, Now, Facts}"));
+        }
+        let wrong = || {
+            Error::new(
+                Kind::Type,
+                "facts of a source are {Source, Now, Facts}: `Source` is a binary or [], `Now` an integer, [] or end",
+            )
+        };
+        if reader.peek()? == TermKind::Binary {
+            let name = reader.binary()?;
+            self.facts.source = Some((start_of(name, self.input), name.len()));
+        } else if reader.list()?.left() > 0 {
+            return Err(wrong());
+        }
+        self.facts.reached = match reader.peek()? {
+            TermKind::Integer => Some(Reached::Time(reader.integer()?)),
+            TermKind::Atom if *reader.atom()? == *b"end" => Some(Reached::End),
+            TermKind::List if reader.list()?.left() == 0 => None,
+            _ => return Err(wrong()),
+        };
+        match self.facts.event_time(self.input) {
+            Some(event_time) => engine.clock().check(event_time),
+            None => engine.clock().check_source(self.facts.source(self.input)),
+        }
+    }
+
+    fn fact(&mut self, reader: &mut Reader) -> Result<(), Error> {
         match reader.peek()? {
             TermKind::Binary => {
                 let text = reader.binary()?;
-                let start = start_of(text, input);
+                let start = start_of(text, self.input);
                 let mut json = Scalars::new(text);
                 let mut types = json.object()?;
                 let Some(ty) =
-                    json.name(&mut types, |name, place| type_of(engine, name).map_err(|error| at(error, text, place)))?
+                    json.name(&mut types, |name, place| self.find(name).map_err(|error| at(error, text, place)))?
                 else {
                     return Err(not_one_type());
                 };
-                self.add_json(engine, ty?, &mut json, (text, start), input)?;
+                self.json(ty?, &mut json, (text, start))?;
                 if json.name(&mut types, |_, _| ())?.is_some() {
                     return Err(not_one_type());
                 }
@@ -251,17 +256,17 @@ impl Facts {
             TermKind::Tuple if reader.clone().tuple()? == 2 => {
                 reader.tuple()?;
                 let ty = match reader.peek()? {
-                    TermKind::Atom => type_of(engine, &reader.atom()?)?,
-                    _ => type_of(engine, reader.binary()?)?,
+                    TermKind::Atom => self.find(&reader.atom()?)?,
+                    _ => self.find(reader.binary()?)?,
                 };
                 match reader.peek()? {
                     TermKind::Binary => {
                         let text = reader.binary()?;
                         let mut json = Scalars::new(text);
-                        self.add_json(engine, ty, &mut json, (text, start_of(text, input)), input)?;
+                        self.json(ty, &mut json, (text, start_of(text, self.input)))?;
                         Ok(json.finish()?)
                     }
-                    _ => self.add_term(engine, ty, reader, input),
+                    _ => self.term(ty, reader),
                 }
             }
             _ => {
@@ -274,37 +279,31 @@ impl Facts {
         }
     }
 
-    fn add_json(
-        &mut self,
-        engine: &Engine,
-        ty: usize,
-        json: &mut Scalars,
-        (whole, start): (&[u8], usize),
-        input: &[u8],
-    ) -> Result<(), Error> {
-        let first = self.open(engine, ty)?;
+    /// Reads the fields of a JSON object. `start` is the offset of its text in the input.
+    fn json(&mut self, ty: usize, json: &mut Scalars, (text, start): (&[u8], usize)) -> Result<(), Error> {
+        let first = self.open(ty)?;
         let (mut time, mut mismatches) = (None, 0);
         let mut names = json.object()?;
-        let strict = self.strict;
-        let field_at = |name: &[u8], place| named(engine, ty, name, strict).map_err(|error| at(error, whole, place));
-        while let Some(field) = json.name(&mut names, field_at)? {
+        while let Some(field) =
+            json.name(&mut names, |name, place| self.named(ty, name).map_err(|error| at(error, text, place)))?
+        {
             let field = field?;
             if let Named::Unknown = field {
                 json.skip()?;
                 continue;
             }
-            let text = &mut self.text;
+            let unescaped = &mut self.facts.text;
             let read = json.value(|value| match value {
                 Scalar::Undefined => Ok(Cell::Undefined),
                 Scalar::Boolean(boolean) => Ok(Cell::Boolean(boolean)),
                 Scalar::Integer(integer) => Ok(Cell::Integer(integer)),
                 Scalar::Float(float) => Ok(Cell::Float(float)),
                 Scalar::String(bytes, Some(place)) => Ok(Cell::Input((start + place) as u32, bytes.len() as u32)),
-                Scalar::String(bytes, None) => kept(text, bytes),
+                Scalar::String(bytes, None) => unescaped_cell(unescaped, bytes),
             });
             let cell = match read {
                 Ok(cell) => cell?,
-                Err(error) if is_forgiven(engine, ty, field, &error) => {
+                Err(error) if self.is_forgiven(ty, field, &error) => {
                     json.skip()?;
                     mismatches += 1;
                     Cell::Undefined
@@ -312,19 +311,19 @@ impl Facts {
                 Err(error) => return Err(error.into()),
             };
             match field {
-                Named::Field(field) => self.cells[first + field] = cell,
+                Named::Field(field) => self.facts.cells[first + field] = cell,
                 _ => time = time_of(cell)?,
             }
         }
-        self.close(engine, ty, (time, mismatches), first, input)
+        self.close(ty, (time, mismatches), first)
     }
 
-    fn add_term(&mut self, engine: &Engine, ty: usize, reader: &mut Reader, input: &[u8]) -> Result<(), Error> {
-        let first = self.open(engine, ty)?;
+    fn term(&mut self, ty: usize, reader: &mut Reader) -> Result<(), Error> {
+        let first = self.open(ty)?;
         let mut read = (None, 0);
         if reader.peek()? == TermKind::Map {
             for _ in 0..reader.map()? {
-                self.field(engine, ty, first, &mut read, reader, input)?;
+                self.field(ty, first, &mut read, reader)?;
             }
         } else {
             let mut list = reader.list()?;
@@ -334,32 +333,30 @@ impl Facts {
                     let message = format!("a field is {{name, value}}, but this tuple has {arity} elements");
                     return Err(Error::new(Kind::Type, message));
                 }
-                self.field(engine, ty, first, &mut read, reader, input)?;
+                self.field(ty, first, &mut read, reader)?;
             }
         }
-        self.close(engine, ty, read, first, input)
+        self.close(ty, read, first)
     }
 
     /// Reads a field. `read` holds the fact's time and its number of misfit values so far.
     fn field(
         &mut self,
-        engine: &Engine,
         ty: usize,
         first: usize,
         read: &mut (Option<i64>, u32),
         reader: &mut Reader,
-        input: &[u8],
     ) -> Result<(), Error> {
         let field = match reader.peek()? {
-            TermKind::Atom => named(engine, ty, &reader.atom()?, self.strict)?,
-            _ => named(engine, ty, reader.binary()?, self.strict)?,
+            TermKind::Atom => self.named(ty, &reader.atom()?)?,
+            _ => self.named(ty, reader.binary()?)?,
         };
         if let Named::Unknown = field {
             return Ok(reader.skip()?);
         }
         let start = reader.clone();
-        let cell = match self.cell(reader, input) {
-            Err(error) if is_forgiven(engine, ty, field, &error) => {
+        let cell = match self.cell(reader) {
+            Err(error) if self.is_forgiven(ty, field, &error) => {
                 *reader = start;
                 reader.skip()?;
                 read.1 += 1;
@@ -368,75 +365,94 @@ impl Facts {
             cell => cell?,
         };
         match field {
-            Named::Field(field) => self.cells[first + field] = cell,
+            Named::Field(field) => self.facts.cells[first + field] = cell,
             _ => read.0 = time_of(cell)?,
         }
         Ok(())
     }
 
-    fn cell(&mut self, reader: &mut Reader, input: &[u8]) -> Result<Cell, be_tree_index::error::Error> {
+    fn cell(&mut self, reader: &mut Reader) -> Result<Cell, be_tree_index::error::Error> {
         Ok(match reader.peek()? {
             TermKind::Integer => Cell::Integer(reader.integer()?),
             TermKind::Float => Cell::Float(reader.float()?),
             TermKind::Binary => {
                 let bytes = reader.binary()?;
-                Cell::Input(start_of(bytes, input) as u32, bytes.len() as u32)
+                Cell::Input(start_of(bytes, self.input) as u32, bytes.len() as u32)
             }
             TermKind::Atom => match &*reader.atom()? {
                 b"true" => Cell::Boolean(true),
                 b"false" => Cell::Boolean(false),
                 b"nil" | b"undefined" => Cell::Undefined,
-                name => kept(&mut self.text, name)?,
+                name => unescaped_cell(&mut self.facts.text, name)?,
             },
             _ => {
-                let given = reader.describe()?;
-                let message = format!("a field is a number, a string or a boolean, but here is {given}");
+                let term = reader.describe()?;
+                let message = format!("a field is a number, a string or a boolean, but here is {term}");
                 return Err(be_tree_index::error::Error::new(Kind::Type, message));
             }
         })
     }
 
     /// Reserves the values of a fact, and returns the position of the first.
-    fn open(&mut self, engine: &Engine, ty: usize) -> Result<usize, Error> {
-        let (first, count) = (self.cells.len(), engine.field_count(ty));
-        self.cells.try_reserve(count).map_err(|_| no_memory())?;
-        self.cells.resize(first + count, Cell::Undefined);
+    fn open(&mut self, ty: usize) -> Result<usize, Error> {
+        let cells = &mut self.facts.cells;
+        let (first, count) = (cells.len(), self.types.field_count(ty));
+        cells.try_reserve(count).map_err(|_| no_memory())?;
+        cells.resize(first + count, Cell::Undefined);
         Ok(first)
     }
 
-    /// Checks the values of a fact, and adds it. `read` is as in [`Facts::field`].
-    fn close(
-        &mut self,
-        engine: &Engine,
-        ty: usize,
-        (time, mut mismatches): (Option<i64>, u32),
-        first: usize,
-        input: &[u8],
-    ) -> Result<(), Error> {
-        let count = self.cells.len() - first;
-        let mut values = self.values(first, count, input);
+    /// Checks the values of a fact, and adds it. The time and the number of misfit values are as in [`Reading::field`].
+    fn close(&mut self, ty: usize, (time, mut mismatches): (Option<i64>, u32), first: usize) -> Result<(), Error> {
+        let count = self.facts.cells.len() - first;
+        let mut values = self.facts.values(first, count, self.input);
         let mut refused = 0_u32;
         for (field, value) in values[..count].iter_mut().enumerate() {
-            if engine.forgives(ty, field) && value.is_some_and(|value| !engine.takes(ty, field, value)) {
+            if self.types.forgives(ty, field) && value.is_some_and(|value| !self.types.accepts(ty, field, value)) {
                 *value = None;
                 refused |= 1 << field;
             }
         }
-        engine.check(ty, time, &values[..count])?;
+        self.types.check(ty, time, &values[..count])?;
         if let Some(ahead) = time.map(|time| time.saturating_sub(self.latest)).filter(|ahead| *ahead > 0) {
             return Err(too_far_ahead(ahead));
         }
         for field in (0..count).filter(|field| refused & 1 << field != 0) {
-            self.cells[first + field] = Cell::Undefined;
+            self.facts.cells[first + field] = Cell::Undefined;
             mismatches += 1;
         }
-        self.facts.push(Checked { ty: ty as u32, time, first: first as u32, mismatches });
+        self.facts.facts.push(Checked { ty: ty as u32, time, first: first as u32, mismatches });
         Ok(())
+    }
+
+    fn find(&self, name: &[u8]) -> Result<usize, Error> {
+        self.types.find(&String::from_utf8_lossy(name))
+    }
+
+    /// Resolves a field name.
+    ///
+    /// Errors: `unknown_attribute` if the type or the reading is strict.
+    fn named(&self, ty: usize, name: &[u8]) -> Result<Named, Error> {
+        if name == b"at" {
+            return Ok(Named::Time);
+        }
+        let name = String::from_utf8_lossy(name);
+        match self.types.find_field(ty, &name) {
+            Some(field) => Ok(Named::Field(field)),
+            None if self.is_strict || self.types.is_strict(ty) => self.types.field(ty, &name).map(Named::Field),
+            None => Ok(Named::Unknown),
+        }
+    }
+
+    /// Returns whether `error` is a misfit value of `field` that counts as undefined.
+    fn is_forgiven(&self, ty: usize, field: Named, error: &be_tree_index::error::Error) -> bool {
+        let is_of_value = matches!(error.kind, Kind::Type | Kind::OutOfBounds);
+        is_of_value && matches!(field, Named::Field(field) if self.types.forgives(ty, field))
     }
 }
 
-/// Copies bytes that are escaped in the input to `text`.
-fn kept(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, be_tree_index::error::Error> {
+/// Copies a string that is escaped in the input to `text`.
+fn unescaped_cell(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, be_tree_index::error::Error> {
     let start = text.len();
     text.try_reserve(bytes.len()).map_err(|_| be_tree_index::error::Error::new(Kind::OutOfMemory, NO_MEMORY))?;
     text.extend_from_slice(bytes);
@@ -446,31 +462,6 @@ fn kept(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Cell, be_tree_index::error::
 /// Returns the offset of a part of the input.
 fn start_of(part: &[u8], input: &[u8]) -> usize {
     part.as_ptr() as usize - input.as_ptr() as usize
-}
-
-fn type_of(engine: &Engine, name: &[u8]) -> Result<usize, Error> {
-    engine.fact_type(&String::from_utf8_lossy(name))
-}
-
-/// Resolves a field name.
-///
-/// Errors: the field is unknown, and the type is strict or `strict` is true.
-fn named(engine: &Engine, ty: usize, name: &[u8], strict: bool) -> Result<Named, Error> {
-    if name == b"at" {
-        return Ok(Named::Time);
-    }
-    let name = String::from_utf8_lossy(name);
-    match engine.find_field(ty, &name) {
-        Some(field) => Ok(Named::Field(field)),
-        None if strict || engine.is_strict(ty) => engine.field(ty, &name).map(Named::Field),
-        None => Ok(Named::Unknown),
-    }
-}
-
-/// Returns whether `error` is a misfit value of `field` that counts as undefined.
-fn is_forgiven(engine: &Engine, ty: usize, field: Named, error: &be_tree_index::error::Error) -> bool {
-    let is_of_value = matches!(error.kind, Kind::Type | Kind::OutOfBounds);
-    is_of_value && matches!(field, Named::Field(field) if engine.forgives(ty, field))
 }
 
 fn time_of(cell: Cell) -> Result<Option<i64>, Error> {

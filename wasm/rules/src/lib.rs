@@ -1,7 +1,7 @@
 //! Stateful rules: facts and events that are joined, with windows, absence and aggregates.
 //!
 //! ```
-//! use be_tree_rules::{Engine, Limits, Value};
+//! use be_tree_rules::{Engine, EventTime, Limits, Value};
 //!
 //! let rules = "
 //!     fact order(id: integer)
@@ -13,10 +13,10 @@
 //! ";
 //! let mut engine = Engine::new(rules, Limits::default())?;
 //! for (id, at) in [(1, 0), (2, 1_000)] {
-//!     engine.assert(&engine.fact("order", Some(at), &[("id", Value::Integer(id))])?)?;
+//!     engine.assert(&engine.types().fact("order", Some(at), &[("id", Value::Integer(id))])?)?;
 //! }
-//! engine.assert(&engine.fact("payment", Some(60_000), &[("order", Value::Integer(1))])?)?;
-//! engine.advance(601_000)?;
+//! engine.assert(&engine.types().fact("payment", Some(60_000), &[("order", Value::Integer(1))])?)?;
+//! engine.advance(EventTime::OfAll(601_000))?;
 //! engine.run()?;
 //! let notices = engine.take_notices();
 //! assert_eq!(notices.len(), 1);
@@ -36,7 +36,7 @@
 //! 3. rules in the order of the text;
 //! 4. first the matches that a `none`, an aggregate or a deadline made valid, newest facts first in the order of the conditions;
 //!    then the other matches, first those whose newest fact meets the first condition, in the order of the rule's joins
-//!    ([`Engine::join_order`]), newest facts first.
+//!    ([`Rules::join_order`]), newest facts first.
 //!
 //! Only the times of facts and [`Engine::advance`] move time, so a run can be repeated. A `none` or an aggregate waits until its
 //! window closes. A fact whose every use lies within a window is dropped once no new fact can complete a match with it and no
@@ -75,7 +75,7 @@
 //! | `time` | sources, the watermark, waiting facts, and the next due event |
 //! | [`partitions`] | the partition of a fact |
 //! | `announce` | prefetches the words that the next insertions need |
-//! | `engine` | the operations, each a sequence of steps |
+//! | `engine` | the operations, each a sequence of steps, and the queries |
 //! | `explain` | the facts for which a rule fired, or the condition that blocks it |
 //! | [`input`] | facts as external terms and as JSON |
 
@@ -111,9 +111,12 @@ extern crate self as be_tree_rules;
 mod cut_off;
 
 pub use announce::GROUP;
-pub use engine::{Engine, Fact, Limits, NewFact, Pause, Run, Turn};
+pub use engine::{
+    Arrival, Call, Clock, Counts, Engine, EventTime, Fact, Fired, Limits, NewFact, Pause, Progress, Rules, Run, Stored,
+    Turn, Types,
+};
 pub use error::{Error, Kind, Place};
 pub use explain::{Explanation, Verdict};
 pub use firing::notices::Notice;
-pub use time::sources::{EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME};
+pub use time::sources::{Source, MAX_SOURCES, MAX_SOURCE_NAME};
 pub use value::{Owned, Value};

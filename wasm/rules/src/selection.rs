@@ -36,11 +36,11 @@ impl Clone for Selection {
 }
 
 impl Selection {
-    /// Returns the index of a type's conditions, or `None` if there are at most `few`.
+    /// Returns the index of a type's conditions, or `None` if there are at most `max_bits`.
     ///
     /// Errors: `out_of_memory`.
-    pub fn new(program: &Program, ty: &FactType, words: &Words, few: usize) -> Result<Option<Selection>, Error> {
-        if ty.conditions.len() <= few {
+    pub fn new(program: &Program, ty: &FactType, words: &Words, max_bits: usize) -> Result<Option<Selection>, Error> {
+        if ty.conditions.len() <= max_bits {
             return Ok(None);
         }
         let attribute = |(number, field): (usize, &crate::compile::program::Field)| Attribute {

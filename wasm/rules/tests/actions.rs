@@ -1,6 +1,10 @@
 //! The values that actions compute, against a naive evaluator, and the matches that a modification makes valid.
 
+#[path = "naive/random.rs"]
+mod random;
+
 use be_tree_rules::{Engine, Limits, Owned, Value};
+use random::Random;
 
 const FACT: &str = "fact f(a: integer, b: integer optional)\n";
 
@@ -72,17 +76,10 @@ impl Expr {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % bound as u64) as usize
-    }
-
+impl Random<'_> {
     /// Returns an expression made of earlier ones, which it joins to them.
     fn expr(&mut self, known: &mut Vec<Expr>) -> Expr {
-        let mut part = || known[self.below(known.len())].clone();
+        let mut part = || known[self.below(known.len() as u64) as usize].clone();
         let parts = [part(), part(), part(), part()];
         let [first, second, ..] = parts.clone();
         let expr = match self.below(9) {
@@ -104,8 +101,8 @@ impl Random {
 }
 
 #[test]
-fn repeated_parts_have_their_values() {
-    let mut random = Random(11);
+fn expressions_with_repeated_parts_have_their_values() {
+    let mut random = Random::of_seed(11);
     let (mut defined, mut undefined) = (0, 0);
     for case in 0..400 {
         let mut known = vec![Expr::Name("f.a"), Expr::Name("f.b"), Expr::Constant(random.below(5) as i64)];
@@ -128,7 +125,7 @@ fn repeated_parts_have_their_values() {
         for (a, b) in [(0, None), (3, Some(7)), (-5, Some(0)), (i64::MAX, Some(2)), (4, Some(i64::MIN))] {
             let mut fields = vec![("a", Value::Integer(a))];
             fields.extend(b.map(|b| ("b", Value::Integer(b))));
-            engine.assert(&engine.fact("f", None, &fields).unwrap()).unwrap();
+            engine.assert(&engine.types().fact("f", None, &fields).unwrap()).unwrap();
             engine.run().unwrap();
             let mut values = Values { a, b, x: None, y: None };
             values.x = x.value(&values);
@@ -169,9 +166,9 @@ fn a_modified_fact_frees_the_matches_that_it_blocked() {
     ];
     for (edges, stage, expected) in steps {
         for edge in edges {
-            engine.assert(&engine.fact("edge", None, &edge).unwrap()).unwrap();
+            engine.assert(&engine.types().fact("edge", None, &edge).unwrap()).unwrap();
         }
-        let stage = engine.fact("stage", None, &[("name", Value::String(stage.as_bytes()))]).unwrap();
+        let stage = engine.types().fact("stage", None, &[("name", Value::String(stage.as_bytes()))]).unwrap();
         engine.assert(&stage).unwrap();
         engine.run().unwrap();
         let names: Vec<_> = engine.take_notices().into_iter().map(|notice| notice.values[0].1.clone()).collect();

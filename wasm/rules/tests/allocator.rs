@@ -6,7 +6,7 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use be_tree_rules::{Engine, Error, Fact, Kind, Limits, Notice, Value};
+use be_tree_rules::{Arrival, Call, Engine, Error, EventTime, Fact, Kind, Limits, Notice, Value};
 
 thread_local! {
     /// The number of requests of this thread to grant before a refusal, and whether all later ones are refused too.
@@ -73,11 +73,11 @@ struct State {
 
 fn state(engine: &Engine, types: &[&str]) -> State {
     State {
-        facts: types.iter().map(|ty| engine.facts(ty).unwrap()).collect(),
-        now: engine.now(),
-        firings: engine.firings(),
-        asserted: engine.asserted(),
-        position: engine.position(),
+        facts: types.iter().map(|ty| engine.stored().facts(ty).unwrap()).collect(),
+        now: engine.clock().now(),
+        firings: engine.counts().firings,
+        asserted: engine.counts().asserted,
+        position: engine.progress().position,
         is_busy: engine.is_busy(),
     }
 }
@@ -156,30 +156,34 @@ fn a_refused_request_changes_nothing() {
         let (kind, user) = (random >> 60, format!("{} user {}", "long ".repeat(30), random >> 33 & 0x3f));
         let (user, at) = (Value::String(user.as_bytes()), Some(2_000 * number));
         refusals[0] += refuse(&mut engine, &TYPES, true, |engine| {
-            engine.begin()?;
+            engine.begin(Call::Fire, 0)?;
             match kind % 8 {
-                0..=3 => engine.assert_values(0, at, &[Some(user), Some(Value::Boolean(kind > 1))], number as u32)?,
-                4 => engine.assert_values(1, at, &[Some(user)], 0)?,
-                5 | 6 => engine.assert_values(2, at, &[Some(Value::Integer(number))], 0)?,
-                _ => engine.assert_values(3, at, &[Some(Value::Integer(number - 7))], 0)?,
+                0..=3 => {
+                    let login = [Some(user), Some(Value::Boolean(kind > 1))];
+                    engine.assert(Arrival { position: number as u32, ..Arrival::new(0, at, &login) })?
+                }
+                4 => engine.assert(Arrival::new(1, at, &[Some(user)]))?,
+                5 | 6 => engine.assert(Arrival::new(2, at, &[Some(Value::Integer(number))]))?,
+                _ => engine.assert(Arrival::new(3, at, &[Some(Value::Integer(number - 7))]))?,
             };
             Ok(())
         });
         refusals[1] += refuse(&mut engine, &TYPES, true, |engine| engine.run().map(drop));
         if number % 100 == 99 {
-            let logins = engine.facts("login").unwrap();
+            let logins = engine.stored().facts("login").unwrap();
             if let Some(fact) = logins.get(logins.len() / 2) {
                 refusals[2] += refuse(&mut engine, &TYPES, false, |engine| engine.retract(fact.id));
             }
         }
         if number % 200 == 199 {
-            refusals[3] += refuse(&mut engine, &TYPES, true, |engine| engine.advance(2_000 * number + 250));
+            refusals[3] +=
+                refuse(&mut engine, &TYPES, true, |engine| engine.advance(EventTime::OfAll(2_000 * number + 250)));
         }
     }
-    refuse(&mut engine, &TYPES, true, |engine| engine.advance(10_000_000));
+    refuse(&mut engine, &TYPES, true, |engine| engine.advance(EventTime::OfAll(10_000_000)));
     refuse(&mut engine, &TYPES, true, |engine| engine.run().map(drop));
     assert!(refusals.iter().sum::<usize>() > 3, "{refusals:?}");
-    assert_eq!(engine.len(), 0);
+    assert_eq!(engine.counts().facts, 0);
 }
 
 /// One fact that needs every kind of room: an assertion is one step.
@@ -187,15 +191,15 @@ fn a_refused_request_changes_nothing() {
 fn a_refused_assertion_leaves_the_fact_out() {
     let mut engine = Engine::new(RULES, Limits::default()).unwrap();
     // Time moves in a step of its own.
-    engine.advance(0).unwrap();
+    engine.advance(EventTime::OfAll(0)).unwrap();
     let long = vec![b'x'; 100_000];
     let mut refusals = 0;
     for number in 0..40_u8 {
         let name = [&long[..], &[number]].concat();
         refusals += refuse(&mut engine, &TYPES, false, |engine| {
-            engine.assert_values(1, Some(0), &[Some(Value::String(&name))], 0).map(drop)
+            engine.assert(Arrival::new(1, Some(0), &[Some(Value::String(&name))])).map(drop)
         });
     }
     assert!(refusals > 5, "{refusals}");
-    assert_eq!(engine.len(), 40);
+    assert_eq!(engine.counts().facts, 40);
 }

@@ -1,10 +1,13 @@
 //! Warnings about rules that can enable each other without end: expected warnings, and termination of rules without a warning.
 
+#[path = "naive/random.rs"]
+mod random;
 mod support;
 
 use std::fmt::Write;
 
-use be_tree_rules::{Engine, Limits, Pause, Value};
+use be_tree_rules::{Call, Engine, Limits, Pause, Value};
+use random::Random;
 
 const HEAD: &str = "
     fact click(user: integer)
@@ -13,7 +16,7 @@ const HEAD: &str = "
 ";
 
 fn warnings(rules: &str) -> Vec<String> {
-    Engine::new(&format!("{HEAD}{rules}"), Limits::default()).unwrap().warnings().to_vec()
+    Engine::new(&format!("{HEAD}{rules}"), Limits::default()).unwrap().rules().warnings().to_vec()
 }
 
 #[test]
@@ -131,25 +134,15 @@ fn known_programs_have_few_warnings() {
         include_str!("../../../examples/rules/orders.rules"),
     ];
     for text in examples {
-        assert_eq!(Engine::new(text, Limits::default()).unwrap().warnings(), [""; 0]);
+        assert_eq!(Engine::new(text, Limits::default()).unwrap().rules().warnings(), [""; 0]);
     }
     for (text, most) in [(support::manners::RULES, 1), (support::waltzdb::RULES, 1)] {
         let engine = Engine::new(text, Limits::default()).unwrap();
-        assert!(engine.warnings().len() <= most, "{:#?}", engine.warnings());
+        assert!(engine.rules().warnings().len() <= most, "{:#?}", engine.rules().warnings());
     }
 }
 
-/// Random numbers by xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
+impl Random<'_> {
     fn test(&mut self) -> String {
         let field = ["x", "y"][self.below(2) as usize];
         let relation = ["=", "=", "=", "<>", "<", ">", ">="][self.below(7) as usize];
@@ -233,7 +226,7 @@ fn random_rules_without_a_warning_end() {
     let (mut told, mut endless) = (0, 0);
     let programs = 3_000;
     for seed in 0..programs {
-        let mut random = Random(seed * 2_654_435_761 + 88_172_645_463_325_252);
+        let mut random = Random::of_seed(seed);
         let mut text =
             "fact a(x: integer, y: integer optional) fact b(x: integer 0..4, y: integer optional)\n".to_owned();
         for number in 0..1 + random.below(4) as usize {
@@ -242,12 +235,12 @@ fn random_rules_without_a_warning_end() {
         let Ok(mut engine) = Engine::new(&text, Limits { firings: FIRINGS, facts: 200, ..Limits::default() }) else {
             continue;
         };
-        engine.begin().unwrap();
+        engine.begin(Call::Fire, 0).unwrap();
         let mut is_endless = false;
         for time in 0..6 {
             let ty = ["a", "b"][random.below(2) as usize];
             let fields = [("x", Value::Integer(random.below(3) as i64)), ("y", Value::Integer(random.below(3) as i64))];
-            let fact = engine.fact(ty, Some(time), &fields[..1 + random.below(2) as usize]).unwrap();
+            let fact = engine.types().fact(ty, Some(time), &fields[..1 + random.below(2) as usize]).unwrap();
             // Too many facts are such an end too.
             let ended =
                 engine.assert(&fact).is_ok() && matches!(engine.run(), Ok(run) if run.pause != Some(Pause::Firings));
@@ -257,9 +250,9 @@ fn random_rules_without_a_warning_end() {
             }
             engine.take_notices();
         }
-        told += usize::from(!engine.warnings().is_empty());
+        told += usize::from(!engine.rules().warnings().is_empty());
         endless += usize::from(is_endless);
-        assert!(!is_endless || !engine.warnings().is_empty(), "seed {seed}:\n{text}");
+        assert!(!is_endless || !engine.rules().warnings().is_empty(), "seed {seed}:\n{text}");
     }
     // Most rules with a warning do run without end.
     assert!(endless > programs as usize / 10 && endless * 3 > told, "{endless} of {told}");

@@ -13,7 +13,7 @@ const TAKEOVER: &str = "
 ";
 
 fn assert(engine: &mut Engine, ty: &str, user: i64, at: i64) {
-    let fact = engine.fact(ty, Some(at), &[("user", Value::Integer(user))]).unwrap();
+    let fact = engine.types().fact(ty, Some(at), &[("user", Value::Integer(user))]).unwrap();
     engine.assert(&fact).unwrap();
 }
 
@@ -21,7 +21,7 @@ fn assert(engine: &mut Engine, ty: &str, user: i64, at: i64) {
 fn a_condition_that_is_later_than_the_newest_fact_comes_first() {
     let engine = Engine::new(TAKEOVER, Limits::default()).unwrap();
     // With a login in `b`, the change comes first: its user is that of `b`, which two equalities imply.
-    assert_eq!(engine.join_order(), [("takeover".to_owned(), vec![vec![1, 2], vec![2, 0], vec![0, 1]])]);
+    assert_eq!(engine.rules().join_order(), [("takeover".to_owned(), vec![vec![1, 2], vec![2, 0], vec![0, 1]])]);
 }
 
 #[test]

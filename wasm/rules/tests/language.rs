@@ -80,7 +80,7 @@ fn deep_and_long_texts_are_refused_or_read() {
 
 fn login(engine: &mut Engine, user: &str, ok: bool, at: i64) -> u64 {
     let fields = [("user", Value::String(user.as_bytes())), ("ok", Value::Boolean(ok))];
-    let fact = engine.fact("login", Some(at), &fields).unwrap();
+    let fact = engine.types().fact("login", Some(at), &fields).unwrap();
     let id = engine.assert(&fact).unwrap();
     engine.run().unwrap();
     id
@@ -106,9 +106,9 @@ fn facts_are_checked() {
         ),
     ];
     for (ty, fields, kind) in cases {
-        assert_eq!(engine.fact(ty, None, &fields).unwrap_err().kind, kind, "{ty} {fields:?}");
+        assert_eq!(engine.types().fact(ty, None, &fields).unwrap_err().kind, kind, "{ty} {fields:?}");
     }
-    assert_eq!(engine.fact("login", Some(i64::MAX), &[user, ok]).unwrap_err().kind, OutOfBounds);
+    assert_eq!(engine.types().fact("login", Some(i64::MAX), &[user, ok]).unwrap_err().kind, OutOfBounds);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_firing_that_does_not_fit_a_domain_changes_nothing_and_reports() {
     assert_eq!(notices.len(), 1);
     assert_eq!((notices[0].rule.as_str(), &notices[0].name), ("r", &None));
     assert_eq!(notices[0].values[1], ("field".to_owned(), Some(Owned::String(b"tries".to_vec()))));
-    assert_eq!(engine.len(), 1);
+    assert_eq!(engine.counts().facts, 1);
 }
 
 #[test]
@@ -173,5 +173,5 @@ fn aggregates_count_over_windows() {
     assert_eq!(notices.len(), 1);
     assert_eq!(notices[0].values[1].1, Some(Owned::Integer(2)));
     // Facts that no window can reach are dropped.
-    assert!(engine.len() <= 2, "{}", engine.len());
+    assert!(engine.counts().facts <= 2, "{}", engine.counts().facts);
 }

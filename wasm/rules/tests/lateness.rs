@@ -10,7 +10,7 @@ mod differential;
 
 use differential::{random_rules, Random};
 
-use be_tree_rules::{Engine, Fact, Kind, Limits, Notice, Owned, Value, MAX_SOURCES};
+use be_tree_rules::{Arrival, Call, Engine, EventTime, Fact, Kind, Limits, Notice, Owned, Value, MAX_SOURCES};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())
@@ -48,8 +48,8 @@ impl Event {
     fn assert_in(&self, engine: &mut Engine, source: Option<&'static str>) -> Option<u64> {
         let mut fields = vec![("a", Value::Integer(self.a)), ("s", Value::String(self.s.as_bytes()))];
         fields.extend(self.b.map(|b| ("b", Value::Integer(b))));
-        let fact = engine.fact(&format!("t{}", self.ty), Some(self.at), &fields).unwrap();
-        match engine.assert_from(&fact, source.map(str::as_bytes), 0) {
+        let fact = engine.types().fact(&format!("t{}", self.ty), Some(self.at), &fields).unwrap();
+        match engine.assert(Arrival { source: source.map(str::as_bytes), ..Arrival::from(&fact) }) {
             Ok(id) => Some(id),
             Err(error) if error.kind == Kind::OutOfBounds => None,
             Err(error) => panic!("{error}"),
@@ -58,12 +58,12 @@ impl Event {
 }
 
 /// The limit on the firings of a case. Cases beyond it are skipped.
-const MOST: u32 = 60;
+const MAX_FIRINGS: u32 = 60;
 
 fn engine(text: &str, lateness: i64) -> Engine {
-    let mut engine = Engine::new(text, Limits { firings: MOST, ..Limits::default() }).unwrap();
+    let mut engine = Engine::new(text, Limits { firings: MAX_FIRINGS, ..Limits::default() }).unwrap();
     engine.set_lateness(lateness).unwrap();
-    engine.begin().unwrap();
+    engine.begin(Call::Fire, 0).unwrap();
     engine
 }
 
@@ -81,17 +81,18 @@ struct End {
 
 /// Inserts the waiting facts and closes all windows. Returns `None` if rules fire without end.
 fn end(mut engine: Engine, now: i64) -> Option<End> {
-    let is_done = engine.advance(now + engine.lateness()).is_ok() && engine.run().unwrap().pause.is_none();
+    let is_done = engine.advance(EventTime::OfAll(now + engine.clock().lateness())).is_ok()
+        && engine.run().unwrap().pause.is_none();
     let without_id = |fact: Fact| Fact { id: 0, ..fact };
-    let facts = |ty| engine.facts(&format!("t{ty}")).unwrap().into_iter().map(without_id).collect();
+    let facts = |ty| engine.stored().facts(&format!("t{ty}")).unwrap().into_iter().map(without_id).collect();
     is_done.then(|| End {
         facts: (0..3).map(facts).collect(),
-        firings: engine.firings(),
-        asserted: engine.asserted(),
-        waiting: engine.waiting_len(),
-        late: engine.late(),
-        now: engine.now(),
-        notices: engine.notices(),
+        firings: engine.counts().firings,
+        asserted: engine.counts().asserted,
+        waiting: engine.counts().waiting,
+        late: engine.counts().late,
+        now: engine.clock().now(),
+        notices: engine.fired().notices(),
     })
 }
 
@@ -171,9 +172,9 @@ fn facts_of_sources_in_order_fire_what_all_facts_in_order_fire() {
             .collect();
         let (mut expected, mut found) = (engine(&text, 0), engine(&text, lateness));
         for name in NAMES {
-            found.advance_source(0, Some(name.as_bytes())).unwrap();
+            found.advance(EventTime::Of(Some(name.as_bytes()), 0)).unwrap();
         }
-        expected.advance(-lateness).unwrap();
+        expected.advance(EventTime::OfAll(-lateness)).unwrap();
         let in_order = sorted.iter().try_for_each(|event| event.assert_in(&mut expected, None).map(|_| ()));
         let mut out_of_order = Some(());
         while out_of_order.is_some() && queues.iter().any(|queue| !queue.is_empty()) {
@@ -185,8 +186,11 @@ fn facts_of_sources_in_order_fire_what_all_facts_in_order_fire() {
             out_of_order = event.assert_in(&mut found, event.source).map(|_| ());
             if queues[queue].is_empty() {
                 let name = NAMES[queue].as_bytes();
-                let ended =
-                    if random.chance(50) { found.end_source(name) } else { found.advance_source(60_000, Some(name)) };
+                let ended = if random.chance(50) {
+                    found.advance(EventTime::End(Some(name)))
+                } else {
+                    found.advance(EventTime::Of(Some(name), 60_000))
+                };
                 out_of_order = out_of_order.filter(|()| ended.is_ok());
             }
         }
@@ -243,8 +247,8 @@ fn demanded(facts: &[(&str, i64, i64)]) -> Vec<(String, Vec<i64>)> {
 
 fn shop_fact(engine: &mut Engine, (ty, id, at): (&str, i64, i64), source: Option<&[u8]>) -> u64 {
     let field = if ty == "order" { "id" } else { "order" };
-    let fact = engine.fact(ty, Some(at), &[(field, Value::Integer(id))]).unwrap();
-    let id = engine.assert_from(&fact, source, 0).unwrap();
+    let fact = engine.types().fact(ty, Some(at), &[(field, Value::Integer(id))]).unwrap();
+    let id = engine.assert(Arrival { source, ..Arrival::from(&fact) }).unwrap();
     engine.run().unwrap();
     id
 }
@@ -286,9 +290,9 @@ fn notices_are_those_that_the_set_of_facts_demands() {
             latest = latest.max(fact.2);
             shop_fact(&mut engine, fact, None);
         }
-        engine.advance(10_000).unwrap();
+        engine.advance(EventTime::OfAll(10_000)).unwrap();
         engine.run().unwrap();
-        assert_eq!(engine.late(), 0);
+        assert_eq!(engine.counts().late, 0);
         let expected = demanded(&sorted);
         assert_eq!(told(&engine.take_notices()), expected, "seed {seed}, lateness {lateness}\n{sorted:?}");
         total += expected.len();
@@ -307,11 +311,11 @@ fn an_order_and_its_payment_that_arrive_late_together_raise_no_alarm() {
         shop_fact(&mut engine, ("payment", 3, 115), None);
         shop_fact(&mut engine, ("payment", 1, 119), None);
         shop_fact(&mut engine, ("payment", 2, 151), None);
-        engine.advance(1_000).unwrap();
+        engine.advance(EventTime::OfAll(1_000)).unwrap();
         engine.run().unwrap();
         let unpaid = told(&engine.take_notices()).into_iter().filter(|(rule, _)| rule == "unpaid").count();
         assert_eq!(unpaid > 0, alarms > 0, "lateness {lateness}");
-        assert_eq!(engine.late() > 0, lateness == 0);
+        assert_eq!(engine.counts().late > 0, lateness == 0);
     }
 }
 
@@ -319,14 +323,17 @@ fn an_order_and_its_payment_that_arrive_late_together_raise_no_alarm() {
 fn a_fact_that_is_too_late_is_inserted_and_counted() {
     let mut engine = engine(SHOP, 10);
     shop_fact(&mut engine, ("order", 1, 100), None);
-    assert_eq!((engine.now(), engine.late(), engine.waiting_len()), (90, 0, 1));
+    assert_eq!((engine.clock().now(), engine.counts().late, engine.counts().waiting), (90, 0, 1));
     shop_fact(&mut engine, ("order", 2, 90), None);
-    assert_eq!((engine.late(), engine.len()), (0, 1));
-    engine.begin().unwrap();
+    assert_eq!((engine.counts().late, engine.counts().facts), (0, 1));
+    engine.begin(Call::Fire, 0).unwrap();
     shop_fact(&mut engine, ("order", 3, 89), None);
-    assert_eq!((engine.late(), engine.call_late(), engine.len(), engine.waiting_len()), (1, 1, 2, 1));
-    engine.begin().unwrap();
-    assert_eq!((engine.late(), engine.call_late()), (1, 0));
+    assert_eq!(
+        (engine.counts().late, engine.progress().late, engine.counts().facts, engine.counts().waiting),
+        (1, 1, 2, 1)
+    );
+    engine.begin(Call::Fire, 0).unwrap();
+    assert_eq!((engine.counts().late, engine.progress().late), (1, 0));
 }
 
 #[test]
@@ -335,14 +342,14 @@ fn next_due_is_the_time_to_which_advance_has_to_move() {
     shop_fact(&mut engine, ("order", 1, 100), None);
     // The order waits until time is 100, and then its window until 120.
     for due in [110, 130] {
-        assert_eq!(engine.next_due(), Some(due));
-        engine.advance(due - 1).unwrap();
-        assert_eq!(engine.next_due(), Some(due));
-        engine.advance(due).unwrap();
+        assert_eq!(engine.clock().next_due(), Some(due));
+        engine.advance(EventTime::OfAll(due - 1)).unwrap();
+        assert_eq!(engine.clock().next_due(), Some(due));
+        engine.advance(EventTime::OfAll(due)).unwrap();
     }
     engine.run().unwrap();
     assert_eq!(told(&engine.take_notices()), [("unpaid".to_owned(), vec![1])]);
-    assert_eq!(engine.next_due(), None);
+    assert_eq!(engine.clock().next_due(), None);
 }
 
 #[test]
@@ -352,15 +359,16 @@ fn a_fact_that_waited_keeps_its_number_until_it_goes() {
     // One goes while it waits, one after it has waited.
     engine.retract(ids[2]).unwrap();
     assert_eq!(engine.retract(ids[2]).unwrap_err().kind, Kind::NotFound);
-    engine.advance(110).unwrap();
-    let numbers = |engine: &Engine| engine.facts("order").unwrap().iter().map(|fact| fact.id).collect::<Vec<_>>();
+    engine.advance(EventTime::OfAll(110)).unwrap();
+    let numbers =
+        |engine: &Engine| engine.stored().facts("order").unwrap().iter().map(|fact| fact.id).collect::<Vec<_>>();
     assert_eq!(numbers(&engine), [ids[0], ids[1]]);
-    assert_eq!(engine.facts_before(0, ids[0], 10).iter().map(|fact| fact.id).collect::<Vec<_>>(), [ids[1]]);
-    assert_eq!((engine.len(), engine.waiting_len(), engine.asserted()), (2, 0, 3));
+    assert_eq!(engine.stored().page(0, ids[0], 10, usize::MAX).2.map(|fact| fact.id).collect::<Vec<_>>(), [ids[1]]);
+    assert_eq!((engine.counts().facts, engine.counts().waiting, engine.counts().asserted), (2, 0, 3));
     engine.retract(ids[1]).unwrap();
     assert_eq!(engine.retract(ids[1]).unwrap_err().kind, Kind::NotFound);
     engine.retract(ids[0]).unwrap();
-    assert_eq!((engine.len(), numbers(&engine).len()), (0, 0));
+    assert_eq!((engine.counts().facts, numbers(&engine).len()), (0, 0));
 }
 
 #[test]
@@ -370,10 +378,10 @@ fn facts_that_wait_count_to_the_limit_of_facts() {
     for (number, at) in [100, 95, 105].into_iter().enumerate() {
         shop_fact(&mut engine, ("refund", number as i64, at), None);
     }
-    let fact = engine.fact("refund", Some(99), &[("order", Value::Integer(9))]).unwrap();
+    let fact = engine.types().fact("refund", Some(99), &[("order", Value::Integer(9))]).unwrap();
     assert_eq!(engine.assert(&fact).unwrap_err().kind, Kind::OutOfBounds);
-    engine.advance(200).unwrap();
-    assert_eq!(engine.len(), 3);
+    engine.advance(EventTime::OfAll(200)).unwrap();
+    assert_eq!(engine.counts().facts, 3);
 }
 
 #[test]
@@ -389,45 +397,45 @@ fn memory_stays_flat_over_a_stream_that_waits() {
     let mut engine = engine(windows, 50);
     let mut memory = 0;
     for number in 0..30_000_i64 {
-        engine.begin().unwrap();
+        engine.begin(Call::Fire, 0).unwrap();
         let source = ["a", "b", "a longer name"][number as usize % 3];
         let at = 3 * (number - number % 7);
         shop_fact(&mut engine, ("order", number, at), Some(source.as_bytes()));
         if number % 100 == 99 {
-            engine.end_source(source.as_bytes()).unwrap();
+            engine.advance(EventTime::End(Some(source.as_bytes()))).unwrap();
         }
         let refund = shop_fact(&mut engine, ("refund", number, at + 5), Some(b"a"));
         engine.retract(refund).unwrap();
         engine.take_notices();
         if number == 10_000 {
-            memory = engine.used_bytes();
+            memory = engine.counts().used_bytes;
         }
     }
-    assert_eq!(engine.used_bytes(), memory);
-    assert_eq!(engine.late(), 0);
+    assert_eq!(engine.counts().used_bytes, memory);
+    assert_eq!(engine.counts().late, 0);
 }
 
 #[test]
 fn sources_have_a_limit_and_end() {
     let mut engine = engine(SHOP, 0);
     for number in 0..MAX_SOURCES {
-        engine.advance_source(i64::from(number), Some(format!("s{number}").as_bytes())).unwrap();
+        engine.advance(EventTime::Of(Some(format!("s{number}").as_bytes()), i64::from(number))).unwrap();
     }
-    assert_eq!(engine.now(), 0);
-    let error = engine.advance_source(7, Some(b"another")).unwrap_err();
+    assert_eq!(engine.clock().now(), 0);
+    let error = engine.advance(EventTime::Of(Some(b"another"), 7)).unwrap_err();
     assert_eq!(error.kind, Kind::OutOfBounds);
     assert!(error.message.contains("10000"), "{}", error.message);
-    engine.advance_source(9, Some(b"s5")).unwrap();
-    engine.end_source(b"s0").unwrap();
-    assert_eq!(engine.now(), 1);
-    engine.advance_source(7, Some(b"another")).unwrap();
+    engine.advance(EventTime::Of(Some(b"s5"), 9)).unwrap();
+    engine.advance(EventTime::End(Some(b"s0"))).unwrap();
+    assert_eq!(engine.clock().now(), 1);
+    engine.advance(EventTime::Of(Some(b"another"), 7)).unwrap();
     for number in 1..5 {
-        engine.end_source(format!("s{number}").as_bytes()).unwrap();
+        engine.advance(EventTime::End(Some(format!("s{number}").as_bytes()))).unwrap();
     }
-    assert_eq!((engine.now(), engine.latest()), (6, Some(9_999)));
+    assert_eq!((engine.clock().now(), engine.clock().latest()), (6, Some(9_999)));
     for name in [&b""[..], &[b'x'; 256]] {
-        assert_eq!(engine.advance_source(7, Some(name)).unwrap_err().kind, Kind::OutOfBounds);
+        assert_eq!(engine.advance(EventTime::Of(Some(name), 7)).unwrap_err().kind, Kind::OutOfBounds);
     }
-    engine.advance(20_000).unwrap();
-    assert_eq!(engine.now(), 20_000);
+    engine.advance(EventTime::OfAll(20_000)).unwrap();
+    assert_eq!(engine.clock().now(), 20_000);
 }

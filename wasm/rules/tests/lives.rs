@@ -1,6 +1,6 @@
 //! Lives of facts: the time during which a rule can use them, including the wait of a match for the end of a window.
 
-use be_tree_rules::{Engine, Limits, Notice, Value};
+use be_tree_rules::{Engine, EventTime, Limits, Notice, Value};
 
 const MINUTE: i64 = 60_000;
 
@@ -13,29 +13,29 @@ fn engine(conditions: &str) -> Engine {
 /// Asserts facts at times in minutes, moves time to `end`, and returns the notices.
 fn run(engine: &mut Engine, facts: &[(&str, i64)], end: i64) -> Vec<Notice> {
     for (ty, at) in facts {
-        let fact = engine.fact(ty, Some(MINUTE * at), &[("x", Value::Integer(*at))]).unwrap();
+        let fact = engine.types().fact(ty, Some(MINUTE * at), &[("x", Value::Integer(*at))]).unwrap();
         engine.assert(&fact).unwrap();
         engine.run().unwrap();
     }
-    engine.advance(MINUTE * end).unwrap();
+    engine.advance(EventTime::OfAll(MINUTE * end)).unwrap();
     engine.take_notices()
 }
 
 /// Returns the lives of `a`, `b` and `c` in minutes.
 fn lives(conditions: &str) -> [Option<i64>; 3] {
     let engine = engine(conditions);
-    ["a", "b", "c"].map(|ty| engine.life(ty).unwrap().map(|life| life / MINUTE))
+    ["a", "b", "c"].map(|ty| engine.types().life(engine.types().find(ty).unwrap()).map(|life| life / MINUTE))
 }
 
 #[test]
 fn a_fact_before_its_anchor_is_counted_at_the_end_of_the_window() {
     let mut engine = engine("p: a n: count b(within 10 minutes of p), n >= 2");
     assert_eq!(run(&mut engine, &[("b", 0), ("a", 5), ("b", 6)], 15).len(), 1);
-    assert_eq!((engine.count("a").unwrap(), engine.count("b").unwrap()), (0, 2));
-    engine.advance(20 * MINUTE).unwrap();
-    assert_eq!(engine.count("b").unwrap(), 1);
-    engine.advance(26 * MINUTE).unwrap();
-    assert_eq!(engine.count("b").unwrap(), 0);
+    assert_eq!((engine.stored().count("a").unwrap(), engine.stored().count("b").unwrap()), (0, 2));
+    engine.advance(EventTime::OfAll(20 * MINUTE)).unwrap();
+    assert_eq!(engine.stored().count("b").unwrap(), 1);
+    engine.advance(EventTime::OfAll(26 * MINUTE)).unwrap();
+    assert_eq!(engine.stored().count("b").unwrap(), 0);
 }
 
 #[test]

@@ -17,11 +17,11 @@ fn manners_has_the_known_totals() {
         let mut engine = manners::engine(guests, Limits::default());
         run(&mut engine);
         let n = guests as u32;
-        assert_eq!(engine.firings(), firings, "firings of {guests}");
-        assert_eq!(engine.count("seating").unwrap(), n);
-        assert_eq!(engine.count("path").unwrap(), n * (n + 1) / 2 - n);
-        assert_eq!(engine.count("chosen").unwrap(), n - 1);
-        assert_eq!(engine.asserted(), asserted, "facts of {guests}");
+        assert_eq!(engine.counts().firings, firings, "firings of {guests}");
+        assert_eq!(engine.stored().count("seating").unwrap(), n);
+        assert_eq!(engine.stored().count("path").unwrap(), n * (n + 1) / 2 - n);
+        assert_eq!(engine.stored().count("chosen").unwrap(), n - 1);
+        assert_eq!(engine.counts().asserted, asserted, "facts of {guests}");
     }
 }
 
@@ -54,19 +54,19 @@ fn check_waltzdb(regions: i64) {
     let r = regions as usize;
     let mut engine = waltzdb::engine(regions, Limits::default());
     run(&mut engine);
-    assert_eq!(engine.firings(), 803 * r as u64 + 790, "firings of {regions}");
+    assert_eq!(engine.counts().firings, 803 * r as u64 + 790, "firings of {regions}");
     let count = |ty: &str, field: &str, value: &str| {
         let is = |fact: &be_tree_rules::Fact| {
             fact.fields
                 .iter()
                 .any(|(name, given)| name == field && *given == Some(Owned::String(value.as_bytes().to_vec())))
         };
-        engine.facts(ty).unwrap().iter().filter(|fact| is(fact)).count()
+        engine.stored().facts(ty).unwrap().iter().filter(|fact| is(fact)).count()
     };
-    assert_eq!(engine.count("line").unwrap(), 0);
-    assert_eq!(engine.count("edge").unwrap() as usize, 2 * (76 * r + 72));
-    assert_eq!(engine.count("junction").unwrap() as usize, 60 * (r + 1));
-    assert_eq!(engine.count("illegal").unwrap(), 0);
+    assert_eq!(engine.stored().count("line").unwrap(), 0);
+    assert_eq!(engine.stored().count("edge").unwrap() as usize, 2 * (76 * r + 72));
+    assert_eq!(engine.stored().count("junction").unwrap() as usize, 60 * (r + 1));
+    assert_eq!(engine.stored().count("illegal").unwrap(), 0);
     assert_eq!(count("junction", "visited", "yes"), 60 * (r + 1));
     let junctions = ["L", "fork", "tee", "arrow"].map(|name| count("junction", "name", name));
     assert_eq!(junctions, [28 * r + 36, 4 * (r + 1), 16 * r + 8, 12 * (r + 1)]);
@@ -101,8 +101,8 @@ fn messages_that_match_no_rule_fire_none() {
     for number in 0..300 {
         send(&mut engine, &format!("other{number}"), number % 20);
     }
-    assert_eq!(engine.firings(), 0);
-    assert_eq!(engine.count("message").unwrap(), 300);
+    assert_eq!(engine.counts().firings, 0);
+    assert_eq!(engine.stored().count("message").unwrap(), 300);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn messages_that_match_a_rule_fire_it_once() {
         send(&mut engine, &format!("s{}", number % 30), number % 20);
     }
     // Half of the amounts are below 10.
-    assert_eq!(engine.firings(), 150);
+    assert_eq!(engine.counts().firings, 150);
     let notices = engine.take_notices();
     assert_eq!(notices.len(), 150);
     assert_eq!(notices[0].rule, "r0");
@@ -150,7 +150,7 @@ fn a_full_cycle_leaves_the_new_state() {
     for number in 0..300 {
         send(&mut engine, &format!("s{}", number % 30), number % 10);
     }
-    assert_eq!(engine.firings(), 300);
-    assert_eq!(engine.count("message").unwrap(), 0);
-    assert_eq!(engine.count("done").unwrap(), 300);
+    assert_eq!(engine.counts().firings, 300);
+    assert_eq!(engine.stored().count("message").unwrap(), 0);
+    assert_eq!(engine.stored().count("done").unwrap(), 300);
 }

@@ -5,9 +5,21 @@
 mod reply;
 mod state;
 
-use state::{Most, Request, State, STATE};
+use be_tree_rules::Call;
+use state::{Operation, Request, State, STATE};
 
 be_tree_module::exports!(STATE: State, version: 1);
+
+/// Begins an operation. `most` is the number of its firings: -1 the engine's limit, -2 and -3 none.
+fn operate(most: i32, operation: Operation) -> i32 {
+    let call = match most {
+        -1 => Call::Fire,
+        -2 => Call::Reload,
+        -3 => Call::ReloadWaiting,
+        most => Call::FireAtMost(most as u32),
+    };
+    STATE.with(|state| state.operate(Request { call, operation }))
+}
 
 /// Makes an engine without facts from the rules in the inbox. Returns the warnings about them.
 #[no_mangle]
@@ -44,8 +56,7 @@ pub extern "C" fn be_tree_limits(length: u32) -> i32 {
 /// than `latest`.
 #[no_mangle]
 pub extern "C" fn be_tree_assert(length: u32, from: u32, most: i32, latest: i64) -> i32 {
-    let (length, most) = (length as usize, Most::from_code(most));
-    STATE.with(|state| state.operate(Request::Assert { length, from, most, latest }))
+    operate(most, Operation::Assert { length: length as usize, from, latest })
 }
 
 /// Checks the facts in the inbox, and returns the partition of each. No fact may have a later time than `latest`.
@@ -57,19 +68,19 @@ pub extern "C" fn be_tree_route(length: u32, latest: i64) -> i32 {
 /// Retracts a fact, and fires rules.
 #[no_mangle]
 pub extern "C" fn be_tree_retract(id: u64, most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Retract { id, most: Most::from_code(most) }))
+    operate(most, Operation::Retract(id))
 }
 
 /// Moves time to `now` milliseconds, and fires rules.
 #[no_mangle]
 pub extern "C" fn be_tree_advance(now: i64, most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Advance { now, most: Most::from_code(most) }))
+    operate(most, Operation::Advance(now))
 }
 
 /// Fires the rules that are due.
 #[no_mangle]
 pub extern "C" fn be_tree_run(most: i32) -> i32 {
-    STATE.with(|state| state.operate(Request::Run { most: Most::from_code(most) }))
+    operate(most, Operation::Run)
 }
 
 /// Returns at most `most` facts of the type in the inbox, those numbered below `before`, newest first.

@@ -57,23 +57,24 @@ pub(crate) fn outcome(engine: &Engine, reason: Reason, position: u32, inserted: 
         Reason::Room => 3,
     });
     writer.unsigned(position.into());
-    writer.unsigned(engine.call_firings().into());
-    match engine.last_rule().filter(|_| engine.call_firings() > 0) {
+    let progress = engine.progress();
+    writer.unsigned(progress.firings.into());
+    match engine.fired().last_rule().filter(|_| progress.firings > 0) {
         Some(rule) => writer.binary(rule.as_bytes()),
         None => writer.end_list(),
     }
-    match engine.next_due() {
+    match engine.clock().next_due() {
         Some(time) => writer.integer(time),
         None => writer.end_list(),
     }
     let packed: Vec<u8> = inserted.ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     writer.binary(&packed);
-    let notices = if reason.keeps_notices() { Vec::new() } else { engine.notices() };
+    let notices = if reason.keeps_notices() { Vec::new() } else { engine.fired().notices() };
     writer.list(notices.len());
     notices.iter().for_each(|each| notice(each, &mut writer));
     writer.end_list();
     writer.unsigned(inserted.mismatches);
-    writer.unsigned(engine.call_late().into());
+    writer.unsigned(progress.late.into());
 }
 
 /// Writes `{Rule, Name, Values}`: the name a binary, or `nil` if the firing failed, and the values a map.
@@ -210,8 +211,9 @@ pub(crate) fn warnings(engine: &Engine, out: &mut Vec<u8>) {
 }
 
 fn list_of_warnings(engine: &Engine, writer: &mut Writer) {
-    writer.list(engine.warnings().len());
-    engine.warnings().iter().for_each(|warning| writer.binary(warning.as_bytes()));
+    let warnings = engine.rules().warnings();
+    writer.list(warnings.len());
+    warnings.iter().for_each(|warning| writer.binary(warning.as_bytes()));
     writer.end_list();
 }
 
@@ -219,27 +221,28 @@ fn list_of_warnings(engine: &Engine, writer: &mut Writer) {
 /// of the times, `{now, nil}`, `{latest, nil}` and `{next_due, nil}` if there are none; `{warnings, [Binary]}`; and last `{types, [{Type, Count, Life}]}`, with the milliseconds after which a fact is dropped, or `nil`.
 pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
+    let (counts, clock, types) = (engine.counts(), engine.clock(), engine.types());
     let counts = [
-        ("rules", engine.rule_count() as u64),
-        ("facts", engine.len().into()),
-        ("asserted", engine.asserted()),
-        ("firings", engine.firings()),
-        ("notices", engine.notice_count().into()),
+        ("rules", engine.rules().names().len() as u64),
+        ("facts", counts.facts.into()),
+        ("asserted", counts.asserted),
+        ("firings", counts.firings),
+        ("notices", counts.notices.into()),
         ("due", engine.is_busy().into()),
-        ("facts_bytes", engine.used_bytes() as u64),
+        ("facts_bytes", counts.used_bytes as u64),
         ("memory_bytes", memory::bytes()),
-        ("late", engine.late()),
-        ("waiting", engine.waiting_len().into()),
-        ("lateness", engine.lateness() as u64),
+        ("late", counts.late),
+        ("waiting", counts.waiting.into()),
+        ("lateness", clock.lateness() as u64),
     ];
-    let now = (engine.now() > i64::MIN).then(|| engine.now());
+    let now = (clock.now() > i64::MIN).then(|| clock.now());
     writer.list(counts.len() + 5);
     for (name, count) in counts {
         writer.tuple(2);
         writer.atom(name);
         writer.unsigned(count);
     }
-    for (name, time) in [("now", now), ("latest", engine.latest()), ("next_due", engine.next_due())] {
+    for (name, time) in [("now", now), ("latest", clock.latest()), ("next_due", clock.next_due())] {
         writer.tuple(2);
         writer.atom(name);
         self::time(time, &mut writer);
@@ -249,13 +252,12 @@ pub(crate) fn info(engine: &Engine, out: &mut Vec<u8>) {
     list_of_warnings(engine, &mut writer);
     writer.tuple(2);
     writer.atom("types");
-    let types: Vec<&str> = engine.type_names().collect();
-    writer.list(types.len());
-    for name in &types {
+    writer.list(types.names().len());
+    for (ty, name) in types.names().enumerate() {
         writer.tuple(3);
         writer.binary(name.as_bytes());
-        writer.unsigned(engine.count(name).unwrap_or(0).into());
-        time(engine.life(name).ok().flatten(), &mut writer);
+        writer.unsigned(engine.stored().count(name).unwrap_or(0).into());
+        time(types.life(ty), &mut writer);
     }
     writer.end_list();
     writer.end_list();

@@ -16,17 +16,17 @@ use be_tree_module::memory::{self, in_order, Mark};
 use be_tree_module::outbox::{Outbox, NOTED};
 use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
-use be_tree_rules::input::{Facts, Reached};
+use be_tree_rules::input::Facts;
 use be_tree_rules::partitions::{By, Partitions};
-use be_tree_rules::{Engine, Limits, Pause, Turn, GROUP};
+use be_tree_rules::{Arrival, Call, Engine, EventTime, Limits, Pause, Turn, GROUP};
 
 use crate::reply::{self, Reason};
 
 /// The bytes taken from the search arena after which it is reset to the mark.
-const MOST_TAKEN: usize = 256 * 1024;
+const MAX_TAKEN_BYTES: usize = 256 * 1024;
 
 /// The bytes of a page of facts. Even a full engine has room for one page.
-const PAGE: usize = 64 * 1024;
+const PAGE_BYTES: usize = 64 * 1024;
 
 /// An engine, its current operation, and the buffers of the ABI.
 #[derive(Default)]
@@ -35,7 +35,6 @@ pub(crate) struct State {
     partitions: Option<Partitions>,
     /// The warnings about the rules, encoded for the outbox.
     warnings: Vec<u8>,
-    limits: Limits,
     request: Request,
     /// The facts of the operation, and their numbers once they are inserted, in the search arena.
     facts: Facts,
@@ -48,69 +47,26 @@ pub(crate) struct State {
     port: Port,
 }
 
-/// The most firings of an operation.
-#[derive(Clone, Copy)]
-pub(crate) enum Most {
-    /// Up to the engine's limit.
-    Limit,
-    /// This number.
-    Number(u32),
-    /// None: matches count as fired.
-    Quiet,
-    /// None, and facts beyond the watermark wait without moving time.
-    Held,
-}
-
-impl Most {
-    /// Decodes the ABI value: -1 = the engine's limit, -2 and -3 = fire nothing, otherwise the number.
-    pub fn from_code(code: i32) -> Self {
-        match code {
-            -1 => Most::Limit,
-            -2 => Most::Quiet,
-            -3 => Most::Held,
-            number => Most::Number(number as u32),
-        }
-    }
-
-    fn is_quiet(self) -> bool {
-        matches!(self, Most::Quiet | Most::Held)
-    }
-}
-
 /// An operation that may be interrupted.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum Request {
-    #[default]
-    Nothing,
-    Assert {
-        length: usize,
-        from: u32,
-        most: Most,
-        latest: i64,
-    },
-    Retract {
-        id: u64,
-        most: Most,
-    },
-    Advance {
-        now: i64,
-        most: Most,
-    },
-    Run {
-        most: Most,
-    },
+pub(crate) struct Request {
+    pub call: Call,
+    pub operation: Operation,
 }
 
-impl Request {
-    fn most(self) -> Most {
-        match self {
-            Request::Nothing => Most::Limit,
-            Request::Assert { most, .. }
-            | Request::Retract { most, .. }
-            | Request::Advance { most, .. }
-            | Request::Run { most } => most,
-        }
-    }
+/// The change of a request before its firings.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Operation {
+    #[default]
+    Nothing,
+    /// Inserts the facts in the inbox from a position on.
+    Assert { length: usize, from: u32, latest: i64 },
+    /// Retracts a fact.
+    Retract(u64),
+    /// Moves time.
+    Advance(i64),
+    /// Only fires.
+    Run,
 }
 
 /// The state of this module's instance.
@@ -148,12 +104,9 @@ impl Instance for State {
         let State { engine, ids, facts, port, request, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
         self.reason = reason;
-        let position = match request {
-            Request::Assert { .. } | Request::Retract { .. } => engine.position(),
-            _ => 0,
-        };
-        let inserted = match request {
-            Request::Assert { from, .. } => &ids[..(position - *from) as usize],
+        let position = engine.progress().position;
+        let inserted = match request.operation {
+            Operation::Assert { from, .. } => &ids[..(position - from) as usize],
             _ => &[],
         };
         let inserted = reply::Inserted { ids: inserted, mismatches: facts.mismatches(inserted.len()) };
@@ -211,7 +164,6 @@ impl State {
         };
         engine.set_lateness(lateness).map_err(reply::refusal)?;
         engine.defer_memory();
-        self.limits = limits;
         reply::warnings(&engine, &mut self.warnings);
         self.port.outbox.send(&self.warnings);
         self.engine = Some(engine);
@@ -227,7 +179,7 @@ impl State {
     /// repeatedly.
     pub fn roll_back(&mut self) -> Outcome {
         let engine = engine(&mut self.engine)?;
-        let cycle = engine.cycle();
+        let cycle = engine.fired().cycle();
         let saved = engine.roll_back();
         self.port.reply(|out| reply::rolled_back(saved, &cycle, out));
         Ok(())
@@ -243,7 +195,6 @@ impl State {
         let limits = limits(&mut reader)?;
         reader.finish()?;
         engine(&mut self.engine)?.set_limits(limits);
-        self.limits = limits;
         Ok(())
     }
 
@@ -254,29 +205,19 @@ impl State {
 
     /// Begins the call, and reads its facts.
     fn open(&mut self) -> Outcome {
-        let State { engine: held, facts, ids, port, request, limits, .. } = self;
+        let State { engine: held, facts, ids, port, request: Request { call, operation }, .. } = self;
         abandon(facts, ids, held);
         let engine = engine(held)?;
-        let most = request.most();
-        engine.set_firings(match most {
-            Most::Limit | Most::Quiet | Most::Held => limits.firings,
-            Most::Number(number) => number,
-        });
-        engine.set_quiet(most.is_quiet());
-        engine.set_holding(matches!(most, Most::Held));
-        engine.begin().map_err(reply::refusal)?;
-        if let Request::Assert { length, from, latest, .. } = *request {
+        let from = if let Operation::Assert { from, .. } = *operation { from } else { 0 };
+        engine.begin(*call, from).map_err(reply::refusal)?;
+        if let Operation::Assert { length, latest, .. } = *operation {
             let input = port.message(length)?;
             // Reloaded facts had all their fields when they were first read.
-            *facts = Facts::read(engine, input, from as usize, most.is_quiet(), latest)
+            *facts = Facts::read(engine, input, from as usize, call.is_quiet(), latest)
                 .map_err(|(position, error)| Refusal { position, ..reply::refusal(error) })?;
             ids.try_reserve_exact(facts.len())
                 .map_err(|_| Error::new(Kind::OutOfMemory, "the facts do not fit in memory; give fewer at a time"))?;
             ids.resize(facts.len(), 0);
-            engine.set_position(from).map_err(reply::refusal)?;
-        }
-        if let Request::Retract { .. } = request {
-            engine.set_position(0).map_err(reply::refusal)?;
         }
         self.mark = memory::mark();
         self.port.outbox.step();
@@ -290,42 +231,28 @@ impl State {
         engine.recover();
         engine.abandon_searches();
         memory::back_to(*mark);
-        match *request {
-            Request::Nothing => return Ok(None),
-            Request::Assert { length, from, .. } => {
+        match request.operation {
+            Operation::Nothing => return Ok(None),
+            Operation::Assert { length, from, .. } => {
                 let (input, outbox) = port.message_and_outbox(length)?;
-                let mut inserted = (engine.position() - from) as usize;
+                let progress = engine.progress();
+                let mut inserted = (progress.position - from) as usize;
                 if inserted > 0 {
                     // An interruption may have come before the number was stored.
-                    ids[inserted - 1] = engine.last_asserted();
+                    ids[inserted - 1] = progress.last_asserted;
                 }
                 let source = facts.source(input);
-                if let (0, Some(reached)) = (inserted, facts.reached()) {
-                    let time = match (reached, source) {
-                        (Reached::Time(time), _) => engine.watermark_at(time, source),
-                        (Reached::End, Some(name)) => engine.watermark_without(name),
-                        (Reached::End, None) => engine.now(),
-                    };
-                    let stopped = turns(engine, outbox, *mark, |engine| engine.turn_to(time));
-                    if let Some(reason) = stopped.map_err(reply::refusal)? {
+                if let (0, Some(event_time)) = (inserted, facts.event_time(input)) {
+                    if let Some(reason) = advance(engine, outbox, *mark, event_time)? {
                         return Ok(Some(reason));
                     }
-                    let noted = match (reached, source) {
-                        (Reached::Time(time), _) => engine.reach(time, source),
-                        (Reached::End, Some(name)) => engine.forget_source(name),
-                        (Reached::End, None) => Ok(()),
-                    };
-                    if let Err(error) = noted {
-                        return early(engine).map(Some).ok_or_else(|| reply::refusal(error));
-                    }
-                    tick(engine, outbox, *mark);
                 }
                 while inserted < facts.len() {
                     if facts.len() > 1 && inserted.is_multiple_of(GROUP) {
                         facts.announce(engine, inserted);
                     }
                     let fact = facts.get(engine, inserted, input);
-                    let time = engine.arrival(fact.time, source);
+                    let time = engine.clock().after_arrival(fact.time, source);
                     let position = from + inserted as u32;
                     let refused = |error| Refusal { position: Some(position as usize), ..reply::refusal(error) };
                     match turns(engine, outbox, *mark, |engine| engine.turn_to(time)) {
@@ -333,7 +260,8 @@ impl State {
                         Ok(stopped) => return Ok(stopped),
                         Err(error) => return Err(refused(error)),
                     }
-                    match engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], position + 1, source) {
+                    let (ty, time, values) = (fact.ty, fact.time, &fact.values[..fact.count]);
+                    match engine.insert(Arrival { ty, time, values, source, position: position + 1 }) {
                         Ok(id) => ids[inserted] = id,
                         Err(error) => return early(engine).map(Some).ok_or_else(|| refused(error)),
                     }
@@ -341,36 +269,21 @@ impl State {
                     tick(engine, outbox, *mark);
                 }
             }
-            Request::Retract { id, .. } => {
-                // The position is 1 once the fact is retracted.
-                if engine.position() == 0 {
-                    match engine.retract_at(id, 1) {
-                        Ok(()) => {}
-                        Err(error) => return early(engine).map(Some).ok_or_else(|| reply::refusal(error)),
-                    }
-                    tick(engine, &port.outbox, *mark);
+            // The position is 1 once the fact is retracted.
+            Operation::Retract(id) if engine.progress().position == 0 => {
+                if let Err(error) = engine.retract(id) {
+                    return early(engine).map(Some).ok_or_else(|| reply::refusal(error));
                 }
+                tick(engine, &port.outbox, *mark);
             }
-            Request::Advance { now, most } => {
-                engine.check_time(now).map_err(reply::refusal)?;
-                // Reloaded facts belong to a time that was reached before.
-                let is_quiet = most.is_quiet();
-                let time = if is_quiet { now } else { engine.watermark_of_all_at(now) };
-                let stopped = turns(engine, &port.outbox, *mark, |engine| {
-                    engine.save_time();
-                    engine.turn_to(time)
-                });
-                if let Some(reason) = stopped.map_err(reply::refusal)? {
+            Operation::Advance(now) => {
+                let event_time = EventTime::OfAll(now);
+                engine.clock().check(event_time).map_err(reply::refusal)?;
+                if let Some(reason) = advance(engine, &port.outbox, *mark, event_time)? {
                     return Ok(Some(reason));
                 }
-                if !is_quiet {
-                    if let Err(error) = engine.reach_all(now) {
-                        return early(engine).map(Some).ok_or_else(|| reply::refusal(error));
-                    }
-                    tick(engine, &port.outbox, *mark);
-                }
             }
-            Request::Run { .. } => {}
+            Operation::Retract(_) | Operation::Run => {}
         }
         let stopped = turns(engine, &port.outbox, *mark, Engine::turn).map_err(reply::refusal)?;
         Ok(Some(stopped.unwrap_or(Reason::Done)))
@@ -398,23 +311,23 @@ impl State {
     pub fn facts(&mut self, length: usize, before: u64, most: usize) -> Outcome {
         let State { engine, port, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
-        let ty = engine.fact_type(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
-        let (count, is_more, facts) = engine.page_before(ty, before, most, PAGE);
+        let ty = engine.types().find(&String::from_utf8_lossy(port.message(length)?)).map_err(reply::refusal)?;
+        let (count, is_more, facts) = engine.stored().page(ty, before, most, PAGE_BYTES);
         port.reply(|out| reply::facts(count, is_more, facts, out));
         Ok(())
     }
 
     pub fn sources(&mut self) -> Outcome {
         let State { engine, port, .. } = self;
-        let (floor, sources) = engine.as_ref().ok_or_else(no_rules)?.sources();
-        port.reply(|out| reply::sources(floor, &sources, out));
+        let clock = engine.as_ref().ok_or_else(no_rules)?.clock();
+        port.reply(|out| reply::sources(clock.floor(), &clock.sources(), out));
         Ok(())
     }
 
     pub fn waiting(&mut self, from: u32, most: u32) -> Outcome {
         let State { engine, port, .. } = self;
         let engine = engine.as_ref().ok_or_else(no_rules)?;
-        let facts = engine.waiting(from, most);
+        let facts = engine.stored().waiting(from, most);
         let may_be_more = facts.len() == most as usize;
         port.reply(|out| reply::facts(facts.len(), may_be_more, facts.into_iter(), out));
         Ok(())
@@ -448,6 +361,26 @@ impl State {
     }
 }
 
+/// Moves time to the watermark that follows a report about event time, and records the report. Returns the reason for an early
+/// return, if there is one.
+fn advance(engine: &mut Engine, outbox: &Outbox, mark: Mark, event_time: EventTime) -> Result<Option<Reason>, Refusal> {
+    let time = engine.clock().after(event_time);
+    let stopped = turns(engine, outbox, mark, |engine| {
+        if let EventTime::OfAll(_) = event_time {
+            engine.save_time();
+        }
+        engine.turn_to(time)
+    });
+    if let Some(reason) = stopped.map_err(reply::refusal)? {
+        return Ok(Some(reason));
+    }
+    if let Err(error) = engine.reach(event_time) {
+        return early(engine).map(Some).ok_or_else(|| reply::refusal(error));
+    }
+    tick(engine, outbox, mark);
+    Ok(None)
+}
+
 /// Takes turns until nothing is left to do, or until a limit or a lack of room stops them.
 fn turns(
     engine: &mut Engine,
@@ -475,7 +408,7 @@ fn early(engine: &Engine) -> Option<Reason> {
 #[inline]
 fn tick(engine: &mut Engine, outbox: &Outbox, mark: Mark) {
     outbox.step();
-    if memory::has_taken(mark, MOST_TAKEN) {
+    if memory::has_taken(mark, MAX_TAKEN_BYTES) {
         engine.abandon_searches();
         memory::back_to(mark);
     }

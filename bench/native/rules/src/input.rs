@@ -1,6 +1,6 @@
 //! Facts in front of an engine.
 
-use be_tree_rules::{Engine, Error, Owned};
+use be_tree_rules::{Arrival, Engine, Error, Owned};
 
 use crate::support::Row;
 
@@ -17,8 +17,8 @@ pub struct Fact {
 impl Fact {
     /// Returns a row as a fact of an engine. A row has the type's fields in order.
     pub fn of((ty, fields): &Row, engine: &Engine) -> Fact {
-        let ty = engine.fact_type(ty).expect("the type is declared");
-        let count = engine.field_count(ty);
+        let ty = engine.types().find(ty).expect("the type is declared");
+        let count = engine.types().field_count(ty);
         Fact { ty, time: None, fields: count, values: fields.iter().map(|(_, value)| value.clone()).collect() }
     }
 
@@ -35,7 +35,7 @@ impl Fact {
         for (place, value) in values.iter_mut().zip(&self.values) {
             *place = Some(value.borrowed());
         }
-        engine.assert_values(self.ty, self.time, &values[..self.fields], 0)
+        engine.assert(Arrival::new(self.ty, self.time, &values[..self.fields]))
     }
 }
 

@@ -59,7 +59,11 @@ pub trait Job {
 
 /// Returns the totals of every job.
 fn totals(engine: &Engine) -> Totals {
-    vec![("firings", engine.firings()), ("facts", engine.len().into()), ("bytes", engine.used_bytes() as u64)]
+    vec![
+        ("firings", engine.counts().firings),
+        ("facts", engine.counts().facts.into()),
+        ("bytes", engine.counts().used_bytes as u64),
+    ]
 }
 
 /// Returns the job of this name and size.

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use be_tree_rules::{Engine, Limits, Value};
+use be_tree_rules::{Arrival, Call, Engine, EventTime, Limits, Value};
 use libfuzzer_sys::fuzz_target;
 
 const FACTS: &str = "
@@ -26,23 +26,20 @@ fuzz_target!(|bytes: &[u8]| {
         let total = (number % 4 > 0).then_some(Value::Float(number as f64 / 2.0));
         let order = [Some(Value::Integer(number)), Some(user), total, Some(Value::Boolean(number % 2 == 0))];
         let payment = [Some(Value::Integer(number - 3)), (number % 5 > 0).then_some(user)];
-        let _ = engine.begin();
+        let _ = engine.begin(Call::Fire, 0);
         // Rules may fire until a limit refuses more.
-        let _ = if number % 3 == 2 {
-            engine.assert_values(1, at, &payment, 0)
-        } else {
-            engine.assert_values(0, at, &order, 0)
-        };
+        let (ty, values) = if number % 3 == 2 { (1, &payment[..]) } else { (0, &order[..]) };
+        let _ = engine.assert(Arrival::new(ty, at, values));
         let _ = engine.run();
         engine.take_notices();
-        if let Some(fact) = engine.facts("order").ok().and_then(|facts| facts.into_iter().nth(3)) {
+        if let Some(fact) = engine.stored().facts("order").ok().and_then(|facts| facts.into_iter().nth(3)) {
             if number % 7 == 6 {
                 engine.retract(fact.id).expect("the fact exists");
             }
         }
     }
-    let _ = engine.begin();
-    let _ = engine.advance(1_000_000);
-    let facts = engine.facts("order").map_or(0, |facts| facts.len()) as u32;
-    assert_eq!(engine.count("order").ok(), Some(facts));
+    let _ = engine.begin(Call::Fire, 0);
+    let _ = engine.advance(EventTime::OfAll(1_000_000));
+    let facts = engine.stored().facts("order").map_or(0, |facts| facts.len()) as u32;
+    assert_eq!(engine.stored().count("order").ok(), Some(facts));
 });

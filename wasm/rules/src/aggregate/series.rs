@@ -15,8 +15,8 @@ pub(crate) fn join_series(step: &mut Step, condition: u32, fact: Address) -> Res
     let program = step.program;
     for number in &program.conditions[condition as usize].series {
         let series = &program.series[*number as usize];
-        let is_measured =
-            program.long < MEASURED as u32 || mix(KEY, step.words.get64(fact + NUMBER)).is_multiple_of(MEASURED);
+        let is_measured = program.min_tree_facts < MEASURED as u32
+            || mix(KEY, step.words.get64(fact + NUMBER)).is_multiple_of(MEASURED);
         if !is_measured && series.table().is_empty(step.words) {
             continue;
         }
@@ -40,11 +40,11 @@ fn begin_tree(step: &mut Step, series: &Series, condition: u32, hash: u32, first
     let link = step.program.types[series.ty].links(series.index);
     let condition = &step.program.conditions[condition as usize];
     let (mut length, mut fact) = (0, first);
-    while fact != 0 && length < step.program.long {
+    while fact != 0 && length < step.program.min_tree_facts {
         length += 1;
         fact = step.words.get(fact + link);
     }
-    if length < step.program.long {
+    if length < step.program.min_tree_facts {
         return Ok(());
     }
     let (mut root, mut fact) = (0, first);
@@ -173,7 +173,7 @@ mod tests {
         for number in 0..3_000_u64 {
             let is_first = number.is_multiple_of(2) && !(600..1_200).contains(&number);
             let fields = [("key", integer(if is_first { first } else { second })), ("value", integer(number))];
-            engine.assert(&engine.fact("f", Some(number as i64), &fields).unwrap()).unwrap();
+            engine.assert(&engine.types().fact("f", Some(number as i64), &fields).unwrap()).unwrap();
             engine.run().unwrap();
             let is_same = |other: &u64| (other.is_multiple_of(2) && !(600..1_200).contains(other)) == is_first;
             let others: Vec<u64> = (number.saturating_sub(299)..number).filter(is_same).collect();

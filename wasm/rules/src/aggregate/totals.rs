@@ -82,7 +82,7 @@ fn extreme(aggregate: &Aggregate, first: u64, second: u64) -> u64 {
 }
 
 /// The exponent of the smallest positive float.
-const LEAST_EXPONENT: i32 = -1074;
+const MIN_EXPONENT: i32 = -1074;
 
 /// An exact sum, `mantissa * 2^exponent`. The exponent of integers is 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,16 +137,16 @@ fn parts(float: f64) -> (i64, i32) {
     let bits = float.to_bits();
     let fraction = (bits & ((1 << 52) - 1)) as i64;
     let (mantissa, exponent) = match (bits >> 52 & 0x7ff) as i32 {
-        0 => (fraction, LEAST_EXPONENT),
-        exponent => (fraction | 1 << 52, exponent - 1 + LEAST_EXPONENT),
+        0 => (fraction, MIN_EXPONENT),
+        exponent => (fraction | 1 << 52, exponent - 1 + MIN_EXPONENT),
     };
     (if float.is_sign_negative() { -mantissa } else { mantissa }, exponent)
 }
 
-/// Returns 2 to a power not below [`LEAST_EXPONENT`].
+/// Returns 2 to a power not below [`MIN_EXPONENT`].
 fn power_of_two(exponent: i32) -> f64 {
     match exponent {
-        ..=-1023 => f64::from_bits(1 << (exponent - LEAST_EXPONENT)),
+        ..=-1023 => f64::from_bits(1 << (exponent - MIN_EXPONENT)),
         -1022..=1023 => f64::from_bits(((exponent + 1023) as u64) << 52),
         _ => f64::INFINITY,
     }
@@ -170,7 +170,7 @@ impl Wide {
     /// Adds a finite float, by its bits.
     pub fn add(&mut self, value: u64) {
         let (mantissa, exponent) = parts(f64::from_bits(value));
-        let position = exponent.abs_diff(LEAST_EXPONENT);
+        let position = exponent.abs_diff(MIN_EXPONENT);
         let mut rest = u128::from(mantissa.unsigned_abs()) << (position % 32);
         for limb in self.0.iter_mut().skip(position as usize / 32).take(3) {
             let part = (rest & 0xffff_ffff) as i64;
@@ -193,7 +193,7 @@ impl Wide {
         let mut mantissa = self.0[low..=top].iter().rev().fold(0_u128, |bits, limb| bits << 32 | *limb as u128);
         // A sticky bit: a nonzero remainder decides the rounding when the kept bits lie halfway between two floats.
         mantissa |= u128::from(self.0[..low].iter().any(|limb| *limb != 0));
-        let sum = mantissa as f64 * power_of_two(32 * low as i32 + LEAST_EXPONENT);
+        let sum = mantissa as f64 * power_of_two(32 * low as i32 + MIN_EXPONENT);
         finite(if is_negative { -sum } else { sum })
     }
 

@@ -5,6 +5,7 @@
 //! with an undefined operand, an overflow or a division by zero is undefined.
 
 use crate::language::Function;
+pub(crate) use crate::language::{Arithmetic, Relation};
 use crate::layout::{DEFINED, NUMBER, TIME};
 use crate::memory::{Address, Words};
 
@@ -22,26 +23,6 @@ pub(crate) enum Kind {
     Float,
     String,
     Boolean,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Relation {
-    Equal,
-    Unequal,
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Arithmetic {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Div,
-    Mod,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,48 +161,24 @@ impl Code {
     }
 
     /// Calls `visit` for this expression and all its subexpressions.
-    pub fn visit<'c>(&'c self, visit: &mut impl FnMut(&'c Code)) {
+    pub fn visit(&self, visit: &mut impl FnMut(&Code)) {
         visit(self);
-        self.for_each_part(|part| part.visit(visit));
-    }
-
-    /// Calls `visit` for each direct subexpression.
-    pub fn for_each_part<'c>(&'c self, mut visit: impl FnMut(&'c Code)) {
         match self {
             Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => {}
             Code::After { .. } | Code::Near { .. } => {}
-            Code::Not(operand) | Code::Negative(_, operand) | Code::ToFloat(operand) => visit(operand),
-            Code::In(_, operand, _) | Code::IsNull(operand) => visit(operand),
+            Code::Not(operand) | Code::Negative(_, operand) | Code::ToFloat(operand) => operand.visit(visit),
+            Code::In(_, operand, _) | Code::IsNull(operand) => operand.visit(visit),
             Code::And(left, right) | Code::Or(left, right) => {
-                visit(left);
-                visit(right);
+                left.visit(visit);
+                right.visit(visit);
             }
             Code::Compare(_, _, left, right) | Code::Arithmetic(_, _, left, right) => {
-                visit(left);
-                visit(right);
+                left.visit(visit);
+                right.visit(visit);
             }
-            Code::If(parts) => parts.iter().for_each(visit),
-            Code::Call(_, _, arguments) => arguments.iter().for_each(visit),
+            Code::If(parts) => parts.iter().for_each(|part| part.visit(visit)),
+            Code::Call(_, _, arguments) => arguments.iter().for_each(|argument| argument.visit(visit)),
         }
-    }
-
-    /// Returns the direct subexpressions.
-    pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut Code> {
-        let (boxes, list): ([Option<&mut Code>; 2], &mut [Code]) = match self {
-            Code::Constant(_) | Code::Field { .. } | Code::Time(_) | Code::Local(_) => ([None, None], &mut []),
-            Code::After { .. } | Code::Near { .. } => ([None, None], &mut []),
-            Code::Not(operand) | Code::Negative(_, operand) | Code::ToFloat(operand) => {
-                ([Some(operand), None], &mut [])
-            }
-            Code::In(_, operand, _) | Code::IsNull(operand) => ([Some(operand), None], &mut []),
-            Code::And(left, right) | Code::Or(left, right) => ([Some(left), Some(right)], &mut []),
-            Code::Compare(_, _, left, right) | Code::Arithmetic(_, _, left, right) => {
-                ([Some(left), Some(right)], &mut [])
-            }
-            Code::If(parts) => ([None, None], &mut parts[..]),
-            Code::Call(_, _, arguments) => ([None, None], &mut arguments[..]),
-        };
-        boxes.into_iter().flatten().chain(list)
     }
 
     /// Returns the slots that the expression reads, one bit each.
@@ -243,12 +200,19 @@ impl Code {
         reads
     }
 
-    /// Returns the expression with its direct subexpressions mapped by `part`, in the order of [`Code::parts_mut`].
-    pub fn with_parts(&self, part: &mut impl FnMut(&Code) -> Code) -> Code {
-        let mut boxed = |code: &Code| Box::new(part(code));
+    /// Returns the expression with the slot `from` renamed to `to`.
+    pub fn moved(&self, from: u8, to: u8) -> Code {
+        let slot_of = |slot: u8| if slot == from { to } else { slot };
+        let moved = |code: &Code| code.moved(from, to);
+        let boxed = |code: &Code| Box::new(moved(code));
         match self {
-            Code::Constant(_) | Code::Local(_) | Code::Field { .. } | Code::Time(_) => self.clone(),
-            Code::After { .. } | Code::Near { .. } => self.clone(),
+            Code::Constant(_) | Code::Local(_) => self.clone(),
+            Code::Field { slot, offset, bit } => Code::Field { slot: slot_of(*slot), offset: *offset, bit: *bit },
+            Code::Time(slot) => Code::Time(slot_of(*slot)),
+            Code::After { later, earlier, less_than } => {
+                Code::After { later: slot_of(*later), earlier: slot_of(*earlier), less_than: *less_than }
+            }
+            Code::Near { slots, less_than } => Code::Near { slots: slots.map(slot_of), less_than: *less_than },
             Code::Not(operand) => Code::Not(boxed(operand)),
             Code::And(left, right) => Code::And(boxed(left), boxed(right)),
             Code::Or(left, right) => Code::Or(boxed(left), boxed(right)),
@@ -260,22 +224,10 @@ impl Code {
             Code::ToFloat(operand) => Code::ToFloat(boxed(operand)),
             Code::In(kind, operand, constants) => Code::In(*kind, boxed(operand), constants.clone()),
             Code::IsNull(operand) => Code::IsNull(boxed(operand)),
-            Code::If(parts) => Code::If(Box::new([0, 1, 2].map(|number: usize| part(&parts[number])))),
-            Code::Call(function, kind, arguments) => Code::Call(*function, *kind, arguments.iter().map(part).collect()),
-        }
-    }
-
-    /// Returns the expression with the slot `from` renamed to `to`.
-    pub fn moved(&self, from: u8, to: u8) -> Code {
-        let slot_of = |slot: u8| if slot == from { to } else { slot };
-        match self {
-            Code::Field { slot, offset, bit } => Code::Field { slot: slot_of(*slot), offset: *offset, bit: *bit },
-            Code::Time(slot) => Code::Time(slot_of(*slot)),
-            Code::After { later, earlier, less_than } => {
-                Code::After { later: slot_of(*later), earlier: slot_of(*earlier), less_than: *less_than }
+            Code::If(parts) => Code::If(Box::new(parts.each_ref().map(moved))),
+            Code::Call(function, kind, arguments) => {
+                Code::Call(*function, *kind, arguments.iter().map(moved).collect())
             }
-            Code::Near { slots, less_than } => Code::Near { slots: slots.map(slot_of), less_than: *less_than },
-            code => code.with_parts(&mut |part| part.moved(from, to)),
         }
     }
 }

@@ -27,13 +27,13 @@ use crate::compile::program::{Action, Aggregate, Domain, Program, NUMBER_READ};
 use crate::layout::{field_at, field_offset};
 
 /// The most warnings. Further cycles are counted in the last one.
-const MOST_WARNINGS: usize = 32;
+const MAX_WARNINGS: usize = 32;
 /// The most rules that a warning names.
-const MOST_NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 /// The most rounds of analysis of one component.
-const MOST_ROUNDS: u32 = 32;
+const MAX_ROUNDS: u32 = 32;
 /// The most actions or conditions for which each pair is compared.
-const MOST_COMPARED: usize = 64;
+const MAX_COMPARED: usize = 64;
 
 /// The fields of a fact whose values are known, by their offsets. `None` is undefined.
 type Known = Vec<(u32, Option<u64>)>;
@@ -95,7 +95,7 @@ pub(super) fn warnings(program: &Program, text: &str, places: &[usize]) -> Vec<S
     let line = |rule: u32| newlines.partition_point(|newline| *newline < places[rule as usize]) + 1;
     let cycles = Analysis::new(program).cycles();
     let mut warnings: Vec<String> = Vec::new();
-    for cycle in cycles.iter().take(MOST_WARNINGS) {
+    for cycle in cycles.iter().take(MAX_WARNINGS) {
         let mut names: Vec<String> = Vec::new();
         for rule in cycle {
             let name = format!("`{}` (line {})", program.rules[*rule as usize].name, line(*rule));
@@ -103,11 +103,11 @@ pub(super) fn warnings(program: &Program, text: &str, places: &[usize]) -> Vec<S
             if !names.contains(&name) {
                 names.push(name);
             }
-            if names.len() == MOST_NAMES {
+            if names.len() == MAX_NAMES {
                 break;
             }
         }
-        let others = cycle.len().saturating_sub(MOST_NAMES);
+        let others = cycle.len().saturating_sub(MAX_NAMES);
         if others > 0 {
             names.push(format!("{others} more"));
         }
@@ -117,7 +117,7 @@ pub(super) fn warnings(program: &Program, text: &str, places: &[usize]) -> Vec<S
             _ => format!("rules {} and {last} can enable each other without end", names.join(", ")),
         });
     }
-    if let Some(others) = cycles.len().checked_sub(MOST_WARNINGS).filter(|others| *others > 0) {
+    if let Some(others) = cycles.len().checked_sub(MAX_WARNINGS).filter(|others| *others > 0) {
         warnings.push(format!("{others} more cycles of rules can enable each other without end"));
     }
     warnings
@@ -182,7 +182,7 @@ impl<'a> Analysis<'a> {
             Code::Field { slot, offset, .. } => lookup(&of_slots[usize::from(*slot)], *offset),
             _ => None,
         };
-        let given = |values: &[(u8, Code)]| -> Known {
+        let known_of = |values: &[(u8, Code)]| -> Known {
             let known = values.iter().filter_map(|(field, code)| Some((offset(*field), value(code)?)));
             known.collect()
         };
@@ -190,7 +190,7 @@ impl<'a> Analysis<'a> {
             let (ty, known, change) = match action {
                 Action::Notify { .. } | Action::Let { .. } => continue,
                 Action::Assert { ty, values } => {
-                    let mut known = given(values);
+                    let mut known = known_of(values);
                     let fields = 0..self.program.types[*ty].fields.len() as u8;
                     let left_out = fields.filter(|field| values.iter().all(|(given, _)| given != field));
                     known.extend(left_out.map(|field| (offset(field), None)));
@@ -201,7 +201,7 @@ impl<'a> Analysis<'a> {
                     let old = &of_slots[usize::from(*slot)];
                     let removal = Change::Remove(changed);
                     self.effects.push(Effect { rule: number as u32, ty: *ty, known: old.clone(), change: removal });
-                    let mut known = given(values);
+                    let mut known = known_of(values);
                     let is_kept = |offset: &u32| !changes.contains_key(&(*ty, field_at(*offset) as u8));
                     known.extend(old.iter().filter(|(offset, _)| is_kept(offset)));
                     (*ty, known, Change::Modify)
@@ -244,7 +244,7 @@ impl<'a> Analysis<'a> {
                 if rest.is_empty() {
                     continue;
                 }
-                if rest.len() == rules.len() || round == MOST_ROUNDS {
+                if rest.len() == rules.len() || round == MAX_ROUNDS {
                     cycles.push(graph.cycle(&rest));
                     continue;
                 }
@@ -455,7 +455,7 @@ impl<'e> Feeding<'e> {
         let tests = &analysis.program.conditions[condition as usize].tests;
         let may = |effects: Option<&Vec<&Effect>>| {
             effects.is_some_and(|effects| {
-                effects.len() > MOST_COMPARED || effects.iter().any(|effect| may_meet(tests, &effect.known))
+                effects.len() > MAX_COMPARED || effects.iter().any(|effect| may_meet(tests, &effect.known))
             })
         };
         match analysis.key(condition) {
@@ -571,7 +571,7 @@ impl<'a> Graph<'a> {
         by_rule: impl Fn(&usize) -> u32,
     ) {
         let analysis = self.analysis;
-        if conditions.len().min(effects.len()) <= MOST_COMPARED {
+        if conditions.len().min(effects.len()) <= MAX_COMPARED {
             for effect in effects {
                 let Effect { known, change, .. } = &analysis.effects[*effect];
                 for condition in conditions {

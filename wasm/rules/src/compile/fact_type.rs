@@ -5,7 +5,7 @@
 
 use crate::compile::code::Kind;
 use crate::compile::condition::Condition;
-use crate::compile::switch::{Switch, FEW};
+use crate::compile::switch::{Switch, MAX_CONDITION_BITS};
 use crate::layout::{field_offset, lay_out, DEFINED, FIELDS};
 use crate::memory::order::REST;
 use crate::memory::{mix, Address, Table, Words};
@@ -32,11 +32,11 @@ pub(crate) struct TypeNames {
 
 impl TypeNames {
     /// Up to this many names, a linear scan is as fast as binary search.
-    const FEW: usize = 8;
+    const MAX_SCANNED: usize = 8;
 
     pub fn new(types: &[FactType]) -> Self {
         let mut sorted = Vec::new();
-        if types.len() > TypeNames::FEW {
+        if types.len() > TypeNames::MAX_SCANNED {
             sorted.extend(0..types.len() as u32);
             sorted.sort_by(|left, right| types[*left as usize].name.cmp(&types[*right as usize].name));
         }
@@ -191,7 +191,7 @@ impl FactType {
     /// Returns whether the conditions of this type are few enough to have bits.
     #[inline]
     pub fn has_few_conditions(&self) -> bool {
-        self.conditions.len() <= FEW
+        self.conditions.len() <= MAX_CONDITION_BITS
     }
 
     /// Assigns bits to the type's conditions, and finds the conditions that test each field.

@@ -9,7 +9,7 @@ use crate::compile::code::{Code, Kind, Operand, Relation};
 
 /// The most derived equalities. Their number is quadratic in that of the equal fields, and a plan scans all of them; a rule whose
 /// 16 facts share one key has 105.
-const MOST_IMPLIED: usize = 512;
+const MAX_IMPLIED: usize = 512;
 
 /// A field of the fact in a slot.
 type Field = (u8, u32);
@@ -85,7 +85,7 @@ fn equalities(conjuncts: &[Code]) -> Vec<Code> {
         for (number, (first, left)) in fields.iter().enumerate() {
             for (second, right) in &fields[number + 1..] {
                 let is_given = given.contains(&[*first, *second]) || given.contains(&[*second, *first]);
-                if implied.len() == MOST_IMPLIED {
+                if implied.len() == MAX_IMPLIED {
                     return implied;
                 }
                 if first.0 != second.0 && !is_given {

@@ -8,7 +8,6 @@
 //! | `code` | expressions over the fields of bound facts |
 //! | `resolve` | names, types and domains of expressions |
 //! | `rules` | conditions and actions of a rule; alternatives |
-//! | `common` | common subexpressions of actions |
 //! | `switch` | the choice among the single-fact conditions of a type |
 //! | `plans` | the order and the indices of joins |
 //! | `implied` | tests that other tests imply |
@@ -17,7 +16,6 @@
 //! | `cycles` | rules that can enable one another without end |
 
 pub(crate) mod code;
-mod common;
 pub(crate) mod condition;
 mod cycles;
 pub(crate) mod fact_type;

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use crate::compile::code::{Code, Kind, Relation, OWN};
 use crate::compile::plans::RawGuard;
 use crate::compile::program::{Action, FactType, Slot, TypeNames};
+use crate::compile::resolve::unknown;
 use crate::error::{self, quoted, Error};
 use crate::keys::{By, Keys};
-use crate::language::{self, nearest, Offset};
+use crate::language::{self, Offset};
 use crate::layout::field_offset;
 
 /// Returns the keys of fact types.
@@ -71,14 +72,6 @@ pub(super) fn keys(by: &By, facts: &[language::FactType], types: &[FactType], te
         return Err(Error::new(error::Kind::MissingAttribute, message));
     }
     Ok(keys)
-}
-
-fn unknown<'n>(name: &str, of: &str, known: impl Iterator<Item = &'n str> + Clone) -> Error {
-    let hint = match nearest(name, known.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known: {}", known.take(8).collect::<Vec<_>>().join(", ")),
-    };
-    Error::new(error::Kind::UnknownAttribute, format!("{} is no {of}; {hint}", quoted(name))).about(name)
 }
 
 /// A rule whose conditions are compiled.

@@ -18,7 +18,7 @@ use crate::layout::field_at;
 use crate::memory::Table;
 
 /// The most indices of a fact type. Further look-ups use an index over fewer fields, and test the rest.
-const MOST_INDICES: usize = 24;
+const MAX_INDICES: usize = 24;
 
 /// A `none` or an aggregate whose look-up is not planned yet.
 pub(super) struct RawGuard {
@@ -287,7 +287,7 @@ fn index(indices: &mut Vec<Vec<u8>>, fields: Vec<u8>) -> usize {
     if let Some(found) = indices.iter().position(|index| *index == fields) {
         return found;
     }
-    if indices.len() < MOST_INDICES {
+    if indices.len() < MAX_INDICES {
         indices.push(fields);
         return indices.len() - 1;
     }

@@ -16,8 +16,8 @@ pub(crate) struct Program {
     pub conditions: Vec<Condition>,
     pub rules: Vec<Rule>,
     pub series: Vec<Series>,
-    /// The length from which on a list of facts has a tree in its series.
-    pub long: u32,
+    /// The number of facts from which on a list has a tree in its series.
+    pub min_tree_facts: u32,
     /// The address of the rules' words, see `agenda`.
     pub rules_at: Address,
     /// The fact types whose facts are dropped, and their lives.
@@ -334,25 +334,13 @@ pub(crate) enum Action {
 
 impl Action {
     /// Calls `visit` for each expression of the action.
-    pub fn visit<'a>(&'a self, mut visit: impl FnMut(&'a Code)) {
+    pub fn visit(&self, mut visit: impl FnMut(&Code)) {
         match self {
             Action::Assert { values, .. } | Action::Modify { values, .. } => {
                 values.iter().for_each(|(_, code)| visit(code));
             }
             Action::Notify { values, .. } => values.iter().for_each(|(_, _, code)| visit(code)),
             Action::Let { code, .. } => visit(code),
-            Action::Retract { .. } => {}
-        }
-    }
-
-    /// Calls `change` for each expression of the action.
-    pub fn change(&mut self, mut change: impl FnMut(&mut Code)) {
-        match self {
-            Action::Assert { values, .. } | Action::Modify { values, .. } => {
-                values.iter_mut().for_each(|(_, code)| change(code));
-            }
-            Action::Notify { values, .. } => values.iter_mut().for_each(|(_, _, code)| change(code)),
-            Action::Let { code, .. } => change(code),
             Action::Retract { .. } => {}
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::compile::code::{Arithmetic, Code, Kind, Relation, OWN};
 use crate::compile::program::{Domain, FactType, Field, TypeNames};
-use crate::error::{self, Error};
-use crate::language::{nearest, Binary, Constant, Expr, Function, Name, Node, Offset};
+use crate::error::{self, quoted, Error};
+use crate::language::{hint, nearest, Binary, Constant, Expr, Function, Name, Node, Offset};
 use crate::layout::{field_offset, DEFINED, FIELDS};
 use crate::memory::{Address, StringTable, Words};
 
@@ -79,7 +79,17 @@ impl Typed<'_> {
 }
 
 /// The most values of a domain that an error lists.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED_NAMES: usize = 8;
+
+/// Returns the error for an unknown name.
+pub(super) fn unknown<'n>(name: &str, of: &str, known: impl Iterator<Item = &'n str> + Clone) -> Error {
+    let listed = match known.clone().take(MAX_LISTED_NAMES).collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "there is none".to_owned(),
+        some => format!("known: {some}"),
+    };
+    let message = format!("{} is no {of}; {}", quoted(name), hint(name, known, &listed));
+    Error::new(error::Kind::UnknownAttribute, message).about(name)
+}
 
 impl<'a> Names<'a, '_> {
     fn error(&self, kind: error::Kind, at: Offset, message: String) -> Error {
@@ -88,19 +98,7 @@ impl<'a> Names<'a, '_> {
 
     /// Returns the error for an unknown name.
     pub fn unknown<'n>(&self, name: &Name, of: &str, known: impl Iterator<Item = &'n str> + Clone) -> Error {
-        let hint = match nearest(&name.text, known.clone()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                let known: Vec<&str> = known.take(MOST_LISTED).collect();
-                if known.is_empty() {
-                    "there is none".to_owned()
-                } else {
-                    format!("known: {}", known.join(", "))
-                }
-            }
-        };
-        let message = format!("`{}` is no {of}; {hint}", name.text);
-        Error::new(error::Kind::UnknownAttribute, message).about(&name.text).at(self.text, name.at)
+        unknown(&name.text, of, known).at(self.text, name.at)
     }
 
     /// Returns the number of a fact type.
@@ -216,10 +214,8 @@ impl<'a> Names<'a, '_> {
             Node::Binary(Binary::Or, left, right) => {
                 typed(Code::Or(Box::new(self.test(left)?), Box::new(self.test(right)?)), Kind::Boolean)
             }
-            Node::Binary(operator, left, right) => match relation(*operator) {
-                Some(relation) => self.comparison(expr.at, relation, left, right),
-                None => self.arithmetic(*operator, left, right),
-            },
+            Node::Binary(Binary::Compare(relation), left, right) => self.comparison(expr.at, *relation, left, right),
+            Node::Binary(Binary::Compute(operator), left, right) => self.arithmetic(*operator, left, right),
             Node::In(operand, constants) => {
                 let at = operand.at;
                 let operand = self.typed(operand)?;
@@ -338,27 +334,19 @@ impl<'a> Names<'a, '_> {
                 .collect();
             message += &match nearest(string, values.iter().map(String::as_str)) {
                 Some(near) => format!("; did you mean '{near}'?"),
-                None => format!(": {}", values[..values.len().min(MOST_LISTED)].join(", ")),
+                None => format!(": {}", values[..values.len().min(MAX_LISTED_NAMES)].join(", ")),
             };
         }
         Err(self.error(error::Kind::OutOfBounds, at, message))
     }
 
-    fn arithmetic(&mut self, operator: Binary, left: &Expr, right: &Expr) -> Result<Typed<'a>, Error> {
+    fn arithmetic(&mut self, operator: Arithmetic, left: &Expr, right: &Expr) -> Result<Typed<'a>, Error> {
         let at = left.at;
         let (mut left, mut right) = (self.number(left)?, self.number(right)?);
-        let operator = match operator {
-            Binary::Add => Arithmetic::Add,
-            Binary::Subtract => Arithmetic::Subtract,
-            Binary::Multiply => Arithmetic::Multiply,
-            Binary::Div => Arithmetic::Div,
-            Binary::Mod => Arithmetic::Mod,
-            _ => {
-                make_float(&mut left);
-                make_float(&mut right);
-                Arithmetic::Divide
-            }
-        };
+        if operator == Arithmetic::Divide {
+            make_float(&mut left);
+            make_float(&mut right);
+        }
         self.same_numbers(at, &mut left, &mut right)?;
         let kind = left.kind;
         let code = Code::Arithmetic(kind, operator, Box::new(left.code), Box::new(right.code));
@@ -396,18 +384,6 @@ fn to_float(code: Code) -> Code {
         Code::Constant(integer) => Code::Constant((integer as i64 as f64).to_bits()),
         code => Code::ToFloat(Box::new(code)),
     }
-}
-
-fn relation(operator: Binary) -> Option<Relation> {
-    Some(match operator {
-        Binary::Equal => Relation::Equal,
-        Binary::Unequal => Relation::Unequal,
-        Binary::Less => Relation::Less,
-        Binary::AtMost => Relation::AtMost,
-        Binary::Greater => Relation::Greater,
-        Binary::AtLeast => Relation::AtLeast,
-        _ => return None,
-    })
 }
 
 fn constant_kind(constant: &Constant) -> Kind {

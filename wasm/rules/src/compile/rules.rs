@@ -9,17 +9,17 @@ use crate::compile::plans::{Planner, RawGuard};
 use crate::compile::program::{Action, Aggregate, Condition, Deadlines, Join, Program, Rule, Slot, TypeNames};
 use crate::compile::resolve::{kind_name, Binding, Constants, Names};
 use crate::compile::switch::Switch;
-use crate::compile::{common, cycles, life, partition, types};
+use crate::compile::{cycles, life, partition, types};
 use crate::error::{self, Error};
 use crate::keys::By;
-use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Relation, Text};
+use crate::language::{self, Binary, Clause, Expr, Name, Node, Pattern, PatternKind, Text, TimeRelation};
 use crate::layout::field_offset;
 
 /// The most combinations of a rule's alternatives.
-const MOST_VARIANTS: usize = 64;
+const MAX_VARIANTS: usize = 64;
 
 /// The most values of a notice.
-const MOST_VALUES: usize = 32;
+const MAX_NOTICE_VALUES: usize = 32;
 
 /// Compiles the rules of `text`, parsed as `parsed`. With `by`, refuses rules that cannot be partitioned.
 pub(crate) fn compile(parsed: &Text, text: &str, by: Option<&By>, constants: &mut Constants) -> Result<Program, Error> {
@@ -91,7 +91,7 @@ fn variants<'r>(rule: &'r language::Rule, text: &str) -> Result<Vec<Vec<&'r Patt
                     choices
                 }
             };
-            if variants.len() * choices.len() > MOST_VARIANTS {
+            if variants.len() * choices.len() > MAX_VARIANTS {
                 return None;
             }
             if let [only] = &choices[..] {
@@ -108,7 +108,7 @@ fn variants<'r>(rule: &'r language::Rule, text: &str) -> Result<Vec<Vec<&'r Patt
         Some(variants)
     }
     expand(&rule.conditions).ok_or_else(|| {
-        let message = format!("the alternatives have more than {MOST_VARIANTS} combinations; split the rule");
+        let message = format!("the alternatives have more than {MAX_VARIANTS} combinations; split the rule");
         Error::new(error::Kind::OutOfBounds, message).about(&rule.name.text).at(text, rule.name.at)
     })
 }
@@ -137,7 +137,7 @@ impl Compiler<'_> {
         let fault = |message: String| {
             Error::new(error::Kind::OutOfBounds, message).about(&rule.name.text).at(text, rule.name.at)
         };
-        let mut actions = compiled?;
+        let actions = compiled?;
         if body.slots.is_empty() {
             return Err(fault(
                 "a rule needs a condition that binds a fact; add one beside `none` and aggregates".into(),
@@ -161,7 +161,6 @@ impl Compiler<'_> {
             }
             .check()?;
         }
-        common::share(&mut actions, &mut body.locals);
         self.program.types = types;
         self.program.names = type_names;
         self.life.add(&body.times, &body.slots, &body.guards);
@@ -352,7 +351,7 @@ impl Body {
                     let (code, times) = time(*relation, OWN, SLOTS + number, anchor, *within);
                     guard.conjuncts.push(code);
                     self.times.extend(times);
-                    if let (Relation::After | Relation::Of, Some(within)) = (relation, within) {
+                    if let (TimeRelation::After | TimeRelation::Of, Some(within)) = (relation, within) {
                         guard.deadlines.add(anchor, *within);
                     }
                 }
@@ -390,8 +389,8 @@ impl Body {
                 language::Action::Retract(name) => Action::Retract { slot: names.fact(name)?.0 },
                 language::Action::Notify(name, values) => {
                     let mut fields: Vec<(String, Kind, Code)> = Vec::new();
-                    if values.len() > MOST_VALUES {
-                        let message = format!("a notice has at most {MOST_VALUES} values; send two");
+                    if values.len() > MAX_NOTICE_VALUES {
+                        let message = format!("a notice has at most {MAX_NOTICE_VALUES} values; send two");
                         return Err(Error::new(error::Kind::OutOfBounds, message).at(names.text, name.at));
                     }
                     for (field, expr) in values {
@@ -492,18 +491,18 @@ fn conjuncts(expr: &Expr) -> Vec<&Expr> {
 }
 
 /// Returns the test of a time clause on the fact in `slot`, and its bounds. `fact` is the fact's node in the graph of times.
-fn time(relation: Relation, slot: u8, fact: usize, anchor: u8, within: Option<i64>) -> (Code, Vec<Time>) {
+fn time(relation: TimeRelation, slot: u8, fact: usize, anchor: u8, within: Option<i64>) -> (Code, Vec<Time>) {
     let other = usize::from(anchor);
     match relation {
-        Relation::After => (
+        TimeRelation::After => (
             Code::After { later: slot, earlier: anchor, less_than: within },
             vec![Time { later: fact, earlier: other, less_than: within, is_near: false }],
         ),
-        Relation::Before => (
+        TimeRelation::Before => (
             Code::After { later: anchor, earlier: slot, less_than: within },
             vec![Time { later: other, earlier: fact, less_than: within, is_near: false }],
         ),
-        Relation::Of => {
+        TimeRelation::Of => {
             let less_than = within.unwrap_or(i64::MAX);
             let times = vec![Time { later: fact, earlier: other, less_than: within, is_near: true }];
             (Code::Near { slots: [slot, anchor], less_than }, times)

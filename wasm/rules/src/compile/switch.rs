@@ -7,7 +7,7 @@ use crate::layout::DEFINED;
 use crate::memory::{Address, Words};
 
 /// Types with at most this many conditions have a bit for each, and need no index of conditions.
-pub(crate) const FEW: usize = 32;
+pub(crate) const MAX_CONDITION_BITS: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Switch {
@@ -23,7 +23,7 @@ pub(crate) struct Switch {
 impl Switch {
     /// Returns the switch over the field that most conditions equate with a constant.
     pub fn new(numbers: &[u32], conditions: &[Condition]) -> Switch {
-        if numbers.len() > FEW {
+        if numbers.len() > MAX_CONDITION_BITS {
             return Switch::default();
         }
         let asked: Vec<Vec<(u32, u32, u64)>> = numbers

@@ -7,7 +7,7 @@ use crate::compile::program::{Domain, FactType, Field};
 use crate::compile::resolve::Constants;
 use crate::compile::switch::Switch;
 use crate::error::{self, Error};
-use crate::language::{self, nearest, Constant};
+use crate::language::{self, hint, Constant};
 use crate::layout::MAX_FIELDS;
 
 pub(super) fn compile(
@@ -59,10 +59,9 @@ fn compile_field(field: &language::Field, text: &str, constants: &mut Constants)
     const KINDS: [(&str, Kind); 4] =
         [("integer", Kind::Integer), ("float", Kind::Float), ("string", Kind::String), ("boolean", Kind::Boolean)];
     let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| *name == field.ty.text) else {
-        let mut message = format!("`{}` is no type; write `integer`, `float`, `string` or `boolean`", field.ty.text);
-        if let Some(near) = nearest(&field.ty.text, KINDS.iter().map(|(name, _)| *name)) {
-            message = format!("`{}` is no type; did you mean `{near}`?", field.ty.text);
-        }
+        let known = KINDS.iter().map(|(name, _)| *name);
+        let hint = hint(&field.ty.text, known, "write `integer`, `float`, `string` or `boolean`");
+        let message = format!("`{}` is no type; {hint}", field.ty.text);
         return Err(Error::new(error::Kind::Type, message).about(&field.ty.text).at(text, field.ty.at));
     };
     let name = &field.name.text;

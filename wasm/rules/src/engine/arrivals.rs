@@ -1,186 +1,142 @@
-//! Arrivals: the sources of facts, their event times, and the facts waiting for the watermark.
+//! The arrival and the retraction of facts.
 
-use crate::clock::MAX_TIME;
-use crate::engine::{Engine, Fact};
-use crate::error::{quoted, Error, Kind as ErrorKind};
-use crate::layout::{EVENT, FLOOR, LATENESS};
-use crate::memory::order::{time, ID, REST};
-use crate::memory::{Address, StringTable};
-use crate::tables::{SOURCES, SOURCE_NAMES, WAITING};
-use crate::time::sources::{
-    self, event_time, find, first_time, get, given, hash, watermark, EventTimes, Source, MAX_SOURCES, MAX_SOURCE_NAME,
-    NAME,
-};
-use crate::time::waiting::{self, field, TYPE};
+use crate::announce::GROUP;
+use crate::compile::code::Kind as FieldKind;
+use crate::engine::Engine;
+use crate::error::{Error, Kind};
+use crate::facts::change::{self, Removal};
+use crate::layout::{ASSERTED, CALL_LATE, LATE, NUMBER, POSITION};
+use crate::tables::{NUMBERS, STRINGS};
+use crate::time::sources::{self, Source};
+use crate::time::waiting::{self, WAITS};
+use crate::value::Value;
 
-impl Engine {
-    /// Returns the time of the earliest waiting fact.
-    pub(crate) fn first_waiting(&self) -> Option<i64> {
-        WAITING.first(&self.words).map(|block| time(&self.words, block))
+/// A checked fact before its insertion, see [`Types::fact`](crate::Types::fact).
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewFact<'v> {
+    pub(super) ty: usize,
+    pub(super) time: Option<i64>,
+    pub(super) values: Vec<Option<Value<'v>>>,
+}
+
+/// The arrival of a fact.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'v> {
+    /// The number of its type.
+    pub ty: usize,
+    /// Its time in milliseconds. Without one, the fact gets the time of its arrival.
+    pub time: Option<i64>,
+    /// The values of its fields, one for each field of the type.
+    pub values: &'v [Option<Value<'v>>],
+    /// Its source.
+    pub source: Source<'v>,
+    /// The position in the call's input behind the fact, see [`Progress::position`](crate::Progress::position).
+    pub position: u32,
+}
+
+impl<'v> Arrival<'v> {
+    /// Returns the arrival of a fact without a source, and without a position.
+    pub fn new(ty: usize, time: Option<i64>, values: &'v [Option<Value<'v>>]) -> Self {
+        Arrival { ty, time, values, source: None, position: 0 }
     }
+}
 
-    /// Inserts the earliest waiting fact. The engine's time has reached the fact's time.
-    pub(crate) fn insert_first_waiting(&mut self) -> Result<(), Error> {
-        self.retried(|step| match WAITING.first(step.words) {
-            Some(block) => waiting::stop_waiting(step, block),
-            None => Ok(()),
-        })
-    }
-
-    /// Returns the number of facts waiting for the watermark.
-    pub fn waiting_len(&self) -> u32 {
-        WAITING.len(&self.words)
-    }
-
-    /// Returns at most `most` waiting facts from the place `from` on, in no order.
-    pub fn waiting(&self, from: u32, most: u32) -> Vec<Fact> {
-        let places = from..from.saturating_add(most).min(self.waiting_len());
-        places.filter_map(|place| WAITING.at(&self.words, place)).map(|block| self.waiting_fact(block)).collect()
-    }
-
-    fn waiting_fact(&self, block: Address) -> Fact {
-        let ty = &self.program.types[self.words.get(block + TYPE) as usize];
-        let fields = ty.fields.iter().enumerate().map(|(number, declared)| {
-            let value = field(&self.words, block, number).map(|cell| self.owned(declared.kind, cell));
-            (declared.name.clone(), value)
-        });
-        Fact {
-            id: self.words.get64(block + ID),
-            ty: ty.name.clone(),
-            at: time(&self.words, block),
-            fields: fields.collect(),
-        }
+impl<'v> From<&'v NewFact<'v>> for Arrival<'v> {
+    fn from(fact: &'v NewFact) -> Self {
+        Arrival::new(fact.ty, fact.time, &fact.values)
     }
 }
 
 impl Engine {
-    /// Sets the allowed lateness of a fact in milliseconds, at least 0. Raising it does not move the watermark back.
+    /// Inserts a fact, and returns its number. Time moves to the watermark that follows, and rules due by then fire. Rules that the
+    /// fact itself makes due fire in the next [`Engine::run`]. A fact beyond the watermark waits, and already has its number.
     ///
-    /// Errors: `out_of_bounds`, `out_of_memory`.
-    pub fn set_lateness(&mut self, lateness: i64) -> Result<(), Error> {
-        if lateness < 0 || lateness as u64 > MAX_TIME {
-            let message = "the lateness is below 0 or beyond a hundred million days; give milliseconds";
-            return Err(Error::new(ErrorKind::OutOfBounds, message));
-        }
+    /// # Errors
+    ///
+    /// Those of [`Types::check`](crate::Types::check) and [`Clock::check_source`](crate::Clock::check_source); `out_of_memory`;
+    /// `out_of_bounds` if there are too many facts, or if due rules need another run first. After an error the fact is not inserted.
+    pub fn assert<'v>(&mut self, fact: impl Into<Arrival<'v>>) -> Result<u64, Error> {
+        let fact = fact.into();
         self.recover();
-        self.retried(|step| step.words.set64(LATENESS, lateness as u64))
+        self.types().check(fact.ty, fact.time, fact.values)?;
+        self.clock().check_source(fact.source)?;
+        self.all_turns(self.clock().after_arrival(fact.time, fact.source))?;
+        self.insert(fact)
     }
 
-    /// Returns the allowed lateness of a fact in milliseconds.
-    pub fn lateness(&self) -> i64 {
-        get(&self.words, LATENESS)
-    }
-
-    /// Checks that a source exists or can be added.
+    /// Inserts a checked fact once time is at [`Clock::after_arrival`](crate::Clock::after_arrival) and no rule is due. Returns its
+    /// number. A fact beyond the watermark waits.
     ///
-    /// Errors: `out_of_bounds`.
-    pub fn check_source(&self, source: Source) -> Result<(), Error> {
-        let Some(name) = source else { return Ok(()) };
-        if name.is_empty() || name.len() > MAX_SOURCE_NAME {
-            let message = format!(
-                "the name of a source has from 1 to {MAX_SOURCE_NAME} bytes, but this one has {}; give another one",
-                name.len()
-            );
-            return Err(Error::new(ErrorKind::OutOfBounds, message));
-        }
-        if SOURCES.len(&self.words) >= MAX_SOURCES && find(&self.words, name).is_none() {
-            let message = format!(
-                "there are {MAX_SOURCES} sources, as many as there may be, and {} is another one; end one, or give fewer names",
-                quoted(&String::from_utf8_lossy(name))
-            );
-            return Err(Error::new(ErrorKind::OutOfBounds, message));
-        }
-        Ok(())
-    }
-
-    /// Returns the time of a fact of a source: its own, or the event time of the source. The first time defaults to 0.
-    pub fn time_of(&self, time: Option<i64>, source: Source) -> i64 {
-        time.or_else(|| given(event_time(&self.words, source).max(self.now()))).unwrap_or(0)
-    }
-
-    /// Returns the watermark that follows once the event time of a source reaches `time`.
-    pub fn watermark_at(&self, time: i64, source: Source) -> i64 {
-        let words = &self.words;
-        let (unnamed, first) = match source {
-            None => (Some(time.max(get(words, EVENT))), first_time(words)),
-            Some(name) => {
-                let block = find(words, name);
-                let own = block.map_or(time, |block| time.max(crate::memory::order::time(words, block)));
-                let others = match block {
-                    Some(block) => SOURCES.first_time_without(words, block),
-                    None => first_time(words),
-                };
-                (given(get(words, EVENT)), Some(others.map_or(own, |others| others.min(own))))
-            }
-        };
-        watermark(words, unnamed, first, get(words, FLOOR))
-    }
-
-    /// Returns the watermark that follows once the event times of all sources reach `time`.
-    pub fn watermark_of_all_at(&self, time: i64) -> i64 {
-        let words = &self.words;
-        watermark(words, given(get(words, EVENT)), first_time(words), time.max(get(words, FLOOR)))
-    }
-
-    /// Returns the watermark that follows once this source ends.
-    pub fn watermark_without(&self, source: &[u8]) -> i64 {
-        let words = &self.words;
-        let first = match find(words, source) {
-            Some(block) => SOURCES.first_time_without(words, block),
-            None => first_time(words),
-        };
-        watermark(words, given(get(words, EVENT)), first, get(words, FLOOR))
-    }
-
-    /// Records that the event time of a source has reached `time`. The engine's time is at [`Engine::watermark_at`] already.
-    ///
-    /// Errors: `out_of_memory`.
-    pub fn reach(&mut self, time: i64, source: Source) -> Result<(), Error> {
-        self.retried(|step| sources::raise_event_time(step, time, source))
-    }
-
-    /// Raises the event time of all sources to `time`. The caller has moved the watermark to [`Engine::watermark_of_all_at`] before.
-    ///
-    /// Errors: `out_of_memory`.
-    pub fn reach_all(&mut self, time: i64) -> Result<(), Error> {
-        self.retried(|step| if time > get(step.words, FLOOR) { step.words.set64(FLOOR, time as u64) } else { Ok(()) })
-    }
-
-    /// Forgets a source, so that it holds the watermark back no more. The caller has moved the watermark to [`Engine::watermark_without`] before.
-    ///
-    /// Errors: `out_of_memory`.
-    pub fn forget_source(&mut self, source: &[u8]) -> Result<(), Error> {
-        let Some(block) = find(&self.words, source) else { return Ok(()) };
+    /// Errors: `out_of_memory`, `out_of_bounds` if there are too many facts.
+    pub fn insert(&mut self, fact: Arrival) -> Result<u64, Error> {
+        let Arrival { ty, values, source, position, .. } = fact;
+        let time = self.clock().time_of(fact.time, source);
+        let is_reloaded = self.call.is_quiet();
         self.retried(|step| {
-            let name = step.words.get(block + NAME);
-            if let Some((at, _)) = SOURCE_NAMES.find(step.words, hash(name), |found| found == block) {
-                SOURCE_NAMES.remove(step.words, at)?;
+            step.scratch.cells.clear();
+            for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
+                let cell = match *value {
+                    None => None,
+                    Some(Value::Integer(integer)) if field.kind == FieldKind::Float => Some((integer as f64).to_bits()),
+                    Some(Value::Integer(integer)) => Some(integer as u64),
+                    Some(Value::Float(float)) => Some(float.to_bits()),
+                    Some(Value::Boolean(boolean)) => Some(boolean.into()),
+                    Some(Value::String(bytes)) => Some(STRINGS.intern(step.words, bytes)?.into()),
+                };
+                step.scratch.cells.set(number, cell);
             }
-            SOURCES.remove(step.words, block)?;
-            step.release(name)?;
-            step.words.free(block, REST)
+            let number = if time > step.clock() {
+                waiting::let_wait(step, ty, time)?
+            } else {
+                let fact = change::insert(step, ty, time)?;
+                step.words.get64(fact + NUMBER)
+            };
+            // A reloaded fact was counted at its first arrival.
+            if !is_reloaded {
+                if time < step.clock() {
+                    step.words.set64(LATE, step.words.get64(LATE) + 1)?;
+                    step.words.set(CALL_LATE, step.words.get(CALL_LATE) + 1)?;
+                }
+                sources::raise_event_time(step, time, source)?;
+            }
+            step.words.set64(ASSERTED, number)?;
+            if step.words.get(POSITION) != position {
+                step.words.set(POSITION, position)?;
+            }
+            Ok(number)
         })
     }
 
-    /// Returns the latest event time, or `None` before the first fact.
-    pub fn latest(&self) -> Option<i64> {
-        let words = &self.words;
-        let named = self.source_blocks().map(|block| time(words, block)).max().unwrap_or(i64::MIN);
-        given(named.max(get(words, EVENT)).max(get(words, FLOOR)).max(self.now()))
+    /// Prefetches for facts that are inserted next, at most [`GROUP`] of them: each given by its type, its time and its values by
+    /// field. Loads the memory that their insertions need, and changes nothing else.
+    pub fn announce<'v, V>(&mut self, facts: impl Iterator<Item = (usize, Option<i64>, V)>)
+    where
+        V: Fn(usize) -> Option<Value<'v>>,
+    {
+        self.recover();
+        self.announced.clear();
+        for (ty, time, value) in facts.take(GROUP) {
+            self.announced.add(&self.words, ty, time, value);
+        }
+        let now = self.clock().now();
+        self.announced.load(&self.program, &self.words, now);
     }
 
-    /// Returns the time that [`Engine::reach_all`] has raised all sources to, if any, and the known sources with their own event
-    /// times, in no order. Facts without a source belong to the source `None`.
-    pub fn sources(&self) -> (Option<i64>, EventTimes) {
-        let words = &self.words;
-        let unnamed = given(get(words, EVENT)).map(|time| (None, time));
-        let named = self
-            .source_blocks()
-            .map(|block| (Some(StringTable::bytes(words, words.get(block + NAME))), time(words, block)));
-        (given(get(words, FLOOR)), unnamed.into_iter().chain(named).collect())
-    }
-
-    fn source_blocks(&self) -> impl Iterator<Item = Address> + '_ {
-        (0..SOURCES.len(&self.words)).filter_map(|place| SOURCES.at(&self.words, place))
+    /// Retracts a fact, and adds one to the call's position in the same step. Rules that become due fire in the next
+    /// [`Engine::run`].
+    ///
+    /// Errors: `not_found`, `out_of_memory`.
+    pub fn retract(&mut self, id: u64) -> Result<(), Error> {
+        self.recover();
+        let Some(fact) = NUMBERS.find(&self.words, id) else {
+            return Err(Error::new(Kind::NotFound, format!("there is no fact {id}; it was retracted or dropped")));
+        };
+        self.retried(|step| {
+            match step.words.get(fact) {
+                WAITS => waiting::free_waiting(step, fact)?,
+                ty => change::remove(step, ty as usize, fact, Removal::Retraction)?,
+            }
+            step.words.set(POSITION, step.words.get(POSITION) + 1)
+        })
     }
 }

@@ -12,14 +12,14 @@ pub(super) enum Token {
 }
 
 /// The most bytes of the text of rules.
-const LONGEST: usize = 64 * 1024 * 1024;
+const MAX_TEXT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Longest first, so that `<=` is not read as `<`.
 const SYMBOLS: [&str; 19] =
     ["..", "<=", ">=", "<>", "!=", "(", ")", ",", ":", ".", "=", "<", ">", "+", "-", "*", "/", ";", "|"];
 
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Offset)>, Error> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_TEXT_BYTES {
         return Err(Error::new(Kind::OutOfBounds, "the rules have more than 64 MiB; split them"));
     }
     let bytes = text.as_bytes();

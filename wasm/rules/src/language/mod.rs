@@ -38,6 +38,11 @@ mod lexer;
 mod parser;
 
 pub(crate) use be_tree_index::language::suggest::nearest;
+
+/// Returns a hint for an unknown name: a known name that is near, or else `otherwise`.
+pub(crate) fn hint<'n>(name: &str, known: impl Iterator<Item = &'n str>, otherwise: &str) -> String {
+    nearest(name, known).map_or(otherwise.to_owned(), |near| format!("did you mean `{near}`?"))
+}
 pub(crate) use parser::parse;
 
 /// A byte offset in the text.
@@ -124,11 +129,11 @@ pub(crate) enum PatternKind {
 #[derive(Clone, Debug)]
 pub(crate) enum Clause {
     Test(Expr),
-    Time { relation: Relation, anchor: Name, within: Option<i64> },
+    Time { relation: TimeRelation, anchor: Name, within: Option<i64> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relation {
+pub(crate) enum TimeRelation {
     After,
     Before,
     Of,
@@ -192,12 +197,22 @@ pub(crate) enum Node {
 pub(crate) enum Binary {
     Or,
     And,
+    Compare(Relation),
+    Compute(Arithmetic),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Relation {
     Equal,
     Unequal,
     Less,
     AtMost,
     Greater,
     AtLeast,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Arithmetic {
     Add,
     Subtract,
     Multiply,

@@ -3,18 +3,18 @@
 use crate::error::{Error, Kind};
 use crate::language::lexer::{tokens, Token};
 use crate::language::{
-    nearest, Action, Binary, Clause, Condition, Constant, Domain, Expr, FactType, Field, Function, Name, Node, Offset,
-    Pattern, PatternKind, Relation, Rule, Text,
+    nearest, Action, Arithmetic, Binary, Clause, Condition, Constant, Domain, Expr, FactType, Field, Function, Name,
+    Node, Offset, Pattern, PatternKind, Relation, Rule, Text, TimeRelation,
 };
 
 /// The most nested parentheses.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The most nested operators and functions.
-const MOST_OPERATORS: u32 = 9 * DEEPEST as u32;
+const MAX_OPERATOR_DEPTH: u32 = 9 * MAX_DEPTH as u32;
 
 /// The most subexpressions of an operand that is compiled twice.
-const MOST_OPERAND: u32 = 256;
+const MAX_OPERAND_PARTS: u32 = 256;
 
 /// Words that cannot be names.
 const RESERVED: [&str; 28] = [
@@ -309,10 +309,10 @@ impl Parser<'_> {
 
     fn deeper(&mut self) -> Result<(), Error> {
         self.depth += 1;
-        if self.depth <= DEEPEST {
+        if self.depth <= MAX_DEPTH {
             return Ok(());
         }
-        let message = format!("this is nested more than {DEEPEST} deep; name a part by `let` or split the rule");
+        let message = format!("this is nested more than {MAX_DEPTH} deep; name a part by `let` or split the rule");
         Err(Error::new(Kind::OutOfBounds, message).at(self.text, self.at()))
     }
 
@@ -344,9 +344,9 @@ impl Parser<'_> {
         if self.take_word("within") {
             let within = Some(self.duration()?);
             let relation = match self.peek() {
-                Token::Word(word) if word == "after" => Relation::After,
-                Token::Word(word) if word == "before" => Relation::Before,
-                Token::Word(word) if word == "of" => Relation::Of,
+                Token::Word(word) if word == "after" => TimeRelation::After,
+                Token::Word(word) if word == "before" => TimeRelation::Before,
+                Token::Word(word) if word == "of" => TimeRelation::Of,
                 _ => {
                     return Err(
                         self.unexpected("`after`, `before` or `of` and the name of a condition", &["after", "before"])
@@ -356,8 +356,8 @@ impl Parser<'_> {
             self.advance();
             return Ok(Clause::Time { relation, anchor: self.name("the name of a condition")?, within });
         }
-        let relation = if self.take_word("after") { Relation::After } else { Relation::Before };
-        if relation == Relation::Before {
+        let relation = if self.take_word("after") { TimeRelation::After } else { TimeRelation::Before };
+        if relation == TimeRelation::Before {
             self.expect_word("before")?;
         }
         let anchor = self.name("the name of a condition")?;
@@ -370,7 +370,7 @@ impl Parser<'_> {
         const UNITS: [(&str, i64); 5] =
             [("millisecond", 1), ("second", 1_000), ("minute", 60_000), ("hour", 3_600_000), ("day", 86_400_000)];
         /// A hundred thousand days: sums of times do not overflow.
-        const LONGEST: i64 = 100_000 * 86_400_000;
+        const MAX_DURATION: i64 = 100_000 * 86_400_000;
         let at = self.at();
         let Token::Constant(Constant::Integer(number)) = *self.peek() else {
             return Err(self.unexpected("a duration such as `5 minutes`", &[]));
@@ -388,7 +388,7 @@ impl Parser<'_> {
         };
         self.advance();
         match number.checked_mul(milliseconds) {
-            Some(duration) if (1..=LONGEST).contains(&duration) => Ok(duration),
+            Some(duration) if (1..=MAX_DURATION).contains(&duration) => Ok(duration),
             _ => {
                 let message = "a duration is at least a millisecond and at most 100000 days; write another one";
                 Err(Error::new(Kind::OutOfBounds, message).at(self.text, at))
@@ -449,8 +449,13 @@ impl Parser<'_> {
         const LEVELS: [&[(&str, Binary)]; 4] = [
             &[("or", Binary::Or)],
             &[("and", Binary::And)],
-            &[("+", Binary::Add), ("-", Binary::Subtract)],
-            &[("*", Binary::Multiply), ("/", Binary::Divide), ("div", Binary::Div), ("mod", Binary::Mod)],
+            &[("+", Binary::Compute(Arithmetic::Add)), ("-", Binary::Compute(Arithmetic::Subtract))],
+            &[
+                ("*", Binary::Compute(Arithmetic::Multiply)),
+                ("/", Binary::Compute(Arithmetic::Divide)),
+                ("div", Binary::Compute(Arithmetic::Div)),
+                ("mod", Binary::Compute(Arithmetic::Mod)),
+            ],
         ];
         let Some(operators) = LEVELS.get(level) else { return self.factor() };
         let mut left = if level == 1 { self.negated()? } else { self.joined(level + 1)? };
@@ -466,9 +471,9 @@ impl Parser<'_> {
             let right = if level == 1 { self.negated()? } else { self.joined(level + 1)? };
             left = Expr::new(at, Node::Binary(operator, Box::new(left), Box::new(right)));
             // A chain nests to the left, and later passes recurse on its depth.
-            if left.depth > MOST_OPERATORS {
+            if left.depth > MAX_OPERATOR_DEPTH {
                 let message =
-                    format!("this chain of operators nests more than {MOST_OPERATORS} deep; use `in` or `let`");
+                    format!("this chain of operators nests more than {MAX_OPERATOR_DEPTH} deep; use `in` or `let`");
                 return Err(Error::new(Kind::OutOfBounds, message).at(self.text, at));
             }
         }
@@ -486,14 +491,14 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Expr, Error> {
-        const RELATIONS: [(&str, Binary); 7] = [
-            ("=", Binary::Equal),
-            ("<>", Binary::Unequal),
-            ("!=", Binary::Unequal),
-            ("<", Binary::Less),
-            ("<=", Binary::AtMost),
-            (">", Binary::Greater),
-            (">=", Binary::AtLeast),
+        const RELATIONS: [(&str, Relation); 7] = [
+            ("=", Relation::Equal),
+            ("<>", Relation::Unequal),
+            ("!=", Relation::Unequal),
+            ("<", Relation::Less),
+            ("<=", Relation::AtMost),
+            (">", Relation::Greater),
+            (">=", Relation::AtLeast),
         ];
         let left = self.joined(2)?;
         let at = self.at();
@@ -501,7 +506,7 @@ impl Parser<'_> {
             if let Some((_, relation)) = RELATIONS.iter().find(|(text, _)| *text == symbol) {
                 self.advance();
                 let right = self.joined(2)?;
-                return Ok(Expr::new(at, Node::Binary(*relation, Box::new(left), Box::new(right))));
+                return Ok(Expr::new(at, Node::Binary(Binary::Compare(*relation), Box::new(left), Box::new(right))));
             }
         }
         let negated = self.is_word("not") && matches!(self.peek_second(), Token::Word(word) if word == "in");
@@ -511,8 +516,9 @@ impl Parser<'_> {
         if self.take_word("in") {
             let constants = self.constants()?;
             // The operand is compiled twice, so nesting would double the code at each level.
-            if negated && left.size > MOST_OPERAND {
-                let message = format!("the operand of `not in` has more than {MOST_OPERAND} parts; name it by `let`");
+            if negated && left.size > MAX_OPERAND_PARTS {
+                let message =
+                    format!("the operand of `not in` has more than {MAX_OPERAND_PARTS} parts; name it by `let`");
                 return Err(Error::new(Kind::OutOfBounds, message).at(self.text, at));
             }
             // An undefined value is neither in a list nor outside it.

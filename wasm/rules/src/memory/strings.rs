@@ -90,7 +90,7 @@ fn is(words: &Words, block: Address, bytes: &[u8]) -> bool {
     if words.get(block + LENGTH) as usize != bytes.len() {
         return false;
     }
-    if bytes.len() < SHORT {
+    if bytes.len() < MAX_WORDWISE_BYTES {
         return (block + BYTES..).zip(bytes.chunks(4)).all(|(address, chunk)| words.get(address) == word(chunk));
     }
     let (stored, mut eights) = (words.part(block + BYTES, bytes.len().div_ceil(4)), bytes.chunks_exact(8));
@@ -119,16 +119,16 @@ fn pair_of(words: &[u32]) -> u64 {
 }
 
 /// The length up to which a string is compared word by word.
-const SHORT: usize = 16;
+const MAX_WORDWISE_BYTES: usize = 16;
 
 /// The length from which on a string is hashed in four lanes, whose multiplications overlap.
-const LONG: usize = 64;
+const MIN_LANED_BYTES: usize = 64;
 
 /// Returns the hash of a string.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u32 {
     let mut hash = mix(1, bytes.len() as u64);
     let mut rest = bytes;
-    if bytes.len() >= LONG {
+    if bytes.len() >= MIN_LANED_BYTES {
         let mut lanes = [hash; 4];
         let mut parts = bytes.chunks_exact(32);
         for part in parts.by_ref() {

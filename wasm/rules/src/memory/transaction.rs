@@ -97,7 +97,7 @@ impl Transaction {
 
     /// Reserves more entries, within `left` more words of memory.
     pub fn grow(&mut self, left: usize) -> Result<(), Error> {
-        let more = self.entries.capacity().max(LEAST);
+        let more = self.entries.capacity().max(MIN_ENTRIES);
         if 2 * more > left {
             return Err(refused());
         }
@@ -106,4 +106,4 @@ impl Transaction {
 }
 
 /// The initial capacity for entries.
-const LEAST: usize = 512;
+const MIN_ENTRIES: usize = 512;

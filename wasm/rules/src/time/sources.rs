@@ -17,9 +17,6 @@ use crate::tables::{SOURCES, SOURCE_NAMES, STRINGS};
 /// The name of the source of a fact, or `None` for facts without one.
 pub type Source<'a> = Option<&'a [u8]>;
 
-/// Sources with their event times.
-pub type EventTimes = Vec<(Option<Vec<u8>>, i64)>;
-
 /// The most sources.
 pub const MAX_SOURCES: u32 = 10_000;
 /// The most bytes of the name of a source.
@@ -44,17 +41,17 @@ pub(crate) fn get(words: &Words, address: Address) -> i64 {
 }
 
 /// Maps `i64::MIN`, which marks an unset time, to `None`.
-pub(crate) fn given(time: i64) -> Option<i64> {
+pub(crate) fn if_set(time: i64) -> Option<i64> {
     (time > i64::MIN).then_some(time)
 }
 
 /// Returns the event time of a source, or `i64::MIN` if it has none.
 pub(crate) fn event_time(words: &Words, source: Source) -> i64 {
-    let own = match source {
+    let time = match source {
         None => get(words, EVENT),
         Some(name) => find(words, name).map_or(i64::MIN, |block| time(words, block)),
     };
-    own.max(get(words, FLOOR))
+    time.max(get(words, FLOOR))
 }
 
 /// Returns the watermark, given the event times of the unnamed source, of the earliest named one, and of all.

@@ -8,7 +8,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 #[path = "../support/mod.rs"]
 mod support;
 
-use crate::{Engine, Fact, Limits, Notice, Value};
+use crate::{Arrival, Call, Engine, EventTime, Fact, Limits, Notice, Value};
 
 /// More stores than any test makes in one run.
 const ENOUGH: u64 = 1 << 40;
@@ -37,11 +37,11 @@ fn end(engine: &Engine, types: &[&str], cuts: &[u64], operate: impl Fn(&mut Engi
     engine.cut_after(None);
     operate(&mut engine);
     End {
-        record: engine.take_record(),
-        facts: types.iter().map(|ty| engine.facts(ty).unwrap()).collect(),
-        firings: engine.firings(),
-        asserted: engine.asserted(),
-        now: engine.now(),
+        record: engine.record(),
+        facts: types.iter().map(|ty| engine.stored().facts(ty).unwrap()).collect(),
+        firings: engine.counts().firings,
+        asserted: engine.counts().asserted,
+        now: engine.clock().now(),
         notices: engine.take_notices(),
     }
 }
@@ -118,19 +118,19 @@ fn a_stream_goes_on_after_any_store() {
 fn stream(engine: &mut Engine) {
     // An interrupted step may have set the position.
     engine.recover();
-    for number in engine.position() as i64..24 {
+    for number in engine.progress().position as i64..24 {
         let user = format!("user{}", number * number % 5);
         let fields = [("id", Value::Integer(number)), ("user", Value::String(user.as_bytes()))];
         let paid = [("order", Value::Integer(number - 4))];
         let fact = match number % 3 {
-            0 => engine.fact("payment", Some(2 * number), &paid),
-            _ => engine.fact("order", Some(2 * number), &fields),
+            0 => engine.types().fact("payment", Some(2 * number), &paid),
+            _ => engine.types().fact("order", Some(2 * number), &fields),
         };
         engine.run().unwrap();
-        engine.assert_at(&fact.unwrap(), number as u32 + 1).unwrap();
+        engine.assert(Arrival { position: number as u32 + 1, ..Arrival::from(&fact.unwrap()) }).unwrap();
     }
     engine.run().unwrap();
-    engine.advance(1_000).unwrap();
+    engine.advance(EventTime::OfAll(1_000)).unwrap();
     engine.run().unwrap();
 }
 
@@ -179,7 +179,7 @@ fn a_stream_whose_aggregates_have_trees_goes_on_after_any_store() {
     check(&engine, &["login", "check"], 2_000, |engine| {
         // An interrupted step may have set the position.
         engine.recover();
-        for number in engine.position() as i64..30 {
+        for number in engine.progress().position as i64..30 {
             let user = format!("user{}", number % 2);
             let late = if number % 7 == 3 { 4 } else { 0 };
             let login = [
@@ -190,20 +190,20 @@ fn a_stream_whose_aggregates_have_trees_goes_on_after_any_store() {
             ];
             let checked = [("id", Value::Integer(number - 3))];
             let fact = match number % 5 {
-                4 => engine.fact("check", Some(2 * number), &checked),
-                _ => engine.fact("login", Some(2 * number - late), &login),
+                4 => engine.types().fact("check", Some(2 * number), &checked),
+                _ => engine.types().fact("login", Some(2 * number - late), &login),
             };
             engine.run().unwrap();
-            engine.assert_at(&fact.unwrap(), number as u32 + 1).unwrap();
+            engine.assert(Arrival { position: number as u32 + 1, ..Arrival::from(&fact.unwrap()) }).unwrap();
         }
         engine.run().unwrap();
-        if let Some(login) = engine.facts("login").unwrap().iter().find(|login| login.at == 54) {
+        if let Some(login) = engine.stored().facts("login").unwrap().iter().find(|login| login.at == 54) {
             engine.retract(login.id).unwrap();
         }
         engine.run().unwrap();
-        engine.advance(1_000).unwrap();
+        engine.advance(EventTime::OfAll(1_000)).unwrap();
         engine.run().unwrap();
-        assert_eq!(engine.count("login").unwrap(), 0);
+        assert_eq!(engine.stored().count("login").unwrap(), 0);
     });
 }
 
@@ -221,37 +221,37 @@ fn a_stream_of_late_facts_goes_on_after_any_store() {
     engine.set_lateness(9).unwrap();
     check(&engine, &["order", "payment"], 2_000, |engine| {
         engine.recover();
-        for number in engine.position() as i64..24 {
+        for number in engine.progress().position as i64..24 {
             let user = format!("user{}", number * number % 5);
             let fields = [("id", Value::Integer(number)), ("user", Value::String(user.as_bytes()))];
             let at = 2 * (number + number % 4);
             let fact = match number % 3 {
-                0 => engine.fact("payment", Some(at), &[("order", Value::Integer(number - 4))]),
-                _ => engine.fact("order", Some(at), &fields),
+                0 => engine.types().fact("payment", Some(at), &[("order", Value::Integer(number - 4))]),
+                _ => engine.types().fact("order", Some(at), &fields),
             };
             let source = [None, Some(&b"web"[..]), Some(&b"shop"[..])][number as usize % 3];
             engine.run().unwrap();
             let (fact, next) = (fact.unwrap(), number as u32 + 1);
-            engine.assert_from(&fact, source, next).unwrap();
+            engine.assert(Arrival { source, position: next, ..Arrival::from(&fact) }).unwrap();
         }
         // The operations go on one by one, each as a whole.
-        if engine.position() == 24 {
+        if engine.progress().position == 24 {
             engine.run().unwrap();
             // A waiting fact, and one that has waited, by number.
             for id in [6, 20] {
                 let _gone_before_the_cut = engine.retract(id);
             }
-            engine.set_position(25).unwrap();
+            engine.begin(Call::Fire, 25).unwrap();
         }
-        if engine.position() == 25 {
-            engine.end_source(b"shop").unwrap();
-            engine.set_position(26).unwrap();
+        if engine.progress().position == 25 {
+            engine.advance(EventTime::End(Some(b"shop"))).unwrap();
+            engine.begin(Call::Fire, 26).unwrap();
         }
-        if engine.position() == 26 {
-            engine.advance_source(500, Some(b"web")).unwrap();
-            engine.set_position(27).unwrap();
+        if engine.progress().position == 26 {
+            engine.advance(EventTime::Of(Some(b"web"), 500)).unwrap();
+            engine.begin(Call::Fire, 27).unwrap();
         }
-        engine.advance(1_000).unwrap();
+        engine.advance(EventTime::OfAll(1_000)).unwrap();
         engine.run().unwrap();
     });
 }

@@ -11,60 +11,19 @@
 // Each test binary uses a part of this module.
 #![allow(dead_code)]
 
+#[path = "../naive/mod.rs"]
+mod naive;
+
 use std::cmp::Reverse;
 
-use be_tree_rules::{Engine, Error, Limits, Owned, Value};
+use be_tree_rules::{Call, Engine, Error, EventTime, Limits, Owned, Value};
+use naive::{combinations, deadline, passes, related, Clause, Waiting};
 
-/// The source of a case: a seed, or bytes followed by zeros.
-pub enum Random<'a> {
-    Seed(u64),
-    Bytes(&'a [u8]),
-}
-
-impl Random<'_> {
-    pub fn of_seed(seed: u64) -> Self {
-        Random::Seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        match self {
-            Random::Seed(state) => {
-                *state ^= *state << 13;
-                *state ^= *state >> 7;
-                *state ^= *state << 17;
-                (*state >> 11) % bound
-            }
-            Random::Bytes(bytes) => {
-                let Some((first, rest)) = bytes.split_first() else { return 0 };
-                *bytes = rest;
-                u64::from(*first) % bound
-            }
-        }
-    }
-
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
-}
+pub use naive::random::Random;
 
 const TYPES: usize = 3;
 const STRINGS: [&str; 3] = ["x", "y", "z"];
 const RELATIONS: [&str; 6] = ["=", "<>", "<", "<=", ">", ">="];
-
-fn related(relation: &str, left: i64, right: i64) -> bool {
-    match relation {
-        "=" => left == right,
-        "<>" => left != right,
-        "<" => left < right,
-        "<=" => left <= right,
-        ">" => left > right,
-        _ => left >= right,
-    }
-}
 
 /// A fact: `a` is required, `b` is optional, `s` is the number of a string.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +34,20 @@ struct Fact {
     a: i64,
     b: Option<i64>,
     s: i64,
+}
+
+impl naive::Fact for Fact {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn ty(&self) -> usize {
+        self.ty
+    }
+
+    fn at(&self) -> i64 {
+        self.at
+    }
 }
 
 impl Fact {
@@ -95,8 +68,7 @@ enum Test {
     Other(&'static str, &'static str, usize, &'static str, i64),
     Not(Box<Test>),
     Or(Box<Test>, Box<Test>),
-    /// After, before or of another fact.
-    Time(&'static str, usize, Option<i64>),
+    Time(Clause),
 }
 
 fn constant(field: &str, value: i64) -> String {
@@ -139,7 +111,7 @@ impl Test {
     fn time(random: &mut Random, others: usize) -> Test {
         let relation = random.pick(&["after", "before", "of"]);
         let within = (relation == "of" || random.chance(80)).then(|| 1 + random.below(8) as i64);
-        Test::Time(relation, random.below(others as u64) as usize, within)
+        Test::Time(Clause { relation, slot: random.below(others as u64) as usize, within })
     }
 
     fn text(&self) -> String {
@@ -151,11 +123,13 @@ impl Test {
             Test::Other(field, relation, other, of, plus) => format!("{field} {relation} p{other}.{of} + {plus}"),
             Test::Not(test) => format!("not ({})", test.text()),
             Test::Or(left, right) => format!("({} or {})", left.text(), right.text()),
-            Test::Time("of", other, within) => format!("within {} milliseconds of p{other}", within.unwrap_or(1)),
-            Test::Time(relation, other, None) => format!("{relation} p{other}"),
-            Test::Time(relation, other, Some(within)) => format!("{relation} p{other} within {within} milliseconds"),
+            Test::Time(clause) => clause.text(),
         }
     }
+}
+
+impl naive::Test for Test {
+    type Fact = Fact;
 
     fn holds(&self, fact: &Fact, bound: &[&Fact]) -> bool {
         match self {
@@ -170,15 +144,14 @@ impl Test {
             },
             Test::Not(test) => !test.holds(fact, bound),
             Test::Or(left, right) => left.holds(fact, bound) || right.holds(fact, bound),
-            Test::Time(relation, other, within) => {
-                let (own, other) = ((fact.at, fact.id), (bound[*other].at, bound[*other].id));
-                let difference = own.0 - other.0;
-                match *relation {
-                    "after" => own > other && within.is_none_or(|within| difference < within),
-                    "before" => other > own && within.is_none_or(|within| -difference < within),
-                    _ => difference.abs() < within.unwrap_or(1),
-                }
-            }
+            Test::Time(clause) => clause.holds(fact, bound),
+        }
+    }
+
+    fn clause(&self) -> Option<&Clause> {
+        match self {
+            Test::Time(clause) => Some(clause),
+            _ => None,
         }
     }
 }
@@ -334,46 +307,19 @@ struct Oracle {
     next: u64,
     clock: i64,
     agenda: Vec<Entry>,
-    waiting: Vec<(i64, Entry)>,
+    waiting: Waiting<Entry>,
     fired: Vec<(String, Vec<u64>)>,
     left: usize,
 }
 
 impl Oracle {
-    fn get(&self, id: u64) -> Option<&Fact> {
-        self.facts.iter().find(|fact| fact.id == id)
-    }
-
     fn bound(&self, ids: &[u64]) -> Option<Vec<&Fact>> {
-        ids.iter().map(|id| self.get(*id)).collect()
-    }
-
-    /// Returns all combinations of facts that meet the conditions that bind facts.
-    fn combinations(&self, rule: &Rule) -> Vec<Vec<u64>> {
-        let mut combinations: Vec<Vec<&Fact>> = vec![vec![]];
-        for (ty, tests) in &rule.slots {
-            let mut longer = Vec::new();
-            for bound in &combinations {
-                for fact in self.facts.iter().filter(|fact| fact.ty == *ty) {
-                    if tests.iter().all(|test| test.holds(fact, bound)) {
-                        let mut bound = bound.clone();
-                        bound.push(fact);
-                        longer.push(bound);
-                    }
-                }
-            }
-            combinations = longer;
-        }
-        combinations.iter().map(|bound| bound.iter().map(|fact| fact.id).collect()).collect()
-    }
-
-    fn matches_guard(&self, guard: &Guard, fact: &Fact, bound: &[&Fact]) -> bool {
-        fact.ty == guard.ty && guard.tests.iter().all(|test| test.holds(fact, bound))
+        naive::facts_of(&self.facts, ids)
     }
 
     /// Returns whether a guard holds among these facts.
     fn guard_holds(&self, guard: &Guard, bound: &[&Fact], facts: &[Fact]) -> bool {
-        let found: Vec<&Fact> = facts.iter().filter(|fact| self.matches_guard(guard, fact, bound)).collect();
+        let found: Vec<&Fact> = facts.iter().filter(|fact| passes(guard.ty, &guard.tests, fact, bound)).collect();
         let values = found.iter().filter_map(|fact| fact.b);
         let value = match guard.aggregate {
             "none" => return found.is_empty(),
@@ -390,14 +336,7 @@ impl Oracle {
     }
 
     fn deadline(&self, rule: &Rule, bound: &[&Fact]) -> i64 {
-        let closed = |guard: &Guard| {
-            let ends = guard.tests.iter().filter_map(|test| match test {
-                Test::Time("after" | "of", other, Some(within)) => Some(bound[*other].at + within),
-                _ => None,
-            });
-            ends.min()
-        };
-        rule.guards.iter().filter_map(closed).max().unwrap_or(i64::MIN)
+        deadline(rule.guards.iter().map(|guard| &guard.tests[..]), bound)
     }
 
     fn add(&mut self, entry: Entry) {
@@ -424,7 +363,7 @@ impl Oracle {
     /// Adds the matches that contain a new fact.
     fn seed(&mut self, id: u64) {
         for (number, rule) in self.rules.clone().iter().enumerate() {
-            for facts in self.combinations(rule).into_iter().filter(|facts| facts.contains(&id)) {
+            for facts in combinations(&self.facts, &rule.slots).into_iter().filter(|facts| facts.contains(&id)) {
                 self.add(Entry { rule: number, facts, origin: Origin::Seed });
             }
         }
@@ -433,7 +372,7 @@ impl Oracle {
     /// Adds the matches without the fact `id` whose guard failed among the facts `before` and holds now.
     fn flip(&mut self, id: u64, before: &[Fact]) {
         for (number, rule) in self.rules.clone().iter().enumerate() {
-            for facts in self.combinations(rule).into_iter().filter(|facts| !facts.contains(&id)) {
+            for facts in combinations(&self.facts, &rule.slots).into_iter().filter(|facts| !facts.contains(&id)) {
                 let bound = self.bound(&facts).unwrap();
                 let turned = rule.guards.iter().any(|guard| {
                     !self.guard_holds(guard, &bound, before) && self.guard_holds(guard, &bound, &self.facts)
@@ -447,7 +386,7 @@ impl Oracle {
                 }
                 let entry = Entry { rule: number, facts, origin: Origin::Change };
                 if deadline > self.clock {
-                    self.waiting.push((deadline, entry));
+                    self.waiting.add(deadline, entry);
                 } else {
                     self.add(entry);
                 }
@@ -490,7 +429,7 @@ impl Oracle {
             }
             let deadline = self.deadline(&rule, &bound);
             if deadline > self.clock {
-                self.waiting.push((deadline, Entry { origin: Origin::Change, ..entry }));
+                self.waiting.add(deadline, Entry { origin: Origin::Change, ..entry });
                 continue;
             }
             let bound: Vec<Fact> = bound.into_iter().cloned().collect();
@@ -529,7 +468,7 @@ impl Oracle {
     /// Replaces the fact `id`. That is one step: a match without the fact is new only if a condition on sets of facts failed before
     /// it and holds after it.
     fn modify(&mut self, id: &mut u64, change: impl Fn(&mut Fact)) {
-        let Some(mut fact) = self.get(*id).cloned() else { return };
+        let Some(mut fact) = self.facts.iter().find(|fact| fact.id == *id).cloned() else { return };
         let before = self.facts.clone();
         self.facts.retain(|other| other.id != fact.id);
         fact.id = self.take_id();
@@ -553,15 +492,10 @@ impl Oracle {
             if self.clock > now {
                 return true;
             }
-            let deadline = self.waiting.iter().map(|(deadline, _)| *deadline).min();
-            match deadline {
+            match self.waiting.first_deadline() {
                 Some(deadline) if deadline <= now => {
                     self.clock = self.clock.max(deadline);
-                    let (due, waiting) =
-                        std::mem::take(&mut self.waiting).into_iter().partition(|(other, _)| *other <= self.clock);
-                    self.waiting = waiting;
-                    let due: Vec<(i64, Entry)> = due;
-                    for (_, entry) in due {
+                    for entry in self.waiting.take_until(self.clock) {
                         let holds = self
                             .bound(&entry.facts)
                             .is_some_and(|bound| self.guards_hold(&self.rules[entry.rule], &bound));
@@ -592,11 +526,11 @@ impl Driver {
     fn finish<T>(&mut self, mut call: impl FnMut(&mut Engine) -> Result<Option<T>, Error>) -> Option<T> {
         loop {
             if self.is_paged {
-                self.engine.begin().unwrap();
+                self.engine.begin(Call::Fire, 0).unwrap();
             }
-            let before = self.engine.firings();
+            let before = self.engine.counts().firings;
             let outcome = call(&mut self.engine);
-            self.fired.extend(self.engine.take_record());
+            self.fired.extend(self.engine.record());
             let notices = self.engine.take_notices().len();
             let is_paused = match outcome {
                 Ok(Some(value)) => return Some(value),
@@ -612,16 +546,16 @@ impl Driver {
                 }
             };
             // A rule has at most two `notify` actions.
-            let fired = self.engine.firings() - before;
+            let fired = self.engine.counts().firings - before;
             assert!(!self.is_paged || fired <= 1 && notices <= 2, "a page of {fired} firings and {notices} notices");
-            if is_paused && (!self.is_paged || self.fired.len() >= MOST) {
+            if is_paused && (!self.is_paged || self.fired.len() >= MAX_FIRINGS) {
                 return None;
             }
         }
     }
 
     fn advance(&mut self, now: i64) -> bool {
-        self.finish(|engine| engine.advance(now).map(Some)).is_some()
+        self.finish(|engine| engine.advance(EventTime::OfAll(now)).map(Some)).is_some()
     }
 
     fn run(&mut self) -> bool {
@@ -638,16 +572,16 @@ impl Driver {
             let mut fields =
                 vec![("a", Value::Integer(fact.a)), ("s", Value::String(STRINGS[fact.s as usize].as_bytes()))];
             fields.extend(fact.b.map(|b| ("b", Value::Integer(b))));
-            let new = engine.fact(&format!("t{}", fact.ty), Some(fact.at), &fields).unwrap();
+            let new = engine.types().fact(&format!("t{}", fact.ty), Some(fact.at), &fields).unwrap();
             engine.assert(&new).map(Some)
         })
     }
 }
 
-fn facts_of(engine: &Engine) -> Vec<Fact> {
+fn stored_facts(engine: &Engine) -> Vec<Fact> {
     let mut facts = Vec::new();
     for ty in 0..TYPES {
-        for fact in engine.facts(&format!("t{ty}")).unwrap() {
+        for fact in engine.stored().facts(&format!("t{ty}")).unwrap() {
             let integer = |field: usize| match &fact.fields[field].1 {
                 Some(Owned::Integer(integer)) => Some(*integer),
                 _ => None,
@@ -666,7 +600,7 @@ fn facts_of(engine: &Engine) -> Vec<Fact> {
 }
 
 /// The most firings of an operation. Rules may fire one another without end.
-const MOST: usize = 30;
+const MAX_FIRINGS: usize = 30;
 
 /// The form of a case.
 #[derive(Clone, Copy, Debug)]
@@ -689,7 +623,7 @@ pub fn check(random: &mut Random, form: Form, name: &str) -> usize {
     let text = format!("{TYPES_TEXT}{texts}{}", if is_pure { "" } else { KEEPER });
     let limits = match is_paged {
         true => Limits { firings: 1, notices: 1, ..Limits::default() },
-        false => Limits { firings: MOST as u32, ..Limits::default() },
+        false => Limits { firings: MAX_FIRINGS as u32, ..Limits::default() },
     };
     let make = if is_indexed { Engine::indexed } else { Engine::new };
     let mut engine = make(&text, limits).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -699,20 +633,20 @@ pub fn check(random: &mut Random, form: Form, name: &str) -> usize {
     }
     let mut oracle = Oracle {
         rules,
-        joins: engine.join_order().into_iter().map(|(_, plans)| plans).collect(),
+        joins: engine.rules().join_order().into_iter().map(|(_, plans)| plans).collect(),
         facts: Vec::new(),
         next: 1,
         clock: i64::MIN,
         agenda: Vec::new(),
-        waiting: Vec::new(),
+        waiting: Waiting::new(),
         fired: Vec::new(),
         left: 0,
     };
     let mut driver = Driver { engine, is_paged, fired: Vec::new() };
     let (mut time, mut total) = (1_000, 0);
     for step in 0..24 {
-        driver.engine.begin().unwrap();
-        oracle.left = MOST;
+        driver.engine.begin(Call::Fire, 0).unwrap();
+        oracle.left = MAX_FIRINGS;
         time += random.pick(&[0, 0, 1, 2, 5]);
         let operation = random.below(10);
         let going_on = if operation < 7 || is_pure {
@@ -761,7 +695,7 @@ pub fn check(random: &mut Random, form: Form, name: &str) -> usize {
         if !is_pure {
             let mut facts = oracle.facts.clone();
             facts.sort_by_key(|fact| fact.id);
-            assert_eq!(facts_of(&driver.engine), facts, "facts of step {step}, {name}\n{text}");
+            assert_eq!(stored_facts(&driver.engine), facts, "facts of step {step}, {name}\n{text}");
         }
     }
     total

@@ -24,6 +24,6 @@ pub fn assert_all(engine: &mut Engine, facts: &[Row]) {
 
 /// Asserts a fact.
 pub fn assert(engine: &mut Engine, ty: &str, fields: &[(&str, Value)]) {
-    let fact = engine.fact(ty, None, fields).unwrap();
+    let fact = engine.types().fact(ty, None, fields).unwrap();
     engine.assert(&fact).unwrap();
 }

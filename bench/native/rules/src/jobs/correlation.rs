@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use be_tree_rules::{Engine, Limits, Owned, GROUP};
+use be_tree_rules::{Call, Engine, Limits, Owned, GROUP};
 
 use super::{totals, Job, Totals};
 use crate::input::{line, Fact};
@@ -143,7 +143,7 @@ impl Job for Correlation {
             }
         }
         self.notices += self.engine.take_notices().len() as u64;
-        self.engine.begin().expect("there is memory");
+        self.engine.begin(Call::Fire, 0).expect("there is memory");
     }
 
     fn events(&self) -> u64 {

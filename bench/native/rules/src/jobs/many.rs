@@ -1,6 +1,6 @@
 //! Many rules of two conditions, ten for each sensor. An event's facts concern one sensor, so ten rules share them.
 
-use be_tree_rules::{Engine, Limits, Owned};
+use be_tree_rules::{Call, Engine, Limits, Owned};
 
 use super::{totals, Job, Totals};
 use crate::input::{line, Fact};
@@ -64,7 +64,7 @@ impl Job for Many {
 
     fn run(&mut self) {
         for fact in &self.facts {
-            self.engine.begin().expect("there is memory");
+            self.engine.begin(Call::Fire, 0).expect("there is memory");
             fact.assert(&mut self.engine).expect("the facts fit");
             self.engine.run().expect("the facts fit");
         }

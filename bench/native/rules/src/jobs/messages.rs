@@ -4,7 +4,7 @@
 //! Messages come as JSON in an external term, as the guest gets them: all in one list, or each in a list of its own.
 
 use be_tree_rules::input::Facts;
-use be_tree_rules::{Engine, Limits, Owned};
+use be_tree_rules::{Arrival, Engine, EventTime, Limits, Owned};
 
 use super::{totals, Job, Totals};
 use crate::input::{json, line};
@@ -90,8 +90,9 @@ impl Job for Messages {
             let facts = Facts::read(engine, input, 0, false, i64::MAX).expect("the facts are right");
             for position in 0..facts.len() {
                 let fact = facts.get(engine, position, input);
-                engine.advance(engine.arrival(fact.time, None)).expect("the facts fit");
-                engine.insert_at(fact.ty, fact.time, &fact.values[..fact.count], 0, None).expect("the facts fit");
+                engine.advance(EventTime::OfAll(engine.clock().after_arrival(fact.time, None))).expect("the facts fit");
+                let arrival = Arrival::new(fact.ty, fact.time, &fact.values[..fact.count]);
+                engine.insert(arrival).expect("the facts fit");
             }
             engine.run().expect("the facts fit");
         }
@@ -114,7 +115,7 @@ impl Job for Messages {
             Test::Reject => 0,
             Test::Accept | Test::Cycle => MESSAGES as u64,
         };
-        let firings = self.engine.firings();
+        let firings = self.engine.counts().firings;
         if firings == expected {
             Ok(())
         } else {

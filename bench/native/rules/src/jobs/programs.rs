@@ -57,9 +57,9 @@ impl Job for Program {
 
     fn totals(&self) -> Totals {
         let (_, ty, _) = self.expected;
-        let count = self.engine.count(ty).expect("the type is declared");
+        let count = self.engine.stored().count(ty).expect("the type is declared");
         let mut totals = totals(&self.engine);
-        totals.extend([(ty, count.into()), ("asserted", self.engine.asserted())]);
+        totals.extend([(ty, count.into()), ("asserted", self.engine.counts().asserted)]);
         totals
     }
 
@@ -69,7 +69,8 @@ impl Job for Program {
 
     fn check(&self) -> Result<(), String> {
         let (firings, ty, count) = self.expected;
-        let found = (self.engine.firings(), ty, self.engine.count(ty).map_err(|error| error.to_string())?);
+        let found =
+            (self.engine.counts().firings, ty, self.engine.stored().count(ty).map_err(|error| error.to_string())?);
         if found == (firings, ty, count) {
             Ok(())
         } else {
