@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::slice::from_raw_parts;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::chunks::{tests::*, MEMORY};
+use crate::arena::{tests::*, MEMORY};
 use crate::heap::HEAP;
 use crate::linear::{self, FIRST, PAGE};
 use crate::random::Random;

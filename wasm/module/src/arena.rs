@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use be_tree_index::support::headroom::PROBE;
 
-use super::in_order;
 use crate::heap::HEAP;
 use crate::linear::{self, PAGE};
+use crate::memory::in_order;
 
 /// The size of the first chunk: enough for any error, and for the unescaped strings of events.
 const FIRST: usize = 32 * 1024;
@@ -30,7 +30,7 @@ struct First {
 }
 
 /// The allocator of the module. Every single store leaves a consistent state, and stores are ordered.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     is_searching: AtomicBool,
     /// Whether chunks may be lent to the heap.
     lends: AtomicBool,
@@ -46,7 +46,7 @@ pub(super) struct Memory {
 unsafe impl Sync for Memory {}
 
 #[cfg_attr(target_arch = "wasm32", global_allocator)]
-pub(super) static MEMORY: Memory = Memory {
+pub(crate) static MEMORY: Memory = Memory {
     is_searching: AtomicBool::new(false),
     lends: AtomicBool::new(false),
     chunk: AtomicUsize::new(0),
@@ -304,7 +304,7 @@ unsafe impl GlobalAlloc for Memory {
 
 /// Access for tests to the allocator's own state.
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Forgets all memory. No block is used any more.
