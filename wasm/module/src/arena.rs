@@ -1,19 +1,18 @@
-//! The chunks of the search arena, and the allocator that chooses between them and the heap.
+//! The search arena: chunks of linear memory that a search fills one after another, and never frees.
+//!
+//! A trap may end a search between any two instructions. So every single store leaves a consistent state, and stores are ordered.
 
-use std::alloc::{GlobalAlloc, Layout};
+use std::alloc::Layout;
 use std::cell::Cell;
 use std::mem::size_of;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use be_tree_index::support::headroom::PROBE;
-
-use crate::heap::HEAP;
 use crate::linear::{self, PAGE};
-use crate::memory::in_order;
+use crate::store_order::in_order;
 
 /// The size of the first chunk: enough for any error, and for the unescaped strings of events.
-const FIRST: usize = 32 * 1024;
+const FIRST_CHUNK: usize = 32 * 1024;
 
 /// The head of a chunk. Chunks are listed by ascending address.
 #[repr(C, align(16))]
@@ -26,11 +25,11 @@ struct Chunk {
 #[repr(C)]
 struct First {
     head: Chunk,
-    rest: Cell<[u8; FIRST]>,
+    rest: Cell<[u8; FIRST_CHUNK]>,
 }
 
-/// The allocator of the module. Every single store leaves a consistent state, and stores are ordered.
-pub(crate) struct Memory {
+pub(crate) struct Arena {
+    /// Whether allocations are made here. Otherwise they are made on the heap.
     is_searching: AtomicBool,
     /// Whether chunks may be lent to the heap.
     lends: AtomicBool,
@@ -43,19 +42,28 @@ pub(crate) struct Memory {
 }
 
 // SAFETY: the module is compiled for wasm32 without threads, and one test at a time uses it.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Arena {}
 
-#[cfg_attr(target_arch = "wasm32", global_allocator)]
-pub(crate) static MEMORY: Memory = Memory {
+/// The arena of the module.
+pub(crate) static ARENA: Arena = Arena {
     is_searching: AtomicBool::new(false),
     lends: AtomicBool::new(false),
     chunk: AtomicUsize::new(0),
     free: AtomicUsize::new(0),
     grown_from: AtomicUsize::new(0),
-    first: First { head: Chunk { end: AtomicUsize::new(0), next: AtomicUsize::new(0) }, rest: Cell::new([0; FIRST]) },
+    first: First {
+        head: Chunk { end: AtomicUsize::new(0), next: AtomicUsize::new(0) },
+        rest: Cell::new([0; FIRST_CHUNK]),
+    },
 };
 
-impl Memory {
+impl Arena {
+    /// Returns whether allocations are made in the arena.
+    #[inline]
+    pub fn is_searching(&self) -> bool {
+        self.is_searching.load(Relaxed)
+    }
+
     pub fn enter(&self, is_next: bool) {
         self.note_growth();
         if is_next {
@@ -145,7 +153,8 @@ impl Memory {
         self.chunk.store(address, Relaxed);
     }
 
-    fn take(&self, layout: Layout) -> *mut u8 {
+    /// Returns a new block, or null if memory is refused.
+    pub fn alloc(&self, layout: Layout) -> *mut u8 {
         debug_assert!(self.is_used(), "a search has begun");
         loop {
             let chunk = chunk(self.chunk.load(Relaxed));
@@ -207,7 +216,19 @@ impl Memory {
         last
     }
 
-    fn has(&self, pointer: *mut u8) -> bool {
+    /// Extends or shrinks the last block of `before` bytes in place. Returns false if another block is the last one, or if the
+    /// chunk has no room.
+    pub fn resize(&self, pointer: *mut u8, before: usize, after: usize) -> bool {
+        let is_last = pointer as usize + before == self.free.load(Relaxed);
+        let fits = is_last && after <= chunk(self.chunk.load(Relaxed)).end.load(Relaxed) - pointer as usize;
+        if fits {
+            self.free.store(pointer as usize + after, Relaxed);
+        }
+        fits
+    }
+
+    /// Returns whether a block is in the arena.
+    pub fn has(&self, pointer: *mut u8) -> bool {
         let mut at = self.first();
         while at != 0 {
             if (at..chunk(at).end.load(Relaxed)).contains(&(pointer as usize)) {
@@ -221,124 +242,48 @@ impl Memory {
 
 /// Returns the head of the chunk at `address`.
 fn chunk(address: usize) -> &'static Chunk {
-    // SAFETY: every address comes from `MEMORY`: that of its first chunk, or of pages that only it has, which are never
+    // SAFETY: every address comes from `ARENA`: that of its first chunk, or of pages that only it has, which are never
     // freed. Any bytes are a valid head.
     unsafe { &*(address as *const Chunk) }
 }
 
-// SAFETY: on the heap it forwards to the allocator there. In a search every block is fresh memory of a chunk, aligned,
-// and after all blocks before it; nothing else writes to a chunk, and no chunk is used again until the next search
-// begins, which forgets all blocks of the last one (`Search::abandon`, `Spill::choose`, `State::transient`).
-unsafe impl GlobalAlloc for Memory {
-    #[inline]
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if self.is_searching.load(Relaxed) {
-            return self.take(layout);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { HEAP.alloc(layout) }
-    }
-
-    #[inline]
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if self.is_searching.load(Relaxed) {
-            let block = self.take(layout);
-            if !block.is_null() {
-                // SAFETY: the block has this size.
-                unsafe { block.write_bytes(0, layout.size()) };
-            }
-            return block;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { HEAP.alloc_zeroed(layout) }
-    }
-
-    #[inline]
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // A search may drop a value that an earlier, interrupted search left half written.
-        if !self.is_searching.load(Relaxed) && !self.has(pointer) {
-            // SAFETY: the caller's promise, and the block is not in the memory of searches.
-            unsafe {
-                if layout.align() < PROBE {
-                    pointer.write_bytes(0, layout.size());
-                }
-                HEAP.dealloc(pointer, layout)
-            }
-        }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let is_searching = self.is_searching.load(Relaxed);
-        let has = self.has(pointer);
-        match (is_searching, has) {
-            // SAFETY: the caller's promise, and the block is not in the memory of searches; it is as long as the cleared
-            // bytes. A shorter block stays where it is.
-            (false, false) if size <= layout.size() => unsafe {
-                pointer.add(size).write_bytes(0, layout.size() - size);
-                return HEAP.shrink(pointer, layout.size(), size);
-            },
-            // Copied below: the heap's own reallocation would leave the old block uncleared.
-            (false, false) => {}
-            // A search must not enlarge a table that outlives it: a trap could leave it inconsistent.
-            (true, false) => linear::trap(),
-            _ => {}
-        }
-        if is_searching && pointer as usize + layout.size() == self.free.load(Relaxed) {
-            let room = chunk(self.chunk.load(Relaxed)).end.load(Relaxed) - pointer as usize;
-            if size <= room {
-                self.free.store(pointer as usize + size, Relaxed);
-                return pointer;
-            }
-        }
-        // SAFETY: the size is the caller's promise; the blocks are distinct, and as large as the copied bytes.
-        unsafe {
-            let block = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
-            if !block.is_null() {
-                block.copy_from_nonoverlapping(pointer, size.min(layout.size()));
-                self.dealloc(pointer, layout);
-            }
-            block
-        }
-    }
-}
-
-/// Access for tests to the allocator's own state.
+/// Access for tests to the state of the arena.
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
     /// Forgets all memory. No block is used any more.
-    pub(crate) fn renew() {
-        let Memory { chunk, free, grown_from, first: First { head, .. }, .. } = &MEMORY;
+    pub(crate) fn renew_arena() {
+        let Arena { chunk, free, grown_from, first: First { head, .. }, .. } = &ARENA;
         [chunk, free, grown_from, &head.end, &head.next].into_iter().for_each(|word| word.store(0, Relaxed));
-        MEMORY.leave();
-        MEMORY.first.rest.set([0; FIRST]);
+        ARENA.leave();
+        ARENA.first.rest.set([0; FIRST_CHUNK]);
     }
 
     /// Returns the addresses of all chunks.
     pub(crate) fn chunks() -> Vec<usize> {
         let next = |at: &usize| Some(chunk(*at).next.load(Relaxed)).filter(|next| *next != 0);
-        std::iter::successors(Some(MEMORY.first()), next).take(100).collect()
+        std::iter::successors(Some(ARENA.first()), next).take(100).collect()
     }
 
     /// Returns whether all bytes of a block are in the first chunk, behind its head.
     pub(crate) fn is_in_first(start: usize, end: usize) -> bool {
-        MEMORY.first() + size_of::<Chunk>() <= start && end <= MEMORY.first() + size_of::<First>()
+        ARENA.first() + size_of::<Chunk>() <= start && end <= ARENA.first() + size_of::<First>()
     }
 
     /// Returns whether a byte of the first chunk satisfies `is`.
     pub(crate) fn first_has(is: impl Fn(u8) -> bool) -> bool {
-        MEMORY.first.rest.get().into_iter().any(is)
+        ARENA.first.rest.get().into_iter().any(is)
     }
 
     /// Records that memory has grown from this number of pages, as before a trap.
     pub(crate) fn set_grown_from(pages: usize) {
-        MEMORY.grown_from.store(pages, Relaxed);
+        ARENA.grown_from.store(pages, Relaxed);
     }
 
     /// Sets the state between the two stores that move from one chunk to the next.
     pub(crate) fn set_between(chunk: usize, next: usize) {
-        MEMORY.chunk.store(chunk, Relaxed);
-        MEMORY.free.store(next + size_of::<Chunk>(), Relaxed);
+        ARENA.chunk.store(chunk, Relaxed);
+        ARENA.free.store(next + size_of::<Chunk>(), Relaxed);
     }
 }

@@ -31,3 +31,4 @@ mod random;
 pub mod refusal;
 mod sizes;
 pub mod stack;
+mod store_order;
