@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::encode;
 use super::generate::{self, CONSTANTS};
+use super::make::ALL_IDS;
 use super::naive::{self, NaiveEvent};
 use super::random::Random;
 use be_tree_index::diagnostics::explain::explain;
@@ -158,7 +159,7 @@ impl<M: Memory> Sequence<M> {
     fn search(&mut self, random: &mut Random) {
         let event = generate::event(random, self.index.schema());
         let bytes = encode::term_by_name(random, &self.index.schema().clone(), &event);
-        self.search.open(&self.index, Format::Term, &bytes, None::<std::iter::Empty<u64>>).unwrap();
+        self.search.open(&self.index, Format::Term, &bytes, ALL_IDS).unwrap();
         // Some searches are given up in the middle.
         if random.chance(20) {
             self.search.step(&self.index);

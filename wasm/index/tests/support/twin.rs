@@ -10,7 +10,7 @@ use be_tree_index::model::schema::Schema;
 use be_tree_index::search::Search;
 
 use super::encode;
-use super::generate::CONSTANTS;
+use super::generate::{self, CONSTANTS};
 use super::naive::{self, NaiveEvent};
 use super::random::Random;
 
@@ -26,6 +26,18 @@ impl Twin {
         Twin { index: Index::new(schema), search: Search::default(), oracle: BTreeMap::new() }
     }
 
+    /// Returns a twin of fewer than `count` random expressions over a random schema.
+    pub fn random(random: &mut Random, count: usize) -> Self {
+        let mut twin = Twin::new(generate::schema(random));
+        let schema = twin.index.schema().clone();
+        for id in 0..random.below(count) as u64 {
+            let depth = random.below(6);
+            let text = generate::expression(random, &schema, depth);
+            twin.insert(id, &text);
+        }
+        twin
+    }
+
     /// Inserts it on both sides, if both take it.
     pub fn insert(&mut self, id: u64, text: &str) {
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
@@ -39,7 +51,6 @@ impl Twin {
     }
 
     /// Inserts it on both sides, or replaces the one with the id, if both take it.
-    #[allow(dead_code)] // Not every test puts.
     pub fn put(&mut self, id: u64, text: &str) {
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
         if self.index.put_for(&mut self.search, &insertion).is_ok() {

@@ -3,14 +3,8 @@
 // Left out in the sandbox, where the requests are the same.
 #![cfg(not(target_arch = "wasm32"))]
 
-#[path = "support/counted.rs"]
-mod counted;
-#[path = "support/recipe.rs"]
-mod recipe;
-mod support;
-
-use recipe::Growth;
-use support::random::Random;
+use crate::recipe::Growth;
+use crate::support::random::Random;
 
 #[test]
 fn the_cost_of_changes_grows_with_their_text() {

@@ -1,19 +1,16 @@
 //! Explanations of large expressions and events: bounded, whole terms, quick, and refused when memory is exhausted.
 
-#[path = "support/limited.rs"]
-mod limited;
-
+use crate::heap::{alone, begin_anew, limited, taken, FREELY, PAGE};
+use crate::support::make::{attribute, insertion};
 use be_tree_index::diagnostics::explain::explain;
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::index::Index;
+use be_tree_index::model::schema::{Schema, Type};
 use be_tree_index::term::Reader;
-use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
 
 /// An index with `text` as its only expression.
 fn index(text: &str) -> Index {
-    let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
     let attributes = vec![
         attribute("a", Type::Integer),
         attribute("b", Type::Boolean),
@@ -21,7 +18,7 @@ fn index(text: &str) -> Index {
         attribute("t", Type::StringList),
     ];
     let mut index = Index::new(Schema::new(attributes).unwrap());
-    index.insert(&Insertion { id: 1, text: text.as_bytes(), constants: vec![] }).unwrap();
+    index.insert(&insertion(1, &text)).unwrap();
     index
 }
 

@@ -1,7 +1,9 @@
 //! Events with values that do not fit: undefined where the schema or the call forgives them, and otherwise refused by name.
 
-mod support;
-
+use crate::support::make::{insertion, ALL_IDS};
+use crate::support::naive::{NaiveEvent, NaiveValue};
+use crate::support::random::Random;
+use crate::support::{encode, generate};
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::{Encoding, Format};
 use be_tree_index::index::{Index, Insertion};
@@ -9,11 +11,6 @@ use be_tree_index::model::path::{canonical, fields};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::model::time::{parse, Unit};
 use be_tree_index::search::{Batch, Form, Request, Search};
-use support::naive::{NaiveEvent, NaiveValue};
-use support::random::Random;
-use support::{encode, generate};
-
-const NO_IDS: Option<std::iter::Empty<u64>> = None;
 
 fn attribute(name: &str, ty: Type, optional: bool) -> Attribute {
     Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded }
@@ -29,7 +26,7 @@ fn prepared(index: &Index, encoding: impl Into<Encoding>, bytes: &[u8]) -> Resul
     search.reserve(index)?;
     let mut prepared = Vec::new();
     search.prepare(index, encoding, bytes, &mut prepared)?;
-    search.open_for(index, Format::Prepared, &prepared, NO_IDS, Form::CountedIds)?;
+    search.open_for(index, Format::Prepared, &prepared, ALL_IDS, Form::CountedIds)?;
     let mismatches = search.run(index).packed()[2];
     if mismatches > 0 {
         // The head and the number of the values that count as undefined.
@@ -374,12 +371,12 @@ fn numbers_are_times_in_their_unit() {
     for (id, text) in
         [(1, "s > 1557933564"), (2, "s > 1557933565"), (3, "ms = 1557933565250"), (4, "any l (s = 1557933565)")]
     {
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     let mut search = Search::default();
     search.reserve(&index).unwrap();
     let event = br#"{"s": 1557933565, "ms": "2019-05-15T15:19:25.25Z", "l": [{"s": 1557933565}]}"#;
-    search.open(&index, Format::Json, event, NO_IDS).unwrap();
+    search.open(&index, Format::Json, event, ALL_IDS).unwrap();
     assert_eq!(search.run(&index).ids(), [1, 3, 4]);
     let too_large = Insertion { id: 5, text: b"s > 9223372036854775807", constants: vec![] };
     assert_eq!(index.insert(&too_large).unwrap_err().kind, Kind::OutOfBounds);
@@ -424,7 +421,7 @@ fn a_counted_result_begins_with_the_number_of_values_that_do_not_fit() {
         let mut index = Index::new(Schema::new(attributes).unwrap());
         for id in 0..expressions {
             let text = format!("b0 or b1 or b2 and b{}", id % 4);
-            index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+            index.insert(&insertion(id, &text)).unwrap();
         }
         if !is_dense {
             index.insert(&Insertion { id: 1000, text: b"i = 1", constants: vec![] }).unwrap();
@@ -443,7 +440,7 @@ fn a_counted_result_begins_with_the_number_of_values_that_do_not_fit() {
                     );
                 }
                 for (i, event) in events[..3].iter().enumerate() {
-                    search.open_for(&index, forgiving(Format::Json), event.as_bytes(), NO_IDS, counted).unwrap();
+                    search.open_for(&index, forgiving(Format::Json), event.as_bytes(), ALL_IDS, counted).unwrap();
                     let found = search.run(&index);
                     assert_eq!((found.packed()[2], found.ids()), ([2, 0, 1][i], &expected[i][..]));
                     assert_eq!(found.packed().len(), 3 + expected[i].len());

@@ -1,14 +1,12 @@
 //! Properties of every text: reading returns an expression or an error, and a printed expression reads back equal.
 
-mod support;
-
+use crate::support::generate::{self, CONSTANTS};
+use crate::support::naive;
+use crate::support::random::Random;
 use be_tree_index::language::{expression_text, predicate_text, read};
 use be_tree_index::model::predicate::{Postfix, Step};
 use be_tree_index::model::schema::Schema;
 use proptest::prelude::*;
-use support::generate::{self, CONSTANTS};
-use support::naive;
-use support::random::Random;
 
 const DEPTH: usize = 6;
 
@@ -109,8 +107,8 @@ proptest! {
 
 #[test]
 fn the_oracle_agrees_with_cases_worked_out_by_hand() {
-    let schema = support::cases::schema();
-    for case in support::cases::cases() {
+    let schema = crate::support::cases::schema();
+    for case in crate::support::cases::cases() {
         let steps = read(case.expression.as_bytes(), &schema, &CONSTANTS)
             .unwrap_or_else(|e| panic!("{}: {e}", case.expression));
         assert_eq!(naive::matches(&steps, &case.event), case.matches, "{} of {:?}", case.expression, case.event);

@@ -1,17 +1,16 @@
 //! The order of ids: searches return ascending ids, and have room for them, in whatever order subscriptions are inserted, deleted
 //! and replaced.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::make::{attribute, insertion, ALL_IDS};
+use crate::support::random::Random;
+use crate::support::refused::Refused;
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::index::Index;
+use be_tree_index::model::schema::{Schema, Type};
 use be_tree_index::search::{Batch, Form, Request, Search};
-use support::random::Random;
-use support::refused::Refused;
 
 const VALUES: u64 = 40;
 /// The number of subscriptions.
@@ -77,7 +76,6 @@ impl Event {
 
 impl Churned {
     fn new() -> Self {
-        let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
         let schema = Schema::new(vec![
             attribute("a", Type::Integer),
             attribute("b", Type::Boolean),
@@ -102,7 +100,7 @@ impl Churned {
 
     fn insert(&mut self, id: u64, value: u64) {
         let text = text(value);
-        let insertion = Insertion { id, text: text.as_bytes(), constants: vec![] };
+        let insertion = insertion(id, &text);
         let random = Random::new(id ^ value << 32 ^ self.held.len() as u64);
         let mut searches = Refused::new(&mut self.search, &mut self.batch, random, self.refused);
         let inserted = if self.held.contains_key(&id) {
@@ -138,10 +136,10 @@ impl Churned {
         for &event in &events {
             let ids: Vec<u64> = expected(event).collect();
             let event = event.json();
-            self.search.open(&self.index, Format::Json, &event, None::<std::iter::Empty<u64>>).unwrap();
+            self.search.open(&self.index, Format::Json, &event, ALL_IDS).unwrap();
             assert_eq!(self.search.run(&self.index).ids(), ids);
 
-            self.search.open_reasons(&self.index, Format::Json, &event, None::<std::iter::Empty<u64>>).unwrap();
+            self.search.open_reasons(&self.index, Format::Json, &event, ALL_IDS).unwrap();
             let found = self.search.run(&self.index);
             assert_eq!(found.ids(), ids);
             let mut missed = found.reasons()[..self.held.len() - ids.len()].to_vec();
@@ -153,9 +151,7 @@ impl Churned {
             let among: Vec<u64> = ids.iter().copied().filter(|id| id % 3 == 0).collect();
             assert_eq!(self.search.run(&self.index).ids(), among);
 
-            self.search
-                .open_for(&self.index, Format::Json, &event, None::<std::iter::Empty<u64>>, Form::Bitmap)
-                .unwrap();
+            self.search.open_for(&self.index, Format::Json, &event, ALL_IDS, Form::Bitmap).unwrap();
             let words = self.search.run(&self.index).ids().to_vec();
             match self.search.refusal(&self.index) {
                 None => assert!(bits(&words).eq(ids.iter().copied())),
@@ -262,10 +258,7 @@ fn a_replacement_leaves_no_stale_id_in_a_free_slot() {
     churned.delete(0);
     churned.insert(25, 1);
     churned.check(&mut Random::new(6));
-    churned
-        .search
-        .open(&churned.index, Format::Json, br#"{"a": 1, "b": true}"#, None::<std::iter::Empty<u64>>)
-        .unwrap();
+    churned.search.open(&churned.index, Format::Json, br#"{"a": 1, "b": true}"#, ALL_IDS).unwrap();
     assert!(churned.search.run(&churned.index).ids().is_sorted());
 }
 

@@ -1,15 +1,13 @@
 //! Expressions and events of a size and depth that nobody writes by hand: a correct result, or an error.
 
-mod support;
-
+use crate::support::make::{attribute, insertion, ALL_IDS};
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
+use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
 fn index() -> Index {
-    let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
     let attributes = vec![
         attribute("b", Type::Boolean),
         attribute("i", Type::Integer),
@@ -20,13 +18,13 @@ fn index() -> Index {
 }
 
 fn insert(index: &mut Index, id: u64, text: &str) {
-    index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+    index.insert(&insertion(id, &text)).unwrap();
 }
 
 fn search(index: &Index, json: &str) -> Vec<u64> {
     let mut search = Search::default();
     search.reserve(index).unwrap();
-    search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    search.open(index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
     search.run(index).ids().to_vec()
 }
 
@@ -132,7 +130,7 @@ fn a_refused_insertion_changes_nothing() {
     ];
     for (id, text, kind) in refused {
         let batch = [(10, "s = 'newer'"), (id, text)];
-        let insertions = batch.map(|(id, text)| Ok(Insertion { id, text: text.as_bytes(), constants: vec![] }));
+        let insertions = batch.map(|(id, text)| Ok(insertion(id, &text)));
         let (position, error) = index.insert_all(insertions).unwrap_err();
         assert_eq!((position, error.kind), (1, kind));
         assert_eq!(index.info(), before);

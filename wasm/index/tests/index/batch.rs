@@ -1,9 +1,12 @@
 //! Batches against the oracle: events of all formats, in groups of all sizes, over dense expressions and others.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::encode;
+use crate::support::generate::{self, CONSTANTS};
+use crate::support::make::{insertion, ALL_IDS};
+use crate::support::naive::{self, NaiveEvent};
+use crate::support::random::Random;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
@@ -11,10 +14,6 @@ use be_tree_index::language::read;
 use be_tree_index::model::predicate::Postfix;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::{Batch, Form, Request, Search};
-use support::encode;
-use support::generate::{self, CONSTANTS};
-use support::naive::{self, NaiveEvent};
-use support::random::Random;
 
 /// Booleans enough for expressions that no gate holds back.
 const BOOLEANS: usize = 12;
@@ -259,12 +258,12 @@ fn an_id_too_large_for_a_bitmap_is_refused_where_it_matches() {
         |name: &str| Attribute { name: name.into(), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
     let mut index = Index::new(Schema::new(vec![attribute("a"), attribute("b")]).unwrap());
     for (id, text) in [((1 << 20) - 1, "a"), (1 << 20, "b")] {
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     let mut search = Search::default();
     search.reserve(&index).unwrap();
     let mut find = |event: &[u8]| {
-        let all = None::<std::iter::Empty<u64>>;
+        let all = ALL_IDS;
         search.open_for(&index, Format::Json, event, all, Form::Bitmap).unwrap();
         let ids = bits(search.run(&index).ids());
         search.refusal(&index).map_or(Ok(ids), |error| Err(error.kind))

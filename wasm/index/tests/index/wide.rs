@@ -1,14 +1,12 @@
 //! The index against the oracle, with attributes of many values of which a few are asked for most, long lists, intervals, and
-//! waves of deletions that empty whole parts of the tree. In tests/index.rs values are few, so that predicates of all kinds
+//! waves of deletions that empty whole parts of the tree. In `oracle.rs` values are few, so that predicates of all kinds
 //! often hold; buckets and masks are seldom filled by them.
 
-mod support;
-
+use crate::support::naive::{self, NaiveEvent, NaiveValue};
+use crate::support::random::Random;
+use crate::support::twin::Twin;
 use be_tree_index::model::predicate::Postfix;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
-use support::naive::{self, NaiveEvent, NaiveValue};
-use support::random::Random;
-use support::twin::Twin;
 
 const TYPES: [Type; 7] =
     [Type::Boolean, Type::Integer, Type::IntegerEnum, Type::Float, Type::String, Type::IntegerList, Type::StringList];

@@ -1,17 +1,15 @@
 //! Refuse room to searches from some request on, as a host that gives up a change does. Each change must succeed or roll back.
 
-mod support;
-
+use crate::support::encode;
+use crate::support::generate::{self, expressions, insertions};
+use crate::support::make::ALL_IDS;
+use crate::support::random::Random;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
-use be_tree_index::language::read;
 use be_tree_index::model::schema::Schema;
 use be_tree_index::room::{Extent, Searches};
 use be_tree_index::search::{Batch, Search};
-use support::encode;
-use support::generate::{self, CONSTANTS};
-use support::random::Random;
 
 /// Searches that grant some requests and refuse all later ones.
 struct Stopped<'a> {
@@ -59,7 +57,7 @@ impl Tested {
         let Tested { index, search, events, .. } = self;
         index.validate().unwrap();
         let found = events.iter().map(|event| {
-            search.open(index, Format::Term, event, None::<std::iter::Empty<u64>>).unwrap();
+            search.open(index, Format::Term, event, ALL_IDS).unwrap();
             search.run(index).ids().to_vec()
         });
         found.collect()
@@ -80,26 +78,13 @@ impl Tested {
     }
 }
 
-fn insertions(from: u64, texts: &[String]) -> impl Iterator<Item = Insertion<'_>> {
-    (from..).zip(texts).map(|(id, text)| Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() })
-}
-
-fn expressions(random: &mut Random, schema: &Schema, count: usize) -> Vec<String> {
-    let drawn = std::iter::repeat_with(|| {
-        let depth = random.below(6);
-        generate::expression(random, schema, depth)
-    });
-    // Some are refused, such as a bound's odd value.
-    drawn.filter(|text| read(text.as_bytes(), schema, &CONSTANTS).is_ok()).take(count).collect()
-}
-
 #[test]
 fn a_change_stopped_at_any_request_rolls_back() {
     let random = &mut Random::new(49);
     let mut stops = 0;
     for round in 0..12 {
         let schema = generate::schema(random);
-        let texts = expressions(random, &schema, 90);
+        let texts = expressions(random, &schema, 90, 5);
         let mut tested = Tested::new(random, &schema, &texts[..30 * (round % 2)]);
         stops += tested.sweep(|index, searches| {
             index

@@ -1,11 +1,9 @@
 //! Expressions over booleans alone, of all sizes and over few attributes and many, against the oracle.
 
-mod support;
-
+use crate::support::naive::{NaiveEvent, NaiveValue};
+use crate::support::random::Random;
+use crate::support::twin::Twin;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
-use support::naive::{NaiveEvent, NaiveValue};
-use support::random::Random;
-use support::twin::Twin;
 
 fn schema(random: &mut Random, booleans: usize) -> Schema {
     let mut attribute =

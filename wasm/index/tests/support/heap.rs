@@ -1,6 +1,9 @@
-//! A heap whose memory a test limits: the allocator of the sandbox. It is that of each test program that has this module.
+//! The allocator of test programs. A test may limit its memory, or count the bytes that it requests and holds.
+//!
+//! Inside [`limited`] a test allocates from a heap like that of the sandbox, of limited memory. A pass over an expression requests
+//! tables as long as the expression, so the requested bytes tell how often long expressions are read. They are the same in every run.
 
-// Each test is a crate of its own and uses a part of this.
+// Each program of tests uses a part of this.
 #![allow(dead_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,11 +12,16 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use be_tree_index::support::headroom::PROBE;
 use dlmalloc::{Allocator, Dlmalloc};
 
+use super::support::sequence::Memory;
+
 pub const PAGE: usize = 64 * 1024;
-/// All memory that there is for the indexes under test.
-const ALL: usize = 1 << 30;
+/// The size of the limited heap.
+const MAX_BYTES: usize = 1 << 30;
+/// The bytes for which each request counts, in addition to its own.
+const REQUEST: usize = 32;
 
 /// Where the memory of the heap begins, how much of it is taken, and how much may be.
 static BASE: AtomicUsize = AtomicUsize::new(0);
@@ -31,12 +39,12 @@ unsafe impl Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         if BASE.load(Relaxed) == 0 {
             // SAFETY: the size is not 0 and the alignment a power of two.
-            let base = unsafe { System.alloc_zeroed(Layout::from_size_align(ALL, PAGE).unwrap()) };
+            let base = unsafe { System.alloc_zeroed(Layout::from_size_align(MAX_BYTES, PAGE).unwrap()) };
             BASE.store(base as usize, Relaxed);
         }
         let (taken, size) = (TAKEN.load(Relaxed), size.next_multiple_of(PAGE));
         let granted = GRANTED.load(Relaxed);
-        if taken + size > LIMIT.load(Relaxed).min(ALL) || granted == 0 {
+        if taken + size > LIMIT.load(Relaxed).min(MAX_BYTES) || granted == 0 {
             return (null_mut(), 0, 0);
         }
         if granted != usize::MAX {
@@ -74,20 +82,37 @@ unsafe impl Sync for Heap {}
 static HEAP: Heap = Heap(UnsafeCell::new(Dlmalloc::new_with_allocator(Pages)));
 
 thread_local! {
-    /// Whether this thread runs a test that uses the heap.
-    static IS_TESTING: Cell<bool> = const { std::cell::Cell::new(false) };
+    /// Whether this thread runs a test that uses the limited heap.
+    static IS_TESTING: Cell<bool> = const { Cell::new(false) };
+    /// Bytes that this thread has requested and written.
+    static REQUESTED: Cell<usize> = const { Cell::new(0) };
+    /// Bytes that this thread holds, and the most that it held since [`counted`] began.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static MAX_HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Adds to the bytes that this thread holds.
+fn hold(bytes: isize) {
+    let held = HELD.get() + bytes;
+    HELD.set(held);
+    MAX_HELD.set(MAX_HELD.get().max(held));
 }
 
 impl Heap {
     fn has(pointer: *mut u8) -> bool {
         let base = BASE.load(Relaxed);
-        base != 0 && (base..base + ALL).contains(&(pointer as usize))
+        base != 0 && (base..base + MAX_BYTES).contains(&(pointer as usize))
     }
 }
 
 // SAFETY: each block is of the heap or of the system, and its address tells of which.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // Nothing writes to a block that is requested as a test.
+        if layout.align() != PROBE {
+            REQUESTED.set(REQUESTED.get() + layout.size() + REQUEST);
+        }
+        hold(layout.size() as isize);
         if TESTED.load(Relaxed) && IS_TESTING.get() {
             // SAFETY: the caller's promise; one thread comes here.
             unsafe { (*self.0.get()).malloc(layout.size(), layout.align()) }
@@ -98,6 +123,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        hold(-(layout.size() as isize));
         if Self::has(pointer) {
             // SAFETY: the caller's promise; one thread comes here.
             unsafe { (*self.0.get()).free(pointer, layout.size(), layout.align()) }
@@ -110,6 +136,7 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // As the sandbox does it: a shorter block stays where it is, whatever its alignment, and a longer one is a copy.
         if Self::has(pointer) && size <= layout.size() {
+            hold(size as isize - layout.size() as isize);
             // SAFETY: the caller's promise; one thread comes here.
             return unsafe { (*self.0.get()).realloc(pointer, layout.size(), 1, size) };
         }
@@ -172,7 +199,7 @@ pub fn begin_anew() {
     unsafe { *HEAP.0.get() = Dlmalloc::new_with_allocator(Pages) };
 }
 
-/// The memory that the first operation takes, which makes what is tested, and so many bytes more for all others.
+/// As much memory as the first operation takes, and `more` bytes for all later ones.
 pub struct Little {
     more: usize,
     limit: Cell<usize>,
@@ -182,9 +209,52 @@ impl Little {
     pub fn new(more: usize) -> Self {
         Little { more, limit: Cell::new(FREELY) }
     }
+}
 
-    pub fn run<T>(&self, operation: impl FnOnce() -> T) -> T {
-        let result = limited(self.limit.get(), FREELY, operation);
+/// The cost of an operation: the bytes that it requested, and the most that it held beyond those held before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    requested: usize,
+    max_held: usize,
+}
+
+impl Cost {
+    pub fn requested(&self) -> usize {
+        self.requested
+    }
+
+    pub fn max_held(&self) -> usize {
+        self.max_held
+    }
+}
+
+/// Returns the result of `operation` and its cost.
+pub fn counted<T>(operation: impl FnOnce() -> T) -> (T, Cost) {
+    let (requested, held) = (REQUESTED.get(), HELD.get());
+    MAX_HELD.set(held);
+    let result = operation();
+    let cost = Cost { requested: REQUESTED.get() - requested, max_held: (MAX_HELD.get() - held) as usize };
+    (result, cost)
+}
+
+/// Returns the result of `operation`, and by how many bytes more this thread holds after it.
+pub fn held<T>(operation: impl FnOnce() -> T) -> (T, isize) {
+    let before = HELD.get();
+    let result = operation();
+    (result, HELD.get() - before)
+}
+
+/// Returns the result of `operation`, whose allocations do not count as held.
+pub fn uncounted<T>(operation: impl FnOnce() -> T) -> T {
+    let before = HELD.get();
+    let result = operation();
+    HELD.set(before);
+    result
+}
+
+impl Memory for Little {
+    fn run<T>(&self, change: impl FnOnce() -> T) -> T {
+        let result = limited(self.limit.get(), FREELY, change);
         if self.limit.get() == FREELY {
             self.limit.set(taken() + self.more);
         }

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
+use crate::support::make::{insertion, ALL_IDS};
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
+use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
@@ -102,7 +103,7 @@ fn filters_prove_expressions_with_one_or_two_demands_left() {
     // More than a step passes, so that lists are left and taken up again, between joined entries if that were possible.
     let expressions: Vec<_> = (0..5000).map(expression).collect();
     for (id, (text, _)) in (0..).zip(&expressions) {
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     index.validate().unwrap();
     assert!(index.info().entries > expressions.len());
@@ -116,7 +117,7 @@ fn filters_prove_expressions_with_one_or_two_demands_left() {
             for b in [None, Some(false), Some(true)] {
                 let f = FLOATS.get(nth % 8).map(|f| [f.next_down(), *f, f.next_up()][nth % 3]);
                 let event = Event { i, f, b, s: (nth % 6 > 0).then_some(nth as i64 % 14) };
-                search.open(&index, Format::Json, event.json().as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+                search.open(&index, Format::Json, event.json().as_bytes(), ALL_IDS).unwrap();
                 let found = search.run(&index);
                 let holds = |id: &u64| !deleted[*id as usize] && expressions[*id as usize].1(event);
                 let expected: Vec<u64> = (0..expressions.len() as u64).filter(holds).collect();

@@ -1,15 +1,14 @@
 //! Conditions for the objects of lists: their meaning, their access predicates, and refusals.
 
-mod support;
-
+use crate::support::make::{insertion, ALL_IDS};
+use crate::support::random::Random;
+use crate::support::{generate, naive};
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::language::{expression_text, read};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::{Counts, Search};
-use support::random::Random;
-use support::{generate, naive};
 
 fn attribute(name: &str, ty: Type, optional: bool) -> Attribute {
     Attribute { name: name.into(), ty, optional, bounds: Bounds::Unbounded }
@@ -28,16 +27,12 @@ fn schema() -> Schema {
     .unwrap()
 }
 
-fn insertion(id: u64, text: &str) -> Insertion<'_> {
-    Insertion { id, text: text.as_bytes(), constants: vec![] }
-}
-
 fn matches(text: &str, event: &str) -> bool {
     let mut index = Index::new(schema());
     index.insert(&insertion(1, text)).unwrap_or_else(|error| panic!("{text}: {error}"));
     let mut search = Search::default();
     search.reserve(&index).unwrap();
-    search.open(&index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    search.open(&index, Format::Json, event.as_bytes(), ALL_IDS).unwrap();
     let found = search.run(&index).ids() == [1];
     search.open(&index, Format::Json, event.as_bytes(), Some([1].into_iter())).unwrap();
     assert_eq!(search.run(&index).ids() == [1], found, "{text} among ids");
@@ -204,17 +199,16 @@ fn wrong_objects_are_refused_with_their_number() {
             "object 2 of `items`: attribute `qty`",
         ),
     ] {
-        let error = search.open(&index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>).unwrap_err();
+        let error = search.open(&index, Format::Json, event.as_bytes(), ALL_IDS).unwrap_err();
         assert_eq!((error.kind, error.attribute.as_deref()), (kind, Some(attribute)), "{event}: {error}");
         assert!(error.message.contains(part), "{event}: {error}");
     }
-    let error = search
-        .open(&index, Format::StrictJson, br#"{"items": [{"sku": "x"}, {"skus": 1}]}"#, None::<std::iter::Empty<u64>>)
-        .unwrap_err();
+    let error =
+        search.open(&index, Format::StrictJson, br#"{"items": [{"sku": "x"}, {"skus": 1}]}"#, ALL_IDS).unwrap_err();
     assert_eq!((error.kind, error.attribute.as_deref()), (Kind::UnknownAttribute, Some("items.skus")), "{error}");
     assert!(error.message.starts_with("object 2 of `items`: ") && error.message.contains("`sku`"), "{error}");
     // The tables are sound after an error.
-    search.open(&index, Format::Json, b"{}", None::<std::iter::Empty<u64>>).unwrap();
+    search.open(&index, Format::Json, b"{}", ALL_IDS).unwrap();
     assert!(search.run(&index).ids().is_empty());
 }
 
@@ -222,7 +216,7 @@ fn wrong_objects_are_refused_with_their_number() {
 fn scanned(index: &Index, event: &str) -> (u64, usize) {
     let mut search = Search::default();
     search.reserve(index).unwrap();
-    search.open(index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    search.open(index, Format::Json, event.as_bytes(), ALL_IDS).unwrap();
     let mut entries = 0;
     while search.next_part(index).is_some() {
         if let Counts::Scan(scanned) = search.counts(index) {
@@ -303,12 +297,12 @@ fn conditions_mean_what_the_oracle_says() {
                 })
                 .map(|(id, _)| id)
                 .collect();
-            let json = support::encode::json(random, &schema, &event);
-            search.open(&index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+            let json = crate::support::encode::json(random, &schema, &event);
+            search.open(&index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
             assert_eq!(search.run(&index).ids(), expected, "seed {seed}: {json}");
             let mut prepared = Vec::new();
             search.prepare(&index, Format::Json, json.as_bytes(), &mut prepared).unwrap();
-            search.open(&index, Format::Prepared, &prepared, None::<std::iter::Empty<u64>>).unwrap();
+            search.open(&index, Format::Prepared, &prepared, ALL_IDS).unwrap();
             assert_eq!(search.run(&index).ids(), expected, "seed {seed}, prepared: {json}");
             checked += 1;
         }

@@ -1,32 +1,24 @@
 //! A trace finds what a search finds, and its steps add up to what the search did.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::encode;
+use crate::support::generate;
+use crate::support::make::ALL_IDS;
+use crate::support::random::Random;
+use crate::support::twin::Twin;
 use be_tree_index::diagnostics::draw::draw;
 use be_tree_index::diagnostics::trace::{trace, Place};
 use be_tree_index::event::Format;
 use be_tree_index::search::Search;
-use support::encode;
-use support::generate;
-use support::random::Random;
-use support::twin::Twin;
-
-const ALL: Option<std::iter::Empty<u64>> = None;
 
 #[test]
 fn the_steps_add_up_to_the_search() {
     let mut below = 0;
     for seed in 0..40 {
         let mut random = Random::new(seed);
-        let mut twin = Twin::new(generate::schema(&mut random));
+        let twin = Twin::random(&mut random, 3000);
         let schema = twin.index.schema().clone();
-        for id in 0..random.below(3000) as u64 {
-            let depth = random.below(6);
-            let text = generate::expression(&mut random, &schema, depth);
-            twin.insert(id, &text);
-        }
         let mut picture = Vec::new();
         draw(&twin.index, &mut picture);
         let picture = String::from_utf8(picture).unwrap();
@@ -35,7 +27,7 @@ fn the_steps_add_up_to_the_search() {
         for _ in 0..10 {
             let event = generate::event(&mut random, &schema);
             let event = encode::term_by_name(&mut random, &schema, &event);
-            search.open(&twin.index, Format::Term, &event, ALL).unwrap();
+            search.open(&twin.index, Format::Term, &event, ALL_IDS).unwrap();
             let found = search.run(&twin.index);
             let (ids, visited, evaluated) = (found.ids().to_vec(), found.visited(), found.evaluated());
 

@@ -3,17 +3,14 @@
 // Left out in the sandbox, because the limited heap takes a GiB, and all of it would be written there.
 #![cfg(not(target_arch = "wasm32"))]
 
-#[path = "support/limited.rs"]
-mod limited;
-mod support;
-
+use crate::heap::{alone, begin_anew, limited, taken, FREELY, PAGE};
+use crate::support::make::{insertion, ALL_IDS};
+use crate::support::random::Random;
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
+use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
-use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
-use support::random::Random;
 
 fn schema() -> Schema {
     let attribute = |name: String, ty, optional| Attribute { name, ty, optional, bounds: Bounds::Unbounded };
@@ -78,15 +75,11 @@ fn digest(index: &Index) -> Vec<u64> {
             event * 7
         );
         let json = format!("{{{}, {rest}}}", booleans.collect::<Vec<_>>().join(", "));
-        search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        search.open(index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
         digest.extend(search.run(index).ids());
         digest.push(u64::MAX);
     }
     digest
-}
-
-fn insertion(id: u64, text: &str) -> Insertion<'_> {
-    Insertion { id, text: text.as_bytes(), constants: vec![] }
 }
 
 /// Inserts `text` into an index at each limit between what it holds and what the insertion needs, and deletes it at the one at

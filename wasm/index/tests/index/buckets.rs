@@ -1,13 +1,12 @@
 //! Intervals that fill their bucket: the path proves them, as long as the bucket is no wider, whatever is inserted and deleted
 //! beside them.
 
-mod support;
-
+use crate::support::make::{insertion, ALL_IDS};
+use crate::support::random::Random;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
-use support::random::Random;
 
 /// The width of all intervals, and of the gaps between them.
 const WIDTH: u64 = 100;
@@ -31,7 +30,7 @@ fn index() -> Index {
 
 fn insert(index: &mut Index, id: u64, expression: Expression) {
     let text = text(expression);
-    index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+    index.insert(&insertion(id, &text)).unwrap();
 }
 
 /// Checks the index against what is in it, for events from each interval with some from each.
@@ -43,7 +42,7 @@ fn check(index: &Index, held: &[Option<Expression>], intervals: u64) {
         for j in (i % 3..intervals).step_by(3) {
             let [i, j] = [i * WIDTH + j % WIDTH, j * WIDTH + i % WIDTH];
             let json = format!(r#"{{"i": {i}, "j": {j}, "b": true}}"#);
-            search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+            search.open(index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
             let holds = |(of_i, of_j): &Expression| *of_i == i / WIDTH && of_j.is_none_or(|of_j| of_j == j / WIDTH);
             let ids = (0..).zip(held).filter(|(_, held)| held.as_ref().is_some_and(holds)).map(|(id, _)| id);
             assert_eq!(search.run(index).ids(), ids.collect::<Vec<u64>>(), "{json}");
@@ -100,13 +99,13 @@ fn an_interval_that_fills_its_bucket_is_proven_by_its_other_demand() {
     let mut index = index();
     for id in 0..360 {
         let text = text((id / 30, None)).replace(" and b", " and not b");
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     let mut search = Search::default();
     search.reserve(&index).unwrap();
     for i in 0..12 * WIDTH {
         let json = format!(r#"{{"i": {i}}}"#);
-        search.open(&index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        search.open(&index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
         let found = search.run(&index);
         let first = i / WIDTH * 30;
         assert_eq!((found.ids(), found.evaluated()), (&(first..first + 30).collect::<Vec<_>>()[..], 0), "{json}");
@@ -119,7 +118,7 @@ fn an_expression_stands_only_on_the_sides_of_a_cut_that_its_events_reach() {
     for id in 0..60 {
         // To the second alternative two intervals lead that have nothing in common.
         let text = "i >= 50 and i < 60 and (b or c and i < 40)";
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
         index.validate().unwrap();
     }
     let mut search = Search::default();
@@ -127,7 +126,7 @@ fn an_expression_stands_only_on_the_sides_of_a_cut_that_its_events_reach() {
     for (json, found) in
         [(r#"{"i": 55, "b": true}"#, 60), (r#"{"i": 55, "c": true}"#, 0), (r#"{"i": 30, "c": true}"#, 0)]
     {
-        search.open(&index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        search.open(&index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
         assert_eq!(search.run(&index).ids().len(), found, "{json}");
     }
     (0..60).for_each(|id| index.delete(id).unwrap());
@@ -161,9 +160,7 @@ fn a_bucket_within_the_margin_of_a_float_proves_nothing() {
     search.reserve(&index).unwrap();
     for ulps in -4_i64..=4 {
         let f = f64::from_bits((1.5_f64.to_bits() as i64 + ulps) as u64);
-        search
-            .open(&index, Format::Json, format!(r#"{{"f": {f:?}}}"#).as_bytes(), None::<std::iter::Empty<u64>>)
-            .unwrap();
+        search.open(&index, Format::Json, format!(r#"{{"f": {f:?}}}"#).as_bytes(), ALL_IDS).unwrap();
         let is_true = |id: &u64| match id % 4 {
             0 => f < below,
             1 => f > above,

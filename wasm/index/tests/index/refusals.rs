@@ -4,23 +4,17 @@
 // Left out in the sandbox for the reason in `memory.rs`.
 #![cfg(not(target_arch = "wasm32"))]
 
-#[path = "support/limited.rs"]
-mod limited;
-mod support;
-
+use crate::heap::{alone, begin_anew, limited, taken, FREELY, PAGE};
+use crate::support::encode;
+use crate::support::generate::{self, expressions, insertions};
+use crate::support::make::ALL_IDS;
+use crate::support::naive::NaiveValue;
+use crate::support::random::Random;
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
-use be_tree_index::language::read;
+use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::{Batch, Form, Request, Search};
-use limited::{alone, begin_anew, limited, taken, FREELY, PAGE};
-use support::encode;
-use support::generate::{self, CONSTANTS};
-use support::naive::NaiveValue;
-use support::random::Random;
-
-const NO_IDS: Option<std::iter::Empty<u64>> = None;
 
 /// An index of random expressions, and events to tell whether it changed.
 struct Tested {
@@ -30,27 +24,10 @@ struct Tested {
     events: Vec<Vec<u8>>,
 }
 
-fn expressions(random: &mut Random, schema: &Schema, count: usize) -> Vec<String> {
-    let mut texts = Vec::new();
-    while texts.len() < count {
-        let depth = random.below(7);
-        let text = generate::expression(random, schema, depth);
-        // Some are refused, such as a bound's odd value.
-        if read(text.as_bytes(), schema, &CONSTANTS).is_ok() {
-            texts.push(text);
-        }
-    }
-    texts
-}
-
-fn insertions(from: u64, texts: &[String]) -> impl Iterator<Item = Insertion<'_>> {
-    (from..).zip(texts).map(|(id, text)| Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() })
-}
-
 impl Tested {
     fn new(random: &mut Random, schema: &Schema, count: usize) -> Self {
         begin_anew();
-        let texts = expressions(random, schema, count);
+        let texts = expressions(random, schema, count, 6);
         let events = (0..5).map(|_| {
             let event = generate::event(random, schema);
             encode::term_by_name(random, schema, &event)
@@ -80,7 +57,7 @@ impl Tested {
         let info = index.info();
         let mut digest = vec![info.expressions as u64, info.predicates as u64, info.strings as u64];
         for event in &self.events {
-            search.open(index, Format::Term, event, NO_IDS).unwrap();
+            search.open(index, Format::Term, event, ALL_IDS).unwrap();
             digest.extend(search.run(index).ids());
             digest.push(u64::MAX);
         }
@@ -122,7 +99,7 @@ fn batches_of_insertions_succeed_or_are_refused_and_change_nothing() {
     let mut refusals = 0;
     for round in 0..40 {
         let schema = generate::schema(random);
-        let texts = expressions(random, &schema, 300);
+        let texts = expressions(random, &schema, 300, 6);
         let mut tested = Tested::new(random, &schema, 24 * (round % 5));
         let before = tested.digest();
         refusals += tested.sweep(round % 2 == 1, |tested| tested.insert_all(1000, &texts));
@@ -189,7 +166,7 @@ fn searches_succeed_or_are_refused_and_change_nothing() {
             let mut search = Search::default();
             search.reserve(index)?;
             search.reserve_event(index)?;
-            search.open(index, Format::Json, event.as_bytes(), NO_IDS)?;
+            search.open(index, Format::Json, event.as_bytes(), ALL_IDS)?;
             found = search.run(index).ids().to_vec();
             Ok(())
         });
@@ -204,7 +181,7 @@ fn searches_succeed_or_are_refused_and_change_nothing() {
             let (mut search, mut prepared) = (Search::default(), vec![]);
             search.reserve(index)?;
             search.prepare(index, Format::Json, event.as_bytes(), &mut prepared)?;
-            search.open(index, Format::Prepared, &prepared, NO_IDS)?;
+            search.open(index, Format::Prepared, &prepared, ALL_IDS)?;
             assert_eq!(search.run(index).ids(), found);
             Ok(())
         });

@@ -1,23 +1,21 @@
 //! Refuse memory to the search tables at random during insertions. Each insertion must succeed or change nothing, and searches
 //! always have room for the index.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::make::{attribute, insertion, ALL_IDS};
+use crate::support::naive::{NaiveEvent, NaiveValue};
+use crate::support::random::Random;
+use crate::support::refused::Refused;
+use crate::support::{encode, naive};
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
+use be_tree_index::index::Index;
 use be_tree_index::language::read;
 use be_tree_index::model::predicate::Postfix;
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::model::schema::{Schema, Type};
 use be_tree_index::search::{Batch, Search};
-use support::naive::{NaiveEvent, NaiveValue};
-use support::random::Random;
-use support::refused::Refused;
-use support::{encode, naive};
 
 fn schema() -> Schema {
-    let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
     let (string, integer) = (Type::String, Type::Integer);
     Schema::new(vec![
         attribute("i", integer),
@@ -54,7 +52,7 @@ fn event(random: &mut Random) -> NaiveEvent {
 fn search(random: &mut Random, index: &Index, search: &mut Search, oracle: &BTreeMap<u64, Postfix>) {
     let event = event(random);
     let bytes = encode::term_by_name(random, &index.schema().clone(), &event);
-    search.open(index, Format::Term, &bytes, None::<std::iter::Empty<u64>>).unwrap();
+    search.open(index, Format::Term, &bytes, ALL_IDS).unwrap();
     let expected = oracle.iter().filter(|(_, postfix)| naive::matches(postfix, &event)).map(|(&id, _)| id);
     assert_eq!(search.run(index).ids(), expected.collect::<Vec<_>>());
 }
@@ -73,8 +71,7 @@ fn searches_have_room_after_insertions_that_are_refused_memory() {
             let first = random.below(1 << 20) as u64;
             let texts: Vec<String> = (0..random.below(80)).map(|_| expression(random)).collect();
             let read_back: Vec<_> = texts.iter().map(|text| read(text.as_bytes(), index.schema(), &[])).collect();
-            let insertions =
-                (first..).zip(&texts).map(|(id, text)| Ok(Insertion { id, text: text.as_bytes(), constants: vec![] }));
+            let insertions = (first..).zip(&texts).map(|(id, text)| Ok(insertion(id, &text)));
             let seed = random.below(1 << 30) as u64;
             let mut refused = Refused::new(&mut searches, &mut batch, Random::new(seed), 3);
             if index.insert_all_for(&mut refused, insertions).is_ok() {

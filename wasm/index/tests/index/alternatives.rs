@@ -1,8 +1,9 @@
 //! An `or` with a negated alternative that nearly every event makes true: a filter proves the expression by that alternative, and
 //! programs run only for the other events.
 
+use crate::support::make::{insertion, ALL_IDS};
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
+use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
@@ -82,7 +83,7 @@ fn index(texts: impl Iterator<Item = String>) -> Index {
     });
     let mut index = Index::new(Schema::new(attributes.into()).unwrap());
     for (id, text) in (0..).zip(texts) {
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     index
 }
@@ -105,7 +106,7 @@ fn check(index: &Index, ids: &[i64], event: &Event) -> (u64, u64) {
     let mut search = Search::default();
     search.reserve(index).unwrap();
     let json = event.json();
-    search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    search.open(index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
     let found = search.run(index);
     let mut expected = Vec::new();
     let mut unlikely = 0;
@@ -161,7 +162,7 @@ fn an_alternative_beside_a_demand_proves_with_a_required_attribute() {
     let mut search = Search::default();
     search.reserve(&index).unwrap();
     let event = br#"{"a": 1, "r": 0, "q": "v3"}"#;
-    search.open(&index, Format::Json, event, None::<std::iter::Empty<u64>>).unwrap();
+    search.open(&index, Format::Json, event, ALL_IDS).unwrap();
     let found = search.run(&index);
     assert_eq!(found.ids(), (0..100).filter(|id| id % 2 == 1 && id % 5 != 3).collect::<Vec<_>>());
     assert_eq!(found.evaluated(), 10);

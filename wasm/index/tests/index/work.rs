@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::make::{attribute, insertion, ALL_IDS};
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+use be_tree_index::index::Index;
+use be_tree_index::model::schema::{Schema, Type};
 use be_tree_index::search::Search;
 
-const ALL: Option<std::iter::Empty<u64>> = None;
-
 fn index(texts: &[String]) -> Index {
-    let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
     let attributes = vec![
         attribute("s", Type::String),
         attribute("t", Type::StringList),
@@ -20,7 +18,7 @@ fn index(texts: &[String]) -> Index {
     ];
     let mut index = Index::new(Schema::new(attributes).unwrap());
     for (id, text) in (0..).zip(texts) {
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     index
 }
@@ -30,7 +28,7 @@ fn search(index: &Index, event: &str) -> (Vec<u64>, usize) {
     let mut search = Search::default();
     search.reserve(index).unwrap();
     search.reserve_event(index).unwrap();
-    search.open(index, Format::Json, event.as_bytes(), ALL).unwrap();
+    search.open(index, Format::Json, event.as_bytes(), ALL_IDS).unwrap();
     let mut steps = 1;
     while !search.step(index) {
         steps += 1;

@@ -3,57 +3,21 @@
 // Left out in the sandbox, because it takes minutes there and counts the same allocations.
 #![cfg(not(target_arch = "wasm32"))]
 
-mod support;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-use be_tree_index::index::{Index, Insertion};
-use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
-use support::random::Random;
-
-thread_local! {
-    /// Bytes that this thread holds.
-    static HELD: Cell<isize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: all blocks are the system's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.set(HELD.get() + layout.size() as isize);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.set(HELD.get() - layout.size() as isize);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// Bytes that what `make` returns holds, and that.
-fn held<T>(make: impl FnOnce() -> T) -> (usize, T) {
-    let before = HELD.get();
-    let made = make();
-    ((HELD.get() - before) as usize, made)
-}
+use crate::heap::{held, uncounted};
+use crate::support::make::{attribute, insertion};
+use crate::support::random::Random;
+use be_tree_index::index::Index;
+use be_tree_index::model::schema::{Schema, Type};
 
 const COUNT: u64 = 1000;
 
 fn schema() -> Schema {
-    let attribute = |name: String, ty| Attribute { name, ty, optional: true, bounds: Bounds::Unbounded };
     let mut attributes = vec![
-        attribute("s".into(), Type::String),
-        attribute("i".into(), Type::Integer),
-        attribute("f".into(), Type::Float),
-        attribute("il".into(), Type::IntegerList),
-        attribute("c".into(), Type::String),
+        attribute("s", Type::String),
+        attribute("i", Type::Integer),
+        attribute("f", Type::Float),
+        attribute("il", Type::IntegerList),
+        attribute("c", Type::String),
     ];
     attributes.extend((0..60).map(|number| attribute(format!("b{number}"), Type::Boolean)));
     Schema::new(attributes).unwrap()
@@ -80,10 +44,6 @@ fn text(kind: u64, length: u64, salt: u64) -> String {
     }
 }
 
-fn insertion(id: u64, text: &str) -> Insertion<'_> {
-    Insertion { id, text: text.as_bytes(), constants: vec![] }
-}
-
 struct Churned {
     index: Index,
     texts: Vec<Option<String>>,
@@ -100,9 +60,7 @@ impl Churned {
         self.delete(id);
         self.index.insert(&insertion(id, &text)).unwrap();
         // Held by the test, so not counted.
-        let before = HELD.get();
-        self.texts[id as usize] = Some(text);
-        HELD.set(before);
+        uncounted(|| self.texts[id as usize] = Some(text));
     }
 
     fn delete(&mut self, id: u64) {
@@ -118,14 +76,13 @@ fn ratio(pattern: &str, churn: impl FnOnce() -> Churned) {
         let texts: Vec<(u64, String)> =
             (0..).zip(&churned.texts).filter_map(|(id, t)| Some((id, t.clone()?))).collect();
         churned.index.validate().unwrap();
-        let before = HELD.get();
         let Churned { index, texts: old } = churned;
-        drop(index);
-        let took = (before - HELD.get()) as usize;
+        let ((), left) = held(|| drop(index));
+        let took = -left;
         std::mem::forget(old);
         (texts, took)
     };
-    let (fresh, index) = held(|| {
+    let (index, fresh) = held(|| {
         let mut index = Index::new(schema());
         texts.iter().for_each(|(id, text)| index.insert(&insertion(*id, text)).unwrap());
         index

@@ -1,11 +1,9 @@
 //! The index against the oracle: random schemas, expressions and events, with insertions and deletions in between.
 
-mod support;
-
+use crate::support::generate;
+use crate::support::random::Random;
+use crate::support::twin::Twin;
 use proptest::prelude::*;
-use support::generate;
-use support::random::Random;
-use support::twin::Twin;
 
 fn rehearse(seed: u64, subscriptions: usize, rounds: usize) {
     let mut random = Random::new(seed);

@@ -1,20 +1,21 @@
 //! Attributes in expressions train the statistics that place later expressions, and never decide whether these match.
 
+use crate::support::make::{insertion, ALL_IDS};
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
+use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
 /// Searches for an event. Returns the ids found and the number of visited entries.
 fn search(search: &mut Search, index: &Index, json: &str) -> (Vec<u64>, u64) {
-    search.open(index, Format::Json, json.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+    search.open(index, Format::Json, json.as_bytes(), ALL_IDS).unwrap();
     let found = search.run(index);
     (found.ids().to_vec(), found.visited())
 }
 
 fn insert(index: &mut Index, ids: std::ops::Range<u64>, text: impl Fn(u64) -> String) {
     for id in ids {
-        index.insert(&Insertion { id, text: text(id).as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text(id))).unwrap();
     }
 }
 

@@ -1,7 +1,8 @@
 //! Expressions that accept any value but a few: filters prove most of them, and none for an excepted value.
 
+use crate::support::make::{insertion, ALL_IDS};
 use be_tree_index::event::Format;
-use be_tree_index::index::{Index, Insertion};
+use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
@@ -61,7 +62,7 @@ fn index(attributes: &[(&str, Type, bool)], texts: impl Iterator<Item = String>)
     });
     let mut index = Index::new(Schema::new(attributes.collect()).unwrap());
     for (id, text) in (0..).zip(texts) {
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     index.validate().unwrap();
     let mut search = Search::default();
@@ -79,7 +80,7 @@ fn exceptions_are_proven_unless_the_event_may_fail_them() {
         let s = (i % 5 > 0).then_some(i * 31 % 450);
         let t = (i % 7 > 0).then(|| (0..i % 4).map(|element| (i + element * 97) % 450).collect());
         let event = Event { r: i, s, t };
-        search.open(&index, Format::Json, event.json().as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        search.open(&index, Format::Json, event.json().as_bytes(), ALL_IDS).unwrap();
         let found = search.run(&index);
         let expected = (0_u64..).zip(&expressions).filter(|(_, (_, holds))| holds(&event)).map(|(id, _)| id);
         assert_eq!(found.ids(), expected.collect::<Vec<_>>(), "{}", event.json());
@@ -106,7 +107,7 @@ fn exceptions_of_two_values_are_proven_without_running_the_program() {
     for value in 0..22 {
         let given = if value < 21 { format!(r#", "s": "v{value}", "i": {value}"#) } else { String::new() };
         let event = format!(r#"{{"a": 1, "r": {value}{given}}}"#);
-        search.open(&index, Format::Json, event.as_bytes(), None::<std::iter::Empty<u64>>).unwrap();
+        search.open(&index, Format::Json, event.as_bytes(), ALL_IDS).unwrap();
         let found = search.run(&index);
         let holds = |id: &u64| !excepted(*id as i64).contains(&value) && (value < 21 || id % 3 != 1);
         assert_eq!(found.ids(), (0..300).filter(holds).collect::<Vec<_>>(), "{event}");

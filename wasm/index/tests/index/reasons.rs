@@ -1,9 +1,12 @@
 //! The reasons of subscriptions that do not match, against the oracle.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::encode;
+use crate::support::generate::{self, CONSTANTS};
+use crate::support::make::{insertion, ALL_IDS};
+use crate::support::naive;
+use crate::support::random::Random;
 use be_tree_index::error::Kind;
 use be_tree_index::event::Format;
 use be_tree_index::index::{Index, Insertion};
@@ -11,10 +14,6 @@ use be_tree_index::language::read;
 use be_tree_index::model::predicate::{Postfix, Test};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
-use support::encode;
-use support::generate::{self, CONSTANTS};
-use support::naive;
-use support::random::Random;
 
 /// What a search for reasons finds: the ids that match, and for each reason those that do not.
 fn search(index: &Index, bytes: &[u8], only: Option<&[u64]>) -> (Vec<u64>, Vec<Vec<u64>>) {
@@ -113,7 +112,7 @@ fn a_constant_false_has_no_attribute_as_its_reason() {
     let mut index = Index::new(Schema::new(vec![attribute]).unwrap());
     index.keep_reasons().unwrap();
     for (id, text) in [(1, "false"), (2, "a and false"), (3, "not (a or true)")] {
-        index.insert(&Insertion { id, text: text.as_bytes(), constants: vec![] }).unwrap();
+        index.insert(&insertion(id, &text)).unwrap();
     }
     let event = b"\x83j";
     assert_eq!(search(&index, event, None), (vec![], vec![vec![], vec![], vec![1, 2, 3], vec![]]));
@@ -134,7 +133,7 @@ fn a_missing_required_attribute_is_the_reason_of_every_miss() {
     assert_eq!(search(&index, event, Some(&[70, 6])), (vec![], vec![vec![], vec![], vec![], vec![], vec![70]]));
 
     let mut search = Search::default();
-    let none = None::<std::iter::Empty<u64>>;
+    let none = ALL_IDS;
     let error = search.open_reasons(&index, Format::Json, b"{", none.clone()).unwrap_err();
     assert_eq!(error.kind, Kind::Syntax);
     let index = Index::new(index.schema().clone());

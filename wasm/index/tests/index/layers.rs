@@ -4,10 +4,10 @@
 // Left out in the sandbox, because there are no files.
 #![cfg(not(target_arch = "wasm32"))]
 
-#[path = "support/layers.rs"]
-mod layers;
+#[path = "../support/layers.rs"]
+mod reader;
 
-use layers::Crate;
+use reader::Crate;
 
 /// From the lowest layer to the highest; `lib.rs` says what each is about.
 const LAYERS: [&str; 20] = [

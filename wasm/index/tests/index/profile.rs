@@ -1,18 +1,15 @@
 //! The parts of a profile: together they find what a search finds, and their counts add up to what it did.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::encode;
+use crate::support::generate;
+use crate::support::make::ALL_IDS;
+use crate::support::random::Random;
+use crate::support::twin::Twin;
 use be_tree_index::event::Format;
 use be_tree_index::index::Index;
 use be_tree_index::search::{Counts, Part, Search};
-use support::encode;
-use support::generate;
-use support::random::Random;
-use support::twin::Twin;
-
-const ALL: Option<std::iter::Empty<u64>> = None;
 
 /// The sums of the counts of all parts of one search.
 #[derive(Debug, Default)]
@@ -31,7 +28,7 @@ struct Sums {
 }
 
 fn profile(index: &Index, search: &mut Search, event: &[u8]) -> Sums {
-    search.open(index, Format::Term, event, ALL).unwrap();
+    search.open(index, Format::Term, event, ALL_IDS).unwrap();
     let mut sums = Sums::default();
     while let Some(part) = search.next_part(index) {
         sums.parts.push(part);
@@ -70,19 +67,14 @@ fn profile(index: &Index, search: &mut Search, event: &[u8]) -> Sums {
 fn the_parts_add_up_to_the_search() {
     for seed in 0..40 {
         let mut random = Random::new(seed);
-        let mut twin = Twin::new(generate::schema(&mut random));
+        let twin = Twin::random(&mut random, 3000);
         let schema = twin.index.schema().clone();
-        for id in 0..random.below(3000) as u64 {
-            let depth = random.below(6);
-            let text = generate::expression(&mut random, &schema, depth);
-            twin.insert(id, &text);
-        }
         let mut search = Search::default();
         search.reserve(&twin.index).unwrap();
         for _ in 0..10 {
             let event = generate::event(&mut random, &schema);
             let event = encode::term_by_name(&mut random, &schema, &event);
-            search.open(&twin.index, Format::Term, &event, ALL).unwrap();
+            search.open(&twin.index, Format::Term, &event, ALL_IDS).unwrap();
             let found = search.run(&twin.index);
             let (ids, visited, evaluated) = (found.ids().to_vec(), found.visited(), found.evaluated());
 
@@ -112,7 +104,7 @@ fn the_deciding_attribute_is_that_of_the_last_test() {
     index.insert(&Insertion { id: 7, text, constants: vec![] }).unwrap();
     let mut search = Search::default();
     search.reserve(&index).unwrap();
-    search.open(&index, Format::Json, br#"{"a": 1, "b": 2, "c": 9}"#, ALL).unwrap();
+    search.open(&index, Format::Json, br#"{"a": 1, "b": 2, "c": 9}"#, ALL_IDS).unwrap();
     let mut runs = Vec::new();
     while search.next_part(&index).is_some() {
         if let Counts::Run(more) = search.counts(&index) {

@@ -4,13 +4,9 @@
 // Left out in the sandbox for the reason in `memory.rs`.
 #![cfg(not(target_arch = "wasm32"))]
 
-#[path = "support/limited.rs"]
-mod limited;
-mod support;
-
-use limited::{alone, begin_anew, Little, PAGE};
-use support::random::Random;
-use support::sequence::{Memory, Sequence};
+use crate::heap::{alone, begin_anew, Little, PAGE};
+use crate::support::random::Random;
+use crate::support::sequence::Sequence;
 
 const OPERATIONS: usize = 150;
 
@@ -27,12 +23,6 @@ fn operations_in_any_order_find_what_the_oracle_finds() {
         let mut sequence = Sequence::new(random);
         (0..OPERATIONS).for_each(|_| sequence.step(random));
         sequence.end();
-    }
-}
-
-impl Memory for Little {
-    fn run<T>(&self, change: impl FnOnce() -> T) -> T {
-        Little::run(self, change)
     }
 }
 
