@@ -129,6 +129,15 @@ impl Analysis {
         self.access_predicates.iter().flatten().filter(|access_predicate| !access_predicate.is_lax)
     }
 
+    /// Updates `statistics` with the intervals of all literals.
+    pub fn observe(&self, statistics: &mut Statistics) {
+        for access_predicate in self.normal.top_down().filter_map(|index| self.access_predicate(index)) {
+            if let ValueSet::Interval(low, high) = access_predicate.values {
+                statistics.observe(access_predicate.attribute, low, high);
+            }
+        }
+    }
+
     /// Returns an upper bound of the number of access predicates in [`Analysis::context`].
     pub fn most_demands(&self) -> usize {
         self.normal.capacity().min(cost::MAX_CONTEXT)

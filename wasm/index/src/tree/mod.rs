@@ -29,7 +29,7 @@ mod value_map;
 
 use level::{Level, Place};
 pub(crate) use node::{Branch, Node, Position};
-use plan::Plan;
+pub(crate) use plan::Plan;
 use readings::Readings;
 
 use crate::catalog::subscriptions::{Placement, Subscriptions};
@@ -249,7 +249,7 @@ impl Tree {
         access: &[NodeIndex],
         analysis: &Analysis,
         more: usize,
-        room: &mut impl FnMut(usize) -> Result<(), Error>,
+        room: impl FnOnce(usize) -> Result<(), Error>,
     ) -> Result<Plan, Error> {
         let mut plan = Plan::default();
         let mut memory = Vec::new();
