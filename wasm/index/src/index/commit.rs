@@ -40,7 +40,7 @@ impl Index {
         tree.split_all(long, catalog, subscriptions, &mut room);
         if deletion > LONG_DELETION {
             // The program is shorter than its bound. The block held now is longer than needed, so this is not refused.
-            let _ = reserve.hold_about(deletions.most());
+            let _ = reserve.hold_about(deletions.max());
         }
     }
 

@@ -53,7 +53,7 @@ impl Index {
         } else {
             // If this is refused, the next change with enough memory holds the reserve again. Until then the next deletion has
             // enough memory, because this one ended with as much free memory as it began with.
-            let _ = self.reserve.hold_about(self.deletions.most());
+            let _ = self.reserve.hold_about(self.deletions.max());
         }
         Ok(())
     }

@@ -83,9 +83,9 @@ impl Index {
         }
         let (postfix, bytes) = self.read(insertion)?;
         let (steps, constants) = (postfix.len(), constants(&postfix));
-        let deletion = catalog::Extent { steps, constants, code: program::most_words(steps, constants) };
+        let deletion = catalog::Extent { steps, constants, code: program::max_words(steps, constants) };
         let deletion = deletion.reading_bytes();
-        self.reserve.hold(self.deletions.most().max(deletion))?;
+        self.reserve.hold(self.deletions.max().max(deletion))?;
         let extent = self.extent_with(id, &postfix);
         searches.make_room(&extent)?;
         // Asks for `bytes` again: the reserve and the searches may have taken the free memory.
@@ -195,7 +195,7 @@ impl Index {
         ensure(HEADROOM + text)?;
         let postfix = language::read_borrowed(insertion.text, &self.catalog.schema, &insertion.constants)?;
         let constants = constants(&postfix);
-        let words = program::most_words(postfix.len(), constants);
+        let words = program::max_words(postfix.len(), constants);
         let tables = self.catalog.predicates.growth(predicates(&postfix))
             + self.catalog.programs.growth(words)
             + self.strings.growth(constants)

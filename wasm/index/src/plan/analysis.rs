@@ -16,8 +16,8 @@ use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::{self, Filter};
 use crate::support::number::lesser;
 
-/// The greatest size of a normal form whose literals fit an entry's note. Larger expressions are unindexed.
-const MAX_NODES: usize = filter::NOTES as usize;
+/// The maximum number of nodes of an indexed expression: an entry notes its literal by the number of the node.
+const MAX_INDEXED_NODES: usize = filter::NOTE_COUNT as usize;
 
 /// The residual predicate of an entry: the part of its expression that path and filters do not prove.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ impl Analysis {
     }
 
     /// Returns an upper bound of the number of access predicates in [`Analysis::context`].
-    pub fn most_demands(&self) -> usize {
+    pub fn max_demands(&self) -> usize {
         self.normal.capacity().min(cost::MAX_CONTEXT)
     }
 
@@ -215,7 +215,9 @@ impl Analysis {
         let cost = costs[self.normal.root() as usize];
         match self.deciding_filter(catalog) {
             Some((filter, passed)) if passed < lesser(cost, worthwhile) => Access::Filter(filter),
-            _ if cost < worthwhile && self.normal.capacity() <= MAX_NODES => Access::Demands(self.cheapest(&costs)),
+            _ if cost < worthwhile && self.normal.capacity() <= MAX_INDEXED_NODES => {
+                Access::Demands(self.cheapest(&costs))
+            }
             _ => Access::Nothing,
         }
     }
