@@ -18,7 +18,7 @@ fn index() -> Index {
 }
 
 fn insert(index: &mut Index, id: u64, text: &str) {
-    index.insert(&insertion(id, &text)).unwrap();
+    index.insert(&insertion(id, text)).unwrap();
 }
 
 fn search(index: &Index, json: &str) -> Vec<u64> {
@@ -130,7 +130,7 @@ fn a_refused_insertion_changes_nothing() {
     ];
     for (id, text, kind) in refused {
         let batch = [(10, "s = 'newer'"), (id, text)];
-        let insertions = batch.map(|(id, text)| Ok(insertion(id, &text)));
+        let insertions = batch.map(|(id, text)| Ok(insertion(id, text)));
         let (position, error) = index.insert_all(insertions).unwrap_err();
         assert_eq!((position, error.kind), (1, kind));
         assert_eq!(index.info(), before);

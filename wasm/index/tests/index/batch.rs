@@ -258,7 +258,7 @@ fn an_id_too_large_for_a_bitmap_is_refused_where_it_matches() {
         |name: &str| Attribute { name: name.into(), ty: Type::Boolean, optional: true, bounds: Bounds::Unbounded };
     let mut index = Index::new(Schema::new(vec![attribute("a"), attribute("b")]).unwrap());
     for (id, text) in [((1 << 20) - 1, "a"), (1 << 20, "b")] {
-        index.insert(&insertion(id, &text)).unwrap();
+        index.insert(&insertion(id, text)).unwrap();
     }
     let mut search = Search::default();
     search.reserve(&index).unwrap();

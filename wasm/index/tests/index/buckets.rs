@@ -118,7 +118,7 @@ fn an_expression_stands_only_on_the_sides_of_a_cut_that_its_events_reach() {
     for id in 0..60 {
         // To the second alternative two intervals lead that have nothing in common.
         let text = "i >= 50 and i < 60 and (b or c and i < 40)";
-        index.insert(&insertion(id, &text)).unwrap();
+        index.insert(&insertion(id, text)).unwrap();
         index.validate().unwrap();
     }
     let mut search = Search::default();

@@ -18,7 +18,7 @@ fn index(text: &str) -> Index {
         attribute("t", Type::StringList),
     ];
     let mut index = Index::new(Schema::new(attributes).unwrap());
-    index.insert(&insertion(1, &text)).unwrap();
+    index.insert(&insertion(1, text)).unwrap();
     index
 }
 

@@ -103,7 +103,7 @@ fn filters_prove_expressions_with_one_or_two_demands_left() {
     // More than a step passes, so that lists are left and taken up again, between joined entries if that were possible.
     let expressions: Vec<_> = (0..5000).map(expression).collect();
     for (id, (text, _)) in (0..).zip(&expressions) {
-        index.insert(&insertion(id, &text)).unwrap();
+        index.insert(&insertion(id, text)).unwrap();
     }
     index.validate().unwrap();
     assert!(index.info().entries > expressions.len());

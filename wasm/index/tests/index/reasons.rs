@@ -112,7 +112,7 @@ fn a_constant_false_has_no_attribute_as_its_reason() {
     let mut index = Index::new(Schema::new(vec![attribute]).unwrap());
     index.keep_reasons().unwrap();
     for (id, text) in [(1, "false"), (2, "a and false"), (3, "not (a or true)")] {
-        index.insert(&insertion(id, &text)).unwrap();
+        index.insert(&insertion(id, text)).unwrap();
     }
     let event = b"\x83j";
     assert_eq!(search(&index, event, None), (vec![], vec![vec![], vec![], vec![1, 2, 3], vec![]]));

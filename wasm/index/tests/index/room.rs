@@ -71,7 +71,7 @@ fn searches_have_room_after_insertions_that_are_refused_memory() {
             let first = random.below(1 << 20) as u64;
             let texts: Vec<String> = (0..random.below(80)).map(|_| expression(random)).collect();
             let read_back: Vec<_> = texts.iter().map(|text| read(text.as_bytes(), index.schema(), &[])).collect();
-            let insertions = (first..).zip(&texts).map(|(id, text)| Ok(insertion(id, &text)));
+            let insertions = (first..).zip(&texts).map(|(id, text)| Ok(insertion(id, text)));
             let seed = random.below(1 << 30) as u64;
             let mut refused = Refused::new(&mut searches, &mut batch, Random::new(seed), 3);
             if index.insert_all_for(&mut refused, insertions).is_ok() {

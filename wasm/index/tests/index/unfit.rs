@@ -371,7 +371,7 @@ fn numbers_are_times_in_their_unit() {
     for (id, text) in
         [(1, "s > 1557933564"), (2, "s > 1557933565"), (3, "ms = 1557933565250"), (4, "any l (s = 1557933565)")]
     {
-        index.insert(&insertion(id, &text)).unwrap();
+        index.insert(&insertion(id, text)).unwrap();
     }
     let mut search = Search::default();
     search.reserve(&index).unwrap();

@@ -18,7 +18,7 @@ fn index(texts: &[String]) -> Index {
     ];
     let mut index = Index::new(Schema::new(attributes).unwrap());
     for (id, text) in (0..).zip(texts) {
-        index.insert(&insertion(id, &text)).unwrap();
+        index.insert(&insertion(id, text)).unwrap();
     }
     index
 }

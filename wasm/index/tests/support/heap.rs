@@ -91,6 +91,15 @@ thread_local! {
     static MAX_HELD: Cell<isize> = const { Cell::new(0) };
 }
 
+/// Counts a request of a block.
+fn request(size: usize, align: usize) {
+    // Nothing writes to a block that is requested as a test.
+    if align != PROBE {
+        REQUESTED.set(REQUESTED.get() + size + REQUEST);
+    }
+    hold(size as isize);
+}
+
 /// Adds to the bytes that this thread holds.
 fn hold(bytes: isize) {
     let held = HELD.get() + bytes;
@@ -99,6 +108,11 @@ fn hold(bytes: isize) {
 }
 
 impl Heap {
+    /// Returns whether this thread allocates from the heap.
+    fn is_used() -> bool {
+        TESTED.load(Relaxed) && IS_TESTING.get()
+    }
+
     fn has(pointer: *mut u8) -> bool {
         let base = BASE.load(Relaxed);
         base != 0 && (base..base + MAX_BYTES).contains(&(pointer as usize))
@@ -108,12 +122,8 @@ impl Heap {
 // SAFETY: each block is of the heap or of the system, and its address tells of which.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Nothing writes to a block that is requested as a test.
-        if layout.align() != PROBE {
-            REQUESTED.set(REQUESTED.get() + layout.size() + REQUEST);
-        }
-        hold(layout.size() as isize);
-        if TESTED.load(Relaxed) && IS_TESTING.get() {
+        request(layout.size(), layout.align());
+        if Self::is_used() {
             // SAFETY: the caller's promise; one thread comes here.
             unsafe { (*self.0.get()).malloc(layout.size(), layout.align()) }
         } else {
@@ -139,6 +149,12 @@ unsafe impl GlobalAlloc for Heap {
             hold(size as isize - layout.size() as isize);
             // SAFETY: the caller's promise; one thread comes here.
             return unsafe { (*self.0.get()).realloc(pointer, layout.size(), 1, size) };
+        }
+        if !Self::has(pointer) && !Self::is_used() {
+            request(size, layout.align());
+            hold(-(layout.size() as isize));
+            // SAFETY: the caller's promise.
+            return unsafe { System.realloc(pointer, layout, size) };
         }
         // SAFETY: the caller's promise; the blocks are distinct, and as large as what is copied.
         unsafe {
