@@ -1,7 +1,7 @@
 //! The index of subscriptions: insertion, replacement and deletion. A search reads it.
 //!
-//! An insertion has two halves. [`prepare`](prepare) reads the expression and plans its places; it finds every error, and returns the
-//! plan with the memory for it ensured. [`commit`](commit) applies the plan, and cannot fail.
+//! An insertion has two halves. `prepare` reads the expression and plans its places: it finds every error, and ensures the memory of
+//! the plan. `commit` applies the plan, and cannot fail.
 
 mod commit;
 mod deletion;

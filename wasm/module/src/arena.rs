@@ -98,8 +98,9 @@ impl Arena {
         self.lends.store(lends, Relaxed);
     }
 
-    /// Unlinks the first chunk of at least `size` bytes, except for the static one.
-    pub fn lent(&self, size: usize) -> Option<(usize, usize)> {
+    /// Unlinks the first chunk of at least `size` bytes, except for the static one, if chunks may be lent. Returns its zeroed memory:
+    /// the start and the number of bytes.
+    pub fn take_chunk(&self, size: usize) -> Option<(usize, usize)> {
         if !self.lends.load(Relaxed) {
             return None;
         }

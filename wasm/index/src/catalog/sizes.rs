@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_is_at_least_the_largest_size_and_hardly_more() {
+    fn the_maximum_is_at_least_the_largest_size_and_hardly_more() {
         let mut sizes = Sizes::default();
         assert_eq!(sizes.max(), 0);
         let all: Vec<usize> = (4..400).chain((1..20).map(|n| n * 777_777)).collect();

@@ -212,8 +212,7 @@ impl Index {
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
         let Index { strings, vocabulary, catalog: Catalog { schema, .. }, .. } = self;
         let mut refused = None;
-        let strings_at_most = constants(&postfix);
-        let mut hashes = Vec::with_capacity(strings_at_most);
+        let mut hashes = Vec::with_capacity(constants(&postfix));
         for predicate in predicates(&postfix) {
             predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
         }

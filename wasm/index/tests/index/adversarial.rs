@@ -1,4 +1,4 @@
-//! Expressions and events of a size and depth that nobody writes by hand: a correct result, or an error.
+//! Expressions and events of extreme size and depth give a correct result or an error.
 
 use crate::support::make::{attribute, insertion, ALL_IDS};
 use be_tree_index::error::Kind;
@@ -46,7 +46,7 @@ fn relations_at_the_ends_of_32_and_64_bits() {
     let mut cases = Vec::new();
     for &constant in &ends {
         for (relation, holds) in relations {
-            // Found by the comparison, and looked at by every search.
+            // An indexed expression, and one that every search evaluates.
             for text in [format!("i {relation} {constant}"), format!("i {relation} {constant} or not b")] {
                 insert(&mut index, cases.len() as u64, &text);
                 cases.push((constant, holds));
@@ -75,7 +75,7 @@ fn nesting_of_a_million_levels() {
     assert_eq!(search(&index, "{}"), [3]);
 }
 
-/// `and` and `or` in turn, each nested in the one before: no chain to flatten, and a program of long jumps.
+/// Nests `and` and `or` alternately, so that no chain is flattened and the program has long jumps.
 fn alternating(levels: i64) -> String {
     let open: String = (0..levels).map(|i| format!("(i <> {i} {} ", if i % 2 == 0 { "and" } else { "or" })).collect();
     format!("{open}i = {levels}{}", ")".repeat(levels as usize))
@@ -148,7 +148,7 @@ fn results_ascend_for_ids_in_any_order() {
     assert_eq!(search(&index, r#"{"b": true}"#), expected);
 }
 
-/// Entries are filtered by the first 16,383 attributes alone.
+/// Only the first 16,383 attributes have filters.
 #[test]
 fn lists_split_by_attributes_without_filters() {
     let attributes = (0..16_500).map(|i| Attribute {

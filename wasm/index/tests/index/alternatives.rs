@@ -1,5 +1,5 @@
-//! An `or` with a negated alternative that nearly every event makes true: a filter proves the expression by that alternative, and
-//! programs run only for the other events.
+//! A negated alternative of an `or` that nearly every event makes true: a filter proves the expression by it, and programs run only
+//! for the other events.
 
 use crate::support::make::{insertion, ALL_IDS};
 use be_tree_index::event::Format;
@@ -7,7 +7,7 @@ use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
-/// What an event says besides `a`; values are small numbers, of which `f` has an eighth.
+/// The values of an event besides `a`. They are small integers; `f` is an eighth of its integer.
 #[derive(Clone, Copy)]
 struct Event {
     a: i64,
@@ -15,7 +15,7 @@ struct Event {
     i: Option<i64>,
     f: Option<i64>,
     s: Option<i64>,
-    /// The first of two elements that follow one another.
+    /// The first of two consecutive elements.
     t: Option<i64>,
 }
 
@@ -30,10 +30,10 @@ impl Event {
     }
 }
 
-/// Whether an event meets the likely alternative, or another one.
+/// Returns whether an event meets the likely alternative, and whether it meets the other one.
 type Meets = Box<dyn Fn(&Event) -> [bool; 2]>;
 
-/// An expression by its number, and whether an event that has what is beside its alternatives meets these.
+/// Returns the alternatives of expression `id`, and a function that tells which of them an event meets.
 fn expression(id: i64) -> (String, Meets) {
     let (x, y) = (id * 7 % 40, id % 20);
     match id / 2 % 6 {
@@ -100,8 +100,8 @@ fn events() -> impl Iterator<Item = Event> {
     })
 }
 
-/// Checks that expressions with these ids are found where they hold. Tells how many were looked at, and of how many the likely
-/// alternative does not hold.
+/// Checks that a search finds the true expressions among `ids`. Returns the numbers of evaluated expressions and of those whose likely
+/// alternative is false.
 fn check(index: &Index, ids: &[i64], event: &Event) -> (u64, u64) {
     let mut search = Search::default();
     search.reserve(index).unwrap();
@@ -121,7 +121,7 @@ fn check(index: &Index, ids: &[i64], event: &Event) -> (u64, u64) {
     (found.evaluated(), unlikely)
 }
 
-/// Every other expression demands something besides its alternatives.
+/// Every second expression has a demand beside its alternatives.
 fn is_beside_another(id: i64) -> bool {
     id % 2 == 1
 }
@@ -142,7 +142,7 @@ fn an_expression_that_one_alternative_proves_is_not_run() {
         unlikely += counts.1;
     }
     assert_eq!(index.info().unindexed, 1400);
-    // Some for strings or floats that look like others.
+    // A few run because digests of different strings or floats collide.
     assert!(
         evaluated <= unlikely + unlikely / 16,
         "{evaluated} were looked at, {unlikely} fail the likely alternative"

@@ -15,7 +15,7 @@ use be_tree_index::model::predicate::Postfix;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::{Batch, Form, Request, Search};
 
-/// Booleans enough for expressions that no gate holds back.
+/// The number of booleans: enough for expressions without an access predicate.
 const BOOLEANS: usize = 12;
 
 struct Fixture {
@@ -26,7 +26,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// An index over which `dense` in a hundred expressions are dense.
+    /// Returns an index in which `dense` percent of the expressions are dense.
     fn new(random: &mut Random, expressions: usize, dense: usize) -> Self {
         let mut attributes = generate::schema(random).attributes().to_vec();
         for number in 0..BOOLEANS {
@@ -48,7 +48,7 @@ impl Fixture {
         Fixture::of(schema, &texts)
     }
 
-    /// An index that holds those of `texts` that it takes.
+    /// Returns an index of those `texts` that it accepts.
     fn of(schema: Schema, texts: &[(u64, String)]) -> Self {
         let mut index = Index::new(schema.clone());
         let mut oracle = BTreeMap::new();
@@ -126,7 +126,7 @@ fn booleans(random: &mut Random, depth: usize) -> String {
     format!("{negation}({} {operator} {})", booleans(random, depth - 1), booleans(random, depth - 1))
 }
 
-/// An expression of so many leaves over so many booleans.
+/// Returns an expression of `leaves` leaves over `booleans` booleans.
 fn tree(random: &mut Random, leaves: usize, booleans: usize) -> String {
     let negation = random.pick(&["", "", "", "not "]);
     if leaves == 1 {
@@ -182,7 +182,7 @@ fn each_form_of_boolean_programs_finds_the_same_ids() {
         for leaves in [2, 17, 64, 127, 253, 254, 255, 256, 509, 510, 511, 700] {
             for _ in 0..8 {
                 let text = tree(random, leaves, booleans);
-                // What decides nothing is no test.
+                // A literal that decides nothing has no test.
                 let idle = if random.chance(10) { " and (d0 or true)" } else { "" };
                 texts.push((texts.len() as u64, format!("({text}){idle}")));
             }
@@ -290,7 +290,7 @@ fn a_prepared_event_of_another_schema_or_truncated_is_refused() {
     let refused = other.search(&[(3, prepared.clone())], None, Form::Ids).unwrap_err().1;
     assert_eq!(refused.kind, Kind::Type);
 
-    // Whatever the bytes are, they are an event or are refused.
+    // Any bytes are an event or an error.
     for end in 0..prepared.len() {
         let _ = fixture.search(&[(3, prepared[..end].to_vec())], None, Form::Ids);
     }

@@ -1,5 +1,4 @@
-//! Intervals that fill their bucket: the path proves them, as long as the bucket is no wider, whatever is inserted and deleted
-//! beside them.
+//! The path proves an interval that fills its bucket, as long as insertions and deletions of others leave the bucket no wider.
 
 use crate::support::make::{insertion, ALL_IDS};
 use crate::support::random::Random;
@@ -33,7 +32,7 @@ fn insert(index: &mut Index, id: u64, expression: Expression) {
     index.insert(&insertion(id, &text)).unwrap();
 }
 
-/// Checks the index against what is in it, for events from each interval with some from each.
+/// Checks the index against `held` for events from each pair of intervals.
 fn check(index: &Index, held: &[Option<Expression>], intervals: u64) {
     index.validate().unwrap();
     let mut search = Search::default();
@@ -74,7 +73,7 @@ fn buckets_that_come_and_go_at_two_levels_prove_only_their_intervals() {
     let mut index = index();
     let mut held: Vec<Option<Expression>> = vec![None; 2000];
     for round in 0..24 {
-        // Whole intervals fill and empty in turns.
+        // Intervals fill and become empty by turns.
         let share = |number: u64| if (number + round).is_multiple_of(3) { 90 } else { 4 };
         for (id, held) in (0..).zip(&mut held) {
             let expression = (random.next() % INTERVALS, random.chance(70).then(|| random.next() % INTERVALS));
@@ -116,7 +115,7 @@ fn an_interval_that_fills_its_bucket_is_proven_by_its_other_demand() {
 fn an_expression_stands_only_on_the_sides_of_a_cut_that_its_events_reach() {
     let mut index = index();
     for id in 0..60 {
-        // To the second alternative two intervals lead that have nothing in common.
+        // Two disjoint intervals lead to the second alternative.
         let text = "i >= 50 and i < 60 and (b or c and i < 40)";
         index.insert(&insertion(id, text)).unwrap();
         index.validate().unwrap();

@@ -23,7 +23,7 @@ fn schema() -> Schema {
     Schema::new(attributes).unwrap()
 }
 
-/// An expression of about `length` predicates, of a kind that `kind` names.
+/// Returns an expression of about `length` predicates of the given kind.
 fn text(kind: u64, length: u64, salt: u64) -> String {
     let many = |count: u64, by: &str, each: &dyn Fn(u64) -> String| (0..count).map(each).collect::<Vec<_>>().join(by);
     match kind % 6 {
@@ -59,7 +59,7 @@ impl Churned {
     fn put(&mut self, id: u64, text: String) {
         self.delete(id);
         self.index.insert(&insertion(id, &text)).unwrap();
-        // Held by the test, so not counted.
+        // The test holds the text, not the index.
         uncounted(|| self.texts[id as usize] = Some(text));
     }
 

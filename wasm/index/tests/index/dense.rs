@@ -18,7 +18,7 @@ fn schema(random: &mut Random, booleans: usize) -> Schema {
     Schema::new(attributes).unwrap()
 }
 
-/// An expression of so many leaves, mostly over booleans.
+/// Returns an expression of `leaves` leaves, mostly over booleans.
 fn expression(random: &mut Random, schema: &Schema, leaves: usize) -> String {
     let text = if leaves == 1 {
         let attribute = random.pick(schema.attributes());
@@ -29,7 +29,7 @@ fn expression(random: &mut Random, schema: &Schema, leaves: usize) -> String {
             _ => return expression(random, schema, 1),
         }
     } else {
-        // Balanced trees, and such as a row.
+        // Balanced and degenerate trees.
         let left = if random.chance(50) { leaves / 2 } else { 1 + random.below(leaves - 1) };
         let (left, right) = (expression(random, schema, left), expression(random, schema, leaves - left));
         format!("({left} {} {right})", random.pick(&["and", "or"]))

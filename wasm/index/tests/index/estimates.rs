@@ -28,8 +28,8 @@ fn both(id: u64) -> String {
     format!("often = {} and seldom = {}", id % 10, id % 10)
 }
 
-/// An index over two attributes, of which the one that events define often has more values. So it is the better one to wait
-/// for, as long as nothing else is known.
+/// Returns an index over two attributes. The one that events define often has more values, so it is the better access predicate
+/// while the statistics know nothing else.
 fn index() -> Index {
     Index::new(Schema::new(vec![attribute("often", 19), attribute("seldom", 9)]).unwrap())
 }
@@ -42,13 +42,13 @@ fn a_rare_attribute_counts_as_defined_by_few_events() {
     insert(&mut index, 4000..4200, both);
     index.validate().unwrap();
     events.reserve(&index).unwrap();
-    // None of those that wait for the other.
+    // No entry under the other attribute is visited.
     assert_eq!(search(&mut events, &index, r#"{"often": 3}"#).1, 200);
     let expected: Vec<u64> = (0..4200).filter(|id| id % if *id < 4000 { 20 } else { 10 } == 3).collect();
     assert_eq!(search(&mut events, &index, r#"{"often": 3, "seldom": 3}"#).0, expected);
 }
 
-/// Each of many attributes is asked for by a few expressions, which events that do not define it need not come upon.
+/// A few expressions ask for each of many attributes. An event that does not define an attribute visits none of its expressions.
 #[test]
 fn a_search_skips_levels_of_undefined_attributes() {
     const RARE: u64 = 300;

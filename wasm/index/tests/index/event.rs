@@ -1,4 +1,4 @@
-//! Random events, written in every format, are read back as they were; damaged ones do no harm.
+//! Random events round-trip through every format; damaged ones are refused or read.
 
 use be_tree_index::event::{decode, Event, Format, Object, Text, Value};
 use be_tree_index::model::address::Address;
@@ -9,7 +9,7 @@ use be_tree_index::term::Writer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A value as a test holds it.
+/// A value of the test's model.
 #[derive(Clone, Debug, PartialEq)]
 enum Model {
     Undefined,
@@ -78,7 +78,7 @@ fn name(i: usize) -> String {
 
 fn schema(attributes: &Attributes) -> Schema {
     let declare = |(i, (ty, value)): (usize, &(Type, Model))| {
-        // What the event defines may as well be required.
+        // An attribute that the event defines may be required.
         let optional = *value == Model::Undefined;
         let own = Attribute { name: format!("`{}`", name(i)), ty: *ty, optional, bounds: Bounds::Unbounded };
         let inner = [("n", Type::Integer), ("in.s", Type::String)].map(|(name, ty)| {
@@ -195,7 +195,7 @@ fn record(attributes: &Attributes, is_tuple: bool) -> Vec<u8> {
     bytes
 }
 
-/// Writes a JSON string: with all that can be escaped escaped, or with only what must be.
+/// Writes a JSON string, with every possible escape or with only the necessary ones.
 fn json_string(string: &str, escape_all: bool) -> String {
     let mut out = String::from('"');
     for character in string.chars() {
@@ -291,7 +291,7 @@ fn read_back(event: &Event) -> Vec<Model> {
     event.values.iter().map(read).collect()
 }
 
-/// What reading must give: integer lists are sorted sets.
+/// Returns the values that reading must return: integer lists become sorted sets.
 fn expected(attributes: &Attributes) -> Vec<Model> {
     let mut values: Vec<_> = attributes.iter().map(|(_, value)| value.clone()).collect();
     for value in &mut values {

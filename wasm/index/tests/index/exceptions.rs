@@ -1,4 +1,4 @@
-//! Expressions that accept any value but a few: filters prove most of them, and none for an excepted value.
+//! Expressions that except a few values: filters prove most of them, and none for an excepted value.
 
 use crate::support::make::{insertion, ALL_IDS};
 use be_tree_index::event::Format;
@@ -6,7 +6,7 @@ use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
-/// What an event says, and what an expression does.
+/// The values of an event.
 struct Event {
     r: i64,
     s: Option<i64>,
@@ -24,9 +24,9 @@ impl Event {
     }
 }
 
-/// An expression by its number: its text, and whether it holds.
+/// Returns the text of expression `id`, and its meaning.
 fn expression(id: i64) -> (String, impl Fn(&Event) -> bool) {
-    // From one value to so many that all bits of a mask are taken.
+    // From one value to enough values to set all bits of a mask.
     let excepted: Vec<i64> = (0..1 + id % 13 * (id % 11)).map(|i| (id * 7 + i * 3) % 400).collect();
     let integers = excepted.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
     let strings = excepted.iter().map(|value| format!("'v{value}'")).collect::<Vec<_>>().join(", ");
@@ -54,7 +54,7 @@ fn expression(id: i64) -> (String, impl Fn(&Event) -> bool) {
     (text, holds)
 }
 
-/// An index of these expressions over attributes with these names and types, of which some are optional; and a search.
+/// Returns an index of `texts` over attributes by name, type and whether they are optional, and a search.
 fn index(attributes: &[(&str, Type, bool)], texts: impl Iterator<Item = String>) -> (Index, Search) {
     let attributes = attributes.iter().map(|&(name, ty, optional)| {
         let name = name.into();

@@ -1,4 +1,4 @@
-//! Explanations of large expressions and events: bounded, whole terms, quick, and refused when memory is exhausted.
+//! Explanations of large expressions and events are bounded complete terms, or are refused when memory is exhausted.
 
 use crate::heap::{alone, begin_anew, limited, taken, FREELY, PAGE};
 use crate::support::make::{attribute, insertion};
@@ -33,18 +33,18 @@ fn explanation(text: &str, event: &str) -> Vec<u8> {
     out
 }
 
-/// How often `atom` is in a term.
+/// Returns the number of occurrences of `atom` in a term.
 fn atoms(term: &[u8], atom: &str) -> usize {
     let encoded = [&[119, atom.len() as u8], atom.as_bytes()].concat();
     term.windows(encoded.len()).filter(|window| *window == encoded).count()
 }
 
-const MOST: usize = (1 << 20) + 300_000;
+const MAX_TERM_BYTES: usize = (1 << 20) + 300_000;
 
 #[test]
 fn the_explanation_of_a_deep_expression_is_truncated() {
     let term = explanation(&format!("{}b", "not ".repeat(200_000)), r#"{"b": true}"#);
-    assert!(term.len() < MOST, "{}", term.len());
+    assert!(term.len() < MAX_TERM_BYTES, "{}", term.len());
     assert_eq!((atoms(&term, "not"), atoms(&term, "omitted"), atoms(&term, "predicate")), (10_001, 1, 0));
 }
 
@@ -53,7 +53,7 @@ fn the_explanation_of_a_wide_expression_is_truncated() {
     let text = (0..30_000).map(|i| format!("a = {i}")).collect::<Vec<_>>().join(" or ");
     let term = explanation(&text, r#"{"a": 29999}"#);
     assert_eq!((atoms(&term, "predicate"), atoms(&term, "omitted")), (10_000, 1));
-    // What is left out makes it true.
+    // An omitted part makes it true.
     assert_eq!(atoms(&term, "true"), 2);
     let nested = (0..30_000).fold("b".to_owned(), |text, i| format!("a = {i} and ({text}"));
     let term = explanation(&format!("{nested}{}", ")".repeat(30_000)), r#"{"a": 1, "b": true}"#);
@@ -66,8 +66,8 @@ fn long_texts_and_values_are_omitted() {
     let text = (0..300).map(|i| format!("s not in ({list}, '{i}')")).collect::<Vec<_>>().join(" and ");
     let event = format!(r#"{{"s": "{}", "t": [{}]}}"#, "x".repeat(5000), r#""y","#.repeat(999) + r#""z""#);
     let term = explanation(&text, &event);
-    assert!(term.len() < MOST, "{}", term.len());
-    // A value each, and the predicates that there was no room for.
+    assert!(term.len() < MAX_TERM_BYTES, "{}", term.len());
+    // One value for each, and the omitted predicates.
     assert_eq!(atoms(&term, "omitted"), 300);
     assert!(atoms(&term, "predicate") > 200);
     assert!(!term.windows(5000).any(|window| window == "x".repeat(5000).as_bytes()));
@@ -85,7 +85,7 @@ fn a_list_is_in_the_order_of_the_event() {
     assert!(term.windows(expected.len()).any(|window| window == expected));
 }
 
-/// Takes the memory that the heap has without more pages, except for some that the message of an error needs.
+/// Fills the free memory of the heap, except for the bytes of an error message.
 fn fill() -> Vec<Vec<u8>> {
     let rest: Vec<u8> = limited(FREELY, FREELY, || Vec::with_capacity(1 << 12));
     let mut filler = Vec::new();

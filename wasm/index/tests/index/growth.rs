@@ -1,4 +1,4 @@
-//! Changes by random expressions whose length doubles: the bytes that they request and hold about double too.
+//! The bytes that a change requests and holds about double when its expression doubles.
 
 // Left out in the sandbox, where the requests are the same.
 #![cfg(not(target_arch = "wasm32"))]

@@ -8,7 +8,7 @@ use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
-/// What an event says besides `a = 1`, and what an expression does.
+/// The values of an event besides `a = 1`.
 #[derive(Clone, Copy)]
 struct Event {
     i: Option<i64>,
@@ -27,7 +27,7 @@ impl Event {
     }
 }
 
-/// Integers where a probe of 32 bits is exact, and where it is not.
+/// Integers with an exact digest of 32 bits, and without.
 const INTEGERS: [i64; 13] = [
     i64::MIN,
     i32::MIN as i64,
@@ -44,12 +44,12 @@ const INTEGERS: [i64; 13] = [
     i64::MAX,
 ];
 
-/// Floats of which some have the same upper half.
+/// Floats; some share their upper 32 bits.
 const FLOATS: [f64; 7] = [-2.5, 0.0, f64::MIN_POSITIVE, 0.25, 0.25 + f64::EPSILON, 0.3, 1e300];
 
 type Relation = fn(Ordering) -> bool;
 
-/// An expression by its number: its text, and whether it holds.
+/// Returns the text of expression `id`, and its meaning.
 fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
     let constant = INTEGERS[id % INTEGERS.len()];
     let relations: [(&str, Relation); 5] = [
@@ -60,7 +60,7 @@ fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
         (">=", Ordering::is_ge),
     ];
     let (sign, relation) = relations[id / 5 % relations.len()];
-    // Without equality, which of floats is none of their order.
+    // Without equality, because equal floats may differ in the total order.
     let (float_sign, float_relation) = relations[1 + id / 5 % 4];
     let s = (id % 11) as i64;
     let first = format!("not (i {sign} {constant})");
@@ -100,7 +100,7 @@ fn filters_prove_expressions_with_one_or_two_demands_left() {
         attribute("s", Type::String, true),
     ];
     let mut index = Index::new(Schema::new(attributes).unwrap());
-    // More than a step passes, so that lists are left and taken up again, between joined entries if that were possible.
+    // More entries than a step visits, so that a search pauses inside lists.
     let expressions: Vec<_> = (0..5000).map(expression).collect();
     for (id, (text, _)) in (0..).zip(&expressions) {
         index.insert(&insertion(id, text)).unwrap();

@@ -21,7 +21,7 @@ fn generated(random: &mut Random) -> (Schema, String) {
     (schema, text)
 }
 
-/// `text` with a few bytes taken out, put in, exchanged or repeated.
+/// Returns `text` with a few bytes removed, inserted, exchanged or repeated.
 fn mutated(random: &mut Random, text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=random.below(4) {
@@ -115,7 +115,7 @@ fn the_oracle_agrees_with_cases_worked_out_by_hand() {
     }
 }
 
-/// What is generated is worth testing with: expressions match now and then, and every type and test occurs.
+/// Generated expressions match sometimes, and every type and test occurs.
 #[test]
 fn generated_cases_are_neither_all_true_nor_all_false() {
     let mut random = Random::new(1);

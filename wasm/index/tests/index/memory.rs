@@ -29,7 +29,7 @@ fn many(count: usize, by: &str, each: impl Fn(usize) -> String) -> String {
     (0..count).map(each).collect::<Vec<_>>().join(by)
 }
 
-/// Expressions that take much memory, each in its own way, `size` times as much.
+/// Returns expressions that stress different tables, with memory proportional to `size`.
 fn adversaries(size: usize) -> Vec<String> {
     let list = |from: usize, count: usize| many(count, ", ", |number| (from + number).to_string());
     vec![
@@ -62,7 +62,7 @@ fn small(random: &mut Random, number: usize) -> String {
     }
 }
 
-/// All that an index tells of itself and of some events.
+/// Returns the counts of an index and its matches of some events.
 fn digest(index: &Index) -> Vec<u64> {
     index.validate().unwrap();
     let mut search = Search::default();
@@ -82,14 +82,13 @@ fn digest(index: &Index) -> Vec<u64> {
     digest
 }
 
-/// Inserts `text` into an index at each limit between what it holds and what the insertion needs, and deletes it at the one at
-/// which it is taken. Returns how many refused it.
+/// Inserts `text` at rising limits of memory until it succeeds, and deletes it at that limit. Returns the number of refusals.
 fn insert_at_every_limit(index: &mut Index, id: u64, text: &str, by_requests: bool) -> usize {
     let before = digest(index);
     let held = taken();
     let mut refusals = 0;
     for step in 0.. {
-        // So many requests for pages are granted and all others refused, or so many pages are there.
+        // The limit counts granted requests for pages, or pages.
         let (limit, granted) = if by_requests { (FREELY, step) } else { (held + step * PAGE, FREELY) };
         let inserted = limited(limit, granted, || index.insert(&insertion(id, text)));
         match inserted {
@@ -100,7 +99,7 @@ fn insert_at_every_limit(index: &mut Index, id: u64, text: &str, by_requests: bo
         refusals += 1;
     }
     index.validate().unwrap();
-    // Whatever is there can be deleted in what memory there is now.
+    // Deletions need no further memory.
     let limit = taken();
     limited(limit, FREELY, || index.delete(id)).unwrap();
     assert_eq!(digest(index), before);
@@ -121,7 +120,7 @@ fn changes_succeed_or_are_refused_and_change_nothing() {
                 limited(FREELY, FREELY, || index.insert(&insertion(id, &text))).unwrap();
             }
             refusals += insert_at_every_limit(&mut index, 1 << 40 | number as u64, adversary, number % 2 == 1);
-            // Up to the limit, then all deleted.
+            // Inserts up to the limit, then deletes all.
             let limit = taken();
             let mut held: Vec<u64> = (0..texts).collect();
             for id in texts..texts + 150 {
@@ -147,8 +146,7 @@ fn changes_succeed_or_are_refused_and_change_nothing() {
     assert!(refusals > 100, "{refusals}");
 }
 
-/// Replaces the subscription `id` by `text` at each limit between what the index holds and what that needs. Returns how many
-/// refused it.
+/// Replaces the subscription `id` by `text` at rising limits of memory until it succeeds. Returns the number of refusals.
 fn put_at_every_limit(others: &[String], old: &str, text: &str, by_requests: bool) -> usize {
     let id = others.len() as u64 / 2;
     let build = |id_text: &str| {
@@ -178,7 +176,7 @@ fn put_at_every_limit(others: &[String], old: &str, text: &str, by_requests: boo
         }
         let start = &text[..text.len().min(60)];
         assert_eq!(digest(&index), if put.is_ok() { &after[..] } else { &before[..] }, "{step} {start}");
-        // Whatever is there can be deleted in what memory there is now.
+        // Deletions need no further memory.
         let limit = taken();
         for id in 0..index.len() as u64 {
             let deleted = limited(limit, FREELY, || index.delete(id));

@@ -62,7 +62,7 @@ fn a_condition_is_about_one_object() {
         ("any items (qty + 1 > length(sku) * 5)", two, true),
         ("any items (price.amount < 3)", two, false),
         ("any items (price.amount < 3)", r#"{"items": [{"price": {"amount": 2.5}}]}"#, true),
-        // An undefined list, and one without objects.
+        // An undefined list, and an empty one.
         ("any items (true)", none, false),
         ("all items (true)", none, false),
         ("none items (true)", none, false),
@@ -75,7 +75,7 @@ fn a_condition_is_about_one_object() {
         ("size(items) = 2 and items is not null", two, true),
         ("any items (true)", r#"{"items": [{}]}"#, true),
         ("any items (sku is null and qty is null)", r#"{"items": [{"other": [1]}]}"#, true),
-        // Of several lists of one name the last counts.
+        // The last of several lists of one name counts.
         ("any items (sku = 'x')", r#"{"items": [{"sku": "x"}], "items": [{"sku": "y"}]}"#, false),
         ("any items (sku = 'x')", r#"{"items": [{"sku": "x"}], "items": null}"#, false),
         ("any items (sku = 'x')", r#"{"items": [{"sku": "a", "sku": "x"}]}"#, true),

@@ -49,13 +49,13 @@ fn an_index_that_splits_and_merges_finds_what_the_oracle_finds() {
     }
 }
 
-/// An event with the least time, which a lax range of all later times once let pass.
+/// Regression: a lax range of all later times let an event with the least time pass.
 #[test]
 fn times_at_the_lower_bound_find_what_the_oracle_finds() {
     rehearse(2556039803617823573, 60, 6);
 }
 
-/// Replacing leaves the order of ids and slots as it was, which searches use.
+/// A replacement keeps the order of ids and slots, on which searches rely.
 #[test]
 fn put_replaces_the_subscription_with_its_id() {
     let mut random = Random::new(7);

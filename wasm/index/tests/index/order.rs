@@ -16,7 +16,7 @@ const VALUES: u64 = 40;
 /// The number of subscriptions.
 const LIVE: usize = 3_000;
 
-/// An index and its searches, and for each id the value in its expression.
+/// An index, its searches, and the value in the expression of each id.
 struct Churned {
     index: Index,
     search: Search,
@@ -29,7 +29,7 @@ struct Churned {
     refusals: usize,
 }
 
-/// An expression of a kind that the value chooses.
+/// Returns an expression; the value chooses its kind.
 fn text(value: u64) -> String {
     match value % 8 {
         0 | 1 => format!("a = {value}"),
@@ -252,7 +252,7 @@ fn searches_are_right_after_an_arrangement_is_refused_memory() {
 fn a_replacement_leaves_no_stale_id_in_a_free_slot() {
     let mut churned = Churned::new();
     (0..1_000).for_each(|i| churned.insert(10 * i, 1));
-    // The slot of 10 is freed last, and more are free than ascending ids leave.
+    // The slot of 10 is freed last, and more slots are free than ascending ids leave.
     (0..1_000).rev().filter(|i| i % 2 == 1).for_each(|i| churned.delete(10 * i));
     churned.insert(0, 1);
     churned.delete(0);

@@ -118,7 +118,7 @@ fn values_that_no_search_can_use_are_refused() {
     assert!(integers(&[1, 2]).is_some());
     assert_eq!(integers(&[2, 1]), None);
     assert_eq!(integers(&[1, 1]), None);
-    // Two objects, one that ends too early, and one with an attribute that is not there.
+    // Two objects: one is truncated, one has an attribute that does not exist.
     let objects = |words: &[u32]| {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         read(&write("object_list", 10, &bytes))
@@ -126,7 +126,7 @@ fn values_that_no_search_can_use_are_refused() {
     assert!(objects(&[2, 0, 0]).is_some());
     assert_eq!(objects(&[2, 0]), None);
     assert_eq!(objects(&[1, 1, 2]), None);
-    // An attribute twice, and one that is not there.
+    // An attribute twice, and an attribute that does not exist.
     let one = write("boolean", 1, &[]);
     assert!(read(&one).is_some());
     assert_eq!(read(&[&one[..], &one[one.len() - 4..]].concat()), None);

@@ -1,4 +1,4 @@
-//! The parts of a profile: together they find what a search finds, and their counts add up to what it did.
+//! The parts of a profile find the ids of a search, and their counts add up to its counts.
 
 use std::collections::BTreeSet;
 

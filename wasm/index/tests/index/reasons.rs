@@ -15,7 +15,7 @@ use be_tree_index::model::predicate::{Postfix, Test};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::Search;
 
-/// What a search for reasons finds: the ids that match, and for each reason those that do not.
+/// Searches for reasons. Returns the matching ids, and the other ids by reason.
 fn search(index: &Index, bytes: &[u8], only: Option<&[u64]>) -> (Vec<u64>, Vec<Vec<u64>>) {
     let mut search = Search::default();
     search.reserve(index).unwrap();
@@ -61,7 +61,7 @@ fn expected(
     (ids, groups)
 }
 
-/// Programs over booleans alone are run in another way.
+/// Returns a schema of booleans, whose programs of reasons run interleaved.
 fn booleans(random: &mut Random) -> Schema {
     let attribute = |i| {
         let name = format!("b{i}");

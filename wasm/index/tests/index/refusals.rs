@@ -1,5 +1,5 @@
-//! Batches of insertions, and searches, at every limit of memory: each succeeds, or is refused and changes nothing. The
-//! expressions are random; `memory.rs` has those that take much memory.
+//! Batches of insertions, and searches, at every limit of memory: each succeeds, or is refused and changes nothing. Expressions are
+//! random; `memory.rs` has expensive ones.
 
 // Left out in the sandbox for the reason in `memory.rs`.
 #![cfg(not(target_arch = "wasm32"))]
@@ -16,7 +16,7 @@ use be_tree_index::index::Index;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::search::{Batch, Form, Request, Search};
 
-/// An index of random expressions, and events to tell whether it changed.
+/// An index of random expressions, and events that show whether it changed.
 struct Tested {
     index: Index,
     search: Search,
@@ -43,14 +43,14 @@ impl Tested {
         tested
     }
 
-    /// Inserts all of `texts` and makes room to search for them, or does neither, as the guest does.
+    /// Inserts all of `texts` and makes room for searches, or changes nothing, as the guest does.
     fn insert_all(&mut self, from: u64, texts: &[String]) -> Result<(), Error> {
         let Tested { index, search, batch, .. } = self;
         let inserted = index.insert_all_for(&mut (search, batch), insertions(from, texts).map(Ok));
         inserted.map(drop).map_err(|(_, error)| error)
     }
 
-    /// All that the index tells of itself and of the events, in the room for searches that it was given.
+    /// Returns the counts of the index and its matches of the events.
     fn digest(&mut self) -> Vec<u64> {
         let Tested { index, search, .. } = self;
         index.validate().unwrap();
@@ -64,14 +64,13 @@ impl Tested {
         digest
     }
 
-    /// Runs `operation` at each limit from what the index holds on until it succeeds, and returns how many refused it. Where
-    /// it is refused, it left all as it was.
+    /// Runs `operation` at rising limits of memory until it succeeds. Returns the number of refusals, each of which changed nothing.
     fn sweep(&mut self, by_requests: bool, mut operation: impl FnMut(&mut Self) -> Result<(), Error>) -> usize {
         let before = self.digest();
         let held = taken();
         let mut refusals = 0;
         for step in 0.. {
-            // So many requests for pages are granted and all others refused, or so many pages are there.
+            // The limit counts granted requests for pages, or pages.
             let (limit, granted) = if by_requests { (FREELY, step) } else { (held + step * PAGE, FREELY) };
             match limited(limit, granted, || operation(self)) {
                 Ok(()) => break,
@@ -83,7 +82,7 @@ impl Tested {
         refusals
     }
 
-    /// Deletes all that there is in what memory there is.
+    /// Deletes all subscriptions without further memory.
     fn delete_all(mut self, ids: impl Iterator<Item = u64>) {
         let limit = taken();
         ids.for_each(|id| limited(limit, FREELY, || self.index.delete(id)).unwrap());
@@ -111,8 +110,7 @@ fn batches_of_insertions_succeed_or_are_refused_and_change_nothing() {
     assert!(refusals > 50, "{refusals}");
 }
 
-/// Lists of expressions with many values each are split where memory allows it, and stay so when the insertion that they
-/// were split for is taken back.
+/// Lists of expressions with many values are split where memory allows it. Rolling back the insertion keeps the split.
 #[test]
 fn lists_that_split_into_many_nodes_are_searched_at_every_limit() {
     let _alone = alone();
@@ -133,7 +131,7 @@ fn lists_that_split_into_many_nodes_are_searched_at_every_limit() {
     }
 }
 
-/// An event over `schema` that takes far more memory than most, in JSON: strings with escapes, and many of them.
+/// Returns a JSON event over `schema` with many escaped strings, which take much memory.
 fn large(random: &mut Random, schema: &Schema) -> String {
     let event = generate::event(random, schema);
     let mut json = encode::json(random, schema, &event);
@@ -161,7 +159,7 @@ fn searches_succeed_or_are_refused_and_change_nothing() {
         let ids: Vec<u64> = (0..20_000).collect();
         let by_requests = round % 2 == 1;
         let mut found = vec![];
-        // With a new search each time, so that it has no memory yet.
+        // A new search each time, which has no memory yet.
         refusals += tested.sweep(by_requests, |Tested { index, .. }| {
             let mut search = Search::default();
             search.reserve(index)?;

@@ -26,7 +26,7 @@ fn schema() -> Schema {
     .unwrap()
 }
 
-/// An expression of a kind that makes the tree grow: by values, by buckets, by levels below levels, and by none.
+/// Returns an expression that grows the tree by values, buckets or nested levels, or not at all.
 fn expression(random: &mut Random) -> String {
     let (value, width) = (random.below(400), random.below(9));
     match random.below(9) {

@@ -20,7 +20,7 @@ fn forgiving(format: Format) -> Encoding {
     Encoding { format, forgiving: true }
 }
 
-/// The event as it was read, prepared, and the number of its values that count as undefined.
+/// Returns the event in prepared form, and the number of its values that count as undefined.
 fn prepared(index: &Index, encoding: impl Into<Encoding>, bytes: &[u8]) -> Result<(Vec<u8>, u64), Error> {
     let mut search = Search::default();
     search.reserve(index)?;
@@ -48,8 +48,8 @@ fn names(schema: &Schema) -> Vec<(String, bool)> {
     names
 }
 
-/// Spoils values of an event or an object, and returns their number. `event` gets the values that do not fit, and `plain` none in
-/// their place. `is_forgiven` is asked by the name of an attribute.
+/// Spoils values of an event or an object, and returns their number. `event` gets values that do not fit, and `plain` gets no value in
+/// their place. `is_forgiven` takes the name of an attribute.
 fn spoil(
     random: &mut Random,
     schema: &Schema,
@@ -73,7 +73,7 @@ fn spoil(
         }
     }
     for (id, attribute) in attributes.iter().enumerate() {
-        // What is in the objects of such a list counts no more, so an empty one is spoilt.
+        // The objects of a spoilt list do not count, so an empty list is spoilt.
         let is_full = |value: &Option<NaiveValue>| matches!(value, Some(NaiveValue::Objects(list)) if !list.is_empty());
         if is_forgiven_here(attribute) && !is_full(&event[id]) && random.chance(25) {
             (event[id], plain[id]) = (Some(NaiveValue::Unfit(None)), None);
@@ -89,7 +89,7 @@ fn spoil(
             if objects || !below.iter().all(|&id| is_forgiven_here(&attributes[id])) || !random.chance(10) {
                 continue;
             }
-            // What was spoilt below it counts no more.
+            // Spoilt values below it do not count.
             let mut spoilt: Vec<_> = below
                 .iter()
                 .filter_map(|&id| match &event[id] {
@@ -160,7 +160,7 @@ fn values_that_do_not_fit_count_as_undefined() {
         counts[1] += usize::from(spoilt > 0);
         counts[2] += usize::from(event.iter().any(|value| matches!(value, Some(NaiveValue::Unfit(Some(_))))));
 
-        // The same is refused where nothing asks for it.
+        // An attribute that no expression reads is refused too.
         if by_call && spoilt > 0 {
             for (format, bytes) in [(Format::Json, json.as_bytes()), (Format::Record, &record[..])] {
                 let error = prepared(&index, format, bytes).unwrap_err();
@@ -199,7 +199,7 @@ fn an_attribute_that_is_not_forgiven_refuses_the_event() {
     assert_eq!(strict(r#"{"r": "", "i": "x", "u": {"a": 1}}"#), Ok(2));
     for (json, name, column) in [
         (r#"{"r": "", "é": "x", "i": "x", "j": "x"}"#, "j", 36),
-        // A required attribute has no value then, whatever the call says.
+        // A required attribute then has no value, even if the call forgives it.
         (r#"{"r": 1}"#, "r", 7),
         // One of its fields is not forgiven.
         (r#"{"r": "", "u": 1}"#, "u", 16),
@@ -220,10 +220,10 @@ fn an_attribute_that_is_not_forgiven_refuses_the_event() {
     }
     let error = read(forgiving(Format::Json), r#"{"r": 1}"#).unwrap_err();
     assert_eq!(error.message, "attribute `r` of type string: expected a string, given an integer");
-    // An object without a required attribute is none, and so is the list no list of objects.
+    // An object without a required attribute is invalid, and so is its list.
     assert_eq!(strict(r#"{"r": "", "l": [{"a": ""}]}"#).unwrap_err().kind, Kind::MissingAttribute);
     assert_eq!(read(forgiving(Format::Json), r#"{"r": "", "l": [{"a": ""}, {"a": ""}]}"#), Ok(1));
-    // Bytes that are no event remain errors.
+    // Invalid bytes remain errors.
     for json in [r#"{"r": "", "i": "x}"#, r#"{"r": "", "i": [1, }"#, r#"{"r": "", "l": [{"a": "x" 1}]}"#, "[]", "7"] {
         assert!(read(forgiving(Format::Json), json).is_err(), "{json}");
     }

@@ -1,6 +1,5 @@
-//! The index against the oracle, with attributes of many values of which a few are asked for most, long lists, intervals, and
-//! waves of deletions that empty whole parts of the tree. In `oracle.rs` values are few, so that predicates of all kinds
-//! often hold; buckets and masks are seldom filled by them.
+//! The index against the oracle, with wide domains and skewed values, long lists, intervals, and waves of deletions that empty parts of
+//! the tree. `oracle.rs` has narrow domains, so that predicates often hold; they seldom fill buckets and masks.
 
 use crate::support::naive::{self, NaiveEvent, NaiveValue};
 use crate::support::random::Random;
@@ -14,10 +13,10 @@ const TYPES: [Type; 7] =
 /// The number of random schemas. They are fewer in the sandbox, where each takes longer.
 const SEEDS: u64 = if cfg!(target_arch = "wasm32") { 50 } else { 150 };
 
-/// Where the values of an attribute begin, among them such that 32 bits hold some of the values and not all.
+/// The least values of attributes. Some ranges cross the ends of 32 bits.
 const FIRSTS: [i64; 6] = [0, 0, -20, i32::MAX as i64 - 30, i32::MIN as i64 - 30, 1 << 40];
 
-/// An attribute's values: so many, from `first` on.
+/// The values of an attribute: `width` values from `first` on.
 struct Range {
     first: i64,
     width: usize,
@@ -28,7 +27,7 @@ impl Range {
         Range { first: random.pick(&FIRSTS), width: random.pick(&[2, 10, 40, 64, 65, 300, 5_000]) }
     }
 
-    /// A value, mostly one of the first.
+    /// Returns a value, mostly a low one.
     fn integer(&self, random: &mut Random) -> i64 {
         let skewed = random.below(self.width).min(random.below(self.width)).min(random.below(self.width));
         self.first + skewed as i64
@@ -39,12 +38,12 @@ impl Range {
     }
 }
 
-/// What expressions and events are made of.
+/// The schema and the domains of expressions and events.
 struct World {
     schema: Schema,
-    /// Of the last attributes. Those before them nothing asks for.
+    /// The values of the last attributes. No expression reads the attributes before them.
     ranges: Vec<Range>,
-    /// In percent, how often events define each attribute.
+    /// The percentage of events that define each attribute.
     defined: Vec<usize>,
 }
 
@@ -75,18 +74,18 @@ impl World {
         World { schema: Schema::new(attributes).unwrap(), ranges, defined }
     }
 
-    /// How many attributes nothing asks for.
+    /// Returns the number of attributes that no expression reads.
     fn others(&self) -> usize {
         self.schema.len() - self.ranges.len()
     }
 
-    /// The type of an attribute that is asked for, and its name and values.
+    /// Returns the type, name and values of an attribute that expressions read.
     fn asked(&self, number: usize) -> (Type, &str, &Range) {
         let Attribute { name, ty, .. } = &self.schema.attributes()[self.others() + number];
         (*ty, name, &self.ranges[number])
     }
 
-    /// A conjunction of a few, of which some are alternatives or negated.
+    /// Returns a conjunction of a few operands; some are negated or disjunctions.
     fn expression(&self, random: &mut Random) -> String {
         let operands: Vec<_> = (0..1 + random.below(5).min(random.below(5))).map(|_| self.operand(random)).collect();
         operands.join(" and ")
@@ -110,7 +109,7 @@ impl World {
             _ => integer.to_string(),
         };
         let list = |random: &mut Random| {
-            // Mostly few, sometimes more than a mask has bits.
+            // Mostly few values, sometimes more than a mask has bits.
             let most = random.pick(&[2, 4, 4, 9, 100]);
             let constants: Vec<_> = (0..1 + random.below(most)).map(|_| constant(range.integer(random))).collect();
             format!("({})", constants.join(", "))
@@ -147,7 +146,7 @@ impl World {
         vec![None; self.others()].into_iter().chain((0..self.ranges.len()).map(defined)).collect()
     }
 
-    /// Events that differ in one attribute, of which they have values that follow one another.
+    /// Returns events that differ in one attribute, with consecutive values.
     fn events_in_a_row(&self, random: &mut Random) -> Vec<NaiveEvent> {
         let event = self.event(random);
         let number = random.below(self.ranges.len());
@@ -161,7 +160,7 @@ impl World {
     }
 }
 
-/// The value that integers stand for, of which only lists have others than one.
+/// Returns the value that `integers` stand for. Only lists have several elements, or none.
 fn value(ty: Type, integers: &[i64]) -> NaiveValue {
     match ty {
         Type::Boolean => NaiveValue::Boolean(integers[0] % 2 == 0),
@@ -189,7 +188,7 @@ fn check(twin: &mut Twin, world: &World, random: &mut Random) {
     }
 }
 
-/// Which of the expressions a wave of deletions takes.
+/// Returns the ids that a wave of deletions deletes.
 fn doomed(twin: &Twin, world: &World, texts: &[String], random: &mut Random) -> Vec<u64> {
     let asked = format!("a{} ", random.below(world.ranges.len()));
     let events = world.events_in_a_row(random);

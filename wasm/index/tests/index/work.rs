@@ -1,4 +1,4 @@
-//! Predicates whose work grows with the event: they come out right, and no step of a search evaluates too many of them.
+//! Predicates whose cost grows with the event: results are right, and no step of a search evaluates too many of them.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn index(texts: &[String]) -> Index {
     index
 }
 
-/// The ids that match, and how many steps that took.
+/// Returns the matching ids and the number of steps.
 fn search(index: &Index, event: &str) -> (Vec<u64>, usize) {
     let mut search = Search::default();
     search.reserve(index).unwrap();
@@ -70,7 +70,7 @@ fn long_lists_of_strings_are_searched_like_short_ones() {
     }
     let index = index(&texts);
     for values in &lists {
-        // In an order of the event's own, some twice, some that no expression knows.
+        // Unsorted, some twice, some in no expression.
         let given =
             values.iter().rev().chain(values.first()).copied().chain([90_001, 90_000].repeat(values.len() % 11));
         let given: Vec<usize> = given.collect();
@@ -93,7 +93,7 @@ fn a_step_evaluates_few_expensive_predicates() {
     let part = |id: usize| format!("{}{id}b", "a".repeat(500));
     let contains: Vec<String> = (0..EXPRESSIONS).map(|id| format!("contains(s, '{}')", part(id))).collect();
     let event = format!(r#"{{"s": "{}{}"}}"#, "a".repeat(100_000), part(7));
-    // One expression each, and one of them all: a program that is alone, and one in a chunk.
+    // Three layouts: many small programs, one that fits a chunk, and one too large for a chunk.
     let short = contains[..150].join(" or ");
     let long = format!("{short} or {}", (0..1500).map(|i| format!("now = {i}")).collect::<Vec<_>>().join(" or "));
     for texts in [contains.clone(), vec![short], vec![long]] {
@@ -102,7 +102,7 @@ fn a_step_evaluates_few_expensive_predicates() {
         assert_eq!(ids, [if texts.len() == 1 { 0 } else { 7 }]);
         assert!(steps >= predicates / 2, "{steps} steps of {} expressions", texts.len());
     }
-    // Nothing is evaluated before it in vain: a short value takes few steps.
+    // A short value takes few steps.
     let (_, steps) = search(&index(&contains), r#"{"s": "aaab"}"#);
     assert!(steps < 10, "{steps}");
 }

@@ -23,13 +23,13 @@ const MAX_BYTES: usize = 1 << 30;
 /// The bytes for which each request counts, in addition to its own.
 const REQUEST: usize = 32;
 
-/// Where the memory of the heap begins, how much of it is taken, and how much may be.
+/// The start of the heap, its size, and the limit of its size, in bytes.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// How many requests for pages are granted before one is refused, and whether all after it are.
+/// The number of requests for pages that are still granted.
 static GRANTED: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Whether what is allocated is of an index under test.
+/// Whether an operation inside [`limited`] runs.
 static TESTED: AtomicBool = AtomicBool::new(false);
 
 struct Pages;
@@ -168,8 +168,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Runs `operation` with what it allocates on the heap under test, up to `limit` bytes of it and `granted` requests for
-/// pages from now on.
+/// Runs `operation` on the limited heap, with at most `limit` bytes of pages and `granted` further requests for pages.
 pub fn limited<T>(limit: usize, granted: usize, operation: impl FnOnce() -> T) -> T {
     LIMIT.store(limit, Relaxed);
     GRANTED.store(granted, Relaxed);
@@ -182,17 +181,17 @@ pub fn limited<T>(limit: usize, granted: usize, operation: impl FnOnce() -> T) -
 /// No limit.
 pub const FREELY: usize = usize::MAX;
 
-/// Bytes of pages that the heap has.
+/// Returns the bytes of the pages of the heap.
 pub fn taken() -> usize {
     TAKEN.load(Relaxed)
 }
 
-/// Has the heap for this thread.
+/// A lease of the heap for this thread.
 pub struct Alone {
     _guard: MutexGuard<'static, ()>,
 }
 
-/// Waits until no other test uses the heap, which is then this thread's for as long as the result is kept.
+/// Waits until no other test uses the heap, and leases it.
 pub fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,13 +201,13 @@ pub fn alone() -> Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // A test that failed may have been in the middle of it.
+        // A failed test may have ended inside `limited`.
         TESTED.store(false, Relaxed);
         IS_TESTING.set(false);
     }
 }
 
-/// Begins with a heap that has no memory. Nothing of the former one may be left.
+/// Makes the heap empty. Nothing in it may be in use.
 pub fn begin_anew() {
     TAKEN.store(0, Relaxed);
     // SAFETY: no block of the former heap is used any more, and one thread comes here.

@@ -38,7 +38,7 @@ impl Twin {
         twin
     }
 
-    /// Inserts it on both sides, if both take it.
+    /// Inserts an expression on both sides, if both accept it.
     pub fn insert(&mut self, id: u64, text: &str) {
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
         let postfix = read(text.as_bytes(), self.index.schema(), &CONSTANTS);
@@ -50,7 +50,7 @@ impl Twin {
         }
     }
 
-    /// Inserts it on both sides, or replaces the one with the id, if both take it.
+    /// Inserts an expression on both sides, or replaces that with the id, if both accept it.
     pub fn put(&mut self, id: u64, text: &str) {
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
         if self.index.put_for(&mut self.search, &insertion).is_ok() {
@@ -69,7 +69,7 @@ impl Twin {
         self.search.run(&self.index).ids().to_vec()
     }
 
-    /// Checks what the index finds for `event`, in every format, and among some of the ids.
+    /// Checks the matches of `event` in every format, among all ids and among some.
     pub fn check(&mut self, random: &mut Random, event: &NaiveEvent) {
         let matching = self.oracle.iter().filter(|(_, postfix)| naive::matches(postfix, event));
         let expected: Vec<u64> = matching.map(|(&id, _)| id).collect();
