@@ -8,8 +8,8 @@ mod heap;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-use libfuzzer_sys::fuzz_target;
 use heap::{alone, begin_anew, Little, PAGE};
+use libfuzzer_sys::fuzz_target;
 use support::random::Random;
 use support::sequence::Sequence;
 
