@@ -85,19 +85,22 @@ thread_local! {
     /// Whether this thread runs a test that uses the limited heap.
     static IS_TESTING: Cell<bool> = const { Cell::new(false) };
     /// Bytes that this thread has requested and written.
-    static REQUESTED: Cell<usize> = const { Cell::new(0) };
+    static REQUESTED: Cell<u64> = const { Cell::new(0) };
     /// Bytes that this thread holds, and the most that it held since [`counted`] began.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static MAX_HELD: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts a request of a block.
-fn request(size: usize, align: usize) {
+/// Counts a request of a block, which is null if it was refused. Returns the block.
+fn request(block: *mut u8, size: usize, align: usize) -> *mut u8 {
     // Nothing writes to a block that is requested as a test.
     if align != PROBE {
-        REQUESTED.set(REQUESTED.get() + size + REQUEST);
+        REQUESTED.set(REQUESTED.get() + (size + REQUEST) as u64);
     }
-    hold(size as isize);
+    if !block.is_null() {
+        hold(size as isize);
+    }
+    block
 }
 
 /// Adds to the bytes that this thread holds.
@@ -122,14 +125,14 @@ impl Heap {
 // SAFETY: each block is of the heap or of the system, and its address tells of which.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        request(layout.size(), layout.align());
-        if Self::is_used() {
+        let block = if Self::is_used() {
             // SAFETY: the caller's promise; one thread comes here.
             unsafe { (*self.0.get()).malloc(layout.size(), layout.align()) }
         } else {
             // SAFETY: the caller's promise.
             unsafe { System.alloc(layout) }
-        }
+        };
+        request(block, layout.size(), layout.align())
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -151,10 +154,12 @@ unsafe impl GlobalAlloc for Heap {
             return unsafe { (*self.0.get()).realloc(pointer, layout.size(), 1, size) };
         }
         if !Self::has(pointer) && !Self::is_used() {
-            request(size, layout.align());
-            hold(-(layout.size() as isize));
             // SAFETY: the caller's promise.
-            return unsafe { System.realloc(pointer, layout, size) };
+            let block = request(unsafe { System.realloc(pointer, layout, size) }, size, layout.align());
+            if !block.is_null() {
+                hold(-(layout.size() as isize));
+            }
+            return block;
         }
         // SAFETY: the caller's promise; the blocks are distinct, and as large as what is copied.
         unsafe {
@@ -248,7 +253,7 @@ pub fn counted<T>(operation: impl FnOnce() -> T) -> (T, Cost) {
     let (requested, held) = (REQUESTED.get(), HELD.get());
     MAX_HELD.set(held);
     let result = operation();
-    let cost = Cost { requested: REQUESTED.get() - requested, max_held: (MAX_HELD.get() - held) as usize };
+    let cost = Cost { requested: (REQUESTED.get() - requested) as usize, max_held: (MAX_HELD.get() - held) as usize };
     (result, cost)
 }
 
