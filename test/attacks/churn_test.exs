@@ -1,7 +1,7 @@
 defmodule BeTree.Attacks.ChurnTest do
   @moduledoc false
   # Memory after churn: a tree with replaced subscriptions takes at most 1.25 times the memory of a new one. This repeats
-  # wasm/index/tests/churn.rs in the sandbox, where free blocks count too.
+  # wasm/index/tests/index/churn.rs in the sandbox, where free blocks count too.
   use ExUnit.Case, async: true
 
   alias BeTree.Test.Attack

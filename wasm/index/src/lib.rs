@@ -19,7 +19,7 @@
 //! # Ok::<(), be_tree_index::error::Error>(())
 //! ```
 //!
-//! Each folder uses those above it in this list, and none below (`tests/layers.rs`):
+//! Each folder uses those above it in this list, and none below (`tests/index/layers.rs`):
 //!
 //! | folder | holds |
 //! | --- | --- |

@@ -9,6 +9,7 @@ use std::ptr::null_mut;
 
 use dlmalloc::{Allocator, Dlmalloc};
 
+use crate::arena::ARENA;
 use crate::linear::{self, PAGE};
 use crate::sizes::end_of;
 
@@ -90,7 +91,7 @@ unsafe impl Allocator for Growth {
         let (before, needed) = (linear::pages(), size.div_ceil(PAGE));
         let up_to =
             if before < MIN_LARGE_PAGES { before + needed } else { (before + needed).next_multiple_of(LARGE_PAGE) };
-        let grown = grow(up_to - before).or_else(|| grow(needed)).or_else(|| crate::memory::lent(size));
+        let grown = grow(up_to - before).or_else(|| grow(needed)).or_else(|| ARENA.take_chunk(size));
         grown.map_or((null_mut(), 0, 0), |(start, size)| (start as *mut u8, size, 0))
     }
 

@@ -12,6 +12,8 @@
 //! | [`exports!`] | the exports that all modules share |
 //! | [`stack`] | the clearing of the shadow stack |
 
+#[cfg(any(target_arch = "wasm32", test))]
+mod arena;
 pub mod cell;
 mod exports;
 #[cfg(any(target_arch = "wasm32", test))]
@@ -29,3 +31,4 @@ mod random;
 pub mod refusal;
 mod sizes;
 pub mod stack;
+mod store_order;

@@ -8,25 +8,19 @@
 //! event or of a deleted expression, and a snapshot of the index (`State::forget`) contains the index alone.
 
 #[cfg(any(target_arch = "wasm32", test))]
-mod chunks;
+mod allocator;
 #[cfg(test)]
 mod tests;
 
-use std::hint::black_box;
-
-/// Orders all earlier stores before all later ones in the compiled code. A call that continues after a trap relies on that order. A
-/// `compiler_fence` does not suffice: for wasm without threads LLVM drops it, and makes atomic stores plain ones, before
-/// instruction scheduling.
-#[inline(always)]
-pub fn in_order() {
-    black_box(());
-}
+#[cfg(target_arch = "wasm32")]
+use crate::arena::ARENA;
+pub use crate::store_order::in_order;
 
 /// Makes the following operations allocate in the search arena: from its start for the next search, otherwise where the last one
 /// stopped.
 pub fn use_search_memory(is_next: bool) {
     #[cfg(target_arch = "wasm32")]
-    chunks::MEMORY.enter(is_next);
+    ARENA.enter(is_next);
     #[cfg(not(target_arch = "wasm32"))]
     let _ = is_next;
 }
@@ -39,7 +33,7 @@ pub struct Mark(usize, usize);
 pub fn mark() -> Mark {
     #[cfg(target_arch = "wasm32")]
     {
-        let (chunk, free) = chunks::MEMORY.mark();
+        let (chunk, free) = ARENA.mark();
         Mark(chunk, free)
     }
     #[cfg(not(target_arch = "wasm32"))]
@@ -55,7 +49,7 @@ pub fn has_taken(mark: Mark, bytes: usize) -> bool {
 /// Frees all allocations in the search arena since the mark. Nothing may use them any more.
 pub fn back_to(mark: Mark) {
     #[cfg(target_arch = "wasm32")]
-    chunks::MEMORY.back_to((mark.0, mark.1));
+    ARENA.back_to((mark.0, mark.1));
     #[cfg(not(target_arch = "wasm32"))]
     let _ = mark;
 }
@@ -63,7 +57,7 @@ pub fn back_to(mark: Mark) {
 /// Returns whether the search arena contains anything.
 pub fn has_searches() -> bool {
     #[cfg(target_arch = "wasm32")]
-    return chunks::MEMORY.is_used();
+    return ARENA.is_used();
     #[cfg(not(target_arch = "wasm32"))]
     true
 }
@@ -71,21 +65,15 @@ pub fn has_searches() -> bool {
 /// Clears the whole search arena. No search may be left.
 pub fn wipe_searches() {
     #[cfg(target_arch = "wasm32")]
-    chunks::MEMORY.wipe();
+    ARENA.wipe();
 }
 
 /// Lets the heap take chunks of the search arena if the system refuses memory. No search may be in progress.
 pub fn lend(lends: bool) {
     #[cfg(target_arch = "wasm32")]
-    chunks::MEMORY.lend(lends);
+    ARENA.lend(lends);
     #[cfg(not(target_arch = "wasm32"))]
     let _ = lends;
-}
-
-/// Returns a zeroed chunk of the search arena for the heap: its start and its number of bytes, at least `size`.
-#[cfg(any(target_arch = "wasm32", test))]
-pub(crate) fn lent(size: usize) -> Option<(usize, usize)> {
-    chunks::MEMORY.lent(size)
 }
 
 /// Returns the bytes of linear memory, or 0 in a native build.
@@ -100,5 +88,5 @@ pub fn bytes() -> u64 {
 /// Makes the following operations allocate on the heap.
 pub fn use_heap() {
     #[cfg(target_arch = "wasm32")]
-    chunks::MEMORY.leave();
+    ARENA.leave();
 }

@@ -3,8 +3,8 @@
 
 #![no_main]
 
-#[path = "../../tests/support/counted.rs"]
-mod counted;
+#[path = "../../tests/support/heap.rs"]
+mod heap;
 #[path = "../../tests/support/recipe.rs"]
 mod recipe;
 #[path = "../../tests/support/mod.rs"]

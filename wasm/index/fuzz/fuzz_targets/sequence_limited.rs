@@ -3,21 +3,15 @@
 
 #![no_main]
 
-#[path = "../../tests/support/limited.rs"]
-mod limited;
+#[path = "../../tests/support/heap.rs"]
+mod heap;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use heap::{alone, begin_anew, Little, PAGE};
 use libfuzzer_sys::fuzz_target;
-use limited::{alone, begin_anew, Little, PAGE};
 use support::random::Random;
-use support::sequence::{Memory, Sequence};
-
-impl Memory for Little {
-    fn run<T>(&self, change: impl FnOnce() -> T) -> T {
-        Little::run(self, change)
-    }
-}
+use support::sequence::Sequence;
 
 fuzz_target!(|bytes: &[u8]| {
     let _alone = alone();

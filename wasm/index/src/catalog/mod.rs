@@ -106,9 +106,9 @@ pub(crate) fn asked<'a>(
     predicates: &'a [Predicate<StringId>],
     schema: &'a Schema,
 ) -> impl Iterator<Item = AttributeId> + 'a {
-    let own = predicates.iter().any(|predicate| is_pattern(&predicate.test)).then(|| schema.patterns());
+    let patterns = predicates.iter().any(|predicate| is_pattern(&predicate.test)).then(|| schema.patterns());
     let columns = predicates.iter().filter_map(|predicate| Some(columns::demand(predicate, schema)?.column));
-    predicates.iter().map(|predicate| predicate.attribute).chain(columns).chain(own)
+    predicates.iter().map(|predicate| predicate.attribute).chain(columns).chain(patterns)
 }
 
 /// The length of an expression, on which the memory to read it back depends.

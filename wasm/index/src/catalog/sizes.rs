@@ -24,7 +24,7 @@ impl Sizes {
     }
 
     /// Returns an upper bound of the largest size, less than a quarter above it.
-    pub fn most(&self) -> usize {
+    pub fn max(&self) -> usize {
         self.0.iter().rposition(|count| *count > 0).map_or(0, largest)
     }
 }
@@ -47,17 +47,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_is_at_least_the_largest_size_and_hardly_more() {
+    fn the_maximum_is_at_least_the_largest_size_and_hardly_more() {
         let mut sizes = Sizes::default();
-        assert_eq!(sizes.most(), 0);
+        assert_eq!(sizes.max(), 0);
         let all: Vec<usize> = (4..400).chain((1..20).map(|n| n * 777_777)).collect();
         for (count, &bytes) in all.iter().enumerate() {
             sizes.add(bytes);
-            let most = sizes.most();
+            let most = sizes.max();
             let largest = all[..=count].iter().max().unwrap();
             assert!((*largest..=largest + largest / 4).contains(&most), "{largest} {most}");
         }
         all.iter().for_each(|&bytes| sizes.remove(bytes));
-        assert_eq!(sizes.most(), 0);
+        assert_eq!(sizes.max(), 0);
     }
 }

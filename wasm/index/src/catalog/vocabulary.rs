@@ -25,7 +25,7 @@ struct Known {
     /// Strings that another attribute contained first.
     shared: HashMap<StringId, u32, State>,
     /// The number of strings that this attribute contained first. [`Vocabulary::firsts`] counts their predicates.
-    own: usize,
+    first: usize,
 }
 
 /// The first attribute that contains a string, and the number of that attribute's predicates with the string. Most strings
@@ -38,7 +38,7 @@ struct First {
 
 impl Known {
     fn len(&self) -> usize {
-        self.integers.len() + self.shared.len() + self.own
+        self.integers.len() + self.shared.len() + self.first
     }
 }
 
@@ -102,7 +102,7 @@ impl Vocabulary {
         let first = &mut self.firsts[id.index()];
         if first.count == 0 && !known.shared.contains_key(&id) {
             *first = First { attribute, count: 1 };
-            known.own += 1;
+            known.first += 1;
         } else if first.count > 0 && first.attribute == attribute {
             first.count += 1;
         } else {
@@ -123,7 +123,7 @@ impl Vocabulary {
         let first = &mut self.firsts[id.index()];
         first.count -= 1;
         if first.count == 0 {
-            known.own -= 1;
+            known.first -= 1;
             self.free_the_end();
         }
     }
@@ -184,12 +184,12 @@ fn tests<'a, S>(
     schema: &'a Schema,
 ) -> impl Iterator<Item = (AttributeId, &'a Test<S>)> + 'a {
     let Predicate { attribute: list, test } = predicate;
-    let (own, quantified) = match test {
+    let (scalar, quantified) = match test {
         Test::Objects(quantified) => (None, Some(quantified)),
         test => (Some((*list, test)), None),
     };
     let inner = quantified.into_iter().flat_map(|quantified| quantified.predicates());
-    own.into_iter().chain(inner.map(|inner| (schema.column(*list, inner.attribute), &inner.test)))
+    scalar.into_iter().chain(inner.map(|inner| (schema.column(*list, inner.attribute), &inner.test)))
 }
 
 fn limit(attribute: AttributeId, schema: &Schema) -> Option<u32> {

@@ -52,7 +52,7 @@ pub(crate) struct Program {
 }
 
 /// Returns an upper bound of a program's words, from the numbers of its expression's steps and constants.
-pub(crate) fn most_words(steps: usize, constants: usize) -> usize {
+pub(crate) fn max_words(steps: usize, constants: usize) -> usize {
     // Each predicate takes an operation, the head of a list and its constants (two words for a float), the words of a long
     // jump, and a step of at most one word.
     (3 + LONG_JUMP_WORDS) * steps + 2 * constants + 4

@@ -1,5 +1,5 @@
 //! The store of all programs: chunks of words that many programs share, without an allocation or a pointer for each. A
-//! program of more than `LARGEST` words has an allocation of its own.
+//! program of more than `MAX_SHARED_WORDS` words has an allocation of its own.
 
 use crate::compile::words::{Chunk, Words, AHEAD, PLACES};
 use crate::handles::{Home, ProgramId, Slot};
@@ -8,7 +8,7 @@ use crate::support::headroom::AROUND;
 
 /// The greatest number of words of a program in a chunk. A step of a search runs such a program to its end, and may stop
 /// inside a larger one.
-const LARGEST: usize = 2048;
+const MAX_SHARED_WORDS: usize = 2048;
 
 /// The number of chunks whose room is tested in one branch.
 const CHUNKS_AT_ONCE: usize = 64;
@@ -117,7 +117,7 @@ impl Programs {
 
     pub fn insert(&mut self, program: &[u32]) -> ProgramId {
         let len = program.len();
-        if len > LARGEST {
+        if len > MAX_SHARED_WORDS {
             return self.insert_alone(program);
         }
         let chunk = self.chunk_with_room(len).unwrap_or_else(|| self.add_chunk());
@@ -147,8 +147,8 @@ impl Programs {
 
     /// Returns the bytes that inserting a program of up to `words` words may allocate, besides a large program's own words.
     pub fn growth(&self, words: usize) -> usize {
-        let alone = if words > LARGEST { growth(&self.alone, 1) } else { 0 };
-        if self.chunk_with_room(words.min(LARGEST)).is_some() {
+        let alone = if words > MAX_SHARED_WORDS { growth(&self.alone, 1) } else { 0 };
+        if self.chunk_with_room(words.min(MAX_SHARED_WORDS)).is_some() {
             return alone;
         }
         let tables = growth(&self.chunks, 1) + growth(&self.largest, 1) + growth(&self.first, 1);
@@ -268,8 +268,9 @@ mod tests {
     #[test]
     fn programs_of_any_size_come_back_and_places_are_given_back() {
         let mut programs = Programs::default();
-        let mut lengths = vec![1, 4, 5, 1000, LARGEST - 4, LARGEST, LARGEST + 1, 3 * PLACES, 2];
-        lengths.extend([LARGEST; 40]);
+        let mut lengths =
+            vec![1, 4, 5, 1000, MAX_SHARED_WORDS - 4, MAX_SHARED_WORDS, MAX_SHARED_WORDS + 1, 3 * PLACES, 2];
+        lengths.extend([MAX_SHARED_WORDS; 40]);
         let make = |len: usize| -> Vec<u32> { (0..len as u32).map(|word| word ^ len as u32).collect() };
         let ids: Vec<ProgramId> = lengths.iter().map(|&len| programs.insert(&make(len))).collect();
         for (&id, &len) in ids.iter().zip(&lengths) {

@@ -12,7 +12,7 @@ use crate::tree::level::Level;
 use crate::tree::Branch;
 
 /// The number of ids that a leaf list shows. A longer list shows their count instead.
-const SHOWN: usize = 12;
+const MAX_SHOWN_IDS: usize = 12;
 
 /// Appends the picture of `index` to `out`.
 ///
@@ -100,10 +100,10 @@ impl std::fmt::Display for Ids {
         let mut ids = self.0.clone();
         ids.sort_unstable();
         ids.dedup();
-        for (i, id) in ids.iter().take(SHOWN).enumerate() {
+        for (i, id) in ids.iter().take(MAX_SHOWN_IDS).enumerate() {
             write!(formatter, "{}{id}", if i == 0 { "" } else { ", " })?;
         }
-        match ids.len().saturating_sub(SHOWN) {
+        match ids.len().saturating_sub(MAX_SHOWN_IDS) {
             0 => Ok(()),
             more => write!(formatter, " and {more} more"),
         }

@@ -16,11 +16,11 @@ use crate::support::heap_sort::sort;
 use crate::term::Writer;
 
 /// The maximum number of nodes of an explanation, and of bytes before its last node. Other nodes are omitted.
-const NODES: usize = 10_000;
-const BYTES: usize = 1 << 20;
+const MAX_NODES: usize = 10_000;
+const MAX_BYTES: usize = 1 << 20;
 
 /// The maximum number of bytes of a predicate's text, which is truncated, and of a value, which is omitted if it is longer.
-const DETAIL: usize = 4096;
+const MAX_DETAIL_BYTES: usize = 4096;
 
 /// Writes the explanation of the subscription `id` for the event in `bytes` as a term. A node is `{Verdict, Kind, Detail,
 /// Children}`, and the detail of a predicate is `{Attribute, Expected, Actual}`.
@@ -70,7 +70,7 @@ pub fn explain(
     let expression = index.catalog().expression(subscription);
     let parts = evaluated_parts(&expression, &event)?;
     make_room(&expression, index, out)?;
-    Explainer { expression: &expression, parts: &parts, index, event: &event, nodes: NODES }
+    Explainer { expression: &expression, parts: &parts, index, event: &event, nodes: MAX_NODES }
         .write(&mut Writer::new(out))
 }
 
@@ -95,23 +95,23 @@ fn make_room(expression: &Expression, index: &Index, out: &mut Vec<u8>) -> Resul
         let name = index.schema().attribute(predicate.attribute).name.len();
         (name, text_bytes(predicate, index.schema(), index))
     });
-    let (mut longest, mut written) = (0, steps * NODE);
+    let (mut longest, mut written) = (0, steps * MAX_NODE_BYTES);
     for (name, text) in details {
         longest = longest.max(text);
-        written += name + text.min(2 * DETAIL) + VALUE;
+        written += name + text.min(2 * MAX_DETAIL_BYTES) + MAX_VALUE_BYTES;
     }
-    let last_node = NODE + VALUE + 2 * DETAIL + longest;
-    let most = written.min(BYTES + (NODES + steps.min(NODES)) * NODE + last_node);
+    let last_node = MAX_NODE_BYTES + MAX_VALUE_BYTES + 2 * MAX_DETAIL_BYTES + longest;
+    let most = written.min(MAX_BYTES + (MAX_NODES + steps.min(MAX_NODES)) * MAX_NODE_BYTES + last_node);
     out.try_reserve(most).map_err(out_of_memory)?;
     // A predicate's text, whose buffer doubles as it grows, with the table of its strings; and the operands of a chain.
-    ensure(8 * longest + 2 * VALUE + steps * CHILD)
+    ensure(8 * longest + 2 * MAX_VALUE_BYTES + steps * CHILD_BYTES)
 }
 
 /// The maximum number of bytes of a node without its detail, and of a value that is written.
-const NODE: usize = 64;
-const VALUE: usize = 4 * DETAIL;
+const MAX_NODE_BYTES: usize = 64;
+const MAX_VALUE_BYTES: usize = 4 * MAX_DETAIL_BYTES;
 /// The bytes for each operand of a chain in two tables that double as they grow.
-const CHILD: usize = 4 * size_of::<[usize; 2]>();
+const CHILD_BYTES: usize = 4 * size_of::<[usize; 2]>();
 
 /// Returns an upper bound of the bytes of a predicate's text and of a table of its strings.
 fn text_bytes(predicate: &Predicate<StringId>, schema: &Schema, index: &Index) -> usize {
@@ -210,11 +210,11 @@ impl Explainer<'_> {
     fn write(mut self, writer: &mut Writer) -> Result<(), Error> {
         let mut tasks = Vec::new();
         // Each node pushes at most three tasks: itself, the end of its children, and an omission.
-        tasks.try_reserve_exact(3 * (self.parts.len().min(NODES) + 1)).map_err(out_of_memory)?;
+        tasks.try_reserve_exact(3 * (self.parts.len().min(MAX_NODES) + 1)).map_err(out_of_memory)?;
         tasks.push(Task::Part(self.parts.len() - 1));
         while let Some(task) = tasks.pop() {
             match task {
-                Task::Part(place) if writer.written() > BYTES => write_omitted(self.parts[place].value, 1, writer),
+                Task::Part(place) if writer.written() > MAX_BYTES => write_omitted(self.parts[place].value, 1, writer),
                 Task::Part(place) => self.write_part(place, &mut tasks, writer),
                 Task::Omitted { value, count } => write_omitted(value, count, writer),
                 Task::EndOfChildren => writer.end_list(),
@@ -292,7 +292,7 @@ fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, w
     writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());
     writer.binary(shortened(predicate_text(predicate, index.schema(), bytes)).as_bytes());
     let value = event.values[predicate.attribute.index()];
-    if length(value, event) > DETAIL {
+    if length(value, event) > MAX_DETAIL_BYTES {
         writer.tuple(2);
         writer.atom("omitted");
         writer.unsigned(count(value) as u64);
@@ -306,8 +306,8 @@ fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, w
 
 /// Truncates a long text.
 fn shortened(mut text: String) -> String {
-    if text.len() > DETAIL {
-        let end = (0..=DETAIL).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    if text.len() > MAX_DETAIL_BYTES {
+        let end = (0..=MAX_DETAIL_BYTES).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         let omitted = text.len() - end;
         text.truncate(end);
         text.push_str(&format!("... ({omitted} bytes are left out)"));
@@ -329,10 +329,10 @@ fn length(value: Value, event: &Event) -> usize {
         Value::String(text) => text.bytes.len as usize,
         Value::Integers(span) => list(span, 8),
         Value::Segments(span) => list(span, 16),
-        Value::Strings(span) if list(span, 8) > DETAIL => list(span, 8),
+        Value::Strings(span) if list(span, 8) > MAX_DETAIL_BYTES => list(span, 8),
         Value::Strings(span) => span.of(&event.strings).iter().map(|text| 8 + text.bytes.len as usize).sum(),
-        Value::Caps(span) if list(span, 32) > DETAIL => list(span, 32),
-        Value::Objects(span) if list(span, 8) > DETAIL => list(span, 8),
+        Value::Caps(span) if list(span, 32) > MAX_DETAIL_BYTES => list(span, 32),
+        Value::Objects(span) if list(span, 8) > MAX_DETAIL_BYTES => list(span, 8),
         Value::Objects(span) => {
             let values = span.of(&event.objects).iter().flat_map(|object| object.values(event));
             // An attribute's name counts as several elements.

@@ -48,13 +48,13 @@ pub(crate) struct Asked<'a> {
 #[inline(always)]
 pub(crate) fn run(program: Code, position: u32, budget: u32, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     match program {
-        Code::InChunk(chunk, start) => run_whole(chunk, start, asked, memo),
+        Code::InChunk(chunk, start) => run_in_chunk(chunk, start, asked, memo),
         Code::Alone(words) => run_alone(words, position.max(START), budget, asked, memo),
     }
 }
 
 #[inline(always)]
-fn run_whole(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
+fn run_in_chunk(chunk: &Chunk, start: usize, asked: Asked, memo: &mut Memo) -> (Outcome, u32) {
     let mut at = start + START as usize;
     // Each iteration checks the fuel. So the first operation, with which many programs end, runs before the loop, and each
     // iteration runs two.

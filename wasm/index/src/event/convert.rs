@@ -75,7 +75,7 @@ impl<S: Source> Filler<'_, S> {
         }
         let start = self.source.place();
         if let Some(float) = self.source.float()? {
-            return match whole(float) {
+            return match exact_integer(float) {
                 Some(integer) => Ok(integer),
                 None => {
                     self.source.back_to(start);
@@ -175,7 +175,7 @@ impl<S: Source> Filler<'_, S> {
 }
 
 /// Returns `float` as an integer, if it has no fraction and fits 64 bits.
-fn whole(float: f64) -> Option<i64> {
+fn exact_integer(float: f64) -> Option<i64> {
     // 2^63 is a float, and the greatest integer is not.
     let fits = float >= i64::MIN as f64 && float < -(i64::MIN as f64);
     (fits && float.fract() == 0.0).then_some(float as i64)
@@ -213,7 +213,7 @@ fn float(bytes: &[u8]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{float, integer, whole};
+    use super::{exact_integer, float, integer};
 
     #[test]
     fn only_numbers_are_read() {
@@ -227,8 +227,8 @@ mod tests {
         for text in ["", "1.", ".5", "01", "1e", "inf", "nan", "1e999", "1_0"] {
             assert_eq!(float(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(whole(-9_223_372_036_854_775_808.0), Some(i64::MIN));
-        assert_eq!(whole(9_223_372_036_854_775_808.0), None);
-        assert_eq!(whole(0.5), None);
+        assert_eq!(exact_integer(-9_223_372_036_854_775_808.0), Some(i64::MIN));
+        assert_eq!(exact_integer(9_223_372_036_854_775_808.0), None);
+        assert_eq!(exact_integer(0.5), None);
     }
 }

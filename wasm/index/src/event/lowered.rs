@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::event::Span;
-use crate::model::lower::{lower, most};
+use crate::model::lower::{lower, max_lowered_bytes};
 use crate::model::schema::AttributeId;
 use crate::support::hash::out_of_memory;
 
@@ -16,8 +16,8 @@ pub struct LoweredStrings {
 
 /// Returns an upper bound of the bytes of all lowercased strings in an event of `bytes` bytes. Latin-1 atoms take twice
 /// their bytes in UTF-8.
-const fn most_of_event(bytes: usize) -> usize {
-    most(2 * bytes)
+const fn max_bytes(bytes: usize) -> usize {
+    max_lowered_bytes(2 * bytes)
 }
 
 impl LoweredStrings {
@@ -26,12 +26,12 @@ impl LoweredStrings {
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub(super) fn reserve(&mut self, attributes: usize, bytes: usize) -> Result<(), Error> {
         super::reserve(&mut self.ranges, attributes)?;
-        super::reserve(&mut self.bytes, most_of_event(bytes))
+        super::reserve(&mut self.bytes, max_bytes(bytes))
     }
 
     /// Returns whether there is [capacity](LoweredStrings::reserve).
     pub(crate) fn has_room(&self, attributes: usize, bytes: usize) -> bool {
-        self.ranges.capacity() >= attributes && self.bytes.capacity() >= most_of_event(bytes)
+        self.ranges.capacity() >= attributes && self.bytes.capacity() >= max_bytes(bytes)
     }
 
     pub(super) fn clear(&mut self) {
@@ -44,7 +44,7 @@ impl LoweredStrings {
     /// Errors: [`crate::error::Kind::OutOfMemory`].
     pub(super) fn push(&mut self, attribute: AttributeId, string: &[u8]) -> Result<(), Error> {
         let start = self.bytes.len();
-        self.bytes.try_reserve(most(string.len())).map_err(out_of_memory)?;
+        self.bytes.try_reserve(max_lowered_bytes(string.len())).map_err(out_of_memory)?;
         self.ranges.try_reserve(1).map_err(out_of_memory)?;
         lower(string, &mut self.bytes);
         let len = (self.bytes.len() - start) as u32;

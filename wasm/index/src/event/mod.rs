@@ -171,7 +171,7 @@ pub(crate) fn has_string(texts: &[Text], id: StringId) -> bool {
 }
 
 /// The number of strings that are looked up together, if the string table exceeds the caches.
-const SOUGHT: usize = 32;
+const STRINGS_AT_ONCE: usize = 32;
 
 impl Event {
     /// Makes all attributes undefined. Errors: [`crate::error::Kind::OutOfMemory`].
@@ -208,7 +208,7 @@ impl Event {
         if schema.has_strings() {
             // The event itself, and the names of atoms: Latin-1 takes twice the bytes in UTF-8.
             reserve(&mut self.bytes, 3 * bytes)?;
-            reserve(&mut self.sought, SOUGHT)?;
+            reserve(&mut self.sought, STRINGS_AT_ONCE)?;
         }
         // The fewest bytes of an element in any format: an integer 1, a string 2, a segment 4, a cap 8. The values of objects come
         // once more in columns.
@@ -278,7 +278,7 @@ impl Event {
 
     /// Queues the look-up of the string at `place`, which has this hash.
     fn seek(&mut self, hash: u64, place: Place, strings: &Interner) -> Result<(), Error> {
-        if self.sought.len() == SOUGHT {
+        if self.sought.len() == STRINGS_AT_ONCE {
             self.find_sought(strings);
         }
         self.sought.try_reserve(1).map_err(out_of_memory)?;

@@ -36,7 +36,7 @@ struct Condition {
 }
 
 /// The initial capacity for items, enough for most lists.
-const ITEMS: usize = 32;
+const INITIAL_ITEMS: usize = 32;
 
 /// The bytes of text per step, at least, in most expressions.
 const TEXT_OF_STEP: usize = 10;
@@ -428,7 +428,7 @@ impl<'a, 's> Parser<'a, 's> {
     /// Takes a parenthesized list of constants and names, which become the items.
     fn parenthesized(&mut self) -> Result<(), Error> {
         self.items.clear();
-        self.items.try_reserve(ITEMS).map_err(out_of_memory)?;
+        self.items.try_reserve(INITIAL_ITEMS).map_err(out_of_memory)?;
         self.advance()?;
         if self.current.kind == TokenKind::Close {
             return self.advance().map(drop);

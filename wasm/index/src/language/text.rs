@@ -136,7 +136,7 @@ impl<'a> Checker<'a, '_> {
     /// Returns the lower case of a constant.
     pub(super) fn lower(&self, text: &[u8]) -> Result<Box<[u8]>, Error> {
         let mut lowered = Vec::new();
-        lowered.try_reserve_exact(lower::most(text.len())).map_err(out_of_memory)?;
+        lowered.try_reserve_exact(lower::max_lowered_bytes(text.len())).map_err(out_of_memory)?;
         lower::lower(text, &mut lowered);
         Ok(lowered.into_boxed_slice())
     }

@@ -3,7 +3,7 @@
 //! Each character is mapped by Unicode's `Lowercase_Mapping` without conditions. Language and neighboring characters do not
 //! matter, so a final sigma is no exception. Invalid UTF-8 stays as it is.
 
-/// Appends the lower case of `bytes` to `lowered`. With [`most`] bytes of spare capacity it allocates nothing.
+/// Appends the lower case of `bytes` to `lowered`. With [`max_lowered_bytes`] bytes of spare capacity it allocates nothing.
 ///
 /// ```
 /// use be_tree_index::model::lower::lower;
@@ -28,7 +28,7 @@ pub fn lower(bytes: &[u8], lowered: &mut Vec<u8>) {
 }
 
 /// Returns an upper bound of the bytes of the lower case of a string of `len` bytes.
-pub const fn most(len: usize) -> usize {
+pub const fn max_lowered_bytes(len: usize) -> usize {
     len + len / 2
 }
 
@@ -42,7 +42,7 @@ mod tests {
             let string = character.to_string();
             let mut lowered = Vec::new();
             lower(string.as_bytes(), &mut lowered);
-            assert!(lowered.len() <= most(string.len()), "{character:?}");
+            assert!(lowered.len() <= max_lowered_bytes(string.len()), "{character:?}");
             let again: String = character.to_lowercase().collect();
             assert_eq!(lowered, again.as_bytes());
             let mut twice = Vec::new();

@@ -24,15 +24,15 @@ const MAX_RANGES: usize = 4000;
 /// The maximum nesting of groups.
 pub const MAX_NESTING: usize = 50;
 /// The maximum number of bytes of required literals.
-const REQUIRED: usize = 256;
+const MAX_REQUIRED_BYTES: usize = 256;
 /// The length from which a required literal leads to the pattern, even if beginnings are longer: patterns with a common
 /// beginning may have different literals.
-const SELECTIVE: usize = 4;
-/// The maximum number of beginnings of a pattern, and of bytes of one. A search does one look-up for each length.
-const BEGINNINGS: usize = 16;
-const BEGINNING: usize = 8;
+const MIN_SELECTIVE_BYTES: usize = 4;
+/// The maximum number of beginnings of a pattern, and of bytes of each. A search does one look-up for each length.
+const MAX_BEGINNINGS: usize = 16;
+const MAX_BEGINNING_BYTES: usize = 8;
 /// The depth below which parts of a pattern have no beginnings. It bounds the memory of the analysis.
-const DEPTH: usize = 12;
+const MAX_BEGINNING_DEPTH: usize = 12;
 
 /// A regular expression.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ impl Regex {
         }
         let required = required_of(&node).joined();
         let longest = literals(&required).map(|(_, literal)| literal.len()).max().unwrap_or(0);
-        let mut beginnings = if longest < SELECTIVE { beginnings(&node) } else { Vec::new() };
+        let mut beginnings = if longest < MIN_SELECTIVE_BYTES { beginnings(&node) } else { Vec::new() };
         beginnings = if beginnings.iter().all(|text| text.len() > longest) { beginnings } else { Vec::new() };
         let Compiler { states, ranges, .. } = compiler;
         Ok(Regex {
@@ -706,8 +706,8 @@ impl Required {
         let mut joined = Vec::new();
         for literal in self.literals().iter().filter(|literal| !literal.is_empty()) {
             joined.push(ANY);
-            joined.extend(&literal[..literal.len().min(REQUIRED)]);
-            if joined.len() >= REQUIRED {
+            joined.extend(&literal[..literal.len().min(MAX_REQUIRED_BYTES)]);
+            if joined.len() >= MAX_REQUIRED_BYTES {
                 break;
             }
         }
@@ -756,7 +756,7 @@ fn required_of(node: &Node) -> Required {
         }
         Node::Repetition { least: 0, .. } => Required::Within(Vec::new()),
         Node::Repetition { node, least, most } => match required_of(node) {
-            Required::Exactly(text) if *most == Some(*least) && text.len() * least <= REQUIRED => {
+            Required::Exactly(text) if *most == Some(*least) && text.len() * least <= MAX_REQUIRED_BYTES => {
                 Required::Exactly(text.repeat(*least))
             }
             required => Required::Within(required.literals()),
@@ -773,7 +773,8 @@ struct Beginning {
 }
 
 impl Beginning {
-    fn whole(character: char) -> Beginning {
+    /// Returns the prefix of a part that matches `character` alone.
+    fn of(character: char) -> Beginning {
         Beginning { text: character.to_string().into_bytes(), is_whole: true }
     }
 
@@ -790,22 +791,23 @@ impl Beginning {
     fn extend(&mut self, character: char) {
         if self.is_whole {
             self.text.extend(character.encode_utf8(&mut [0; 4]).bytes());
-            self.is_whole = self.text.len() <= BEGINNING;
-            self.text.truncate(BEGINNING);
+            self.is_whole = self.text.len() <= MAX_BEGINNING_BYTES;
+            self.text.truncate(MAX_BEGINNING_BYTES);
         }
     }
 
     fn then(&self, next: &Beginning) -> Beginning {
         let mut text = [&self.text[..], &next.text].concat();
-        let is_whole = next.is_whole && text.len() <= BEGINNING;
-        text.truncate(BEGINNING);
+        let is_whole = next.is_whole && text.len() <= MAX_BEGINNING_BYTES;
+        text.truncate(MAX_BEGINNING_BYTES);
         Beginning { text, is_whole }
     }
 }
 
 /// Returns the beginnings of a pattern. Returns none if there are too many, or if one is empty.
 fn beginnings(node: &Node) -> Vec<Box<[u8]>> {
-    let mut all: Vec<Vec<u8>> = beginnings_of(node, DEPTH).into_iter().map(|beginning| beginning.text).collect();
+    let mut all: Vec<Vec<u8>> =
+        beginnings_of(node, MAX_BEGINNING_DEPTH).into_iter().map(|beginning| beginning.text).collect();
     sort(&mut all, |a, b| a < b);
     // A text is redundant if another one is a prefix of it.
     all.dedup_by(|next, kept| next.starts_with(kept));
@@ -815,7 +817,7 @@ fn beginnings(node: &Node) -> Vec<Box<[u8]>> {
     }
 }
 
-/// Returns at most [`BEGINNINGS`] texts, such that each match of a part begins with one of them. `depth` is the number of
+/// Returns at most [`MAX_BEGINNINGS`] texts, such that each match of a part begins with one of them. `depth` is the number of
 /// levels that are analyzed.
 fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
     let any = || vec![Beginning::empty(false)];
@@ -823,15 +825,15 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
     match node {
         // Invalid UTF-8 counts as this character, so its bytes are not known.
         Node::Character(char::REPLACEMENT_CHARACTER) | Node::Any => any(),
-        Node::Character(character) => vec![Beginning::whole(*character)],
+        Node::Character(character) => vec![Beginning::of(*character)],
         Node::Class(ranges) => {
             let faulty = u32::from(char::REPLACEMENT_CHARACTER);
             let count = ranges.iter().map(|(first, last)| (last - first) as usize + 1).sum::<usize>();
-            if count > BEGINNINGS || ranges.iter().any(|&(first, last)| (first..=last).contains(&faulty)) {
+            if count > MAX_BEGINNINGS || ranges.iter().any(|&(first, last)| (first..=last).contains(&faulty)) {
                 return any();
             }
             let codes = ranges.iter().flat_map(|&(first, last)| first..=last);
-            codes.filter_map(char::from_u32).map(Beginning::whole).collect()
+            codes.filter_map(char::from_u32).map(Beginning::of).collect()
         }
         Node::Concatenation(nodes) => {
             let mut all = vec![Beginning::empty(true)];
@@ -855,8 +857,8 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
         }
         Node::Repetition { node, least, most } => {
             let of_one = beginnings_of(node, below);
-            // Each repetition adds a byte or matches nothing, so more than [`BEGINNING`] of them make no prefix longer.
-            let times = (*least).min(BEGINNING);
+            // Each repetition adds a byte or matches nothing, so more than [`MAX_BEGINNING_BYTES`] of them make no prefix longer.
+            let times = (*least).min(MAX_BEGINNING_BYTES);
             let all = (0..times).fold(vec![Beginning::empty(true)], |before, _| one_by_one(before, || of_one.clone()));
             let is_whole = times == *least && *most == Some(*least);
             all.into_iter().map(|beginning| beginning.partly(is_whole)).collect()
@@ -866,8 +868,8 @@ fn beginnings_of(node: &Node, depth: usize) -> Vec<Beginning> {
 
 /// Returns the prefixes, or the empty one for any match if there are too many.
 fn few(all: impl Iterator<Item = Beginning>) -> Vec<Beginning> {
-    let all: Vec<Beginning> = all.take(BEGINNINGS + 1).collect();
-    if all.len() > BEGINNINGS {
+    let all: Vec<Beginning> = all.take(MAX_BEGINNINGS + 1).collect();
+    if all.len() > MAX_BEGINNINGS {
         vec![Beginning::empty(false)]
     } else {
         all
@@ -881,7 +883,7 @@ fn one_by_one(before: Vec<Beginning>, next: impl FnOnce() -> Vec<Beginning>) -> 
         return all;
     }
     let next = next();
-    if all.len() + whole.len() * next.len() > BEGINNINGS {
+    if all.len() + whole.len() * next.len() > MAX_BEGINNINGS {
         all.extend(whole.into_iter().map(|beginning| beginning.partly(false)));
         return all;
     }

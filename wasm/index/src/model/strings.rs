@@ -25,7 +25,7 @@ struct Entry {
 }
 
 /// The number of strings whose entries usually fit the nearest cache: 50 KB.
-const NEAR: usize = 1024;
+const MAX_CACHED_STRINGS: usize = 1024;
 
 /// A reference-counted table of strings. Releasing the last reference removes the string.
 ///
@@ -69,7 +69,7 @@ impl Interner {
 
     /// Returns whether looking up a string is probably a cache miss.
     pub(crate) fn is_far(&self) -> bool {
-        self.len() > NEAR
+        self.len() > MAX_CACHED_STRINGS
     }
 
     /// Prefetches the entries of strings with these hashes. The reads are independent, so the processor overlaps them.

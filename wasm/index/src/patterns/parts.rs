@@ -28,11 +28,11 @@ use crate::support::headroom::{growth, trim};
 /// The lengths of grams, ascending. A part has the longest that it contains.
 const LENGTHS: [usize; 5] = [1, 2, 3, 4, 8];
 /// The number of positions of a part that are considered for its gram, spread evenly. It bounds the time of an insertion.
-const CONSIDERED: usize = 32;
+const MAX_GRAM_POSITIONS: usize = 32;
 
 /// The work limit of a string, and its increase for each byte: comparisons with a part, and eight-byte words compared.
-const WORK: usize = 4096;
-const WORK_PER_BYTE: usize = 64;
+const MAX_WORK: usize = 4096;
+const MAX_WORK_PER_BYTE: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
@@ -60,11 +60,11 @@ pub(super) struct Note {
 /// The position of a bit in [`Marks`], plus one.
 type Mark = std::num::NonZeroU16;
 
-/// The hashes of all grams of a string that have [`SECOND`] bytes.
+/// The hashes of all grams of a string that have [`SECOND_GRAM_BYTES`] bytes.
 struct Marks([u64; Marks::WORDS]);
 
 /// The length of a second gram.
-const SECOND: usize = 4;
+const SECOND_GRAM_BYTES: usize = 4;
 
 impl Marks {
     const WORDS: usize = 64;
@@ -72,7 +72,7 @@ impl Marks {
 
     fn of(bytes: &[u8]) -> Marks {
         let mut marks = Marks([0; Marks::WORDS]);
-        for at in 0..(bytes.len() + 1).saturating_sub(SECOND) {
+        for at in 0..(bytes.len() + 1).saturating_sub(SECOND_GRAM_BYTES) {
             let bit = Marks::bit(&bytes[at..]);
             marks.0[(bit / u64::BITS) as usize] |= 1 << (bit % u64::BITS);
         }
@@ -82,7 +82,7 @@ impl Marks {
     /// Returns the bit of the gram at the start of `bytes`.
     #[inline(always)]
     fn bit(bytes: &[u8]) -> u32 {
-        Gram::of(bytes, SECOND).hash() as u32 % Marks::BITS
+        Gram::of(bytes, SECOND_GRAM_BYTES).hash() as u32 % Marks::BITS
     }
 
     #[inline(always)]
@@ -152,18 +152,18 @@ impl<'a> Part<'a> {
         let literals = self.is_wild.then(|| literals(self.text)).into_iter().flatten();
         let spread = whole.into_iter().chain(literals).flat_map(move |(start, literal)| {
             let count = (literal.len() + 1).saturating_sub(len);
-            (start..start + count).step_by(count.div_ceil(CONSIDERED).max(1))
+            (start..start + count).step_by(count.div_ceil(MAX_GRAM_POSITIONS).max(1))
         });
-        spread.take(4 * CONSIDERED)
+        spread.take(4 * MAX_GRAM_POSITIONS)
     }
 
     /// Returns the mark of the last four bytes of a literal without `offset`, if one is long enough.
     fn second(self, offset: usize) -> Option<Mark> {
         let around = |start: usize, literal: &[u8]| (start..start + literal.len()).contains(&offset);
-        let mut others =
-            literals(self.text).filter(|&(start, literal)| literal.len() >= SECOND && !around(start, literal));
+        let mut others = literals(self.text)
+            .filter(|&(start, literal)| literal.len() >= SECOND_GRAM_BYTES && !around(start, literal));
         let (_, literal) = others.next().filter(|_| self.is_wild)?;
-        Mark::new(1 + Marks::bit(&literal[literal.len() - SECOND..]) as u16)
+        Mark::new(1 + Marks::bit(&literal[literal.len() - SECOND_GRAM_BYTES..]) as u16)
     }
 
     /// Returns the literal around `offset`, and the position of `offset` in it.
@@ -248,7 +248,7 @@ impl Parts {
             found(id, found_empty);
         });
         let marks = (self.seconds > 0).then(|| Marks::of(bytes));
-        let mut work = WORK_PER_BYTE * bytes.len() + WORK;
+        let mut work = MAX_WORK_PER_BYTE * bytes.len() + MAX_WORK;
         for (len, _) in LENGTHS.into_iter().zip(self.counts).filter(|(_, parts)| *parts > 0) {
             for at in 0..(bytes.len() + 1).saturating_sub(len) {
                 let mut next = first(&self.by_gram, links, Gram::of(&bytes[at..], len), &part_of);

@@ -16,8 +16,8 @@ use crate::plan::access_predicate::{AccessPredicate, ValueSet};
 use crate::plan::filter::{self, Filter};
 use crate::support::number::lesser;
 
-/// The greatest size of a normal form whose literals fit an entry's note. Larger expressions are unindexed.
-const MAX_NODES: usize = filter::NOTES as usize;
+/// The maximum number of nodes of an indexed expression: an entry notes its literal by the number of the node.
+const MAX_INDEXED_NODES: usize = filter::NOTE_COUNT as usize;
 
 /// The residual predicate of an entry: the part of its expression that path and filters do not prove.
 #[derive(Clone, Copy, Debug)]
@@ -129,8 +129,17 @@ impl Analysis {
         self.access_predicates.iter().flatten().filter(|access_predicate| !access_predicate.is_lax)
     }
 
+    /// Updates `statistics` with the intervals of all literals.
+    pub fn observe(&self, statistics: &mut Statistics) {
+        for access_predicate in self.normal.top_down().filter_map(|index| self.access_predicate(index)) {
+            if let ValueSet::Interval(low, high) = access_predicate.values {
+                statistics.observe(access_predicate.attribute, low, high);
+            }
+        }
+    }
+
     /// Returns an upper bound of the number of access predicates in [`Analysis::context`].
-    pub fn most_demands(&self) -> usize {
+    pub fn max_demands(&self) -> usize {
         self.normal.capacity().min(cost::MAX_CONTEXT)
     }
 
@@ -206,7 +215,9 @@ impl Analysis {
         let cost = costs[self.normal.root() as usize];
         match self.deciding_filter(catalog) {
             Some((filter, passed)) if passed < lesser(cost, worthwhile) => Access::Filter(filter),
-            _ if cost < worthwhile && self.normal.capacity() <= MAX_NODES => Access::Demands(self.cheapest(&costs)),
+            _ if cost < worthwhile && self.normal.capacity() <= MAX_INDEXED_NODES => {
+                Access::Demands(self.cheapest(&costs))
+            }
             _ => Access::Nothing,
         }
     }

@@ -40,7 +40,7 @@ impl<'a> Demands<'a> {
     /// Like [`Demands::of`], in the memory of earlier demands.
     pub fn reusing(literal: NodeIndex, analysis: &'a Analysis, mut sorted: Vec<Demanded<'a>>) -> Self {
         sorted.clear();
-        sorted.reserve_exact(analysis.most_demands());
+        sorted.reserve_exact(analysis.max_demands());
         let demanded =
             |(literal, access_predicate)| Demanded { literal, access_predicate, share: analysis.share(literal) };
         sorted.extend(analysis.context(literal).map(demanded));

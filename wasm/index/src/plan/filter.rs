@@ -39,8 +39,8 @@ pub(crate) const EXCEPT: u32 = 1 << 26;
 const NEITHER: u32 = MASK | BLURRED;
 /// The number of bits of a digest's position. The note follows them.
 const NOTE_SHIFT: u32 = 14;
-/// The upper bound of notes.
-pub(crate) const NOTES: u32 = EXCEPT >> NOTE_SHIFT;
+/// The number of different notes.
+pub(crate) const NOTE_COUNT: u32 = EXCEPT >> NOTE_SHIFT;
 /// The greatest position of a digest. Attributes beyond have no filters.
 const PROBE: u32 = (1 << NOTE_SHIFT) - 1;
 
@@ -170,7 +170,7 @@ impl Filter {
 
     /// Returns the note.
     pub fn noted(self) -> u32 {
-        self.digest >> NOTE_SHIFT & (NOTES - 1)
+        self.digest >> NOTE_SHIFT & (NOTE_COUNT - 1)
     }
 
     /// Returns the attribute that an event must define to pass, if there is one.
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn an_exception_proves_nothing_for_its_values() {
-        let filter = mask(1, &[3, 7]).marked(EXCEPT).noting(NOTES - 1).as_sufficient();
+        let filter = mask(1, &[3, 7]).marked(EXCEPT).noting(NOTE_COUNT - 1).as_sufficient();
         assert!(filter.is_sufficient());
         let mut failing = 0;
         for value in -1000..1000 {

@@ -3,4 +3,5 @@
 pub(crate) mod access_predicate;
 pub(crate) mod analysis;
 pub(crate) mod demands;
+pub(crate) mod estimates;
 pub(crate) mod filter;

@@ -25,9 +25,9 @@ use crate::support::checkpoint::Checkpoint;
 use crate::support::hash::out_of_memory;
 
 /// The words of a result list beyond those of one event. An index without a smaller bound permits bitmaps of this length.
-const SPARE: usize = 16 * 1024;
+const SPARE_WORDS: usize = 16 * 1024;
 /// A part ends at this number of words. The remaining room is for picking the ids of the next event.
-const PART: usize = SPARE - ROOM;
+const PART: usize = SPARE_WORDS - ROOM;
 
 /// The bytes in front of each event: its format and its length.
 const FRAME: usize = 8;
@@ -38,13 +38,13 @@ fn is_sliceable(dense: usize, slots: usize) -> bool {
 }
 
 /// Returns the number of words that a result list needs.
-pub(super) fn most_words(extent: &Extent) -> usize {
-    SPARE + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 3
+pub(super) fn max_words(extent: &Extent) -> usize {
+    SPARE_WORDS + extent.slots.max(bitmap_words(extent.slots, extent.greatest)) + 3
 }
 
-/// Returns the maximal words of a bitmap: one for each slot, at least [`SPARE`], or fewer if the greatest id needs fewer.
+/// Returns the maximal words of a bitmap: one for each slot, at least [`SPARE_WORDS`], or fewer if the greatest id needs fewer.
 pub(super) fn bitmap_words(slots: usize, greatest: Option<u64>) -> usize {
-    let most = slots.max(SPARE);
+    let most = slots.max(SPARE_WORDS);
     // An id may be too large for a position in memory.
     greatest.map_or(most, |id| usize::try_from(id / 64).map_or(most, |word| most.min(word.saturating_add(1))))
 }

@@ -161,13 +161,13 @@ impl Search {
             let entries = &index.tree().node(id).entries()[entry as usize..];
             let entries = if node == after.node { &entries[..(after.entry - entry) as usize] } else { entries };
             let scanned = counts.of(index.tree().attribute_above(id));
-            self.scan_again(index, entries, scanned);
+            self.rescan(index, entries, scanned);
             (node, entry) = if node == after.node { (node, after.entry) } else { (node + 1, 0) };
         }
         counts.used(|attribute, count| Scanned { attribute, ..count }, |count| count.entries > 0)
     }
 
-    fn scan_again(&self, index: &Index, mut entries: &[crate::tree::Entry], scanned: &mut Scanned) {
+    fn rescan(&self, index: &Index, mut entries: &[crate::tree::Entry], scanned: &mut Scanned) {
         scanned.entries += entries.len() as u64;
         let subscriptions = index.subscriptions();
         while !entries.is_empty() {

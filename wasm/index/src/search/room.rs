@@ -35,7 +35,7 @@ impl Search {
     pub(super) fn has_room(&self, extent: &Extent) -> bool {
         self.nodes.len() > extent.nodes
             && self.found_at.len() >= extent.nodes
-            && self.ids.len() >= batch::most_words(extent)
+            && self.ids.len() >= batch::max_words(extent)
             && self.memo.has_room(extent.predicates)
             && self.event.kept().patterns.capacity() >= extent.patterns
             && (!extent.has_lowered || self.event.kept().lowered.has_room(extent.attributes, EVENT))
@@ -62,7 +62,7 @@ impl Searches for Search {
         // One place more than there are nodes: see `push_found`.
         grow(&mut self.nodes, nodes + 1)?;
         grow(&mut self.found_at, nodes)?;
-        grow(&mut self.ids, batch::most_words(&extent))?;
+        grow(&mut self.ids, batch::max_words(&extent))?;
         self.memo.reserve(extent.predicates)?;
         self.matches.reserve(slots)?;
         if extent.greatest.is_none() {

@@ -10,8 +10,8 @@ use std::ops::{Deref, DerefMut};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spill<T> {
     kept: T,
-    own: T,
-    is_own: bool,
+    spilled: T,
+    is_spilled: bool,
 }
 
 impl<T: Default> Spill<T> {
@@ -26,18 +26,18 @@ impl<T: Default> Spill<T> {
     }
 
     /// Chooses the table of the next search: one of its own, or the kept one.
-    pub fn choose(&mut self, is_own: bool) -> &mut T {
-        if is_own {
-            self.own = T::default();
+    pub fn choose(&mut self, is_spilled: bool) -> &mut T {
+        if is_spilled {
+            self.spilled = T::default();
         }
-        self.is_own = is_own;
+        self.is_spilled = is_spilled;
         self.deref_mut()
     }
 
     /// Forgets the search's own table in any state, without freeing it. The allocator for searches frees all their memory at
     /// once.
     pub fn abandon(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.own));
+        std::mem::forget(std::mem::take(&mut self.spilled));
     }
 }
 
@@ -45,8 +45,8 @@ impl<T> Deref for Spill<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        if self.is_own {
-            &self.own
+        if self.is_spilled {
+            &self.spilled
         } else {
             &self.kept
         }
@@ -55,8 +55,8 @@ impl<T> Deref for Spill<T> {
 
 impl<T> DerefMut for Spill<T> {
     fn deref_mut(&mut self) -> &mut T {
-        if self.is_own {
-            &mut self.own
+        if self.is_spilled {
+            &mut self.spilled
         } else {
             &mut self.kept
         }

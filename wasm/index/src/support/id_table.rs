@@ -16,9 +16,9 @@ pub(crate) struct IdTable {
 }
 
 /// The maximal load factor, in eighths.
-const FULL: usize = 5;
+const MAX_LOAD_EIGHTHS: usize = 5;
 /// The least number of slots.
-const FEWEST: usize = 8;
+const MIN_SLOTS: usize = 8;
 
 impl IdTable {
     pub fn len(&self) -> usize {
@@ -56,8 +56,8 @@ impl IdTable {
 
     /// Adds `number`, which must be new and not the greatest `u32`.
     pub fn insert(&mut self, hash: u64, number: u32) {
-        if 8 * (self.len + 1) > FULL * self.places.len() {
-            self.resize((2 * self.places.len()).max(FEWEST));
+        if 8 * (self.len + 1) > MAX_LOAD_EIGHTHS * self.places.len() {
+            self.resize((2 * self.places.len()).max(MIN_SLOTS));
         }
         self.put(u64::from(number + 1) << 32 | u64::from(hash as u32));
         self.len += 1;
@@ -103,7 +103,7 @@ impl IdTable {
         self.len -= 1;
         // If less than an eighth of the slots is taken, the table shrinks to a quarter. If memory is refused, it stays.
         let fewer = self.places.len() / 4;
-        if 8 * self.len < self.places.len() && fewer >= FEWEST && ensure(size_of::<u64>() * fewer).is_ok() {
+        if 8 * self.len < self.places.len() && fewer >= MIN_SLOTS && ensure(size_of::<u64>() * fewer).is_ok() {
             self.resize(fewer);
         }
     }
@@ -120,11 +120,11 @@ impl IdTable {
 
     /// Returns the bytes by which adding `more` numbers may grow the table.
     pub fn growth(&self, more: usize) -> usize {
-        let fewest = (8 * (self.len + more)).div_ceil(FULL);
+        let fewest = (8 * (self.len + more)).div_ceil(MAX_LOAD_EIGHTHS);
         if fewest <= self.places.len() {
             return 0;
         }
-        let places = fewest.next_power_of_two().max(FEWEST);
+        let places = fewest.next_power_of_two().max(MIN_SLOTS);
         // The table doubles repeatedly, and each time the old slots exist beside the new ones.
         let former = if places > 2 * self.places.len() { places } else { 0 };
         size_of::<u64>() * (places + former)

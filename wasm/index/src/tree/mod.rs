@@ -29,7 +29,7 @@ mod value_map;
 
 use level::{Level, Place};
 pub(crate) use node::{Branch, Node, Position};
-use plan::Plan;
+pub(crate) use plan::Plan;
 use readings::Readings;
 
 use crate::catalog::subscriptions::{Placement, Subscriptions};
@@ -48,7 +48,7 @@ use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, trim, AROUND};
 
 /// An upper bound of the bytes that the demands of one literal take.
-const DEMANDS: usize = 64 * size_of::<demands::Demanded>() + 64;
+const DEMANDS_BYTES: usize = 64 * size_of::<demands::Demanded>() + 64;
 
 /// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
 /// one entry, or two joined ones, at each of its places.
@@ -113,7 +113,8 @@ pub(crate) struct Tree {
 struct Filters {
     /// The filter of the entry in front, if there are two entries.
     front: Option<Filter>,
-    own: Filter,
+    /// The filter of the last entry.
+    last: Filter,
     /// Path and filters prove the expression: every event that passes makes it true.
     prove: bool,
 }
@@ -249,7 +250,7 @@ impl Tree {
         access: &[NodeIndex],
         analysis: &Analysis,
         more: usize,
-        room: &mut impl FnMut(usize) -> Result<(), Error>,
+        room: impl FnOnce(usize) -> Result<(), Error>,
     ) -> Result<Plan, Error> {
         let mut plan = Plan::default();
         let mut memory = Vec::new();
@@ -259,7 +260,7 @@ impl Tree {
             memory = demands.into_memory();
         }
         room(self.capacity_after(&plan))?;
-        ensure(self.bytes(&plan)? + DEMANDS + more)?;
+        ensure(self.bytes(&plan)? + DEMANDS_BYTES + more)?;
         Ok(plan)
     }
 
@@ -410,9 +411,9 @@ impl Tree {
         catalog: &Catalog,
         subscriptions: &Subscriptions,
     ) -> impl Iterator<Item = Entry> {
-        let Filters { front, own, prove } = self.filters(node, demands, catalog);
+        let Filters { front, last, prove } = self.filters(node, demands, catalog);
         let (literal, program) = (demands.literal, subscriptions.get(slot).program);
-        front.map(Filter::joined).into_iter().chain([own]).map(move |filter| {
+        front.map(Filter::joined).into_iter().chain([last]).map(move |filter| {
             let filter = filter.noting(literal);
             match prove {
                 true => Entry { subject: Subject::slot(slot), filter: filter.as_sufficient() },
@@ -441,20 +442,20 @@ impl Tree {
         let proof = || filtered.map(|filtered| Filter::proof(filtered.access_predicate, schema));
         let passed = || filtered.map_or(1.0, |filtered| filtered.share);
         match demands.analysis.residual(demands.literal, catalog, is_known) {
-            Residual::Nothing => Filters { front: None, own: proof().unwrap_or(Filter::NONE), prove: true },
+            Residual::Nothing => Filters { front: None, last: proof().unwrap_or(Filter::NONE), prove: true },
             Residual::One(residual) if filter::is_worth_joining(passed()) => {
-                Filters { front: proof(), own: Filter::proof(residual, schema), prove: true }
+                Filters { front: proof(), last: Filter::proof(residual, schema), prove: true }
             }
             Residual::Either(likely) if filter::is_worth_joining(passed() * likely.share) => {
-                Filters { front: proof(), own: likely.filter, prove: true }
+                Filters { front: proof(), last: likely.filter, prove: true }
             }
             Residual::One(_) | Residual::Either(_) | Residual::More => {
                 let is_useless = |access_predicate: &AccessPredicate| {
                     matches!(access_predicate.values, ValueSet::Except(_)) && led(access_predicate) != Coverage::Nothing
                 };
                 let useful = chosen.filter(|chosen| !is_useless(chosen.access_predicate));
-                let own = useful.map_or(Filter::NONE, |chosen| Filter::of(chosen.access_predicate, schema));
-                Filters { front: None, own, prove: false }
+                let last = useful.map_or(Filter::NONE, |chosen| Filter::of(chosen.access_predicate, schema));
+                Filters { front: None, last, prove: false }
             }
         }
     }

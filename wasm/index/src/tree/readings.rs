@@ -14,10 +14,10 @@ use crate::handles::Slot;
 use crate::plan::analysis::Analysis;
 use crate::support::hash::{out_of_memory, State};
 use crate::support::headroom::{ensure, growth};
-use crate::tree::DEMANDS;
+use crate::tree::DEMANDS_BYTES;
 
 /// An upper bound of the bytes of analyses that are kept for one list. Other expressions are analyzed twice.
-const KEPT: usize = 256 * 1024;
+const MAX_KEPT_ANALYSES_BYTES: usize = 256 * 1024;
 /// An analysis of at most this number of bytes is made again for each entry of its expression, and not kept.
 const MAX_REPEATED_BYTES: usize = 16 * 1024;
 /// The bytes of long analyses that one change keeps. Further lists stay as they are.
@@ -51,12 +51,12 @@ pub(super) enum Reading {
 }
 
 impl Reading {
-    /// Drops the analysis if the analyses of its list exceed [`KEPT`]. `kept` is the sum of their bytes.
+    /// Drops the analysis if the analyses of its list exceed [`MAX_KEPT_ANALYSES_BYTES`]. `kept` is the sum of their bytes.
     pub fn within(self, kept: &mut usize) -> Reading {
         match self {
             Reading::Own(_, bytes) => {
                 *kept += bytes;
-                if *kept <= KEPT {
+                if *kept <= MAX_KEPT_ANALYSES_BYTES {
                     self
                 } else {
                     Reading::Again(bytes)
@@ -93,7 +93,7 @@ impl<'a> Readings<'a> {
     pub fn read(&mut self, slot: Slot, literal: NodeIndex) -> Result<Reading, Error> {
         let known = if self.long.is_empty() { None } else { self.long.get(&slot).copied() };
         if let Some(position) = known.filter(|position| *position != ONCE) {
-            ensure(DEMANDS)?;
+            ensure(DEMANDS_BYTES)?;
             return Ok(Reading::Kept(position));
         }
         let subscription = self.subscriptions.get(slot);

@@ -1,5 +1,7 @@
 //! Random schemas, expressions and events, over small domains so that predicates often hold.
 
+use be_tree_index::index::Insertion;
+use be_tree_index::language::read;
 use be_tree_index::model::predicate::{CapType, Entity};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
@@ -422,6 +424,21 @@ fn quoted(random: &mut Random, string: &str) -> String {
     }
     text.push(quote);
     text
+}
+
+/// Returns `count` expressions of up to `depth` levels that the index accepts.
+pub fn expressions(random: &mut Random, schema: &Schema, count: usize, depth: usize) -> Vec<String> {
+    let drawn = std::iter::repeat_with(|| {
+        let depth = random.below(depth + 1);
+        expression(random, schema, depth)
+    });
+    // Some are refused, such as a bound's odd value.
+    drawn.filter(|text| read(text.as_bytes(), schema, &CONSTANTS).is_ok()).take(count).collect()
+}
+
+/// Returns insertions of `texts` under consecutive ids, with the constants of the generated expressions.
+pub fn insertions(from: u64, texts: &[String]) -> impl Iterator<Item = Insertion<'_>> {
+    (from..).zip(texts).map(|(id, text)| Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() })
 }
 
 /// An event that has a value for every required attribute of `schema`, and for most others.

@@ -1,12 +1,13 @@
-//! What the tests share: an oracle, cases with known results, random cases, and encoders of events.
-//! But for the twin and the sequence, none of it uses the code under test, only its types.
+//! The shared parts of the tests: an oracle, cases with known results, random cases, and encoders of events.
+//! Only the twin, the sequence and the filter of valid random expressions use the code under test; the rest uses its types.
 
-// Each test is a crate of its own and uses a part of this.
+// Each program of tests uses a part of this.
 #![allow(dead_code)]
 
 pub mod cases;
 pub mod encode;
 pub mod generate;
+pub mod make;
 pub mod naive;
 pub mod random;
 pub mod refused;

@@ -1,6 +1,6 @@
 //! Random choices that a seed, or the bytes of a fuzzer, determine.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014), behind given bytes.
+/// SplitMix64 (Steele, Lea and Flood, 2014), after the choices of a fuzzer.
 pub struct Random {
     state: u64,
     /// The first choices, two bytes each, the last one first.
@@ -12,12 +12,12 @@ impl Random {
         Random { state: seed, bytes: Vec::new() }
     }
 
-    /// Choices that `bytes` make as long as there are any, and then always the same ones.
+    /// Returns choices that `bytes` determine, followed by those of seed 0.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Random { state: 0, bytes: bytes.iter().rev().copied().collect() }
     }
 
-    /// Whether no given bytes are left.
+    /// Returns whether the bytes of the fuzzer are consumed.
     pub fn is_spent(&self) -> bool {
         self.bytes.len() < 2
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 
-use super::counted::{counted, Cost};
+use super::heap::{counted, Cost};
 use super::support::random::Random;
 
 /// Predicates, with `?` for a number.
@@ -197,7 +197,7 @@ impl Growth {
     /// `length` to its double four times in a row. They may a few times, where an index begins to find an expression in
     /// another way.
     pub fn check(&self, length: usize) {
-        let kinds = [Cost::requested as Kind, Cost::most_held];
+        let kinds = [Cost::requested as Kind, Cost::max_held];
         let mut suspects: Vec<_> = (0..CHANGES.len()).flat_map(|change| kinds.map(|kind| (change, kind))).collect();
         let Some(mut costs) = self.costs(length) else { return };
         for doubling in 1..=DOUBLINGS {

@@ -1,4 +1,4 @@
-//! Searches that are refused room now and then.
+//! Searches with random refusals of room.
 
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::room::{Extent, Searches};

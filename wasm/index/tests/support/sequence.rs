@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::encode;
 use super::generate::{self, CONSTANTS};
+use super::make::ALL_IDS;
 use super::naive::{self, NaiveEvent};
 use super::random::Random;
 use be_tree_index::diagnostics::explain::explain;
@@ -14,7 +15,7 @@ use be_tree_index::language::read;
 use be_tree_index::model::predicate::Postfix;
 use be_tree_index::search::{Batch, Form, Request, Search};
 
-/// How many ids there are: few, so that they are used again.
+/// The number of ids: few, so that they are reused.
 const IDS: usize = 60;
 
 /// The memory that the index may have.
@@ -22,11 +23,11 @@ pub trait Memory {
     /// Runs a change of the index in it.
     fn run<T>(&self, change: impl FnOnce() -> T) -> T;
 
-    /// Whether changes may be refused for want of memory.
+    /// Whether a lack of memory may refuse changes.
     const IS_LIMITED: bool = true;
 }
 
-/// As much as the system has.
+/// The memory of the system.
 pub struct All;
 
 impl Memory for All {
@@ -37,7 +38,7 @@ impl Memory for All {
     const IS_LIMITED: bool = false;
 }
 
-/// An index and the oracle, which do the same. Where memory is limited a change may be refused; then both stay as they are.
+/// An index and the oracle, which make the same changes. A change that is refused memory leaves both as they are.
 pub struct Sequence<M: Memory = All> {
     memory: M,
     index: Index,
@@ -104,7 +105,7 @@ impl<M: Memory> Sequence<M> {
         }
     }
 
-    /// All of some subscriptions are inserted, or none: an id that is twice there, or was, is refused.
+    /// Inserts a list of subscriptions or none of them: a repeated or existing id is refused.
     fn insert_all(&mut self, random: &mut Random) {
         let many = 1 + random.below(8);
         let subscriptions: Vec<(u64, String)> = (0..many).map(|_| self.subscription(random)).collect();
@@ -132,7 +133,7 @@ impl<M: Memory> Sequence<M> {
         }
     }
 
-    /// A refused subscription leaves the one with its id as it was.
+    /// Replaces a subscription. A refused one leaves the old one.
     fn put(&mut self, random: &mut Random) {
         let (id, text) = self.subscription(random);
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
@@ -158,8 +159,8 @@ impl<M: Memory> Sequence<M> {
     fn search(&mut self, random: &mut Random) {
         let event = generate::event(random, self.index.schema());
         let bytes = encode::term_by_name(random, &self.index.schema().clone(), &event);
-        self.search.open(&self.index, Format::Term, &bytes, None::<std::iter::Empty<u64>>).unwrap();
-        // Some searches are given up in the middle.
+        self.search.open(&self.index, Format::Term, &bytes, ALL_IDS).unwrap();
+        // Some searches are abandoned between steps.
         if random.chance(20) {
             self.search.step(&self.index);
             self.search.abandon();
@@ -221,7 +222,7 @@ impl<M: Memory> Sequence<M> {
         assert_eq!(self.index.len(), self.oracle.len());
     }
 
-    /// Deletes all that is there, and checks that nothing of it is left. Returns how often memory was refused.
+    /// Deletes all subscriptions, and checks that nothing is left. Returns the number of refusals.
     pub fn end(mut self) -> usize {
         let ids: Vec<u64> = self.oracle.keys().copied().collect();
         let Sequence { memory, index, .. } = &mut self;

@@ -10,7 +10,7 @@ use be_tree_index::model::schema::Schema;
 use be_tree_index::search::Search;
 
 use super::encode;
-use super::generate::CONSTANTS;
+use super::generate::{self, CONSTANTS};
 use super::naive::{self, NaiveEvent};
 use super::random::Random;
 
@@ -26,7 +26,19 @@ impl Twin {
         Twin { index: Index::new(schema), search: Search::default(), oracle: BTreeMap::new() }
     }
 
-    /// Inserts it on both sides, if both take it.
+    /// Returns a twin of fewer than `count` random expressions over a random schema.
+    pub fn random(random: &mut Random, count: usize) -> Self {
+        let mut twin = Twin::new(generate::schema(random));
+        let schema = twin.index.schema().clone();
+        for id in 0..random.below(count) as u64 {
+            let depth = random.below(6);
+            let text = generate::expression(random, &schema, depth);
+            twin.insert(id, &text);
+        }
+        twin
+    }
+
+    /// Inserts an expression on both sides, if both accept it.
     pub fn insert(&mut self, id: u64, text: &str) {
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
         let postfix = read(text.as_bytes(), self.index.schema(), &CONSTANTS);
@@ -38,8 +50,7 @@ impl Twin {
         }
     }
 
-    /// Inserts it on both sides, or replaces the one with the id, if both take it.
-    #[allow(dead_code)] // Not every test puts.
+    /// Inserts an expression on both sides, or replaces that with the id, if both accept it.
     pub fn put(&mut self, id: u64, text: &str) {
         let insertion = Insertion { id, text: text.as_bytes(), constants: CONSTANTS.to_vec() };
         if self.index.put_for(&mut self.search, &insertion).is_ok() {
@@ -58,7 +69,7 @@ impl Twin {
         self.search.run(&self.index).ids().to_vec()
     }
 
-    /// Checks what the index finds for `event`, in every format, and among some of the ids.
+    /// Checks the matches of `event` in every format, among all ids and among some.
     pub fn check(&mut self, random: &mut Random, event: &NaiveEvent) {
         let matching = self.oracle.iter().filter(|(_, postfix)| naive::matches(postfix, event));
         let expected: Vec<u64> = matching.map(|(&id, _)| id).collect();

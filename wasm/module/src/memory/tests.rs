@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use std::slice::from_raw_parts;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::chunks::{tests::*, MEMORY};
+use super::allocator::ALLOCATOR;
+use crate::arena::{tests::*, ARENA};
 use crate::heap::HEAP;
 use crate::linear::{self, FIRST, PAGE};
 use crate::random::Random;
@@ -43,14 +44,14 @@ impl Model {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         linear::renew();
-        renew();
+        renew_arena();
         // SAFETY: this is the only test that uses the heap, and the last one has ended.
         unsafe { HEAP.renew() };
         Model { blocks: BTreeMap::new(), given: 0, is_searching: false, _alone: alone }
     }
 
     fn enter(&mut self, is_next: bool) {
-        MEMORY.enter(is_next);
+        ARENA.enter(is_next);
         self.is_searching = true;
         if is_next {
             self.blocks.retain(|_, block| !block.of_search);
@@ -58,7 +59,7 @@ impl Model {
     }
 
     fn leave(&mut self) {
-        MEMORY.leave();
+        ARENA.leave();
         self.is_searching = false;
     }
 
@@ -105,9 +106,9 @@ impl Model {
         // SAFETY: the size is not 0.
         let at = unsafe {
             if zeroed {
-                MEMORY.alloc_zeroed(layout)
+                ALLOCATOR.alloc_zeroed(layout)
             } else {
-                MEMORY.alloc(layout)
+                ALLOCATOR.alloc(layout)
             }
         };
         if at.is_null() {
@@ -123,7 +124,7 @@ impl Model {
         self.check(at);
         let block = self.blocks.remove(&at).unwrap();
         // SAFETY: the block was allocated with this layout.
-        unsafe { MEMORY.dealloc(at as *mut u8, block.layout) };
+        unsafe { ALLOCATOR.dealloc(at as *mut u8, block.layout) };
         // The arena reuses no memory before the next search, so the block stays listed.
         if block.of_search {
             self.blocks.insert(at, block);
@@ -135,7 +136,7 @@ impl Model {
         self.check(at);
         let block = self.blocks[&at];
         // SAFETY: the block was allocated with this layout.
-        let new = unsafe { MEMORY.realloc(at as *mut u8, block.layout, size) };
+        let new = unsafe { ALLOCATOR.realloc(at as *mut u8, block.layout, size) };
         if new.is_null() {
             self.check(at);
             return None;
@@ -164,7 +165,7 @@ impl Model {
         match random.below(20) {
             0 if is_searching => self.leave(),
             // Only a search that has begun continues.
-            0 => self.enter(random.chance(70) || !MEMORY.is_used()),
+            0 => self.enter(random.chance(70) || !ARENA.is_used()),
             1..=8 => {
                 let zeroed = random.chance(30);
                 self.alloc(random_layout(random), zeroed);
@@ -270,10 +271,10 @@ fn nothing_is_left_of_freed_blocks_nor_of_searches_that_are_wiped() {
             model.leave();
         }
         model.free_all();
-        MEMORY.wipe();
+        ARENA.wipe();
         assert!(!has_secret());
         assert!(!first_has(|byte| byte != 0));
-        assert!(!MEMORY.is_used());
+        assert!(!ARENA.is_used());
         // The next search has the same chunks.
         model.blocks.clear();
         let pages = linear::pages();
@@ -388,7 +389,7 @@ fn the_heap_borrows_the_memory_of_searches_if_there_is_no_other() {
     let chunk = chunks()[1];
     linear::limit(linear::pages());
     assert_eq!(model.alloc(layout(4 * PAGE), false), None);
-    MEMORY.lend(true);
+    ARENA.lend(true);
     // No search is in progress, so its blocks are dead.
     model.blocks.clear();
     let lent = model.alloc(layout(4 * PAGE), true).unwrap();
@@ -444,12 +445,12 @@ fn what_was_allocated_since_a_mark_is_allocated_again() {
     let mut model = Model::new();
     model.enter(true);
     let before = model.alloc(layout(1_000), false).unwrap();
-    let mark = MEMORY.mark();
+    let mark = ARENA.mark();
     let first = taken(layout(500));
     // Beyond the first chunk, and the next one.
     let far = taken(layout(3 * PAGE));
     assert!(far > first);
-    MEMORY.back_to(mark);
+    ARENA.back_to(mark);
     assert_eq!(taken(layout(500)), first);
     assert_eq!(taken(layout(3 * PAGE)), far);
     model.check(before);
@@ -459,5 +460,5 @@ fn what_was_allocated_since_a_mark_is_allocated_again() {
 /// Allocates a block that the model does not know, and returns its address.
 fn taken(layout: Layout) -> usize {
     // SAFETY: the size of the layout is not 0.
-    unsafe { MEMORY.alloc(layout) as usize }
+    unsafe { ALLOCATOR.alloc(layout) as usize }
 }

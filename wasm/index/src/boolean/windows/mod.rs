@@ -32,9 +32,9 @@ use crate::support::headroom::growth;
 use crate::support::simd::{Fastest, Vector, BYTES};
 
 /// The maximal number of booleans that windows can read: a byte of a selection distinguishes 256 bytes.
-const COLUMNS: usize = 256 * 8;
+const MAX_COLUMNS: usize = 256 * 8;
 /// The number of pages that hold these booleans.
-const PAGES: usize = COLUMNS / 8 / BYTES;
+const PAGES: usize = MAX_COLUMNS / 8 / BYTES;
 
 /// The number of blocks in a part, which is decided at a time. [`PART`] is its number of expressions.
 const BLOCKS: usize = 16;
@@ -258,7 +258,7 @@ pub(crate) struct Windows {
 impl Windows {
     /// Makes the largest window of each width that fits, by removing leaves.
     fn of(mut formula: Formula) -> Self {
-        let lay_out = || Window::lay_out_in_words(&formula, wide::WORDS, wide::WHOLE_PASSES);
+        let lay_out = || Window::lay_out_in_words(&formula, wide::MAX_WORDS, wide::MAX_PASSES);
         let whole = formula.is_whole().then(lay_out).flatten();
         let mut wide = None;
         loop {
@@ -303,7 +303,7 @@ pub(crate) struct Columns(Vec<AttributeId>);
 impl Columns {
     fn new(schema: &Schema) -> Self {
         let booleans = schema.ids().zip(schema.attributes()).filter(|(_, attribute)| attribute.ty == Type::Boolean);
-        Columns(booleans.map(|(id, _)| id).take(COLUMNS).collect())
+        Columns(booleans.map(|(id, _)| id).take(MAX_COLUMNS).collect())
     }
 
     fn of(&self, attribute: AttributeId) -> Option<u16> {

@@ -11,8 +11,10 @@ pub(super) const WIDTH: usize = 64;
 pub(super) const PASSES: usize = 3;
 
 /// The maximal number of words of a whole expression, and of additions. A tree that needs nine has 256 leaves.
-pub(super) const WORDS: usize = 8;
-pub(super) const WHOLE_PASSES: usize = 9;
+pub(super) const MAX_WORDS: usize = 8;
+pub(super) const MAX_PASSES: usize = 9;
+/// The number of additions that suffices for most whole expressions.
+const USUAL_PASSES: usize = 4;
 
 /// A window of the most decisive leaves.
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ struct Leaves {
 #[derive(Clone, Debug)]
 pub(super) enum Rest {
     Whole(Whole),
-    /// The program of an expression that takes more words than [`WORDS`].
+    /// The program of an expression that takes more words than [`MAX_WORDS`].
     Program(ProgramId),
 }
 
@@ -48,7 +50,8 @@ pub(super) struct Whole {
     /// The constants of each word of the window: its leaves, the mask of negated ones, the summand, and the bits that each
     /// pass but the first sets.
     words: Box<[u64]>,
-    passes: u8,
+    /// [`USUAL_PASSES`] additions suffice.
+    is_usual: bool,
     /// The leaves are [`Picked`] instead of [`Selection`]s.
     is_picked: bool,
 }
@@ -101,11 +104,8 @@ impl Leaves {
 impl Whole {
     /// Packs a window of a whole expression. `is_picked` says that all bits of an event can be picked.
     pub fn new(window: &Window, is_picked: bool) -> Self {
-        let passes = match window.passes() {
-            ..=3 => 3,
-            4 => 4,
-            _ => WHOLE_PASSES,
-        };
+        let is_usual = window.passes() <= USUAL_PASSES;
+        let passes = if is_usual { USUAL_PASSES } else { MAX_PASSES };
         let mut flips = vec![0; window.words()];
         let leaves: Vec<u64> = if is_picked {
             let mut picked = vec![[NO_COLUMN; BYTES]; 4 * window.words()];
@@ -127,7 +127,7 @@ impl Whole {
             // Unused passes add nothing.
             words.extend((1..passes).map(|pass| window.before(pass, word)));
         }
-        Whole { words: words.into(), passes: passes as u8, is_picked }
+        Whole { words: words.into(), is_usual, is_picked }
     }
 
     /// Returns whether the expression is true, as a bit.
@@ -142,20 +142,18 @@ impl Whole {
         };
         debug_assert_eq!(is_picked, self.is_picked, "the pages are all of the event's");
         // The number of passes is constant in each case, because a loop over them would take longer than the additions.
-        match (is_picked, self.passes) {
-            (true, 3) => self.add_up::<3>(PICKED, |leaves| read_picked(pages, leaves)),
-            (true, 4) => self.add_up::<4>(PICKED, |leaves| read_picked(pages, leaves)),
-            (true, _) => self.add_up::<WHOLE_PASSES>(PICKED, |leaves| read_picked(pages, leaves)),
+        match (is_picked, self.is_usual) {
+            (true, true) => self.add_up::<USUAL_PASSES>(PICKED, |leaves| read_picked(pages, leaves)),
+            (true, false) => self.add_up::<MAX_PASSES>(PICKED, |leaves| read_picked(pages, leaves)),
             (false, _) => self.decide_selected(pages),
         }
     }
 
     #[inline(never)]
     fn decide_selected<V: Vector, const PAGES: usize>(&self, pages: &[V; PAGES]) -> u64 {
-        match self.passes {
-            3 => self.add_up::<3>(SELECTED, |leaves| read_selected(pages, leaves)),
-            4 => self.add_up::<4>(SELECTED, |leaves| read_selected(pages, leaves)),
-            _ => self.add_up::<WHOLE_PASSES>(SELECTED, |leaves| read_selected(pages, leaves)),
+        match self.is_usual {
+            true => self.add_up::<USUAL_PASSES>(SELECTED, |leaves| read_selected(pages, leaves)),
+            false => self.add_up::<MAX_PASSES>(SELECTED, |leaves| read_selected(pages, leaves)),
         }
     }
 

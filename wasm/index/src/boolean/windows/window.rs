@@ -202,7 +202,7 @@ impl Writer<'_> {
                 for side in [LOWER, UPPER] {
                     self.mark(side, pass, start..start + 1, |addition, bit| addition.add |= bit);
                 }
-                self.own(start, pass);
+                self.assign(start, pass);
                 self.leaf(leaf);
             }
             Kind::And | Kind::Or => {
@@ -237,7 +237,7 @@ impl Writer<'_> {
             self.chain(child, self.shape.nodes[child as usize].pass);
         }
         let joint = self.bit..self.bit + 1;
-        self.own(joint.start, pass);
+        self.assign(joint.start, pass);
         for side in [LOWER, UPPER] {
             self.mark(side, pass, start..joint.start, |addition, bits| addition.set |= bits);
             // A child that can only be true does not decide an `And`, and one that can only be false does not decide an
@@ -254,8 +254,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Notes the pass to whose chains a bit belongs.
-    fn own(&mut self, bit: usize, pass: u8) {
+    /// Assigns a bit to the chains of a pass.
+    fn assign(&mut self, bit: usize, pass: u8) {
         self.window.chains[usize::from(pass) * self.window.words + bit / WORD] |= 1 << (bit % WORD);
     }
 

@@ -297,7 +297,8 @@ fn an_expression_that_most_events_may_match_has_no_demand_but_may_have_a_filter(
     assert!(matches!(access("not (score > 0.5)"), Access::Filter(_)));
     assert!(matches!(access("score is null"), Access::Nothing));
     assert!(matches!(access("score is null and score is null"), Access::Nothing));
-    let large = (0..MAX_NODES).map(|number| format!("city = '{}'", number % 900)).collect::<Vec<_>>().join(" or ");
+    let large =
+        (0..MAX_INDEXED_NODES).map(|number| format!("city = '{}'", number % 900)).collect::<Vec<_>>().join(" or ");
     assert!(matches!(access(&large), Access::Nothing));
 }
 

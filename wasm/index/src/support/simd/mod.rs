@@ -1,6 +1,40 @@
 //! Vectors of sixteen bytes. A routine over vectors is generic, so it is written once. It runs with the vector instructions
 //! of the sandbox or of x86-64, or with plain loops, and tests compare them.
 
+/// Implements operators of a vector by functions of two registers.
+macro_rules! operators {
+    ($vector:ident: $($operator:ident $method:ident = $of:expr;)*) => { $(
+        impl $operator for $vector {
+            type Output = Self;
+
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                $vector($of(self.0, other.0))
+            }
+        }
+    )* };
+}
+
+/// Defines methods of a vector by functions of two registers.
+macro_rules! lane_by_lane {
+    ($vector:ident: $($method:ident = $of:expr;)*) => { $(
+        #[inline(always)]
+        fn $method(self, other: Self) -> Self {
+            $vector($of(self.0, other.0))
+        }
+    )* };
+}
+
+/// Defines methods that load the lanes of a vector by the function `load`.
+macro_rules! loads {
+    ($($method:ident: $lanes:ty;)*) => { $(
+        #[inline(always)]
+        fn $method(lanes: &$lanes) -> Self {
+            load(lanes)
+        }
+    )* };
+}
+
 #[cfg(any(not(target_arch = "wasm32"), test))]
 mod portable;
 #[cfg(test)]

@@ -12,28 +12,6 @@ pub(crate) struct Portable([u8; BYTES]);
 
 impl Portable {
     #[inline(always)]
-    fn each_u8(self, other: Self, of: impl Fn(u8, u8) -> u8) -> Self {
-        Portable(from_fn(|lane| of(self.0[lane], other.0[lane])))
-    }
-
-    #[inline(always)]
-    fn each_u16(self, other: Self, of: impl Fn(u16, u16) -> u16) -> Self {
-        let (lanes, others) = (self.to_u16(), other.to_u16());
-        Self::of_u16(&from_fn(|lane| of(lanes[lane], others[lane])))
-    }
-
-    #[inline(always)]
-    fn each_u32(self, other: Self, of: impl Fn(u32, u32) -> u32) -> Self {
-        let (lanes, others) = (self.to_u32(), other.to_u32());
-        Self::of_u32(&from_fn(|lane| of(lanes[lane], others[lane])))
-    }
-
-    #[inline(always)]
-    fn each_f32(self, other: Self, of: impl Fn(f32, f32) -> f32) -> Self {
-        self.each_u32(other, |a, b| of(f32::from_bits(a), f32::from_bits(b)).to_bits())
-    }
-
-    #[inline(always)]
     fn to_u16(self) -> [u16; 8] {
         from_fn(|lane| u16::from_le_bytes(self.bytes(2 * lane)))
     }
@@ -44,37 +22,40 @@ impl Portable {
     }
 }
 
+type Register = [u8; BYTES];
+
+#[inline(always)]
+fn each_u8(a: Register, b: Register, of: impl Fn(u8, u8) -> u8) -> Register {
+    from_fn(|lane| of(a[lane], b[lane]))
+}
+
+#[inline(always)]
+fn each_u16(a: Register, b: Register, of: impl Fn(u16, u16) -> u16) -> Register {
+    let [a, b] = [a, b].map(|register| Portable(register).to_u16());
+    Portable::of_u16(&from_fn(|lane| of(a[lane], b[lane]))).0
+}
+
+#[inline(always)]
+fn each_u32(a: Register, b: Register, of: impl Fn(u32, u32) -> u32) -> Register {
+    let [a, b] = [a, b].map(|register| Portable(register).to_u32());
+    Portable::of_u32(&from_fn(|lane| of(a[lane], b[lane]))).0
+}
+
+#[inline(always)]
+fn each_f32(a: Register, b: Register, of: impl Fn(f32, f32) -> f32) -> Register {
+    each_u32(a, b, |a, b| of(f32::from_bits(a), f32::from_bits(b)).to_bits())
+}
+
 /// Returns a word with the lowest bit of each of `lanes`, the first in the lowest bit.
 #[inline(always)]
 fn collect(lanes: impl Iterator<Item = u32>) -> u32 {
     lanes.enumerate().fold(0, |word, (lane, bit)| word | bit << lane)
 }
 
-impl BitAnd for Portable {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitand(self, other: Self) -> Self {
-        self.each_u8(other, |a, b| a & b)
-    }
-}
-
-impl BitOr for Portable {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitor(self, other: Self) -> Self {
-        self.each_u8(other, |a, b| a | b)
-    }
-}
-
-impl BitXor for Portable {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitxor(self, other: Self) -> Self {
-        self.each_u8(other, |a, b| a ^ b)
-    }
+operators! { Portable:
+    BitAnd bitand = |a, b| each_u8(a, b, |a, b| a & b);
+    BitOr bitor = |a, b| each_u8(a, b, |a, b| a | b);
+    BitXor bitxor = |a, b| each_u8(a, b, |a, b| a ^ b);
 }
 
 impl Not for Portable {
@@ -87,6 +68,18 @@ impl Not for Portable {
 }
 
 impl Vector for Portable {
+    lane_by_lane! { Portable:
+        add_u16 = |a, b| each_u16(a, b, u16::wrapping_add);
+        sub_u8 = |a, b| each_u8(a, b, u8::wrapping_sub);
+        sub_u32 = |a, b| each_u32(a, b, u32::wrapping_sub);
+        add_f32 = |a, b| each_f32(a, b, |a, b| a + b);
+        sub_f32 = |a, b| each_f32(a, b, |a, b| a - b);
+        mul_f32 = |a, b| each_f32(a, b, |a, b| a * b);
+        eq_u8 = |a, b| each_u8(a, b, |a, b| if a == b { u8::MAX } else { 0 });
+        eq_u32 = |a, b| each_u32(a, b, |a, b| if a == b { u32::MAX } else { 0 });
+        le_u32 = |a, b| each_u32(a, b, |a, b| if a <= b { u32::MAX } else { 0 });
+    }
+
     #[inline(always)]
     fn of_u8(lanes: &[u8; 16]) -> Self {
         Portable(*lanes)
@@ -140,51 +133,6 @@ impl Vector for Portable {
     #[inline(always)]
     fn is_zero(self) -> bool {
         self.to_u64() == [0; 2]
-    }
-
-    #[inline(always)]
-    fn add_u16(self, other: Self) -> Self {
-        self.each_u16(other, u16::wrapping_add)
-    }
-
-    #[inline(always)]
-    fn sub_u8(self, other: Self) -> Self {
-        self.each_u8(other, u8::wrapping_sub)
-    }
-
-    #[inline(always)]
-    fn sub_u32(self, other: Self) -> Self {
-        self.each_u32(other, u32::wrapping_sub)
-    }
-
-    #[inline(always)]
-    fn add_f32(self, other: Self) -> Self {
-        self.each_f32(other, |a, b| a + b)
-    }
-
-    #[inline(always)]
-    fn sub_f32(self, other: Self) -> Self {
-        self.each_f32(other, |a, b| a - b)
-    }
-
-    #[inline(always)]
-    fn mul_f32(self, other: Self) -> Self {
-        self.each_f32(other, |a, b| a * b)
-    }
-
-    #[inline(always)]
-    fn eq_u8(self, other: Self) -> Self {
-        self.each_u8(other, |a, b| if a == b { u8::MAX } else { 0 })
-    }
-
-    #[inline(always)]
-    fn eq_u32(self, other: Self) -> Self {
-        self.each_u32(other, |a, b| if a == b { u32::MAX } else { 0 })
-    }
-
-    #[inline(always)]
-    fn le_u32(self, other: Self) -> Self {
-        self.each_u32(other, |a, b| if a <= b { u32::MAX } else { 0 })
     }
 
     #[inline(always)]

@@ -26,31 +26,10 @@ impl Default for Wasm {
     }
 }
 
-impl BitAnd for Wasm {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitand(self, other: Self) -> Self {
-        Wasm(v128_and(self.0, other.0))
-    }
-}
-
-impl BitOr for Wasm {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitor(self, other: Self) -> Self {
-        Wasm(v128_or(self.0, other.0))
-    }
-}
-
-impl BitXor for Wasm {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitxor(self, other: Self) -> Self {
-        Wasm(v128_xor(self.0, other.0))
-    }
+operators! { Wasm:
+    BitAnd bitand = v128_and;
+    BitOr bitor = v128_or;
+    BitXor bitxor = v128_xor;
 }
 
 impl Not for Wasm {
@@ -63,31 +42,26 @@ impl Not for Wasm {
 }
 
 impl Vector for Wasm {
-    #[inline(always)]
-    fn of_u8(lanes: &[u8; 16]) -> Self {
-        load(lanes)
+    loads! {
+        of_u8: [u8; 16];
+        of_u16: [u16; 8];
+        of_u32: [u32; 4];
+        of_u64: [u64; 2];
+        of_f32: [f32; 4];
     }
 
-    #[inline(always)]
-    fn of_u16(lanes: &[u16; 8]) -> Self {
-        load(lanes)
+    lane_by_lane! { Wasm:
+        add_u16 = u16x8_add;
+        sub_u8 = u8x16_sub;
+        sub_u32 = u32x4_sub;
+        add_f32 = f32x4_add;
+        sub_f32 = f32x4_sub;
+        mul_f32 = f32x4_mul;
+        eq_u8 = u8x16_eq;
+        eq_u32 = u32x4_eq;
+        le_u32 = u32x4_le;
+        swizzle = u8x16_swizzle;
     }
-
-    #[inline(always)]
-    fn of_u32(lanes: &[u32; 4]) -> Self {
-        load(lanes)
-    }
-
-    #[inline(always)]
-    fn of_u64(lanes: &[u64; 2]) -> Self {
-        load(lanes)
-    }
-
-    #[inline(always)]
-    fn of_f32(lanes: &[f32; 4]) -> Self {
-        load(lanes)
-    }
-
     #[inline(always)]
     fn to_u32(self) -> [u32; 4] {
         [
@@ -124,51 +98,6 @@ impl Vector for Wasm {
     }
 
     #[inline(always)]
-    fn add_u16(self, other: Self) -> Self {
-        Wasm(u16x8_add(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn sub_u8(self, other: Self) -> Self {
-        Wasm(u8x16_sub(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn sub_u32(self, other: Self) -> Self {
-        Wasm(u32x4_sub(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn add_f32(self, other: Self) -> Self {
-        Wasm(f32x4_add(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn sub_f32(self, other: Self) -> Self {
-        Wasm(f32x4_sub(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn mul_f32(self, other: Self) -> Self {
-        Wasm(f32x4_mul(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn eq_u8(self, other: Self) -> Self {
-        Wasm(u8x16_eq(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn eq_u32(self, other: Self) -> Self {
-        Wasm(u32x4_eq(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn le_u32(self, other: Self) -> Self {
-        Wasm(u32x4_le(self.0, other.0))
-    }
-
-    #[inline(always)]
     fn shr_u8(self, bits: u32) -> Self {
         Wasm(u8x16_shr(self.0, bits))
     }
@@ -197,11 +126,6 @@ impl Vector for Wasm {
     fn signs_u16(self, other: Self) -> u16 {
         // Narrowing keeps the sign.
         i8x16_bitmask(i8x16_narrow_i16x8(self.0, other.0))
-    }
-
-    #[inline(always)]
-    fn swizzle(self, places: Self) -> Self {
-        Wasm(u8x16_swizzle(self.0, places.0))
     }
 
     #[inline(always)]

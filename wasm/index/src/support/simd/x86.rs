@@ -30,7 +30,7 @@ macro_rules! sse2 {
 /// Computes with the lanes of two vectors as floats.
 macro_rules! floats {
     ($instruction:ident, $one:expr, $other:expr) => {
-        X86(sse2!(_mm_castps_si128($instruction(_mm_castsi128_ps($one.0), _mm_castsi128_ps($other.0)))))
+        sse2!(_mm_castps_si128($instruction(_mm_castsi128_ps($one), _mm_castsi128_ps($other))))
     };
 }
 
@@ -57,31 +57,10 @@ impl Default for X86 {
     }
 }
 
-impl BitAnd for X86 {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitand(self, other: Self) -> Self {
-        X86(sse2!(_mm_and_si128(self.0, other.0)))
-    }
-}
-
-impl BitOr for X86 {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitor(self, other: Self) -> Self {
-        X86(sse2!(_mm_or_si128(self.0, other.0)))
-    }
-}
-
-impl BitXor for X86 {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitxor(self, other: Self) -> Self {
-        X86(sse2!(_mm_xor_si128(self.0, other.0)))
-    }
+operators! { X86:
+    BitAnd bitand = |a, b| sse2!(_mm_and_si128(a, b));
+    BitOr bitor = |a, b| sse2!(_mm_or_si128(a, b));
+    BitXor bitxor = |a, b| sse2!(_mm_xor_si128(a, b));
 }
 
 impl Not for X86 {
@@ -94,31 +73,24 @@ impl Not for X86 {
 }
 
 impl Vector for X86 {
-    #[inline(always)]
-    fn of_u8(lanes: &[u8; 16]) -> Self {
-        load(lanes)
+    loads! {
+        of_u8: [u8; 16];
+        of_u16: [u16; 8];
+        of_u32: [u32; 4];
+        of_u64: [u64; 2];
+        of_f32: [f32; 4];
     }
 
-    #[inline(always)]
-    fn of_u16(lanes: &[u16; 8]) -> Self {
-        load(lanes)
+    lane_by_lane! { X86:
+        add_u16 = |a, b| sse2!(_mm_add_epi16(a, b));
+        sub_u8 = |a, b| sse2!(_mm_sub_epi8(a, b));
+        sub_u32 = |a, b| sse2!(_mm_sub_epi32(a, b));
+        add_f32 = |a, b| floats!(_mm_add_ps, a, b);
+        sub_f32 = |a, b| floats!(_mm_sub_ps, a, b);
+        mul_f32 = |a, b| floats!(_mm_mul_ps, a, b);
+        eq_u8 = |a, b| sse2!(_mm_cmpeq_epi8(a, b));
+        eq_u32 = |a, b| sse2!(_mm_cmpeq_epi32(a, b));
     }
-
-    #[inline(always)]
-    fn of_u32(lanes: &[u32; 4]) -> Self {
-        load(lanes)
-    }
-
-    #[inline(always)]
-    fn of_u64(lanes: &[u64; 2]) -> Self {
-        load(lanes)
-    }
-
-    #[inline(always)]
-    fn of_f32(lanes: &[f32; 4]) -> Self {
-        load(lanes)
-    }
-
     #[inline(always)]
     fn to_u32(self) -> [u32; 4] {
         let [low, high] = self.to_u64();
@@ -148,46 +120,6 @@ impl Vector for X86 {
     #[inline(always)]
     fn is_zero(self) -> bool {
         self.eq_u8(Self::default()).signs_u8() == u16::MAX
-    }
-
-    #[inline(always)]
-    fn add_u16(self, other: Self) -> Self {
-        X86(sse2!(_mm_add_epi16(self.0, other.0)))
-    }
-
-    #[inline(always)]
-    fn sub_u8(self, other: Self) -> Self {
-        X86(sse2!(_mm_sub_epi8(self.0, other.0)))
-    }
-
-    #[inline(always)]
-    fn sub_u32(self, other: Self) -> Self {
-        X86(sse2!(_mm_sub_epi32(self.0, other.0)))
-    }
-
-    #[inline(always)]
-    fn add_f32(self, other: Self) -> Self {
-        floats!(_mm_add_ps, self, other)
-    }
-
-    #[inline(always)]
-    fn sub_f32(self, other: Self) -> Self {
-        floats!(_mm_sub_ps, self, other)
-    }
-
-    #[inline(always)]
-    fn mul_f32(self, other: Self) -> Self {
-        floats!(_mm_mul_ps, self, other)
-    }
-
-    #[inline(always)]
-    fn eq_u8(self, other: Self) -> Self {
-        X86(sse2!(_mm_cmpeq_epi8(self.0, other.0)))
-    }
-
-    #[inline(always)]
-    fn eq_u32(self, other: Self) -> Self {
-        X86(sse2!(_mm_cmpeq_epi32(self.0, other.0)))
     }
 
     #[inline(always)]

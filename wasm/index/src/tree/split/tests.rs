@@ -68,7 +68,7 @@ impl Grove {
         let Access::Demands(access) = analysis.access(&expression.predicates, catalog) else {
             panic!("{text} is not found by demands")
         };
-        let plan = tree.prepare(&access, &analysis, 0, &mut |_| Ok(())).unwrap();
+        let plan = tree.prepare(&access, &analysis, 0, |_| Ok(())).unwrap();
         let tests = order(&analysis.normal, |_, _| Estimate { probability: 0.5, cost: 1.0 });
         let slot = subscriptions.insert(subscriptions.len() as u64, |slot| {
             let Program { mut words, code } = assemble(slot, &tests, &expression, catalog.shared());
