@@ -53,12 +53,12 @@ defmodule BeTree.Search do
   """
 
   alias BeTree.{Error, Event, Fuel, Stats, Target, Telemetry}
-  alias BeTree.Call.{Handle, Reply, Slices}
+  alias BeTree.Call.{Reply, Slices}
   alias BeTree.Input.{Check, Options}
   alias BeTree.Processes.{Deadline, Heap}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Ids, View}
+  alias BeTree.Target.{Ids, View}
 
   @enforce_keys [:slices, :span, :as, :counted]
   # `terms`: the arguments with which a search of a server with terms for ids restarts, nil for other searches.
@@ -104,7 +104,7 @@ defmodule BeTree.Search do
   def start(target, event, options \\ []), do: start_checked(target, event, check(options))
 
   defp start_checked(target, event, options) do
-    case Handle.resolve(target) do
+    case Target.handle(target) do
       {:error, error} -> {:error, error}
       handle -> start_in(handle, event, options)
     end
@@ -239,7 +239,7 @@ defmodule BeTree.Search do
     options = %{options | fuel: Slices.left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 
     with :ok <- Slices.check_left(options.fuel, slices.deadline) do
-      case Handle.resolve(view.name) do
+      case Target.handle(view.name) do
         {:error, error} ->
           {:error, error}
 

@@ -13,7 +13,7 @@ defmodule BeTree.Input.Subscription do
 
   @type constants :: [{String.t(), integer}]
 
-  @typedoc "The id is an integer, a term for a server whose ids are terms, or a key (BeTree.Server.Ids) within such a server."
+  @typedoc "The id is an integer, a term for a server whose ids are terms, or a key (BeTree.Target.Ids) within such a server."
   @type wire :: {term, String.t(), constants}
 
   @doc "Returns one subscription in the form of docs/contributing/abi.md. Its id is of `kind`."
@@ -126,7 +126,7 @@ defmodule BeTree.Input.Subscription do
     )
   end
 
-  @doc "Encodes a few subscriptions for be_tree_insert. `BeTree.Input.Subscription.Batch` encodes many."
+  @doc "Encodes a few subscriptions for be_tree_insert. `BeTree.Call.Insertion` encodes many."
   @spec encode([wire]) :: binary
   def encode(subscriptions), do: :erlang.term_to_binary(subscriptions, minor_version: 2)
 

@@ -8,7 +8,8 @@ defmodule BeTree.Server.Changes do
   alias BeTree.{Error, Index}
   alias BeTree.Call.{Deletion, Instance, Reply}
   alias BeTree.Input.Subscription
-  alias BeTree.Server.{Ids, Table}
+  alias BeTree.Server.Table
+  alias BeTree.Target.Ids
 
   # The bytes of subscriptions that are inserted in slices: some milliseconds.
   @max_sliced_bytes 0x1_0000

@@ -19,7 +19,8 @@ defmodule BeTree.Server.Follower do
   alias BeTree.Input.{Check, Describe}
   alias BeTree.Call.{Instance, Reply}
   alias BeTree.Processes.Stray
-  alias BeTree.Server.{Bases, Builder, Changes, Courier, Ids, Lineage, Queue, Table, View}
+  alias BeTree.Server.{Bases, Builder, Changes, Courier, Lineage, Lookup, Queue, Table}
+  alias BeTree.Target.{Ids, View}
 
   # The milliseconds until the follower starts another courier. The pause doubles while the index of the other server is refused,
   # because a whole index travels each time.
@@ -81,7 +82,7 @@ defmodule BeTree.Server.Follower do
   def handle_call(:version, _from, state), do: {:reply, {:ok, max(state.version, 0)}, state}
 
   def handle_call(:position, _from, %{bases: %{base: nil}, table: table} = state) do
-    {:reply, {:error, View.not_ready(table.server)}, state}
+    {:reply, {:error, Lookup.not_ready(table.server)}, state}
   end
 
   def handle_call(:position, _from, state), do: {:reply, {:ok, position(state)}, state}

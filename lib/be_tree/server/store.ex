@@ -17,7 +17,7 @@ defmodule BeTree.Server.Store do
 
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
   alias BeTree.Input.Describe
-  alias BeTree.Call.Instance
+  alias BeTree.Call.{Instance, Reply}
   alias BeTree.Journal
   alias BeTree.Journal.Owner
   alias BeTree.Input.Subscription.Id
@@ -65,7 +65,7 @@ defmodule BeTree.Server.Store do
 
   defp other_schema(folder, schema, other) do
     difference =
-      case Domain.decode(other) do
+      case Reply.schema(other) do
         {:ok, other} -> difference(schema, other)
         {:error, _error} -> "which this version cannot read"
       end

@@ -14,7 +14,8 @@ defmodule BeTree.Server.Table do
   alias BeTree.{Error, Index}
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Ids, Lineage, Names}
+  alias BeTree.Server.{Lineage, Names}
+  alias BeTree.Target.{Ids, View}
 
   # The row of the log with the version up to which all texts are put. Its key is behind all versions.
   @texts :texts
@@ -67,10 +68,10 @@ defmodule BeTree.Server.Table do
          [{__MODULE__, tables}] <- :ets.lookup(table, __MODULE__) do
       {:ok, tables}
     else
-      _other -> missing(name)
+      _other -> View.no_server(name)
     end
   rescue
-    ArgumentError -> missing(name)
+    ArgumentError -> View.no_server(name)
   end
 
   @doc "Records the tables of ids that are terms, or `nil` for a server whose ids are integers."
@@ -93,16 +94,6 @@ defmodule BeTree.Server.Table do
   rescue
     # There is no such table, or it is a private table of another process.
     ArgumentError -> false
-  end
-
-  @doc "Returns the error for a server that does not run."
-  @spec missing(BeTree.Server.name() | Names.table()) :: {:error, Error.t()}
-  def missing(name) do
-    {:error,
-     %Error{
-       kind: :no_server,
-       message: "no BeTree.Server called #{Describe.value(name)} runs on this node; start one"
-     }}
   end
 
   @doc "Returns whether the server's process has ever started."
@@ -158,10 +149,10 @@ defmodule BeTree.Server.Table do
   def limits(name) do
     case :ets.lookup(name, :limits) do
       [{:limits, limits}] -> {:ok, limits}
-      _other -> missing(name)
+      _other -> View.no_server(name)
     end
   rescue
-    ArgumentError -> missing(name)
+    ArgumentError -> View.no_server(name)
   end
 
   ## The base

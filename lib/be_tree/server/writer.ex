@@ -13,7 +13,8 @@ defmodule BeTree.Server.Writer do
   alias BeTree.{Error, Guest, Index, Telemetry}
   alias BeTree.Processes.{CrashReport, Stray}
   alias BeTree.Journal.Owner
-  alias BeTree.Server.{Bases, Changes, Group, Ids, Lineage, Primary, Queue, Replication, Start, Store, Swap, Table}
+  alias BeTree.Server.{Bases, Changes, Group, Lineage, Primary, Queue, Replication, Start, Store, Swap, Table}
+  alias BeTree.Target.Ids
 
   # The rows of deleted ids that a change drops.
   @max_dropped 4

@@ -5,7 +5,7 @@ defmodule Mix.BeTree.CalibrationText do
   import Mix.BeTree.Command, only: [grouped: 1]
 
   alias BeTree.Fuel
-  alias BeTree.Fuel.Calibration
+  alias BeTree.Tune.Calibration
 
   @spec of(Calibration.t()) :: String.t()
   def of(measured) do

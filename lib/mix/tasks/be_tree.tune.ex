@@ -39,7 +39,7 @@ defmodule Mix.Tasks.BeTree.Tune do
       a figure is worse by more than the threshold, with 95 % confidence. With `--budget` only fuel is compared, which suits a
       busy CI;
     * `--threshold` - percent. Defaults to 5;
-    * `--calibrate` - measure the fuel per reduction of this machine on two generated trees (`BeTree.Fuel.Calibration`), for about
+    * `--calibrate` - measure the fuel per reduction of this machine on two generated trees (`BeTree.Tune.Calibration`), for about
       ten seconds, and print the line for the configuration with which a time slice of searching takes 2.2 times as long as
       one of plain Elixir.
 
@@ -57,7 +57,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   use Mix.Task
 
   alias BeTree.Files.Match
-  alias BeTree.Fuel.Calibration
+  alias BeTree.Tune.Calibration
   alias BeTree.{Files, Image, Tune}
   alias Mix.BeTree.{CalibrationText, Command, TuneText}
 

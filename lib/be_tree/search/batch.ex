@@ -1,14 +1,13 @@
-defmodule BeTree.Call.Batch do
+defmodule BeTree.Search.Batch do
   @moduledoc false
   # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
   # be_tree_search_many (docs/contributing/abi.md). Large results come in parts.
 
-  alias BeTree.Cluster.Shards
+  alias BeTree.Target.{Ids, Shards, View}
   alias BeTree.{Error, Event, Search, Target, Telemetry}
-  alias BeTree.Call.{Handle, Reply, Slices}
+  alias BeTree.Call.{Reply, Slices}
   alias BeTree.Input.Check
   alias BeTree.Processes.{Aside, Deadline, Heap}
-  alias BeTree.Server.{Ids, View}
 
   # Limits of a chunk. The event that reaches the limit of bytes still belongs to the chunk.
   @max_events 256
@@ -171,7 +170,7 @@ defmodule BeTree.Call.Batch do
 
   # A deleted subscription made the result stale. The search restarts on the current replicas.
   defp restart(%{tree: %View{name: name}} = run) do
-    case Handle.resolve(name) do
+    case Target.handle(name) do
       {:error, error} -> {:error, error}
       view -> enter(%{run | tree: view})
     end
@@ -377,7 +376,7 @@ defmodule BeTree.Call.Batch do
   end
 
   defp resolve(target) do
-    with %_handle{} = handle <- Handle.resolve(target), do: {:ok, handle}
+    with %_handle{} = handle <- Target.handle(target), do: {:ok, handle}
   end
 
   # Returns the results of a chunk, followed by `rest`.

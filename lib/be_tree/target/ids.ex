@@ -1,4 +1,4 @@
-defmodule BeTree.Server.Ids do
+defmodule BeTree.Target.Ids do
   @moduledoc false
   # The numbers of a server's ids, if these are terms. The sandbox knows numbers only.
   #
