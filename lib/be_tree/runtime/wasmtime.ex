@@ -47,9 +47,9 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
-    # `:crypto` yields after each 20,000 bytes.
     with :ok <- load_library() do
-      convert(MachineCode.load(:crypto.hash(:sha256, wasm), wasm, MachineCode.folders()))
+      folders = MachineCode.folders()
+      convert(MachineCode.load(MachineCode.digest(wasm, folders), wasm, folders))
     end
   end
 
