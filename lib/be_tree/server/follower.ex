@@ -10,8 +10,7 @@ defmodule BeTree.Server.Follower do
   # A courier beside the other server sends the changes. The follower requests each next message. When a courier ends, the follower
   # starts another one after a pause.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   import BeTree.Input.Limits, only: [is_i64: 1, is_u64: 1]
 
@@ -163,12 +162,6 @@ defmodule BeTree.Server.Follower do
     do: :ok
 
   defp ignore(message), do: Stray.ignore(:message, message)
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
 
   ## The courier
 

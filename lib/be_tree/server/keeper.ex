@@ -5,12 +5,10 @@ defmodule BeTree.Server.Keeper do
   # that cannot start does not keep a scheduler busy. When it ends more often than `:max_restarts` allows, this process ends, and
   # the supervisor with it, so that the supervisor of the server can begin anew.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   alias BeTree.Error
   alias BeTree.Input.Describe
-  alias BeTree.Processes.Stray
   alias BeTree.Server.Table
 
   # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.
@@ -58,19 +56,7 @@ defmodule BeTree.Server.Keeper do
   # The exit of a process that did not start, whose error is known.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
-
-  @impl GenServer
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
   # The name is free again when this process has ended.
   @impl GenServer

@@ -10,10 +10,8 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
   #
   # A group is a reference. Nothing here keeps a machine alive or uses one.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
-  alias BeTree.Processes.Stray
 
   @table __MODULE__
 
@@ -159,7 +157,7 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
   @impl GenServer
   def handle_call({:withdraw, group, reference}, _from, state), do: {:reply, :ok, remove(state, group, reference)}
   def handle_call({:waiting, group}, _from, state), do: {:reply, waiting(state, group), state}
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+  def handle_call(call, from, state), do: super(call, from, state)
 
   @impl GenServer
   def handle_info({:wait, {pid, _reference} = waiter, group, count, limit}, state) do
@@ -204,16 +202,7 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
     {:noreply, state}
   end
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
   defp sweep_later, do: Process.send_after(self(), :sweep, @sweep)
 
