@@ -80,9 +80,11 @@ defmodule BeTree.Server.Table do
 
   @doc "Returns the tables of the ids of a server, or `nil` if they are integers. Raises if there is no such table."
   @spec ids_of(Names.table()) :: Ids.t() | nil
-  def ids_of(name) do
-    case :ets.lookup(name, :ids) do
-      [{:ids, ids}] -> ids
+  def ids_of(name), do: value(name, :ids)
+
+  defp value(table, key) do
+    case :ets.lookup(table, key) do
+      [{_key, value}] -> value
       [] -> nil
     end
   end
@@ -134,12 +136,7 @@ defmodule BeTree.Server.Table do
 
   @doc "Returns the process of the server `name`, or `nil` before it first starts. Raises if there is no such table."
   @spec process(Names.table()) :: pid | nil
-  def process(name) do
-    case :ets.lookup(name, :process) do
-      [{:process, pid}] -> pid
-      [] -> nil
-    end
-  end
+  def process(name), do: value(name, :process)
 
   @doc "Records the memory and the other limits of indexes that are copied from the server."
   @spec put_limits(t, {pos_integer, keyword}) :: true
@@ -147,10 +144,7 @@ defmodule BeTree.Server.Table do
 
   @spec limits(Names.table()) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
   def limits(name) do
-    case :ets.lookup(name, :limits) do
-      [{:limits, limits}] -> {:ok, limits}
-      _other -> View.no_server(name)
-    end
+    if limits = value(name, :limits), do: {:ok, limits}, else: View.no_server(name)
   rescue
     ArgumentError -> View.no_server(name)
   end
@@ -204,12 +198,7 @@ defmodule BeTree.Server.Table do
   @spec base(t) :: base | nil
   def base(%__MODULE__{name: name}), do: base(name)
 
-  def base(name) do
-    case :ets.lookup(name, :base) do
-      [{:base, base}] -> base
-      [] -> nil
-    end
-  end
+  def base(name), do: value(name, :base)
 
   ## The log
 
@@ -255,11 +244,7 @@ defmodule BeTree.Server.Table do
   """
   @spec complete_texts(t, base, version | :infinity) :: :ok
   def complete_texts(%__MODULE__{log: log} = table, base, version) do
-    put =
-      case :ets.lookup(log, @texts) do
-        [{@texts, version}] -> version
-        [] -> 0
-      end
+    put = value(log, @texts) || 0
 
     # An atom is greater than each integer.
     for {at, _deleted, _wires} = row <- later(table, put), at <= version, do: put_new_texts(table, row, base)

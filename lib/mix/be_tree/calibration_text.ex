@@ -2,7 +2,7 @@ defmodule Mix.BeTree.CalibrationText do
   @moduledoc false
   # Prints the result of `mix be_tree.tune --calibrate`.
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   alias BeTree.Fuel
   alias BeTree.Tune.Calibration

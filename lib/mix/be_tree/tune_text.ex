@@ -2,7 +2,7 @@ defmodule Mix.BeTree.TuneText do
   @moduledoc false
   # Prints a run of `mix be_tree.tune`.
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   @advice 3
   @shown_events 3

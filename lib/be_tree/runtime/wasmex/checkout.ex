@@ -12,7 +12,6 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
 
   use BeTree.Processes.Server
 
-
   @table __MODULE__
 
   # The interval of the sweep for rows whose holder died while no process waited. A process that finds such a row need not
