@@ -10,7 +10,8 @@ defmodule BeTree.Bench.Rules do
   @moduledoc false
 
   alias BeTree.Bench.Rules.{Chart, Peers}
-  alias Mix.BeTree.{Command, Crate, Toolchain}
+  alias BeTree.Input.Describe
+  alias Mix.BeTree.{Crate, Toolchain}
 
   @folder "_build/bench/rules"
 
