@@ -253,8 +253,8 @@ defmodule BeTree.Domain do
   defp parse_one(%__MODULE__{} = domain, around, parsed) do
     defaults = %__MODULE__{name: nil, type: nil}
     keys = [:min, :max, :count, :coerce, :unit]
-    given = for key <- keys, value <- [Map.fetch!(domain, key)], value != Map.fetch!(defaults, key), do: {key, value}
-    options = [optional: domain.optional, on_mismatch: domain.on_mismatch] ++ given
+    others = for key <- keys, value <- [Map.fetch!(domain, key)], value != Map.fetch!(defaults, key), do: {key, value}
+    options = [optional: domain.optional, on_mismatch: domain.on_mismatch] ++ others
     parse_one({domain.name, {domain.type, options}}, around, parsed)
   end
 

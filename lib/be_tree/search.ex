@@ -210,10 +210,10 @@ defmodule BeTree.Search do
   # A search with this many slices mostly finds some thousand ids. Room for a few such lists avoids a garbage collection in every
   # second search. The VM would allocate a larger heap from the system each time.
   @slices_before_room 4
-  @room_words 46_000
+  @words_of_long_results 46_000
 
   defp finish({:yield, %{as: :list, slices: %{count: @slices_before_room}} = search}) do
-    Heap.with_room_in_time(@room_words, fn -> search |> resume() |> finish() end)
+    Heap.with_room_in_time(@words_of_long_results, fn -> search |> resume() |> finish() end)
   end
 
   defp finish({:yield, search}), do: finish(resume(search))

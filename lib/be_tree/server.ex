@@ -401,8 +401,8 @@ defmodule BeTree.Server do
   end
 
   defp check(nil, follow, publish, options) do
-    given = Enum.find([:dir, :load, :image], &options[&1])
-    if given, do: raise(ArgumentError, "the options :follow and #{inspect(given)} exclude each other")
+    excluded = Enum.find([:dir, :load, :image], &options[&1])
+    if excluded, do: raise(ArgumentError, "the options :follow and #{inspect(excluded)} exclude each other")
 
     # A follower learns from its server whether ids are terms.
     %{follow: follow, ids: :term, memory: options[:memory], publish: publish, read: read_options(options, publish)}

@@ -97,7 +97,7 @@ defmodule BeTree.Call.Reply do
 
     case :unicode.characters_to_binary(bytes) do
       ^bytes -> {:ok, bytes}
-      {:incomplete, whole, _part} when byte_size(bytes) < byte_size(message) -> {:ok, whole}
+      {:incomplete, complete, _part} when byte_size(bytes) < byte_size(message) -> {:ok, complete}
       _not_utf8 -> :error
     end
   end

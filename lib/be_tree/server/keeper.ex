@@ -13,9 +13,9 @@ defmodule BeTree.Server.Keeper do
 
   # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.
   # The option `:max_restarts` limits how often the process may end in `:max_seconds`.
-  @first_pause 5
-  @max_pause 500
-  @settled 1_000
+  @first_pause_ms 5
+  @max_pause_ms 500
+  @settled_after_ms 1_000
 
   @enforce_keys [:module, :table, :options]
   defstruct [:module, :table, :options, :pid, :started, pause: 0, timer: nil, ends: :queue.new()]
@@ -69,7 +69,7 @@ defmodule BeTree.Server.Keeper do
     receive do
       {:DOWN, ^monitor, :process, ^pid, _reason} -> :ok
     after
-      @settled -> Process.exit(pid, :kill)
+      @settled_after_ms -> Process.exit(pid, :kill)
     end
   end
 
@@ -110,7 +110,7 @@ defmodule BeTree.Server.Keeper do
   defp ended(state, reason) do
     state = count_end(state)
 
-    if System.monotonic_time(:millisecond) - state.started >= @settled do
+    if System.monotonic_time(:millisecond) - state.started >= @settled_after_ms do
       report(state, reason, 0)
       start_again(%{state | pause: 0})
     else
@@ -119,7 +119,7 @@ defmodule BeTree.Server.Keeper do
   end
 
   defp later(%{pause: pause} = state, reason) do
-    pause = min(max(2 * pause, @first_pause), @max_pause)
+    pause = min(max(2 * pause, @first_pause_ms), @max_pause_ms)
     report(state, reason, pause)
     timer = make_ref()
     Process.send_after(self(), {:start, timer}, pause)

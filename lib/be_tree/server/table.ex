@@ -14,6 +14,7 @@ defmodule BeTree.Server.Table do
   alias BeTree.{Error, Index}
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Input.Subscription.Id
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Lineage, Names}
   alias BeTree.Target.{Ids, View}
 
@@ -232,7 +233,7 @@ defmodule BeTree.Server.Table do
     # A replaced subscription keeps its row until the insertion overwrites it, so a reader always finds it.
     gone = for key <- deleted, key not in put, do: key
     for key <- gone, do: :ets.delete(texts, key)
-    :ets.insert(texts, for({key, text, constants} <- wires, do: {Ids.put(ids, key), version, own(text), constants}))
+    :ets.insert(texts, for({key, text, constants} <- wires, do: {Ids.put(ids, key), version, Id.copy(text), constants}))
     Ids.release(ids, gone)
     :ets.insert(log, {@texts, version})
     :ok
@@ -257,11 +258,6 @@ defmodule BeTree.Server.Table do
     do: :ok
 
   def put_new_texts(table, row, _base), do: put_texts(table, row)
-
-  # A text that is part of a file would keep the whole file in memory.
-  defp own(text) do
-    if :binary.referenced_byte_size(text) > byte_size(text), do: :binary.copy(text), else: text
-  end
 
   @doc "Returns a subscription, if its text is known."
   @spec text(t, Ids.key()) :: {:ok, {String.t(), Subscription.constants()}} | :error
@@ -344,7 +340,7 @@ defmodule BeTree.Server.Table do
   def restore_texts(%__MODULE__{texts: texts, ids: ids}, rows) do
     :ets.insert(
       texts,
-      for({key, version, text, constants} <- rows, do: {Ids.put(ids, key), version, own(text), constants})
+      for({key, version, text, constants} <- rows, do: {Ids.put(ids, key), version, Id.copy(text), constants})
     )
   end
 

@@ -77,8 +77,8 @@ defmodule BeTree.Tune.Calibration do
     }
   end
 
-  defp slowdown(_sliced, _whole, false), do: nil
-  defp slowdown(sliced, whole, true), do: 100 * (sliced / whole - 1)
+  defp slowdown(_sliced, _unsliced, false), do: nil
+  defp slowdown(sliced, unsliced, true), do: 100 * (sliced / unsliced - 1)
 
   # Returns the time of all events in nanoseconds, by slice.
   defp times(tree, events) do

@@ -27,15 +27,15 @@ defmodule Mix.BeTree.Command do
     end
   end
 
-  defp wrong(given, value, switches) do
+  defp wrong(typed, value, switches) do
     names = for {name, _type} <- switches, do: switch(name)
-    known = Enum.find(switches, fn {name, _type} -> switch(name) == given end)
+    known = Enum.find(switches, fn {name, _type} -> switch(name) == typed end)
 
     cond do
-      known && value -> "#{given} : Expected type #{elem(known, 1)}, got #{inspect(value)}"
-      known -> "#{given} : Missing argument of type #{elem(known, 1)}"
-      names == [] -> "#{given} : Unknown option. There are no options but --help"
-      true -> "#{given} : Unknown option. Did you mean #{Enum.max_by(names, &String.jaro_distance(&1, given))}?"
+      known && value -> "#{typed} : Expected type #{elem(known, 1)}, got #{inspect(value)}"
+      known -> "#{typed} : Missing argument of type #{elem(known, 1)}"
+      names == [] -> "#{typed} : Unknown option. There are no options but --help"
+      true -> "#{typed} : Unknown option. Did you mean #{Enum.max_by(names, &String.jaro_distance(&1, typed))}?"
     end
   end
 

@@ -279,7 +279,7 @@ defmodule BeTree.Rules.Server.Owner do
         {:noreply, state, {:continue, :keep}}
 
       {:error, error} ->
-        {:noreply, Closed.again(closed, error)}
+        {:noreply, Closed.retry_later(closed, error)}
     end
   end
 

@@ -130,12 +130,12 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec retract(atom, pos_integer, Rules.id(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def retract(name, partitions, id, options) do
     {deadline, options} = begun(options)
-    {number, own} = own(id, partitions)
+    {number, local} = local_id(id, partitions)
 
     with {:ok, routes} <- routes(name),
-         {:ok, copied} <- copied(name, partitions, routes, number, own, deadline) do
+         {:ok, copied} <- copied(name, partitions, routes, number, local, deadline) do
       time = Shared.time(name)
-      steps = if time, do: [{:advance, time}, {:retract, own}], else: [{:retract, own}]
+      steps = if time, do: [{:advance, time}, {:retract, local}], else: [{:retract, local}]
       first = {number, [], {:operate, one(steps), options, deadline}}
 
       others =
@@ -150,13 +150,13 @@ defmodule BeTree.Rules.Server.Partitions do
   end
 
   # Returns a fact that is in every partition, and its position among equal ones, or `nil` for a fact of one partition.
-  defp copied(name, partitions, %{keys: keys}, 0, own, deadline) do
+  defp copied(name, partitions, %{keys: keys}, 0, local, deadline) do
     types = for {type, :all} <- keys, do: type
 
     with [_ | _] <- types, {:ok, [{rules, _counts} | _]} <- read(name, partitions, deadline) do
       Enum.reduce_while(types, {:ok, nil}, fn type, {:ok, nil} ->
         case Rules.facts(rules, type) do
-          {:ok, facts} -> found(facts, own)
+          {:ok, facts} -> found(facts, local)
           {:error, error} -> {:halt, {:error, error}}
         end
       end)
@@ -168,13 +168,13 @@ defmodule BeTree.Rules.Server.Partitions do
 
   defp copied(_name, _partitions, _routes, _number, _own, _deadline), do: {:ok, nil}
 
-  defp found(facts, own) do
-    case Enum.find(facts, &(&1.id == own)) do
+  defp found(facts, local) do
+    case Enum.find(facts, &(&1.id == local)) do
       nil ->
         {:cont, {:ok, nil}}
 
       fact ->
-        {:halt, {:ok, {fact, facts |> Fact.equal(fact) |> Enum.find_index(&(&1 == own))}}}
+        {:halt, {:ok, {fact, facts |> Fact.equal(fact) |> Enum.find_index(&(&1 == local))}}}
     end
   end
 
@@ -437,10 +437,10 @@ defmodule BeTree.Rules.Server.Partitions do
 
   ## Numbers
 
-  defp public(number, own, partitions), do: (own - 1) * partitions + number + 1
+  defp public(number, local, partitions), do: (local - 1) * partitions + number + 1
 
-  defp own(0, _partitions), do: {0, 0}
-  defp own(id, partitions), do: {rem(id - 1, partitions), div(id - 1, partitions) + 1}
+  defp local_id(0, _partitions), do: {0, 0}
+  defp local_id(id, partitions), do: {rem(id - 1, partitions), div(id - 1, partitions) + 1}
 
   defp renumbered(%Fact{id: id} = fact, number, partitions), do: %{fact | id: public(number, id, partitions)}
 end

@@ -16,7 +16,7 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
 
   # The interval of the sweep for rows whose holder died while no process waited. A process that finds such a row need not
   # wait for the sweep.
-  @sweep 10_000
+  @sweep_interval_ms 10_000
 
   @type group :: reference
 
@@ -203,7 +203,7 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
 
   def handle_info(message, state), do: super(message, state)
 
-  defp sweep_later, do: Process.send_after(self(), :sweep, @sweep)
+  defp sweep_later, do: Process.send_after(self(), :sweep, @sweep_interval_ms)
 
   # Takes a machine for `pid` if one is free. Otherwise marks all as contended. While other processes wait, none is free.
   defp contend(group, count, pid), do: Enum.find(0..(count - 1), &contend_for({group, &1}, pid))
