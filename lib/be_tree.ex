@@ -157,8 +157,8 @@ defmodule BeTree do
   @doc """
   Returns an empty tree over `schema`, a list of attributes (`BeTree.Domain`).
 
-  The first tree of a VM compiles the index module, in seconds, on a thread of the runtime. Later trees take well under a
-  millisecond.
+  The first tree of a VM loads the code of the index module, in about 10 milliseconds, or compiles the module in seconds, on a thread
+  of the runtime, if the build has no code for this CPU. Later trees take well under a millisecond.
 
   ## Options
 
