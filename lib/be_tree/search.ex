@@ -104,10 +104,7 @@ defmodule BeTree.Search do
   def start(target, event, options \\ []), do: start_checked(target, event, check(options))
 
   defp start_checked(target, event, options) do
-    case Target.handle(target) do
-      {:error, error} -> {:error, error}
-      handle -> start_in(handle, event, options)
-    end
+    with %_handle{} = handle <- Target.handle(target), do: start_in(handle, event, options)
   end
 
   defp start_in(%{runtime: runtime} = handle, event, options) do
@@ -238,15 +235,10 @@ defmodule BeTree.Search do
   defp restart(%{terms: %{view: view, event: event, options: options}} = search, slices) do
     options = %{options | fuel: Slices.left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 
-    with :ok <- Slices.check_left(options.fuel, slices.deadline) do
-      case Target.handle(view.name) do
-        {:error, error} ->
-          {:error, error}
-
-        %{runtime: runtime} = handle ->
-          slices = Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options)
-          first_slice(%{search | slices: slices, terms: terms(handle, event, options)}, handle, event, options)
-      end
+    with :ok <- Slices.check_left(options.fuel, slices.deadline),
+         %View{runtime: runtime} = view <- Target.handle(view.name) do
+      slices = Slices.new(runtime, &runtime.resume/1, view.fuel_per_reduction, options)
+      first_slice(%{search | slices: slices, terms: terms(view, event, options)}, view, event, options)
     end
   end
 

@@ -4,6 +4,7 @@ defmodule BeTree.Input.Subscription do
 
   import BeTree.Input.Limits, only: [is_i64: 1]
 
+  alias BeTree.Error.Attempt
   alias BeTree.Error
   alias BeTree.Input.{Check, Describe, Options}
   alias BeTree.Input.Options.Common
@@ -42,20 +43,12 @@ defmodule BeTree.Input.Subscription do
   @doc "Returns many subscriptions, in order. An error has the position of the first wrong one."
   @spec new_all(Enumerable.t(), Id.kind()) :: {:ok, [wire]} | {:error, Error.t()}
   def new_all(subscriptions, kind) do
-    with :ok <- Check.enumerable(subscriptions, "subscriptions"), do: each_new(subscriptions, kind)
-  end
-
-  defp each_new(subscriptions, kind) do
-    subscriptions
-    |> Enum.reduce_while({[], 0}, fn subscription, {wires, position} ->
-      case new(subscription, kind) do
-        {:ok, wire} -> {:cont, {[wire | wires], position + 1}}
-        {:error, error} -> {:halt, {:error, %{error | position: position}}}
-      end
-    end)
-    |> case do
-      {:error, error} -> {:error, error}
-      {wires, _count} -> {:ok, Enum.reverse(wires)}
+    with :ok <- Check.enumerable(subscriptions, "subscriptions") do
+      subscriptions
+      |> Stream.with_index()
+      |> Attempt.map(fn {subscription, position} ->
+        with {:error, error} <- new(subscription, kind), do: {:error, %{error | position: position}}
+      end)
     end
   end
 

@@ -7,6 +7,7 @@ defmodule BeTree.Profile.Recorder do
   # call of the search.
 
   alias BeTree.{Error, Event, Search, Tree}
+  alias BeTree.Error.Attempt
   alias BeTree.Call.{Instance, Reply, Slices}
   alias BeTree.Processes.Deadline
   alias BeTree.Profile.Tally
@@ -35,20 +36,18 @@ defmodule BeTree.Profile.Recorder do
   def profile(source, snapshot, events, deadline, on_mismatch) do
     reading = %{strict: false, on_mismatch: on_mismatch}
 
-    with {:ok, tree} <- copy(source, snapshot) do
-      events
-      |> Stream.with_index()
-      |> Enum.reduce_while({:ok, Tally.new(tree.schema)}, fn {event, position}, {:ok, tally} ->
-        case record_in_time(tree, event, reading, deadline) do
-          {:ok, recorded} -> {:cont, {:ok, Tally.add(tally, recorded)}}
-          {:error, error} -> {:halt, {:error, %{error | position: position}}}
-        end
-      end)
-      |> case do
-        {:ok, tally} -> {:ok, Tally.profile(tally)}
-        {:error, error} -> {:error, error}
+    with {:ok, tree} <- copy(source, snapshot),
+         {:ok, tally} <- tally(Stream.with_index(events), tree, reading, deadline),
+         do: {:ok, Tally.profile(tally)}
+  end
+
+  defp tally(events, tree, reading, deadline) do
+    Attempt.reduce(events, Tally.new(tree.schema), fn {event, position}, tally ->
+      case record_in_time(tree, event, reading, deadline) do
+        {:ok, recorded} -> {:ok, Tally.add(tally, recorded)}
+        {:error, error} -> {:error, %{error | position: position}}
       end
-    end
+    end)
   end
 
   defp record_in_time(tree, event, reading, deadline) do

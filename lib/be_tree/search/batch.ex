@@ -170,10 +170,7 @@ defmodule BeTree.Search.Batch do
 
   # A deleted subscription made the result stale. The search restarts on the current replicas.
   defp restart(%{tree: %View{name: name}} = run) do
-    case Target.handle(name) do
-      {:error, error} -> {:error, error}
-      view -> enter(%{run | tree: view})
-    end
+    with %View{} = view <- Target.handle(name), do: enter(%{run | tree: view})
   end
 
   defp named([], _ids, _run, lists), do: {:ok, Enum.reverse(lists)}
@@ -322,7 +319,7 @@ defmodule BeTree.Search.Batch do
   defp search_each(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
 
-    with {:ok, tree} <- resolve(target),
+    with %_handle{} = tree <- Target.handle(target),
          {:ok, run} <- run(tree, options, 0) do
       results =
         if chunk.input, do: each_result(chunk, run, refused), else: Enum.map(chunk.events, &search_alone(&1, run))
@@ -373,10 +370,6 @@ defmodule BeTree.Search.Batch do
   defp enter(%{tree: tree, options: options} = run) do
     with {:ok, ids, length} <- Search.pack_ids(tree, options),
          do: {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
-  end
-
-  defp resolve(target) do
-    with %_handle{} = handle <- Target.handle(target), do: {:ok, handle}
   end
 
   # Returns the results of a chunk, followed by `rest`.

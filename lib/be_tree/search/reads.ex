@@ -54,10 +54,7 @@ defmodule BeTree.Search.Reads do
   def search_many(target, events, options) do
     options = Search.check(options)
 
-    case Target.handle(target) do
-      {:error, error} -> {:error, error}
-      handle -> Batch.search(handle, events, options)
-    end
+    with %_handle{} = handle <- Target.handle(target), do: Batch.search(handle, events, options)
   end
 
   @doc "Implements `BeTree.explain/4`."

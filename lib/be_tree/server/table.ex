@@ -12,6 +12,7 @@ defmodule BeTree.Server.Table do
   # reader finds the text of a change that searches do not see. A process that starts again does the same (`complete_texts/3`).
 
   alias BeTree.{Error, Index}
+  alias BeTree.Error.Attempt
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Input.Subscription.Id
   alias BeTree.Input.Subscription.Id
@@ -271,18 +272,14 @@ defmodule BeTree.Server.Table do
   @doc "Returns the keys of ids, or an error unless all of them are there."
   @spec present_keys(t, [term]) :: {:ok, [Ids.key()]} | {:error, Error.t()}
   def present_keys(%__MODULE__{ids: ids} = table, list) do
-    Enum.reduce_while(list, {:ok, []}, fn id, {:ok, keys} ->
+    Attempt.map(list, fn id ->
       with {:ok, key} <- Ids.present(ids, id), {:ok, _text} <- text(table, key) do
-        {:cont, {:ok, [key | keys]}}
+        {:ok, key}
       else
-        :error -> {:halt, Ids.not_found(id)}
-        {:error, error} -> {:halt, {:error, error}}
+        :error -> Ids.not_found(id)
+        {:error, error} -> {:error, error}
       end
     end)
-    |> case do
-      {:ok, keys} -> {:ok, Enum.reverse(keys)}
-      {:error, error} -> {:error, error}
-    end
   end
 
   @doc "Like `text/2`, for an id of the kind that the server has."

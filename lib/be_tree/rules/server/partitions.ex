@@ -10,6 +10,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
   alias BeTree.Processes.Deadline
   alias BeTree.{Error, Rules}
+  alias BeTree.Error.Attempt
   alias BeTree.Rules.{Explanation, Fact, Page}
   alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}
 
@@ -305,11 +306,9 @@ defmodule BeTree.Rules.Server.Partitions do
     do: read |> Enum.with_index() |> collect(partitions, type, options)
 
   defp collect(read, partitions, type, options) do
-    Enum.reduce_while(read, {:ok, []}, fn {{rules, _counts}, number}, {:ok, all} ->
-      case Rules.facts(rules, type, before(options, number, partitions)) do
-        {:ok, facts} -> {:cont, {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
+    Attempt.reduce(read, [], fn {{rules, _counts}, number}, all ->
+      with {:ok, facts} <- Rules.facts(rules, type, before(options, number, partitions)),
+           do: {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}
     end)
   end
 
@@ -325,11 +324,9 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec sources(atom, pos_integer, keyword) :: {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
   def sources(name, partitions, options) do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
-      Enum.reduce_while(read, {:ok, %{}}, fn {rules, _counts}, {:ok, all} ->
-        case Rules.sources(rules, options) do
-          {:ok, sources} -> {:cont, {:ok, Map.merge(all, sources, fn _source, one, other -> max(one, other) end)}}
-          {:error, error} -> {:halt, {:error, error}}
-        end
+      Attempt.reduce(read, %{}, fn {rules, _counts}, all ->
+        with {:ok, sources} <- Rules.sources(rules, options),
+             do: {:ok, Map.merge(all, sources, fn _source, one, other -> max(one, other) end)}
       end)
     end
   end
@@ -340,14 +337,9 @@ defmodule BeTree.Rules.Server.Partitions do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
       read
       |> Enum.with_index()
-      |> Enum.reduce_while({:ok, nil}, fn {{rules, _counts}, number}, {:ok, best} ->
-        case Rules.explain(rules, rule, options) do
-          {:ok, explanations} ->
-            {:cont, {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}}
-
-          {:error, error} ->
-            {:halt, {:error, error}}
-        end
+      |> Attempt.reduce(nil, fn {{rules, _counts}, number}, best ->
+        with {:ok, explanations} <- Rules.explain(rules, rule, options),
+             do: {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}
       end)
     end
   end
