@@ -6,7 +6,7 @@ defmodule BeTree.Bench.Cache do
 
   alias BeTree.Input.Json
   alias BeTree.Event
-  alias BeTree.Fuel.Calibration.{AdTargeting, Dense, Random}
+  alias BeTree.Tune.Calibration.{AdTargeting, Dense, Random}
   alias BeTree.Workload.Lines
 
   @root "_build/bench"

@@ -4,7 +4,7 @@ defmodule BeTree.Bench.Churn do
   # same ids as a new tree of the same expressions. Searches of both, in turns, show how much slower it became.
 
   alias BeTree.Bench.{Bars, Cache, Library, Timing}
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
 
   # Rounds after which each expression was replaced once.
   @rounds 100

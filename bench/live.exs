@@ -18,7 +18,7 @@ defmodule BeTree.Bench.Live do
   @moduledoc false
 
   alias BeTree.Server
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
   alias BeTree.Workload.W3
 
   # Changes a second, half of them insertions, with the minimum rate of searches relative to the rate without changes.
@@ -46,7 +46,7 @@ defmodule BeTree.Bench.Live do
     %{memory: memory} = Server.info!(Ads)
 
     say("""
-    W3, #{Command.grouped(expressions)} expressions, #{megabytes(memory)}; \
+    W3, #{Describe.grouped(expressions)} expressions, #{megabytes(memory)}; \
     #{@searchers_a_scheduler} processes search on each of #{System.schedulers_online()} schedulers; \
     times in microseconds
     """)
@@ -92,7 +92,7 @@ defmodule BeTree.Bench.Live do
     share = length(latencies) / length(alone)
     {p99_alone, p99} = {at(alone, 0.99), at(latencies, 0.99)}
 
-    row("searches beside #{Command.grouped(rate)} changes a second", latencies, seconds)
+    row("searches beside #{Describe.grouped(rate)} changes a second", latencies, seconds)
     row("a change, until it is acknowledged", calls, seconds)
 
     say(
@@ -108,7 +108,7 @@ defmodule BeTree.Bench.Live do
       say("acknowledgement#{bar("p50 #{half}, p99 #{most}", fits?)}")
     end
 
-    say("each of #{Command.grouped(probes)} insertions and deletions was seen by the search right after it\n")
+    say("each of #{Describe.grouped(probes)} insertions and deletions was seen by the search right after it\n")
 
     shares = Enum.with_index(changed)
     take = fn list -> for {count, number} <- shares, item <- share(list, number, count), do: item end
@@ -197,8 +197,8 @@ defmodule BeTree.Bench.Live do
     true = found == for(event <- Tuple.to_list(events), do: BeTree.search!(tree, event))
 
     say(
-      "#{Command.grouped(found |> Enum.map(&length/1) |> Enum.sum())} ids for #{tuple_size(events)} events, " <>
-        "the same as in a new tree of the #{Command.grouped(length(present))} expressions"
+      "#{Describe.grouped(found |> Enum.map(&length/1) |> Enum.sum())} ids for #{tuple_size(events)} events, " <>
+        "the same as in a new tree of the #{Describe.grouped(length(present))} expressions"
     )
   end
 
@@ -237,7 +237,7 @@ defmodule BeTree.Bench.Live do
       end
 
     say(
-      "W3, #{Command.grouped(expressions)} expressions, #{@events} events, #{Command.grouped(count)} ids, one process; " <>
+      "W3, #{Describe.grouped(expressions)} expressions, #{@events} events, #{Describe.grouped(count)} ids, one process; " <>
         "the ids are the same rules\n"
     )
 
@@ -249,7 +249,7 @@ defmodule BeTree.Bench.Live do
       per_insertion = (filling - filling_integers) / expressions
       bytes = if ids = Server.info!(name).ids, do: div(ids.bytes, expressions), else: 0
       numbers = [searching[name] / @events, per_id, per_insertion]
-      say(columns([inspect(name) | Enum.map(numbers, &decimal/1)] ++ [Command.grouped(bytes)]))
+      say(columns([inspect(name) | Enum.map(numbers, &decimal/1)] ++ [Describe.grouped(bytes)]))
     end
   end
 
@@ -277,7 +277,7 @@ defmodule BeTree.Bench.Live do
     {rate, _share} = hd(@rates)
 
     say(
-      "W3, #{Command.grouped(expressions)} expressions, #{Command.grouped(rate)} changes a second, four searching processes"
+      "W3, #{Describe.grouped(expressions)} expressions, #{Describe.grouped(rate)} changes a second, four searching processes"
     )
 
     say("the server's memory, filled and searched: #{megabytes(fresh)}\n")
@@ -319,7 +319,7 @@ defmodule BeTree.Bench.Live do
         div(memory, 1_000_000)
       ]
 
-      say(columns(["#{elapsed} s" | Enum.map(numbers, &Command.grouped/1)]))
+      say(columns(["#{elapsed} s" | Enum.map(numbers, &Describe.grouped/1)]))
       watch(events, before, deadline, elapsed, max(greatest, memory))
     end
   end
@@ -365,7 +365,7 @@ defmodule BeTree.Bench.Live do
     |> Enum.each(fn {part, durability} ->
       {recovery, _started} = :timer.tc(fn -> start.(durability) end)
       times = for {id, text} <- part, do: fn -> Server.insert!(Kept, id, text) end |> :timer.tc() |> elem(0)
-      [half, most] = for share <- [0.5, 0.99], do: Command.grouped(at(times, share))
+      [half, most] = for share <- [0.5, 0.99], do: Describe.grouped(at(times, share))
       title = "#{inspect(durability)}, after a start in #{div(recovery, 1_000)} ms"
       say(String.pad_trailing(title, 52) <> String.pad_leading(half, 12) <> String.pad_leading(most, 12))
       :ok = Server.stop(Kept)
@@ -375,7 +375,7 @@ defmodule BeTree.Bench.Live do
     fits? = recovery < 1_000_000
 
     say(
-      "recovery of #{Command.grouped(Server.count!(Kept))} expressions, #{Command.grouped(@durable_changes)} of them changes: " <>
+      "recovery of #{Describe.grouped(Server.count!(Kept))} expressions, #{Describe.grouped(@durable_changes)} of them changes: " <>
         "#{div(recovery, 1_000)} ms#{bar("1,000", fits?)}"
     )
 
@@ -391,8 +391,8 @@ defmodule BeTree.Bench.Live do
   end
 
   defp row(title, latencies, seconds) do
-    rate = Command.grouped(div(length(latencies), seconds))
-    say(columns([title, rate | for(share <- [0.5, 0.99, 1.0], do: Command.grouped(at(latencies, share)))]))
+    rate = Describe.grouped(div(length(latencies), seconds))
+    say(columns([title, rate | for(share <- [0.5, 0.99, 1.0], do: Describe.grouped(at(latencies, share)))]))
   end
 
   defp at(latencies, share) do

@@ -9,7 +9,7 @@ defmodule BeTree.Bench.Publish do
   @moduledoc false
 
   alias BeTree.Search
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
   alias BeTree.Workload.W3
 
   # Maximum milliseconds of publishing, by number of expressions.
@@ -41,7 +41,7 @@ defmodule BeTree.Bench.Publish do
       parameters = Map.merge(W3.defaults(), %{expressions: size, events: @events})
       tree = tree(parameters)
       events = Enum.to_list(W3.events(parameters))
-      say("W3, #{Command.grouped(size)} expressions, #{megabytes(BeTree.info!(tree).memory_bytes)}")
+      say("W3, #{Describe.grouped(size)} expressions, #{megabytes(BeTree.info!(tree).memory_bytes)}")
       publish(tree, @bars[size], events)
       compare("a search of the tree / the index", tree, BeTree.publish!(tree), events)
       memory(BeTree.publish!(tree, replicas: @replicas), Enum.take(events, 100))
@@ -147,7 +147,7 @@ defmodule BeTree.Bench.Publish do
       growth = best[online] / best[1]
       bar = if online == 2, do: {@growth, growth > @growth}
       ratio = if online > 1, do: ", #{decimal(growth)} times one#{held(bar, "")}", else: ""
-      say("  #{count(online)} scheduler#{if online > 1, do: "s"}: #{Command.grouped(best[online])} searches/s#{ratio}")
+      say("  #{count(online)} scheduler#{if online > 1, do: "s"}: #{Describe.grouped(best[online])} searches/s#{ratio}")
     end
 
     say("")

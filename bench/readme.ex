@@ -3,7 +3,7 @@ defmodule BeTree.Bench.Readme do
   # Writes the README's table of speed from the results of a full run. A test compares the shape of the README's table with
   # that of a new one.
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   @path "README.md"
   @from "<!-- written by make bench -->\n"

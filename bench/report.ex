@@ -2,7 +2,7 @@ defmodule BeTree.Bench.Report do
   @moduledoc false
   # Formats results as tables and charts.
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   @columns ~w(decode_p50 search_p50 total_p50 total_p99 total_min)a
   @titles ["decode p50", "search p50", "total p50", "p99", "min"]

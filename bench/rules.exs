@@ -10,7 +10,8 @@ defmodule BeTree.Bench.Rules do
   @moduledoc false
 
   alias BeTree.Bench.Rules.{Chart, Peers}
-  alias Mix.BeTree.{Command, Crate, Toolchain}
+  alias BeTree.Input.Describe
+  alias Mix.BeTree.{Crate, Toolchain}
 
   @folder "_build/bench/rules"
 
@@ -128,7 +129,7 @@ defmodule BeTree.Bench.Rules do
     own =
       for row <- ours do
         [mean, median, p90] = for key <- ["mean", "median", "p90"], do: row[key] / row["events"] / unit
-        fuel = if row["fuel"], do: "fuel #{Command.grouped(div(row["fuel"], row["events"]))}", else: ""
+        fuel = if row["fuel"], do: "fuel #{Describe.grouped(div(row["fuel"], row["events"]))}", else: ""
         bar = if row["place"] == "sandbox", do: verdict(bars[size], mean), else: ""
         print([size, row["place"], number(mean), "#{number(median)}, #{number(p90)}", fuel, totals(row), bar])
         {row["place"], size, mean}
@@ -147,7 +148,7 @@ defmodule BeTree.Bench.Rules do
   end
 
   defp totals(row) do
-    for key <- ["firings", "facts", "bytes"], row[key], into: "", do: "#{Command.grouped(row[key])} #{key}  "
+    for key <- ["firings", "facts", "bytes"], row[key], into: "", do: "#{Describe.grouped(row[key])} #{key}  "
   end
 
   defp verdict(nil, _time), do: ""
@@ -163,7 +164,7 @@ defmodule BeTree.Bench.Rules do
         {:ok, %{seconds: seconds, totals: totals}} <- [peer(peer, how, name, size, input, options)] do
       check(peer, name, size, totals, ours)
       [median, p90] = for share <- [50, 90], do: percentile(seconds, share) * 1.0e9 / ours["events"] / unit
-      found = for {key, value} <- totals, into: "", do: "#{Command.grouped(value)} #{key}  "
+      found = for {key, value} <- totals, into: "", do: "#{Describe.grouped(value)} #{key}  "
 
       print([
         size,

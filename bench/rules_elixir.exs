@@ -14,7 +14,7 @@ defmodule BeTree.Bench.RulesElixir do
 
   alias BeTree.Bench.Rules.{Chart, Stream}
   alias BeTree.{Rules, RuleWorkloads}
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
 
   @folder "_build/bench/rules"
   @bar 1.3
@@ -101,7 +101,7 @@ defmodule BeTree.Bench.RulesElixir do
   ## Messages
 
   defp messages(seconds) do
-    say("\nMessages: microseconds a message, in a batch of #{Command.grouped(@messages)}")
+    say("\nMessages: microseconds a message, in a batch of #{Describe.grouped(@messages)}")
 
     for test <- [:reject, :accept, :cycle],
         bytes <- [30, 1_000],
@@ -184,7 +184,7 @@ defmodule BeTree.Bench.RulesElixir do
 
   defp correlation({warm_up, batches}) do
     say(
-      "\nCorrelation of a stream of logins and orders: microseconds an event, in batches of #{Command.grouped(@events)}"
+      "\nCorrelation of a stream of logins and orders: microseconds an event, in batches of #{Describe.grouped(@events)}"
     )
 
     {one, other} = {Rules.new!(Stream.rules(), notices: 10_000_000), Rules.new!(Stream.rules(), notices: 10_000_000)}
@@ -212,13 +212,13 @@ defmodule BeTree.Bench.RulesElixir do
     facts = Rules.info!(other).facts
 
     row(
-      "#{Command.grouped(facts)} facts live",
+      "#{Describe.grouped(facts)} facts live",
       median(Enum.map(times, &elem(&1, 0))) / @events,
       median(Enum.map(times, &elem(&1, 1))) / @events,
       1.0e3
     )
 
-    say("  #{Command.grouped(expected)} notices, as a replay without rules finds")
+    say("  #{Describe.grouped(expected)} notices, as a replay without rules finds")
   end
 
   defp warm_up(seconds), do: div(seconds * Stream.events_a_second(), @events)
@@ -272,12 +272,12 @@ defmodule BeTree.Bench.RulesElixir do
 
     for {place, %{time: time}} <- rows do
       say(
-        "  #{String.pad_trailing(named(place), 26)} #{number(time / 1.0e3)}, #{Command.grouped(round(1.0e9 / time))} events a second, " <>
+        "  #{String.pad_trailing(named(place), 26)} #{number(time / 1.0e3)}, #{Describe.grouped(round(1.0e9 / time))} events a second, " <>
           "#{:erlang.float_to_binary(same.time / time, decimals: 2)} times one engine"
       )
     end
 
-    say("  #{Command.grouped(same.firings)} firings, the same in each")
+    say("  #{Describe.grouped(same.firings)} firings, the same in each")
   end
 
   defp places, do: [:engine | Enum.uniq([1, 2, System.schedulers_online()])]
@@ -368,11 +368,11 @@ defmodule BeTree.Bench.RulesElixir do
         Task.async(fn -> late(deadline(2 * seconds), []) end) |> Task.await(:infinity) |> Enum.sort() |> List.to_tuple()
 
       for other <- others, do: stop(other)
-      at = fn share -> Command.grouped(elem(late, min(trunc(share * tuple_size(late)), tuple_size(late) - 1))) end
+      at = fn share -> Describe.grouped(elem(late, min(trunc(share * tuple_size(late)), tuple_size(late) - 1))) end
 
       say(
         "  #{String.pad_trailing(name, 18)} p50 #{at.(0.5)}, p90 #{at.(0.9)}, p99 #{at.(0.99)}, p99.9 #{at.(0.999)}, " <>
-          "max #{at.(1.0)}, #{Command.grouped(tuple_size(late))} times"
+          "max #{at.(1.0)}, #{Describe.grouped(tuple_size(late))} times"
       )
     end
   end

@@ -11,7 +11,7 @@ defmodule BeTree.Bench.Steiner do
   @moduledoc false
 
   alias BeTree.{Fuel, Sandbox}
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
 
   @workers 10
   @nodes 11
@@ -26,11 +26,11 @@ defmodule BeTree.Bench.Steiner do
     {:ok, _costs, %{fuel: fuel}} = Sandbox.call(Sandbox.new!(module), "steiner_paths", [@nodes, 1])
 
     say("""
-    #{@workers} processes compute minimum trees for a path of #{@nodes} nodes, all terminals, #{Command.grouped(fuel)} \
-    fuel each, #{Command.grouped(@trees)} in a call, on #{System.schedulers_online()} schedulers; another wakes each second
+    #{@workers} processes compute minimum trees for a path of #{@nodes} nodes, all terminals, #{Describe.grouped(fuel)} \
+    fuel each, #{Describe.grouped(@trees)} in a call, on #{System.schedulers_online()} schedulers; another wakes each second
     """)
 
-    yielding = series("yielding, slices of #{Command.grouped(Fuel.default_slice())} fuel", module, [], wakes)
+    yielding = series("yielding, slices of #{Describe.grouped(Fuel.default_slice())} fuel", module, [], wakes)
     holding = series("not yielding, a call in one slice", module, [slice: :infinity], wakes)
 
     say("lateness in ms   #{columns(~w(min median p90 max))}")

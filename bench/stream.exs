@@ -9,7 +9,7 @@ defmodule BeTree.Bench.Stream do
 
   alias BeTree.Server
   alias BeTree.Workload.{W1, W3}
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
 
   # A ratio above this counts as slower. Two runs of the same loop differ by as much.
   @slower 1.05
@@ -72,7 +72,7 @@ defmodule BeTree.Bench.Stream do
     {loop_time, stream_time} = {Enum.min(loop_times), Enum.min(stream_times)}
     times = stream_time / loop_time
     each = &decimal(&1 / (repeats * length))
-    IO.puts(columns([title, Command.grouped(length), each.(loop_time), each.(stream_time), mark(times)]))
+    IO.puts(columns([title, Describe.grouped(length), each.(loop_time), each.(stream_time), mark(times)]))
     %{title: title, times: times}
   end
 

@@ -7,7 +7,7 @@ defmodule BeTree.Bench.W7 do
   #
   # --quick omits the tree of a million expressions, which takes minutes to build, and measures for a third of the time.
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   alias BeTree.{Event, Fuel}
   alias BeTree.Workload.{W1, W3}

@@ -92,14 +92,14 @@ defmodule BeTree do
   import BeTree.Input.Limits, only: [is_name: 1]
 
   alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Stats, Target, Tree}
-  alias BeTree.Call.{Batch, Handle, Instance}
-  alias BeTree.Cluster.Shards
+  alias BeTree.Call.{Instance, InstanceOptions}
+  alias BeTree.Target.Shards
   alias BeTree.Error.Bang
   alias BeTree.Input.{Check, Options}
   alias BeTree.Input.Options.Common
   alias BeTree.Processes.Deadline
   alias BeTree.Profile.Recorder
-  alias BeTree.Server.{Copy, View}
+  alias BeTree.Search.Batch
 
   @typedoc "A tree, see `BeTree.Tree`."
   @type t :: Tree.t()
@@ -131,11 +131,11 @@ defmodule BeTree do
           | {:runtime, module}
           | {:guest, binary | Guest.t()}
 
-  @new_options Common.on_mismatch_of_schema() ++ Common.take([:memory, :fuel_per_reduction, :guest, :runtime])
+  @new_options Common.on_mismatch_of_schema() ++ InstanceOptions.take([:memory, :fuel_per_reduction, :guest, :runtime])
 
   @wait_options Common.wait()
 
-  @publish_options Common.take([:replicas, :queue]) ++ @wait_options
+  @publish_options InstanceOptions.take([:replicas, :queue]) ++ @wait_options
 
   @stream_defaults Map.put(Search.check([]), :max_concurrency, nil)
 
@@ -157,8 +157,8 @@ defmodule BeTree do
   @doc """
   Returns an empty tree over `schema`, a list of attributes (`BeTree.Domain`).
 
-  The first tree of a VM compiles the index module, in seconds, on a thread of the runtime. Later trees take well under a
-  millisecond.
+  The first tree of a VM loads the code of the index module, in about 10 milliseconds, or compiles the module in seconds, on a thread
+  of the runtime, if the build has no code for this CPU. Later trees take well under a millisecond.
 
   ## Options
 
@@ -542,7 +542,7 @@ defmodule BeTree do
 
   # A server is asked for its index again for each chunk, so it need not run yet.
   defp concurrency(target) do
-    _index_or_server = Handle.resolve(target)
+    _index_or_server = Target.handle(target)
     System.schedulers_online()
   end
 
@@ -609,14 +609,9 @@ defmodule BeTree do
     deadline = Deadline.new(options[:timeout])
 
     with :ok <- Check.enumerable(events, "events"),
-         {:ok, index} <- index(Handle.resolve(target), deadline),
-         do: Recorder.profile(index, events, deadline, options[:on_mismatch])
+         {:ok, source, snapshot} <- Target.snapshot(target, Deadline.left(deadline)),
+         do: Recorder.profile(source, snapshot, events, deadline, options[:on_mismatch])
   end
-
-  defp index({:error, error}, _deadline), do: {:error, error}
-  defp index(%Index{} = index, _deadline), do: {:ok, index}
-  defp index(%Tree{} = tree, deadline), do: publish(tree, replicas: 1, timeout: Deadline.left(deadline))
-  defp index(%View{name: name}, deadline), do: Copy.index(name, Deadline.left(deadline))
 
   @doc """
   Like `profile/3`, but returns the profile and raises on error.
@@ -674,5 +669,5 @@ defmodule BeTree do
     raise ArgumentError, "a server is not published: BeTree.Server.index/2 returns its index as a BeTree.Index"
   end
 
-  defp check_tree(other), do: Handle.no_tree!(other)
+  defp check_tree(other), do: Check.no_tree!(other)
 end

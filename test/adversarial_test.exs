@@ -132,7 +132,7 @@ defmodule BeTree.AdversarialTest do
     wasm = :be_tree |> Application.app_dir("priv/be_tree.wasm") |> File.read!()
 
     # One that is still a module is compiled, which takes a second.
-    for _ <- 1..Attack.size(100, 1_000) do
+    for _ <- 1..Attack.size(30, 1_000) do
       with {:ok, tree} <- BeTree.new([a: :integer], guest: Attack.mutate(wasm), memory: 64_000_000),
            {:ok, 2} <- BeTree.insert_all(tree, [{1, "a > 1"}, {2, "not (a in (3, 4)) or a = 5"}]),
            {:ok, ids} <- BeTree.search(tree, %{a: 3}, fuel: 10_000_000) do

@@ -15,26 +15,32 @@ defmodule BeTree.ConformanceTest do
 
   for runtime <- Runtimes.all(), {{expression, event, holds}, row} <- Enum.with_index(Language.rows(), 1) do
     @tag row: {expression, event, holds}, runtime: runtime
-    test "#{Runtimes.name(runtime)}, #{row}: #{expression} is #{holds} of #{inspect(event)}",
-         %{row: {expression, event, holds}, runtime: runtime} do
-      tree = BeTree.new!(Language.schema(), runtime: runtime)
-      BeTree.insert!(tree, 1, expression, constants: Language.constants())
-      BeTree.insert!(tree, 0, "not (#{expression})", constants: Language.constants())
-      expected = if holds, do: [1], else: [0]
+    test(
+      "#{Runtimes.name(runtime)}, #{row}: #{expression} is #{holds} of #{inspect(event)}",
+      %{row: row, runtime: runtime},
+      do: check_row(row, runtime)
+    )
+  end
 
-      for options <- @options do
-        assert BeTree.search!(tree, event, options) == expected
-        assert BeTree.search!(tree, Map.to_list(event), options) == expected
-        assert BeTree.search!(tree, Map.new(event, fn {name, value} -> {"#{name}", value} end), options) == expected
+  # Not in the tests themselves, of which there are a thousand to compile.
+  defp check_row({expression, event, holds}, runtime) do
+    tree = BeTree.new!(Language.schema(), runtime: runtime)
+    BeTree.insert!(tree, 1, expression, constants: Language.constants())
+    BeTree.insert!(tree, 0, "not (#{expression})", constants: Language.constants())
+    expected = if holds, do: [1], else: [0]
 
-        assert BeTree.search!(tree, {:record, Language.record(event)}, options) == expected
+    for options <- @options do
+      assert BeTree.search!(tree, event, options) == expected
+      assert BeTree.search!(tree, Map.to_list(event), options) == expected
+      assert BeTree.search!(tree, Map.new(event, fn {name, value} -> {"#{name}", value} end), options) == expected
 
-        assert BeTree.search!(tree, {:json, Json.encode(for {name, value} <- event, do: {"#{name}", value})}, options) ==
-                 expected
-      end
+      assert BeTree.search!(tree, {:record, Language.record(event)}, options) == expected
 
-      assert BeTree.explain!(tree, event, 1).match == holds
+      assert BeTree.search!(tree, {:json, Json.encode(for {name, value} <- event, do: {"#{name}", value})}, options) ==
+               expected
     end
+
+    assert BeTree.explain!(tree, event, 1).match == holds
   end
 
   for runtime <- Runtimes.all() do
@@ -55,14 +61,19 @@ defmodule BeTree.ConformanceTest do
   for runtime <- Runtimes.all(),
       {{expression, kind, attribute, column}, row} <- Enum.with_index(Language.refusals(), 1) do
     @tag row: {expression, kind, attribute, column}, runtime: runtime
-    test "#{Runtimes.name(runtime)}, #{row}: #{inspect(expression)} is refused as #{kind}",
-         %{row: {expression, kind, attribute, column}, runtime: runtime} do
-      tree = BeTree.new!(Language.schema() ++ @bounded, runtime: runtime)
+    test(
+      "#{Runtimes.name(runtime)}, #{row}: #{inspect(expression)} is refused as #{kind}",
+      %{row: row, runtime: runtime},
+      do: check_refusal(row, runtime)
+    )
+  end
 
-      assert {:error, %BeTree.Error{} = error} = BeTree.insert(tree, 1, expression)
-      assert {error.kind, error.attribute, error.text} == {kind, attribute, expression}
-      if column, do: assert(error.column == column)
-      assert BeTree.info!(tree).expressions == 0
-    end
+  defp check_refusal({expression, kind, attribute, column}, runtime) do
+    tree = BeTree.new!(Language.schema() ++ @bounded, runtime: runtime)
+
+    assert {:error, %BeTree.Error{} = error} = BeTree.insert(tree, 1, expression)
+    assert {error.kind, error.attribute, error.text} == {kind, attribute, expression}
+    if column, do: assert(error.column == column)
+    assert BeTree.info!(tree).expressions == 0
   end
 end

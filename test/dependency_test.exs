@@ -14,14 +14,13 @@ defmodule BeTree.DependencyTest do
     end
     """)
 
+    # The modules and the NIF of this checkout, as another environment of the application has them.
+    File.mkdir_p!(Path.join(folder, "_build/dev"))
+    File.cp_r!(Path.join(Mix.Project.build_path(), "be_tree"), Path.join(folder, "_build/dev/be_tree"))
     :ok
   end
 
-  # The NIF compiled by this checkout.
-  defp mix(folder, environment, arguments) do
-    target = Path.expand(System.get_env("CARGO_TARGET_DIR", "wasm/target"))
-    Packaging.mix!(folder, arguments, [{"MIX_ENV", environment}, {"CARGO_TARGET_DIR", target}])
-  end
+  defp mix(folder, environment, arguments), do: Packaging.mix!(folder, arguments, [{"MIX_ENV", environment}])
 
   # In dev and test too, the environments of development.
   test "a dependent project sees none of the tools, in dev and in test", %{tmp_dir: folder} do
@@ -33,7 +32,8 @@ defmodule BeTree.DependencyTest do
 
   defp sees_no_tools(folder, environment) do
     # mix.exs is compiled too, by each command.
-    refute mix(folder, environment, ["compile"]) =~ "warning"
+    output = mix(folder, environment, ["compile"])
+    refute output =~ "warning" or output =~ "with Rust"
 
     modules =
       for path <- Path.wildcard(Path.join(folder, "_build/#{environment}/lib/be_tree/ebin/*.beam")),

@@ -20,12 +20,13 @@ defmodule BeTree.Cluster do
   (`BeTree.Server`), and make a cluster with the follower in its place.
   """
 
-  alias BeTree.Cluster.{Call, Results, Shards}
+  alias BeTree.Cluster.{Call, Results}
   alias BeTree.Cluster.Options, as: Definitions
   alias BeTree.{Domain, Error, Event, Explanation, Search, Server, Stats, Target}
   alias BeTree.Error.Bang
   alias BeTree.Input.Options
   alias BeTree.Input.Subscription.Id
+  alias BeTree.Target.Shards
 
   @new_options [
     shard: [

@@ -121,7 +121,6 @@ defmodule BeTree.Domain do
 
   alias BeTree.Domain.Path
   alias BeTree.Error
-  alias BeTree.Call.Reply
   alias BeTree.Input.{Describe, Limits}
 
   @enforce_keys [:name, :type]
@@ -254,8 +253,8 @@ defmodule BeTree.Domain do
   defp parse_one(%__MODULE__{} = domain, around, parsed) do
     defaults = %__MODULE__{name: nil, type: nil}
     keys = [:min, :max, :count, :coerce, :unit]
-    given = for key <- keys, value <- [Map.fetch!(domain, key)], value != Map.fetch!(defaults, key), do: {key, value}
-    options = [optional: domain.optional, on_mismatch: domain.on_mismatch] ++ given
+    others = for key <- keys, value <- [Map.fetch!(domain, key)], value != Map.fetch!(defaults, key), do: {key, value}
+    options = [optional: domain.optional, on_mismatch: domain.on_mismatch] ++ others
     parse_one({domain.name, {domain.type, options}}, around, parsed)
   end
 
@@ -485,10 +484,10 @@ defmodule BeTree.Domain do
   end
 
   @doc false
-  # Returns the attributes in a schema of that format. It may come from another program.
-  @spec decode(binary) :: {:ok, [t]} | {:error, Error.t()}
-  def decode(schema) do
-    with {:ok, term} <- Reply.term(schema), {:ok, schema} <- declarations(term, []), do: parse(schema)
+  # Returns the attributes in the term of a schema of that format. It may come from another program.
+  @spec from_term(term) :: {:ok, [t]} | {:error, Error.t()}
+  def from_term(term) do
+    with {:ok, schema} <- declarations(term, []), do: parse(schema)
   end
 
   defp declarations([], schema), do: {:ok, Enum.reverse(schema)}

@@ -32,16 +32,12 @@ defmodule BeTree.Image do
   of the image, and the sandbox.
   """
 
-  import BeTree.Input.Limits, only: [is_name: 1]
-
-  alias BeTree.{Domain, Error, Guest, Index, Tree}
-  alias BeTree.Call.{Handle, Instance, Reply}
+  alias BeTree.{Domain, Error, Guest, Index, Target, Tree}
+  alias BeTree.Call.{Instance, InstanceOptions, Reply}
   alias BeTree.Error.Bang
   alias BeTree.Input.{AtomicFile, Check, Describe, FileReader, Options}
-  alias BeTree.Processes.Deadline
   alias BeTree.Input.Options.Common
   alias BeTree.Image.Layout
-  alias BeTree.Server.Copy
 
   @typedoc "An image: the path of a file, or its bytes."
   @type source :: Path.t() | {:binary, binary}
@@ -71,9 +67,9 @@ defmodule BeTree.Image do
   @type tree_option :: option | {:fuel_per_reduction, pos_integer}
 
   @write_options Common.wait()
-  @tree_options Common.take([:memory, :fuel_per_reduction, :runtime])
-  @verify_options Common.take([:memory, :runtime])
-  @read_options @tree_options ++ Common.take([:replicas, :queue])
+  @tree_options InstanceOptions.take([:memory, :fuel_per_reduction, :runtime])
+  @verify_options InstanceOptions.take([:memory, :runtime])
+  @read_options @tree_options ++ InstanceOptions.take([:replicas, :queue])
   # Copying an existing memory needs no limit of its own; this exceeds any instance.
   @max_copy_bytes 0x100_0000_0000
 
@@ -271,10 +267,9 @@ defmodule BeTree.Image do
 
   # Wipes events and deleted strings from a copy of the memory; the original keeps them.
   defp encode(target, options) do
-    deadline = Deadline.new(Check.timeout!(options))
+    timeout = Check.timeout!(options)
 
-    with {:ok, %{runtime: runtime, guest: guest, schema: schema} = whole} <- resolve_memory(target, deadline),
-         {:ok, snapshot} <- snapshot(whole, Deadline.left(deadline)),
+    with {:ok, %{runtime: runtime, guest: guest, schema: schema}, snapshot} <- Target.snapshot(target, timeout),
          {:ok, instance} <- Instance.instantiate(guest, @max_copy_bytes, snapshot),
          :ok <- Instance.forget(guest, instance),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity),
@@ -292,16 +287,6 @@ defmodule BeTree.Image do
       })
     end
   end
-
-  # A server copies a replica.
-  defp resolve_memory(name, deadline) when is_name(name) do
-    Copy.index(name, Deadline.left(deadline))
-  end
-
-  defp resolve_memory(target, _deadline), do: {:ok, Handle.resolve(target)}
-
-  defp snapshot(%Index{snapshot: snapshot}, _timeout), do: {:ok, snapshot}
-  defp snapshot(%Tree{runtime: runtime, instance: instance}, timeout), do: runtime.snapshot(instance, timeout)
 
   defp write_file(path, bytes) do
     with {:error, text} <- AtomicFile.write_file(path, bytes), do: file_error("cannot write #{path}: #{text}")
@@ -414,7 +399,7 @@ defmodule BeTree.Image do
   end
 
   defp schema(schema) do
-    with {:error, error} <- Domain.decode(schema), do: bad("its schema is wrong: #{error.message}")
+    with {:error, error} <- Reply.schema(schema), do: bad("its schema is wrong: #{error.message}")
   end
 
   defp counts(counts) do

@@ -95,21 +95,9 @@ defmodule BeTree.Index do
   @spec to_tree(t, pos_integer) :: {:ok, BeTree.t()} | {:error, Error.t()}
   def to_tree(index, memory)
 
-  def to_tree(%__MODULE__{guest: guest, snapshot: snapshot} = index, memory) do
+  def to_tree(%__MODULE__{} = index, memory) do
     Check.memory!(memory)
-
-    with {:ok, instance} <- Instance.instantiate(guest, memory, snapshot) do
-      {:ok,
-       %Tree{
-         runtime: guest.runtime,
-         instance: instance,
-         fuel_per_reduction: index.fuel_per_reduction,
-         guest: guest,
-         schema: index.schema,
-         forgiving: index.forgiving,
-         memory: memory
-       }}
-    end
+    Tree.from_snapshot(index, index.snapshot, memory)
   end
 
   def to_tree(other, _memory), do: Check.expected!("a BeTree.Index", other)

@@ -33,6 +33,7 @@ defmodule BeTree.Journal do
   #
   # An owner passes messages that it does not know to `info/2`.
 
+  alias BeTree.Error.Attempt
   alias BeTree.Journal.{Base, Disk, Fault, Lock, Manifest, Record, Recovery, Segment, Syncer}
   alias BeTree.Error
 
@@ -599,12 +600,7 @@ defmodule BeTree.Journal do
   end
 
   defp delete(files, paths) do
-    Enum.reduce_while(paths, :ok, fn path, :ok ->
-      case files.delete(path) do
-        gone when gone in [:ok, {:error, :enoent}] -> {:cont, :ok}
-        {:error, reason} -> {:halt, {:error, reason}}
-      end
-    end)
+    Attempt.each(paths, fn path -> with {:error, :enoent} <- files.delete(path), do: :ok end)
   end
 
   @doc """

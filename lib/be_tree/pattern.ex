@@ -71,7 +71,7 @@ defmodule BeTree.Pattern do
   """
 
   alias BeTree.{Domain, Error}
-  alias BeTree.Error.Bang
+  alias BeTree.Error.{Attempt, Bang}
   alias BeTree.Input.{Check, Options}
   alias BeTree.Pattern.{Attributes, Expression, Reader}
 
@@ -179,10 +179,10 @@ defmodule BeTree.Pattern do
 
   # Parses the paths of the option `arrays:`.
   defp arrays(names) do
-    Enum.reduce_while(names, {:ok, MapSet.new()}, fn name, {:ok, paths} ->
+    Attempt.reduce(names, MapSet.new(), fn name, paths ->
       case Domain.Path.fields(name) do
-        {:ok, path} -> {:cont, {:ok, MapSet.put(paths, path)}}
-        {:error, reason} -> {:halt, {:error, no_name(name, reason)}}
+        {:ok, path} -> {:ok, MapSet.put(paths, path)}
+        {:error, reason} -> {:error, no_name(name, reason)}
       end
     end)
   end

@@ -77,7 +77,7 @@ defmodule BeTree.Rules do
   """
 
   alias BeTree.{Error, Fuel}
-  alias BeTree.Call.{Instance, Slices}
+  alias BeTree.Call.{Instance, InstanceOptions, Slices}
   alias BeTree.Input.{Check, Limits, Options}
   alias BeTree.Input.Options.Common
   alias BeTree.Rules.{Explanation, Fact, Module, Operation, Page, Reply}
@@ -168,7 +168,7 @@ defmodule BeTree.Rules do
                  Common.take([:fuel]) ++
                  Common.timeout(
                    "milliseconds that the compilation may take, or `:infinity`. Past them it ends with an error of kind `:timeout`"
-                 ) ++ Common.take([:fuel_per_reduction, :runtime])
+                 ) ++ InstanceOptions.take([:fuel_per_reduction, :runtime])
 
   @options Common.take([:fuel, :slice, :timeout]) ++
              [

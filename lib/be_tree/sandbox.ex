@@ -58,7 +58,7 @@ defmodule BeTree.Sandbox do
   """
 
   alias BeTree.{Error, Fuel}
-  alias BeTree.Call.Slices
+  alias BeTree.Call.{InstanceOptions, Slices}
   alias BeTree.Error.Bang
   alias BeTree.Input.{Check, Describe, Limits, Options}
   alias BeTree.Input.Options.Common
@@ -97,7 +97,7 @@ defmodule BeTree.Sandbox do
                    default_doc: "64 MiB",
                    doc: "the bytes that memories and tables of the instance may take"
                  ]
-               ] ++ Common.take([:fuel_per_reduction])
+               ] ++ InstanceOptions.take([:fuel_per_reduction])
   @call_options Common.take([:fuel, :slice, :timeout])
   @defaults Slices.defaults()
 

@@ -53,12 +53,12 @@ defmodule BeTree.Search do
   """
 
   alias BeTree.{Error, Event, Fuel, Stats, Target, Telemetry}
-  alias BeTree.Call.{Handle, Reply, Slices}
+  alias BeTree.Call.{Reply, Slices}
   alias BeTree.Input.{Check, Options}
   alias BeTree.Processes.{Deadline, Heap}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Ids, View}
+  alias BeTree.Target.{Ids, View}
 
   @enforce_keys [:slices, :span, :as, :counted]
   # `terms`: the arguments with which a search of a server with terms for ids restarts, nil for other searches.
@@ -104,10 +104,7 @@ defmodule BeTree.Search do
   def start(target, event, options \\ []), do: start_checked(target, event, check(options))
 
   defp start_checked(target, event, options) do
-    case Handle.resolve(target) do
-      {:error, error} -> {:error, error}
-      handle -> start_in(handle, event, options)
-    end
+    with %_handle{} = handle <- Target.handle(target), do: start_in(handle, event, options)
   end
 
   defp start_in(%{runtime: runtime} = handle, event, options) do
@@ -210,10 +207,10 @@ defmodule BeTree.Search do
   # A search with this many slices mostly finds some thousand ids. Room for a few such lists avoids a garbage collection in every
   # second search. The VM would allocate a larger heap from the system each time.
   @slices_before_room 4
-  @room_words 46_000
+  @words_of_long_results 46_000
 
   defp finish({:yield, %{as: :list, slices: %{count: @slices_before_room}} = search}) do
-    Heap.with_room_in_time(@room_words, fn -> search |> resume() |> finish() end)
+    Heap.with_room_in_time(@words_of_long_results, fn -> search |> resume() |> finish() end)
   end
 
   defp finish({:yield, search}), do: finish(resume(search))
@@ -238,15 +235,10 @@ defmodule BeTree.Search do
   defp restart(%{terms: %{view: view, event: event, options: options}} = search, slices) do
     options = %{options | fuel: Slices.left(options.fuel, slices.fuel), timeout: Deadline.left(slices.deadline)}
 
-    with :ok <- Slices.check_left(options.fuel, slices.deadline) do
-      case Handle.resolve(view.name) do
-        {:error, error} ->
-          {:error, error}
-
-        %{runtime: runtime} = handle ->
-          slices = Slices.new(runtime, &runtime.resume/1, handle.fuel_per_reduction, options)
-          first_slice(%{search | slices: slices, terms: terms(handle, event, options)}, handle, event, options)
-      end
+    with :ok <- Slices.check_left(options.fuel, slices.deadline),
+         %View{runtime: runtime} = view <- Target.handle(view.name) do
+      slices = Slices.new(runtime, &runtime.resume/1, view.fuel_per_reduction, options)
+      first_slice(%{search | slices: slices, terms: terms(view, event, options)}, view, event, options)
     end
   end
 

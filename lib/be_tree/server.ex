@@ -112,13 +112,14 @@ defmodule BeTree.Server do
   import BeTree.Input.Limits, only: [is_name: 1, is_u64: 1]
 
   alias BeTree.{Domain, Error, Guest, Image, Index, Target}
-  alias BeTree.Call.Instance
+  alias BeTree.Call.{Instance, InstanceOptions}
   alias BeTree.Error.Bang
   alias BeTree.Input.{Check, Describe, Limits, Options, Subscription}
   alias BeTree.Processes.{Aside, Deadline}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Names, Request, Table, View, Writer}
+  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Lookup, Names, Request, Table, Writer}
+  alias BeTree.Target.View
 
   @options [
              name: [
@@ -164,7 +165,7 @@ defmodule BeTree.Server do
                ],
                image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
              ] ++
-             Common.take([:memory, :fuel_per_reduction, :guest, :runtime]) ++
+             InstanceOptions.take([:memory, :fuel_per_reduction, :guest, :runtime]) ++
              [
                replicas: [
                  type: {:integer, 1, Limits.max_replicas()},
@@ -175,7 +176,7 @@ defmodule BeTree.Server do
                      "first needed. Each applies every change, and takes as much memory as the index after many changes"
                ]
              ] ++
-             Common.take([:queue]) ++
+             InstanceOptions.take([:queue]) ++
              [
                max_restarts: [
                  type: :positive,
@@ -345,7 +346,7 @@ defmodule BeTree.Server do
       {:error, %Error{kind: :timeout, message: "#{Describe.value(name)} did not stop in time"}}
 
     :exit, _already_ended ->
-      Table.missing(name)
+      View.no_server(name)
   end
 
   # This process owns the tables. So it ends only if it is stopped, or if the server's process ends again and again. The
@@ -400,8 +401,8 @@ defmodule BeTree.Server do
   end
 
   defp check(nil, follow, publish, options) do
-    given = Enum.find([:dir, :load, :image], &options[&1])
-    if given, do: raise(ArgumentError, "the options :follow and #{inspect(given)} exclude each other")
+    excluded = Enum.find([:dir, :load, :image], &options[&1])
+    if excluded, do: raise(ArgumentError, "the options :follow and #{inspect(excluded)} exclude each other")
 
     # A follower learns from its server whether ids are terms.
     %{follow: follow, ids: :term, memory: options[:memory], publish: publish, read: read_options(options, publish)}
@@ -520,7 +521,7 @@ defmodule BeTree.Server do
   # An empty tree with the schema and the module of the server, in which the calling process checks expressions.
   defp scratch(name) do
     with {:ok, _table} <- Request.table(name),
-         {:ok, %{index: %Index{guest: guest, schema: schema}}} <- View.base(name),
+         {:ok, %{index: %Index{guest: guest, schema: schema}}} <- Lookup.base(name),
          do: BeTree.new(schema, guest: guest, runtime: guest.runtime)
   end
 
@@ -715,7 +716,7 @@ defmodule BeTree.Server do
     with {:ok, table} <- Table.fetch(table), :ok <- Table.check_texts(table), do: {:ok, read.(table)}
   rescue
     # The server ended, and its tables with it.
-    ArgumentError -> Table.missing(name)
+    ArgumentError -> View.no_server(name)
   end
 
   @doc "Like `fetch/3`, but returns the expression and raises on error."
@@ -792,7 +793,7 @@ defmodule BeTree.Server do
     timeout = Check.timeout!(options)
 
     with {:ok, table} <- Request.table(name),
-         {:ok, %{runtime: runtime, instance: instance}} <- View.fetch(table),
+         {:ok, %{runtime: runtime, instance: instance}} <- Lookup.view(table),
          {:ok, %{expressions: count}} <- Instance.info(runtime, instance, timeout),
          do: {:ok, count}
   end
@@ -819,7 +820,7 @@ defmodule BeTree.Server do
     deadline = Deadline.new(Check.timeout!(options))
 
     with {:ok, table} <- Request.table(name),
-         {:ok, %{index: %{schema: schema}}} <- View.base(table),
+         {:ok, %{index: %{schema: schema}}} <- Lookup.base(table),
          :ok <- in_time(deadline, name),
          do: {:ok, schema}
   end

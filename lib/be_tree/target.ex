@@ -6,7 +6,18 @@ defprotocol BeTree.Target do
 
   @fallback_to_any true
 
-  alias BeTree.{Error, Event, Explanation, Search}
+  alias BeTree.{Error, Event, Explanation, Index, Search, Tree}
+
+  @doc """
+  Returns the handle of one index: a tree, a published index or the view of a server. Handles have the fields `runtime`, `instance`,
+  `fuel_per_reduction` and `forgiving`. A cluster has several indexes, so it raises an `ArgumentError`, as other terms do.
+  """
+  @spec handle(t) :: Tree.t() | Index.t() | BeTree.Target.View.t() | {:error, Error.t()}
+  def handle(target)
+
+  @doc "Returns a snapshot of a single index, and a tree or an index that has its schema and its guest."
+  @spec snapshot(t, timeout) :: {:ok, Tree.t() | Index.t(), BeTree.Runtime.snapshot()} | {:error, Error.t()}
+  def snapshot(target, timeout)
 
   @doc "See `BeTree.insert/4`."
   @spec insert(t, BeTree.id(), String.t(), keyword) :: :ok | {:error, Error.t()}

@@ -12,7 +12,8 @@ defmodule BeTree.Tree do
   freed once no process refers to the tree.
   """
 
-  alias BeTree.{Domain, Guest}
+  alias BeTree.{Domain, Error, Guest}
+  alias BeTree.Call.Instance
 
   @enforce_keys [:runtime, :instance, :fuel_per_reduction, :guest, :schema, :forgiving, :memory]
   defstruct @enforce_keys
@@ -28,8 +29,17 @@ defmodule BeTree.Tree do
           memory: pos_integer
         }
 
+  @doc false
+  # Returns a tree that begins as a snapshot of `source`, a tree or an index, and may take `memory` bytes.
+  @spec from_snapshot(t | BeTree.Index.t(), BeTree.Runtime.snapshot(), pos_integer) :: {:ok, t} | {:error, Error.t()}
+  def from_snapshot(source, snapshot, memory) do
+    with {:ok, instance} <- Instance.instantiate(source.guest, memory, snapshot) do
+      fields = Map.take(source, [:runtime, :fuel_per_reduction, :guest, :schema, :forgiving])
+      {:ok, struct!(__MODULE__, Map.merge(fields, %{instance: instance, memory: memory}))}
+    end
+  end
+
   defimpl Inspect do
-    alias BeTree.Call.Instance
     alias BeTree.Input.Describe
 
     def inspect(%{runtime: runtime, instance: instance}, _options) do

@@ -243,8 +243,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   # Implementations of a behaviour, called by the library only.
   @callbacks [Runtime.Wasmtime]
-  # Fuel.Calibration measures for ten seconds and takes no input; the others are not part of a release.
-  @excluded_modules [Fuel.Calibration, BeTree.Release, BeTree.Web]
+  # Tune.Calibration measures for ten seconds and takes no input; the others are not part of a release.
+  @excluded_modules [Tune.Calibration, BeTree.Release, BeTree.Web]
   # Any valid option makes these measure for seconds.
   @measuring_functions [{BeTree.Tune, :run}]
 

@@ -2,6 +2,7 @@ defmodule BeTree.DomainTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Domain, Error}
+  alias BeTree.Call.Reply
 
   doctest Domain
   doctest Domain.Path
@@ -45,15 +46,15 @@ defmodule BeTree.DomainTest do
         {:c, :frequency_caps}
       ])
 
-    assert Domain.decode(Domain.encode(domains)) == {:ok, domains}
-    assert Domain.decode(Domain.encode([])) == {:ok, []}
+    assert Reply.schema(Domain.encode(domains)) == {:ok, domains}
+    assert Reply.schema(Domain.encode([])) == {:ok, []}
 
     {:ok, coerced} = Domain.parse(a: {:integer, coerce: true, max: 5}, b: {:string, coerce: false})
 
     assert [{"a", :integer, false, {nil, 5}, true}, {"b", :string, false, nil}] =
              :erlang.binary_to_term(Domain.encode(coerced))
 
-    assert Domain.decode(Domain.encode(coerced)) == {:ok, coerced}
+    assert Reply.schema(Domain.encode(coerced)) == {:ok, coerced}
     assert Domain.parse(coerced) == {:ok, coerced}
   end
 
@@ -76,8 +77,8 @@ defmodule BeTree.DomainTest do
       [{"a", :integer, false, nil} | :b]
     ]
 
-    for term <- terms, do: assert({:error, %Error{}} = Domain.decode(:erlang.term_to_binary(term)))
-    for bytes <- ["", "a", <<131, 80, 0>>], do: assert({:error, %Error{kind: :bad_module}} = Domain.decode(bytes))
+    for term <- terms, do: assert({:error, %Error{}} = Reply.schema(:erlang.term_to_binary(term)))
+    for bytes <- ["", "a", <<131, 80, 0>>], do: assert({:error, %Error{kind: :bad_module}} = Reply.schema(bytes))
   end
 
   test "a nested schema equals the flat one" do

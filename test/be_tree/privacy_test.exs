@@ -196,7 +196,7 @@ defmodule BeTree.PrivacyTest do
     check(inspect(search.slices), event)
     Search.cancel(search)
 
-    for chunk <- BeTree.Call.Batch.chunks([event], %{strict: false, on_mismatch: :error}),
+    for chunk <- BeTree.Search.Batch.chunks([event], %{strict: false, on_mismatch: :error}),
         do: check(inspect(chunk), event)
 
     # A cancelled search releases its tree soon after.

@@ -573,7 +573,7 @@ defmodule BeTree.RulesTest do
       {ids, notices} = whole_call(whole, call)
       expected = state(whole)
 
-      amounts = Stream.iterate(:rand.uniform(200), &(&1 + 200 + :rand.uniform(50)))
+      amounts = Stream.iterate(:rand.uniform(500), &(&1 + 400 + :rand.uniform(200)))
       assert Enum.find(amounts, &(not check_cut(start, call, &1, {ids, notices, expected}))) > 1_000
     end
   end

@@ -3,7 +3,7 @@ defmodule BeTree.WorkloadTest do
 
   alias BeTree.{Explanation, Files, Workload}
   alias BeTree.Test.BooleanNaive
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
   alias BeTree.Workload.{W1, W2, W3, W4, W5, W8, W9}
 
   doctest BeTree.Workload

@@ -13,8 +13,8 @@ defmodule BeTree.Call.Instance do
 
   # Fuel limit of calls except searches, far above their need: about 2 seconds of wasm plus 20 microseconds per byte of input. At the
   # limit a change rolls back, if its module supports that (`be_tree_stop`), and an endless loop is cut off.
-  @patience 10_000_000_000
-  @patience_per_byte 100_000
+  @max_fuel 10_000_000_000
+  @max_fuel_per_byte 100_000
 
   # Returns the bytes of a guest's module.
   @spec wasm(Guest.t()) :: binary
@@ -123,10 +123,10 @@ defmodule BeTree.Call.Instance do
   end
 
   # These operations mostly write new memory, whose page faults cost time but no fuel.
-  @slice_of_whole 100_000
+  @fuel_of_growth_slice 100_000
 
   defp scheduled(request, :slices, runtime), do: %{request | scheduler: :normal, slice: runtime.default_slice()}
-  defp scheduled(request, :whole, Wasmtime), do: %{request | scheduler: :whole, slice: @slice_of_whole}
+  defp scheduled(request, :whole, Wasmtime), do: %{request | scheduler: :whole, slice: @fuel_of_growth_slice}
   defp scheduled(request, :whole, _runtime), do: %{request | scheduler: :dirty}
   defp scheduled(request, scheduler, _runtime), do: %{request | scheduler: scheduler}
 
@@ -161,8 +161,8 @@ defmodule BeTree.Call.Instance do
   def abi, do: @abi
 
   defp request(input, output) do
-    patience = @patience + @patience_per_byte * byte_size(input || "")
-    %{input: input, output: output, fuel: patience, slice: :infinity, scheduler: :dirty}
+    fuel = @max_fuel + @max_fuel_per_byte * byte_size(input || "")
+    %{input: input, output: output, fuel: fuel, slice: :infinity, scheduler: :dirty}
   end
 
   defp bad(reason), do: {:error, %Error{kind: :bad_module, message: "this is no index module: #{reason}"}}

@@ -3,7 +3,7 @@ defmodule BeTree.Call.Reply do
   # Decodes the replies of a guest, the content of its outbox (docs/contributing/abi.md). Users may replace the guest, so a reply is not
   # trusted: one of another shape is an error of kind :bad_module.
 
-  alias BeTree.Error
+  alias BeTree.{Domain, Error}
   alias BeTree.Input.{Describe, Limits}
 
   @kinds [
@@ -41,6 +41,12 @@ defmodule BeTree.Call.Reply do
     {:ok, :erlang.binary_to_term(binary, [:safe])}
   rescue
     ArgumentError -> {:error, bad("bytes that are no term")}
+  end
+
+  @doc "Returns the attributes in a schema that `BeTree.Domain.encode/1` encoded. It may come from another program."
+  @spec schema(binary) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  def schema(binary) do
+    with {:ok, term} <- term(binary), do: Domain.from_term(term)
   end
 
   # No guest counts beyond 64 bits. A larger integer would take seconds to print.
@@ -91,7 +97,7 @@ defmodule BeTree.Call.Reply do
 
     case :unicode.characters_to_binary(bytes) do
       ^bytes -> {:ok, bytes}
-      {:incomplete, whole, _part} when byte_size(bytes) < byte_size(message) -> {:ok, whole}
+      {:incomplete, complete, _part} when byte_size(bytes) < byte_size(message) -> {:ok, complete}
       _not_utf8 -> :error
     end
   end

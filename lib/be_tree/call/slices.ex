@@ -42,7 +42,7 @@ defmodule BeTree.Call.Slices do
           optional(atom) => term
         }
 
-  @step Native.step()
+  @reductions_per_charge Native.step()
 
   @doc "Returns the default options."
   @spec defaults() :: options
@@ -138,7 +138,7 @@ defmodule BeTree.Call.Slices do
   defp reductions(fuel, ratio), do: div(fuel + ratio - 1, ratio)
 
   # When the time slice ends before all reductions are charged, the rest is charged in the next time slice.
-  defp bump(reductions) when reductions >= @step, do: reductions |> Native.charge() |> bump()
+  defp bump(reductions) when reductions >= @reductions_per_charge, do: reductions |> Native.charge() |> bump()
   defp bump(reductions) when reductions > 0, do: :erlang.bump_reductions(reductions)
   defp bump(_none), do: true
 end

@@ -3,7 +3,7 @@ defmodule BeTree.Cluster.Call do
   # Calls functions on the nodes of shards. The first argument of each function is the name of the shard's server. Errors name the
   # shard.
 
-  alias BeTree.Cluster.Shards
+  alias BeTree.Target.Shards
   alias BeTree.Input.{Describe, Limits}
   alias BeTree.Processes.Deadline
   alias BeTree.Error

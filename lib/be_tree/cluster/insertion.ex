@@ -9,11 +9,12 @@ defmodule BeTree.Cluster.Insertion do
   # A part is in doubt only if its node ends, or the connection is lost between the decision and its confirmation. The error then names
   # the shard.
 
-  alias BeTree.Cluster.{Call, Shards}
+  alias BeTree.Cluster.Call
   alias BeTree.Input.Subscription
   alias BeTree.Processes.{CrashReport, Deadline}
   alias BeTree.Error
   alias BeTree.Server.{Request, Table}
+  alias BeTree.Target.Shards
 
   # An agent retries a request while the process of its server restarts: the number of attempts, and the milliseconds between them.
   @attempts 200

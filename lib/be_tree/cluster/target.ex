@@ -1,13 +1,23 @@
-defimpl BeTree.Target, for: BeTree.Cluster.Shards do
+defimpl BeTree.Target, for: BeTree.Target.Shards do
   @moduledoc false
   # Operations of a cluster. Each calls the same function of `BeTree.Target` on the node of all shards, or of the shard of an id,
   # with the name of the shard's server. A list that is inserted takes two phases (BeTree.Cluster.Insertion).
 
-  alias BeTree.Cluster.{Call, Insertion, Results, Shards}
+  alias BeTree.Cluster.{Call, Insertion, Results}
   alias BeTree.Cluster.Options, as: Definitions
   alias BeTree.Input.{Check, Limits, Options, Subscription}
   alias BeTree.Input.Subscription.Id
   alias BeTree.{Target, Telemetry}
+  alias BeTree.Target.Shards
+
+  @dialyzer {:no_return, handle: 1, snapshot: 2}
+
+  def handle(_cluster) do
+    raise ArgumentError,
+          "a cluster is not searched step by step, and has no profile: call BeTree.search/3, or the function for each shard"
+  end
+
+  def snapshot(cluster, _timeout), do: handle(cluster)
 
   def insert(cluster, id, expression, options), do: change_one(cluster, :insert, id, expression, options)
   def put(cluster, id, expression, options), do: change_one(cluster, :put, id, expression, options)

@@ -5,7 +5,7 @@ defmodule BeTree.Files.Match do
   alias BeTree.{Files, Image}
   alias BeTree.Files.{Latencies, Loaded}
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   @enforce_keys [:expressions, :build]
   defstruct @enforce_keys ++

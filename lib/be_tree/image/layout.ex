@@ -189,7 +189,7 @@ defmodule BeTree.Image.Layout do
 
   defp contents(sections, name, default, read) do
     case List.keyfind(sections, Wasm.id(name), 0) do
-      {_id, _whole, contents} -> read.(contents)
+      {_id, _section, contents} -> read.(contents)
       nil -> default
     end
   end
@@ -199,11 +199,11 @@ defmodule BeTree.Image.Layout do
   defp weave(sections, memory, maximum, segments) do
     woven =
       Enum.flat_map(sections, fn
-        {@memory, _whole, _contents} -> [Wasm.memory_section(div(memory, @page_bytes), maximum)]
-        {@start, _whole, _contents} -> []
-        {@data_count, _whole, _contents} -> [Wasm.data_count_section(segments)]
-        {@data, _whole, _contents} -> [:data]
-        {_id, whole, _contents} -> [whole]
+        {@memory, _section, _contents} -> [Wasm.memory_section(div(memory, @page_bytes), maximum)]
+        {@start, _section, _contents} -> []
+        {@data_count, _section, _contents} -> [Wasm.data_count_section(segments)]
+        {@data, _section, _contents} -> [:data]
+        {_id, section, _contents} -> [section]
       end)
 
     if :data in woven, do: woven, else: woven ++ [:data]
@@ -212,8 +212,8 @@ defmodule BeTree.Image.Layout do
   # Returns the pieces of the guest that an image changes or omits, with their offsets in the guest.
   defp pieces(sections) do
     {pieces, _end} =
-      Enum.flat_map_reduce(sections, byte_size(@preamble), fn {id, whole, _contents}, at ->
-        {if(id in [@memory, @start, @data_count, @data], do: [{at, whole}], else: []), at + byte_size(whole)}
+      Enum.flat_map_reduce(sections, byte_size(@preamble), fn {id, section, _contents}, at ->
+        {if(id in [@memory, @start, @data_count, @data], do: [{at, section}], else: []), at + byte_size(section)}
       end)
 
     pieces
@@ -348,7 +348,7 @@ defmodule BeTree.Image.Layout do
 
   # Rebuilds the guest as it was loaded: its parts in the image, with the changed or omitted pieces put back.
   defp guest(sections, pieces, expected) do
-    kept = for {id, whole, _contents} <- sections, id not in [@memory, @data_count, @data], do: whole
+    kept = for {id, section, _contents} <- sections, id not in [@memory, @data_count, @data], do: section
     guest = IO.iodata_to_binary([@preamble | kept])
 
     with {:ok, guest} <- put_pieces(guest, 0, pieces, []) do
@@ -389,8 +389,8 @@ defmodule BeTree.Image.Layout do
   defp check_sections(sections, guest, memory, segments) do
     with {:ok, guest_sections, maximum} <- read_guest(guest) do
       expected = for part <- weave(guest_sections, memory, maximum, segments), do: fill(part, :data)
-      given = for {id, whole, _contents} <- sections, do: if(id == @data, do: :data, else: whole)
-      if given == expected, do: :ok, else: bad("its sections are not those of its guest")
+      contained = for {id, section, _contents} <- sections, do: if(id == @data, do: :data, else: section)
+      if contained == expected, do: :ok, else: bad("its sections are not those of its guest")
     else
       {:error, fault} -> bad("its guest has #{fault}")
     end

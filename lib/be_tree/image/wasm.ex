@@ -6,7 +6,7 @@ defmodule BeTree.Image.Wasm do
 
   import Bitwise
 
-  @type section :: {id :: byte, whole :: binary, contents :: binary}
+  @type section :: {id :: byte, bytes :: binary, contents :: binary}
   @type segment :: {address :: non_neg_integer, bytes :: binary}
 
   @preamble <<0, "asm", 1::little-32>>
@@ -32,8 +32,8 @@ defmodule BeTree.Image.Wasm do
 
   defp sections(<<id, rest::binary>> = bytes, sections) do
     with {:ok, size, body} <- u32(rest), {:ok, contents, behind} <- take(body, size, "section") do
-      whole = binary_part(bytes, 0, byte_size(bytes) - byte_size(behind))
-      sections(behind, [{id, whole, contents} | sections])
+      section = binary_part(bytes, 0, byte_size(bytes) - byte_size(behind))
+      sections(behind, [{id, section, contents} | sections])
     end
   end
 

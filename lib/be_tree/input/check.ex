@@ -14,6 +14,18 @@ defmodule BeTree.Input.Check do
   @spec expected!(String.t(), term) :: no_return
   def expected!(expected, value), do: raise(ArgumentError, "expected #{expected}, got: #{Describe.value(value)}")
 
+  @doc "Raises the `ArgumentError` of a term that is no target."
+  @spec no_target!(term) :: no_return
+  # Prints the kind only: with swapped arguments this term is the event.
+  def no_target!(other) do
+    raise ArgumentError,
+          "expected a tree, a published index, a server's name or a cluster, got: #{Describe.kind(other)}"
+  end
+
+  @doc "Raises the `ArgumentError` of a target that cannot be changed or published."
+  @spec no_tree!(term) :: no_return
+  def no_tree!(other), do: expected!("a tree to change or publish, or the name of a server to change", other)
+
   @doc "Returns the timeout in the options of a function that takes only this option. Raises an `ArgumentError` for other options."
   @spec timeout!(term) :: timeout
   def timeout!([]), do: :infinity

@@ -5,23 +5,23 @@ defmodule BeTree.Input.Describe do
   # but its kind and size. It is for values that may be events or parts of events, which no message and no log discloses.
 
   # The greatest number of values, and of bytes of a string, that are printed.
-  @values 24
-  @bytes 64
+  @max_printed_values 24
+  @max_printed_bytes 64
   # Keys are sorted, so that a message does not depend on the VM.
   @inspect [structs: false, custom_options: [sort_maps: true]]
   # The greatest number of list elements that are counted.
-  @counted 10_000
+  @max_counted_elements 10_000
 
   @doc "Returns a small `term` as text, or the kind and size of a large one."
   @spec value(term) :: String.t()
   def value(term) do
-    if is_integer(small(term, @values)), do: inspect(term, @inspect), else: kind(term)
+    if is_integer(small(term, @max_printed_values)), do: inspect(term, @inspect), else: kind(term)
   end
 
   @doc "Returns the name of an attribute or a constant, shortened if it is long, and described if it is no text."
   @spec name(binary) :: String.t()
   def name(name) do
-    if byte_size(name) <= 4 * @bytes and String.valid?(name), do: name, else: kind(name)
+    if byte_size(name) <= 4 * @max_printed_bytes and String.valid?(name), do: name, else: kind(name)
   end
 
   @doc "Returns a name in backticks for a message, or the name itself if it has some already."
@@ -88,7 +88,9 @@ defmodule BeTree.Input.Describe do
     if integer in -0x8000_0000_0000_0000..0xFFFF_FFFF_FFFF_FFFF, do: budget - 1, else: :large
   end
 
-  defp small(bits, budget) when is_bitstring(bits), do: if(byte_size(bits) <= @bytes, do: budget - 1, else: :large)
+  defp small(bits, budget) when is_bitstring(bits),
+    do: if(byte_size(bits) <= @max_printed_bytes, do: budget - 1, else: :large)
+
   defp small([head | tail], budget), do: with(left when is_integer(left) <- small(head, budget), do: small(tail, left))
   defp small(%_{}, _budget), do: :large
 
@@ -123,7 +125,7 @@ defmodule BeTree.Input.Describe do
   def kind(_port), do: "a port"
 
   defp count([], count), do: "a list of #{count} elements"
-  defp count([_ | _], @counted), do: "a list of more than #{@counted} elements"
+  defp count([_ | _], @max_counted_elements), do: "a list of more than #{@max_counted_elements} elements"
   defp count([_ | rest], count), do: count(rest, count + 1)
   defp count(_tail, count), do: "an improper list of #{count} elements"
 end

@@ -4,6 +4,7 @@ defmodule BeTree.Input.Subscription do
 
   import BeTree.Input.Limits, only: [is_i64: 1]
 
+  alias BeTree.Error.Attempt
   alias BeTree.Error
   alias BeTree.Input.{Check, Describe, Options}
   alias BeTree.Input.Options.Common
@@ -13,7 +14,7 @@ defmodule BeTree.Input.Subscription do
 
   @type constants :: [{String.t(), integer}]
 
-  @typedoc "The id is an integer, a term for a server whose ids are terms, or a key (BeTree.Server.Ids) within such a server."
+  @typedoc "The id is an integer, a term for a server whose ids are terms, or a key (BeTree.Target.Ids) within such a server."
   @type wire :: {term, String.t(), constants}
 
   @doc "Returns one subscription in the form of docs/contributing/abi.md. Its id is of `kind`."
@@ -42,20 +43,12 @@ defmodule BeTree.Input.Subscription do
   @doc "Returns many subscriptions, in order. An error has the position of the first wrong one."
   @spec new_all(Enumerable.t(), Id.kind()) :: {:ok, [wire]} | {:error, Error.t()}
   def new_all(subscriptions, kind) do
-    with :ok <- Check.enumerable(subscriptions, "subscriptions"), do: each_new(subscriptions, kind)
-  end
-
-  defp each_new(subscriptions, kind) do
-    subscriptions
-    |> Enum.reduce_while({[], 0}, fn subscription, {wires, position} ->
-      case new(subscription, kind) do
-        {:ok, wire} -> {:cont, {[wire | wires], position + 1}}
-        {:error, error} -> {:halt, {:error, %{error | position: position}}}
-      end
-    end)
-    |> case do
-      {:error, error} -> {:error, error}
-      {wires, _count} -> {:ok, Enum.reverse(wires)}
+    with :ok <- Check.enumerable(subscriptions, "subscriptions") do
+      subscriptions
+      |> Stream.with_index()
+      |> Attempt.map(fn {subscription, position} ->
+        with {:error, error} <- new(subscription, kind), do: {:error, %{error | position: position}}
+      end)
     end
   end
 
@@ -126,7 +119,7 @@ defmodule BeTree.Input.Subscription do
     )
   end
 
-  @doc "Encodes a few subscriptions for be_tree_insert. `BeTree.Input.Subscription.Batch` encodes many."
+  @doc "Encodes a few subscriptions for be_tree_insert. `BeTree.Call.Insertion` encodes many."
   @spec encode([wire]) :: binary
   def encode(subscriptions), do: :erlang.term_to_binary(subscriptions, minor_version: 2)
 

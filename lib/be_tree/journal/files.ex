@@ -3,6 +3,7 @@ defmodule BeTree.Journal.Files do
   # The operations on files that a journal needs. BeTree.Journal.Disk implements them with the system's files. The tests' disk injects
   # failures, and loses unsynced bytes.
 
+  alias BeTree.Error.Attempt
   alias BeTree.Journal.Fault
 
   @type device :: term
@@ -78,9 +79,5 @@ defmodule BeTree.Journal.Files do
     end
   end
 
-  defp write_all(files, device, parts) do
-    Enum.reduce_while(parts, :ok, fn {at, bytes}, :ok ->
-      with :ok <- files.pwrite(device, at, bytes), do: {:cont, :ok}, else: (error -> {:halt, error})
-    end)
-  end
+  defp write_all(files, device, parts), do: Attempt.each(parts, fn {at, bytes} -> files.pwrite(device, at, bytes) end)
 end

@@ -15,6 +15,7 @@ defmodule BeTree.Journal.Manifest do
 
   import BeTree.Journal.Files, only: [create_whole: 3, with_device: 3]
 
+  alias BeTree.Error.Attempt
   alias BeTree.Journal.{Fault, Head}
 
   @file_name "journal.manifest"
@@ -73,11 +74,11 @@ defmodule BeTree.Journal.Manifest do
   end
 
   defp records(files, path, device) do
-    Enum.reduce_while(@places, {:ok, []}, fn place, {:ok, records} ->
+    Attempt.reduce(@places, [], fn place, records ->
       case files.pread(device, place, @record) do
-        {:ok, bytes} -> {:cont, {:ok, decode(bytes, place) ++ records}}
-        :eof -> {:cont, {:ok, records}}
-        {:error, reason} -> {:halt, Fault.file("read", path, reason)}
+        {:ok, bytes} -> {:ok, decode(bytes, place) ++ records}
+        :eof -> {:ok, records}
+        {:error, reason} -> Fault.file("read", path, reason)
       end
     end)
   end

@@ -5,6 +5,7 @@ defmodule BeTree.Journal.Recovery do
   # Only the last segment can end with an interrupted write. Its first invalid record ends the journal, unless a later record or the
   # manifest proves that the change there was durable. In that case, and for any other gap, the folder is damaged and refused.
 
+  alias BeTree.Error.Attempt
   alias BeTree.Journal.{Base, Fault, Manifest, Segment}
   alias BeTree.Error
 
@@ -108,16 +109,7 @@ defmodule BeTree.Journal.Recovery do
   defp newest(files, bases), do: Base.open(files, bases |> List.last() |> elem(1))
 
   defp open(files, paths) do
-    Enum.reduce_while(paths, {:ok, []}, fn {_sequence, path}, {:ok, segments} ->
-      case Segment.open(files, path) do
-        {:ok, segment} -> {:cont, {:ok, [segment | segments]}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
-    |> case do
-      {:ok, segments} -> {:ok, Enum.reverse(segments)}
-      {:error, error} -> {:error, error}
-    end
+    Attempt.map(paths, fn {_sequence, path} -> Segment.open(files, path) end)
   end
 
   defp start(base, segments) do

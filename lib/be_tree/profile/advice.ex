@@ -132,5 +132,5 @@ defmodule BeTree.Profile.Advice do
   defp sum(rows, key), do: rows |> Enum.map(&Map.fetch!(&1, key)) |> Enum.sum()
 
   defp share(_part, 0), do: 0
-  defp share(part, whole), do: round(100 * part / whole)
+  defp share(part, total), do: round(100 * part / total)
 end

@@ -6,7 +6,8 @@ defmodule BeTree.Profile.Recorder do
   # costs its phase plus the fixed fuel of a call, which the last, empty part measures. The remaining fuel belongs to the
   # call of the search.
 
-  alias BeTree.{Error, Event, Index, Search}
+  alias BeTree.{Error, Event, Search, Tree}
+  alias BeTree.Error.Attempt
   alias BeTree.Call.{Instance, Reply, Slices}
   alias BeTree.Processes.Deadline
   alias BeTree.Profile.Tally
@@ -23,26 +24,30 @@ defmodule BeTree.Profile.Recorder do
   @typedoc "The record of one search: its statistics, its number of matches, and its parts. The fuel of `:call` may be negative."
   @type recorded :: %{stats: BeTree.Stats.t(), matches: non_neg_integer, parts: [part]}
 
-  @doc "Returns the profile of searches for `events` in an index."
-  @spec profile(Index.t(), Enumerable.t(), Deadline.t(), BeTree.Domain.on_mismatch()) ::
+  @doc "Returns the profile of searches for `events` in a snapshot of `source`."
+  @spec profile(
+          BeTree.t() | BeTree.Index.t(),
+          BeTree.Runtime.snapshot(),
+          Enumerable.t(),
+          Deadline.t(),
+          BeTree.Domain.on_mismatch()
+        ) ::
           {:ok, BeTree.Profile.t()} | {:error, Error.t()}
-  def profile(index, events, deadline, on_mismatch) do
+  def profile(source, snapshot, events, deadline, on_mismatch) do
     reading = %{strict: false, on_mismatch: on_mismatch}
 
-    with {:ok, tree} <- copy(index) do
-      events
-      |> Stream.with_index()
-      |> Enum.reduce_while({:ok, Tally.new(tree.schema)}, fn {event, position}, {:ok, tally} ->
-        case record_in_time(tree, event, reading, deadline) do
-          {:ok, recorded} -> {:cont, {:ok, Tally.add(tally, recorded)}}
-          {:error, error} -> {:halt, {:error, %{error | position: position}}}
-        end
-      end)
-      |> case do
-        {:ok, tally} -> {:ok, Tally.profile(tally)}
-        {:error, error} -> {:error, error}
+    with {:ok, tree} <- copy(source, snapshot),
+         {:ok, tally} <- tally(Stream.with_index(events), tree, reading, deadline),
+         do: {:ok, Tally.profile(tally)}
+  end
+
+  defp tally(events, tree, reading, deadline) do
+    Attempt.reduce(events, Tally.new(tree.schema), fn {event, position}, tally ->
+      case record_in_time(tree, event, reading, deadline) do
+        {:ok, recorded} -> {:ok, Tally.add(tally, recorded)}
+        {:error, error} -> {:error, %{error | position: position}}
       end
-    end
+    end)
   end
 
   defp record_in_time(tree, event, reading, deadline) do
@@ -51,11 +56,10 @@ defmodule BeTree.Profile.Recorder do
       else: record(tree, event, reading, deadline)
   end
 
-  # A profile makes several calls for an event. A private copy keeps other calls out between them, and leaves the index
-  # free.
-  defp copy(%Index{guest: guest} = index) do
-    if Instance.exports?(guest, "be_tree_profile") do
-      Index.to_tree(index, @max_memory)
+  # A profile makes several calls for an event. A private copy keeps other calls out between them, and leaves the source free.
+  defp copy(source, snapshot) do
+    if Instance.exports?(source.guest, "be_tree_profile") do
+      Tree.from_snapshot(source, snapshot, @max_memory)
     else
       message = "this index module has no profiles: it lacks the export be_tree_profile"
       {:error, %Error{kind: :bad_module, message: message}}

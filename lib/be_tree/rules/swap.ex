@@ -4,6 +4,7 @@ defmodule BeTree.Rules.Swap do
 
   alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
+  alias BeTree.Error.Attempt
   alias BeTree.Rules.{Operation, Reply}
 
   @doc "Returns new rules with the facts of `rules`, without firing for these."
@@ -44,12 +45,7 @@ defmodule BeTree.Rules.Swap do
          :ok <- quietly(floor, &Operation.advance(fresh, &1, Rules.default_options())) do
       sources
       |> Enum.sort_by(&elem(&1, 1))
-      |> Enum.reduce_while(:ok, fn {source, time}, :ok ->
-        case done(Operation.reach(fresh, source, time, Rules.default_options())) do
-          :ok -> {:cont, :ok}
-          error -> {:halt, error}
-        end
-      end)
+      |> Attempt.each(fn {source, time} -> done(Operation.reach(fresh, source, time, Rules.default_options())) end)
     end
   end
 
@@ -66,19 +62,6 @@ defmodule BeTree.Rules.Swap do
 
   # Returns the facts of all types in order of insertion.
   defp all_facts(rules, types) do
-    types
-    |> Enum.reduce_while({:ok, []}, fn type, {:ok, all} ->
-      case Rules.facts(rules, type) do
-        {:ok, facts} -> {:cont, {:ok, [facts | all]}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
-    |> case do
-      {:ok, facts} ->
-        {:ok, Enum.concat(facts)}
-
-      {:error, error} ->
-        {:error, error}
-    end
+    with {:ok, facts} <- Attempt.map(types, &Rules.facts(rules, &1)), do: {:ok, Enum.concat(facts)}
   end
 end

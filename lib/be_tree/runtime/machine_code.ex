@@ -36,6 +36,26 @@ defmodule BeTree.Runtime.MachineCode do
     raise ArgumentError, "config :be_tree, :code_cache is the path of a folder, a string, got: #{Describe.value(other)}"
   end
 
+  @doc """
+  Returns the SHA-256 of a module.
+
+  That of a module of this library is read, and the module is compared with its file: `:crypto` takes 40 milliseconds to load.
+  """
+  @spec digest(binary, folders) :: binary
+  def digest(wasm, {built, _cache}) do
+    with true <- built != nil,
+         {:ok, <<digest::binary-32, file::binary>>} <- File.read(digest_file(built, wasm)),
+         # Another module may have this size and checksum.
+         {:ok, ^wasm} <- File.read(Path.join([built, "../..", file])) do
+      digest
+    else
+      _other_module -> :crypto.hash(:sha256, wasm)
+    end
+  end
+
+  # Its content is the digest, and the name of the module's file in the `priv` directory.
+  defp digest_file(folder, wasm), do: Path.join(folder, "#{byte_size(wasm)}-#{:erlang.crc32(wasm)}.digest")
+
   @doc "Returns `{:ok, module}` for the module with this SHA-256, or the host's error. Waits until its code is there."
   @spec load(binary, binary, folders) :: {:ok, BeTree.Runtime.compiled()} | {:error, atom, String.t()}
   def load(digest, wasm, {_built, cache} = folders) do
@@ -82,16 +102,21 @@ defmodule BeTree.Runtime.MachineCode do
   end
 
   defp compile_all(files, folder) do
+    modules = for file <- files, wasm = File.read!(file), do: {Path.basename(file), wasm, :crypto.hash(:sha256, wasm)}
+
     replies =
-      files
-      |> Enum.map(fn file -> Task.async(fn -> compile(File.read!(file), folder) end) end)
+      modules
+      |> Enum.map(fn {_file, wasm, digest} -> Task.async(fn -> compile(wasm, digest, folder) end) end)
       |> Task.await_many(:infinity)
 
-    Enum.find(replies, :ok, &(&1 != :ok))
+    with :ok <- Enum.find(replies, :ok, &(&1 != :ok)) do
+      for {file, wasm, digest} <- modules, do: File.write!(digest_file(folder, wasm), digest <> file)
+      :ok
+    end
   end
 
-  defp compile(wasm, folder) do
-    case request(:crypto.hash(:sha256, wasm), wasm, {nil, folder}) do
+  defp compile(wasm, digest, folder) do
+    case request(digest, wasm, {nil, folder}) do
       {:ok, _module, _source, nil} -> :ok
       {:ok, _module, _source, fault} -> {:error, :file, fault}
       {:error, kind, reason} -> {:error, kind, reason}

@@ -56,11 +56,11 @@ defmodule BeTree.Runtime.Native do
 
   # A charge beyond the end of a time slice is lost. In steps of a twentieth of its 4,000 reductions at most 5 % is lost, and
   # half of that on average.
-  @step 200
+  @reductions_per_charge 200
 
   @doc "Returns the step of `charge/1`, in reductions: it charges whole steps."
   @spec step() :: pos_integer
-  def step, do: @step
+  def step, do: @reductions_per_charge
 
   @doc """
   Charges the calling process for whole steps of `reductions`, at least one step, until its time slice is used up. Returns
@@ -68,8 +68,8 @@ defmodule BeTree.Runtime.Native do
   """
   @spec charge(pos_integer) :: non_neg_integer
   def charge(reductions) do
-    :erlang.bump_reductions(@step)
-    reductions - @step
+    :erlang.bump_reductions(@reductions_per_charge)
+    reductions - @reductions_per_charge
   end
 
   @doc """

@@ -26,8 +26,8 @@ defmodule BeTree.Runtime.Wasmtime do
 
   # The fuel that a call may use after it was asked to give up, and this much more per byte of its input: more than it takes to
   # roll back any change. The host has the same limits for a change that lost its process.
-  @grace 500_000_000
-  @grace_per_byte 10_000
+  @roll_back_fuel 500_000_000
+  @roll_back_fuel_per_byte 10_000
 
   # The fuel of a slice of a change on a dirty scheduler: about a millisecond. Rescheduling takes a hundredth of it.
   @change_slice 5_000_000
@@ -47,9 +47,9 @@ defmodule BeTree.Runtime.Wasmtime do
 
   @impl Runtime
   def load(wasm) when is_binary(wasm) do
-    # `:crypto` yields after each 20,000 bytes.
     with :ok <- load_library() do
-      convert(MachineCode.load(:crypto.hash(:sha256, wasm), wasm, MachineCode.folders()))
+      folders = MachineCode.folders()
+      convert(MachineCode.load(MachineCode.digest(wasm, folders), wasm, folders))
     end
   end
 
@@ -209,7 +209,7 @@ defmodule BeTree.Runtime.Wasmtime do
     %{input: input, output: output, fuel: budget} = request
     # Checks the budget between slices, because the host cuts off a call that runs out of fuel inside the module.
     outcome = Native.change(instance, ticket, {export, arguments, input, output, :infinity, @change_slice, true})
-    to_end(outcome, budget, deadline, @grace + @grace_per_byte * byte_size(input || ""))
+    to_end(outcome, budget, deadline, @roll_back_fuel + @roll_back_fuel_per_byte * byte_size(input || ""))
   end
 
   defp run(instance, ticket, export, arguments, request, _deadline) do

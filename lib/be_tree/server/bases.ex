@@ -9,7 +9,8 @@ defmodule BeTree.Server.Bases do
   alias BeTree.{Error, Guest, Index}
   alias BeTree.Input.Describe
   alias BeTree.Processes.Heap
-  alias BeTree.Server.{Builder, Changes, Lineage, Maintainer, Table, View}
+  alias BeTree.Server.{Builder, Changes, Lineage, Maintainer, Table}
+  alias BeTree.Target.View
 
   # A base is due when the changes in its log exceed this share of its subscriptions, within these limits.
   @log_share 16

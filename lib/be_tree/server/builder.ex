@@ -9,6 +9,7 @@ defmodule BeTree.Server.Builder do
   # exit signal of its link.
 
   alias BeTree.{Error, Guest, Index, Telemetry}
+  alias BeTree.Error.Attempt
   alias BeTree.Call.{Instance, Reply}
   alias BeTree.Processes.CrashReport
   alias BeTree.Server.{Changes, Table}
@@ -109,11 +110,8 @@ defmodule BeTree.Server.Builder do
     do: Index.new(index.guest, index.schema, index.snapshot, index.fuel_per_reduction, limits(options))
 
   defp fill(tree, parts) do
-    Enum.reduce_while(parts, {:ok, 0}, fn part, {:ok, filled} ->
-      case Changes.insert(tree, part) do
-        {:ok, count} -> {:cont, {:ok, filled + count}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
+    Attempt.reduce(parts, 0, fn part, filled ->
+      with {:ok, count} <- Changes.insert(tree, part), do: {:ok, filled + count}
     end)
   end
 
@@ -194,12 +192,5 @@ defmodule BeTree.Server.Builder do
 
   @doc "Appends rows to the log of replicas."
   @spec append(module, BeTree.Runtime.instance(), [Table.row()]) :: :ok | {:error, Error.t()}
-  def append(runtime, instance, rows) do
-    Enum.reduce_while(rows, :ok, fn row, :ok ->
-      case runtime.append(instance, Changes.entry(row)) do
-        {:ok, _length} -> {:cont, :ok}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
-  end
+  def append(runtime, instance, rows), do: Attempt.each(rows, &runtime.append(instance, Changes.entry(&1)))
 end

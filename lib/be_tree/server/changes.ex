@@ -6,9 +6,11 @@ defmodule BeTree.Server.Changes do
   # on a dirty scheduler.
 
   alias BeTree.{Error, Index}
+  alias BeTree.Error.Attempt
   alias BeTree.Call.{Deletion, Instance, Reply}
   alias BeTree.Input.Subscription
-  alias BeTree.Server.{Ids, Table}
+  alias BeTree.Server.Table
+  alias BeTree.Target.Ids
 
   # The bytes of subscriptions that are inserted in slices: some milliseconds.
   @max_sliced_bytes 0x1_0000
@@ -41,14 +43,7 @@ defmodule BeTree.Server.Changes do
 
   @doc "Repeats changes that were made elsewhere. An id to delete may be missing."
   @spec repeat_all(BeTree.t(), [Table.row()]) :: :ok | {:error, Error.t()}
-  def repeat_all(tree, rows) do
-    Enum.reduce_while(rows, :ok, fn row, :ok ->
-      case repeat(tree, row) do
-        {:ok, _row} -> {:cont, :ok}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
-  end
+  def repeat_all(tree, rows), do: Attempt.each(rows, &repeat(tree, &1))
 
   @doc "Like `repeat_all/2`, for one change. Returns the row without the ids to delete that were missing."
   @spec repeat(BeTree.t(), Table.row()) :: {:ok, Table.row()} | {:error, Error.t()}
@@ -68,16 +63,7 @@ defmodule BeTree.Server.Changes do
     end
   end
 
-  defp insert_all(tree, wires) do
-    wires
-    |> Enum.chunk_every(@insert_size)
-    |> Enum.reduce_while(:ok, fn part, :ok ->
-      case insert(tree, part) do
-        {:ok, _count} -> {:cont, :ok}
-        {:error, error} -> {:halt, {:error, error}}
-      end
-    end)
-  end
+  defp insert_all(tree, wires), do: wires |> Enum.chunk_every(@insert_size) |> Attempt.each(&insert(tree, &1))
 
   @doc "Inserts all of `subscriptions`, or none."
   @spec insert(BeTree.t(), [Subscription.wire()]) :: {:ok, non_neg_integer} | {:error, Error.t()}

@@ -3,13 +3,13 @@ defmodule BeTree.Server.Copy do
   # Copies the present index of a server, from a replica that has applied the whole log.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Server.{Request, Table, View}
+  alias BeTree.Server.{Lookup, Request, Table}
 
   @doc "Returns the index with all acknowledged changes, the base that it continues, and its version."
   @spec take(BeTree.Server.name(), timeout) :: {:ok, {Index.t(), Table.base(), Table.version()}} | {:error, Error.t()}
   def take(name, timeout) do
     with {:ok, name} <- Request.table(name),
-         {:ok, %{index: %{runtime: runtime} = index, origin: origin} = base} <- View.base(name),
+         {:ok, %{index: %{runtime: runtime} = index, origin: origin} = base} <- Lookup.base(name),
          {:ok, snapshot} <- runtime.snapshot(index.instance, timeout),
          {:ok, {memory, publish}} <- Table.limits(name),
          {:ok, copy} <-

@@ -10,7 +10,8 @@ defmodule BeTree.Server.Courier do
   alias BeTree.{Error, Image}
   alias BeTree.Call.Instance
   alias BeTree.Processes.CrashReport
-  alias BeTree.Server.{Copy, Ids, Lineage, Table, View}
+  alias BeTree.Server.{Copy, Lineage, Lookup, Table}
+  alias BeTree.Target.Ids
 
   # The bytes of a piece of an image, the texts of a message, and the changes of one.
   @piece_bytes 0x10_0000
@@ -75,7 +76,7 @@ defmodule BeTree.Server.Courier do
   end
 
   defp history(name) do
-    {:ok, %{history: history}} = ended_or(View.base(name))
+    {:ok, %{history: history}} = ended_or(Lookup.base(name))
     history
   end
 

@@ -10,8 +10,7 @@ defmodule BeTree.Server.Follower do
   # A courier beside the other server sends the changes. The follower requests each next message. When a courier ends, the follower
   # starts another one after a pause.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   import BeTree.Input.Limits, only: [is_i64: 1, is_u64: 1]
 
@@ -19,7 +18,8 @@ defmodule BeTree.Server.Follower do
   alias BeTree.Input.{Check, Describe}
   alias BeTree.Call.{Instance, Reply}
   alias BeTree.Processes.Stray
-  alias BeTree.Server.{Bases, Builder, Changes, Courier, Ids, Lineage, Queue, Table, View}
+  alias BeTree.Server.{Bases, Builder, Changes, Courier, Lineage, Lookup, Queue, Table}
+  alias BeTree.Target.{Ids, View}
 
   # The milliseconds until the follower starts another courier. The pause doubles while the index of the other server is refused,
   # because a whole index travels each time.
@@ -81,7 +81,7 @@ defmodule BeTree.Server.Follower do
   def handle_call(:version, _from, state), do: {:reply, {:ok, max(state.version, 0)}, state}
 
   def handle_call(:position, _from, %{bases: %{base: nil}, table: table} = state) do
-    {:reply, {:error, View.not_ready(table.server)}, state}
+    {:reply, {:error, Lookup.not_ready(table.server)}, state}
   end
 
   def handle_call(:position, _from, state), do: {:reply, {:ok, position(state)}, state}
@@ -162,12 +162,6 @@ defmodule BeTree.Server.Follower do
     do: :ok
 
   defp ignore(message), do: Stray.ignore(:message, message)
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
 
   ## The courier
 

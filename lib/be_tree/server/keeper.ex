@@ -5,19 +5,17 @@ defmodule BeTree.Server.Keeper do
   # that cannot start does not keep a scheduler busy. When it ends more often than `:max_restarts` allows, this process ends, and
   # the supervisor with it, so that the supervisor of the server can begin anew.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   alias BeTree.Error
   alias BeTree.Input.Describe
-  alias BeTree.Processes.Stray
   alias BeTree.Server.Table
 
   # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.
   # The option `:max_restarts` limits how often the process may end in `:max_seconds`.
-  @first_pause 5
-  @max_pause 500
-  @settled 1_000
+  @first_pause_ms 5
+  @max_pause_ms 500
+  @settled_after_ms 1_000
 
   @enforce_keys [:module, :table, :options]
   defstruct [:module, :table, :options, :pid, :started, pause: 0, timer: nil, ends: :queue.new()]
@@ -58,19 +56,7 @@ defmodule BeTree.Server.Keeper do
   # The exit of a process that did not start, whose error is known.
   def handle_info({:EXIT, _pid, _reason}, state), do: {:noreply, state}
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
-
-  @impl GenServer
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
   # The name is free again when this process has ended.
   @impl GenServer
@@ -83,7 +69,7 @@ defmodule BeTree.Server.Keeper do
     receive do
       {:DOWN, ^monitor, :process, ^pid, _reason} -> :ok
     after
-      @settled -> Process.exit(pid, :kill)
+      @settled_after_ms -> Process.exit(pid, :kill)
     end
   end
 
@@ -124,7 +110,7 @@ defmodule BeTree.Server.Keeper do
   defp ended(state, reason) do
     state = count_end(state)
 
-    if System.monotonic_time(:millisecond) - state.started >= @settled do
+    if System.monotonic_time(:millisecond) - state.started >= @settled_after_ms do
       report(state, reason, 0)
       start_again(%{state | pause: 0})
     else
@@ -133,7 +119,7 @@ defmodule BeTree.Server.Keeper do
   end
 
   defp later(%{pause: pause} = state, reason) do
-    pause = min(max(2 * pause, @first_pause), @max_pause)
+    pause = min(max(2 * pause, @first_pause_ms), @max_pause_ms)
     report(state, reason, pause)
     timer = make_ref()
     Process.send_after(self(), {:start, timer}, pause)

@@ -5,7 +5,7 @@ defmodule BeTree.Server.Maintainer do
   # in slices, like a search. Nothing depends on it but the time of searches.
 
   alias BeTree.Processes.CrashReport
-  alias BeTree.Server.View
+  alias BeTree.Server.Lookup
   alias BeTree.Telemetry
 
   # A replica that lacks this many changes is caught up, this many at a time.
@@ -37,7 +37,7 @@ defmodule BeTree.Server.Maintainer do
   defp catch_up(server, name) do
     flush()
 
-    with {:ok, %{runtime: runtime, instance: instance}} <- View.fetch(name) do
+    with {:ok, %{runtime: runtime, instance: instance}} <- Lookup.view(name) do
       tell(runtime, instance, name)
 
       case runtime.catch_up(instance, @max_lag, @max_applied) do

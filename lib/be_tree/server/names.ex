@@ -5,11 +5,9 @@ defmodule BeTree.Server.Names do
   #
   # The process of this module removes the rows of supervisors that ended.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   alias BeTree.Input.Describe
-  alias BeTree.Processes.Stray
 
   @typedoc "The name or the identifier of a server's table."
   @type table :: atom | :ets.tid()
@@ -65,13 +63,7 @@ defmodule BeTree.Server.Names do
     {:noreply, state}
   end
 
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
-
-  @impl GenServer
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+  def handle_cast(cast, state), do: super(cast, state)
 
   @impl GenServer
   def handle_info({:DOWN, _monitor, :process, pid, _reason}, state) do
@@ -79,8 +71,5 @@ defmodule BeTree.Server.Names do
     {:noreply, state}
   end
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 end

@@ -9,7 +9,8 @@ defmodule BeTree.Server.Primary do
 
   alias BeTree.{Error, Index}
   alias BeTree.Input.Subscription
-  alias BeTree.Server.{Changes, Ids, Table}
+  alias BeTree.Server.{Changes, Table}
+  alias BeTree.Target.Ids
 
   @enforce_keys [:tree, :count, :memory]
   defstruct @enforce_keys ++ [:unfit]

@@ -7,7 +7,8 @@ defmodule BeTree.Server.Request do
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.{Error, Telemetry}
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Ids, Names, Table}
+  alias BeTree.Server.{Names, Table}
+  alias BeTree.Target.{Ids, View}
 
   @doc """
   Calls the process of the server `name` and returns its reply. Returns an error if no such process runs, or if the reply takes
@@ -25,7 +26,7 @@ defmodule BeTree.Server.Request do
          true <- Table.server?(table) do
       {:ok, table}
     else
-      _none -> Table.missing(name)
+      _none -> View.no_server(name)
     end
   end
 
@@ -49,7 +50,7 @@ defmodule BeTree.Server.Request do
     {:ok, table |> Table.ids_of() |> Ids.kind()}
   rescue
     # The server ended meanwhile.
-    ArgumentError -> Table.missing(name)
+    ArgumentError -> View.no_server(name)
   end
 
   @doc "Like `call/3`, for a change, whose telemetry events it emits."

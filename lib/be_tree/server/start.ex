@@ -8,7 +8,8 @@ defmodule BeTree.Server.Start do
   alias BeTree.{Domain, Error, Image}
   alias BeTree.Journal.Owner
   alias BeTree.Input.Subscription
-  alias BeTree.Server.{Builder, Changes, Ids, Lineage, Store, Table}
+  alias BeTree.Server.{Builder, Changes, Lineage, Store, Table}
+  alias BeTree.Target.Ids
 
   @enforce_keys [:base, :rows, :tree, :lineage, :journal]
   defstruct @enforce_keys

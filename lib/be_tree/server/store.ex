@@ -16,8 +16,9 @@ defmodule BeTree.Server.Store do
   @behaviour BeTree.Journal.Owner
 
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
+  alias BeTree.Error.Attempt
   alias BeTree.Input.Describe
-  alias BeTree.Call.Instance
+  alias BeTree.Call.{Instance, Reply}
   alias BeTree.Journal
   alias BeTree.Journal.Owner
   alias BeTree.Input.Subscription.Id
@@ -65,7 +66,7 @@ defmodule BeTree.Server.Store do
 
   defp other_schema(folder, schema, other) do
     difference =
-      case Domain.decode(other) do
+      case Reply.schema(other) do
         {:ok, other} -> difference(schema, other)
         {:error, _error} -> "which this version cannot read"
       end
@@ -243,13 +244,8 @@ defmodule BeTree.Server.Store do
 
   # Makes the changes as the server made them, each list of subscriptions by one call.
   defp repeat_as_made(tree, rows) do
-    Enum.reduce_while(rows, :ok, fn {_version, deleted, wires}, :ok ->
-      with :ok <- Changes.repeat_all(tree, [{0, deleted, []}]),
-           {:ok, _count} <- Changes.insert(tree, wires) do
-        {:cont, :ok}
-      else
-        {:error, error} -> {:halt, {:error, error}}
-      end
+    Attempt.each(rows, fn {_version, deleted, wires} ->
+      with :ok <- Changes.repeat_all(tree, [{0, deleted, []}]), do: Changes.insert(tree, wires)
     end)
   end
 
@@ -261,12 +257,7 @@ defmodule BeTree.Server.Store do
       wires
       |> Enum.sort()
       |> Enum.chunk_every(@repeat_size)
-      |> Enum.reduce_while(:ok, fn part, :ok ->
-        case Changes.repeat_all(tree, [{0, [], part}]) do
-          :ok -> {:cont, :ok}
-          {:error, error} -> {:halt, {:error, error}}
-        end
-      end)
+      |> Attempt.each(&Changes.repeat_all(tree, [{0, [], &1}]))
     end
   end
 

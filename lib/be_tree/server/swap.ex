@@ -3,7 +3,8 @@ defmodule BeTree.Server.Swap do
   # Checks an index, or an index module, that is to replace the index of a server.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Server.{Builder, Changes, Ids, Primary, Start, Table}
+  alias BeTree.Server.{Builder, Changes, Primary, Start, Table}
+  alias BeTree.Target.Ids
 
   @doc "Returns the index with the limits of the server's replicas, and a primary tree that begins as this index."
   @spec prepare(Index.t(), Table.t(), Table.base(), map) :: {:ok, Index.t(), Primary.t()} | {:error, Error.t()}

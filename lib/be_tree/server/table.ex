@@ -12,9 +12,12 @@ defmodule BeTree.Server.Table do
   # reader finds the text of a change that searches do not see. A process that starts again does the same (`complete_texts/3`).
 
   alias BeTree.{Error, Index}
+  alias BeTree.Error.Attempt
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Ids, Lineage, Names}
+  alias BeTree.Input.Subscription.Id
+  alias BeTree.Server.{Lineage, Names}
+  alias BeTree.Target.{Ids, View}
 
   # The row of the log with the version up to which all texts are put. Its key is behind all versions.
   @texts :texts
@@ -67,10 +70,10 @@ defmodule BeTree.Server.Table do
          [{__MODULE__, tables}] <- :ets.lookup(table, __MODULE__) do
       {:ok, tables}
     else
-      _other -> missing(name)
+      _other -> View.no_server(name)
     end
   rescue
-    ArgumentError -> missing(name)
+    ArgumentError -> View.no_server(name)
   end
 
   @doc "Records the tables of ids that are terms, or `nil` for a server whose ids are integers."
@@ -79,9 +82,11 @@ defmodule BeTree.Server.Table do
 
   @doc "Returns the tables of the ids of a server, or `nil` if they are integers. Raises if there is no such table."
   @spec ids_of(Names.table()) :: Ids.t() | nil
-  def ids_of(name) do
-    case :ets.lookup(name, :ids) do
-      [{:ids, ids}] -> ids
+  def ids_of(name), do: value(name, :ids)
+
+  defp value(table, key) do
+    case :ets.lookup(table, key) do
+      [{_key, value}] -> value
       [] -> nil
     end
   end
@@ -93,16 +98,6 @@ defmodule BeTree.Server.Table do
   rescue
     # There is no such table, or it is a private table of another process.
     ArgumentError -> false
-  end
-
-  @doc "Returns the error for a server that does not run."
-  @spec missing(BeTree.Server.name() | Names.table()) :: {:error, Error.t()}
-  def missing(name) do
-    {:error,
-     %Error{
-       kind: :no_server,
-       message: "no BeTree.Server called #{Describe.value(name)} runs on this node; start one"
-     }}
   end
 
   @doc "Returns whether the server's process has ever started."
@@ -143,12 +138,7 @@ defmodule BeTree.Server.Table do
 
   @doc "Returns the process of the server `name`, or `nil` before it first starts. Raises if there is no such table."
   @spec process(Names.table()) :: pid | nil
-  def process(name) do
-    case :ets.lookup(name, :process) do
-      [{:process, pid}] -> pid
-      [] -> nil
-    end
-  end
+  def process(name), do: value(name, :process)
 
   @doc "Records the memory and the other limits of indexes that are copied from the server."
   @spec put_limits(t, {pos_integer, keyword}) :: true
@@ -156,12 +146,9 @@ defmodule BeTree.Server.Table do
 
   @spec limits(Names.table()) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
   def limits(name) do
-    case :ets.lookup(name, :limits) do
-      [{:limits, limits}] -> {:ok, limits}
-      _other -> missing(name)
-    end
+    if limits = value(name, :limits), do: {:ok, limits}, else: View.no_server(name)
   rescue
-    ArgumentError -> missing(name)
+    ArgumentError -> View.no_server(name)
   end
 
   ## The base
@@ -213,12 +200,7 @@ defmodule BeTree.Server.Table do
   @spec base(t) :: base | nil
   def base(%__MODULE__{name: name}), do: base(name)
 
-  def base(name) do
-    case :ets.lookup(name, :base) do
-      [{:base, base}] -> base
-      [] -> nil
-    end
-  end
+  def base(name), do: value(name, :base)
 
   ## The log
 
@@ -252,7 +234,7 @@ defmodule BeTree.Server.Table do
     # A replaced subscription keeps its row until the insertion overwrites it, so a reader always finds it.
     gone = for key <- deleted, key not in put, do: key
     for key <- gone, do: :ets.delete(texts, key)
-    :ets.insert(texts, for({key, text, constants} <- wires, do: {Ids.put(ids, key), version, own(text), constants}))
+    :ets.insert(texts, for({key, text, constants} <- wires, do: {Ids.put(ids, key), version, Id.copy(text), constants}))
     Ids.release(ids, gone)
     :ets.insert(log, {@texts, version})
     :ok
@@ -264,11 +246,7 @@ defmodule BeTree.Server.Table do
   """
   @spec complete_texts(t, base, version | :infinity) :: :ok
   def complete_texts(%__MODULE__{log: log} = table, base, version) do
-    put =
-      case :ets.lookup(log, @texts) do
-        [{@texts, version}] -> version
-        [] -> 0
-      end
+    put = value(log, @texts) || 0
 
     # An atom is greater than each integer.
     for {at, _deleted, _wires} = row <- later(table, put), at <= version, do: put_new_texts(table, row, base)
@@ -282,11 +260,6 @@ defmodule BeTree.Server.Table do
 
   def put_new_texts(table, row, _base), do: put_texts(table, row)
 
-  # A text that is part of a file would keep the whole file in memory.
-  defp own(text) do
-    if :binary.referenced_byte_size(text) > byte_size(text), do: :binary.copy(text), else: text
-  end
-
   @doc "Returns a subscription, if its text is known."
   @spec text(t, Ids.key()) :: {:ok, {String.t(), Subscription.constants()}} | :error
   def text(%__MODULE__{texts: texts}, key) do
@@ -299,18 +272,14 @@ defmodule BeTree.Server.Table do
   @doc "Returns the keys of ids, or an error unless all of them are there."
   @spec present_keys(t, [term]) :: {:ok, [Ids.key()]} | {:error, Error.t()}
   def present_keys(%__MODULE__{ids: ids} = table, list) do
-    Enum.reduce_while(list, {:ok, []}, fn id, {:ok, keys} ->
+    Attempt.map(list, fn id ->
       with {:ok, key} <- Ids.present(ids, id), {:ok, _text} <- text(table, key) do
-        {:cont, {:ok, [key | keys]}}
+        {:ok, key}
       else
-        :error -> {:halt, Ids.not_found(id)}
-        {:error, error} -> {:halt, {:error, error}}
+        :error -> Ids.not_found(id)
+        {:error, error} -> {:error, error}
       end
     end)
-    |> case do
-      {:ok, keys} -> {:ok, Enum.reverse(keys)}
-      {:error, error} -> {:error, error}
-    end
   end
 
   @doc "Like `text/2`, for an id of the kind that the server has."
@@ -368,7 +337,7 @@ defmodule BeTree.Server.Table do
   def restore_texts(%__MODULE__{texts: texts, ids: ids}, rows) do
     :ets.insert(
       texts,
-      for({key, version, text, constants} <- rows, do: {Ids.put(ids, key), version, own(text), constants})
+      for({key, version, text, constants} <- rows, do: {Ids.put(ids, key), version, Id.copy(text), constants})
     )
   end
 

@@ -7,13 +7,13 @@ defmodule BeTree.Server.Writer do
   # the replicas (BeTree.Server.Replication), and acknowledges it. Each replica applies the log before its next search, so a search
   # that begins after the acknowledgement sees the change.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   alias BeTree.{Error, Guest, Index, Telemetry}
   alias BeTree.Processes.{CrashReport, Stray}
   alias BeTree.Journal.Owner
-  alias BeTree.Server.{Bases, Changes, Group, Ids, Lineage, Primary, Queue, Replication, Start, Store, Swap, Table}
+  alias BeTree.Server.{Bases, Changes, Group, Lineage, Primary, Queue, Replication, Start, Store, Swap, Table}
+  alias BeTree.Target.Ids
 
   # The rows of deleted ids that a change drops.
   @max_dropped 4
@@ -170,13 +170,7 @@ defmodule BeTree.Server.Writer do
 
   def handle_call(:read_options, _from, state), do: {:reply, {:ok, state.options.read}, state}
   def handle_call(:info, _from, state), do: {:reply, {:ok, info(state)}, state}
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
+  def handle_call(call, from, state), do: super(call, from, state)
 
   # The caller of an acknowledged change does not wait for this.
   @impl GenServer

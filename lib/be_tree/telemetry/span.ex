@@ -3,10 +3,10 @@ defmodule BeTree.Telemetry.Span do
   # A :telemetry span: start, then stop or exception. Searches add one event per yield (BeTree.Telemetry lists the events).
   # `sink` is the module whose execute/3 takes the events, :telemetry.
 
-  alias BeTree.Cluster.Shards
+  alias BeTree.Target.Shards
   alias BeTree.{Error, Search, Stats}
   alias BeTree.Processes.CrashReport
-  alias BeTree.Server.View
+  alias BeTree.Target.View
 
   @enforce_keys [:sink, :name, :started, :metadata]
   defstruct @enforce_keys

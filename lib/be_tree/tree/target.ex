@@ -2,15 +2,21 @@ defimpl BeTree.Target, for: BeTree.Tree do
   @moduledoc false
   # Changes of a tree, each one call of its guest, with the telemetry events of the change.
 
-  use BeTree.Call.Reads
+  use BeTree.Search.Reads
 
-  alias BeTree.Call.{Deletion, Instance, Reply}
+  alias BeTree.Call.{Deletion, Insertion, Instance, Reply}
   alias BeTree.{Error, Telemetry}
   alias BeTree.Input.{Check, Options, Subscription}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
 
   @insert_options Common.insert()
+
+  def handle(tree), do: tree
+
+  def snapshot(tree, timeout) do
+    with {:ok, snapshot} <- tree.runtime.snapshot(tree.instance, timeout), do: {:ok, tree, snapshot}
+  end
 
   def insert(tree, id, expression, options) do
     with {:ok, subscription, timeout} <- subscription(id, expression, options),
@@ -46,7 +52,7 @@ defimpl BeTree.Target, for: BeTree.Tree do
   def insert_all(tree, subscriptions, options) do
     timeout = Check.timeout!(options)
 
-    with {:ok, batch} <- Subscription.Batch.new(subscriptions) do
+    with {:ok, batch} <- Insertion.new(subscriptions) do
       changing(tree, :insert, %{put: batch.count, deleted: 0}, fn -> insert_batch(tree, batch, timeout) end)
     end
   end
@@ -54,7 +60,7 @@ defimpl BeTree.Target, for: BeTree.Tree do
   defp insert_batch(tree, batch, timeout) do
     case send_encoded(tree, "be_tree_insert", batch.input, timeout) do
       :ok -> {:ok, batch.count}
-      {:error, error} -> {:error, Subscription.Batch.blame(error, batch)}
+      {:error, error} -> {:error, Insertion.blame(error, batch)}
     end
   end
 

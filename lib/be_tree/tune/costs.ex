@@ -4,6 +4,7 @@ defmodule BeTree.Tune.Costs do
   # every machine.
 
   alias BeTree.{Error, Event}
+  alias BeTree.Error.Attempt
 
   # The share of searches that finish within the recommended budget.
   @served_share 0.999
@@ -31,13 +32,12 @@ defmodule BeTree.Tune.Costs do
   def measure(target, events) do
     events
     |> Enum.with_index()
-    |> Enum.reduce_while({:ok, []}, fn {event, position}, {:ok, costs} ->
+    |> Attempt.map(fn {event, position} ->
       case BeTree.search(target, event, as: :binary, stats: true) do
-        {:ok, ids, stats} -> {:cont, {:ok, [cost(position, ids, stats) | costs]}}
-        {:error, error} -> {:halt, {:error, %{error | position: position}}}
+        {:ok, ids, stats} -> {:ok, cost(position, ids, stats)}
+        {:error, error} -> {:error, %{error | position: position}}
       end
     end)
-    |> then(fn result -> with {:ok, costs} <- result, do: {:ok, Enum.reverse(costs)} end)
   end
 
   defp cost(position, ids, stats) do
@@ -95,14 +95,9 @@ defmodule BeTree.Tune.Costs do
   end
 
   defp ids(target, events, kept) do
-    kept
-    |> Enum.reduce_while({:ok, []}, fn cost, {:ok, found} ->
-      case BeTree.search(target, elem(events, cost.position)) do
-        {:ok, ids} -> {:cont, {:ok, [ids | found]}}
-        {:error, error} -> {:halt, {:error, %{error | position: cost.position}}}
-      end
+    Attempt.map(kept, fn %{position: position} ->
+      with {:error, error} <- BeTree.search(target, elem(events, position)), do: {:error, %{error | position: position}}
     end)
-    |> then(fn result -> with {:ok, found} <- result, do: {:ok, Enum.reverse(found)} end)
   end
 
   defp counts(size) do

@@ -3,6 +3,7 @@ defmodule BeTree.Tune.Rounds do
   # Runs rounds: each round runs every load for one turn, in random order. So other work of the machine, periodic work too,
   # affects all loads alike.
 
+  alias BeTree.Error.Attempt
   alias BeTree.Tune.{Histogram, Machine, Statistics, Turn}
 
   # Fewer rounds give no confidence interval.
@@ -64,11 +65,8 @@ defmodule BeTree.Tune.Rounds do
   defp one_round(state) do
     state.loads
     |> Enum.shuffle()
-    |> Enum.reduce_while({:ok, %{}}, fn {name, load}, {:ok, round} ->
-      case Turn.run(load, state.stage, state.limits.milliseconds) do
-        {:ok, turn} -> {:cont, {:ok, Map.put(round, name, turn)}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
+    |> Attempt.reduce(%{}, fn {name, load}, round ->
+      with {:ok, turn} <- Turn.run(load, state.stage, state.limits.milliseconds), do: {:ok, Map.put(round, name, turn)}
     end)
   end
 

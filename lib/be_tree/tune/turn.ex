@@ -2,6 +2,7 @@ defmodule BeTree.Tune.Turn do
   @moduledoc false
   # Runs one load for some milliseconds, while one process sleeps a millisecond at a time beside it.
 
+  alias BeTree.Error.Attempt
   alias BeTree.Index
   alias BeTree.Tune.Histogram
 
@@ -62,11 +63,8 @@ defmodule BeTree.Tune.Turn do
   end
 
   defp publish(tree, replicas) do
-    Enum.reduce_while(replicas, {:ok, %{}}, fn count, {:ok, indexes} ->
-      case BeTree.publish(tree, replicas: count) do
-        {:ok, index} -> {:cont, {:ok, Map.put(indexes, count, index)}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
+    Attempt.reduce(replicas, %{}, fn count, indexes ->
+      with {:ok, index} <- BeTree.publish(tree, replicas: count), do: {:ok, Map.put(indexes, count, index)}
     end)
   end
 

@@ -2,25 +2,24 @@ defmodule Mix.BeTree.CalibrationText do
   @moduledoc false
   # Prints the result of `mix be_tree.tune --calibrate`.
 
-  import Mix.BeTree.Command, only: [grouped: 1]
-
+  alias BeTree.Input.Describe
   alias BeTree.Fuel
-  alias BeTree.Fuel.Calibration
+  alias BeTree.Tune.Calibration
 
   @spec of(Calibration.t()) :: String.t()
   def of(measured) do
     """
     #{rates(measured)}
     A reduction of plain Elixir takes #{decimal(measured.nanoseconds_per_reduction, 1)} ns, as long as \
-    #{grouped(round(measured.nanoseconds_per_reduction * measured.fuel_per_microsecond / 1_000))} fuel; \
-    4,000 of them take #{grouped(round(4 * measured.nanoseconds_per_reduction))} microseconds.
+    #{Describe.grouped(round(measured.nanoseconds_per_reduction * measured.fuel_per_microsecond / 1_000))} fuel; \
+    4,000 of them take #{Describe.grouped(round(4 * measured.nanoseconds_per_reduction))} microseconds.
 
     #{slices(measured.workloads)}
-    The default slice of #{grouped(Fuel.default_slice())} fuel takes about \
-    #{grouped(round(Fuel.default_slice() / measured.fuel_per_microsecond))} microseconds here. \
+    The default slice of #{Describe.grouped(Fuel.default_slice())} fuel takes about \
+    #{Describe.grouped(round(Fuel.default_slice() / measured.fuel_per_microsecond))} microseconds here. \
     The 4,000 reductions of a time slice take
-    #{grouped(round(Fuel.from_reductions(4_000) / measured.fuel_per_microsecond))} microseconds of searching at \
-    #{grouped(Fuel.per_reduction())} fuel a reduction, as it is now. For 2.2 times as long as in plain Elixir:
+    #{Describe.grouped(round(Fuel.from_reductions(4_000) / measured.fuel_per_microsecond))} microseconds of searching at \
+    #{Describe.grouped(Fuel.per_reduction())} fuel a reduction, as it is now. For 2.2 times as long as in plain Elixir:
 
         config :be_tree, fuel_per_reduction: #{underscored(measured.fuel_per_reduction)}
     """
@@ -28,8 +27,8 @@ defmodule Mix.BeTree.CalibrationText do
 
   defp rates(%{workloads: workloads}) do
     for {name, measured} <- workloads do
-      "#{name}: #{grouped(round(measured.fuel))} fuel a search, " <>
-        "#{grouped(round(measured.fuel_per_microsecond))} fuel a microsecond\n"
+      "#{name}: #{Describe.grouped(round(measured.fuel))} fuel a search, " <>
+        "#{Describe.grouped(round(measured.fuel_per_microsecond))} fuel a microsecond\n"
     end
   end
 
@@ -38,7 +37,7 @@ defmodule Mix.BeTree.CalibrationText do
 
     rows =
       for {slice, _percent} <- slices do
-        row([grouped(slice) | for({_name, measured} <- workloads, do: percent(measured.slices, slice))])
+        row([Describe.grouped(slice) | for({_name, measured} <- workloads, do: percent(measured.slices, slice))])
       end
 
     [header | rows]
@@ -60,5 +59,5 @@ defmodule Mix.BeTree.CalibrationText do
 
   # Writes a number as Elixir's formatter does.
   defp underscored(integer) when integer < 100_000, do: Integer.to_string(integer)
-  defp underscored(integer), do: integer |> grouped() |> String.replace(",", "_")
+  defp underscored(integer), do: integer |> Describe.grouped() |> String.replace(",", "_")
 end

@@ -2,6 +2,7 @@ defmodule Mix.BeTree.Command do
   @moduledoc false
   # Functions that the Mix tasks share: arguments, files, terminals, numbers.
 
+  alias BeTree.Files.Match
   alias BeTree.Input.{AtomicFile, FileReader}
 
   # Runs a task: prints the task's documentation for `--help`, otherwise calls `fun` with the options and the other
@@ -26,15 +27,15 @@ defmodule Mix.BeTree.Command do
     end
   end
 
-  defp wrong(given, value, switches) do
+  defp wrong(typed, value, switches) do
     names = for {name, _type} <- switches, do: switch(name)
-    known = Enum.find(switches, fn {name, _type} -> switch(name) == given end)
+    known = Enum.find(switches, fn {name, _type} -> switch(name) == typed end)
 
     cond do
-      known && value -> "#{given} : Expected type #{elem(known, 1)}, got #{inspect(value)}"
-      known -> "#{given} : Missing argument of type #{elem(known, 1)}"
-      names == [] -> "#{given} : Unknown option. There are no options but --help"
-      true -> "#{given} : Unknown option. Did you mean #{Enum.max_by(names, &String.jaro_distance(&1, given))}?"
+      known && value -> "#{typed} : Expected type #{elem(known, 1)}, got #{inspect(value)}"
+      known -> "#{typed} : Missing argument of type #{elem(known, 1)}"
+      names == [] -> "#{typed} : Unknown option. There are no options but --help"
+      true -> "#{typed} : Unknown option. Did you mean #{Enum.max_by(names, &String.jaro_distance(&1, typed))}?"
     end
   end
 
@@ -130,7 +131,32 @@ defmodule Mix.BeTree.Command do
   @spec terminal?() :: boolean
   def terminal?, do: IO.ANSI.enabled?()
 
-  # Formats 1234567 as 1,234,567.
-  @spec grouped(integer) :: String.t()
-  defdelegate grouped(integer), to: BeTree.Input.Describe
+  # Returns the value of a result, or raises its error, which `text` describes.
+  @spec ok!(:ok | {:ok, value} | {:ok, value, more} | {:error, error}, (error -> String.t())) ::
+          :ok | value | {value, more}
+        when value: term, more: term, error: Exception.t()
+  def ok!(result, text \\ &Exception.message/1)
+  def ok!(:ok, _text), do: :ok
+  def ok!({:ok, value}, _text), do: value
+  def ok!({:ok, value, more}, _text), do: {value, more}
+  def ok!({:error, error}, text), do: Mix.raise(text.(error))
+
+  # The options that `open!/1` takes.
+  @sources [:expressions, :image, :schema, :constants]
+
+  # Checks the options of a task that searches for `:events` in the index of a file.
+  @spec check_sources!(keyword, [String.t()], String.t()) :: :ok
+  def check_sources!(options, rest, usage) do
+    if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{usage}")
+    require!(options, [if(options[:image], do: :image, else: :expressions), :events], usage)
+    check_one!(options, :image, @sources -- [:image], usage)
+  end
+
+  # Returns the index of the files among the options, and the summary of its build.
+  @spec open!(keyword) :: {BeTree.Index.t(), Match.t()}
+  def open!(options), do: options |> Keyword.take(@sources) |> Match.open() |> ok!()
+
+  # Returns the paths of the input files of such a task.
+  @spec inputs(keyword) :: [Path.t()]
+  def inputs(options), do: values_of(options, [:events | @sources])
 end

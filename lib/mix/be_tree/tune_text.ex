@@ -2,7 +2,7 @@ defmodule Mix.BeTree.TuneText do
   @moduledoc false
   # Prints a run of `mix be_tree.tune`.
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  alias BeTree.Input.Describe
 
   @advice 3
   @shown_events 3
@@ -17,9 +17,10 @@ defmodule Mix.BeTree.TuneText do
   end
 
   defp fuel(%{input: input, budget: budget}) do
-    quantiles = for name <- ["p50", "p90", "p99", "p99.9", "max"], do: "#{name} #{grouped(budget.quantiles[name])}"
+    quantiles =
+      for name <- ["p50", "p90", "p99", "p99.9", "max"], do: "#{name} #{Describe.grouped(budget.quantiles[name])}"
 
-    "#{grouped(input.expressions.count)} expressions, #{grouped(input.events.count)} events. " <>
+    "#{Describe.grouped(input.expressions.count)} expressions, #{Describe.grouped(input.events.count)} events. " <>
       "Fuel of an event: #{Enum.join(quantiles, ", ")}\n"
   end
 
@@ -35,12 +36,19 @@ defmodule Mix.BeTree.TuneText do
   defp budget(%{budget: budget} = run) do
     rows =
       for stop <- budget.stops, stop.ended in [0, 1, 10, 100] or stop.share in [0.01, 0.1, 0.5] do
-        [grouped(stop.budget), percent(stop.share), grouped(stop.ended), count(stop.lost), count(stop.subscriptions)]
+        [
+          Describe.grouped(stop.budget),
+          percent(stop.share),
+          Describe.grouped(stop.ended),
+          count(stop.lost),
+          count(stop.subscriptions)
+        ]
       end
 
     events =
       for cost <- Enum.take(budget.events, @shown_events),
-          do: "#{name(cost.position, run.input.lines)} (#{grouped(cost.fuel)} fuel, #{grouped(cost.matches)} matches)"
+          do:
+            "#{name(cost.position, run.input.lines)} (#{Describe.grouped(cost.fuel)} fuel, #{Describe.grouped(cost.matches)} matches)"
 
     [
       "What a total budget (`fuel:`) would end:\n",
@@ -49,7 +57,7 @@ defmodule Mix.BeTree.TuneText do
       Enum.join(events, ", "),
       "\n",
       losers(budget.stops),
-      "With #{grouped(budget.budget)} fuel 99.9 % of the searches end by themselves. With some room: fuel: ",
+      "With #{Describe.grouped(budget.budget)} fuel 99.9 % of the searches end by themselves. With some room: fuel: ",
       underscored(BeTree.Tune.round_up(budget.budget)),
       "\n"
     ]
@@ -59,8 +67,13 @@ defmodule Mix.BeTree.TuneText do
   defp losers(stops) do
     case Enum.find(stops, &(&1.share >= 0.01)) do
       %{most: [_ | _] = most, budget: budget} ->
-        named = for one <- Enum.take(most, @shown_events), do: "#{one.id} (#{grouped(one.times)})"
-        ["The expressions that lose the most matches with #{grouped(budget)} fuel: ", Enum.join(named, ", "), "\n"]
+        named = for one <- Enum.take(most, @shown_events), do: "#{one.id} (#{Describe.grouped(one.times)})"
+
+        [
+          "The expressions that lose the most matches with #{Describe.grouped(budget)} fuel: ",
+          Enum.join(named, ", "),
+          "\n"
+        ]
 
       _none_or_not_counted ->
         []
@@ -71,7 +84,7 @@ defmodule Mix.BeTree.TuneText do
   defp name(position, _lines), do: "event #{position}"
 
   defp count(nil), do: "not counted"
-  defp count(number), do: grouped(number)
+  defp count(number), do: Describe.grouped(number)
 
   defp times(%{sweep: nil}), do: []
 
@@ -82,11 +95,11 @@ defmodule Mix.BeTree.TuneText do
           figures = sweep.figures[load] do
         [
           slice(setting.slice),
-          grouped(setting.fuel_per_reduction),
-          grouped(setting.batch),
-          grouped(setting.replicas),
-          grouped(setting.max_concurrency),
-          "#{grouped(round(figures.rate.value))} (#{grouped(round(figures.rate.low))} to #{grouped(round(figures.rate.high))})",
+          Describe.grouped(setting.fuel_per_reduction),
+          Describe.grouped(setting.batch),
+          Describe.grouped(setting.replicas),
+          Describe.grouped(setting.max_concurrency),
+          "#{Describe.grouped(round(figures.rate.value))} (#{Describe.grouped(round(figures.rate.low))} to #{Describe.grouped(round(figures.rate.high))})",
           decimal(figures.latency[:p50].value),
           decimal(figures.latency[:p99].value),
           decimal(figures.late[:p99].value)
@@ -114,7 +127,7 @@ defmodule Mix.BeTree.TuneText do
   end
 
   defp slice(:infinity), do: "unlimited"
-  defp slice(slice), do: grouped(slice)
+  defp slice(slice), do: Describe.grouped(slice)
 
   defp verdict(nil), do: []
 
@@ -132,7 +145,7 @@ defmodule Mix.BeTree.TuneText do
     [
       if(verdict.is_default, do: "RECOMMENDED: the defaults\n", else: "RECOMMENDED\n"),
       for(reason <- verdict.reasons, do: ["  ", reason, "\n"]),
-      "It ran #{range(promise.rate, &grouped(round(&1)))} searches a second; a call took #{range(promise.latency_p50_us, &decimal/1)} us at p50 ",
+      "It ran #{range(promise.rate, &Describe.grouped(round(&1)))} searches a second; a call took #{range(promise.latency_p50_us, &decimal/1)} us at p50 ",
       "and #{range(promise.latency_p99_us, &decimal/1)} us at p99; beside the most processes the sleeper woke ",
       "#{range(promise.late_p99_us, &decimal/1)} us late at p99, #{range(promise.late_of_plain, &decimal/1)} times as late as beside plain Elixir.\n\n",
       for(line <- String.split(verdict.paste, "\n"), do: ["    ", line, "\n"])
@@ -200,7 +213,7 @@ defmodule Mix.BeTree.TuneText do
     end
   end
 
-  defp number(number) when number >= 1_000, do: grouped(round(number))
+  defp number(number) when number >= 1_000, do: Describe.grouped(round(number))
   defp number(number) when is_integer(number), do: Integer.to_string(number)
   defp number(number), do: decimal(number)
 
@@ -209,5 +222,5 @@ defmodule Mix.BeTree.TuneText do
 
   # Writes a number as Elixir's formatter does.
   defp underscored(integer) when integer < 100_000, do: Integer.to_string(integer)
-  defp underscored(integer), do: integer |> grouped() |> String.replace(",", "_")
+  defp underscored(integer), do: integer |> Describe.grouped() |> String.replace(",", "_")
 end

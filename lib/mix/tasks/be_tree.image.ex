@@ -36,7 +36,7 @@ defmodule Mix.Tasks.BeTree.Image do
   alias Mix.BeTree.Command
   alias BeTree.Files.Match
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   @requirements ["app.start"]
 
@@ -59,15 +59,15 @@ defmodule Mix.Tasks.BeTree.Image do
     inputs = Command.values_of(options, [:expressions, :schema, :constants])
     Command.check_output!(options[:out], inputs)
     files = Keyword.take(options, [:schema, :constants])
-    {:ok, tree, summary} = ok!(Match.build(options[:expressions], files, Command.on_mismatch!(options)))
-    {:ok, bytes} = ok!(Image.to_binary(tree))
-    {:ok, info} = ok!(Image.info({:binary, bytes}))
+    {tree, summary} = Command.ok!(Match.build(options[:expressions], files, Command.on_mismatch!(options)))
+    bytes = Command.ok!(Image.to_binary(tree))
+    info = Command.ok!(Image.info({:binary, bytes}))
     Command.write_output!(options[:out], bytes, inputs)
     Mix.shell().info("#{grouped(summary.expressions)} expressions in #{grouped(info.length)} bytes, #{info.sha256}")
   end
 
   defp info(path) do
-    {:ok, info} = ok!(Image.info(path))
+    info = Command.ok!(Image.info(path))
     counts = for {name, count} <- Enum.sort(info.counts), do: {"index #{name}", grouped(count)}
 
     rows = [
@@ -84,11 +84,8 @@ defmodule Mix.Tasks.BeTree.Image do
 
   defp verify(path) do
     bytes = Command.read_input!(path)
-    ok!(Image.verify({:binary, bytes}))
-    {:ok, info} = ok!(Image.info({:binary, bytes}))
+    Command.ok!(Image.verify({:binary, bytes}))
+    info = Command.ok!(Image.info({:binary, bytes}))
     Mix.shell().info("#{path} is sound: #{grouped(info.counts.expressions)} expressions, #{info.sha256}")
   end
-
-  defp ok!({:error, error}), do: Mix.raise(Exception.message(error))
-  defp ok!(result), do: result
 end

@@ -43,6 +43,7 @@ defmodule Mix.Tasks.BeTree.Match do
 
   alias Mix.BeTree.Command
   alias BeTree.Files.{Match, Results}
+  alias BeTree.Input.Describe
 
   @requirements ["app.start"]
 
@@ -68,9 +69,7 @@ defmodule Mix.Tasks.BeTree.Match do
   def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
 
   defp run(options, rest) do
-    if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{@usage}")
-    Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
-    Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)
+    Command.check_sources!(options, rest, @usage)
 
     {target, summary} =
       with_output(options, fn write ->
@@ -85,25 +84,19 @@ defmodule Mix.Tasks.BeTree.Match do
   defp index(options) do
     show(options, if(options[:image], do: "reading the image", else: "building the index"))
 
-    case Match.open(Keyword.take(options, [:image, :expressions, :schema, :constants])) do
-      {:ok, target, summary} -> {target, %{summary | on_mismatch: Command.on_mismatch!(options)}}
-      {:error, error} -> Mix.raise(Exception.message(error))
-    end
+    {target, summary} = Command.open!(options)
+    {target, %{summary | on_mismatch: Command.on_mismatch!(options)}}
   end
 
   defp match(target, summary, options, write) do
     progress = progress(options)
 
-    matched =
+    Command.ok!(
       Match.run(target, summary, options[:events], fn summary, _event, ids ->
         write.(ids)
         progress.(summary)
       end)
-
-    case matched do
-      {:ok, summary} -> summary
-      {:error, error} -> Mix.raise(Exception.message(error))
-    end
+    )
   end
 
   # Calls `fun` with a function that writes the ids of one event.
@@ -116,8 +109,7 @@ defmodule Mix.Tasks.BeTree.Match do
         fun.(&IO.binwrite(Results.line(&1)))
 
       path ->
-        inputs = Command.values_of(options, [:expressions, :image, :events, :schema, :constants])
-        Command.with_output!(path, inputs, fn write -> fun.(&write.(Results.line(&1))) end)
+        Command.with_output!(path, Command.inputs(options), fn write -> fun.(&write.(Results.line(&1))) end)
     end
   end
 
@@ -134,7 +126,7 @@ defmodule Mix.Tasks.BeTree.Match do
 
       if now - :atomics.get(shown, 1) >= @progress_milliseconds do
         :atomics.put(shown, 1, now)
-        show(options, "#{Command.grouped(summary.events)} events")
+        show(options, "#{Describe.grouped(summary.events)} events")
       end
     end
   end

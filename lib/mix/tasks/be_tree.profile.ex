@@ -39,7 +39,7 @@ defmodule Mix.Tasks.BeTree.Profile do
   alias BeTree.Profile
   alias Mix.BeTree.Command
 
-  import Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   @requirements ["app.start"]
 
@@ -61,14 +61,13 @@ defmodule Mix.Tasks.BeTree.Profile do
   def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
 
   defp run(options, rest) do
-    if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{@usage}")
-    Command.require!(options, [if(options[:image], do: :image, else: :expressions), :events], @usage)
-    Command.check_one!(options, :image, [:expressions, :schema, :constants], @usage)
+    Command.check_sources!(options, rest, @usage)
     Command.check_count!(options, :top)
 
-    inputs = Command.values_of(options, [:expressions, :image, :events, :schema, :constants])
+    inputs = Command.inputs(options)
     if options[:folded], do: Command.check_output!(options[:folded], inputs)
-    profile = options |> index!() |> profile!(options[:events], Command.on_mismatch!(options))
+    {index, _summary} = Command.open!(options)
+    profile = index |> Match.profile(options[:events], Command.on_mismatch!(options)) |> Command.ok!()
     if options[:folded], do: Command.write_output!(options[:folded], Profile.folded(profile), inputs)
 
     profile
@@ -76,20 +75,6 @@ defmodule Mix.Tasks.BeTree.Profile do
     |> IO.iodata_to_binary()
     |> String.trim_trailing()
     |> Mix.shell().info()
-  end
-
-  defp index!(options) do
-    case Match.open(Keyword.take(options, [:image, :expressions, :schema, :constants])) do
-      {:ok, target, _summary} -> target
-      {:error, error} -> Mix.raise(Exception.message(error))
-    end
-  end
-
-  defp profile!(target, path, on_mismatch) do
-    case Match.profile(target, path, on_mismatch) do
-      {:ok, profile} -> profile
-      {:error, error} -> Mix.raise(Exception.message(error))
-    end
   end
 
   defp report(%{searches: 0}, _top), do: "There are no events.\n"

@@ -32,6 +32,7 @@ defmodule Mix.Tasks.BeTree.Rules do
 
   use Mix.Task
 
+  alias BeTree.Input.Describe
   alias BeTree.Input.Json
   alias BeTree.{Error, Files, Rules}
   alias BeTree.Files.Reader
@@ -97,10 +98,7 @@ defmodule Mix.Tasks.BeTree.Rules do
   end
 
   defp until(rules, until, sum, options) do
-    case rules |> Rules.advance(until, firings: 1) |> pages(sum, options) do
-      {:ok, sum} -> sum
-      {:error, error} -> Mix.raise(Exception.message(error))
-    end
+    rules |> Rules.advance(until, firings: 1) |> pages(sum, options) |> Command.ok!()
   end
 
   # A page has at most one firing, so its fuel is that rule's, except for the search for the next match, which the next page
@@ -127,7 +125,7 @@ defmodule Mix.Tasks.BeTree.Rules do
 
   defp show(%{facts: facts}) do
     if rem(facts, @progress) == 0 and Command.terminal?(),
-      do: IO.write(["\r", String.pad_trailing("#{Command.grouped(facts)} facts", 40), "\r"])
+      do: IO.write(["\r", String.pad_trailing("#{Describe.grouped(facts)} facts", 40), "\r"])
   end
 
   defp summary(sum, info, elapsed, top) do
@@ -136,10 +134,10 @@ defmodule Mix.Tasks.BeTree.Rules do
     lines =
       [
         "",
-        "#{Command.grouped(sum.facts)} facts inserted, #{Command.grouped(info.facts)} kept, in #{Command.grouped(elapsed)} ms",
-        "#{Command.grouped(sum.firings)} firings, #{Command.grouped(sum.notices)} notices",
-        "#{Command.grouped(sum.fuel)} fuel for insertions and time, #{per(sum.fuel, sum.facts)} a fact",
-        "#{Command.grouped(of_firings)} fuel for firings, #{per(of_firings, sum.firings)} a firing"
+        "#{Describe.grouped(sum.facts)} facts inserted, #{Describe.grouped(info.facts)} kept, in #{Describe.grouped(elapsed)} ms",
+        "#{Describe.grouped(sum.firings)} firings, #{Describe.grouped(sum.notices)} notices",
+        "#{Describe.grouped(sum.fuel)} fuel for insertions and time, #{per(sum.fuel, sum.facts)} a fact",
+        "#{Describe.grouped(of_firings)} fuel for firings, #{per(of_firings, sum.firings)} a firing"
       ] ++ expensive(sum.rules, top) ++ unbounded(info)
 
     Enum.join(lines, "\n")
@@ -157,13 +155,13 @@ defmodule Mix.Tasks.BeTree.Rules do
   end
 
   defp per(_fuel, 0), do: "0"
-  defp per(fuel, count), do: Command.grouped(div(fuel, count))
+  defp per(fuel, count), do: Describe.grouped(div(fuel, count))
 
   defp expensive(rules, top) do
     costly = rules |> Enum.sort_by(fn {rule, {_firings, fuel}} -> {-fuel, rule} end) |> Enum.take(top)
 
     for {rule, {firings, fuel}} <- costly do
-      "  #{rule}: #{Command.grouped(firings)} firings, #{per(fuel, firings)} fuel each"
+      "  #{rule}: #{Describe.grouped(firings)} firings, #{per(fuel, firings)} fuel each"
     end
   end
 end

@@ -39,7 +39,7 @@ defmodule Mix.Tasks.BeTree.Tune do
       a figure is worse by more than the threshold, with 95 % confidence. With `--budget` only fuel is compared, which suits a
       busy CI;
     * `--threshold` - percent. Defaults to 5;
-    * `--calibrate` - measure the fuel per reduction of this machine on two generated trees (`BeTree.Fuel.Calibration`), for about
+    * `--calibrate` - measure the fuel per reduction of this machine on two generated trees (`BeTree.Tune.Calibration`), for about
       ten seconds, and print the line for the configuration with which a time slice of searching takes 2.2 times as long as
       one of plain Elixir.
 
@@ -57,7 +57,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   use Mix.Task
 
   alias BeTree.Files.Match
-  alias BeTree.Fuel.Calibration
+  alias BeTree.Tune.Calibration
   alias BeTree.{Files, Image, Tune}
   alias Mix.BeTree.{CalibrationText, Command, TuneText}
 
@@ -112,7 +112,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     run =
       target
       |> Tune.run(events, [seconds: seconds(options), progress: progress()] ++ others)
-      |> ok!(&located(&1, events, others[:lines], options[:events]))
+      |> Command.ok!(&located(&1, events, others[:lines], options[:events]))
 
     run = if old, do: Tune.compare(run, old, (options[:threshold] || 5.0) / 100), else: run
 
@@ -176,7 +176,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   defp input(options) do
     cond do
       name = options[:workload] -> workload(name)
-      path = options[:image] -> with_events(ok!(Image.read(path)), options, [])
+      path = options[:image] -> with_events(Command.ok!(Image.read(path)), options, [])
       true -> files(options)
     end
   end
@@ -210,7 +210,7 @@ defmodule Mix.Tasks.BeTree.Tune do
 
     parameters = Map.put(workload.defaults(), :events, 1_000)
     subscriptions = parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1})
-    tree = ok!(BeTree.new(workload.schema(parameters)))
+    tree = Command.ok!(BeTree.new(workload.schema(parameters)))
     BeTree.insert_all!(tree, subscriptions)
     {tree, Enum.to_list(workload.events(parameters)), [subscriptions: subscriptions]}
   end
@@ -238,7 +238,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   end
 
   defp earlier!(path) do
-    path |> Command.read_text!() |> Tune.read() |> ok!(&"#{path}: #{Exception.message(&1)}")
+    path |> Command.read_text!() |> Tune.read() |> Command.ok!(&"#{path}: #{Exception.message(&1)}")
   end
 
   # A line that the next one overwrites, on a terminal.
@@ -255,10 +255,6 @@ defmodule Mix.Tasks.BeTree.Tune do
   defp part_name(:profile), do: "profiling"
   defp part_name(:sweep), do: "measuring configurations"
   defp part_name(:confirmation), do: "measuring the best again, beside the defaults"
-
-  defp ok!(result, text \\ &Exception.message/1)
-  defp ok!({:ok, value}, _text), do: value
-  defp ok!({:error, error}, text), do: Mix.raise(text.(error))
 
   @spec refuse(String.t()) :: no_return
   defp refuse(message), do: Mix.raise("#{message}\n\nUsage: #{@usage}")

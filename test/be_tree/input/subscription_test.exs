@@ -2,7 +2,7 @@ defmodule BeTree.Input.SubscriptionTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Error
-  alias BeTree.Input.Subscription.Batch
+  alias BeTree.Call.Insertion
 
   # Around one chunk, and around several.
   @counts [0, 1, 499, 500, 501, 1_000, 1_234]
@@ -13,7 +13,7 @@ defmodule BeTree.Input.SubscriptionTest do
   test "a batch of several chunks is one list of the ABI" do
     for count <- @counts do
       ids = Enum.take(Stream.iterate(1, &(&1 + 1)), count)
-      {:ok, batch} = ids |> Stream.map(&subscription/1) |> Batch.new()
+      {:ok, batch} = ids |> Stream.map(&subscription/1) |> Insertion.new()
       assert batch.count == count
       assert batch.input == :erlang.term_to_binary(Enum.map(ids, &wire/1), minor_version: 2)
     end
@@ -57,7 +57,7 @@ defmodule BeTree.Input.SubscriptionTest do
   end
 
   test "a refusal with a position outside the batch is an error of kind :bad_module" do
-    {:ok, batch} = Batch.new([{1, "age > 1"}])
-    assert %Error{kind: :bad_module} = Batch.blame(%Error{kind: :syntax, message: "no", position: 1}, batch)
+    {:ok, batch} = Insertion.new([{1, "age > 1"}])
+    assert %Error{kind: :bad_module} = Insertion.blame(%Error{kind: :syntax, message: "no", position: 1}, batch)
   end
 end

@@ -1,6 +1,7 @@
 defmodule BeTree.Rules.SubscribersTest do
   # Pending notices of a mailbox are bounded, and a process learns the number of dropped ones.
-  use ExUnit.Case, async: true
+  # Makes this node a distributed one, which changes the name that the clusters of concurrent tests have.
+  use ExUnit.Case, async: false
 
   import BeTree.Test.Eventually
   import BeTree.Test.Peers, only: [distribute: 1]

@@ -87,7 +87,8 @@ defmodule BeTree.Runtime.MachineCodeTest do
 
   describe "code of the build" do
     test "is loaded by the first tree and the first rules of a VM", %{library: library, code: code, cache: cache} do
-      assert [_index, _rules] = files = File.ls!(code)
+      files = File.ls!(code)
+      assert files |> Enum.map(&Path.extname/1) |> Enum.sort() == [".code", ".code", ".digest", ".digest"]
       assert Enum.all?(files, &(mode(Path.join(code, &1)) == 0o644))
       # A release may be read-only.
       for folder <- [code, Path.dirname(code)], do: File.chmod!(folder, 0o555)
@@ -100,7 +101,7 @@ defmodule BeTree.Runtime.MachineCodeTest do
     end
 
     test "is not loaded if it is truncated or belongs to another module", %{library: library, code: code} do
-      [first, second] = for name <- File.ls!(code), do: Path.join(code, name)
+      [first, second] = Path.wildcard(Path.join(code, "*.code"))
       bytes = File.read!(first)
       File.cp!(second, first)
       File.write!(second, binary_part(bytes, 0, 1_000_000))
@@ -108,6 +109,19 @@ defmodule BeTree.Runtime.MachineCodeTest do
       use_both(peer)
       assert kept(peer, :sources) == [:compiled, :compiled]
       assert kept(peer, :warnings) == []
+    end
+
+    test "is not loaded for a changed module, or one of the same size and checksum", %{library: library, code: code} do
+      index = Path.join(library, "priv/be_tree.wasm")
+      other = assemble(functions: [function("number", [], [:i32], i32_const(3))])
+      [digest | _] = Path.wildcard(Path.join(code, "#{File.stat!(index).size}-*.digest"))
+      File.cp!(digest, Path.join(code, "#{byte_size(other)}-#{:erlang.crc32(other)}.digest"))
+      # An empty custom section.
+      File.write!(index, <<0, 2, 1, ?a>>, [:append])
+      peer = start(library)
+      use_module(peer, 3)
+      use_both(peer)
+      assert kept(peer, :sources) == [:compiled, :compiled, :built]
     end
 
     test "is not needed: without it the cache keeps the code", %{library: library, code: code, cache: cache} do

@@ -5,7 +5,7 @@ defmodule BeTree.Server.BaseTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.Server
-  alias BeTree.Server.{Builder, View}
+  alias BeTree.Server.{Builder, Lookup}
   alias BeTree.Test.Servers
 
   setup :quiet
@@ -19,7 +19,7 @@ defmodule BeTree.Server.BaseTest do
   defp text(id), do: "a = #{rem(id, 100)} or a > #{id + 1_000_000}"
 
   defp base(name) do
-    {:ok, base} = View.base(name)
+    {:ok, base} = Lookup.base(name)
     base
   end
 

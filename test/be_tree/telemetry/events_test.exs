@@ -5,7 +5,7 @@ defmodule BeTree.Telemetry.EventsTest do
   import BeTree.Test.{Eventually, Quiet}
 
   alias BeTree.{Cluster, Error, Search, Server, Telemetry}
-  alias BeTree.Server.View
+  alias BeTree.Server.Lookup
   alias BeTree.Test.Servers
 
   # Sends the events to the test.
@@ -145,7 +145,7 @@ defmodule BeTree.Telemetry.EventsTest do
       unless target == name, do: BeTree.insert_all!(target, for(id <- 1..1_000, do: {id, "a > #{id} or a < -#{id}"}))
       {:yield, search} = Search.start(target, %{a: 5}, slice: 1_000)
       waiter = Task.async(fn -> BeTree.search(target, %{a: 2}) end)
-      handle = if target == name, do: elem(View.fetch(name), 1), else: target
+      handle = if target == name, do: elem(Lookup.view(name), 1), else: target
       eventually(fn -> handle.runtime.info(handle.instance).waiting == 1 end)
       Search.cancel(search)
       assert {:ok, [1]} = Task.await(waiter, 60_000)

@@ -37,5 +37,5 @@ defmodule BeTree.ErlBench.Data do
   def output(folder, parameters, way), do: Path.join(folder, "output_P_#{parameters}_#{@suffixes[way]}.txt")
 
   # Formats 100000 as 100_000.
-  defp underscored(count), do: count |> Mix.BeTree.Command.grouped() |> String.replace(",", "_")
+  defp underscored(count), do: count |> BeTree.Input.Describe.grouped() |> String.replace(",", "_")
 end

@@ -19,7 +19,7 @@ defmodule BeTree.Workload.W1 do
   The files are in Erlang terms: `expressions.txt` and `events.txt`. Generating takes about 100 microseconds an expression.
   """
 
-  use BeTree.Workload, generator: BeTree.Fuel.Calibration.Dense
+  use BeTree.Workload, generator: BeTree.Tune.Calibration.Dense
 
   @impl true
   def files(parameters) do

@@ -29,7 +29,7 @@ defmodule BeTree.Workload.W2 do
   @behaviour BeTree.Workload
 
   alias BeTree.Domain
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
   alias BeTree.Workload.Lines
 
   @attributes 1_000

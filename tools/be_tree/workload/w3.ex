@@ -24,7 +24,7 @@ defmodule BeTree.Workload.W3 do
   takes about 15 microseconds an expression.
   """
 
-  use BeTree.Workload, generator: BeTree.Fuel.Calibration.AdTargeting
+  use BeTree.Workload, generator: BeTree.Tune.Calibration.AdTargeting
 
   alias BeTree.Workload.Lines
 

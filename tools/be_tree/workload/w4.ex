@@ -28,7 +28,7 @@ defmodule BeTree.Workload.W4 do
   @behaviour BeTree.Workload
 
   alias BeTree.Domain
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
   alias BeTree.Workload.Lines
 
   @numbers 10_000

@@ -25,7 +25,7 @@ defmodule BeTree.Workload.W5 do
   @behaviour BeTree.Workload
 
   alias BeTree.Domain
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
   alias BeTree.Workload.Lines
 
   @dimensions_an_event 60

@@ -37,7 +37,7 @@ defmodule BeTree.Workload.W8 do
   @behaviour BeTree.Workload
 
   alias BeTree.Domain
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
   alias BeTree.Workload.Lines
 
   @services 20_000

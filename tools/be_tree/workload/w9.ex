@@ -21,7 +21,7 @@ defmodule BeTree.Workload.W9 do
   @behaviour BeTree.Workload
 
   alias BeTree.Domain
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
   alias BeTree.Workload.Lines
 
   # Random integers are millionths.

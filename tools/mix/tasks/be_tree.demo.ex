@@ -56,18 +56,14 @@ defmodule Mix.Tasks.BeTree.Demo do
     files = Workload.write(workload, %{workload.defaults() | expressions: expressions, events: events}, folder)
     options = files |> Map.take([:schema]) |> Map.to_list()
 
-    {tree, summary} = ok!(Match.build(files.expressions, options))
+    {tree, summary} = Command.ok!(Match.build(files.expressions, options))
     [{event, _line}] = files.events |> Files.events() |> Enum.take(1)
-    {_schema, subscriptions} = ok!(Files.load(files.expressions, options))
+    {_schema, subscriptions} = Command.ok!(Files.load(files.expressions, options))
     show_match.(tree, event, BeTree.search!(tree, event), subscriptions)
 
-    summary = ok!(Match.run(tree, summary, files.events, fn _summary, _event, _ids -> :ok end))
+    summary = Command.ok!(Match.run(tree, summary, files.events, fn _summary, _event, _ids -> :ok end))
     say(["\n", Match.report(summary)])
   end
-
-  defp ok!({:ok, value}), do: value
-  defp ok!({:ok, value, more}), do: {value, more}
-  defp ok!({:error, error}), do: Mix.raise(Exception.message(error))
 
   defp show_dense(tree, event, [id | _rest] = ids, subscriptions) do
     {text, length} = text(subscriptions, id)

@@ -47,7 +47,7 @@ defmodule Mix.Tasks.BeTree.ErlBench do
   alias BeTree.ErlBench.{Comparison, Data, Output, Report, Run, Stats, Tree, Way}
   alias BeTree.Files
 
-  import Mix.BeTree.Command, only: [grouped: 1]
+  import BeTree.Input.Describe, only: [grouped: 1]
 
   @requirements ["app.start"]
 

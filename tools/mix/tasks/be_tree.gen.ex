@@ -31,6 +31,7 @@ defmodule Mix.Tasks.BeTree.Gen do
 
   use Mix.Task
 
+  alias BeTree.Input.Describe
   alias BeTree.Workload
   alias Mix.BeTree.Command
 
@@ -67,8 +68,8 @@ defmodule Mix.Tasks.BeTree.Gen do
     {elapsed, files} = :timer.tc(fn -> write!(workload, parameters, options[:out]) end)
 
     Mix.shell().info("""
-    #{Command.grouped(parameters.expressions)} expressions and #{Command.grouped(parameters.events)} events \
-    in #{Command.grouped(div(elapsed, 1_000))} ms. To match them:
+    #{Describe.grouped(parameters.expressions)} expressions and #{Describe.grouped(parameters.events)} events \
+    in #{Describe.grouped(div(elapsed, 1_000))} ms. To match them:
 
         mix be_tree.match #{match_arguments(files)}\
     """)

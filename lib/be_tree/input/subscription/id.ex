@@ -1,7 +1,7 @@
 defmodule BeTree.Input.Subscription.Id do
   @moduledoc false
   # Checks the ids of subscriptions. The ids of trees and indexes are unsigned 64-bit integers. A server may be told to take any
-  # term (BeTree.Server.Ids). A term has a bounded size, because ids are copied, compared and hashed without a yield.
+  # term (BeTree.Target.Ids). A term has a bounded size, because ids are copied, compared and hashed without a yield.
 
   import BeTree.Input.Limits, only: [is_id: 1]
 

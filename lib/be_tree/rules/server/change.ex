@@ -9,6 +9,7 @@ defmodule BeTree.Rules.Server.Change do
 
   alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
+  alias BeTree.Error.Attempt
   alias BeTree.Rules.{Notice, Operation, Page, Reply}
 
   @type operation :: tuple
@@ -63,13 +64,13 @@ defmodule BeTree.Rules.Server.Change do
     # The number of facts of the parts before, the sum of the pages, and their notices, the last ones first.
     sum = {0, %Page{operation: nil}, []}
 
-    Enum.reduce_while(parts, {:ok, sum}, fn {stopped, part}, {:ok, {facts, sum, notices}} ->
+    Attempt.reduce(parts, sum, fn {stopped, part}, {facts, sum, notices} ->
       most = most - sum.firings
       options = %{options | fuel: left(options.fuel, sum.fuel), firings: most}
 
       case part |> first(rules, options) |> pages(most, %Page{operation: nil}, notices) do
-        {:ok, page, notices} -> {:cont, {:ok, {facts + facts_of(part), Page.join(sum, page), notices}}}
-        {:error, reason} -> {:halt, {:error, placed(reason, facts), stopped}}
+        {:ok, page, notices} -> {:ok, {facts + facts_of(part), Page.join(sum, page), notices}}
+        {:error, reason} -> {:error, placed(reason, facts), stopped}
       end
     end)
     |> case do

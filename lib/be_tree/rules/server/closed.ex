@@ -31,8 +31,8 @@ defmodule BeTree.Rules.Server.Closed do
   end
 
   @doc "Returns the state after another failure to open the folder."
-  @spec again(t, Error.t()) :: t
-  def again(%__MODULE__{delay: delay} = closed, error),
+  @spec retry_later(t, Error.t()) :: t
+  def retry_later(%__MODULE__{delay: delay} = closed, error),
     do: wait(%{closed | error: error, delay: min(2 * delay, @max_delay)})
 
   defp wait(closed), do: %{closed | timer: :erlang.start_timer(closed.delay, self(), :open)}

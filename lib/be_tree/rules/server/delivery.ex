@@ -7,7 +7,7 @@ defmodule BeTree.Rules.Server.Delivery do
   # sent messages wait. A message that would exceed the limit of waiting notices is dropped and counted. Once at most half of the limit
   # waits, the receiver gets the count, and then notices again.
   #
-  # The length of a mailbox on another node is read by a process of its own, for which the sender waits at most @patience.
+  # The length of a mailbox on another node is read by a process of its own, for which the sender waits at most @max_check_wait_ms.
   #
   # The accounts lie in the dictionary of the process, because notices are sent from within an operation.
 
@@ -15,11 +15,11 @@ defmodule BeTree.Rules.Server.Delivery do
 
   @key __MODULE__
   # The number of messages to a receiver between two checks of its mailbox, which bounds the list of sizes.
-  @unseen 1_000
+  @max_unchecked_messages 1_000
   # The milliseconds until the next check of a full mailbox, and those for which a check waits for another node.
-  @pause 100
-  @patience 1_000
-  @lost 5_000
+  @check_interval_ms 100
+  @max_check_wait_ms 1_000
+  @lost_after_ms 5_000
 
   @typedoc "A process, or its registered name."
   @type receiver :: pid | atom
@@ -156,12 +156,12 @@ defmodule BeTree.Rules.Server.Delivery do
     {%{account | dropped: account.dropped + count}, %{delivery | dropped: delivery.dropped + count}}
   end
 
-  defp look_later(receiver), do: :erlang.start_timer(@pause, self(), {__MODULE__, receiver})
+  defp look_later(receiver), do: :erlang.start_timer(@check_interval_ms, self(), {__MODULE__, receiver})
 
   ## Mailboxes
 
   defp look_if_needed(account, receiver, count, %{most: most} = delivery) do
-    if account.dropped > 0 or account.unseen >= @unseen or account.notices + count > most do
+    if account.dropped > 0 or account.unseen >= @max_unchecked_messages or account.notices + count > most do
       case look(account, receiver) do
         {:ok, account} -> tell(account, delivery)
         :gone -> {account, delivery}
@@ -194,7 +194,7 @@ defmodule BeTree.Rules.Server.Delivery do
   defp ask(account, _receiver), do: account
 
   defp length_of(pid) do
-    case :erpc.call(node(pid), :erlang, :process_info, [pid, :message_queue_len], @lost) do
+    case :erpc.call(node(pid), :erlang, :process_info, [pid, :message_queue_len], @lost_after_ms) do
       {:message_queue_len, length} -> length
       :undefined -> 0
     end
@@ -208,7 +208,7 @@ defmodule BeTree.Rules.Server.Delivery do
     receive do
       {__MODULE__, _receiver, ^reference, length} -> replied(account, length)
     after
-      @patience -> %{account | is_slow: true}
+      @max_check_wait_ms -> %{account | is_slow: true}
     end
   end
 

@@ -3,10 +3,8 @@ defmodule BeTree.Rules.Server.Front do
   # The process of a server with partitions that makes its routes, swaps the rules of all partitions at once, and forgets subscribers
   # that ended. No other call passes through it.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
-  alias BeTree.Processes.Stray
   alias BeTree.Error
   alias BeTree.Rules.Server.{Clock, Layout, Request, Routes, Shared, Subscribers}
 
@@ -83,22 +81,13 @@ defmodule BeTree.Rules.Server.Front do
     {:reply, :ok, put_subscribers(state, Subscribers.remove(state.subscribers, pid))}
   end
 
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
+  def handle_call(call, from, state), do: super(call, from, state)
 
   @impl GenServer
   def handle_info({:DOWN, _monitor, :process, pid, _reason}, state),
     do: {:noreply, put_subscribers(state, Subscribers.remove(state.subscribers, pid))}
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
   defp put_subscribers(state, subscribers) do
     Shared.put_subscribers(state.options.table, Map.keys(subscribers))

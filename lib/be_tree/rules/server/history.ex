@@ -20,6 +20,7 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.Journal
   alias BeTree.Journal.Owner
   alias BeTree.{Error, Rules}
+  alias BeTree.Error.Attempt
   alias BeTree.Rules.{Module, Swap}
   alias BeTree.Rules.Server.{Base, Change}
 
@@ -109,11 +110,8 @@ defmodule BeTree.Rules.Server.History do
 
   @impl Owner
   def repeat(batch, state) do
-    Enum.reduce_while(batch, {:ok, state}, fn {_version, record}, {:ok, state} ->
-      case next(:erlang.binary_to_term(record, [:safe]), state) do
-        {:ok, state} -> {:cont, {:ok, state}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
+    Attempt.reduce(batch, state, fn {_version, record}, state ->
+      next(:erlang.binary_to_term(record, [:safe]), state)
     end)
   end
 

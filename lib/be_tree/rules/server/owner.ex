@@ -5,11 +5,9 @@ defmodule BeTree.Rules.Server.Owner do
   # Partitions share the server's table (BeTree.Rules.Server.Shared). After each call a partition moves its time to that of all
   # partitions if one of its windows has closed by then.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   alias BeTree.Journal
-  alias BeTree.Processes.Stray
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page, Swap}
   alias BeTree.Rules.Server.{Clock, Closed, Delivery, History, Operations, Request, Shared, State, Subscribers, Time}
@@ -230,7 +228,7 @@ defmodule BeTree.Rules.Server.Owner do
     end)
   end
 
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+  def handle_call(call, from, state), do: super(call, from, state)
 
   # Makes a call that returns its reply and the state, unless its deadline has passed.
   defp in_turn(deadline, state, make) do
@@ -270,12 +268,6 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
-
-  @impl GenServer
   def handle_info(message, state) do
     if Delivery.info(message), do: {:noreply, state}, else: handle(message, state)
   end
@@ -287,7 +279,7 @@ defmodule BeTree.Rules.Server.Owner do
         {:noreply, state, {:continue, :keep}}
 
       {:error, error} ->
-        {:noreply, Closed.again(closed, error)}
+        {:noreply, Closed.retry_later(closed, error)}
     end
   end
 

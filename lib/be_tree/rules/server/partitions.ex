@@ -10,6 +10,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
   alias BeTree.Processes.Deadline
   alias BeTree.{Error, Rules}
+  alias BeTree.Error.Attempt
   alias BeTree.Rules.{Explanation, Fact, Page}
   alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}
 
@@ -130,12 +131,12 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec retract(atom, pos_integer, Rules.id(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def retract(name, partitions, id, options) do
     {deadline, options} = begun(options)
-    {number, own} = own(id, partitions)
+    {number, local} = local_id(id, partitions)
 
     with {:ok, routes} <- routes(name),
-         {:ok, copied} <- copied(name, partitions, routes, number, own, deadline) do
+         {:ok, copied} <- copied(name, partitions, routes, number, local, deadline) do
       time = Shared.time(name)
-      steps = if time, do: [{:advance, time}, {:retract, own}], else: [{:retract, own}]
+      steps = if time, do: [{:advance, time}, {:retract, local}], else: [{:retract, local}]
       first = {number, [], {:operate, one(steps), options, deadline}}
 
       others =
@@ -150,13 +151,13 @@ defmodule BeTree.Rules.Server.Partitions do
   end
 
   # Returns a fact that is in every partition, and its position among equal ones, or `nil` for a fact of one partition.
-  defp copied(name, partitions, %{keys: keys}, 0, own, deadline) do
+  defp copied(name, partitions, %{keys: keys}, 0, local, deadline) do
     types = for {type, :all} <- keys, do: type
 
     with [_ | _] <- types, {:ok, [{rules, _counts} | _]} <- read(name, partitions, deadline) do
       Enum.reduce_while(types, {:ok, nil}, fn type, {:ok, nil} ->
         case Rules.facts(rules, type) do
-          {:ok, facts} -> found(facts, own)
+          {:ok, facts} -> found(facts, local)
           {:error, error} -> {:halt, {:error, error}}
         end
       end)
@@ -168,13 +169,13 @@ defmodule BeTree.Rules.Server.Partitions do
 
   defp copied(_name, _partitions, _routes, _number, _own, _deadline), do: {:ok, nil}
 
-  defp found(facts, own) do
-    case Enum.find(facts, &(&1.id == own)) do
+  defp found(facts, local) do
+    case Enum.find(facts, &(&1.id == local)) do
       nil ->
         {:cont, {:ok, nil}}
 
       fact ->
-        {:halt, {:ok, {fact, facts |> Fact.equal(fact) |> Enum.find_index(&(&1 == own))}}}
+        {:halt, {:ok, {fact, facts |> Fact.equal(fact) |> Enum.find_index(&(&1 == local))}}}
     end
   end
 
@@ -305,11 +306,9 @@ defmodule BeTree.Rules.Server.Partitions do
     do: read |> Enum.with_index() |> collect(partitions, type, options)
 
   defp collect(read, partitions, type, options) do
-    Enum.reduce_while(read, {:ok, []}, fn {{rules, _counts}, number}, {:ok, all} ->
-      case Rules.facts(rules, type, before(options, number, partitions)) do
-        {:ok, facts} -> {:cont, {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}}
-        {:error, error} -> {:halt, {:error, error}}
-      end
+    Attempt.reduce(read, [], fn {{rules, _counts}, number}, all ->
+      with {:ok, facts} <- Rules.facts(rules, type, before(options, number, partitions)),
+           do: {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}
     end)
   end
 
@@ -325,11 +324,9 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec sources(atom, pos_integer, keyword) :: {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
   def sources(name, partitions, options) do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
-      Enum.reduce_while(read, {:ok, %{}}, fn {rules, _counts}, {:ok, all} ->
-        case Rules.sources(rules, options) do
-          {:ok, sources} -> {:cont, {:ok, Map.merge(all, sources, fn _source, one, other -> max(one, other) end)}}
-          {:error, error} -> {:halt, {:error, error}}
-        end
+      Attempt.reduce(read, %{}, fn {rules, _counts}, all ->
+        with {:ok, sources} <- Rules.sources(rules, options),
+             do: {:ok, Map.merge(all, sources, fn _source, one, other -> max(one, other) end)}
       end)
     end
   end
@@ -340,14 +337,9 @@ defmodule BeTree.Rules.Server.Partitions do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
       read
       |> Enum.with_index()
-      |> Enum.reduce_while({:ok, nil}, fn {{rules, _counts}, number}, {:ok, best} ->
-        case Rules.explain(rules, rule, options) do
-          {:ok, explanations} ->
-            {:cont, {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}}
-
-          {:error, error} ->
-            {:halt, {:error, error}}
-        end
+      |> Attempt.reduce(nil, fn {{rules, _counts}, number}, best ->
+        with {:ok, explanations} <- Rules.explain(rules, rule, options),
+             do: {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}
       end)
     end
   end
@@ -437,10 +429,10 @@ defmodule BeTree.Rules.Server.Partitions do
 
   ## Numbers
 
-  defp public(number, own, partitions), do: (own - 1) * partitions + number + 1
+  defp public(number, local, partitions), do: (local - 1) * partitions + number + 1
 
-  defp own(0, _partitions), do: {0, 0}
-  defp own(id, partitions), do: {rem(id - 1, partitions), div(id - 1, partitions) + 1}
+  defp local_id(0, _partitions), do: {0, 0}
+  defp local_id(id, partitions), do: {rem(id - 1, partitions), div(id - 1, partitions) + 1}
 
   defp renumbered(%Fact{id: id} = fact, number, partitions), do: %{fact | id: public(number, id, partitions)}
 end

@@ -29,12 +29,7 @@ defmodule BeTree.Rules.Server.Shared do
 
   @doc "Returns the number of partitions of the server `name`, or `nil` if there is no server with partitions of this name."
   @spec partitions(atom) :: pos_integer | nil
-  def partitions(name) do
-    case lookup(name, :be_tree_rules) do
-      {:ok, partitions} -> partitions
-      :error -> nil
-    end
-  end
+  def partitions(name), do: value(name, :be_tree_rules)
 
   @doc "Makes the rules, with the keys of their facts, those of all partitions. This decides a swap."
   @spec put_rules(table, String.t(), term, Routes.t()) :: true
@@ -48,24 +43,14 @@ defmodule BeTree.Rules.Server.Shared do
   def text(table), do: :ets.lookup_element(table, :text, 2)
 
   @spec routes(table) :: Routes.t() | nil
-  def routes(table) do
-    case lookup(table, :routes) do
-      {:ok, routes} -> routes
-      :error -> nil
-    end
-  end
+  def routes(table), do: value(table, :routes)
 
   @doc "Notes the process that swaps the rules of all partitions."
   @spec put_front(table, pid) :: true
   def put_front(table, pid), do: :ets.insert(table, {:front, pid})
 
   @spec front(table) :: pid | nil
-  def front(table) do
-    case lookup(table, :front) do
-      {:ok, pid} -> pid
-      :error -> nil
-    end
-  end
+  def front(table), do: value(table, :front)
 
   @doc "Notes a partition that is ready, and raises the time of all and the event times of the sources to those that it has."
   @spec started(table, non_neg_integer, pid, Rules.time() | nil, %{(String.t() | nil) => Rules.time()}) :: true
@@ -77,12 +62,7 @@ defmodule BeTree.Rules.Server.Shared do
 
   @doc "Returns the process of a partition, or `nil` if it is not ready."
   @spec owner(table, non_neg_integer) :: pid | nil
-  def owner(table, number) do
-    case lookup(table, {:owner, number}) do
-      {:ok, pid} -> pid
-      :error -> nil
-    end
-  end
+  def owner(table, number), do: value(table, {:owner, number})
 
   @spec subscribers(table) :: [pid]
   def subscribers(table), do: :ets.lookup_element(table, :subscribers, 2)
@@ -123,12 +103,7 @@ defmodule BeTree.Rules.Server.Shared do
 
   @doc "Returns the event time of a source, or `nil` before its first call."
   @spec event_time(table, String.t() | nil) :: Rules.time() | nil
-  def event_time(table, source) do
-    case lookup(table, source_key(source)) do
-      {:ok, time} -> time
-      :error -> nil
-    end
-  end
+  def event_time(table, source), do: value(table, source_key(source))
 
   @doc "Raises the event time of a source."
   @spec raise_event_time(table, String.t() | nil, Rules.time()) :: :ok
@@ -161,14 +136,14 @@ defmodule BeTree.Rules.Server.Shared do
 
   defp times(table), do: :ets.lookup_element(table, :times, 2)
 
-  defp lookup(table, key) do
+  # Returns nil without the key, or without the table.
+  defp value(table, key) do
     case :ets.lookup(table, key) do
-      [{_key, value}] -> {:ok, value}
-      [] -> :error
+      [{_key, value}] -> value
+      [] -> nil
     end
   rescue
-    # There is no such table.
-    ArgumentError -> :error
+    ArgumentError -> nil
   end
 
   ## The clock

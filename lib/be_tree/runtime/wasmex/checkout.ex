@@ -10,16 +10,13 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
   #
   # A group is a reference. Nothing here keeps a machine alive or uses one.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
-
-  alias BeTree.Processes.Stray
+  use BeTree.Processes.Server
 
   @table __MODULE__
 
   # The interval of the sweep for rows whose holder died while no process waited. A process that finds such a row need not
   # wait for the sweep.
-  @sweep 10_000
+  @sweep_interval_ms 10_000
 
   @type group :: reference
 
@@ -159,7 +156,7 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
   @impl GenServer
   def handle_call({:withdraw, group, reference}, _from, state), do: {:reply, :ok, remove(state, group, reference)}
   def handle_call({:waiting, group}, _from, state), do: {:reply, waiting(state, group), state}
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+  def handle_call(call, from, state), do: super(call, from, state)
 
   @impl GenServer
   def handle_info({:wait, {pid, _reference} = waiter, group, count, limit}, state) do
@@ -204,18 +201,9 @@ defmodule BeTree.Runtime.Wasmex.Checkout do
     {:noreply, state}
   end
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
-
-  defp sweep_later, do: Process.send_after(self(), :sweep, @sweep)
+  defp sweep_later, do: Process.send_after(self(), :sweep, @sweep_interval_ms)
 
   # Takes a machine for `pid` if one is free. Otherwise marks all as contended. While other processes wait, none is free.
   defp contend(group, count, pid), do: Enum.find(0..(count - 1), &contend_for({group, &1}, pid))

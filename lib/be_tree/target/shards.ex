@@ -1,4 +1,4 @@
-defmodule BeTree.Cluster.Shards do
+defmodule BeTree.Target.Shards do
   @moduledoc false
   # The value of a cluster (`t:BeTree.Cluster.t/0`): its shards, and the function that maps an id to a shard.
 

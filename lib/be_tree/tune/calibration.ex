@@ -1,4 +1,4 @@
-defmodule BeTree.Fuel.Calibration do
+defmodule BeTree.Tune.Calibration do
   @moduledoc """
   Measures how long fuel and reductions take on this machine, for `mix be_tree.tune --calibrate`.
 
@@ -8,7 +8,7 @@ defmodule BeTree.Fuel.Calibration do
   """
 
   alias BeTree.Fuel
-  alias BeTree.Fuel.Calibration.{AdTargeting, Dense}
+  alias BeTree.Tune.Calibration.{AdTargeting, Dense}
 
   @enforce_keys [:workloads, :fuel_per_microsecond, :nanoseconds_per_reduction, :fuel_per_reduction]
   defstruct @enforce_keys
@@ -77,8 +77,8 @@ defmodule BeTree.Fuel.Calibration do
     }
   end
 
-  defp slowdown(_sliced, _whole, false), do: nil
-  defp slowdown(sliced, whole, true), do: 100 * (sliced / whole - 1)
+  defp slowdown(_sliced, _unsliced, false), do: nil
+  defp slowdown(sliced, unsliced, true), do: 100 * (sliced / unsliced - 1)
 
   # Returns the time of all events in nanoseconds, by slice.
   defp times(tree, events) do

@@ -1,4 +1,4 @@
-defmodule BeTree.Call.BatchTest do
+defmodule BeTree.Search.BatchTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Eventually

@@ -1,4 +1,4 @@
-defmodule BeTree.Fuel.Calibration.Random do
+defmodule BeTree.Tune.Calibration.Random do
   @moduledoc false
   # Random draws from an explicit state, so each draw depends on the seed alone.
 

@@ -1,14 +1,13 @@
-defmodule BeTree.Call.Batch do
+defmodule BeTree.Search.Batch do
   @moduledoc false
   # Searches many events in few calls. A chunk of events is encoded as one binary and searched by one call of
   # be_tree_search_many (docs/contributing/abi.md). Large results come in parts.
 
-  alias BeTree.Cluster.Shards
+  alias BeTree.Target.{Ids, Shards, View}
   alias BeTree.{Error, Event, Search, Target, Telemetry}
-  alias BeTree.Call.{Handle, Reply, Slices}
+  alias BeTree.Call.{Reply, Slices}
   alias BeTree.Input.Check
   alias BeTree.Processes.{Aside, Deadline, Heap}
-  alias BeTree.Server.{Ids, View}
 
   # Limits of a chunk. The event that reaches the limit of bytes still belongs to the chunk.
   @max_events 256
@@ -171,10 +170,7 @@ defmodule BeTree.Call.Batch do
 
   # A deleted subscription made the result stale. The search restarts on the current replicas.
   defp restart(%{tree: %View{name: name}} = run) do
-    case Handle.resolve(name) do
-      {:error, error} -> {:error, error}
-      view -> enter(%{run | tree: view})
-    end
+    with %View{} = view <- Target.handle(name), do: enter(%{run | tree: view})
   end
 
   defp named([], _ids, _run, lists), do: {:ok, Enum.reverse(lists)}
@@ -323,7 +319,7 @@ defmodule BeTree.Call.Batch do
   defp search_each(chunk, target, options) do
     refused = if chunk.refused, do: [{:error, chunk.refused}], else: []
 
-    with {:ok, tree} <- resolve(target),
+    with %_handle{} = tree <- Target.handle(target),
          {:ok, run} <- run(tree, options, 0) do
       results =
         if chunk.input, do: each_result(chunk, run, refused), else: Enum.map(chunk.events, &search_alone(&1, run))
@@ -374,10 +370,6 @@ defmodule BeTree.Call.Batch do
   defp enter(%{tree: tree, options: options} = run) do
     with {:ok, ids, length} <- Search.pack_ids(tree, options),
          do: {:ok, Map.merge(run, %{ids: ids, ids_length: length})}
-  end
-
-  defp resolve(target) do
-    with %_handle{} = handle <- Handle.resolve(target), do: {:ok, handle}
   end
 
   # Returns the results of a chunk, followed by `rest`.

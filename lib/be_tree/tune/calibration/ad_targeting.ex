@@ -1,11 +1,11 @@
-defmodule BeTree.Fuel.Calibration.AdTargeting do
+defmodule BeTree.Tune.Calibration.AdTargeting do
   @moduledoc false
   # Ad targeting with 122 optional attributes of all plain types, drawn by Zipf's law with exponent 1, each at most once an
   # expression. An expression has 1 to 56 predicates, 8 on average, in a tree of `and` and `or` up to 9 deep. An event names
   # 20 attributes, 10 to 30 % of them `null`.
 
   alias BeTree.Domain
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
 
   # The most popular attributes, with the number of distinct values of each.
   @popular_attributes [

@@ -1,4 +1,4 @@
-defmodule BeTree.Input.Subscription.Batch do
+defmodule BeTree.Call.Insertion do
   @moduledoc false
   # Encodes many subscriptions as one list (docs/contributing/abi.md), a few hundred at a time. A stream is consumed lazily, and the garbage
   # collector never copies a list of a hundred thousand tuples.

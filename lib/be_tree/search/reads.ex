@@ -1,15 +1,16 @@
-defmodule BeTree.Call.Reads do
+defmodule BeTree.Search.Reads do
   @moduledoc false
-  # Searches and explanations of a single index. `use BeTree.Call.Reads` implements these functions of `BeTree.Target` for trees,
+  # Searches and explanations of a single index. `use BeTree.Search.Reads` implements these functions of `BeTree.Target` for trees,
   # published indexes and servers, which differ only in their handles.
 
-  alias BeTree.{Error, Event, Explanation, Search}
-  alias BeTree.Call.{Batch, Handle, Instance}
+  alias BeTree.{Error, Event, Explanation, Search, Target}
+  alias BeTree.Call.Instance
   alias BeTree.Input.{Options, Subscription}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
   alias BeTree.Processes.Deadline
-  alias BeTree.Server.View
+  alias BeTree.Target.View
+  alias BeTree.Search.Batch
 
   @search_options Common.search()
   @search_defaults Map.put(Search.check([]), :stats, false)
@@ -24,17 +25,17 @@ defmodule BeTree.Call.Reads do
 
   defmacro __using__(_options) do
     quote do
-      defdelegate search(target, event, options), to: BeTree.Call.Reads
+      defdelegate search(target, event, options), to: BeTree.Search.Reads
       defdelegate run(target, event, options), to: BeTree.Search, as: :run_one
-      defdelegate search_many(target, events, options), to: BeTree.Call.Reads
-      defdelegate search_each(target, events, options), to: BeTree.Call.Batch, as: :each
-      defdelegate explain(target, event, id, options), to: BeTree.Call.Reads
-      defdelegate prepare(target, event, options), to: BeTree.Call.Reads
+      defdelegate search_many(target, events, options), to: BeTree.Search.Reads
+      defdelegate search_each(target, events, options), to: BeTree.Search.Batch, as: :each
+      defdelegate explain(target, event, id, options), to: BeTree.Search.Reads
+      defdelegate prepare(target, event, options), to: BeTree.Search.Reads
     end
   end
 
   @doc "Implements `BeTree.search/3`."
-  @spec search(Handle.t(), Event.t(), keyword) ::
+  @spec search(BeTree.target(), Event.t(), keyword) ::
           {:ok, Search.found()} | {:ok, Search.found(), BeTree.Stats.t()} | {:error, Error.t()}
   def search(target, event, []) do
     with {:done, ids, _stats} <- Search.run_one(target, event, []), do: {:ok, ids}
@@ -49,23 +50,20 @@ defmodule BeTree.Call.Reads do
   end
 
   @doc "Implements `BeTree.search_many/3`."
-  @spec search_many(Handle.t(), Enumerable.t(), keyword) :: {:ok, [Search.found()]} | {:error, Error.t()}
+  @spec search_many(BeTree.target(), Enumerable.t(), keyword) :: {:ok, [Search.found()]} | {:error, Error.t()}
   def search_many(target, events, options) do
     options = Search.check(options)
 
-    case Handle.resolve(target) do
-      {:error, error} -> {:error, error}
-      handle -> Batch.search(handle, events, options)
-    end
+    with %_handle{} = handle <- Target.handle(target), do: Batch.search(handle, events, options)
   end
 
   @doc "Implements `BeTree.explain/4`."
-  @spec explain(Handle.t(), Event.t(), BeTree.id(), keyword) :: {:ok, Explanation.t()} | {:error, Error.t()}
+  @spec explain(BeTree.target(), Event.t(), BeTree.id(), keyword) :: {:ok, Explanation.t()} | {:error, Error.t()}
   def explain(target, event, id, options) do
     options = Options.put!(@read_defaults, options, @explain_options)
     deadline = Deadline.new(options.timeout)
 
-    with %_handle{runtime: runtime, instance: instance} = handle <- Handle.resolve(target),
+    with %_handle{runtime: runtime, instance: instance} = handle <- Target.handle(target),
          {:ok, number} <- number(handle, id),
          {:ok, format, bytes} <- Event.encode(event, options) do
       arguments = [format, byte_size(bytes), signed(number)]
@@ -80,12 +78,12 @@ defmodule BeTree.Call.Reads do
   end
 
   @doc "Implements `BeTree.Event.prepare/3`."
-  @spec prepare(Handle.t(), Event.t(), keyword) :: {:ok, Event.Prepared.t()} | {:error, Error.t()}
+  @spec prepare(BeTree.target(), Event.t(), keyword) :: {:ok, Event.Prepared.t()} | {:error, Error.t()}
   def prepare(target, event, options) do
     %{timeout: timeout} = options = Options.put!(@read_defaults, options, @prepare_options)
 
     with {:ok, format, bytes} <- Event.encode(event, options),
-         {:ok, %{runtime: runtime, instance: instance}} <- Handle.handle(target) do
+         %_handle{runtime: runtime, instance: instance} <- Target.handle(target) do
       scheduler = if byte_size(bytes) <= @max_normal_bytes, do: :normal, else: :dirty
       arguments = [format, byte_size(bytes)]
       call = [scheduler: scheduler, timeout: timeout]

@@ -1,4 +1,4 @@
-defmodule BeTree.Server.Ids do
+defmodule BeTree.Target.Ids do
   @moduledoc false
   # The numbers of a server's ids, if these are terms. The sandbox knows numbers only.
   #
@@ -19,17 +19,17 @@ defmodule BeTree.Server.Ids do
   alias BeTree.Error
 
   # The milliseconds for which a deleted row stays: by default, and when the terms of all such rows exceed these bytes.
-  @grace 10_000
-  @short_grace 1_000
+  @release_delay_ms 10_000
+  @min_release_delay_ms 1_000
   @max_released_bytes 0x100_0000
 
   # The milliseconds until the next removal if no row is due, and the maximum rows of one removal: about a millisecond.
-  @drop_after 2_000
+  @drop_interval_ms 2_000
   @max_dropped 500
 
   # The places of the counters.
-  @number 1
-  @bytes 2
+  @last_number_index 1
+  @released_bytes_index 2
 
   @derive {Inspect, only: [:kind]}
   @enforce_keys [:kind, :terms, :numbers, :released, :counters]
@@ -55,7 +55,7 @@ defmodule BeTree.Server.Ids do
   @spec new(:term | :portable) :: t
   def new(kind) do
     counters = :atomics.new(2, signed: false)
-    :atomics.put(counters, @number, System.os_time(:microsecond))
+    :atomics.put(counters, @last_number_index, System.os_time(:microsecond))
 
     %__MODULE__{
       kind: kind,
@@ -89,7 +89,7 @@ defmodule BeTree.Server.Ids do
 
   def key(%__MODULE__{counters: counters} = ids, term) do
     case numbers(ids, term) do
-      [] -> put(ids, {:atomics.add_get(counters, @number, 1), term})
+      [] -> put(ids, {:atomics.add_get(counters, @last_number_index, 1), term})
       numbers -> {Enum.max(numbers), term}
     end
   end
@@ -124,7 +124,7 @@ defmodule BeTree.Server.Ids do
         for {_number, former} <- other, do: :ets.delete_object(terms, {former, number})
         :ets.insert(numbers, key)
         :ets.insert(terms, {elem(key, 1), number})
-        if number > :atomics.get(counters, @number), do: :atomics.put(counters, @number, number)
+        if number > :atomics.get(counters, @last_number_index), do: :atomics.put(counters, @last_number_index, number)
         key
     end
   end
@@ -183,7 +183,7 @@ defmodule BeTree.Server.Ids do
 
     for {number, term} <- keys do
       bytes = :erlang.external_size(term)
-      if :ets.insert_new(released, {{now, number}, bytes}), do: :atomics.add(counters, @bytes, bytes)
+      if :ets.insert_new(released, {{now, number}, bytes}), do: :atomics.add(counters, @released_bytes_index, bytes)
     end
 
     :ok
@@ -212,7 +212,7 @@ defmodule BeTree.Server.Ids do
         expected
 
       rest ->
-        unless expected, do: Process.send_after(self(), :drop, if(rest == :due, do: 1, else: @drop_after))
+        unless expected, do: Process.send_after(self(), :drop, if(rest == :due, do: 1, else: @drop_interval_ms))
         true
     end
   end
@@ -230,13 +230,17 @@ defmodule BeTree.Server.Ids do
   end
 
   defp due?({milliseconds, _number}, %{counters: counters}) do
-    grace = if :atomics.get(counters, @bytes) > @max_released_bytes, do: @short_grace, else: @grace
-    System.monotonic_time(:millisecond) - milliseconds >= grace
+    delay =
+      if :atomics.get(counters, @released_bytes_index) > @max_released_bytes,
+        do: @min_release_delay_ms,
+        else: @release_delay_ms
+
+    System.monotonic_time(:millisecond) - milliseconds >= delay
   end
 
   defp remove(ids, {_milliseconds, number} = released, texts, most) do
     [{^released, bytes}] = :ets.take(ids.released, released)
-    :atomics.sub(ids.counters, @bytes, bytes)
+    :atomics.sub(ids.counters, @released_bytes_index, bytes)
 
     with [{^number, term} = key] <- :ets.lookup(ids.numbers, number), false <- :ets.member(texts, key) do
       :ets.delete_object(ids.terms, {term, number})

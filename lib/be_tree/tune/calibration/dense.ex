@@ -1,11 +1,11 @@
-defmodule BeTree.Fuel.Calibration.Dense do
+defmodule BeTree.Tune.Calibration.Dense do
   @moduledoc false
   # Dense boolean trees: random binary trees over a random permutation of all attributes. `and` and `or` are equally likely,
   # and each node and leaf is negated with probability 0.12. A node of n leaves has 1 to n - 1 of them on its left, with
   # equal probability. An event is a list of fair bits.
 
   alias BeTree.Domain
-  alias BeTree.Fuel.Calibration.Random
+  alias BeTree.Tune.Calibration.Random
 
   @negation_probability 0.12
 
