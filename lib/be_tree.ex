@@ -137,7 +137,10 @@ defmodule BeTree do
 
   @publish_options Common.take([:replicas, :queue]) ++ @wait_options
 
-  @stream_defaults Map.put(Search.check([]), :max_concurrency, nil)
+  # Milliseconds for which an event of a stream waits for others.
+  @default_linger 5
+
+  @stream_defaults Map.merge(Search.check([]), %{max_concurrency: nil, linger: @default_linger})
 
   @profile_options Common.timeout("milliseconds until the call ends with the error `:timeout`, or `:infinity`") ++
                      Common.take([:on_mismatch])
@@ -151,6 +154,13 @@ defmodule BeTree do
                       doc:
                         "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
                           "runs one search at a time, and the shards of a cluster search at the same time"
+                    ],
+                    linger: [
+                      type: :timeout,
+                      default: @default_linger,
+                      doc:
+                        "milliseconds for which an event of a lazy source waits for more events before it is searched. With 0 or " <>
+                          "`:infinity` the source runs in the consumer, see below"
                     ]
                   ] ++ Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch])
 
@@ -497,6 +507,31 @@ defmodule BeTree do
   search the later ones, up to 256 at a time, as `search_many/3` does. The memory of a stream is bounded for any number of events.
   When the consumer halts, nothing is left running.
 
+  ## A source that is slow, or quiet
+
+  The results of the events read so far do not wait for the source. A part of 256 events is searched at once, and a smaller one when its
+  first event has waited for `linger:`. The first event after a pause of that length does not wait. While the source is quiet, all
+  results arrive.
+
+  A process that waits in a source can do nothing else, so another process reads a lazy source. The stream starts it, and ends it. The
+  consumer itself reads lists, ranges, maps and sets. They never wait, and `linger:` does not apply to them.
+
+  | `linger:` | the source runs in | a result waits for | |
+  | --- | --- | --- | --- |
+  | milliseconds, 5 by default | a process of its own | at most these milliseconds | the reader sends each event to the consumer, 0.5 to 2 microseconds an event; up to 512 events are read ahead |
+  | 0 | the consumer | nothing | each event is searched by the consumer before the source is asked for the next, so one process searches |
+  | `:infinity` | the consumer | a full part, or the end of the source | the least processor time, for files and other sources that never wait |
+
+  Choose 0 or `:infinity` for a source that depends on its process: one that receives messages of the consumer, such as those of a
+  socket or port that the consumer owns or of a topic to which it has subscribed, or `Ecto.Repo.stream/2` in a transaction. In a process of its own,
+  such a source waits for ever, or raises. A source that opens its socket or subscribes itself, as in the start function of
+  `Stream.resource/3`, runs anywhere. That process has the consumer among its `$callers`, as a task has.
+
+  The consumer gets an exception, a throw or an exit of the source with its stack trace, after the results of the events before it. If the
+  consumer halts, the source halts too, before the next event. A source that is quiet then has 100 milliseconds to return. After that its
+  process ends, with all that it owns, and its after function runs in another process. If the consumer is killed, the source's process is
+  killed.
+
   ## Options
 
   #{Options.docs(@stream_options)}
@@ -516,6 +551,7 @@ defmodule BeTree do
   """
   @spec stream(target, Enumerable.t(), [
           {:max_concurrency, pos_integer}
+          | {:linger, timeout}
           | {:fuel, Fuel.budget()}
           | {:slice, Fuel.budget()}
           | {:timeout, timeout}
@@ -528,12 +564,13 @@ defmodule BeTree do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
     most = concurrency(target)
     {given, options} = @stream_defaults |> Options.put!(options, @stream_options) |> Map.pop!(:max_concurrency)
+    {linger, options} = Map.pop!(options, :linger)
     concurrency = given || most
 
     case target do
       %Shards{} when options.as != :list -> raise ArgumentError, "a stream of a cluster has lists of ids"
-      %Shards{} -> Batch.stream(target, events, options, 1)
-      _other -> Batch.stream(target, events, options, concurrency)
+      %Shards{} -> Batch.stream(target, events, options, 1, linger)
+      _other -> Batch.stream(target, events, options, concurrency, linger)
     end
   end
 
