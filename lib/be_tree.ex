@@ -516,16 +516,20 @@ defmodule BeTree do
   A process that waits in a source can do nothing else, so another process reads a lazy source. The stream starts it, and ends it. The
   consumer itself reads lists, ranges, maps and sets. They never wait, and `linger:` does not apply to them.
 
-  | `linger:` | the source runs in | a result waits for | |
-  | --- | --- | --- | --- |
-  | milliseconds, 5 by default | a process of its own | at most these milliseconds | the reader sends each event to the consumer, 0.5 to 2 microseconds an event; up to 512 events are read ahead |
-  | 0 | the consumer | nothing | each event is searched by the consumer before the source is asked for the next, so one process searches |
-  | `:infinity` | the consumer | a full part, or the end of the source | the least processor time, for files and other sources that never wait |
+  | `linger:` | the source runs in | a result waits for |
+  | --- | --- | --- |
+  | milliseconds, 5 by default | a process of its own | other events, for at most this time |
+  | 0 | the consumer | no other event |
+  | `:infinity` | the consumer | full parts for all searching processes, or the end of the source |
 
-  Choose 0 or `:infinity` for a source that depends on its process: one that receives messages of the consumer, such as those of a
-  socket or port that the consumer owns or of a topic to which it has subscribed, or `Ecto.Repo.stream/2` in a transaction. In a process of its own,
-  such a source waits for ever, or raises. A source that opens its socket or subscribes itself, as in the start function of
-  `Stream.resource/3`, runs anywhere. That process has the consumer among its `$callers`, as a task has.
+  A process of its own takes 0.5 to 2 microseconds more an event, to send the event to the consumer, and reads up to 512 events ahead.
+  With 0 the consumer searches each event before it asks the source for the next, so only one process searches. `:infinity` takes the least
+  processor time: it suits files and other sources that never wait.
+
+  Choose 0 or `:infinity` for a source that depends on the process in which it runs. Such a source receives messages of the consumer, of
+  a socket, a port or a subscription, or it is an `Ecto.Repo.stream/2` in a transaction. In a process of its own it waits for ever, or
+  raises. A source that opens the socket or subscribes itself, as in the start function of `Stream.resource/3`, runs anywhere. The
+  process of a source has the consumer among its `$callers`, as a task has.
 
   The consumer gets an exception, a throw or an exit of the source with its stack trace, after the results of the events before it. If the
   consumer halts, the source halts too, before the next event. A source that is quiet then has 100 milliseconds to return. After that its

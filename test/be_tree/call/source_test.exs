@@ -296,6 +296,32 @@ defmodule BeTree.Call.SourceTest do
       assert dead?(started())
     end
 
+    test "ends with consumers that are killed or halt at any moment", %{index: index} do
+      test = self()
+      :rand.seed(:exsss, 52)
+
+      # The links of a reader are its buffer.
+      events = fn count ->
+        Stream.transform(source(count, test), nil, fn event, _ ->
+          if event.a == 1, do: send(test, {:linked, Process.info(self(), :links)})
+          {[event], nil}
+        end)
+      end
+
+      for _ <- 1..300 do
+        count = :rand.uniform(700)
+        stop = :rand.uniform(count)
+        stream = index |> BeTree.stream(events.(count), max_concurrency: 2, linger: 1) |> Stream.take(stop)
+        consumer = spawn(fn -> Enum.each(stream, &send(test, &1)) end)
+        for _ <- 1..:rand.uniform(stop), do: assert_receive({%{a: _}, {:ok, [1]}}, 60_000)
+        assert_receive {:linked, {:links, [buffer]}}, 60_000
+        reader = started()
+        Process.exit(consumer, :kill)
+        assert dead?(reader)
+        assert dead?(buffer)
+      end
+    end
+
     test "gets no message but those for the source", %{index: index} do
       any = Stream.repeatedly(fn -> receive(do: (message -> message)) end)
 
