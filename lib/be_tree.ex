@@ -137,7 +137,10 @@ defmodule BeTree do
 
   @publish_options InstanceOptions.take([:replicas, :queue]) ++ @wait_options
 
-  @stream_defaults Map.put(Search.check([]), :max_concurrency, nil)
+  # Milliseconds for which an event of a stream waits for others.
+  @default_linger 5
+
+  @stream_defaults Map.merge(Search.check([]), %{max_concurrency: nil, linger: @default_linger})
 
   @profile_options Common.timeout("milliseconds until the call ends with the error `:timeout`, or `:infinity`") ++
                      Common.take([:on_mismatch])
@@ -151,6 +154,13 @@ defmodule BeTree do
                       doc:
                         "the number of processes that search at the same time. With 1 the consumer searches itself. A tree " <>
                           "runs one search at a time, and the shards of a cluster search at the same time"
+                    ],
+                    linger: [
+                      type: :timeout,
+                      default: @default_linger,
+                      doc:
+                        "milliseconds for which an event of a lazy source waits for more events before it is searched. With 0 or " <>
+                          "`:infinity` the source runs in the consumer, see below"
                     ]
                   ] ++ Common.take([:fuel, :slice, :timeout, :ids, :as, :strict, :on_mismatch])
 
@@ -497,6 +507,35 @@ defmodule BeTree do
   search the later ones, up to 256 at a time, as `search_many/3` does. The memory of a stream is bounded for any number of events.
   When the consumer halts, nothing is left running.
 
+  ## A source that is slow, or quiet
+
+  The results of the events read so far do not wait for the source. A part of 256 events is searched at once, and a smaller one when its
+  first event has waited for `linger:`. The first event after a pause of that length does not wait. While the source is quiet, all
+  results arrive.
+
+  A process that waits in a source can do nothing else, so another process reads a lazy source. The stream starts it, and ends it. The
+  consumer itself reads lists, ranges, maps and sets. They never wait, and `linger:` does not apply to them.
+
+  | `linger:` | the source runs in | a result waits for |
+  | --- | --- | --- |
+  | milliseconds, 5 by default | a process of its own | other events, for at most this time |
+  | 0 | the consumer | no other event |
+  | `:infinity` | the consumer | full parts for all searching processes, or the end of the source |
+
+  A process of its own takes 0.5 to 2 microseconds more an event, to send the event to the consumer, and reads up to 512 events ahead.
+  With 0 the consumer searches each event before it asks the source for the next, so only one process searches. `:infinity` takes the least
+  processor time: it suits files and other sources that never wait.
+
+  Choose 0 or `:infinity` for a source that depends on the process in which it runs. Such a source receives messages of the consumer, of
+  a socket, a port or a subscription, or it is an `Ecto.Repo.stream/2` in a transaction. In a process of its own it waits for ever, or
+  raises. A source that opens the socket or subscribes itself, as in the start function of `Stream.resource/3`, runs anywhere. The
+  process of a source has the consumer among its `$callers`, as a task has.
+
+  The consumer gets an exception, a throw or an exit of the source with its stack trace, after the results of the events before it. If the
+  consumer halts, the source halts too, before the next event. A source that is quiet then has 100 milliseconds to return. After that its
+  process ends, with all that it owns, and its after function runs in another process. If the consumer is killed, the source's process is
+  killed.
+
   ## Options
 
   #{Options.docs(@stream_options)}
@@ -516,6 +555,7 @@ defmodule BeTree do
   """
   @spec stream(target, Enumerable.t(), [
           {:max_concurrency, pos_integer}
+          | {:linger, timeout}
           | {:fuel, Fuel.budget()}
           | {:slice, Fuel.budget()}
           | {:timeout, timeout}
@@ -528,12 +568,13 @@ defmodule BeTree do
     with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
     most = concurrency(target)
     {given, options} = @stream_defaults |> Options.put!(options, @stream_options) |> Map.pop!(:max_concurrency)
+    {linger, options} = Map.pop!(options, :linger)
     concurrency = given || most
 
     case target do
       %Shards{} when options.as != :list -> raise ArgumentError, "a stream of a cluster has lists of ids"
-      %Shards{} -> Batch.stream(target, events, options, 1)
-      _other -> Batch.stream(target, events, options, concurrency)
+      %Shards{} -> Batch.stream(target, events, options, 1, linger)
+      _other -> Batch.stream(target, events, options, concurrency, linger)
     end
   end
 

@@ -102,7 +102,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       [
         {BeTree, :search, fn -> [target.(), event] end, [:stats | search_options]},
         {BeTree, :search_many, fn -> [target.(), [event, event]] end, search_options},
-        {BeTree, :stream, fn -> [target.(), [event, event]] end, [:max_concurrency | search_options]},
+        {BeTree, :stream, fn -> [target.(), [event, event]] end, [:max_concurrency, :linger | search_options]},
         {BeTree, :explain, fn -> [target.(), event, 1] end, [:timeout]},
         {BeTree, :info, fn -> [target.()] end, [:timeout]},
         {BeTree, :profile, fn -> [target.(), [event, event]] end, [:timeout]},
@@ -136,7 +136,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Cluster, :schema, fn -> [cluster(server)] end, [:timeout]},
       {Cluster, :info, fn -> [cluster(server)] end, [:timeout]},
       {BeTree, :search_many, fn -> [cluster(server), [event]] end, search_options},
-      {BeTree, :stream, fn -> [cluster(server), [event]] end, [:max_concurrency | search_options]},
+      {BeTree, :stream, fn -> [cluster(server), [event]] end, [:max_concurrency, :linger | search_options]},
       {Domain, :parse, fn -> [[a: :integer]] end, nil},
       {Pattern, :to_expression, fn -> [~s({"a": [1]})] end, [:arrays]},
       {Pattern, :schema, fn -> [[~s({"a": [1]})]] end, [:arrays]},

@@ -8,6 +8,7 @@ defmodule BeTree.Search.Batch do
   alias BeTree.Call.{Reply, Slices}
   alias BeTree.Input.Check
   alias BeTree.Processes.{Aside, Deadline, Heap}
+  alias BeTree.Search.Source
 
   # Limits of a chunk. The event that reaches the limit of bytes still belongs to the chunk.
   @max_events 256
@@ -217,15 +218,116 @@ defmodule BeTree.Search.Batch do
 
   The first events are searched by the consumer, those of a list one by one and others in small chunks, so a consumer of a few events
   does not pay for many. Then up to `concurrency` processes search.
-  """
-  @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer) :: Enumerable.t()
-  # A cluster asks all its shards for each event or chunk.
-  def stream(%Shards{} = cluster, events, options, concurrency), do: in_chunks(cluster, events, 1, options, concurrency)
 
-  def stream(target, events, options, concurrency) when is_list(events),
+  `linger` is the number of milliseconds for which an event of a lazy source waits for others, while another process reads the source.
+  With 0 or `:infinity` the consumer reads it.
+  """
+  @spec stream(BeTree.target(), Enumerable.t(), Slices.options(), pos_integer, timeout) :: Enumerable.t()
+  def stream(target, events, options, concurrency, linger) do
+    cond do
+      linger != :infinity and Source.lazy?(events) -> of_lazy(target, events, options, concurrency, linger)
+      # A cluster asks all its shards for each event or chunk.
+      is_list(events) and not is_struct(target, Shards) -> of_list(target, events, options, concurrency)
+      true -> in_chunks(target, events, 1, options, concurrency)
+    end
+  end
+
+  defp of_lazy(target, events, options, _concurrency, 0), do: Stream.map(events, &{&1, result(&1, target, options)})
+
+  defp of_lazy(target, events, options, concurrency, linger) do
+    max = if alone?(options), do: @max_plain_events, else: @max_events
+    search = %{target: target, options: options, concurrency: concurrency, max: max}
+    Stream.resource(fn -> open(events, linger, max) end, &next_of_source(&1, search), &close/1)
+  end
+
+  # `requested?`: the source will send a part. `max`: the size of the next part. `chunks`: those of the last part that no process
+  # searches yet. `outcome`: of the source, once it has ended.
+  defp open(events, linger, max) do
+    {queue, count} = no_tasks()
+    source = Source.open(events, linger)
+    %{source: source, requested?: false, max: max, chunks: [], queue: queue, count: count, outcome: nil}
+  end
+
+  defp close(state) do
+    shut_down({state.queue, state.count})
+    Source.close(state.source)
+  end
+
+  defp next_of_source(%{count: concurrency} = state, %{concurrency: concurrency}), do: await_first(state)
+
+  defp next_of_source(%{chunks: [chunk | chunks], count: count} = state, search) do
+    state = %{state | chunks: chunks}
+
+    if count == 0 and (chunk.small? or search.concurrency == 1) do
+      {pairs(chunk, results(chunk, search.target, search.options)), state}
+    else
+      {[], %{state | queue: :queue.in(start(chunk, search.target, search.options), state.queue), count: count + 1}}
+    end
+  end
+
+  defp next_of_source(%{outcome: nil, requested?: false} = state, search) do
+    Source.request(state.source, state.max)
+    next_of_source(%{state | requested?: true}, search)
+  end
+
+  defp next_of_source(%{outcome: nil, source: %{monitor: monitor}} = state, search) do
+    task = first_reference(state.queue)
+
+    receive do
+      {^monitor, {:part, events}} -> {[], with_chunks(%{state | requested?: false}, events, search)}
+      {^monitor, {:ended, outcome}} -> {[], %{state | requested?: false, outcome: outcome}}
+      {^task, outcome} when task != nil -> take_first(state, outcome)
+      {:DOWN, ^monitor, :process, _buffer, reason} -> exit(reason)
+      {:DOWN, ^task, :process, _pid, reason} when task != nil -> exit(reason)
+    end
+  end
+
+  defp next_of_source(%{count: 0, outcome: outcome} = state, _search) do
+    Source.raise_caught(outcome)
+    {:halt, state}
+  end
+
+  defp next_of_source(state, _search), do: await_first(state)
+
+  defp with_chunks(state, events, search) do
+    chunks = events |> chunks_for(search.options, length(events)) |> Enum.to_list()
+    %{state | chunks: chunks, max: size_of_part(chunks, search.max)}
+  end
+
+  # Events that are larger than those of a full chunk come in smaller parts, so that memory stays bounded.
+  defp size_of_part(chunks, max) do
+    bytes = for %{input: input} when is_binary(input) <- chunks, reduce: 0, do: (sum -> sum + byte_size(input))
+    count = chunks |> Enum.map(& &1.count) |> Enum.sum()
+    if bytes == 0, do: max, else: (@max_bytes * count) |> div(bytes) |> max(1) |> min(max)
+  end
+
+  defp first_reference(queue) do
+    case :queue.peek(queue) do
+      {:value, {%Task{ref: reference}, _chunk}} -> reference
+      :empty -> nil
+    end
+  end
+
+  # Takes the outcome of the first task from its message, as Task.await/2 does.
+  defp take_first(state, outcome) do
+    {{:value, {task, chunk}}, queue} = :queue.out(state.queue)
+    Process.demonitor(task.ref, [:flush])
+    {pairs(chunk, Aside.returned(outcome)), %{state | queue: queue, count: state.count - 1}}
+  end
+
+  defp await_first(state) do
+    {{:value, first}, queue} = :queue.out(state.queue)
+    {found(first), %{state | queue: queue, count: state.count - 1}}
+  end
+
+  defp of_list(target, events, options, concurrency),
     do: &one_by_one(events, @events_before_chunks, &1, &2, {target, options, concurrency})
 
-  def stream(target, events, options, concurrency), do: in_chunks(target, events, 1, options, concurrency)
+  # Searches one event in the calling process.
+  defp result(event, target, options) do
+    [result] = results(%__MODULE__{count: 1, input: nil, events: [event]}, target, options)
+    result
+  end
 
   # Reduces the results of the first `left` events, one search each, and then those of the chunks.
   defp one_by_one(_events, _left, {:halt, acc}, _fun, _search), do: {:halted, acc}
@@ -242,8 +344,7 @@ defmodule BeTree.Search.Batch do
       |> Enumerable.reduce({:cont, acc}, fun)
 
   defp one_by_one([event | rest], left, {:cont, acc}, fun, {target, options, _concurrency} = search) do
-    [result] = results(%__MODULE__{count: 1, input: nil, events: [event]}, target, options)
-    one_by_one(rest, left - 1, fun.({event, result}, acc), fun, search)
+    one_by_one(rest, left - 1, fun.({event, result(event, target, options)}, acc), fun, search)
   end
 
   # The first chunk has `first` events.
