@@ -73,17 +73,12 @@ defmodule BeTree.PubSub.Publication do
   defp options(true), do: @strict
 
   defp find(name, index, event, options, timeout) do
-    case Search.run_checked(index, event, options) do
-      {:done, ids, _stats} ->
-        {:ok, ids}
-
+    case Search.ids_in_server(index, event, options) do
       {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] ->
-        Index.search(name, timeout, fn ->
-          with {:done, ids, _stats} <- Search.run_checked(index, event, options), do: {:ok, ids}
-        end)
+        Index.search(name, timeout, fn -> Search.ids_in_server(index, event, options) end)
 
-      error ->
-        error
+      result ->
+        result
     end
   end
 
