@@ -125,7 +125,8 @@ defmodule BeTree.PubSub.Registrar do
     for {id} <- kept, do: :ets.delete(table.intents, id)
     pids = for {id} <- dropped, pid = Table.delete(table, id), uniq: true, do: pid
     for pid <- pids, do: discharge(state, pid)
-    state = %{state | deletes: for({id} <- dropped, do: id), leaving: leaving}
+    # Before the first request: a caller repeats its request with an id that this may delete.
+    state = delete_all(%{state | deletes: for({id} <- dropped, do: id), leaving: leaving})
     # Requests wait for this. A caller finds the process of before until then, and asks again.
     Table.put_process(table, :registrar)
     {:noreply, work(state)}
@@ -288,12 +289,19 @@ defmodule BeTree.PubSub.Registrar do
     cond do
       room <= 0 -> state
       not has_left?(table, pid) -> leave_in_part(%{state | leaving: others})
-      true -> state |> remove(Table.ids(table, pid, room)) |> leave_in_part()
+      true -> state |> remove_some(pid, room) |> leave_in_part()
     end
   end
 
   defp leave_wholly(%{table: table} = state, pid) do
-    if has_left?(table, pid), do: state |> remove(Table.ids(table, pid, @max_deleted)) |> leave_wholly(pid), else: state
+    if has_left?(table, pid), do: state |> remove_some(pid, @max_deleted) |> leave_wholly(pid), else: state
+  end
+
+  # Removes at most `count` subscriptions of a process that has left, and its account with the last one.
+  defp remove_some(%{table: table} = state, pid, count) do
+    state = remove(state, Table.ids(table, pid, count))
+    discharge(state, pid)
+    state
   end
 
   defp has_left?(%{subscribers: subscribers}, pid) do
@@ -302,6 +310,9 @@ defmodule BeTree.PubSub.Registrar do
       [] -> false
     end
   end
+
+  defp delete_all(%{deletes: []} = state), do: state
+  defp delete_all(state), do: state |> delete() |> delete_all()
 
   defp delete(%{deletes: []} = state), do: state
 
