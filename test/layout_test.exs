@@ -42,7 +42,7 @@ defmodule BeTree.LayoutTest do
 
   # The folders of lib/be_tree from the lowest to the highest. The file of the same name counts to the folder.
   @layers ~w(stats error input processes telemetry journal domain pattern fuel runtime target event guest call explanation search
-             tree index sandbox profile image be_tree files server cluster rules tune application)
+             tree index sandbox profile image be_tree files server cluster pub_sub rules tune application)
 
   # Folders that still use a higher one. No other pair may join them.
   @upward [

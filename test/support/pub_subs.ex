@@ -72,6 +72,36 @@ defmodule BeTree.Test.PubSubs do
     kill(actor)
   end
 
+  @doc "Starts a pubsub of this name on another node, which lives as long as the node."
+  def start_on(node, name, options \\ []) do
+    :erpc.call(node, fn ->
+      fixed = [name: name, schema: [a: :integer], limit: 1_000_000, max_restarts: 1_000_000_000]
+      {:ok, pid} = PubSub.start_link(Keyword.merge(fixed, options))
+      Process.unlink(pid)
+      pid
+    end)
+  end
+
+  @doc "Starts a process on a node that subscribes, and sends each message as `{node, message}` to the calling process."
+  def subscribe_on(node, name, expression) do
+    test = self()
+
+    subscriber =
+      Node.spawn(node, fn ->
+        PubSub.subscribe!(name, expression, tag: node())
+        send(test, :subscribed)
+        forward(test)
+      end)
+
+    assert_receive :subscribed, @patience
+    subscriber
+  end
+
+  defp forward(test) do
+    receive(do: (message -> send(test, {node(), message})))
+    forward(test)
+  end
+
   @doc "Returns the message for the calling process, of which one must come."
   def message do
     assert_receive(%Message{} = message, @patience)

@@ -5,8 +5,8 @@ defmodule BeTree.PubSub.Message do
     * `:pubsub` - the name of the `BeTree.PubSub`;
     * `:event` - the event, as it was published;
     * `:tags` - the tags of the subscriber's matching subscriptions, in the order in which it subscribed;
-    * `:why` - a pair `{tag, explanation}` for each matching subscription with `why: true`, in the same order. In place of an
-      explanation that could not be made, for lack of memory for example, stands the `BeTree.Error`;
+    * `:why` - a pair `{tag, explanation}` for each matching subscription with `why: true`, in the same order. The
+      `:id` of the explanation is the tag. In place of an explanation that could not be made, for lack of memory for example, stands the `BeTree.Error`;
     * `:dropped` - how many messages were dropped since the message before, because the subscriber had reached its limit.
   """
 

@@ -170,7 +170,7 @@ defmodule BeTree.PubSub.Publication do
   defp explain(asked, event, index) do
     Enum.flat_map(asked, fn {id, tag} ->
       case BeTree.explain(index, event, id) do
-        {:ok, %Explanation{} = explanation} -> [{tag, explanation}]
+        {:ok, %Explanation{} = explanation} -> [{tag, %{explanation | id: tag}}]
         {:error, %Error{kind: :not_found}} -> []
         {:error, error} -> [{tag, error}]
       end
