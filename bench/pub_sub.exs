@@ -64,7 +64,7 @@ defmodule BeTree.Bench.PubSub do
     row("BeTree.PubSub.publish/2", times[:publish], 150)
     row("Registry.dispatch/3 to 100 of 10,000", times[:registry])
     row(":pg, send to 100 members", times[:pg])
-    end_all(receivers)
+    end_all(receivers, Matching)
   end
 
   ## Subscribing
@@ -91,7 +91,7 @@ defmodule BeTree.Bench.PubSub do
 
     row("100 processes", time / count, 50)
     if PubSub.stats!(Subscribing).subscribers < @processes, do: Mix.raise("subscribers are missing")
-    end_all(receivers)
+    end_all(receivers, Subscribing)
   end
 
   ## Keys
@@ -124,7 +124,7 @@ defmodule BeTree.Bench.PubSub do
     row("Registry.dispatch/3", times[:registry])
     ratio = times[:publish] / times[:registry]
     say("  times of Registry                         #{decimal(ratio)} (bar: 3, #{verdict(ratio, 3)})")
-    end_all(receivers)
+    end_all(receivers, Keys)
   end
 
   ## Measuring
@@ -198,7 +198,10 @@ defmodule BeTree.Bench.PubSub do
     |> Task.await(:infinity)
   end
 
-  defp end_all(receivers) do
+  # Leaves no work for the next measurement.
+  defp end_all(receivers, name) do
+    Supervisor.stop(name)
+
     for receiver <- receivers do
       Process.unlink(receiver)
       Process.exit(receiver, :kill)
