@@ -273,6 +273,53 @@ defmodule BeTree.PubSubTest do
     assert %{delivered: 1, dropped: 0} = PubSub.stats!(name)
   end
 
+  describe "while the index is gone" do
+    # Kills the server of the index, and keeps the supervisor from starting another one until `function` returns.
+    defp without_index(name, function) do
+      supervisor = Process.whereis(name)
+      :ok = :sys.suspend(supervisor)
+      kill(Process.whereis(table(name).index))
+      function.()
+    after
+      :sys.resume(Process.whereis(name))
+    end
+
+    test "a publish waits, or returns an error of kind :not_ready after its timeout" do
+      name = start()
+      PubSub.subscribe!(name, "a = 1", tag: :before)
+
+      task =
+        without_index(name, fn ->
+          assert {:error, %Error{kind: :not_ready}} = PubSub.publish(name, %{a: 1}, timeout: 20)
+          assert {:error, %Error{kind: :not_ready}} = PubSub.publish_many(name, [%{a: 1}], timeout: 0)
+          Task.async(fn -> PubSub.publish(name, %{a: 1}, timeout: :infinity) end)
+        end)
+
+      assert Task.await(task, 60_000) == :ok
+      assert [%{tags: [:before]}] = messages()
+    end
+
+    test "subscriptions are made and ended when it is back" do
+      name = start()
+      kept = PubSub.subscribe!(name, "a = 1", tag: :kept)
+      ended = PubSub.subscribe!(name, "a = 1", tag: :ended)
+      actor = actor()
+
+      task =
+        without_index(name, fn ->
+          PubSub.unsubscribe!(name, ended)
+          Task.async(fn -> run(actor, fn -> PubSub.subscribe!(name, "a = 1") end) end)
+        end)
+
+      Task.await(task, 60_000)
+      PubSub.publish!(name, %{a: 1})
+      assert [%{tags: [:kept]}] = messages()
+      assert run(actor, fn -> length(messages()) end) == 1
+      settle(name, 2, 2)
+      PubSub.unsubscribe!(name, kept)
+    end
+  end
+
   test "names that are no atoms raise" do
     for call <- [&PubSub.publish(&1, %{}), &PubSub.subscribe(&1, "a = 1"), &PubSub.stats/1, &PubSub.unsubscribe/1],
         name <- [nil, "name", {:via, Registry, 1}, self()] do
