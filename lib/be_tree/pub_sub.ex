@@ -33,7 +33,7 @@ defmodule BeTree.PubSub do
   ## Limits
 
   A publisher counts the messages to each subscriber. Only when the count reaches the limit does it look at the mailbox, for at most
-  100 milliseconds. If fewer messages wait, of any sender, the difference is the new count. Otherwise the subscriber is full:
+  100 milliseconds. If fewer messages wait, of any sender, the difference is the new count. Otherwise, or if the process does not reply in that time, the subscriber is full:
 
     * with `overflow: :drop_new`, messages are dropped without a further look until at most half of the limit waits. The next message
       has their number in `:dropped`;
