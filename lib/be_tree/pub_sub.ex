@@ -260,7 +260,7 @@ defmodule BeTree.PubSub do
   def init(%{name: name} = options) do
     table = Table.new(name, options)
     restarts = [max_restarts: options.max_restarts, max_seconds: options.max_seconds]
-    index = options |> Map.take([:schema, :memory, :replicas, :queue]) |> Map.to_list()
+    index = options |> Map.take([:schema, :memory, :replicas, :queue]) |> Map.to_list() |> Kernel.++(restarts)
 
     children = [
       Index.child_spec(table, index),
