@@ -56,8 +56,8 @@ defmodule BeTree.PubSub do
   ## Costs
 
   On a small shared machine, in time of one processor: `subscribe/3` takes 20 to 40 microseconds and `unsubscribe/3` 6. `publish/3` takes the
-  search (`BeTree.search/3`) and about one microsecond for each receiver: 5 microseconds with one receiver, 6 among 1,000,000
-  subscriptions, and 120 with 100 receivers. The event is copied to each receiver. A subscription takes about 600 bytes and twice
+  search (`BeTree.search/3`) and about one microsecond for each receiver: 5 microseconds with one receiver, 6 to 7 among 1,000,000
+  subscriptions, and 120 to 160 with 100 receivers. The event is copied to each receiver. A subscription takes about 600 bytes and twice
   its text, besides the index, because the `BeTree.Server` that holds the index keeps the text too. `make bench CASE=pub_sub` measures these.
   """
 
