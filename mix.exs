@@ -83,6 +83,7 @@ defmodule BeTree.MixProject do
       groups_for_modules: [
         "Stateful rules": [BeTree.Rules, ~r/^BeTree\.Rules\./],
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
+        "Publish/subscribe": [BeTree.PubSub, ~r/^BeTree\.PubSub\./],
         "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
         "Fuel, tuning and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Tune, BeTree.Telemetry],
         "Sandbox and runtimes": [

@@ -231,7 +231,7 @@ defmodule BeTree.Explanation do
 
   defimpl Inspect do
     def inspect(%{id: id} = explanation, _options) do
-      "#BeTree.Explanation<#{id}: #{BeTree.Explanation.to_string(explanation)}>"
+      "#BeTree.Explanation<#{BeTree.Input.Describe.value(id)}: #{BeTree.Explanation.to_string(explanation)}>"
     end
   end
 end

@@ -33,6 +33,9 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower loses the server that it follows | `version` | `follows`, `error` |
   | `[:be_tree, :module, :compile]` | a module that no one uses in this VM is ready: its code was loaded or compiled | `duration`, `bytes`: the length of the module | `source` |
+  | `[:be_tree, :pub_sub, :publish]` | a call of `BeTree.PubSub.publish/3` or `BeTree.PubSub.publish_many/3` has sent its messages | `duration`, `events`, `delivered`, `dropped`, `unsent` | `pubsub` |
+  | `[:be_tree, :pub_sub, :full]` | a subscriber reaches its limit | `waiting`, unless its process did not reply | `pubsub`, `process` |
+  | `[:be_tree, :pub_sub, :recovered]` | at most half of the limit waits again | `waiting` | `pubsub`, `process` |
   | `[:be_tree, :rules, :dropped]` | a server of rules drops notices for a process with a full mailbox | `notices` | `process` |
 
   ## Measurements
@@ -49,6 +52,9 @@ defmodule BeTree.Telemetry do
   | `late` | count | facts from before the watermark (`BeTree.Rules`, Time); 0 for an error |
   | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error |
   | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 if nothing changed |
+  | `delivered`, `dropped` | count | messages to subscribers of this node that were sent, and that were dropped at their limits |
+  | `unsent` | count | events that were not sent to another node, the sum over the nodes |
+  | `waiting` | count | messages in the mailbox of a subscriber |
   | `bytes` | byte | the size of the written changes, of the image of an index, or of a module |
 
   ## Metadata
@@ -58,7 +64,8 @@ defmodule BeTree.Telemetry do
   | `tree` | the handle that was searched or changed |
   | `server` | the name of the `BeTree.Server`, if the handle is one; for `[:be_tree, :rules, :dropped]` the name of the `BeTree.Rules.Server` |
   | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/operating/runtimes.md`); `:compiled`, compiled now |
-  | `process` | the process whose notices were dropped, or its name in `:notify` |
+  | `process` | the process whose notices were dropped, or its name in `:notify`; for `[:be_tree, :pub_sub, ...]` the subscriber |
+  | `pubsub` | the name of the `BeTree.PubSub` |
   | `cluster` | the `BeTree.Cluster`, if the handle is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |
   | `result` | in `:stop`: `:ok` or `:error` |

@@ -5,7 +5,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Pattern, Runtime}
-  alias BeTree.{Profile, Rules, Sandbox, Search, Server, Tune, Workload}
+  alias BeTree.{Profile, PubSub, Rules, Sandbox, Search, Server, Tune, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
 
@@ -83,7 +83,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   end
 
   # A function, valid arguments, and the options of its last argument.
-  defp rows(%{folder: folder, server: server, terms: terms, made: made}) do
+  defp rows(%{folder: folder, server: server, terms: terms, pubsub: pubsub, made: made}) do
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
     searchable = [tree, index, fn -> server end, fn -> terms end]
@@ -166,6 +166,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Tune, :to_json, fn -> [made.tuned] end, nil},
       {Tune, :to_html, fn -> [made.tuned] end, nil},
       {Tune, :round_up, fn -> [1_234] end, nil},
+      {PubSub, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
+      {PubSub, :child_spec, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
+      {PubSub, :subscribe, fn -> [pubsub, "a = 1"] end, [:tag, :why, :limit, :overflow, :constants, :timeout]},
+      {PubSub, :unsubscribe, fn -> [pubsub] end, nil},
+      {PubSub, :unsubscribe, fn -> [pubsub, PubSub.subscribe!(pubsub, "a = 1")] end, nil},
+      {PubSub, :publish, fn -> [pubsub, event] end, [:timeout]},
+      {PubSub, :publish_many, fn -> [pubsub, [event]] end, [:timeout]},
+      {PubSub, :stats, fn -> [pubsub] end, [:timeout]},
       {Rules, :new, fn -> [@rules] end,
        [:memory, :facts, :firings, :notices, :lateness, :fuel, :timeout, :fuel_per_reduction, :runtime]},
       {Rules, :assert, fn -> [stateful(), {:a, x: 1}] end, rule_options},
@@ -256,7 +264,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
     terms = :"#{__MODULE__}.Terms"
     start_supervised!({Server, name: __MODULE__, schema: [a: :integer]})
     start_supervised!({Server, name: terms, schema: [a: :integer], ids: :term})
-    {:ok, folder: folder, server: __MODULE__, terms: terms, made: made()}
+    pubsub = :"#{__MODULE__}.PubSub"
+    start_supervised!({PubSub, name: pubsub, schema: [a: :integer]})
+    {:ok, folder: folder, server: __MODULE__, terms: terms, pubsub: pubsub, made: made()}
   end
 
   test "the table has every public function", context do

@@ -9,7 +9,7 @@ defmodule BeTree.Telemetry.Metrics do
   @doc "Returns the metrics, built by `module`."
   @spec all(module) :: [struct]
   def all(module) do
-    searches(module) ++ changes(module) ++ servers(module)
+    searches(module) ++ changes(module) ++ servers(module) ++ pubsubs(module)
   end
 
   defp searches(module) do
@@ -50,6 +50,16 @@ defmodule BeTree.Telemetry.Metrics do
       module.counter("be_tree.follower.lost.version", tags([], description: "connections that a follower lost")),
       module.summary("be_tree.module.compile.duration", tags([:source], unit: @milliseconds)),
       module.sum("be_tree.rules.dropped.notices", tags([], description: "notices that were not sent"))
+    ]
+  end
+
+  defp pubsubs(module) do
+    [
+      module.sum("be_tree.pub_sub.publish.events", tags([:pubsub], [])),
+      module.summary("be_tree.pub_sub.publish.duration", tags([:pubsub], unit: @milliseconds)),
+      module.sum("be_tree.pub_sub.publish.delivered", tags([:pubsub], description: "messages to subscribers")),
+      module.sum("be_tree.pub_sub.publish.dropped", tags([:pubsub], description: "messages dropped at limits")),
+      module.sum("be_tree.pub_sub.publish.unsent", tags([:pubsub], description: "events not sent to other nodes"))
     ]
   end
 
