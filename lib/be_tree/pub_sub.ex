@@ -66,6 +66,7 @@ defmodule BeTree.PubSub do
   import BeTree.Input.Limits, only: [is_atom_name: 1]
 
   alias BeTree.{Domain, Error, Event}
+  alias BeTree.Call.InstanceOptions
   alias BeTree.Error.Bang
   alias BeTree.Input.{Check, Describe, Limits, Options}
   alias BeTree.Input.Options.Common
@@ -106,7 +107,7 @@ defmodule BeTree.PubSub do
                  doc: "what happens at the limit, unless `subscribe/3` says otherwise: `:drop_new` or `:disconnect`"
                ]
              ] ++
-             Common.take([:memory]) ++
+             InstanceOptions.take([:memory]) ++
              [
                replicas: [
                  type: {:integer, 1, Limits.max_replicas()},
@@ -115,7 +116,7 @@ defmodule BeTree.PubSub do
                  doc: "the number of publishes that may search at once, as of a `BeTree.Server`"
                ]
              ] ++
-             Common.take([:queue]) ++
+             InstanceOptions.take([:queue]) ++
              [
                max_restarts: [
                  type: :positive,

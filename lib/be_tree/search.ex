@@ -211,7 +211,7 @@ defmodule BeTree.Search do
     if Telemetry.enabled?() do
       with {:done, ids, _stats} <- run_checked(name, event, options), do: {:ok, ids}
     else
-      with {:ok, view} <- View.fetch(name), do: ids_in_view(view, event, options)
+      with %View{} = view <- Target.handle(name), do: ids_in_view(view, event, options)
     end
   end
 

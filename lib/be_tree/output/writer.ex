@@ -6,8 +6,7 @@ defmodule BeTree.Output.Writer do
   # queue to the runner of the sink, one job at a time, and wakes senders that wait for room. It never blocks, because the runner does.
   # When it is killed, the next writer finds all pages in the queue, except for those of the job in hand, which are lost.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   alias BeTree.{Error, Telemetry}
   alias BeTree.Input.Describe
@@ -109,7 +108,7 @@ defmodule BeTree.Output.Writer do
       else: {:reply, :ok, state |> put_settings(settings) |> advance()}
   end
 
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+  def handle_call(call, from, state), do: super(call, from, state)
 
   # A sink that cannot be opened leaves everything as it is.
   defp replace_sink(state, settings) do
@@ -139,12 +138,6 @@ defmodule BeTree.Output.Writer do
 
   defp kill({_stage, runner}), do: Process.exit(runner, :kill)
   defp kill(nil), do: :ok
-
-  @impl true
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
 
   @impl true
   def handle_info(:wake, state), do: {:noreply, state |> sweep() |> pump()}
@@ -201,14 +194,11 @@ defmodule BeTree.Output.Writer do
     {:noreply, close(state, %Error{kind: :closed, message: message}, true)}
   end
 
-  def handle_info(message, state) do
-    # Messages of former runners are no surprise.
-    unless elem_or(message) in [:opened, :written, :disconnect], do: Stray.ignore(:message, message)
-    {:noreply, state}
-  end
-
-  defp elem_or(message) when is_tuple(message) and tuple_size(message) > 0, do: elem(message, 0)
-  defp elem_or(message), do: message
+  # Of a closed output.
+  def handle_info(:disconnect, state), do: {:noreply, state}
+  # Of a former runner.
+  def handle_info({result, _runner, _value}, state) when result in [:opened, :written], do: {:noreply, state}
+  def handle_info(message, state), do: super(message, state)
 
   # Messages that were accepted reach the sink before the output stops, if it takes them in time.
   @impl true

@@ -7,10 +7,8 @@ defmodule BeTree.PubSub.Gauge do
   # A publisher that finds a mailbox full tells this process. If the message is lost with the process, the account stays open, and the
   # next publisher looks.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
-  alias BeTree.Processes.Stray
   alias BeTree.PubSub.{Credit, Registrar, Table}
   alias BeTree.Telemetry
 
@@ -59,13 +57,7 @@ defmodule BeTree.PubSub.Gauge do
     end
   end
 
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
-
-  @impl GenServer
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+  def handle_cast(cast, state), do: super(cast, state)
 
   @impl GenServer
   def handle_info({:EXIT, watcher, reason}, %{watchers: watchers} = state) when is_map_key(watchers, watcher) do
@@ -88,10 +80,7 @@ defmodule BeTree.PubSub.Gauge do
     end
   end
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
   defp emit(event, measurements, pid, %{name: name}),
     do: Telemetry.event([:pub_sub, event], measurements, %{pubsub: name, process: pid})

@@ -6,10 +6,8 @@ defmodule BeTree.PubSub.Peers do
   # publishers read. A publisher sends an event to one router of each node, always the same one, so the events of a publisher arrive in
   # order. The routers acknowledge events by their number since this process began to send to them.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
-  alias BeTree.Processes.Stray
   alias BeTree.PubSub.Table
 
   # Events that may be on their way to one router. Others are dropped.
@@ -97,19 +95,7 @@ defmodule BeTree.PubSub.Peers do
     {:noreply, state}
   end
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
-
-  @impl GenServer
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
-
-  @impl GenServer
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
   # A router that left begins with a new account when it comes back, because events on their way were lost.
   defp show(%{members: members} = state) do

@@ -11,12 +11,11 @@ defmodule BeTree.PubSub.Registrar do
   # This process may be killed at any moment. The tables (BeTree.PubSub.Table) say what the next one must settle, and a caller sends
   # its request again, with the same id.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
   alias BeTree.Error
   alias BeTree.Input.Describe
-  alias BeTree.Processes.{Deadline, Stray}
+  alias BeTree.Processes.Deadline
   alias BeTree.PubSub.{Credit, Disconnected, Index, Table}
 
   # Subscriptions that enter, or leave, the index in one change. More than 1,000 would make a new base of the index at once.
@@ -143,7 +142,7 @@ defmodule BeTree.PubSub.Registrar do
   def handle_call({:unsubscribe, id}, _from, state), do: {:reply, :ok, unsubscribed(state, id)}
 
   def handle_call({:leave, pid}, _from, state), do: {:reply, :ok, left(state, pid)}
-  def handle_call(call, _from, state), do: {:reply, Stray.refuse(call), state}
+  def handle_call(call, from, state), do: super(call, from, state)
 
   @impl GenServer
   def handle_cast({:unsubscribe, id}, state) do
@@ -164,10 +163,7 @@ defmodule BeTree.PubSub.Registrar do
     end
   end
 
-  def handle_cast(cast, state) do
-    Stray.ignore(:cast, cast)
-    {:noreply, state}
-  end
+  def handle_cast(cast, state), do: super(cast, state)
 
   @impl GenServer
   def handle_info(:work, state) do
@@ -177,10 +173,7 @@ defmodule BeTree.PubSub.Registrar do
 
   def handle_info({:DOWN, _monitor, :process, pid, _reason}, state), do: {:noreply, left(state, pid)}
 
-  def handle_info(message, state) do
-    Stray.ignore(:message, message)
-    {:noreply, state}
-  end
+  def handle_info(message, state), do: super(message, state)
 
   # Requests that are in the mailbox already join the work.
   defp work(%{is_working: true} = state), do: state

@@ -2,10 +2,8 @@ defmodule BeTree.PubSub.Router do
   @moduledoc false
   # Delivers events of other nodes to the subscribers of this one, and acknowledges them.
 
-  use GenServer
-  use BeTree.Processes.CrashReport
+  use BeTree.Processes.Server
 
-  alias BeTree.Processes.Stray
   alias BeTree.PubSub.{Publication, Table}
 
   # Events of an origin between two acknowledgements while more arrive.
