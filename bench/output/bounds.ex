@@ -207,8 +207,8 @@ defmodule BeTree.Bench.Output.Bounds do
   def recovery(options) do
     turns = if options.quick, do: 3, else: 20
 
+    # With `drop_old` there is always room, and no overload.
     rows =
-      # With `drop_old` there is always room, and no overload.
       for overflow <- [:block, :drop_new] do
         times = for _turn <- 1..turns, do: recover(overflow)
         {overflow, median(times) / 1_000, Enum.max(times) / 1_000}

@@ -86,7 +86,8 @@ defmodule BeTree.Output do
 
   ## Options
 
-    * `:name` - an atom, by which the other functions know the output
+    * `:name` - an atom, by which the other functions know the output. The supervisor is registered under it, and it is the name of
+      an ETS table
   #{Options.docs(Settings.definitions())}
 
   Returns `{:ok, pid}`, or `{:error, error}` with the kind `:file` if the sink cannot be opened, or `:bad_module` without the NIF.
@@ -197,9 +198,11 @@ defmodule BeTree.Output do
   """
   @spec format(name | pid, :io.format(), [term]) :: :ok | {:error, Error.t()}
   def format(output, format, arguments \\ [])
-  def format(device, format, arguments) when is_pid(device), do: :io.format(device, format, arguments)
 
-  def format(output, format, arguments) do
+  def format(device, format, arguments) when is_pid(device) and device != self(),
+    do: :io.format(device, format, arguments)
+
+  def format(output, format, arguments) when is_atom(output) do
     case Sender.fetch(output) do
       {:ok, {_sender, _epoch, nil}} ->
         put(output, :unicode.characters_to_binary(:io_lib.format(format, arguments)))
@@ -213,6 +216,10 @@ defmodule BeTree.Output do
       {:error, error} ->
         {:error, error}
     end
+  end
+
+  def format(other, _format, _arguments) do
+    raise ArgumentError, "an output or a device is an atom or the pid of another process, got: #{Describe.value(other)}"
   end
 
   defp device(name) when name in [:standard_io, :standard_error], do: name
@@ -266,5 +273,8 @@ defmodule BeTree.Output do
   Acknowledges messages that a process received as the sink of an output. It gets no more messages before.
   """
   @spec ack(reference) :: :ok
-  defdelegate ack(reference), to: Sink.Process, as: :acknowledge
+  def ack(reference) when is_reference(reference), do: Sink.Process.acknowledge(reference)
+
+  def ack(other),
+    do: raise(ArgumentError, "an acknowledgement takes the reference of the message, got: #{Describe.value(other)}")
 end

@@ -33,6 +33,10 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower loses the server that it follows | `version` | `follows`, `error` |
   | `[:be_tree, :module, :compile]` | a module that no one uses in this VM is ready: its code was loaded or compiled | `duration`, `bytes`: the length of the module | `source` |
+  | `[:be_tree, :output, :write]` | the sink of an output has taken pages | `messages`, `bytes`, `duration`, `lateness` | `output` |
+  | `[:be_tree, :output, :lost]` | the sink of an output has failed to take pages | `messages`, `bytes`, `duration`, `lateness` | `output` |
+  | `[:be_tree, :output, :dropped]` | an output tells its sink of dropped messages | `messages` | `output` |
+  | `[:be_tree, :output, :closed]` | the sink of an output is gone | | `output` |
   | `[:be_tree, :pub_sub, :publish]` | a call of `BeTree.PubSub.publish/3` or `BeTree.PubSub.publish_many/3` has sent its messages | `duration`, `events`, `delivered`, `dropped`, `unsent` | `pubsub` |
   | `[:be_tree, :pub_sub, :full]` | a subscriber reaches its limit | `waiting`, unless its process did not reply | `pubsub`, `process` |
   | `[:be_tree, :pub_sub, :recovered]` | at most half of the limit waits again | `waiting` | `pubsub`, `process` |
@@ -55,7 +59,9 @@ defmodule BeTree.Telemetry do
   | `delivered`, `dropped` | count | messages to subscribers of this node that were sent, and that were dropped at their limits |
   | `unsent` | count | events that were not sent to another node, the sum over the nodes |
   | `waiting` | count | messages in the mailbox of a subscriber |
-  | `bytes` | byte | the size of the written changes, of the image of an index, or of a module |
+  | `bytes` | byte | the size of the written changes, of the image of an index, of a module, or of messages |
+  | `messages` | count | messages of an output |
+  | `lateness` | microsecond | since the oldest of the messages was put |
 
   ## Metadata
 
@@ -66,6 +72,7 @@ defmodule BeTree.Telemetry do
   | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/operating/runtimes.md`); `:compiled`, compiled now |
   | `process` | the process whose notices were dropped, or its name in `:notify`; for `[:be_tree, :pub_sub, ...]` the subscriber |
   | `pubsub` | the name of the `BeTree.PubSub` |
+  | `output` | the name of the `BeTree.Output` |
   | `cluster` | the `BeTree.Cluster`, if the handle is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |
   | `result` | in `:stop`: `:ok` or `:error` |

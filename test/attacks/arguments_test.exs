@@ -4,7 +4,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   # the library, no exit, no message of a megabyte.
   use ExUnit.Case, async: true
 
-  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Pattern, Runtime}
+  alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Output, Pattern, Runtime}
   alias BeTree.{Profile, PubSub, Rules, Sandbox, Search, Server, Tune, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
@@ -166,6 +166,15 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Tune, :to_json, fn -> [made.tuned] end, nil},
       {Tune, :to_html, fn -> [made.tuned] end, nil},
       {Tune, :round_up, fn -> [1_234] end, nil},
+      {Output, :start_link, fn -> [[name: name(), sink: {:process, self()}]] end, nil},
+      {Output, :child_spec, fn -> [[name: name(), sink: {:process, self()}]] end, nil},
+      {Output, :put, fn -> [output, "a"] end, nil},
+      {Output, :put_many, fn -> [output, ["a"]] end, nil},
+      {Output, :format, fn -> [output, "~p", [1]] end, nil},
+      {Output, :flush, fn -> [output, 0] end, nil},
+      {Output, :stats, fn -> [output] end, nil},
+      {Output, :configure, fn -> [output, []] end, [:sink, :page, :linger, :buffer, :overflow, :timeout]},
+      {Output, :ack, fn -> [make_ref()] end, nil},
       {PubSub, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {PubSub, :child_spec, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {PubSub, :subscribe, fn -> [pubsub, "a = 1"] end, [:tag, :why, :limit, :overflow, :constants, :timeout]},
@@ -266,7 +275,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
     start_supervised!({Server, name: terms, schema: [a: :integer], ids: :term})
     pubsub = :"#{__MODULE__}.PubSub"
     start_supervised!({PubSub, name: pubsub, schema: [a: :integer]})
-    {:ok, folder: folder, server: __MODULE__, terms: terms, pubsub: pubsub, made: made()}
+    output = :"#{__MODULE__}.Output"
+    start_supervised!({Output, name: output, sink: {:process, self()}, overflow: :drop_new})
+    {:ok, folder: folder, server: __MODULE__, terms: terms, pubsub: pubsub, output: output, made: made()}
   end
 
   test "the table has every public function", context do

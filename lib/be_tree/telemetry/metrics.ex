@@ -9,7 +9,7 @@ defmodule BeTree.Telemetry.Metrics do
   @doc "Returns the metrics, built by `module`."
   @spec all(module) :: [struct]
   def all(module) do
-    searches(module) ++ changes(module) ++ servers(module) ++ pubsubs(module)
+    searches(module) ++ changes(module) ++ servers(module) ++ pubsubs(module) ++ outputs(module)
   end
 
   defp searches(module) do
@@ -60,6 +60,16 @@ defmodule BeTree.Telemetry.Metrics do
       module.sum("be_tree.pub_sub.publish.delivered", tags([:pubsub], description: "messages to subscribers")),
       module.sum("be_tree.pub_sub.publish.dropped", tags([:pubsub], description: "messages dropped at limits")),
       module.sum("be_tree.pub_sub.publish.unsent", tags([:pubsub], description: "events not sent to other nodes"))
+    ]
+  end
+
+  defp outputs(module) do
+    [
+      module.sum("be_tree.output.write.messages", tags([:output], description: "messages delivered by outputs")),
+      module.summary("be_tree.output.write.duration", tags([:output], unit: @milliseconds)),
+      module.summary("be_tree.output.write.lateness", tags([:output], unit: {:microsecond, :millisecond})),
+      module.sum("be_tree.output.lost.messages", tags([:output], description: "messages that a sink refused")),
+      module.sum("be_tree.output.dropped.messages", tags([:output], description: "messages dropped at limits"))
     ]
   end
 
