@@ -309,7 +309,7 @@ defmodule BeTree.Bench.Output.Bounds do
     :ok = Output.put(@name, "message")
 
     receive do
-      {Output, @name, {:messages, ["message"], reference}} ->
+      {:be_tree_output, @name, {:messages, ["message"], reference}} ->
         ended = System.monotonic_time(:microsecond)
         Output.ack(reference)
         (ended - started) / 1_000

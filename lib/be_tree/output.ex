@@ -23,8 +23,8 @@ defmodule BeTree.Output do
   | `{:tcp, socket}`, owned by another process | the operating system has taken it | iodata |
   | `{module, argument}` (`BeTree.Output.Sink`) | the module has returned `:ok` | iodata |
 
-  The process of a sink receives `{BeTree.Output, name, {:messages, messages, reference}}`, a list of binaries, and acknowledges it by
-  `ack/1`. Before a list it may receive `{BeTree.Output, name, {:dropped, count}}`.
+  The process of a sink receives `{:be_tree_output, name, {:messages, messages, reference}}`, a list of binaries, and acknowledges it by
+  `ack/1`. Before a list it may receive `{:be_tree_output, name, {:dropped, count}}`.
 
   Text is converted to the encoding of the device in the process that puts it. A device with the encoding `latin1` gets `\\x{3B1}` for a
   character that it does not have, as from `:io.format/3`.
@@ -41,7 +41,7 @@ defmodule BeTree.Output do
     * `:block` - its sender sleeps until the writer wakes it, in the order of arrival, or returns the error `:timeout`;
     * `:drop_new` - it is dropped: `put/2` returns an error of kind `:overloaded`;
     * `:drop_old` - the oldest pages of the queue are dropped;
-    * `:disconnect` - the output is closed. A socket is closed, and a process is sent `{BeTree.Output, name, :disconnected}`.
+    * `:disconnect` - the output is closed. A socket is closed, and a process is sent `{:be_tree_output, name, :disconnected}`.
 
   An overload lasts until the queue is half empty. The sink is told of dropped messages before the next page: text
   gets the line `BeTree.Output: 12 messages dropped`.
@@ -97,7 +97,7 @@ defmodule BeTree.Output do
       iex> BeTree.Output.put(Started, "hello")
       :ok
       iex> receive do
-      ...>   {BeTree.Output, Started, {:messages, messages, reference}} ->
+      ...>   {:be_tree_output, Started, {:messages, messages, reference}} ->
       ...>     BeTree.Output.ack(reference)
       ...>     messages
       ...> end

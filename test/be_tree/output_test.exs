@@ -33,7 +33,7 @@ defmodule BeTree.OutputTest do
 
   defp take_only(name) do
     receive do
-      {Output, ^name, {:messages, messages, reference}} -> {messages, reference}
+      {:be_tree_output, ^name, {:messages, messages, reference}} -> {messages, reference}
     end
   end
 
@@ -161,7 +161,7 @@ defmodule BeTree.OutputTest do
       assert %{overloaded: true, dropped: 1, pending: ^count} = stats(name)
       # The last message is in the open page.
       for _ <- 1..(count - 1), do: take(name)
-      assert_receive {Output, ^name, {:dropped, 1}}, @wait_ms
+      assert_receive {:be_tree_output, ^name, {:dropped, 1}}, @wait_ms
       assert Output.put(name, "1234567890") == :ok
     end
 
@@ -172,7 +172,7 @@ defmodule BeTree.OutputTest do
       {["first....."], reference} = take_only(name)
       for number <- 100..199, do: assert(Output.put(name, "number #{number}") == :ok)
       Output.ack(reference)
-      assert_receive {Output, ^name, {:dropped, dropped}}, @wait_ms
+      assert_receive {:be_tree_output, ^name, {:dropped, dropped}}, @wait_ms
       assert Enum.flat_map(1..4, fn _ -> take(name) end) == for(number <- 195..198, do: "number #{number}")
       assert %{dropped: ^dropped, pending: 1} = stats(name)
       assert dropped == 96
@@ -232,7 +232,7 @@ defmodule BeTree.OutputTest do
     test "disconnect closes the output and tells the process", %{test: test} do
       name = start(test, linger: @never, page: 10, buffer: [bytes: 40], overflow: :disconnect)
       {count, %Error{kind: :closed}} = fill(name)
-      assert_receive {Output, ^name, :disconnected}, @wait_ms
+      assert_receive {:be_tree_output, ^name, :disconnected}, @wait_ms
       eventually(fn -> stats(name).closed != nil end)
       assert {:error, %Error{kind: :closed}} = Output.put(name, "m")
       assert %{pending: 0, accepted: ^count} = stats(name)

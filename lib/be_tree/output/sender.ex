@@ -5,7 +5,7 @@ defmodule BeTree.Output.Sender do
   # The process dictionary has the sender of each output, `{sender, epoch, encoding}`, so a message costs one NIF call. The NIF refuses
   # a call whose epoch is old, and the settings are then read again.
 
-  alias BeTree.{Error, Output}
+  alias BeTree.Error
   alias BeTree.Input.Describe
   alias BeTree.Output.{Settings, Text}
   alias BeTree.Processes.Deadline
@@ -22,20 +22,20 @@ defmodule BeTree.Output.Sender do
   @dropped %Error{kind: :overloaded, message: "the output has no room, and drops the message"}
 
   @doc "Returns the key of the dictionary."
-  defmacro key(output), do: quote(do: {unquote(Output), unquote(output)})
+  defmacro key(output), do: quote(do: {BeTree.Output.Sender, unquote(output)})
 
   @doc "Returns the number of bytes from which `put/2` of this module must take a message."
   defmacro long, do: @long
 
   @doc "Appends a message in any form."
-  @spec put(Output.name(), iodata | IO.chardata()) :: :ok | {:error, Error.t()}
+  @spec put(BeTree.Output.name(), iodata | IO.chardata()) :: :ok | {:error, Error.t()}
   def put(output, message) do
     with {:ok, {_sender, _epoch, encoding} = sender} <- fetch(output),
          do: append(output, sender, Text.encode!(message, encoding))
   end
 
   @doc "Appends a binary, after the result of an attempt."
-  @spec retry(Output.name(), binary, atom) :: :ok | {:error, Error.t()}
+  @spec retry(BeTree.Output.name(), binary, atom) :: :ok | {:error, Error.t()}
   def retry(output, message, result) do
     case result do
       :wake -> wake(output)
@@ -61,7 +61,7 @@ defmodule BeTree.Output.Sender do
   defp call(sender, message, epoch, turn?), do: Native.output_append_long(sender, message, epoch, turn?)
 
   @doc "Appends messages. An error has the position of the first one that was not appended."
-  @spec put_many(Output.name(), [iodata | IO.chardata()]) :: :ok | {:error, Error.t()}
+  @spec put_many(BeTree.Output.name(), [iodata | IO.chardata()]) :: :ok | {:error, Error.t()}
   def put_many(output, messages) do
     with {:ok, {_sender, _epoch, encoding}} <- fetch(output) do
       if encoding == nil and Enum.all?(messages, &(is_binary(&1) and byte_size(&1) < @long)),
@@ -95,7 +95,7 @@ defmodule BeTree.Output.Sender do
   defp first(result, _error), do: result
 
   @doc "Returns the sender of the calling process."
-  @spec fetch(Output.name()) :: {:ok, t} | {:error, Error.t()}
+  @spec fetch(BeTree.Output.name()) :: {:ok, t} | {:error, Error.t()}
   def fetch(output) do
     case Process.get(key(output)) do
       nil -> register(output)
@@ -113,7 +113,7 @@ defmodule BeTree.Output.Sender do
   end
 
   @doc "Calls the writer. Waits for the next one if it is killed."
-  @spec request(Output.name(), term, Deadline.t()) :: {:ok, term} | {:error, Error.t()}
+  @spec request(BeTree.Output.name(), term, Deadline.t()) :: {:ok, term} | {:error, Error.t()}
   def request(output, request, deadline) do
     with {:ok, writer} <- Settings.fetch(output, :writer) do
       case call_writer(writer, request, Deadline.left(deadline)) do

@@ -109,7 +109,7 @@ defmodule BeTree.Output.SinksTest do
 
   describe "a process" do
     test "that ends without an acknowledgement loses its messages, and the output closes", %{test: test} do
-      sink = spawn(fn -> receive do: ({Output, _name, {:messages, _messages, _reference}} -> :ok) end)
+      sink = spawn(fn -> receive do: ({:be_tree_output, _name, {:messages, _messages, _reference}} -> :ok) end)
       name = start(test, sink: {:process, sink}, linger: 0)
       Output.put(name, "one")
       eventually(fn -> stats(name).closed != nil end)
@@ -139,7 +139,7 @@ defmodule BeTree.Output.SinksTest do
 
   defp forward(parent) do
     receive do
-      {Output, _name, {:messages, messages, reference}} ->
+      {:be_tree_output, _name, {:messages, messages, reference}} ->
         Output.ack(reference)
         send(parent, {:forwarded, messages})
     end

@@ -19,7 +19,7 @@ defmodule BeTree.Output.Sink.Process do
   @impl true
   def write(messages, {pid, name} = state) do
     reference = :erlang.monitor(:process, pid, alias: :reply_demonitor)
-    send(pid, {BeTree.Output, name, {:messages, messages, reference}})
+    send(pid, {:be_tree_output, name, {:messages, messages, reference}})
 
     receive do
       {:acknowledged, ^reference} -> {:ok, state}
@@ -36,12 +36,12 @@ defmodule BeTree.Output.Sink.Process do
 
   @impl true
   def dropped(count, {pid, name} = state) do
-    send(pid, {BeTree.Output, name, {:dropped, count}})
+    send(pid, {:be_tree_output, name, {:dropped, count}})
     {:ok, state}
   end
 
   @impl true
   def disconnect({process, name}) do
-    with pid when pid != nil <- whereis(process), do: send(pid, {BeTree.Output, name, :disconnected})
+    with pid when pid != nil <- whereis(process), do: send(pid, {:be_tree_output, name, :disconnected})
   end
 end
