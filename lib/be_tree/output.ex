@@ -50,7 +50,7 @@ defmodule BeTree.Output do
 
   `stats/1` returns the counts. `accepted = delivered + dropped + lost + pending` also holds when processes are killed, because the
   counts change in the same step as the pages. A killed writer loses the messages of one job, which may have reached the sink.
-  A process that is killed loses nothing. The output stops in up to five seconds, while it writes what is pending.
+  The messages of a process that ends stay, unless they alone fill the queue a second time. The output stops in up to five seconds, while it writes what is pending.
 
   Telemetry: `[:be_tree, :output, :write]`, `:lost`, `:dropped` and `:closed` (`BeTree.Telemetry`).
 
@@ -63,7 +63,7 @@ defmodule BeTree.Output do
 
   alias BeTree.Error
   alias BeTree.Input.{Check, Describe, Options}
-  alias BeTree.Output.{Sender, Settings, Sink, Stats, Text, Writer}
+  alias BeTree.Output.{Sender, Settings, Sink, Stats, Writer}
   alias BeTree.Processes.Deadline
   alias BeTree.Runtime.Native
 
@@ -161,20 +161,16 @@ defmodule BeTree.Output do
   @spec put(name, iodata | IO.chardata()) :: :ok | {:error, Error.t()}
   def put(output, message) when is_binary(message) and byte_size(message) < long() do
     case Process.get(key(output)) do
-      {sender, epoch, nil} -> append(output, sender, epoch, message)
-      {sender, epoch, encoding} -> append(output, sender, epoch, Text.encode!(message, encoding))
-      nil -> Sender.put(output, message)
+      {sender, epoch, nil} -> finish(output, message, Native.output_append(sender, message, epoch, false))
+      {sender, epoch, :unicode} -> finish(output, message, Native.output_append_text(sender, message, epoch))
+      _other -> Sender.put(output, message)
     end
   end
 
   def put(output, message), do: Sender.put(output, message)
 
-  defp append(output, sender, epoch, message) do
-    case Native.output_append(sender, message, epoch, false) do
-      :ok -> :ok
-      result -> Sender.retry(output, message, result)
-    end
-  end
+  defp finish(_output, _message, :ok), do: :ok
+  defp finish(output, message, result), do: Sender.retry(output, message, result)
 
   @doc """
   Puts the messages of a list, in order, as `put/2` puts one. Costs less than half for each.

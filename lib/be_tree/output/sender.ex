@@ -16,6 +16,10 @@ defmodule BeTree.Output.Sender do
   # A copy of so many bytes takes as long as a call may hold a scheduler.
   @long 0x4_0000
 
+  # The texts that one call of the NIF checks, in some 50 microseconds.
+  @max_texts 500
+  @max_text_bytes 1_000
+
   # How long a sender waits for the next writer after one was killed, before it looks again.
   @restart_ms 1
 
@@ -42,6 +46,7 @@ defmodule BeTree.Output.Sender do
       :dropped -> {:error, @dropped}
       :full -> wait(output, message)
       :disconnected -> disconnect(output)
+      :invalid -> Text.encode!(message, :unicode)
       # The encoding of the new settings may be another one.
       :stale -> refresh(output, message)
       :closed -> reopen(output, message)
@@ -64,30 +69,45 @@ defmodule BeTree.Output.Sender do
   @spec put_many(BeTree.Output.name(), [iodata | IO.chardata()]) :: :ok | {:error, Error.t()}
   def put_many(output, messages) do
     with {:ok, {_sender, _epoch, encoding}} <- fetch(output) do
-      if encoding == nil and Enum.all?(messages, &(is_binary(&1) and byte_size(&1) < @long)),
-        do: put_each(output, messages, 0, :ok),
-        else: put_each(output, Enum.map(messages, &Text.encode!(&1, encoding)), 0, :ok)
-    end
-  end
+      cond do
+        encoding == nil and Enum.all?(messages, &(is_binary(&1) and byte_size(&1) < @long)) ->
+          put_each(output, messages, false, 0, :ok)
 
-  defp put_each(_output, [], _position, result), do: result
+        encoding == :unicode and short_texts?(messages, @max_texts) ->
+          put_each(output, messages, true, 0, :ok)
 
-  defp put_each(output, messages, position, result) do
-    with {:ok, {sender, epoch, _encoding}} <- fetch(output) do
-      {outcome, wake?, count} = Native.output_append_many(sender, messages, epoch, false)
-      if wake?, do: wake(output)
-
-      case {outcome, Enum.drop(messages, count)} do
-        {:ok, rest} -> put_each(output, rest, position + count, result)
-        {outcome, [message | rest]} -> put_next(output, message, rest, position + count, result, outcome)
+        true ->
+          put_each(output, Enum.map(messages, &Text.encode!(&1, encoding)), false, 0, :ok)
       end
     end
   end
 
-  defp put_next(output, message, rest, position, result, outcome) do
+  # Returns whether one call of the NIF may check all messages.
+  defp short_texts?([], _left), do: true
+  defp short_texts?(_messages, 0), do: false
+
+  defp short_texts?([message | rest], left),
+    do: is_binary(message) and byte_size(message) <= @max_text_bytes and short_texts?(rest, left - 1)
+
+  defp put_each(_output, [], _text?, _position, result), do: result
+
+  defp put_each(output, messages, text?, position, result) do
+    with {:ok, {sender, epoch, _encoding}} <- fetch(output) do
+      {outcome, wake?, count} = Native.output_append_many(sender, messages, epoch, text?)
+      if wake?, do: wake(output)
+
+      case {outcome, Enum.drop(messages, count)} do
+        {:ok, rest} -> put_each(output, rest, text?, position + count, result)
+        {:invalid, messages} -> Enum.each(messages, &Text.encode!(&1, :unicode))
+        {outcome, [message | rest]} -> put_next(output, message, {rest, text?}, position + count, result, outcome)
+      end
+    end
+  end
+
+  defp put_next(output, message, {rest, text?}, position, result, outcome) do
     case retry(output, message, outcome) do
-      :ok -> put_each(output, rest, position + 1, result)
-      {:error, error} -> put_each(output, rest, position + 1, first(result, %{error | position: position}))
+      :ok -> put_each(output, rest, text?, position + 1, result)
+      {:error, error} -> put_each(output, rest, text?, position + 1, first(result, %{error | position: position}))
     end
   end
 

@@ -137,6 +137,10 @@ defmodule BeTree.Output.Settings do
   @spec put_writer(Output.name()) :: true
   def put_writer(name), do: :ets.insert(name, {:writer, self()})
 
+  @doc "Notes the process that calls the sink."
+  @spec put_runner(Output.name(), pid) :: true
+  def put_runner(name, runner), do: :ets.insert(name, {:runner, runner})
+
   @doc "Returns the senders: their processes and their NIF resources."
   @spec senders(Output.name()) :: [{pid, reference}]
   def senders(name), do: for([pid, sender] <- :ets.match(name, {{:sender, :"$1"}, :"$2"}), do: {pid, sender})

@@ -48,6 +48,7 @@ defmodule BeTree.Output.Writer do
     Process.flag(:trap_exit, true)
     {:ok, queue} = Settings.fetch(name, :queue)
     {:ok, settings} = Settings.fetch(name, :settings)
+    await_former_runner(name)
     # The job of a writer that was killed.
     Native.output_settle(queue, false)
     Native.output_waiting(queue, false)
@@ -55,6 +56,18 @@ defmodule BeTree.Output.Writer do
     restarted? = Settings.fetch(name, :writer) |> elem(0) == :ok
     if settings.closed == nil, do: Native.output_reopen(queue)
     if settings.closed, do: begin(state), else: open(state, restarted?)
+  end
+
+  # The runner of a killed writer may still write, and would write its messages after newer ones.
+  defp await_former_runner(name) do
+    with {:ok, runner} <- Settings.fetch(name, :runner) do
+      monitor = Process.monitor(runner)
+      Process.exit(runner, :kill)
+
+      receive do
+        {:DOWN, ^monitor, :process, _runner, _reason} -> :ok
+      end
+    end
   end
 
   # An output whose sink fails at once does not start. A restarted one tries again.
@@ -234,7 +247,11 @@ defmodule BeTree.Output.Writer do
     end
   end
 
-  defp start_runner(state), do: %{state | runner: {:opening, Runner.start_link(state.settings.sink)}}
+  defp start_runner(state) do
+    runner = Runner.start_link(state.settings.sink)
+    Settings.put_runner(state.name, runner)
+    %{state | runner: {:opening, runner}}
+  end
 
   defp opened(%{runner: {_stage, runner}} = state, %{form: form, encoding: encoding}) do
     state = %{state | runner: {:open, runner}, form: form, rest: @first_rest_ms}

@@ -229,14 +229,18 @@ defmodule BeTree.Runtime.Native do
   """
   def output_append(_sender, _message, _epoch, _turn?), do: :erlang.nif_error(:not_loaded)
 
+  @doc "Appends text as `output_append/4` does. Returns `:invalid` for bytes that are no UTF-8."
+  def output_append_text(_sender, _message, _epoch), do: :erlang.nif_error(:not_loaded)
+
   @doc "Does what `output_append/4` does, dirty."
   def output_append_long(_sender, _message, _epoch, _turn?), do: :erlang.nif_error(:not_loaded)
 
   @doc """
   Appends binaries from the head of a list. Returns `{result, wake?, number}`: the first result that is not `:ok`, or `:ok`, and the
-  number of appended messages, at least one if the result is `:ok`.
+  number of appended messages, at least one if the result is `:ok`. With `text?` it is `:invalid`, and nothing is appended, if any of them
+  is no UTF-8.
   """
-  def output_append_many(_sender, _messages, _epoch, _turn?), do: :erlang.nif_error(:not_loaded)
+  def output_append_many(_sender, _messages, _epoch, _text?), do: :erlang.nif_error(:not_loaded)
 
   @doc "Ends the sender of a process that ended."
   def output_end(_sender), do: :erlang.nif_error(:not_loaded)

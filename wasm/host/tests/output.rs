@@ -162,34 +162,43 @@ fn sweep_leaves_pages_without_room_to_their_senders() {
 }
 
 #[test]
-fn end_moves_the_last_page_or_drops_it_without_room() {
+fn end_moves_the_last_page_into_the_queue() {
     let queue = Queue::new(limits(Overflow::DropNew));
-    let (one, two) = (Sender::new(&queue), Sender::new(&queue));
-    append(&one, "one");
-    one.end();
-    one.end();
-    assert_eq!(append(&one, "one"), Appended::Closed);
+    let sender = Sender::new(&queue);
+    append(&sender, "one");
+    sender.end();
+    sender.end();
+    assert_eq!(append(&sender, "one"), Appended::Closed);
     assert_eq!(take(&queue, 1), ["one"]);
     queue.settle(true);
-    while append(&two, "1234567890") != Appended::Dropped {}
-    two.end();
-    assert_eq!(check(&queue), (1, 2, 0, 0));
+    assert_eq!(check(&queue), (1, 0, 0, 0));
     assert_eq!(queue.counts().senders, 0);
 }
 
 #[test]
-fn end_keeps_the_last_page_of_a_blocking_queue_up_to_twice_its_limit() {
-    let queue = Queue::new(limits(Overflow::Block));
-    for _ in 0..8 {
-        let sender = Sender::new(&queue);
-        assert_ne!(append(&sender, "1234567890"), Appended::Full);
-        sender.end();
+fn end_keeps_the_last_pages_up_to_twice_the_limit() {
+    for overflow in [Overflow::Block, Overflow::DropNew, Overflow::Disconnect] {
+        let queue = Queue::new(limits(overflow));
+        for _ in 0..9 {
+            let sender = Sender::new(&queue);
+            append(&sender, "1234567890");
+            sender.end();
+        }
+        assert_eq!(check(&queue), (0, 1, 0, 0));
     }
-    assert_eq!(check(&queue), (0, 0, 0, 0));
+}
+
+#[test]
+fn settle_ends_an_overload_at_the_soft_limit() {
+    let queue = Queue::new(limits(Overflow::DropNew));
     let sender = Sender::new(&queue);
-    append(&sender, "1234567890");
-    sender.end();
-    assert_eq!(check(&queue), (0, 1, 0, 0));
+    while append(&sender, "1234567890") != Appended::Dropped {}
+    take(&queue, 10);
+    queue.settle(true);
+    assert!(queue.counts().overloaded);
+    take(&queue, 10);
+    queue.settle(true);
+    assert!(!queue.counts().overloaded);
 }
 
 #[test]

@@ -80,6 +80,15 @@ fn output_append(sender: &SenderResource, message: Binary, epoch: u64, turn: boo
     append_checked(sender, &message, epoch, turn).map(appended)
 }
 
+/// Appends text. Bytes that are no UTF-8 are `invalid`.
+#[rustler::nif]
+fn output_append_text(sender: &SenderResource, message: Binary, epoch: u64) -> NifResult<Atom> {
+    if str::from_utf8(message.as_slice()).is_err() {
+        return Ok(atoms::invalid());
+    }
+    append_checked(sender, &message, epoch, false).map(appended)
+}
+
 /// For a long message.
 #[rustler::nif(schedule = "DirtyCpu")]
 fn output_append_long(sender: &SenderResource, message: Binary, epoch: u64, turn: bool) -> NifResult<Atom> {
@@ -90,20 +99,28 @@ fn output_append_long(sender: &SenderResource, message: Binary, epoch: u64, turn
 const MESSAGES_OF_A_CALL: usize = 500;
 const BYTES_OF_A_CALL: usize = 0x4_0000;
 
+/// Appends messages from the head of a list. With `text`, nothing is appended if any of them is no UTF-8.
 #[rustler::nif]
 fn output_append_many<'a>(
     sender: &SenderResource,
     messages: Term<'a>,
     epoch: u64,
-    turn: bool,
+    text: bool,
 ) -> NifResult<(Atom, bool, usize)> {
     let (mut count, mut bytes, mut wake) = (0, 0, false);
+    if text {
+        for message in messages.decode::<ListIterator<'a>>()? {
+            if str::from_utf8(message.decode::<Binary>()?.as_slice()).is_err() {
+                return Ok((atoms::invalid(), false, 0));
+            }
+        }
+    }
     for message in messages.decode::<ListIterator<'a>>()?.take(MESSAGES_OF_A_CALL) {
         let message: Binary = message.decode()?;
         if count > 0 && bytes + message.len() > BYTES_OF_A_CALL {
             break;
         }
-        match append_checked(sender, &message, epoch, turn)? {
+        match append_checked(sender, &message, epoch, false)? {
             Appended::Done => {}
             Appended::Wake => wake = true,
             refused => return Ok((appended(refused), wake, count)),

@@ -209,22 +209,23 @@ impl Queue {
         open
     }
 
-    /// Ends a sender. Its page moves into the queue, or is dropped if there is no room. If senders wait for room instead of
-    /// dropping messages, the pages of ended senders may take as much room again.
+    /// Ends a sender. Its page moves into the queue. Without room it may take as much again as the limits allow, because its
+    /// messages were accepted, and is dropped beyond that.
     pub fn leave(&self, open: &Open) {
         let mut sender = open.lock();
         if std::mem::replace(&mut sender.ended, true) {
             return;
         }
-        let moved = self.push_if_room(&mut sender.page);
+        self.push_if_room(&mut sender.page);
         let mut state = self.state();
         state.accepted += sender.accepted;
-        let amount = sender.page.as_ref().map_or(Amount::default(), Page::amount);
+        let Some(amount) = sender.page.as_ref().map(Page::amount) else { return };
         let hard = state.limits.hard;
-        if state.limits.overflow == Overflow::Block && (state.used() + amount).fits(hard + hard) {
+        if (state.used() + amount).fits(hard + hard) {
             state.push(&mut sender.page);
-        } else if !moved {
-            state.dropped += sender.page.take().map_or(0, |page| page.amount().messages);
+        } else {
+            state.dropped += amount.messages;
+            sender.page = None;
         }
     }
 
@@ -307,6 +308,7 @@ impl Queue {
         } else {
             state.lost += job.amount.messages;
         }
+        state.overloaded &= !state.used().fits(state.limits.soft());
         job.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 

@@ -27,7 +27,7 @@ pub mod atoms {
         nan, negative_infinity, nil,
         built, cache, compiled,
         block, drop_new, drop_old, disconnect,
-        wake, full, dropped, disconnected, closed, stale, empty,
+        wake, full, dropped, disconnected, closed, stale, empty, invalid,
     }
 }
 
