@@ -64,7 +64,7 @@ defmodule BeTree.Output do
   alias BeTree.Error
   alias BeTree.Input.{Check, Describe, Options}
   alias BeTree.Output.{Sender, Settings, Sink, Stats, Writer}
-  alias BeTree.Processes.Deadline
+  alias BeTree.Processes.{CrashReport, Deadline}
   alias BeTree.Runtime.Native
 
   @type name :: atom
@@ -184,38 +184,37 @@ defmodule BeTree.Output do
   def put_many(_output, other), do: raise(ArgumentError, "messages are a list, got: #{Describe.kind(other)}")
 
   @doc """
-  Puts formatted text in the place of `:io.format/3`.
+  Puts formatted text in the place of `:io.format/3`. The format and its arguments are those of `:io_lib.format/2`.
 
-  `output` may also be an I/O device, a pid or a name. Where no output has the name, the text goes to the device of this name, or to the
-  group leader of the caller, by `:io.format/3`.
+  Where no output has the name, the text goes to the I/O device of this name, such as `:user`, or to the group leader of the caller.
 
       iex> ExUnit.CaptureIO.capture_io(fn -> BeTree.Output.format(NoOutput, "~p ~ts~n", [1, "a"]) end)
       "1 a\\n"
   """
-  @spec format(name | pid, :io.format(), [term]) :: :ok | {:error, Error.t()}
+  @spec format(name, :io.format(), [term]) :: :ok | {:error, Error.t()}
   def format(output, format, arguments \\ [])
 
-  def format(device, format, arguments) when is_pid(device) and device != self(),
-    do: :io.format(device, format, arguments)
-
   def format(output, format, arguments) when is_atom(output) do
+    text = format!(format, arguments)
+
     case Sender.fetch(output) do
-      {:ok, {_sender, _epoch, nil}} ->
-        put(output, :unicode.characters_to_binary(:io_lib.format(format, arguments)))
-
-      {:ok, _sender} ->
-        put(output, :io_lib.format(format, arguments))
-
-      {:error, %Error{kind: :no_server}} ->
-        :io.format(device(output), format, arguments)
-
-      {:error, error} ->
-        {:error, error}
+      {:ok, {_sender, _epoch, nil}} -> put(output, :unicode.characters_to_binary(text))
+      {:ok, _sender} -> put(output, text)
+      {:error, %Error{kind: :no_server}} -> :io.put_chars(device(output), text)
+      {:error, error} -> {:error, error}
     end
   end
 
-  def format(other, _format, _arguments) do
-    raise ArgumentError, "an output or a device is an atom or the pid of another process, got: #{Describe.value(other)}"
+  def format(other, _format, _arguments),
+    do: raise(ArgumentError, "the name of an output is an atom, got: #{Describe.value(other)}")
+
+  defp format!(format, arguments) do
+    :io_lib.format(format, arguments)
+  rescue
+    _error ->
+      reraise ArgumentError,
+              "the format takes other arguments (`:io_lib.format/2`): #{Describe.kind(format)}, #{Describe.kind(arguments)}",
+              CrashReport.without_arguments(__STACKTRACE__)
   end
 
   defp device(name) when name in [:standard_io, :standard_error], do: name
@@ -249,6 +248,10 @@ defmodule BeTree.Output do
 
   @doc """
   Changes options of a running output: all of `start_link/1` but `:name`. Each applies to the next message, page or job.
+
+  ## Options
+
+  #{Options.docs(Settings.changes())}
 
   A new `:sink` is opened first. The old one then ends its present job, in at most four seconds. Pages that were put as bytes before a
   sink of text came are not converted.

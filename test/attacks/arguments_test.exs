@@ -83,7 +83,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   end
 
   # A function, valid arguments, and the options of its last argument.
-  defp rows(%{folder: folder, server: server, terms: terms, pubsub: pubsub, made: made}) do
+  defp rows(%{folder: folder, server: server, terms: terms, pubsub: pubsub, output: output, made: made}) do
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
     searchable = [tree, index, fn -> server end, fn -> terms end]
@@ -173,7 +173,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Output, :format, fn -> [output, "~p", [1]] end, nil},
       {Output, :flush, fn -> [output, 0] end, nil},
       {Output, :stats, fn -> [output] end, nil},
-      {Output, :configure, fn -> [output, []] end, [:sink, :page, :linger, :buffer, :overflow, :timeout]},
+      {Output, :configure, fn -> [output] end, [:sink, :page, :linger, :buffer, :overflow, :timeout]},
       {Output, :ack, fn -> [make_ref()] end, nil},
       {PubSub, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {PubSub, :child_spec, fn -> [[name: name(), schema: [a: :integer]]] end, nil},

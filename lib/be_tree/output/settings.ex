@@ -64,9 +64,14 @@ defmodule BeTree.Output.Settings do
     ]
   ]
 
-  @doc "Returns the definitions of the options of `BeTree.Output.configure/2`."
+  @doc "Returns the definitions of the options of `BeTree.Output.start_link/1` without the name."
   @spec definitions() :: Options.definitions()
   def definitions, do: @definitions
+
+  @doc "Returns the definitions of the options of `BeTree.Output.configure/2`."
+  @spec changes() :: Options.definitions()
+  def changes,
+    do: for({key, definition} <- @definitions, do: {key, Keyword.drop(definition, [:default, :default_doc, :required])})
 
   @doc "Returns whether `buffer` is a value of the option `:buffer`."
   @spec buffer?(term) :: boolean
@@ -87,8 +92,7 @@ defmodule BeTree.Output.Settings do
   @doc "Returns the checked options that replace settings, with their values. Raises an `ArgumentError`."
   @spec changes!(Output.name(), keyword) :: keyword
   def changes!(name, options) do
-    definitions = for {key, definition} <- @definitions, do: {key, Keyword.drop(definition, [:default, :required])}
-    for {key, value} <- Options.validate!(options, definitions), do: {key, convert(key, value, name)}
+    for {key, value} <- Options.validate!(options, changes()), do: {key, convert(key, value, name)}
   end
 
   defp convert(:sink, sink, name), do: Sink.resolve(sink, name)
