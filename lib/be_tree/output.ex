@@ -260,7 +260,7 @@ defmodule BeTree.Output do
   `:no_server`. Raises an `ArgumentError` for a wrong option.
   """
   @spec configure(name, [option]) :: :ok | {:error, Error.t()}
-  def configure(output, options) do
+  def configure(output, options \\ []) do
     changes = Settings.changes!(output, options)
 
     with {:ok, settings} <- Settings.fetch(output, :settings),
