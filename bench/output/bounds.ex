@@ -6,7 +6,7 @@ defmodule BeTree.Bench.Output.Bounds do
 
   alias BeTree.Bench.Output.{Loops, Mailbox, Sinks}
   alias BeTree.Output
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
 
   @name __MODULE__.Measured
   @megabyte 0x10_0000
@@ -25,11 +25,11 @@ defmodule BeTree.Bench.Output.Bounds do
       for bytes <- [25, 100], limit <- [100, 1_000, 10_000, 100_000], kind <- [:output, :mailbox] do
         runs = for _turn <- 1..options.turns, do: shed(kind, limit, Loops.messages(:binaries, bytes), rounds, bytes)
         [clock, cpu, share] = for position <- 0..2, do: median(for run <- runs, do: elem(run, position))
-        ["#{bytes}", Command.grouped(limit), title(kind), us(clock), us(cpu), decimal(100 * share, 1) <> " %"]
+        ["#{bytes}", Describe.grouped(limit), title(kind), us(clock), us(cpu), decimal(100 * share, 1) <> " %"]
       end
 
     table(
-      "Shedding (`drop_new`): one sender, a device that does nothing, #{Command.grouped(rounds * Loops.distinct())} messages",
+      "Shedding (`drop_new`): one sender, a device that does nothing, #{Describe.grouped(rounds * Loops.distinct())} messages",
       ["bytes", "buffer, messages", "way", "clock, us", "processor, us", "dropped"],
       rows
     )
@@ -177,10 +177,16 @@ defmodule BeTree.Bench.Output.Bounds do
     bound = @buffer_bytes + senders * @page
 
     table(
-      "Memory with #{Command.grouped(senders)} senders and a sink that never answers, over #{seconds} s (the buffer and a page a sender: #{megabytes(bound)} MB)",
+      "Memory with #{Describe.grouped(senders)} senders and a sink that never answers, over #{seconds} s (the buffer and a page a sender: #{megabytes(bound)} MB)",
       ["overflow", "messages pending", "dropped", "memory of `stats/1`, MB", "resident memory more than before, MB"],
       for {overflow, memory, resident, last} <- results do
-        ["`#{overflow}`", Command.grouped(last.pending), Command.grouped(last.dropped), range(memory), range(resident)]
+        [
+          "`#{overflow}`",
+          Describe.grouped(last.pending),
+          Describe.grouped(last.dropped),
+          range(memory),
+          range(resident)
+        ]
       end
     )
 
@@ -353,7 +359,7 @@ defmodule BeTree.Bench.Output.Bounds do
       end
 
     table(
-      "Messages in flight (`block`): #{Command.grouped(count)} messages of 100 bytes, sampled every 2 ms",
+      "Messages in flight (`block`): #{Describe.grouped(count)} messages of 100 bytes, sampled every 2 ms",
       [
         "sink",
         "senders",
@@ -408,10 +414,10 @@ defmodule BeTree.Bench.Output.Bounds do
     [
       "#{sink}",
       "#{senders}",
-      "#{Command.grouped(messages)}, #{div(bytes, 1_024)} KB",
+      "#{Describe.grouped(messages)}, #{div(bytes, 1_024)} KB",
       us(clock / sent),
-      Command.grouped(most.(:pending)),
-      Command.grouped(most.(:in_flight)),
+      Describe.grouped(most.(:pending)),
+      Describe.grouped(most.(:in_flight)),
       decimal(most.(:memory) / @megabyte, 2),
       "#{decimal(median(late) / 1_000, 2)}, #{decimal(Enum.max(late) / 1_000, 2)}"
     ]

@@ -6,7 +6,7 @@ defmodule BeTree.Bench.Output.Measure do
   # what arrived, and `:close`. `:senders` processes send. A run is timed from the first message until `:drain` returns.
 
   alias BeTree.Bench.Output.Loops
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
 
   @doc "Returns the medians of each way: microseconds a message by the clock and of processor time."
   def in_turns(ways, bytes, turns) do
@@ -82,7 +82,7 @@ defmodule BeTree.Bench.Output.Measure do
       for result <- results,
           do: [
             result.name,
-            Command.grouped(result.count),
+            Describe.grouped(result.count),
             us(result.clock),
             us(result.cpu),
             times(base.cpu / max(result.cpu, 0.0001))

@@ -6,7 +6,7 @@ defmodule BeTree.Bench.Output.Throughput do
 
   alias BeTree.Bench.Output.{Loops, Mailbox, Sinks}
   alias BeTree.Output
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
 
   @kilobyte 1_024
   @pages [2, 4, 8, 16]
@@ -27,7 +27,7 @@ defmodule BeTree.Bench.Output.Throughput do
         results = in_turns(ways, bytes, options.turns)
 
         compare(
-          "A device that does nothing: #{Command.grouped(count)} messages of #{bytes} bytes",
+          "A device that does nothing: #{Describe.grouped(count)} messages of #{bytes} bytes",
           results,
           "io:format"
         )
