@@ -218,6 +218,20 @@ defmodule BeTree.OutputTest do
       eventually(fn -> stats(name).senders == 0 end)
     end
 
+    test "block forgets senders that time out or are killed", %{test: test} do
+      name = start(test, linger: @never, page: 10, buffer: [bytes: 40], timeout: 1)
+      fill(name)
+      for _ <- 1..20, do: {0, %Error{kind: :timeout}} = fill(name)
+      :ok = Output.configure(name, timeout: :infinity)
+      [{:writer, writer}] = :ets.lookup(name, :writer)
+      waiting = fn -> :queue.len(:sys.get_state(writer).waiting) end
+      assert waiting.() == 0
+      senders = for _ <- 1..5, do: spawn(fn -> fill(name) end)
+      eventually(fn -> waiting.() == 5 end)
+      for pid <- senders, do: Process.exit(pid, :kill)
+      eventually(fn -> waiting.() == 0 end)
+    end
+
     test "block accepts a message that is longer than the buffer when the queue is empty", %{test: test} do
       name = start(test, linger: 0, page: 10, buffer: [bytes: 40], timeout: :infinity)
 

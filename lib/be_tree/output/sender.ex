@@ -205,7 +205,7 @@ defmodule BeTree.Output.Sender do
   defp wait(output, message, deadline, place) do
     with {:ok, writer} <- Settings.fetch(output, :writer) do
       reference = :erlang.monitor(:process, writer, alias: :reply_demonitor)
-      send(writer, {:wait, reference, place})
+      send(writer, {:wait, self(), reference, place})
 
       receive do
         {:turn, ^reference} -> take_turn(output, message, deadline)
@@ -230,12 +230,13 @@ defmodule BeTree.Output.Sender do
     if rest(deadline), do: wait(output, message, deadline, place), else: {:error, timeout(output)}
   end
 
-  # A turn that came too late goes to the next one.
+  # The writer gives a turn that came too late to the next one.
   defp give_up(output, writer, reference) do
     Process.demonitor(reference, [:flush])
+    send(writer, {:leave, reference})
 
     receive do
-      {:turn, ^reference} -> send(writer, :room)
+      {:turn, ^reference} -> :ok
     after
       0 -> :ok
     end

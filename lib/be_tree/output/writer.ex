@@ -156,19 +156,21 @@ defmodule BeTree.Output.Writer do
   def handle_info(:wake, state), do: {:noreply, state |> sweep() |> pump()}
   def handle_info(:sweep, state), do: {:noreply, %{state | timer: nil} |> sweep() |> pump()}
 
-  def handle_info({:wait, reference, :last}, state) do
+  def handle_info({:wait, pid, reference, :last}, state) do
     Native.output_waiting(state.queue, true)
-    {:noreply, admit(%{state | waiting: :queue.in(reference, state.waiting)})}
+    {:noreply, admit(%{state | waiting: :queue.in({pid, reference}, state.waiting)})}
   end
 
   # A woken sender had no room. It waits for the end of a job, unless that came before this message.
-  def handle_info({:wait, reference, :first}, state) do
+  def handle_info({:wait, pid, reference, :first}, state) do
     Native.output_waiting(state.queue, true)
-    state = %{state | waiting: :queue.in_r(reference, state.waiting)}
+    state = %{state | waiting: :queue.in_r({pid, reference}, state.waiting)}
     {:noreply, if(Native.output_room(state.queue) == :empty, do: admit(state), else: state)}
   end
 
-  def handle_info(:room, state), do: {:noreply, admit(state)}
+  # A sender gave up, perhaps just after it was woken.
+  def handle_info({:leave, reference}, state),
+    do: {:noreply, state |> forget_waiting(fn {_pid, other} -> other == reference end) |> admit()}
 
   def handle_info({:written, runner, result}, %{job: {runner, _since, _amount}} = state),
     do: {:noreply, state |> settle(result) |> advance()}
@@ -197,7 +199,7 @@ defmodule BeTree.Output.Writer do
 
   def handle_info({:DOWN, _reference, :process, pid, _reason}, state) do
     Settings.end_sender(state.name, pid)
-    {:noreply, pump(state)}
+    {:noreply, state |> forget_waiting(fn {other, _reference} -> other == pid end) |> pump()}
   end
 
   def handle_info(:disconnect, %{settings: %{closed: nil, sink: {module, argument}}} = state) do
@@ -329,7 +331,7 @@ defmodule BeTree.Output.Writer do
 
   defp admit(state, :empty) do
     Native.output_waiting(state.queue, false)
-    for reference <- :queue.to_list(state.waiting), do: send(reference, {:turn, reference})
+    for {_pid, reference} <- :queue.to_list(state.waiting), do: send(reference, {:turn, reference})
     %{state | waiting: :queue.new()}
   end
 
@@ -350,9 +352,20 @@ defmodule BeTree.Output.Writer do
   defp admit(state, _no_room), do: state
 
   defp wake(state) do
-    {{:value, reference}, waiting} = :queue.out(state.waiting)
+    {{:value, {_pid, reference}}, waiting} = :queue.out(state.waiting)
     send(reference, {:turn, reference})
     %{state | waiting: waiting}
+  end
+
+  # A sink may be blocked for ever, so senders that wait no longer must not stay.
+  defp forget_waiting(state, forget?) do
+    if :queue.is_empty(state.waiting) do
+      state
+    else
+      waiting = :queue.filter(&(not forget?.(&1)), state.waiting)
+      if :queue.is_empty(waiting), do: Native.output_waiting(state.queue, false)
+      %{state | waiting: waiting}
+    end
   end
 
   # Closes the queue for good: until another sink is configured.
