@@ -1,5 +1,6 @@
 defmodule BeTree.OutputTest do
-  use ExUnit.Case, async: true
+  # Quiet silences reports of the whole VM, which tests of logs wait for.
+  use ExUnit.Case, async: false
 
   import BeTree.Test.{Eventually, Quiet}
 

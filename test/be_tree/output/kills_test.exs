@@ -1,7 +1,8 @@
 defmodule BeTree.Output.KillsTest do
   # Kills the writer, the sink and the senders of an output at random. The sums hold exactly whenever nothing moves, no message is
   # delivered twice or out of order, and no process is left.
-  use ExUnit.Case, async: true
+  # Quiet silences reports of the whole VM, which tests of logs wait for.
+  use ExUnit.Case, async: false
 
   import BeTree.Test.{Eventually, Quiet}
 
@@ -39,9 +40,9 @@ defmodule BeTree.Output.KillsTest do
         )
 
       counts = :counters.new(1, [])
-      for sender <- 1..8, do: spawn_sender(name, sender, counts)
-      for _ <- 1..kills, do: kill(output, name, counts)
-      senders = senders(name)
+      senders = for sender <- 1..8, do: spawn_sender(name, sender, counts)
+      # A sender that does not know the output yet must be killed too.
+      senders = Enum.reduce(1..kills, senders, fn _kill, senders -> kill(output, name, counts, senders) end)
       for pid <- senders, do: Process.exit(pid, :kill)
 
       eventually(fn ->
@@ -84,18 +85,27 @@ defmodule BeTree.Output.KillsTest do
     put(name, prefix, number + 1, counts)
   end
 
-  defp senders(name), do: for([pid] <- :ets.match(name, {{:sender, :"$1"}, :_}), do: pid)
+  # Kills one process, and returns the senders.
+  defp kill(output, name, counts, senders) do
+    senders =
+      case :rand.uniform(3) do
+        1 ->
+          Process.exit(writer(output), :kill)
+          senders
 
-  defp kill(output, name, counts) do
-    case :rand.uniform(3) do
-      1 -> Process.exit(writer(output), :kill)
-      2 -> kill_sink(writer(output))
-      3 -> kill_sender(name, counts)
-    end
+        2 ->
+          kill_sink(writer(output))
+          senders
+
+        3 ->
+          [killed | others] = Enum.shuffle(senders)
+          Process.exit(killed, :kill)
+          [spawn_sender(name, :rand.uniform(8), counts) | others]
+      end
 
     receive do
     after
-      :rand.uniform(3) -> :ok
+      :rand.uniform(3) -> senders
     end
   end
 
@@ -117,11 +127,6 @@ defmodule BeTree.Output.KillsTest do
          [parent | _rest] <- dictionary[:"$ancestors"] do
       if is_pid(parent), do: parent, else: Process.whereis(parent)
     end
-  end
-
-  defp kill_sender(name, counts) do
-    with [_ | _] = senders <- senders(name), do: Process.exit(Enum.random(senders), :kill)
-    spawn_sender(name, :rand.uniform(8), counts)
   end
 
   # The numbers of each sender rise.

@@ -192,7 +192,7 @@ defmodule BeTree.Search.SourceTest do
         Stream.resource(
           fn -> send(me, {:opened, :ets.new(:table, [:protected]), self()}) end,
           fn {:opened, _table, _reader} = acc ->
-            if Process.put(:begun, true), do: Process.sleep(:infinity)
+            if Process.put(:begun, true), do: block(me)
             {[%{a: 1}], acc}
           end,
           # Only the owner may write to the table.
@@ -201,13 +201,28 @@ defmodule BeTree.Search.SourceTest do
       end
 
       stream = BeTree.stream(index, twice(stuck))
-      {pairs, [line]} = with_log("a stream was blocked", fn -> Enum.take(stream, 2) end)
+      {pairs, [line]} = with_log("a stream was blocked", fn -> stream |> once_blocked() |> Enum.take(2) end)
       assert pairs == List.duplicate({%{a: 1}, {:ok, [1]}}, 2)
       assert_received {:opened, table, reader}
       assert :ets.info(table) == :undefined
       refute Process.alive?(reader)
       assert line =~ "after function failed in another process: ArgumentError"
       assert Process.info(self(), :messages) == {:messages, []}
+    end
+
+    defp block(consumer) do
+      send(consumer, :blocked)
+      Process.sleep(:infinity)
+    end
+
+    # Passes the second result on when the source is blocked.
+    defp once_blocked(stream) do
+      stream
+      |> Stream.with_index(1)
+      |> Stream.map(fn
+        {pair, 2} -> receive(do: (:blocked -> pair))
+        {pair, _position} -> pair
+      end)
     end
 
     # The second event comes with the first, so that the consumer halts while the source is blocked.
