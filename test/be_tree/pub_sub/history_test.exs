@@ -22,7 +22,7 @@ defmodule BeTree.PubSub.HistoryTest do
 
   test "without kills" do
     name = start(schema: [a: :integer, number: :integer], limit: 1_000_000)
-    check(name, fn -> :ok end)
+    check(name, fn -> eventually(fn -> PubSub.stats!(name).delivered > 100 end) end)
     settle(name, 0, 0)
   end
 
@@ -76,7 +76,6 @@ defmodule BeTree.PubSub.HistoryTest do
           do: compare(events, subscriptions, messages)
 
     # Most are certain to hear an event or not, so the test is no empty one.
-    # How many depends on the load of the machine.
     assert Enum.sum(heard) > 0
   end
 
