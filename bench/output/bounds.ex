@@ -61,7 +61,7 @@ defmodule BeTree.Bench.Output.Bounds do
     counts = Sinks.counts(device)
     equal!("bytes at the device", counts.bytes, stats.delivered * bytes)
     stop()
-    # Drops behind the last page are told when the next page comes, or not at all.
+    # The device learns of messages dropped after the last page only with another page.
     unless counts.told <= dropped, do: Mix.raise("the device was told of #{counts.told} drops instead of #{dropped}")
     Sinks.stop(device)
     {clock, cpu, dropped / count}
@@ -212,7 +212,7 @@ defmodule BeTree.Bench.Output.Bounds do
 
   ## Overload
 
-  @doc "How long an overload lasts after its sink answers again, while eight senders go on."
+  @doc "Measures the time from the first answer of a stuck sink to the end of the overload, with eight senders."
   def recovery(options) do
     turns = if options.quick, do: 3, else: 20
 

@@ -4,7 +4,7 @@ defmodule BeTree.Bench.Output.Sinks do
 
   @told "BeTree.Output: "
 
-  @doc "Starts a device that answers each request, and only counts it."
+  @doc "Starts a device that counts and answers each request."
   def device, do: spawn_link(fn -> device(0, 0, 0) end)
 
   defp device(requests, bytes, told) do
@@ -17,7 +17,7 @@ defmodule BeTree.Bench.Output.Sinks do
           dropped -> device(requests, bytes, told + dropped)
         end
 
-      # Leaves requests without an answer until the next message of this kind.
+      # Stops answering requests until the message `:resume`.
       {:hold, from} ->
         send(from, {:held, self()})
 

@@ -43,8 +43,8 @@ defmodule BeTree.Output do
     * `:drop_old` - the oldest pages of the queue are dropped;
     * `:disconnect` - the output is closed. A socket is closed, and a process is sent `{:be_tree_output, name, :disconnected}`.
 
-  An overload lasts until the queue is half empty. The sink is told of dropped messages before the next page: text
-  gets the line `BeTree.Output: 12 messages dropped`.
+  An overload ends when the queue is half empty. Before the next page the sink gets the number of dropped messages, as text in the
+  line `BeTree.Output: 12 messages dropped`.
 
   ## Counts and faults
 
@@ -64,7 +64,7 @@ defmodule BeTree.Output do
   alias BeTree.Error
   alias BeTree.Input.{Check, Describe, Options}
   alias BeTree.Output.{Sender, Settings, Sink, Stats, Writer}
-  alias BeTree.Processes.{CrashReport, Deadline}
+  alias BeTree.Processes.{CrashReport, Deadline, Supervised}
   alias BeTree.Runtime.Native
 
   @type name :: atom
@@ -114,15 +114,8 @@ defmodule BeTree.Output do
     settings = Settings.new!(name, options)
 
     case Native.load() do
-      :ok -> start_supervisor(settings)
+      :ok -> Supervised.start_link(__MODULE__, settings, settings.name)
       {:error, kind, reason} -> {:error, %Error{kind: kind, message: "an output needs the NIF: #{reason}"}}
-    end
-  end
-
-  defp start_supervisor(settings) do
-    case Supervisor.start_link(__MODULE__, settings, name: settings.name) do
-      {:error, {:shutdown, {:failed_to_start_child, _child, %Error{} = error}}} -> {:error, error}
-      other -> other
     end
   end
 
@@ -133,10 +126,7 @@ defmodule BeTree.Output do
       {BeTree.Output, Alerts}
   """
   @spec child_spec([option]) :: Supervisor.child_spec()
-  def child_spec(options) do
-    Options.keyword!(options)
-    %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
-  end
+  def child_spec(options), do: Supervised.child_spec(__MODULE__, options)
 
   @impl Supervisor
   def init(settings) do

@@ -70,7 +70,7 @@ defmodule BeTree.PubSub do
   alias BeTree.Error.Bang
   alias BeTree.Input.{Check, Describe, Limits, Options}
   alias BeTree.Input.Options.Common
-  alias BeTree.Processes.Deadline
+  alias BeTree.Processes.{Deadline, Supervised}
   alias BeTree.PubSub.{Credit, Gauge, Index, Nodes, Peers, Publication, Registrar, Subscription, Table}
 
   @default_limit 1_000
@@ -223,24 +223,9 @@ defmodule BeTree.PubSub do
     %{name: name} = options
 
     with {:ok, schema} <- Domain.parse(options.schema, options.on_mismatch) do
-      if free?(name) do
-        # The supervisor takes the name first, so one of many concurrent starts makes the tables.
-        __MODULE__ |> Supervisor.start_link(%{options | schema: schema}, name: name) |> reason()
-      else
-        {:error, %Error{kind: :overloaded, message: "another ETS table has the name #{Describe.value(name)}"}}
-      end
+      Supervised.start_link(__MODULE__, %{options | schema: schema}, name)
     end
   end
-
-  # A pubsub that runs has the name before its table.
-  defp free?(name) do
-    owner = :ets.info(name, :owner)
-    owner == :undefined or owner == Process.whereis(name) or not Process.alive?(owner)
-  end
-
-  # Returns the error of the index, without the wrapping of the supervisor.
-  defp reason({:error, {:shutdown, {:failed_to_start_child, _child, %Error{} = error}}}), do: {:error, error}
-  defp reason(other), do: other
 
   @doc """
   Returns the child specification of a pubsub, with which `{BeTree.PubSub, options}` stands in a list of children. Its `:id` is
@@ -250,10 +235,7 @@ defmodule BeTree.PubSub do
       {BeTree.PubSub, Alerts}
   """
   @spec child_spec([option]) :: Supervisor.child_spec()
-  def child_spec(options) do
-    Options.keyword!(options)
-    %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
-  end
+  def child_spec(options), do: Supervised.child_spec(__MODULE__, options)
 
   # This process owns the tables, so it ends only if it is stopped, or if the processes below end again and again. Each of those can
   # start again alone, in any order.

@@ -115,7 +115,7 @@ defmodule BeTree.Server do
   alias BeTree.Call.{Instance, InstanceOptions}
   alias BeTree.Error.Bang
   alias BeTree.Input.{Check, Describe, Limits, Options, Subscription}
-  alias BeTree.Processes.{Aside, Deadline}
+  alias BeTree.Processes.{Aside, Deadline, Supervised}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Changes, Copy, Follower, Keeper, Lookup, Names, Request, Table, Writer}
@@ -270,27 +270,8 @@ defmodule BeTree.Server do
   defp start(name, options) do
     Names.check!(name)
 
-    if free?(name) do
-      # The supervisor takes the name first, so one of many concurrent starts makes the tables.
-      {__MODULE__, {name, options}} |> start_supervisor(name) |> reason()
-    else
-      {:error, %Error{kind: :overloaded, message: "another ETS table has the name #{Describe.value(name)}"}}
-    end
+    Supervised.start_link(__MODULE__, {name, options}, name)
   end
-
-  # A table of another process has the name for as long as that process lives. A server's supervisor has the name before its table.
-  defp free?(name) when is_atom(name) do
-    owner = :ets.info(name, :owner)
-    owner == :undefined or owner == Process.whereis(name) or not Process.alive?(owner)
-  end
-
-  defp free?(_name), do: true
-
-  defp start_supervisor({module, argument}, name), do: Supervisor.start_link(module, argument, name: name)
-
-  # Returns the error of the process that could not start, without the supervisor's wrapping.
-  defp reason({:error, {:shutdown, {:failed_to_start_child, _child, %Error{} = error}}}), do: {:error, error}
-  defp reason(other), do: other
 
   @doc """
   Returns the child specification of a server, with which `{BeTree.Server, options}` stands in a list of children.
@@ -308,10 +289,7 @@ defmodule BeTree.Server do
       :transient
   """
   @spec child_spec([option]) :: Supervisor.child_spec()
-  def child_spec(options) do
-    Options.keyword!(options)
-    %{id: {__MODULE__, options[:name]}, start: {__MODULE__, :start_link, [options]}, type: :supervisor}
-  end
+  def child_spec(options), do: Supervised.child_spec(__MODULE__, options)
 
   @doc """
   Stops a server. Without `:dir` its index is lost; with it, all changes are on the disk. Its name is free when the function returns.

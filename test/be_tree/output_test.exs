@@ -1,8 +1,7 @@
 defmodule BeTree.OutputTest do
-  # Quiet silences reports of the whole VM, which tests of logs wait for.
-  use ExUnit.Case, async: false
+  use ExUnit.Case, async: true
 
-  import BeTree.Test.{Eventually, Quiet}
+  import BeTree.Test.{Eventually, Outputs, Quiet}
 
   alias BeTree.{Error, Output}
 
@@ -17,10 +16,7 @@ defmodule BeTree.OutputTest do
   @never 3_600_000
 
   defp start(test, options) do
-    name = :"#{inspect(__MODULE__)}.#{test}"
-    options = Keyword.merge([name: name, sink: {:process, self()}], options)
-    {:ok, _pid} = start_supervised({Output, options}, id: name)
-    name
+    start_output(:"#{inspect(__MODULE__)}.#{test}", Keyword.merge([sink: {:process, self()}], options))
   end
 
   defp start(%{test: test}), do: start(test, [])
@@ -36,12 +32,6 @@ defmodule BeTree.OutputTest do
     receive do
       {:be_tree_output, ^name, {:messages, messages, reference}} -> {messages, reference}
     end
-  end
-
-  defp stats(name) do
-    {:ok, stats} = Output.stats(name)
-    assert stats.accepted == stats.delivered + stats.dropped + stats.lost + stats.pending
-    stats
   end
 
   # Puts messages of ten bytes until one is not accepted, and returns their number and the error.
@@ -332,6 +322,15 @@ defmodule BeTree.OutputTest do
       options = [name: Unopened, sink: {:file, "/no/such/folder/file"}]
       assert {:error, %Error{kind: :file}} = Output.start_link(options)
       assert :ets.whereis(Unopened) == :undefined
+    end
+
+    test "returns the error overloaded where another process has a table of the name", %{test: test} do
+      name = :"#{inspect(__MODULE__)}.#{test}"
+      :ets.new(name, [:named_table])
+      other = spawn(fn -> Process.sleep(:infinity) end)
+      :ets.give_away(name, other, nil)
+      assert {:error, %Error{kind: :overloaded}} = Output.start_link(name: name, sink: {:process, self()})
+      Process.exit(other, :kill)
     end
 
     test "refuses a second output of the same name, and other values for a name", context do

@@ -4,8 +4,9 @@ defmodule BeTree.Test.Quiet do
   @doc "Silences reports of supervisors and crashes until the test ends. A callback for `setup`."
   def quiet(_context) do
     id = :"quiet_#{System.unique_integer([:positive])}"
-    :logger.add_primary_filter(id, {&filter/2, nil})
-    ExUnit.Callbacks.on_exit(fn -> :logger.remove_primary_filter(id) end)
+    # Of the default handler only: the handlers of other tests (BeTree.Test.Logs) still get the events.
+    :logger.add_handler_filter(:default, id, {&filter/2, nil})
+    ExUnit.Callbacks.on_exit(fn -> :logger.remove_handler_filter(:default, id) end)
   end
 
   defp filter(%{msg: {:report, %{label: {source, _what}}}}, _extra)

@@ -13,7 +13,7 @@ defmodule BeTree.Output.Sender do
 
   @type t :: {reference, non_neg_integer, Text.encoding()}
 
-  # A copy of so many bytes takes as long as a call may hold a scheduler.
+  # Longer messages are copied on a dirty scheduler: the copy would hold a scheduler for too long.
   @long 0x4_0000
 
   # The texts that one call of the NIF checks, in some 50 microseconds.
@@ -47,7 +47,7 @@ defmodule BeTree.Output.Sender do
       :full -> wait(output, message)
       :disconnected -> disconnect(output)
       :invalid -> Text.encode!(message, :unicode)
-      # The encoding of the new settings may be another one.
+      # Read the changed settings: the sink may have another encoding now.
       :stale -> refresh(output, message)
       :closed -> reopen(output, message)
     end

@@ -4,7 +4,7 @@ defmodule BeTree.PubSub.Peers do
   #
   # The routers of all nodes (BeTree.PubSub.Router) are members of groups of `:pg`. This process turns the members into a list, which
   # publishers read. A publisher sends an event to one router of each node, always the same one, so the events of a publisher arrive in
-  # order. The routers acknowledge events by their number since this process began to send to them.
+  # order. A router acknowledges the number of events that it has received from this process.
 
   use BeTree.Processes.Server
 

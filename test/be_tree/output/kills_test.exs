@@ -1,8 +1,7 @@
 defmodule BeTree.Output.KillsTest do
   # Kills the writer, the sink and the senders of an output at random. The sums hold exactly whenever nothing moves, no message is
   # delivered twice or out of order, and no process is left.
-  # Quiet silences reports of the whole VM, which tests of logs wait for.
-  use ExUnit.Case, async: false
+  use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Quiet}
 

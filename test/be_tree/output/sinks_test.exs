@@ -1,8 +1,7 @@
 defmodule BeTree.Output.SinksTest do
-  # Quiet silences reports of the whole VM, which tests of logs wait for.
-  use ExUnit.Case, async: false
+  use ExUnit.Case, async: true
 
-  import BeTree.Test.{Eventually, Quiet}
+  import BeTree.Test.{Eventually, Outputs, Quiet}
 
   alias BeTree.{Error, Output}
 
@@ -13,17 +12,7 @@ defmodule BeTree.Output.SinksTest do
 
   @moduletag :tmp_dir
 
-  defp start(test, options) do
-    name = :"#{inspect(__MODULE__)}.#{test}"
-    {:ok, _pid} = start_supervised({Output, [name: name] ++ options}, id: name)
-    name
-  end
-
-  defp stats(name) do
-    {:ok, stats} = Output.stats(name)
-    assert stats.accepted == stats.delivered + stats.dropped + stats.lost + stats.pending
-    stats
-  end
+  defp start(test, options), do: start_output(:"#{inspect(__MODULE__)}.#{test}", options)
 
   defmodule Scripted do
     @moduledoc false
@@ -173,7 +162,7 @@ defmodule BeTree.Output.SinksTest do
       assert StringIO.contents(device) == {"", "a"}
     end
 
-    test "that answers errors loses messages, and dropped ones are told in a line", %{test: test} do
+    test "that answers an error loses messages, and gets a line with the number of dropped messages", %{test: test} do
       parent = self()
       device = spawn(fn -> device(parent) end)
       name = start(test, sink: {:device, device}, linger: 0, page: 10, buffer: [bytes: 20], overflow: :drop_new)

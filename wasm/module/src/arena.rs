@@ -29,7 +29,7 @@ struct First {
 }
 
 pub(crate) struct Arena {
-    /// Whether allocations are made here. Otherwise they are made on the heap.
+    /// Whether allocations come from the arena rather than from the heap.
     is_searching: AtomicBool,
     /// Whether chunks may be lent to the heap.
     lends: AtomicBool,

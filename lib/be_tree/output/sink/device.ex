@@ -4,7 +4,7 @@ defmodule BeTree.Output.Sink.Device do
 
   @behaviour BeTree.Output.Sink
 
-  # A device that does not answer in this time is taken to write Unicode.
+  # A device that does not report its encoding in this time counts as a Unicode device.
   @options_ms 1_000
 
   @impl true
@@ -16,7 +16,7 @@ defmodule BeTree.Output.Sink.Device do
     end
   end
 
-  # These names stand for processes with other names, and for the group leader of the caller.
+  # `:standard_io` is the group leader of the caller.
   defp whereis(:standard_io), do: Process.group_leader()
   defp whereis(name) when is_atom(name), do: Process.whereis(name)
   defp whereis(pid), do: if(node(pid) != node() or Process.alive?(pid), do: pid)

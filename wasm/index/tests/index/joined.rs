@@ -60,7 +60,7 @@ fn expression(id: usize) -> (String, impl Fn(Event) -> bool) {
         (">=", Ordering::is_ge),
     ];
     let (sign, relation) = relations[id / 5 % relations.len()];
-    // Without equality, because equal floats may differ in the total order.
+    // `=` is left out: floats that are equal, such as 0.0 and -0.0, may differ in the total order.
     let (float_sign, float_relation) = relations[1 + id / 5 % 4];
     let s = (id % 11) as i64;
     let first = format!("not (i {sign} {constant})");

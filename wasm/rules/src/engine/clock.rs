@@ -124,7 +124,7 @@ impl<'e> Clock<'e> {
         let words = self.words;
         let (unnamed, first, floor) = (if_set(get(words, EVENT)), first_time(words), get(words, FLOOR));
         match event_time {
-            // Reloaded facts belong to a time that was reached before.
+            // The times of reloaded facts lie before the watermark already.
             EventTime::OfAll(now) if self.call.is_quiet() => now,
             EventTime::OfAll(now) => watermark(words, unnamed, first, now.max(floor)),
             EventTime::Of(None, at) => watermark(words, Some(at.max(get(words, EVENT))), first, floor),

@@ -1,4 +1,4 @@
-//! Room: the memory that steps need, and its allocation.
+//! Reserves the memory of a step before the step begins.
 //!
 //! A step that lacks room is rolled back and repeated once there is room. An engine in a sandbox is interrupted at any instruction,
 //! which its allocator would not survive. So it may defer allocations: the operation then fails at a point where the engine is
