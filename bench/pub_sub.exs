@@ -14,7 +14,7 @@ defmodule BeTree.Bench.PubSub do
   @moduledoc false
 
   alias BeTree.PubSub
-  alias Mix.BeTree.Command
+  alias BeTree.Input.Describe
 
   @subscribers 10_000
   @matching 100
@@ -119,7 +119,7 @@ defmodule BeTree.Bench.PubSub do
     ]
 
     times = in_turns(variants, receivers, turns, numbers, 1)
-    say("\none equality each, #{Command.grouped(count)} subscriptions")
+    say("\none equality each, #{Describe.grouped(count)} subscriptions")
     row("BeTree.PubSub.publish/2", times[:publish])
     row("Registry.dispatch/3", times[:registry])
     ratio = times[:publish] / times[:registry]

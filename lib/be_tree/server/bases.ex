@@ -60,7 +60,7 @@ defmodule BeTree.Server.Bases do
   @doc "Shows a base with replicas of its own. The log of the table is kept after the version `oldest`, for followers."
   @spec show(t, Table.base(), Table.version() | :infinity) :: t
   def show(%__MODULE__{table: table} = bases, %{index: index} = base, oldest) do
-    Table.put_base(table, base, View.new(index, table.server, Table.ids_of(table.name)), oldest)
+    Table.put_base(table, base, View.new(index, table.server, Table.ids_of(table.tid)), oldest)
     continue(bases, base)
   end
 

@@ -89,7 +89,7 @@ defmodule BeTree.Server.Courier do
   defp call(name, request) do
     {:ok, table} = ended_or(Table.fetch(name))
 
-    case Table.process(table.name) do
+    case Table.process(table.tid) do
       nil -> exit({:shutdown, %Error{kind: :not_ready, message: "it is not ready yet"}})
       pid -> GenServer.call(pid, request, :infinity)
     end
@@ -131,7 +131,7 @@ defmodule BeTree.Server.Courier do
       history: base.history,
       version: version,
       complete: base.complete,
-      ids: table.name |> Table.ids_of() |> Ids.kind(),
+      ids: table.tid |> Table.ids_of() |> Ids.kind(),
       schema: index.schema,
       module: index.guest |> Instance.wasm() |> :erlang.md5()
     }

@@ -399,7 +399,7 @@ defmodule BeTree.Server.Follower do
       follows: options.follow,
       connected: state.connected,
       version: max(version, 0),
-      ids: state.table.name |> Table.ids_of() |> Ids.info(),
+      ids: state.table.tid |> Table.ids_of() |> Ids.info(),
       error: state.error
     })
   end

@@ -311,7 +311,7 @@ defmodule BeTree.Server.Store do
 
   defp write_present(write, table, flush) do
     # Replicas have a change a moment before the table has its texts. The server's process flushes when it has put them.
-    with {:ok, {index, base, version}} <- Copy.take(table.name, :infinity),
+    with {:ok, {index, base, version}} <- Copy.take(table.tid, :infinity),
          :ok <- flush.(),
          :ok <- write_base(write, index, version, base, table, flush),
          do: {:ok, version}

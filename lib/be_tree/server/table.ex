@@ -15,22 +15,24 @@ defmodule BeTree.Server.Table do
   alias BeTree.Error.Attempt
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Lineage, Names}
   alias BeTree.Target.{Ids, View}
 
   # The row of the log with the version up to which all texts are put. Its key is behind all versions.
   @texts :texts
 
-  @enforce_keys [:name, :server, :log, :texts, :ids]
+  @enforce_keys [:tid, :server, :log, :texts, :ids]
   defstruct @enforce_keys
 
   @typedoc """
-  `name` is the table in which searches find the view, and `server` the name of the server. `ids` are the tables of ids that are
-  terms. A follower has the tables before it knows whether its ids are terms.
+  `tid` is the identifier of the table in which searches find the view, and `server` the name of the server. `ids` are the tables of
+  ids that are terms. A follower has the tables before it knows whether its ids are terms.
+
+  Processes use the identifier, not the name: a process that outlives its supervisor by a moment must not reach the tables of the
+  next server of that name.
   """
   @type t :: %__MODULE__{
-          name: Names.table(),
+          tid: :ets.tid(),
           server: BeTree.Server.name(),
           log: :ets.tid(),
           texts: :ets.tid(),
@@ -54,13 +56,17 @@ defmodule BeTree.Server.Table do
     log = :ets.new(:log, [:ordered_set, :public])
     texts = :ets.new(:texts, [:public, read_concurrency: true])
     ids = if kind != :integer, do: Ids.new(kind)
-    tables = %__MODULE__{name: table, server: server, log: log, texts: texts, ids: ids}
+    tables = %__MODULE__{tid: table, server: server, log: log, texts: texts, ids: ids}
     :ets.insert(table, {__MODULE__, tables})
     unless is_atom(server), do: Names.register(table)
     tables
   end
 
-  defp new_view(server) when is_atom(server), do: :ets.new(server, [:named_table, :public, read_concurrency: true])
+  defp new_view(server) when is_atom(server) do
+    ^server = :ets.new(server, [:named_table, :public, read_concurrency: true])
+    :ets.whereis(server)
+  end
+
   defp new_view(_server), do: :ets.new(:be_tree_server, [:public, read_concurrency: true])
 
   @doc "Returns the tables of the server `name`."
@@ -78,7 +84,7 @@ defmodule BeTree.Server.Table do
 
   @doc "Records the tables of ids that are terms, or `nil` for a server whose ids are integers."
   @spec put_ids(t, Ids.t() | nil) :: true
-  def put_ids(%__MODULE__{name: name}, ids), do: :ets.insert(name, {:ids, ids})
+  def put_ids(%__MODULE__{tid: tid}, ids), do: :ets.insert(tid, {:ids, ids})
 
   @doc "Returns the tables of the ids of a server, or `nil` if they are integers. Raises if there is no such table."
   @spec ids_of(Names.table()) :: Ids.t() | nil
@@ -102,10 +108,10 @@ defmodule BeTree.Server.Table do
 
   @doc "Returns whether the server's process has ever started."
   @spec started?(t) :: boolean
-  def started?(%__MODULE__{name: name}), do: :ets.member(name, :started)
+  def started?(%__MODULE__{tid: tid}), do: :ets.member(tid, :started)
 
   @spec put_started(t) :: true
-  def put_started(%__MODULE__{name: name}), do: :ets.insert(name, {:started})
+  def put_started(%__MODULE__{tid: tid}), do: :ets.insert(tid, {:started})
 
   @doc """
   Makes the calling process the only one that changes the tables. It kills any other that still has them, and waits for its end.
@@ -113,11 +119,11 @@ defmodule BeTree.Server.Table do
   A process whose keeper was killed may still run, for example in its `init/1`, when the next keeper starts another one.
   """
   @spec claim(t) :: :ok
-  def claim(%__MODULE__{name: name} = table) do
-    unless :ets.insert_new(name, {:owner, self()}) do
-      for {:owner, pid} = owner <- :ets.lookup(name, :owner) do
+  def claim(%__MODULE__{tid: tid} = table) do
+    unless :ets.insert_new(tid, {:owner, self()}) do
+      for {:owner, pid} = owner <- :ets.lookup(tid, :owner) do
         end_process(pid)
-        :ets.delete_object(name, owner)
+        :ets.delete_object(tid, owner)
       end
 
       claim(table)
@@ -134,15 +140,15 @@ defmodule BeTree.Server.Table do
 
   @doc "Records the process of the server, to which requests go."
   @spec put_process(t, pid) :: true
-  def put_process(%__MODULE__{name: name}, pid), do: :ets.insert(name, {:process, pid})
+  def put_process(%__MODULE__{tid: tid}, pid), do: :ets.insert(tid, {:process, pid})
 
-  @doc "Returns the process of the server `name`, or `nil` before it first starts. Raises if there is no such table."
+  @doc "Returns the process of the server, or `nil` before it first starts. Raises if there is no such table."
   @spec process(Names.table()) :: pid | nil
   def process(name), do: value(name, :process)
 
   @doc "Records the memory and the other limits of indexes that are copied from the server."
   @spec put_limits(t, {pos_integer, keyword}) :: true
-  def put_limits(%__MODULE__{name: name}, limits), do: :ets.insert(name, {:limits, limits})
+  def put_limits(%__MODULE__{tid: tid}, limits), do: :ets.insert(tid, {:limits, limits})
 
   @spec limits(Names.table()) :: {:ok, {pos_integer, keyword}} | {:error, Error.t()}
   def limits(name) do
@@ -164,7 +170,7 @@ defmodule BeTree.Server.Table do
     # Empties the log first, so that no recovery takes rows of another lineage for changes of this base.
     if oldest == :infinity, do: :ets.delete_all_objects(table.log)
     # Inserts both in one operation, so that a search and a recovery find the same index.
-    :ets.insert(table.name, [{:base, base}, {:view, view}])
+    :ets.insert(table.tid, [{:base, base}, {:view, view}])
     if oldest != :infinity, do: forget(table, oldest, :infinity)
     forget_texts(table, base)
   end
@@ -172,7 +178,7 @@ defmodule BeTree.Server.Table do
   @doc "Makes `base` the base of the server, a later state of the same replicas, so the view and the log stay as they are."
   @spec renew_base(t, base) :: :ok
   def renew_base(%__MODULE__{} = table, base) do
-    :ets.insert(table.name, {:base, base})
+    :ets.insert(table.tid, {:base, base})
     forget_texts(table, base)
   end
 
@@ -198,7 +204,7 @@ defmodule BeTree.Server.Table do
   end
 
   @spec base(t) :: base | nil
-  def base(%__MODULE__{name: name}), do: base(name)
+  def base(%__MODULE__{tid: tid}), do: base(tid)
 
   def base(name), do: value(name, :base)
 
@@ -284,14 +290,14 @@ defmodule BeTree.Server.Table do
 
   @doc "Like `text/2`, for an id of the kind that the server has."
   @spec find(t, term) :: {:ok, {String.t(), Subscription.constants()}} | :error
-  def find(%__MODULE__{name: name} = table, id) do
-    name |> ids_of() |> Ids.keys(id) |> Enum.find_value(:error, &with(:error <- text(table, &1), do: nil))
+  def find(%__MODULE__{tid: tid} = table, id) do
+    tid |> ids_of() |> Ids.keys(id) |> Enum.find_value(:error, &with(:error <- text(table, &1), do: nil))
   end
 
   @doc "Returns the version that inserted the subscription `id`, or `nil` if it is not there or its text is unknown."
   @spec version(t, term) :: version | nil
-  def version(%__MODULE__{name: name, texts: texts}, id) do
-    keys = name |> ids_of() |> Ids.keys(id)
+  def version(%__MODULE__{tid: tid, texts: texts}, id) do
+    keys = tid |> ids_of() |> Ids.keys(id)
 
     Enum.find_value(
       keys,
@@ -346,18 +352,18 @@ defmodule BeTree.Server.Table do
   next one finds no base.
   """
   @spec replace_texts(t, [[{Ids.key(), version, String.t(), Subscription.constants()}]], (() -> :ok)) :: true
-  def replace_texts(%__MODULE__{name: name} = table, parts, put_base) do
-    :ets.insert(name, {:partial})
+  def replace_texts(%__MODULE__{tid: tid} = table, parts, put_base) do
+    :ets.insert(tid, {:partial})
     forget_texts(table)
     for rows <- parts, do: restore_texts(table, rows)
     put_base.()
-    :ets.delete(name, :partial)
+    :ets.delete(tid, :partial)
   end
 
   @doc "Returns an error while the texts are not those of the base."
   @spec check_texts(t) :: :ok | {:error, Error.t()}
-  def check_texts(%__MODULE__{name: name, server: server}) do
-    if :ets.member(name, :partial) or not :ets.member(name, :base),
+  def check_texts(%__MODULE__{tid: tid, server: server}) do
+    if :ets.member(tid, :partial) or not :ets.member(tid, :base),
       do: {:error, %Error{kind: :not_ready, message: "the server #{Describe.value(server)} has no texts yet"}},
       else: :ok
   end
@@ -374,7 +380,7 @@ defmodule BeTree.Server.Table do
   @doc "Returns the base and the rows since, or `nil` if there is no base yet. Completes the texts of the base."
   @spec recover(t) :: {base, [row]} | nil
   def recover(%__MODULE__{} = table) do
-    with false <- :ets.member(table.name, :partial),
+    with false <- :ets.member(table.tid, :partial),
          %{version: version} = base <- base(table) do
       # Before the log drops the rows that the base has.
       complete_texts(table, base, version)

@@ -11,7 +11,7 @@ defmodule BeTree.Server.BasesTest do
     index = %{index | info: Map.merge(index.info, Map.new(info))}
     base = %{history: [{"one", 0}], index: index, version: 0, origin: 0, complete: true}
     Process.flag(:trap_exit, true)
-    %{table | name: table.name} |> Bases.new(%{memory: 64_000_000, publish: [], new: []}) |> Bases.show(base, 0)
+    table |> Bases.new(%{memory: 64_000_000, publish: [], new: []}) |> Bases.show(base, 0)
   end
 
   defp row(version), do: {version, [], [{version, "a = #{version}", []}]}
@@ -92,5 +92,27 @@ defmodule BeTree.Server.BasesTest do
   test "put_history/2 changes the history of the base in the table" do
     bases = Bases.put_history(bases(), [{"two", 5}, {"one", 0}])
     assert Table.base(bases.table).history == [{"two", 5}, {"one", 0}]
+  end
+
+  describe "renew_base/2 of the tables of a former life" do
+    test "raises, and leaves the next server of that name as it is" do
+      name = :"bases_#{System.unique_integer([:positive])}"
+      test = self()
+
+      {owner, monitor} =
+        spawn_monitor(fn ->
+          send(test, {:table, Table.new(name, :integer)})
+          receive(do: (:stop -> :ok))
+        end)
+
+      assert_receive {:table, former}, 30_000
+      Process.exit(owner, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^owner, :killed}, 30_000
+      present = Table.new(name, :integer)
+      base = %{history: [{"one", 0}], index: nil, version: 7, origin: 0, complete: true}
+      assert_raise ArgumentError, fn -> Table.renew_base(former, base) end
+      assert_raise ArgumentError, fn -> Table.claim(former) end
+      assert Table.base(present) == nil
+    end
   end
 end

@@ -79,4 +79,58 @@ defmodule BeTree.Server.RestartsTest do
     eventually(fn -> BeTree.search(name, %{a: 50}) == {:ok, Enum.to_list(1..50)} end)
     Supervisor.stop(above)
   end
+
+  # Loads subscriptions only when the test process allows it.
+  def load_when_allowed(test, id) do
+    send(test, {:loading, self(), id})
+    receive(do: (:load -> [{id, "true"}]))
+  end
+
+  test "a process that outlives its supervisor does not reach the next server of that name" do
+    name = name()
+
+    options = fn id ->
+      load = {__MODULE__, :load_when_allowed, [self(), id]}
+      [name: name, schema: [a: :integer], load: load]
+    end
+
+    test = self()
+    first = options.(1)
+    starter = spawn(fn -> Server.start_link(first) end)
+    assert_receive {:loading, orphan, 1}, 30_000
+    supervisor = Process.whereis(name)
+    # Killed processes ask no other to end, so the process of the server goes on with its start.
+    end_all([starter, supervisor | linked(orphan)])
+    assert Process.alive?(orphan)
+    second = options.(2)
+
+    spawn_link(fn ->
+      {:ok, _pid} = Server.start_link(second)
+      send(test, :started)
+      Process.sleep(:infinity)
+    end)
+
+    assert_receive {:loading, loading, 2}, 30_000
+    send(loading, :load)
+    assert_receive :started, 30_000
+    Server.insert!(name, 3, "true")
+    monitor = Process.monitor(orphan)
+    send(orphan, :load)
+    assert_receive {:DOWN, ^monitor, :process, ^orphan, _reason}, 30_000
+    assert Servers.process(name) == loading
+    assert BeTree.search(name, %{a: 1}) == {:ok, [2, 3]}
+  end
+
+  defp linked(pid) do
+    {:links, links} = Process.info(pid, :links)
+    Enum.filter(links, &is_pid/1)
+  end
+
+  defp end_all(pids) do
+    for pid <- pids do
+      monitor = Process.monitor(pid)
+      Process.exit(pid, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, 30_000
+    end
+  end
 end
