@@ -27,6 +27,21 @@ defmodule BeTree.PubSub.HistoryTest do
   end
 
   test "while processes of the pubsub, other subscribers and other publishers are killed" do
+    check_with_kills(fn name -> processes(name) end)
+  end
+
+  # Tables of the index end with its supervisor. Processes of a former index may run on for a moment.
+  test "while processes of its index, other subscribers and other publishers are killed" do
+    check_with_kills(fn name ->
+      with {:ok, table} <- PubSub.Table.fetch(name), pid when is_pid(pid) <- Process.whereis(table.index) do
+        processes(table.index)
+      else
+        _no_index -> []
+      end
+    end)
+  end
+
+  defp check_with_kills(killed) do
     name = start(schema: [a: :integer, number: :integer], limit: 1_000_000)
     count = length(processes(name))
     stop = :atomics.new(1, [])
@@ -35,7 +50,7 @@ defmodule BeTree.PubSub.HistoryTest do
     check(name, fn ->
       for _kill <- 1..@kills do
         # The process may be gone already.
-        with [_ | _] = pids <- processes(name), do: pids |> Enum.random() |> Process.exit(:kill)
+        with [_ | _] = pids <- killed.(name), do: pids |> Enum.random() |> Process.exit(:kill)
         Process.sleep(:rand.uniform(8))
       end
     end)
