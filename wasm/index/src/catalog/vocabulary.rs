@@ -10,6 +10,7 @@ use crate::model::predicate::{Constants, Predicate, Test};
 use crate::model::schema::{AttributeId, Bounds, Schema};
 use crate::model::strings::StringId;
 use crate::support::chunks::Chunks;
+use crate::support::footprint::{of_hash_map, of_table};
 use crate::support::hash::State;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
 /// The constants of each bounded attribute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vocabulary {
-    /// By attribute. Empty for attributes without a bound.
+    /// By attribute. An attribute without a bound has no constants here, and the table is empty if no attribute has one.
     attributes: Vec<Known>,
     /// By the number of a string. The count is 0 if no bounded attribute contains the string.
     firsts: Chunks<First>,
@@ -63,7 +64,9 @@ pub(crate) struct Vocabulary {
 
 impl Vocabulary {
     pub fn new(schema: &Schema) -> Self {
-        Vocabulary { attributes: vec![Known::default(); schema.all_attributes().len()], firsts: Chunks::default() }
+        let is_bounded = schema.all_ids().any(|attribute| limit(attribute, schema).is_some());
+        let attributes = if is_bounded { schema.all_attributes().len() } else { 0 };
+        Vocabulary { attributes: vec![Known::default(); attributes], firsts: Chunks::default() }
     }
 
     /// Counts the constants of `predicate`, even if they exceed the bound. [`Vocabulary::check`] tests the bound.
@@ -137,6 +140,13 @@ impl Vocabulary {
         if len < self.firsts.len() {
             self.firsts.shorten(len);
         }
+    }
+
+    /// Returns the bytes that the vocabulary takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Vocabulary { attributes, firsts } = self;
+        let known = attributes.iter().map(|known| of_hash_map(&known.integers) + of_hash_map(&known.shared));
+        of_table(attributes) + known.sum::<usize>() + firsts.heap_bytes()
     }
 
     /// Returns the bytes by which counting the constants of `predicates` may grow the table of strings, to `strings`

@@ -44,11 +44,9 @@ use crate::plan::analysis::{Analysis, Residual};
 use crate::plan::demands::{self, Coverage, Demanded, Demands};
 use crate::plan::filter::{self, Filter};
 use crate::support::chunks::Chunks;
+use crate::support::footprint::of_table;
 use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, trim, AROUND};
-
-/// An upper bound of the bytes that the demands of one literal take.
-const DEMANDS_BYTES: usize = 64 * size_of::<demands::Demanded>() + 64;
 
 /// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
 /// one entry, or two joined ones, at each of its places.
@@ -226,6 +224,22 @@ impl Tree {
         (0..self.nodes.len()).map(NodeId::from_index).map(|node| self.path(node).count()).max().unwrap_or(0)
     }
 
+    /// Returns a copy without spare room.
+    pub fn packed(&self) -> Tree {
+        let mut packed = self.clone();
+        // Freeing a level must not allocate.
+        packed.free_levels.reserve_exact(packed.levels.len() - packed.free_levels.len());
+        packed
+    }
+
+    /// Returns the bytes that the tree takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Tree { nodes, levels, free_levels, unindexed, .. } = self;
+        let of_nodes: usize = nodes.iter().map(Node::heap_bytes).sum();
+        let of_levels: usize = levels.iter().map(Level::heap_bytes).sum();
+        nodes.heap_bytes() + of_nodes + of_table(levels) + of_levels + of_table(free_levels) + of_table(unindexed)
+    }
+
     /// Adds `program` to the unindexed expressions.
     pub fn insert_unindexed(&mut self, program: ProgramId) -> Placement {
         self.unindexed.push(program);
@@ -253,14 +267,11 @@ impl Tree {
         room: impl FnOnce(usize) -> Result<(), Error>,
     ) -> Result<Plan, Error> {
         let mut plan = Plan::default();
-        let mut memory = Vec::new();
         for &literal in access {
-            let demands = Demands::reusing(literal, analysis, memory);
-            self.plan(NodeId::ROOT, &demands, &mut plan)?;
-            memory = demands.into_memory();
+            self.plan(NodeId::ROOT, &Demands::of(literal, analysis), &mut plan)?;
         }
         room(self.capacity_after(&plan))?;
-        ensure(self.bytes(&plan)? + DEMANDS_BYTES + more)?;
+        ensure(self.bytes(&plan)? + more)?;
         Ok(plan)
     }
 

@@ -28,6 +28,7 @@ use crate::model::predicate::Predicate;
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
 use crate::support::bits::ones;
+use crate::support::footprint::of_table;
 use crate::support::headroom::growth;
 use crate::support::simd::{Fastest, Vector, BYTES};
 
@@ -196,13 +197,19 @@ impl Dense {
         self.parts.iter().flatten().try_for_each(Block::validate)
     }
 
+    /// Returns the bytes that the expressions take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Dense { columns, parts, .. } = self;
+        let wider: usize = parts.iter().flatten().map(Block::heap_bytes).sum();
+        of_table(&columns.0) + of_table(parts) + parts.iter().map(of_table).sum::<usize>() + wider
+    }
+
     /// Returns an upper bound of the bytes that adding an expression requests.
     pub fn growth(&self) -> usize {
         let blocks = match &self.parts[..] {
             [] => growth(&self.parts, 1) + size_of::<Block>(),
-            [first] if self.len < PART => growth(first, 1),
-            _ if self.len.is_multiple_of(PART) => growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>(),
-            _ => 0,
+            [.., last] if !self.len.is_multiple_of(PART) => growth(last, 1),
+            _ => growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>(),
         };
         blocks + size_of::<Wide>()
     }
