@@ -2,7 +2,7 @@
 //!
 //! | sketch | tells | memory |
 //! | --- | --- | --- |
-//! | [`uniques`] | the number of distinct values, exact up to 500 | 11 bytes a value, then 3 KB |
+//! | [`uniques`] | the number of distinct values, exact up to 500 | 9 to 14 bytes a value, then 3 KB |
 //! | [`moments`] | count, sum, minimum and maximum | 64 bytes |
 //! | [`top`] | the most frequent values | four counters for each value asked for |
 //! | [`quantiles`] | quantiles with a relative error of 1 % | 2 bytes a bucket, at most 2,048 of each sign |

@@ -98,13 +98,11 @@ impl Moments {
     pub fn decode(input: &mut Input) -> Result<Self, Error> {
         let ty = input.byte()?;
         let count = input.integer()?;
-        let (moments, fits) = match ty {
+        let (moments, ascends) = match ty {
             0 => {
                 let (min, max) = (input.signed()?, input.signed()?);
                 let sum = i128::from_le_bytes(input.array()?);
-                let bounds = [min, max].map(|bound| i128::from(bound) * i128::from(count));
-                let fits = min <= max && (bounds[0]..=bounds[1]).contains(&sum);
-                (Moments::Integers { count, sum, min, max }, fits)
+                (Moments::Integers { count, sum, min, max }, min <= max)
             }
             1 => {
                 let [sum, compensation, min, max] = [input.float()?, input.float()?, input.float()?, input.float()?];
@@ -112,8 +110,8 @@ impl Moments {
             }
             _ => return Err(input.malformed("moments are neither of integers nor of floats")),
         };
-        if count == 0 || !fits {
-            return Err(input.malformed("moments contradict one another"));
+        if count == 0 || !ascends {
+            return Err(input.malformed("there are no numbers, or the least exceeds the greatest"));
         }
         Ok(moments)
     }

@@ -210,7 +210,21 @@ impl Row {
         BucketSpan { first: self.first, end, count: self.total }
     }
 
+    /// Returns whether the row has these buckets, and its counters have room for as many numbers.
+    #[inline]
+    fn has_room(&self, more: BucketSpan) -> bool {
+        let end = self.first + self.counts.len();
+        more.end == 0
+            || more.first >= self.first
+                && more.end <= end
+                && !self.counts.must_widen(self.total.saturating_add(more.count))
+    }
+
+    #[inline]
     fn growth(&self, more: BucketSpan) -> usize {
+        if self.has_room(more) {
+            return 0;
+        }
         let all = self.span().with(more);
         let (first, len) = all.row();
         if (first, len) == (self.first, self.counts.len()) && !self.counts.must_widen(all.count) {
@@ -219,7 +233,14 @@ impl Row {
         Counts::growth(len, all.count)
     }
 
+    #[inline]
     fn reserve(&mut self, more: BucketSpan) {
+        if !self.has_room(more) {
+            self.resize(more);
+        }
+    }
+
+    fn resize(&mut self, more: BucketSpan) {
         let all = self.span().with(more);
         let (first, len) = all.row();
         if (first, len) == (self.first, self.counts.len()) && !self.counts.must_widen(all.count) {

@@ -216,7 +216,7 @@ impl Top {
         for _ in 0..count {
             top.values.decode(input)?;
             let (count, error) = (input.integer()?, input.integer()?);
-            if count < top.floor || error >= count {
+            if count == 0 || count < top.floor || error > count {
                 return Err(input.malformed("a counter contradicts the others"));
             }
             top.counts.push(count);

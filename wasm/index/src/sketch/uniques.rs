@@ -109,13 +109,16 @@ impl Uniques {
         self.insert(hash);
     }
 
-    /// Moves the hashes to a table of `slots` slots.
+    /// Moves the hashes to a table of `slots` slots, in their order: each to its own slot, to the next one after the last hash, or so
+    /// far left that the hashes behind it fit.
     fn resize(&mut self, slots: usize) {
         let before = std::mem::replace(&mut self.words, vec![0; slots]);
+        let (mut next, mut left) = (0, usize::from(self.len));
         for hash in before.into_iter().filter(|&hash| hash != 0) {
-            if let Err(at) = find(&self.words, hash) {
-                place(&mut self.words, at, hash);
-            }
+            let at = home(hash, slots).max(next).min(slots - left);
+            self.words[at] = hash;
+            next = at + 1;
+            left -= 1;
         }
     }
 
@@ -196,10 +199,7 @@ impl Uniques {
     fn histogram(&self) -> [u32; MAX_RANK + 1] {
         let mut counts = [0; MAX_RANK + 1];
         for group in self.words.chunks_exact(PLANES) {
-            for bit in 0..GROUP {
-                let value = (0..PLANES).fold(0, |value, plane| value | (group[plane] >> bit & 1) << plane);
-                counts[value as usize] += 1;
-            }
+            count_registers(group, u64::MAX, 0, &mut counts);
         }
         counts
     }
@@ -271,9 +271,10 @@ fn max_len(slots: usize) -> usize {
     slots * 7 / 8
 }
 
-/// Returns the number of slots for `len` hashes and the next ones: a load of three quarters.
+/// Returns the number of slots for `len` hashes and half as many more.
 fn slots_for(len: usize) -> usize {
-    (len * 4).div_ceil(3).max(MIN_SLOTS)
+    let most = (MAX_EXACT * 8).div_ceil(7);
+    (len * 12).div_ceil(7).clamp(MIN_SLOTS, most)
 }
 
 /// Returns the slot to which a hash belongs.
@@ -316,17 +317,30 @@ fn find(words: &[u64], hash: u64) -> Result<usize, usize> {
 /// the run ends with the table.
 #[inline]
 fn place(words: &mut [u64], at: usize, hash: u64) {
-    match words[at..].iter().position(|&word| word == 0) {
-        Some(distance) => {
-            words.copy_within(at..at + distance, at + 1);
-            words[at] = hash;
+    let mut carried = hash;
+    for word in &mut words[at..] {
+        std::mem::swap(word, &mut carried);
+        if carried == 0 {
+            return;
         }
-        None => {
-            let Some(empty) = words[..at].iter().rposition(|&word| word == 0) else {
-                unreachable!("a table has an empty slot")
-            };
-            words.copy_within(empty + 1..at, empty);
-            words[at - 1] = hash;
+    }
+    // The last hash has no slot. All words from here to the end move left.
+    for word in words.iter_mut().rev() {
+        std::mem::swap(word, &mut carried);
+        if carried == 0 {
+            return;
+        }
+    }
+}
+
+/// Counts the registers of a group that are in the set `registers`, and whose upper bits are `value`, by their lower bits.
+fn count_registers(lower: &[u64], registers: u64, value: usize, counts: &mut [u32; MAX_RANK + 1]) {
+    match lower.split_last() {
+        _ if registers == 0 => {}
+        None => counts[value] += registers.count_ones(),
+        Some((plane, lower)) => {
+            count_registers(lower, registers & !plane, 2 * value, counts);
+            count_registers(lower, registers & plane, 2 * value + 1, counts);
         }
     }
 }

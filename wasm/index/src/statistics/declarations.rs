@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use crate::sketch::request;
 use crate::statistics::declaration::Declaration;
 use crate::support::hash::{hash_bytes, hash_of};
-use crate::support::headroom::table_growth;
+use crate::support::headroom::{table_growth, AROUND};
 
 /// All declarations of a tenant.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,9 @@ impl Declarations {
         }
     }
 
+    /// The bytes that a shared declaration requests, with its two counts of references.
+    pub const SHARED_BYTES: usize = size_of::<Declaration>() + 2 * size_of::<usize>() + AROUND;
+
     /// Returns an upper bound of the bytes that [`Declarations::set`] requests for this number of declarations.
     pub fn growth(&self, more: usize) -> usize {
         match more {
@@ -68,7 +71,7 @@ impl Declarations {
                 table_growth(&self.own, more)
                     + table_growth(&self.distinct, more)
                     + rehashes
-                    + more * request::<Declaration>(1)
+                    + more * Self::SHARED_BYTES
             }
         }
     }

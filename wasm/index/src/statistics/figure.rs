@@ -1,14 +1,16 @@
 //! A figure: the sketch of one statistic of one expression on one day.
 
+use std::sync::Arc;
+
 use crate::error::Error;
 use crate::sketch::codec::Input;
 use crate::sketch::members::Members;
 use crate::sketch::moments::{Moments, Number};
 use crate::sketch::quantiles::Quantiles;
-use crate::sketch::request;
 use crate::sketch::top::Top;
 use crate::sketch::uniques::Uniques;
-use crate::statistics::declaration::{Form, StatKind};
+use crate::sketch::{growth, request};
+use crate::statistics::declaration::{Form, Header, StatKind};
 use crate::statistics::work::Elements;
 use crate::support::headroom::ensure;
 
@@ -74,15 +76,21 @@ impl Figure {
                 elements.hashes().for_each(|hash| uniques.insert(hash));
             }
             Figure::Top(top) => {
-                top.reserve(elements.values().filter(|&value| top.lacks(value)).count());
+                if elements.len() > 1 {
+                    top.reserve(elements.values().filter(|&value| top.lacks(value)).count());
+                }
                 elements.values().for_each(|value| top.insert(value));
             }
             Figure::Quantiles(quantiles) => {
-                quantiles.reserve(elements.floats());
+                if elements.len() > 1 {
+                    quantiles.reserve(elements.floats());
+                }
                 elements.floats().for_each(|float| quantiles.insert(float));
             }
             Figure::Members(members) => {
-                members.reserve(elements.values().filter(|&value| members.lacks(value)).count());
+                if elements.len() > 1 {
+                    members.reserve(elements.values().filter(|&value| members.lacks(value)).count());
+                }
                 elements.values().for_each(|value| members.insert(value));
             }
             Figure::Nothing | Figure::Moments(_) => elements.numbers().for_each(|number| self.add(number)),
@@ -186,6 +194,25 @@ impl Figure {
             Figure::Members(members) => size_of::<Members>() + members.bytes(),
         }
     }
+}
+
+/// Adds a figure to those of an expression: to the one of the same statistic, if there is one. Errors: no memory.
+pub(super) fn add(
+    figures: &mut Vec<(Arc<Header>, Figure)>,
+    header: &Arc<Header>,
+    figure: &Figure,
+) -> Result<(), Error> {
+    match figures.iter_mut().find(|(known, _)| known.merges_with(header)) {
+        Some((_, present)) => {
+            ensure(present.merge_growth(figure))?;
+            present.merge(figure);
+        }
+        None => {
+            ensure(Figure::Nothing.merge_growth(figure) + growth(figures, 1))?;
+            figures.push((header.clone(), figure.clone()));
+        }
+    }
+    Ok(())
 }
 
 fn boxed<T>(sketch: T) -> Result<Box<T>, Error> {

@@ -85,7 +85,8 @@ impl Statistics {
         self.today.reserve_entries(entries);
         self.declarations.set_default(default);
         let declarations = &self.declarations;
-        let ids: Vec<u64> = self.today.ids().filter(|&id| !declarations.has_own(id)).collect();
+        let mut ids = Vec::with_capacity(self.today.rows_len());
+        ids.extend(self.today.ids().filter(|&id| !declarations.has_own(id)));
         for id in ids {
             self.today.redeclare(id, declarations.of_others());
         }
@@ -151,7 +152,7 @@ impl Statistics {
             let ids = self.today.ids().filter(|&id| !self.declarations.has_own(id)).map(|id| (id, default));
             let (more, besides) = self.today.redeclare_growth(ids);
             entries += more;
-            bytes += besides + request::<Declaration>(1) + 2 * request::<u64>(self.today.rows_len());
+            bytes += besides + Declarations::SHARED_BYTES + request::<u64>(self.today.rows_len());
         }
         Growth { entries, own, bytes: bytes + self.today.entries_growth(entries) }
     }
@@ -255,11 +256,18 @@ fn encode(day: &Day, out: &mut Vec<u8>) -> Result<(), Error> {
     blob::encode(day, out).inspect_err(|_| out.truncate(start))
 }
 
-/// Reads all rows of a blob.
+/// Reads all rows of a blob, and joins those of one id. So no two figures of the result merge.
 fn rows(blob: &mut Blob) -> Result<Vec<Row>, Error> {
-    let mut rows = Vec::new();
-    while let Some(row) = blob.next()? {
-        push(&mut rows, row)?;
+    let mut rows: Vec<Row> = Vec::new();
+    while let Some(Row { id, matches, figures }) = blob.next()? {
+        if rows.last().is_none_or(|last| last.id != id) {
+            push(&mut rows, Row { id, matches: 0, figures: Vec::new() })?;
+        }
+        let Some(row) = rows.last_mut() else { unreachable!("a row was added") };
+        row.matches = row.matches.saturating_add(matches);
+        for (header, figure) in figures {
+            figure::add(&mut row.figures, &header, &figure)?;
+        }
     }
     Ok(rows)
 }

@@ -11,11 +11,11 @@ use hashbrown::HashTable;
 use crate::error::{Error, Kind};
 use crate::model::address::Address;
 use crate::sketch::moments::Moments;
+use crate::sketch::request;
 use crate::sketch::values::Value as Kept;
-use crate::sketch::{growth, request};
 use crate::statistics::blob::Blob;
 use crate::statistics::declaration::{Form, Header};
-use crate::statistics::figure::Figure;
+use crate::statistics::figure::{self, Figure};
 use crate::support::hash::hash_of;
 use crate::support::headroom::{ensure, push, table_growth};
 
@@ -205,7 +205,12 @@ pub enum Value {
 pub fn report<'a>(query: &Query, blobs: impl Iterator<Item = (u32, &'a [u8])>) -> Result<Report, Error> {
     let mut groups = Vec::new();
     for dimensions in &query.sections {
-        push(&mut groups, Groups::new(dimensions))?;
+        let mut group = Groups::new(dimensions);
+        if dimensions.is_empty() {
+            // Totals are there even if nothing was counted.
+            group.sums(Key::default())?;
+        }
+        push(&mut groups, group)?;
     }
     for (tenant, bytes) in blobs {
         let mut blob = Blob::open(bytes)?;
@@ -225,7 +230,7 @@ pub fn report<'a>(query: &Query, blobs: impl Iterator<Item = (u32, &'a [u8])>) -
             for group in &mut groups {
                 let sums = group.sums(Key { id: row.id, ..key })?;
                 sums.matches = sums.matches.saturating_add(row.matches);
-                row.figures.iter().try_for_each(|(header, figure)| sums.add(header, figure))?;
+                row.figures.iter().try_for_each(|(header, figure)| figure::add(&mut sums.figures, header, figure))?;
             }
         }
     }
@@ -299,21 +304,6 @@ impl<'a> Groups<'a> {
 }
 
 impl Sums {
-    /// Adds a figure.
-    fn add(&mut self, header: &Arc<Header>, figure: &Figure) -> Result<(), Error> {
-        match self.figures.iter_mut().find(|(known, _)| known.merges_with(header)) {
-            Some((_, present)) => {
-                ensure(present.merge_growth(figure))?;
-                present.merge(figure);
-            }
-            None => {
-                ensure(Figure::Nothing.merge_growth(figure) + growth(&self.figures, 1))?;
-                self.figures.push((header.clone(), figure.clone()));
-            }
-        }
-        Ok(())
-    }
-
     fn entry(mut self, has_total: bool, quantiles: &[f64]) -> Result<Entry, Error> {
         self.figures.sort_unstable_by(|(a, _), (b, _)| {
             (&a.name, a.kind.code(), &a.attribute).cmp(&(&b.name, b.kind.code(), &b.attribute))
