@@ -19,6 +19,8 @@ pub(crate) mod hash;
 pub(crate) mod members;
 pub(crate) mod moments;
 pub(crate) mod quantiles;
+#[cfg(test)]
+mod tests;
 pub(crate) mod top;
 pub(crate) mod uniques;
 pub(crate) mod values;
