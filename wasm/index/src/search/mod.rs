@@ -259,6 +259,11 @@ impl Search {
         prepared::write(&self.event, index.schema(), out)
     }
 
+    /// Returns the event of the present or the last search, as it was decoded.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
     fn decode(&mut self, index: &Index, encoding: Encoding, bytes: &[u8]) -> Result<(), Error> {
         let event = self.event.choose(bytes.len() > EVENT);
         decode(encoding, bytes, index.schema(), index.strings(), event)?;

@@ -33,6 +33,7 @@ mod reasons;
 mod refusals;
 mod room;
 mod sequences;
+mod statistics;
 mod stops;
 mod trace;
 mod unfit;
