@@ -203,92 +203,84 @@ defmodule BeTree.Tenants.Store.Table do
 
   ## Changes
 
+  @doc "Returns the sequence of an operation. A move has none."
+  @spec sequence_of(operation) :: sequence | nil
+  def sequence_of({:move, _key, _kind, _from, _to}), do: nil
+  def sequence_of({:expire, sequence, _first}), do: sequence
+  def sequence_of(operation), do: elem(operation, 2)
+
   @doc "Returns whether the table has a request already."
   @spec done?(t, operation) :: boolean
   def done?(_table, {:move, _key, _kind, _from, _to}), do: false
   def done?(table, {:expire, _sequence, first}), do: first_day(table) >= first
+  def done?(table, operation), do: done(row(table, elem(operation, 1)), elem(operation, 2))
 
-  def done?(table, operation) do
-    case row(table, elem(operation, 1)) do
-      nil -> false
-      row -> elem(row, 1) >= elem(operation, 2)
-    end
-  end
+  defp done(nil, _sequence), do: false
+  defp done(row, sequence), do: elem(row, 1) >= sequence
 
   @doc "Makes a committed request, unless the table has it already. Returns the places of records that nothing refers to any more."
   @spec apply(t, operation) :: [{kind, Place.t()}]
-  def apply(%__MODULE__{} = table, operation), do: if(done?(table, operation), do: [], else: change(table, operation))
+  def apply(%__MODULE__{} = table, {:move, key, kind, from, to}) do
+    move(table, kind, from, to, row(table, key))
+    []
+  end
 
-  defp change(table, {:change, key, sequence, record}) do
-    row = row(table, key) || empty(key)
+  def apply(%__MODULE__{} = table, {:expire, _sequence, first}) do
+    if first > first_day(table), do: put(table, :first_day, first)
+    []
+  end
+
+  def apply(%__MODULE__{} = table, operation) do
+    row = row(table, elem(operation, 1))
+    if done(row, elem(operation, 2)), do: [], else: change(table, operation, row || empty(elem(operation, 1)))
+  end
+
+  defp change(table, {:change, key, sequence, record}, row) do
     true = :ets.insert(table.tails, {{key, sequence}, record})
     insert(table, row |> put_elem(1, sequence) |> put_elem(6, elem(row, 6) + byte_size(record)))
     []
   end
 
-  defp change(table, {:body, key, sequence, place}) do
-    {_key, _sequence, body, _from, statistics, days, bytes} = row(table, key) || empty(key)
+  defp change(table, {:body, key, sequence, place}, {_key, _sequence, body, _from, statistics, days, bytes}) do
     insert(table, {key, sequence, place, sequence, nil, days, 0})
     if bytes > 0, do: delete_tail(table, key, sequence)
     freed(:body, body) ++ freed_statistics(statistics)
   end
 
-  defp change(table, {:statistics, key, sequence, day, place}) do
-    row = row(table, key) || empty(key)
+  defp change(table, {:statistics, _key, sequence, day, place}, row) do
     insert(table, row |> put_elem(1, sequence) |> put_elem(4, {day, place}))
     freed_statistics(elem(row, 4))
   end
 
-  defp change(table, {:day, key, sequence, day, place}) do
-    row = row(table, key) || empty(key)
-    days = elem(row, 5)
-    kept = Place.from(days, first_day(table))
+  defp change(table, {:day, _key, sequence, day, place}, row) do
+    kept = Place.from(elem(row, 5), first_day(table))
     insert(table, row |> put_elem(1, sequence) |> put_elem(5, Place.put(kept, day, place)))
     freed({:day, day}, Place.get(kept, day))
   end
 
-  defp change(table, {:drop, key, _sequence}) do
-    case row(table, key) do
-      nil ->
-        []
-
-      {_key, sequence, body, _from, statistics, days, _bytes} ->
-        true = :ets.delete(table.rows, key)
-        delete_tail(table, key, sequence)
-        days = for {day, place} <- Place.list(days), day >= first_day(table), do: {{:day, day}, place}
-        freed(:body, body) ++ freed_statistics(statistics) ++ days
-    end
-  end
-
-  defp change(table, {:expire, sequence, first}) do
-    follow(table, sequence)
-    put(table, :first_day, first)
-    []
+  defp change(table, {:drop, key, sequence}, {_key, _sequence, body, _from, statistics, days, _bytes}) do
+    true = :ets.delete(table.rows, key)
+    delete_tail(table, key, sequence)
+    first = first_day(table)
+    days = for {day, place} <- Place.list(days), day >= first, do: {{:day, day}, place}
+    freed(:body, body) ++ freed_statistics(statistics) ++ days
   end
 
   # Compaction moves a record only if the tenant still has it there.
-  defp change(table, {:move, key, kind, from, to}) do
-    case {kind, row(table, key)} do
-      {:body, {_key, _sequence, ^from, _body, _statistics, _days, _bytes} = row} ->
-        insert(table, put_elem(row, 2, to))
+  defp move(table, :body, from, to, {_key, _sequence, from, _body, _statistics, _days, _bytes} = row),
+    do: insert(table, put_elem(row, 2, to))
 
-      {:statistics, {_key, _sequence, _place, _body, {day, ^from}, _days, _bytes} = row} ->
-        insert(table, put_elem(row, 4, {day, to}))
+  defp move(table, :statistics, from, to, {_key, _sequence, _place, _body, {day, from}, _days, _bytes} = row),
+    do: insert(table, put_elem(row, 4, {day, to}))
 
-      {{:day, day}, {_key, _sequence, _place, _body, _statistics, days, _bytes} = row} ->
-        if Place.get(days, day) == from, do: insert(table, put_elem(row, 5, Place.put(days, day, to)))
+  defp move(table, {:day, day}, from, to, {_key, _sequence, _place, _body, _statistics, days, _bytes} = row),
+    do: if(Place.get(days, day) == from, do: insert(table, put_elem(row, 5, Place.put(days, day, to))))
 
-      _replaced_or_dropped ->
-        :ok
-    end
-
-    []
-  end
+  defp move(_table, _kind, _from, _to, _replaced_or_dropped), do: :ok
 
   defp empty(key), do: {key, 0, nil, 0, nil, "", 0}
 
   defp insert(table, row) do
-    follow(table, elem(row, 1))
     true = :ets.insert(table.rows, row)
     :ok
   end

@@ -143,13 +143,34 @@ defmodule BeTree.Tenants.Store.Writer do
   end
 
   @impl GenServer
-  def terminate(_reason, state) do
-    state = finish(state)
+  def terminate(reason, state) do
+    if reason in [:normal, :shutdown] or match?({:shutdown, _reason}, reason),
+      do: state |> finish() |> stop_compactor() |> close(),
+      else: state |> stop_compactor() |> release()
+  end
+
+  defp close(state) do
     if state.segments, do: Segments.close(state.segments)
     Owner.close(state.journal)
   end
 
+  # After a crash this state may lack writes of the last group, so nothing more may be written with it.
+  defp release(state) do
+    if state.segments, do: Segments.close(state.segments)
+    Owner.release(state.journal)
+  end
+
   defp finish(%{table: table} = state), do: if(Table.idle?(table), do: state, else: state |> commit() |> finish())
+
+  # The next owner of the folder must not find it at work.
+  defp stop_compactor(%{compactor: nil} = state), do: state
+
+  defp stop_compactor(%{compactor: pid} = state) do
+    monitor = Process.monitor(pid)
+    Process.unlink(pid)
+    Process.exit(pid, :kill)
+    receive(do: ({:DOWN, ^monitor, :process, ^pid, _reason} -> %{state | compactor: nil}))
+  end
 
   ## Groups
 
