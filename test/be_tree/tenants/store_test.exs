@@ -2,13 +2,11 @@ defmodule BeTree.Tenants.StoreTest do
   # The store of tenants in memory and in a folder. test/be_tree/tenants/store/ has kills, faults and compaction.
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Eventually, Quiet}
+  import BeTree.Test.{Eventually, Quiet, Stores}
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.Error
   alias BeTree.Tenants.Store
-
-  @wait_ms 300_000
 
   setup [:quiet, :folder]
 
@@ -24,30 +22,6 @@ defmodule BeTree.Tenants.StoreTest do
       if Process.alive?(pid), do: GenServer.stop(pid)
     end
   end
-
-  defp start(dir, options) do
-    store = options[:table] || Store.table()
-    defaults = %{table: store, dir: dir, durability: :sync, retention: 30}
-    {:ok, pid} = Store.start_link(Map.merge(defaults, Map.new(Keyword.delete(options, :table))))
-    {store, pid}
-  end
-
-  # Waits for the reply, as a client of a partition does.
-  defp append(store, tenant, change) do
-    tag = make_ref()
-    :ok = Store.append(store, tenant, change, {self(), tag})
-    assert_receive {^tag, reply}, @wait_ms
-    reply
-  end
-
-  defp drop(store, tenant) do
-    tag = make_ref()
-    :ok = Store.drop(store, tenant, {self(), tag})
-    assert_receive {^tag, reply}, @wait_ms
-    reply
-  end
-
-  defp body(store, tenant), do: store |> Store.read(tenant) |> elem(1)
 
   describe "append/4 and read/2" do
     test "keep changes in order, each tenant apart", %{folder: folder} do
@@ -76,7 +50,7 @@ defmodule BeTree.Tenants.StoreTest do
     test "read/2 sees changes that the caller has appended and not waited for", %{folder: folder} do
       each_kind(folder, fn store, _dir ->
         for number <- 1..100, do: :ok = Store.append(store, :a, number, nil)
-        assert body(store, :a).tail == Enum.to_list(1..100)
+        assert found(store, :a).tail == Enum.to_list(1..100)
       end)
     end
   end
@@ -87,16 +61,16 @@ defmodule BeTree.Tenants.StoreTest do
         :ok = append(store, :a, 1)
         assert Store.put_statistics(store, :a, 20_000, "early") == :ok
         assert Store.put_statistics(store, :a, 20_001, "late") == :ok
-        assert body(store, :a) == %{body: nil, statistics: {20_001, "late"}, tail: [1]}
+        assert found(store, :a) == %{body: nil, statistics: {20_001, "late"}, tail: [1]}
         assert {:ok, _place} = Store.put_body(store, :a, "body")
-        assert body(store, :a) == %{body: "body", statistics: nil, tail: []}
+        assert found(store, :a) == %{body: "body", statistics: nil, tail: []}
         assert Store.tail_bytes(store, :a) == 0
         :ok = append(store, :a, 2)
         assert Store.tail_bytes(store, :a) > 0
-        assert body(store, :a) == %{body: "body", statistics: nil, tail: [2]}
+        assert found(store, :a) == %{body: "body", statistics: nil, tail: [2]}
         large = String.duplicate("large ", 100_000)
         assert {:ok, _place} = Store.put_body(store, :a, large)
-        assert body(store, :a).body == large
+        assert found(store, :a).body == large
       end)
     end
 
@@ -104,7 +78,7 @@ defmodule BeTree.Tenants.StoreTest do
       each_kind(folder, fn store, _dir ->
         results = Store.put(store, for(tenant <- 1..50, do: {:body, tenant, "body #{tenant}"}))
         assert length(results) == 50 and Enum.all?(results, &match?({:ok, _place}, &1))
-        for tenant <- 1..50, do: assert(body(store, tenant).body == "body #{tenant}")
+        for tenant <- 1..50, do: assert(found(store, tenant).body == "body #{tenant}")
         assert {:ok, %{tenants: 50, waiting: 0}} = Store.info(store)
       end)
     end
@@ -157,7 +131,7 @@ defmodule BeTree.Tenants.StoreTest do
         assert Enum.to_list(Store.tenants(store)) == []
         assert drop(store, :a) == :ok
         :ok = append(store, :a, 3)
-        assert body(store, :a) == %{body: nil, statistics: nil, tail: [3]}
+        assert found(store, :a) == %{body: nil, statistics: nil, tail: [3]}
       end)
     end
   end
@@ -182,14 +156,14 @@ defmodule BeTree.Tenants.StoreTest do
         assert Enum.sort(Store.tenants(store)) == Enum.reject(1..20, &(rem(&1, 5) == 0))
 
         for tenant <- Store.tenants(store) do
-          assert body(store, tenant) == %{body: "body #{tenant}", statistics: {20_000, "present"}, tail: [2]}
+          assert found(store, tenant) == %{body: "body #{tenant}", statistics: {20_000, "present"}, tail: [2]}
 
           assert Store.days(store, tenant, 0..30_000) ==
                    {:ok, for(day <- 19_990..19_999, do: {day, "#{tenant} on #{day}"})}
         end
 
         :ok = append(store, 1, 3)
-        assert body(store, 1).tail == [2, 3]
+        assert found(store, 1).tail == [2, 3]
         GenServer.stop(pid)
       end
     end
