@@ -27,6 +27,7 @@ defmodule BeTree.Tenants.Store.History do
       identity: Map.get(options, :identity, ""),
       durability: options.durability,
       files: Map.get(options, :files, Journal.Disk),
+      background: Map.get(options, :background, Journal.Syncer),
       # The bytes of records bound the time of a recovery.
       base_bytes: Map.get(options, :base_bytes, @base_bytes),
       base_changes: :infinity
