@@ -258,7 +258,7 @@ defmodule BeTree.Tenants.Store do
   ## Requests
 
   defp request(store, tenant, request, from) do
-    Table.enqueue(store, Table.key(tenant), request, from)
+    Table.enqueue(store, Table.key(tenant), request, from, {self(), __MODULE__})
     wake(store)
   rescue
     ArgumentError -> gone()
@@ -283,7 +283,7 @@ defmodule BeTree.Tenants.Store do
   # Each reply comes by an alias that takes one message, because a killed process may have replied already.
   defp enqueue(store, key, request) do
     tag = [:alias | :erlang.alias([:reply])]
-    Table.enqueue(store, key, request, {self(), tag})
+    Table.enqueue(store, key, request, {self(), tag}, nil)
     tag
   end
 

@@ -23,7 +23,10 @@ defmodule BeTree.Tenants.Store.Compaction do
   @max_copied_bytes 0x800_0000
   @max_write_bytes 0x40_0000
 
-  @doc "Starts a linked process. It sends the caller `{BeTree.Tenants.Store.Compaction, pid, :ok | {:error, error}}` at its end."
+  @typedoc "`:more` means that another run has more to copy."
+  @type result :: :ok | :more | {:error, Error.t()}
+
+  @doc "Starts a linked process. It sends the caller `{BeTree.Tenants.Store.Compaction, pid, result}` at its end."
   @spec start_link(Segments.t()) :: pid
   def start_link(%Segments{table: table} = segments) do
     owner = self()
@@ -46,11 +49,14 @@ defmodule BeTree.Tenants.Store.Compaction do
       closed = for {space, number} <- found, number < before and number not in open, do: {space, number}
       live = live(table)
       {dead, used} = Enum.split_with(closed, &(not is_map_key(live, &1)))
-      victims = used |> sizes(location) |> victims(live, segments.segment_bytes) |> limit(live)
+      all = used |> sizes(location) |> victims(live, segments.segment_bytes)
+      victims = limit(all, live)
 
       with {:ok, copied} <- copy(owner, segments, MapSet.new(victims)),
-           :ok <- GenServer.call(owner, :flush, :infinity) do
-        Attempt.each(dead ++ copied, fn {space, number} -> Segments.delete(location, space, number) end)
+           :ok <- GenServer.call(owner, :flush, :infinity),
+           :ok <- Attempt.each(dead ++ copied, fn {space, number} -> Segments.delete(location, space, number) end) do
+        # A run that copied no segment completely would repeat itself.
+        if victims != all and copied != [], do: :more, else: :ok
       end
     end
   end
@@ -79,7 +85,7 @@ defmodule BeTree.Tenants.Store.Compaction do
     for {segment, _bytes} <- wasted ++ small, do: segment
   end
 
-  # The next run continues.
+  # Another run continues.
   defp limit(victims, live) do
     {victims, _bytes} =
       Enum.flat_map_reduce(victims, 0, fn segment, bytes ->

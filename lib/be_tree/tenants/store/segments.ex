@@ -22,7 +22,7 @@ defmodule BeTree.Tenants.Store.Segments do
 
   @body_magic "BTBODY\n\0"
   @day_magic "BTSEALED"
-  @segment_bytes 0x400_0000
+  @segment_bytes 0x100_0000
   # More days than these have no file open. Only a restore writes many days at once.
   @max_open 4
 

@@ -329,7 +329,10 @@ defmodule BeTree.Tenants.Store.Table do
   ## The queue
 
   @typedoc "A request that waits: its place in the queue, the request, for whom, its caller, and its sequence once it has one."
-  @type waiting :: {{key, integer}, request, GenServer.from() | nil, pid, sequence | nil}
+  @type waiting :: {{key, integer}, request, GenServer.from() | nil, caller, sequence | nil}
+
+  @typedoc "The process that is told of a refused change, and the tag of its message."
+  @type caller :: {pid, module} | nil
 
   @type request ::
           {:change, binary}
@@ -340,10 +343,10 @@ defmodule BeTree.Tenants.Store.Table do
           | :resume
           | :settle
 
-  @doc "Adds a request of the calling process."
-  @spec enqueue(t, key, request, GenServer.from() | nil) :: :ok
-  def enqueue(%__MODULE__{queue: queue}, key, request, from) do
-    true = :ets.insert(queue, {{key, :erlang.unique_integer([:monotonic])}, request, from, self(), nil})
+  @doc "Adds a request."
+  @spec enqueue(t, key, request, GenServer.from() | nil, caller) :: :ok
+  def enqueue(%__MODULE__{queue: queue}, key, request, from, caller) do
+    true = :ets.insert(queue, {{key, :erlang.unique_integer([:monotonic])}, request, from, caller, nil})
     :ok
   end
 

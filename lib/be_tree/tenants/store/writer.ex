@@ -322,11 +322,14 @@ defmodule BeTree.Tenants.Store.Writer do
 
     for {{{key, _number}, _request, _from, caller, _sequence}, {:operation, {:change, key, _, _}}} <- results do
       Table.put(table, {:closed, key}, error)
-      send(caller, {BeTree.Tenants.Store, :refused, Table.tenant(key), error})
+      tell(caller, {:refused, Table.tenant(key), error})
     end
 
     {for({waiting, result} <- results, do: {waiting, refused(result, error)}), state}
   end
+
+  defp tell(nil, _message), do: :ok
+  defp tell({pid, tag}, {kind, tenant, error}), do: send(pid, {tag, kind, tenant, error})
 
   defp place({:body, _key, _sequence, place}), do: [{:body, place}]
   defp place({:statistics, _key, _sequence, _day, place}), do: [{:statistics, place}]
@@ -368,6 +371,7 @@ defmodule BeTree.Tenants.Store.Writer do
   defp start_compaction(state), do: state
 
   defp compacted(state, :ok), do: %{state | compaction_error: nil}
+  defp compacted(state, :more), do: start_compaction(%{state | compaction_error: nil})
 
   defp compacted(%{compaction_error: nil} = state, {:error, error}) do
     :logger.error("BeTree: #{Exception.message(error)}; the garbage of tenants stays in the folder", %{

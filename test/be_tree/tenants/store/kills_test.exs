@@ -35,7 +35,9 @@ defmodule BeTree.Tenants.Store.KillsTest do
 
       @impl true
       def unquote(name)(unquote_splicing(arguments)) do
-        if Process.get(:"$callers") == nil and :atomics.sub_get(:persistent_term.get(__MODULE__), 1, 1) == 0, do: exit(:crash)
+        if Process.get(:"$callers") == nil and :atomics.sub_get(:persistent_term.get(__MODULE__), 1, 1) == 0,
+          do: exit(:crash)
+
         apply(Journal.Disk, unquote(name), [unquote_splicing(arguments)])
       end
     end
