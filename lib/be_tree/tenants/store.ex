@@ -100,6 +100,12 @@ defmodule BeTree.Tenants.Store do
   @spec put_statistics(t, tenant, day, binary) :: :ok | {:error, Error.t()}
   def put_statistics(store, tenant, day, blob), do: put(store, [{:statistics, tenant, day, blob}]) |> hd()
 
+  @doc "Stores statistics as `put_statistics/4` does, and does not wait: `from` gets the result."
+  @spec put_statistics(t, tenant, day, binary, GenServer.from()) :: :ok | {:error, Error.t()}
+  def put_statistics(store, tenant, day, blob, from) do
+    with {:ok, {_key, request}} <- pack({:statistics, tenant, day, blob}), do: request(store, tenant, request, from)
+  end
+
   @doc "Stores a sealed day, in place of an earlier blob of that day. Waits for that. A day before the retention is not kept."
   @spec put_day(t, tenant, day, binary) :: :ok | {:error, Error.t()}
   def put_day(store, tenant, day, blob), do: put(store, [{:day, tenant, day, blob}]) |> hd()

@@ -8,6 +8,8 @@ defmodule BeTree.Tenants.StoreTest do
   alias BeTree.Error
   alias BeTree.Tenants.Store
 
+  @wait_ms 300_000
+
   setup [:quiet, :folder]
 
   # Both kinds of stores have the same interface.
@@ -62,6 +64,10 @@ defmodule BeTree.Tenants.StoreTest do
         assert Store.put_statistics(store, :a, 20_000, "early") == :ok
         assert Store.put_statistics(store, :a, 20_001, "late") == :ok
         assert found(store, :a) == %{body: nil, statistics: {20_001, "late"}, tail: [1]}
+        tag = make_ref()
+        assert Store.put_statistics(store, :a, 20_001, "later", {self(), tag}) == :ok
+        assert_receive {^tag, :ok}, @wait_ms
+        assert found(store, :a).statistics == {20_001, "later"}
         assert {:ok, _place} = Store.put_body(store, :a, "body")
         assert found(store, :a) == %{body: "body", statistics: nil, tail: []}
         assert Store.tail_bytes(store, :a) == 0
