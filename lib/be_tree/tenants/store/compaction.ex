@@ -19,8 +19,9 @@ defmodule BeTree.Tenants.Store.Compaction do
   @max_small 8
   # A segment is small below this part of the bytes at which a segment ends.
   @small_part 4
-  # Live records that one run copies, and the bytes of records that one write has.
-  @max_copied_bytes 0x800_0000
+  # One run copies about as many bytes as these segments have at most. They bound the memory for its lists of records.
+  @max_copied_segments 8
+  # The bytes of records of one write, and of one record of the journal's moves.
   @max_write_bytes 0x40_0000
 
   @typedoc "`:more` means that another run has more to copy."
@@ -50,7 +51,7 @@ defmodule BeTree.Tenants.Store.Compaction do
       live = live(table)
       {dead, used} = Enum.split_with(closed, &(not is_map_key(live, &1)))
       all = used |> sizes(location) |> victims(live, segments.segment_bytes)
-      victims = limit(all, live)
+      victims = limit(all, live, @max_copied_segments * segments.segment_bytes)
 
       with {:ok, copied} <- copy(owner, segments, MapSet.new(victims)),
            :ok <- GenServer.call(owner, :flush, :infinity),
@@ -86,10 +87,10 @@ defmodule BeTree.Tenants.Store.Compaction do
   end
 
   # Another run continues.
-  defp limit(victims, live) do
+  defp limit(victims, live, max_bytes) do
     {victims, _bytes} =
       Enum.flat_map_reduce(victims, 0, fn segment, bytes ->
-        if bytes < @max_copied_bytes, do: {[segment], bytes + live[segment]}, else: {:halt, bytes}
+        if bytes < max_bytes, do: {[segment], bytes + live[segment]}, else: {:halt, bytes}
       end)
 
     victims

@@ -361,29 +361,15 @@ defmodule BeTree.Tenants.Store.KillsTest do
       Process.sleep(:infinity)
       """)
 
-    os_pid = line(port, "pid ")
-    found = port |> line("content ") |> Base.decode64!() |> :erlang.binary_to_term()
+    os_pid = OsNode.line(port, "pid ")
+    found = port |> OsNode.line("content ") |> Base.decode64!() |> :erlang.binary_to_term()
     assert agree?(known, found)
     # Waits for a number of requests instead of a time.
-    for _ <- 1..(10 + :rand.uniform(500)), do: line(port, "one more")
+    for _ <- 1..(10 + :rand.uniform(500)), do: OsNode.line(port, "one more")
     OsNode.kill(port, os_pid)
     lines = file |> File.read!() |> String.split("\n")
     File.rm!(file)
     requests(lines, Map.new(found, fn {tenant, state} -> {tenant, [state]} end))
-  end
-
-  defp line(port, prefix) do
-    receive do
-      {^port, {:data, {_end, line}}} ->
-        if String.starts_with?(line, prefix),
-          do: String.replace_prefix(line, prefix, ""),
-          else: flunk("the node printed:\n" <> Enum.join([line | OsNode.await_end(port)], "\n"))
-
-      {^port, {:exit_status, status}} ->
-        flunk("the node ended with #{status}")
-    after
-      @wait_ms -> flunk("the node printed nothing")
-    end
   end
 
   # Returns for each tenant its last acknowledged state and the one of a request in progress, if any.
