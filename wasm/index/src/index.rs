@@ -6,6 +6,7 @@
 mod commit;
 mod deletion;
 mod prepare;
+mod transaction;
 
 use crate::boolean::windows::Dense;
 use crate::catalog::sizes::Sizes;

@@ -42,6 +42,7 @@
 //! | [`room`] | room in the tables of searches |
 //! | [`index`] | insertion and deletion, which keep all of the above consistent |
 //! | [`search`] | the search, in steps that can be cut off |
+//! | [`shard`] | the indexes of many tenants, with the statistics of their matches |
 //! | [`diagnostics`] | explanations, a drawing of the tree, and the path of a search through it |
 
 mod boolean;
@@ -64,6 +65,7 @@ mod reasons;
 mod report;
 pub mod room;
 pub mod search;
+pub mod shard;
 pub mod support;
 pub mod term;
 mod tree;

@@ -39,7 +39,7 @@ mod tests;
 mod verify;
 mod walk;
 
-pub use batch::{packed, Batch, Packed, Refused, Request};
+pub use batch::{packed, Batch, Packed, Refused, Request, Steps};
 pub use found::Found;
 pub use profile::{Counts, Lookups, Part, Run, Scanned};
 
@@ -361,6 +361,12 @@ impl Search {
         packed[0] = progress.visited;
         packed[1] = progress.evaluated;
         Found { packed, start, ids }
+    }
+
+    /// Returns the words of a finished search's result, ids or a bitmap, and the event.
+    pub fn matches_and_event(&self) -> (&[u64], &Event) {
+        let progress = self.checkpoint.current();
+        (&self.ids[progress.start as usize..][..progress.ids as usize], &self.event)
     }
 
     /// Returns the error of a search whose result does not fit the requested form, or `None`.

@@ -10,7 +10,7 @@ mod reader;
 use reader::Crate;
 
 /// From the lowest layer to the highest; `lib.rs` says what each is about.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "error",
     "cost",
     "support",
@@ -30,6 +30,7 @@ const LAYERS: [&str; 20] = [
     "room",
     "index",
     "search",
+    "shard",
     "diagnostics",
 ];
 

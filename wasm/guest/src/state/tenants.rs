@@ -1,0 +1,241 @@
+//! The operations of a shard.
+//!
+//! A match searches a tenant's index, and then counts the event in the tenant's statistics. The search may be cut off anywhere. The
+//! counting is a change of the heap, and the end of the operation: it runs once for each event, in whatever slices. Before it the
+//! operation ends without counting if the host has asked it to stop.
+
+use be_tree_index::error::{Error, Kind};
+use be_tree_index::event::Encoding;
+use be_tree_index::search::{self, Form, Packed, Search, Steps};
+use be_tree_index::shard::{Counts, Shard};
+use be_tree_module::instance::Instance;
+use be_tree_module::outbox::{Outbox, NOTED};
+use be_tree_module::port::HeapChange;
+use be_tree_module::refusal::{Outcome, Refusal};
+
+use super::contents::Contents;
+use super::{Request, State, Unfinished};
+use crate::stop::{Stop, Stoppable};
+use crate::{reply, request};
+
+/// A request to a tenant that may be interrupted, with the lengths of its parts in the inbox.
+#[derive(Clone, Copy)]
+pub(crate) enum TenantRequest {
+    Search {
+        tenant: u32,
+        format: i32,
+        event: usize,
+        form: i32,
+    },
+    /// A search whose event is counted.
+    Match {
+        tenant: u32,
+        day: i32,
+        format: i32,
+        event: usize,
+        form: i32,
+    },
+    /// The result of a match whose event is counted.
+    Counted,
+    /// A batch whose events are counted.
+    Batch {
+        number: u64,
+        tenant: u32,
+        day: i32,
+        events: u32,
+        bytes: usize,
+        form: i32,
+    },
+    /// The next part of the result of a batch.
+    More {
+        number: u64,
+        tenant: u32,
+        day: i32,
+    },
+}
+
+impl State {
+    pub fn shard(&mut self, length: usize) -> Outcome {
+        let shard = Shard::new(request::schema(self.port.message(length)?)?);
+        self.begin(Contents::Shard(shard))
+    }
+
+    pub fn change_tenant(&mut self, tenant: u32, length: usize) -> Outcome {
+        let State { contents, search, stop, port, sizes, .. } = self;
+        let change = request::change(port.message(length)?)?;
+        let searches = &mut Stoppable::new(stop, search);
+        let tenant = contents.shard_mut()?.change(searches, tenant as usize, change).map_err(refused)?;
+        *sizes = [tenant.index().bytes() as u64, tenant.statistics().bytes() as u64];
+        port.outbox.send(sizes);
+        Ok(())
+    }
+
+    pub fn drop_tenant(&mut self, tenant: u32) -> Outcome {
+        Ok(self.contents.shard_mut()?.drop_tenant(tenant as usize)?)
+    }
+
+    pub fn tenant_statistics(&mut self, tenant: u32) -> Outcome {
+        let statistics = self.contents.shard()?.tenant(tenant as usize)?.statistics();
+        self.port.reply(|out| statistics.encode(out));
+        Ok(())
+    }
+
+    pub fn tenant_info(&mut self, tenant: u32) -> Outcome {
+        let tenant = self.contents.shard()?.tenant(tenant as usize)?;
+        self.port.reply(|out| reply::tenant(tenant, out));
+        Ok(())
+    }
+
+    /// Starts a request to a tenant.
+    pub fn operate_tenant(&mut self, request: TenantRequest) -> i32 {
+        // The host may have asked an earlier operation to stop after it was done.
+        self.stop.clear();
+        self.operate(Request::Tenant(request))
+    }
+
+    pub(super) fn advance_tenant(&mut self, request: TenantRequest) -> Outcome {
+        match request {
+            TenantRequest::Search { tenant, format, event, form } => {
+                self.search_tenant(tenant, format, event, Form::from_code(form)?)?;
+                let index = self.contents.shard()?.tenant(tenant as usize)?.index();
+                self.search.refusal(index).map_or(Ok(()), Err)?;
+                self.send_found()
+            }
+            TenantRequest::Match { tenant, day, format, event, form } => {
+                self.search_tenant(tenant, format, event, counted_form(form)?)?;
+                self.count(tenant, day)?;
+                self.send_found()
+            }
+            TenantRequest::Counted => self.send_found(),
+            TenantRequest::Batch { number, tenant, day, events, bytes, form } => {
+                if self.port.outbox.progress() == NOTED {
+                    self.port.message(bytes)?;
+                    self.batch.open(search::Request { events, bytes, only: None, form: counted_form(form)? });
+                }
+                self.advance_counted_batch(number, tenant, day)
+            }
+            TenantRequest::More { number, tenant, day } => {
+                if self.port.outbox.progress() == NOTED {
+                    self.batch.next_part();
+                }
+                self.advance_counted_batch(number, tenant, day)
+            }
+        }
+    }
+
+    /// Searches a tenant's index, from the start or from the last step, unless the host asks it to stop.
+    fn search_tenant(&mut self, tenant: u32, format: i32, event: usize, form: Form) -> Result<(), Error> {
+        let State { contents, search, stop, port, .. } = self;
+        let index = contents.shard()?.tenant(tenant as usize)?.index();
+        let (message, outbox) = port.message_and_outbox(event)?;
+        if outbox.progress() == NOTED {
+            search.open_for(index, Encoding::from_code(format)?, message, None::<Packed>, form)?;
+            outbox.step();
+        }
+        while !search.step(index) {
+            outbox.step();
+            stop.check_match()?;
+        }
+        Ok(())
+    }
+
+    /// Counts the event of the finished search. From then on the request is done, and repeats only its result.
+    fn count(&mut self, tenant: u32, day: i32) -> Result<(), Error> {
+        self.stop.check_match()?;
+        let State { contents, search, request, port, .. } = self;
+        let tenant = contents.shard_mut()?.tenant_mut(tenant as usize)?;
+        let (_inbox, _outbox, heap) = port.inbox_outbox_and_heap();
+        let (ids, event) = search.matches_and_event();
+        let counted = heap.run(|| {
+            let counted = tenant.count(day, ids, event).is_ok();
+            if counted {
+                *request = Request::Tenant(TenantRequest::Counted);
+            }
+            counted
+        });
+        if counted {
+            Ok(())
+        } else {
+            Err(not_counted())
+        }
+    }
+
+    fn send_found(&mut self) -> Outcome {
+        self.port.outbox.send(self.search.found().packed());
+        Ok(())
+    }
+
+    /// Runs a batch of a tenant to the end of a part, and counts each event after its search.
+    fn advance_counted_batch(&mut self, number: u64, tenant: u32, day: i32) -> Outcome {
+        let State { contents, search, batch, port, stop, unfinished, .. } = self;
+        let (index, statistics) = contents.shard_mut()?.tenant_mut(tenant as usize)?.index_and_statistics();
+        let (inbox, outbox, heap) = port.inbox_outbox_and_heap();
+        if outbox.progress() == NOTED {
+            outbox.step();
+        }
+        let steps = CountedSteps { statistics, day, outbox, heap, stop };
+        let part = batch.run(index, search, inbox, steps).map_err(|(event, error)| Refusal::of(event, error))?;
+        outbox.send(part);
+        let more = Request::Tenant(TenantRequest::More { number, tenant, day });
+        *unfinished = (!batch.is_done()).then_some(Unfinished { number, more });
+        Ok(())
+    }
+}
+
+/// The steps of a batch whose events are counted.
+struct CountedSteps<'a> {
+    statistics: &'a mut Counts,
+    day: i32,
+    outbox: &'a Outbox,
+    heap: &'a HeapChange,
+    stop: &'a Stop,
+}
+
+impl Steps for CountedSteps<'_> {
+    const READS_EVENTS: bool = true;
+
+    fn committed(&mut self) -> Result<(), Error> {
+        self.outbox.step();
+        self.stop.check_match()
+    }
+
+    fn found(&mut self, search: &Search, commit: impl FnOnce()) -> Result<(), Error> {
+        self.stop.check_match()?;
+        let (ids, event) = search.matches_and_event();
+        let counted = self.heap.run(|| {
+            let counted = self.statistics.add(self.day, ids, event).is_ok();
+            if counted {
+                commit();
+            }
+            counted
+        });
+        if counted {
+            Ok(())
+        } else {
+            Err(not_counted())
+        }
+    }
+}
+
+/// Returns the form of a result whose ids are counted.
+fn counted_form(code: i32) -> Result<Form, Error> {
+    match Form::from_code(code)? {
+        form @ (Form::Ids | Form::CountedIds) => Ok(form),
+        Form::Bitmap | Form::CountedBitmap => {
+            Err(Error::new(Kind::Type, "a match returns ids; ask for the form 0 or 2"))
+        }
+    }
+}
+
+/// The error of statistics is made anew, because its text was on the heap.
+fn not_counted() -> Error {
+    Error::new(Kind::OutOfMemory, "the memory limit does not allow to count the event; raise the limit")
+}
+
+fn refused((position, error): (Option<usize>, Error)) -> Refusal {
+    match (position, error.kind) {
+        // No subscription is at fault.
+        (None, _) | (_, Kind::Timeout | Kind::OutOfFuel) => error.into(),
+        (Some(position), _) => Refusal::of(position, error),
+    }
+}

@@ -1,0 +1,122 @@
+//! A shard holds the indexes of many tenants over one schema.
+//!
+//! Tenants share the schema and the tables of searches, and nothing else. So the results, the errors and the cost of a tenant's search
+//! depend on no other tenant. Each tenant has an index and the statistics of its matches.
+
+mod counts;
+mod tenant;
+
+pub use counts::Counts;
+pub use tenant::{Change, Put, Tenant};
+
+use crate::error::{Error, Kind};
+use crate::model::schema::Schema;
+use crate::room::Searches;
+use crate::support::hash::out_of_memory;
+use crate::support::headroom::ensure;
+
+/// The most tenants of a shard. Their numbers are below it.
+pub const MAX_TENANTS: usize = 65_536;
+
+/// The memory that a new tenant takes.
+const TENANT_BYTES: usize = 256 * 1024;
+
+/// The tenants of one schema.
+#[derive(Debug)]
+pub struct Shard {
+    schema: Schema,
+    /// The tenants by number.
+    tenants: Vec<Option<Box<Tenant>>>,
+}
+
+impl Shard {
+    /// Returns a shard without tenants.
+    pub fn new(schema: Schema) -> Self {
+        Shard { schema, tenants: Vec::new() }
+    }
+
+    /// Returns the attributes that the expressions of all tenants read.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Returns the tenants.
+    pub fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.tenants.iter().flatten().map(Box::as_ref)
+    }
+
+    /// Returns the tenant with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`].
+    pub fn tenant(&self, number: usize) -> Result<&Tenant, Error> {
+        self.tenants.get(number).and_then(Option::as_deref).ok_or_else(|| absent(number))
+    }
+
+    /// Like [`Shard::tenant`], to change the tenant.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`].
+    pub fn tenant_mut(&mut self, number: usize) -> Result<&mut Tenant, Error> {
+        self.tenants.get_mut(number).and_then(Option::as_deref_mut).ok_or_else(|| absent(number))
+    }
+
+    /// Changes the tenant with this number, which is created if it is absent. Makes room in `searches`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Tenant::change`], and nothing is changed or created then; [`Kind::OutOfBounds`] for a number that is too great.
+    pub fn change<'a>(
+        &mut self,
+        searches: &mut impl Searches,
+        number: usize,
+        change: Change<impl IntoIterator<Item = Result<tenant::Put<'a>, Error>>>,
+    ) -> Result<&Tenant, (Option<usize>, Error)> {
+        let is_new = self.tenant(number).is_err();
+        if is_new {
+            self.create(searches, number, change.day).map_err(|error| (None, error))?;
+        }
+        let tenant = self.tenants[number].as_mut().expect("the tenant is there");
+        if let Err(refused) = tenant.change(searches, change) {
+            if is_new {
+                self.tenants[number] = None;
+            }
+            return Err(refused);
+        }
+        Ok(self.tenants[number].as_ref().expect("the tenant is there"))
+    }
+
+    fn create(&mut self, searches: &mut impl Searches, number: usize, day: i32) -> Result<(), Error> {
+        if number >= MAX_TENANTS {
+            let message =
+                format!("the tenant {number} is out of bounds; the numbers of tenants are below {MAX_TENANTS}");
+            return Err(Error::new(Kind::OutOfBounds, message));
+        }
+        ensure(TENANT_BYTES)?;
+        let missing = (number + 1).saturating_sub(self.tenants.len());
+        self.tenants.try_reserve(missing).map_err(out_of_memory)?;
+        if missing > 0 {
+            self.tenants.resize_with(number + 1, || None);
+        }
+        let tenant = Tenant::new(self.schema.clone(), day);
+        searches.make_room(&tenant.index().extent())?;
+        self.tenants[number] = Some(Box::new(tenant));
+        Ok(())
+    }
+
+    /// Forgets the tenant with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`].
+    pub fn drop_tenant(&mut self, number: usize) -> Result<(), Error> {
+        let tenant = self.tenants.get_mut(number).and_then(Option::take);
+        tenant.map(drop).ok_or_else(|| absent(number))
+    }
+}
+
+fn absent(number: usize) -> Error {
+    Error::new(Kind::NotFound, format!("the shard has no tenant {number}; change the tenant first"))
+}
