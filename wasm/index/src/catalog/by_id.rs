@@ -5,6 +5,7 @@ use hashbrown::HashTable;
 
 use crate::catalog::order::Order;
 use crate::handles::Slot;
+use crate::support::footprint::of_hash_table;
 use crate::support::hash::hash_of;
 use crate::support::headroom::table_growth;
 
@@ -56,6 +57,11 @@ impl ById {
     /// Returns whether [`ById::find`] compares all slots of the tail.
     pub fn is_slow(&self) -> bool {
         self.table.is_none()
+    }
+
+    /// Returns the bytes that the table takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.table.as_ref().map_or(0, of_hash_table)
     }
 
     /// Returns the bytes that one more slot may request.

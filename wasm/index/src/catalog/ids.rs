@@ -3,6 +3,7 @@
 
 use crate::handles::Slot;
 use crate::support::chunks::Chunks;
+use crate::support::footprint::of_slice;
 
 /// The number of slots of a row.
 pub(crate) const ROW: usize = 32;
@@ -76,6 +77,15 @@ impl Ids {
     #[inline(always)]
     pub fn rows(&self, first: Slot) -> &[Row] {
         self.rows.from(first.index() / ROW)
+    }
+
+    /// Returns the bytes that the ids take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let listed = self.rows.iter().map(|row| match row {
+            Row::From(_) => 0,
+            Row::Listed(ids) => of_slice(&ids[..]),
+        });
+        self.rows.heap_bytes() + listed.sum::<usize>()
     }
 
     /// Returns the bytes that a new table of `len` ids may take, if `listed` of its rows are not consecutive.

@@ -9,6 +9,8 @@ pub(crate) mod statistics;
 pub(crate) mod subscriptions;
 pub(crate) mod vocabulary;
 
+use std::sync::Arc;
+
 use crate::catalog::statistics::Statistics;
 use crate::catalog::subscriptions::Subscription;
 use crate::compile::predicates::Predicates;
@@ -24,16 +26,22 @@ use crate::patterns::is_pattern;
 /// The schema, the programs, and the predicates that programs share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
-    pub schema: Schema,
+    /// The schema, which indexes may share.
+    pub schema: Arc<Schema>,
     pub predicates: Predicates,
     pub statistics: Statistics,
     pub programs: Programs,
 }
 
 impl Catalog {
-    pub fn new(schema: Schema) -> Self {
+    pub fn new(schema: Arc<Schema>) -> Self {
         let statistics = Statistics::new(&schema);
-        Catalog { schema, statistics, ..Catalog::default() }
+        Catalog { schema, predicates: Predicates::default(), statistics, programs: Programs::default() }
+    }
+
+    /// Returns the bytes that the catalog takes of the heap, without the schema.
+    pub fn heap_bytes(&self) -> usize {
+        self.predicates.heap_bytes() + self.statistics.heap_bytes() + self.programs.heap_bytes()
     }
 
     /// Returns the parts that the assembly of a program needs.

@@ -137,6 +137,11 @@ impl Order {
         self.ids.set(slot, id);
     }
 
+    /// Returns the bytes that the ids take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.ids.heap_bytes()
+    }
+
     /// Returns the bytes that inserting one id may allocate.
     pub fn growth(&self) -> usize {
         self.ids.growth(1)

@@ -6,6 +6,7 @@ mod tests;
 use crate::cost;
 use crate::event::key::of_float;
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
+use crate::support::footprint::of_table;
 use crate::support::number::{greater, lesser};
 
 /// The statistics of one attribute.
@@ -45,6 +46,11 @@ pub(crate) struct Statistics {
 impl Statistics {
     pub fn new(schema: &Schema) -> Self {
         Statistics { attributes: schema.all_attributes().iter().map(initial).collect(), expressions: 0 }
+    }
+
+    /// Returns the bytes that the statistics take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        of_table(&self.attributes)
     }
 
     /// Returns a copy of the statistics of some attributes, to roll back the effect of an expression.

@@ -296,6 +296,11 @@ impl Subscriptions {
             .map(|(slot, held)| (Slot::from_index(slot), held))
     }
 
+    /// Returns the bytes that the tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.slots.heap_bytes() + self.order.heap_bytes() + self.by_id.heap_bytes()
+    }
+
     /// Returns the bytes by which inserting a subscription may grow the tables.
     pub fn growth(&self) -> usize {
         self.slots.growth(1) + self.order.growth() + self.by_id.growth()

@@ -10,6 +10,7 @@ use crate::model::predicate::{Constants, Predicate, Test};
 use crate::model::schema::{AttributeId, Bounds, Schema};
 use crate::model::strings::StringId;
 use crate::support::chunks::Chunks;
+use crate::support::footprint::{of_hash_map, of_table};
 use crate::support::hash::State;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,13 @@ impl Vocabulary {
         if len < self.firsts.len() {
             self.firsts.shorten(len);
         }
+    }
+
+    /// Returns the bytes that the vocabulary takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Vocabulary { attributes, firsts } = self;
+        let known = attributes.iter().map(|known| of_hash_map(&known.integers) + of_hash_map(&known.shared));
+        of_table(attributes) + known.sum::<usize>() + firsts.heap_bytes()
     }
 
     /// Returns the bytes by which counting the constants of `predicates` may grow the table of strings, to `strings`

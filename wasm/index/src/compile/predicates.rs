@@ -9,6 +9,7 @@ use crate::model::predicate::Predicate;
 use crate::model::strings::StringId;
 use crate::patterns::Patterns;
 use crate::support::chunks::Chunks;
+use crate::support::footprint::of_hash_table;
 use crate::support::hash::hash_of;
 use crate::support::headroom::table_growth;
 
@@ -119,6 +120,13 @@ impl Predicates {
         if self.by_value.is_empty() {
             *self = Predicates::default();
         }
+    }
+
+    /// Returns the bytes that the table takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Predicates { entries, by_value, patterns, .. } = self;
+        let held = entries.iter().filter_map(Entry::predicate).map(|predicate| predicate.test.heap_bytes());
+        entries.heap_bytes() + held.sum::<usize>() + of_hash_table(by_value) + patterns.heap_bytes()
     }
 
     /// Returns the bytes by which the insertion of `predicates` may grow the tables.

@@ -3,6 +3,7 @@
 
 use crate::compile::words::{Chunk, Words, AHEAD, PLACES};
 use crate::handles::{Home, ProgramId, Slot};
+use crate::support::footprint::{of_block, of_table};
 use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
 
@@ -143,6 +144,13 @@ impl Programs {
         self.chunks.truncate(kept);
         self.largest.truncate(kept);
         self.first.truncate(kept);
+    }
+
+    /// Returns the bytes that the programs take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Programs { chunks, largest, first, alone } = self;
+        let tables = of_table(chunks) + of_table(largest) + of_table(first) + of_table(alone);
+        tables + chunks.len() * of_block(size_of::<Chunk>()) + alone.iter().map(of_table).sum::<usize>()
     }
 
     /// Returns the bytes that inserting a program of up to `words` words may allocate, besides a large program's own words.

@@ -6,6 +6,7 @@
 
 use crate::model::attribute::AttributeId;
 use crate::model::relation::{Float, Relation};
+use crate::support::footprint::of_slice;
 
 /// A step of a computation in postfix order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +64,13 @@ pub struct Comparison {
     pub left: Box<[Term]>,
     /// The steps of the right number.
     pub right: Box<[Term]>,
+}
+
+impl Comparison {
+    /// Returns the bytes that the comparison takes of the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        of_slice(&self.left) + of_slice(&self.right)
+    }
 }
 
 /// The maximum depth of a computation's stack of numbers.

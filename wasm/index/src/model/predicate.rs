@@ -10,6 +10,7 @@ use crate::model::attribute::AttributeId;
 use crate::model::predicate::objects::Quantified;
 use crate::model::regex::Regex;
 pub use crate::model::relation::{Float, Relation};
+use crate::support::footprint::{of_block, of_slice};
 
 /// The constants of a membership test, sorted and without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +110,16 @@ impl Lowered {
             Lowered::OneOf(texts) => texts.iter().map(|text| of_bytes(text)).sum(),
             Lowered::Contains(text) | Lowered::StartsWith(text) | Lowered::EndsWith(text) | Lowered::Like(text) => {
                 of_bytes(text)
+            }
+        }
+    }
+
+    /// Returns the bytes that the test takes of the heap.
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Lowered::OneOf(texts) => of_slice(texts) + texts.iter().map(|text| of_slice(text)).sum::<usize>(),
+            Lowered::Contains(text) | Lowered::StartsWith(text) | Lowered::EndsWith(text) | Lowered::Like(text) => {
+                of_slice(text)
             }
         }
     }
@@ -304,6 +315,13 @@ impl<S> Predicate<S> {
 }
 
 impl<S> Constants<S> {
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Constants::Integers(integers) => of_slice(integers),
+            Constants::Strings(strings) => of_slice(strings),
+        }
+    }
+
     fn map<T: Ord>(self, text: impl FnMut(S) -> T) -> Constants<T> {
         match self {
             Constants::Integers(integers) => Constants::Integers(integers),
@@ -334,6 +352,20 @@ impl<S> Test<S> {
             Test::Compared(comparison) => comparison.terms().count(),
             Test::Objects(quantified) => quantified.constants(),
             _ => 1,
+        }
+    }
+
+    /// Returns the bytes that the test takes of the heap. Strings that are numbers of an interner count there.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => constants.heap_bytes(),
+            Test::Contains(text) | Test::StartsWith(text) | Test::EndsWith(text) | Test::Like(text) => of_slice(text),
+            Test::Lowered(test) => test.heap_bytes(),
+            Test::Matches(regex) => of_block(size_of::<Regex>()) + regex.heap_bytes(),
+            Test::InNetworks(networks) => of_slice(networks),
+            Test::Objects(quantified) => of_block(size_of::<Quantified<S>>()) + quantified.heap_bytes(),
+            Test::Compared(comparison) => of_block(size_of::<Comparison>()) + comparison.heap_bytes(),
+            _ => 0,
         }
     }
 

@@ -14,6 +14,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::model::categories::{each_run, mask_of};
 use crate::model::wildcard::{literals, ANY};
+use crate::support::footprint::of_slice;
 use crate::support::headroom::AROUND;
 use crate::support::heap_sort::sort;
 
@@ -193,6 +194,14 @@ impl Regex {
         let tables = size_of_val(&*self.states) + size_of_val(&*self.ranges);
         let beginnings = self.beginnings.iter().map(|text| size_of_val(text) + text.len() + AROUND);
         tables + self.text.len() + self.required.len() + beginnings.sum::<usize>()
+    }
+
+    /// Returns the bytes that the expression takes of the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let Regex { text, states, ranges, required, beginnings } = self;
+        let beginning_texts = beginnings.iter().map(|text| of_slice(text));
+        let tables = of_slice(text) + of_slice(states) + of_slice(ranges) + of_slice(required);
+        tables + of_slice(beginnings) + beginning_texts.sum::<usize>()
     }
 
     /// Returns the number of states.

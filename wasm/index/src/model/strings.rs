@@ -176,6 +176,13 @@ impl Interner {
         *self = Interner::default();
     }
 
+    /// Returns the bytes that the table takes of the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let Interner { entries, positions, free, by_bytes } = self;
+        let long: usize = entries.iter().map(|entry| entry.bytes.heap_bytes()).sum();
+        entries.heap_bytes() + long + positions.heap_bytes() + free.heap_bytes() + by_bytes.heap_bytes()
+    }
+
     /// Returns the bytes by which inserting `more` strings may grow the tables.
     pub(crate) fn growth(&self, more: usize) -> usize {
         let numbers = self.positions.growth(more) + self.free.growth(self.positions.len() + more);

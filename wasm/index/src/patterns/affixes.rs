@@ -36,6 +36,11 @@ impl Affixes {
         });
     }
 
+    /// Returns the bytes that the tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.lengths.heap_bytes() + self.by_hash.heap_bytes()
+    }
+
     /// Returns the bytes by which `more` affixes may grow the tables.
     pub fn growth(&self, more: usize) -> usize {
         self.lengths.growth(more) + self.by_hash.growth(more)

@@ -41,6 +41,11 @@ impl Beginnings {
         });
     }
 
+    /// Returns the bytes that the tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.lengths.heap_bytes() + self.members.heap_bytes()
+    }
+
     /// Returns the bytes by which `more` prefixes may grow the tables.
     pub fn growth(&self, more: usize) -> usize {
         self.lengths.growth(more) + self.members.growth(more)

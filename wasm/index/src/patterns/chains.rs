@@ -72,6 +72,11 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
+    /// Returns the bytes that the table takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.links.heap_bytes()
+    }
+
     /// Returns the bytes by which patterns with ids below `ids` may grow the table.
     pub fn growth(&self, ids: usize) -> usize {
         self.links.growth(ids.saturating_sub(self.links.len()))
@@ -145,6 +150,11 @@ impl Chains {
             _ => {}
         }
         links.drop_one();
+    }
+
+    /// Returns the bytes that the table of keys takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.firsts.heap_bytes()
     }
 
     /// Returns the bytes by which `more` patterns may grow the table of keys.

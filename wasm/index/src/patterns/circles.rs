@@ -11,6 +11,7 @@ use super::cells::{per_unit, Cell, GRIDS};
 use crate::handles::PredicateId;
 use crate::support::bits::ones;
 use crate::support::chunks::Chunks;
+use crate::support::footprint::of_table;
 use crate::support::headroom::{growth, trim};
 use crate::support::id_table::IdTable;
 use crate::support::simd::{Fastest, Vector};
@@ -77,6 +78,11 @@ impl Places {
         if self.used == 0 {
             self.lanes.clear();
         }
+    }
+
+    /// Returns the bytes that the table takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.lanes.heap_bytes()
     }
 
     /// Returns the bytes by which circles with ids below `ids` may grow the table.
@@ -300,6 +306,11 @@ impl Circles {
                 }
             });
         }
+    }
+
+    /// Returns the bytes that the tables take of the heap, without [`Places`].
+    pub fn heap_bytes(&self) -> usize {
+        self.by_cell.heap_bytes() + self.blocks.heap_bytes() + of_table(&self.elsewhere)
     }
 
     /// Returns the bytes by which `more` circles may grow the tables, without [`Places`].

@@ -5,6 +5,7 @@
 
 use std::hash::Hasher;
 
+use crate::support::footprint::of_table;
 use crate::support::hash::Words;
 use crate::support::headroom::growth;
 
@@ -98,6 +99,11 @@ impl Lengths {
             }
             each(side.part(bytes, len), hash.finish());
         }
+    }
+
+    /// Returns the bytes that the table takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        of_table(&self.0)
     }
 
     /// Returns the bytes by which adding `more` lengths may grow the table.

@@ -7,6 +7,7 @@
 use std::hash::Hasher;
 
 use crate::handles::PredicateId;
+use crate::support::footprint::of_table;
 use crate::support::hash::Words;
 use crate::support::headroom::growth;
 use crate::support::id_table::IdTable;
@@ -109,6 +110,11 @@ impl Members {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.by_place.len() == 0
+    }
+
+    /// Returns the bytes that the tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        of_table(&self.seats) + self.by_member.heap_bytes() + self.by_place.heap_bytes()
     }
 
     /// Returns the bytes by which `more` members may grow the tables.

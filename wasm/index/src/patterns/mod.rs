@@ -33,6 +33,7 @@ use crate::model::regex::Lead;
 use crate::model::schema::AttributeId;
 use crate::model::strings::StringId;
 use crate::model::wildcard;
+use crate::support::footprint::{of_block, of_table};
 use crate::support::hash::hash_bytes;
 use crate::support::headroom::{growth, AROUND};
 
@@ -355,6 +356,13 @@ impl Patterns {
         self.attributes.iter().filter(|of| of.is_lowered).map(|of| of.attribute)
     }
 
+    /// Returns the bytes that the tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Patterns { attributes, links, places, .. } = self;
+        let of_attributes = attributes.iter().map(|of| of_block(size_of::<OfAttribute>()) + of.heap_bytes());
+        of_table(attributes) + of_attributes.sum::<usize>() + links.heap_bytes() + places.heap_bytes()
+    }
+
     /// Returns the bytes by which the patterns among `predicates`, with ids below `ids`, may grow the tables.
     pub fn growth<'a, S: 'a>(&self, predicates: impl Iterator<Item = &'a Predicate<S>>, ids: usize) -> usize {
         let added = |predicate: &'a Predicate<S>| {
@@ -413,6 +421,13 @@ impl Patterns {
 }
 
 impl OfAttribute {
+    /// Returns the bytes that the tables take of the heap.
+    fn heap_bytes(&self) -> usize {
+        let OfAttribute { wholes, networks, starts, ends, parts, beginnings, circles, .. } = self;
+        let members = wholes.heap_bytes() + networks.heap_bytes() + beginnings.heap_bytes();
+        members + starts.heap_bytes() + ends.heap_bytes() + parts.heap_bytes() + circles.heap_bytes()
+    }
+
     /// Returns the bytes by which patterns of one form, which take `more` places, may grow the tables of the attribute.
     fn growth(&self, form: Form, more: usize) -> usize {
         match form {

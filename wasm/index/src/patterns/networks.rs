@@ -7,6 +7,7 @@ use std::hash::Hasher;
 use super::members::{Members, Seat};
 use crate::handles::PredicateId;
 use crate::model::address::{Address, Network};
+use crate::support::footprint::of_table;
 use crate::support::hash::Words;
 use crate::support::headroom::growth;
 
@@ -75,6 +76,11 @@ impl Networks {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
+    }
+
+    /// Returns the bytes that the tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.bits.iter().map(of_table).sum::<usize>() + self.members.heap_bytes()
     }
 
     /// Returns the bytes by which `more` networks may grow the tables.

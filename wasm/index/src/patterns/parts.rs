@@ -22,6 +22,7 @@ use super::chains::{Chains, Links};
 use super::Found;
 use crate::handles::PredicateId;
 use crate::model::wildcard::{is_wild, literals};
+use crate::support::footprint::of_table;
 use crate::support::hash::Words;
 use crate::support::headroom::{growth, trim};
 
@@ -279,6 +280,11 @@ impl Parts {
                 }
             }
         }
+    }
+
+    /// Returns the bytes that the tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.by_gram.heap_bytes() + of_table(&self.empty)
     }
 
     /// Returns the bytes by which `more` parts may grow the tables, without the links.

@@ -22,6 +22,7 @@ use crate::handles::{ProgramId, Slot};
 use crate::model::predicate::{self, Predicate};
 use crate::model::strings::StringId;
 use crate::support::bits::ones;
+use crate::support::footprint::of_table;
 use crate::support::headroom::grow;
 use crate::support::headroom::growth;
 
@@ -178,6 +179,12 @@ impl Reasons {
             + growth(&self.held, 1)
             + self.programs.growth(words)
             + Reasons::bytes(1, text)
+    }
+
+    /// Returns the bytes that the programs and tables take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Reasons { programs, places, lengths, held } = self;
+        programs.heap_bytes() + of_table(places) + of_table(lengths) + of_table(held)
     }
 
     /// Returns an upper bound of the bytes of `expressions` whose texts or programs have `bytes` in total.

@@ -5,6 +5,8 @@
 
 use std::ops::Deref;
 
+use crate::support::footprint::of_slice;
+
 /// Returns the bytes as little-endian 64-bit words, the last one padded with zeros. Strings that differ only in trailing
 /// zeros may have the same words, so hashes also take the length.
 #[inline]
@@ -70,6 +72,16 @@ const MAX_INLINE_BYTES: usize = 26;
 pub(crate) enum Bytes {
     Few { len: u8, bytes: [u8; MAX_INLINE_BYTES] },
     Many(Box<[u8]>),
+}
+
+impl Bytes {
+    /// Returns the bytes that the string takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Bytes::Few { .. } => 0,
+            Bytes::Many(bytes) => of_slice(bytes),
+        }
+    }
 }
 
 impl Default for Bytes {

@@ -3,6 +3,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use crate::support::footprint::of_table;
 use crate::support::headroom::growth;
 
 /// The number of elements of a chunk.
@@ -84,6 +85,11 @@ impl<T> Chunks<T> {
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
+    }
+
+    /// Returns the bytes that the table takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        of_table(&self.chunks) + self.chunks.iter().map(of_table).sum::<usize>()
     }
 
     /// Returns the bytes that pushing `more` elements may allocate.

@@ -1,6 +1,7 @@
 //! The free numbers of a table. The lowest is reused first, so the numbers in use stay dense and the end of the table
 //! becomes free.
 
+use crate::support::footprint::of_table;
 use crate::support::headroom::{growth, trim};
 
 const BITS: usize = u64::BITS as usize;
@@ -22,6 +23,11 @@ impl FreeNumbers {
             self.words.resize(words, 0);
             self.summary.resize(words.div_ceil(BITS), 0);
         }
+    }
+
+    /// Returns the bytes that the set takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        of_table(&self.words) + of_table(&self.summary)
     }
 
     /// Returns the bytes that raising the bound may allocate.

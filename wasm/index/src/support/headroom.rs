@@ -9,6 +9,7 @@
 use hashbrown::HashTable;
 
 use crate::error::Error;
+use crate::support::footprint::of_table;
 use crate::support::hash::out_of_memory;
 
 /// The alignment of a block that is requested only as a test. Nothing writes to it, so an allocator that clears freed memory
@@ -46,6 +47,11 @@ impl Reserve {
     /// Returns the number of bytes held.
     pub fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<Probe>()
+    }
+
+    /// Returns the bytes that the reserve takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        of_table(&self.0)
     }
 
     /// Holds at least `bytes` bytes. Errors: [`crate::error::Kind::OutOfMemory`]; the reserve then stays as it was.

@@ -4,6 +4,7 @@
 //! match in billions. The caller compares the value to be sure. The processor predicts the comparison correctly and does not
 //! wait for it. The table holds strings and names, which are looked up for each event.
 
+use crate::support::footprint::of_table;
 use crate::support::headroom::ensure;
 
 /// Numbers by hash. A slot has a number above 32 bits of its hash, or is 0 if it is empty.
@@ -116,6 +117,11 @@ impl IdTable {
             at = (at + 1) & mask;
         }
         self.places[at] = u64::from(to + 1) << 32 | u64::from(hash as u32);
+    }
+
+    /// Returns the bytes that the table takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        of_table(&self.places)
     }
 
     /// Returns the bytes by which adding `more` numbers may grow the table.

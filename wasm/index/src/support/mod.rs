@@ -4,6 +4,7 @@ pub(crate) mod bits;
 pub(crate) mod bytes;
 pub(crate) mod checkpoint;
 pub(crate) mod chunks;
+pub(crate) mod footprint;
 pub(crate) mod free_numbers;
 pub(crate) mod hash;
 pub mod headroom;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::handles::NodeId;
 use crate::model::schema::AttributeId;
 use crate::plan::access_predicate::ValueSet;
+use crate::support::footprint::of_table;
 use crate::support::headroom::growth;
 use crate::support::headroom::AROUND;
 use crate::tree::value_map::ValueMap;
@@ -61,6 +62,11 @@ impl Level {
         self.points.renumber(&number);
         self.buckets.nodes.iter_mut().for_each(|node| *node = number(*node));
         self.defined = self.defined.map(number);
+    }
+
+    /// Returns the bytes that the level takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.points.heap_bytes() + of_table(&self.buckets.bounds) + of_table(&self.buckets.nodes)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -44,6 +44,7 @@ use crate::plan::analysis::{Analysis, Residual};
 use crate::plan::demands::{self, Coverage, Demanded, Demands};
 use crate::plan::filter::{self, Filter};
 use crate::support::chunks::Chunks;
+use crate::support::footprint::of_table;
 use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, trim, AROUND};
 
@@ -224,6 +225,14 @@ impl Tree {
     /// Returns the number of value levels above the deepest node.
     pub fn depth(&self) -> usize {
         (0..self.nodes.len()).map(NodeId::from_index).map(|node| self.path(node).count()).max().unwrap_or(0)
+    }
+
+    /// Returns the bytes that the tree takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Tree { nodes, levels, free_levels, unindexed, .. } = self;
+        let of_nodes: usize = nodes.iter().map(Node::heap_bytes).sum();
+        let of_levels: usize = levels.iter().map(Level::heap_bytes).sum();
+        nodes.heap_bytes() + of_nodes + of_table(levels) + of_levels + of_table(free_levels) + of_table(unindexed)
     }
 
     /// Adds `program` to the unindexed expressions.

@@ -3,6 +3,7 @@
 use crate::cost;
 use crate::handles::{LevelId, NodeId};
 use crate::model::schema::AttributeId;
+use crate::support::footprint::{of_block, of_table};
 use crate::support::headroom::{trim, AROUND};
 use crate::tree::level::Place;
 use crate::tree::Entry;
@@ -228,6 +229,14 @@ impl Node {
             entries.reserve_exact(grown_by(entries.len()));
         }
         entries.push(entry);
+    }
+
+    /// Returns the bytes that the leaf list and the directory take of the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let Held::Many(entries, directory) = &self.held else { return 0 };
+        let of_directory =
+            |directory: &Box<Directory>| of_block(size_of::<Directory>()) + of_table(&directory.branches);
+        of_table(entries) + directory.as_ref().map_or(0, of_directory)
     }
 
     /// Returns an upper bound of the bytes that adding `more` entries requests.

@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use hashbrown::HashMap;
 
 use crate::handles::NodeId;
+use crate::support::footprint::{of_block, of_hash_map, of_table};
 use crate::support::hash::{State, Words};
 use crate::support::headroom::{ensure, AROUND};
 
@@ -114,6 +115,12 @@ impl ValueMap {
     pub fn iter(&self) -> impl Iterator<Item = (i64, NodeId)> + '_ {
         let narrow = self.narrow.lines.iter().flat_map(Line::held).map(|(key, node)| (i64::from(key), node));
         narrow.chain(self.wide().into_iter().flat_map(|wide| wide.nodes.iter().map(|(&key, &node)| (key, node))))
+    }
+
+    /// Returns the bytes that the map takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let of_wide = |wide: &Wide| of_block(size_of::<Wide>()) + of_hash_map(&wide.nodes) + of_hash_map(&wide.keys);
+        of_table(&self.narrow.lines) + self.wide().map_or(0, of_wide)
     }
 
     /// Returns an upper bound of the bytes that adding keys requests, one growth after the other.

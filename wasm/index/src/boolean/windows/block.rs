@@ -9,6 +9,7 @@ use crate::boolean::windows::pairs;
 use crate::boolean::windows::wide::{Rest, Wide};
 use crate::boolean::windows::window::{Addition, Window};
 use crate::handles::{ProgramId, Slot};
+use crate::support::footprint::of_block;
 use crate::support::simd::Vector;
 
 /// The number of expressions in a block.
@@ -103,6 +104,11 @@ impl Block {
         self.slots[lane] = held.slot;
         self.wide[lane] = held.wide;
         self.run = self.find_run();
+    }
+
+    /// Returns the bytes that the wider windows take of the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.wide.iter().flatten().map(|wide| of_block(size_of::<Wide>()) + wide.heap_bytes()).sum()
     }
 
     /// Copies the wider windows of `lane` to another place in memory.

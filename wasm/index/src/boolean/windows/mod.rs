@@ -28,6 +28,7 @@ use crate::model::predicate::Predicate;
 use crate::model::schema::{AttributeId, Schema, Type};
 use crate::model::strings::StringId;
 use crate::support::bits::ones;
+use crate::support::footprint::of_table;
 use crate::support::headroom::growth;
 use crate::support::simd::{Fastest, Vector, BYTES};
 
@@ -194,6 +195,13 @@ impl Dense {
             }
         }
         self.parts.iter().flatten().try_for_each(Block::validate)
+    }
+
+    /// Returns the bytes that the expressions take of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Dense { columns, parts, .. } = self;
+        let wider: usize = parts.iter().flatten().map(Block::heap_bytes).sum();
+        of_table(&columns.0) + of_table(parts) + parts.iter().map(of_table).sum::<usize>() + wider
     }
 
     /// Returns an upper bound of the bytes that adding an expression requests.

@@ -4,6 +4,7 @@ use crate::boolean::windows::formula::{LOWER, UPPER};
 use crate::boolean::windows::leaves::{gather, pick, Page, Picked, Selection, NO_COLUMN};
 use crate::boolean::windows::window::{Addition, Window};
 use crate::handles::ProgramId;
+use crate::support::footprint::of_slice;
 use crate::support::simd::{Vector, BYTES};
 
 /// The bits of a window. [`PASSES`] is the number of its additions.
@@ -65,6 +66,14 @@ impl Wide {
         let leaves = Leaves::of(window)[0];
         let additions = [LOWER, UPPER].map(|side| std::array::from_fn(|pass| window.additions(side)[pass]));
         Wide { leaves, additions, rest }
+    }
+
+    /// Returns the bytes that the window takes of the heap.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.rest {
+            Rest::Whole(whole) => of_slice(&whole.words),
+            Rest::Program(_) => 0,
+        }
     }
 
     /// Prefetches all cache lines of the window.

@@ -1,6 +1,7 @@
 //! Predicates over lists of objects: a condition that any, all or none of the objects must meet.
 
 use crate::model::predicate::{Predicate, Step};
+use crate::support::footprint::of_slice;
 
 /// The maximum number of steps of a condition.
 pub const MAX_CONDITION_STEPS: usize = 255;
@@ -58,6 +59,12 @@ impl<S> Quantified<S> {
             starts.push(start);
         }
         Quantified { quantifier, steps, operators }
+    }
+
+    /// Returns the bytes that the condition takes of the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let tests = self.predicates().map(|predicate| predicate.test.heap_bytes());
+        of_slice(&self.steps) + of_slice(&self.operators) + tests.sum::<usize>()
     }
 
     /// Returns the condition in postfix order.

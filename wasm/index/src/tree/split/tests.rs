@@ -44,7 +44,7 @@ impl Grove {
         let points = (0..POINTS).map(|i| attribute(format!("a{i}"), bounded(VALUES as i64 - 1), i % 2 == 1));
         let schema = Schema::new(points.chain([attribute("n".into(), bounded(MAX_KEY), false)]).collect()).unwrap();
         Grove {
-            catalog: Catalog::new(schema),
+            catalog: Catalog::new(schema.into()),
             subscriptions: Subscriptions::default(),
             strings: Interner::default(),
             tree: Tree::default(),
