@@ -57,7 +57,7 @@ defmodule BeTree.Guest do
     {"be_tree_tenant_drop", {:function, [:i32], [:i32]}},
     {"be_tree_tenant_search", {:function, [:i32, :i32, :i32, :i32], [:i32]}},
     {"be_tree_tenant_match", {:function, [:i32, :i32, :i32, :i32, :i32], [:i32]}},
-    {"be_tree_tenant_match_many", {:function, [:i64, :i32, :i32, :i32, :i32, :i32], [:i32]}},
+    {"be_tree_tenant_match_many", {:function, [:i32, :i32, :i32, :i32, :i32], [:i32]}},
     {"be_tree_tenant_statistics", {:function, [:i32], [:i32]}},
     {"be_tree_tenant_info", {:function, [:i32], [:i32]}}
   ]

@@ -7,7 +7,8 @@ defmodule BeTree.Tenants.Shard do
   # owner fills another shard from the bodies of the tenants.
 
   alias BeTree.{Domain, Error, Fuel, Guest}
-  alias BeTree.Call.{Instance, Reply, Stoppable}
+  alias BeTree.Call.{Instance, Reply, Slices, Stoppable}
+  alias BeTree.Processes.Deadline
 
   @derive {Inspect, only: []}
   @enforce_keys [:guest, :instance, :fuel_per_reduction]
@@ -35,6 +36,9 @@ defmodule BeTree.Tenants.Shard do
   @fuel_of_change_slice 100_000
 
   @max_number 65_535
+
+  # The most events of one call.
+  @max_events 256
 
   @sizes [:expressions, :index_bytes, :statistics_bytes, :sealed, :day]
 
@@ -123,6 +127,54 @@ defmodule BeTree.Tenants.Shard do
   defp ids({:ok, [_visited, _evaluated | ids], fuel}), do: {:ok, ids, fuel}
   defp ids({:ok, _other, fuel}), do: {:error, Reply.bad("a search without counts"), fuel}
   defp ids({:error, error, fuel}), do: {:error, error, fuel}
+
+  @doc """
+  Matches events, each a format and bytes, as `match/6` does. Their limits are for all of them.
+
+  Returns a result for each event, in order, and the fuel: its ids, or the error of an event that is not counted. When the limits
+  are used up, all further events have that error. Returns an error if no event could be matched at all.
+  """
+  @spec match_many(t, number_of_tenant, day, [{BeTree.Event.format(), binary}], limits) ::
+          {:ok, [[BeTree.id()] | Error.t()], Fuel.t()} | {:error, Error.t(), Fuel.t()}
+  def match_many(shard, number, day, events, limits) do
+    events = for {format, bytes} <- events, do: [<<format::little-32, byte_size(bytes)::little-32>> | bytes]
+    match_chunks(events, [], 0, Deadline.new(limits.timeout), limits, &match_chunk(shard, number, day, &1, &2))
+  end
+
+  defp match_chunks([], results, fuel, _deadline, _limits, _match), do: {:ok, Enum.reverse(results), fuel}
+
+  defp match_chunks(events, results, used, deadline, limits, match) do
+    left = %{limits | fuel: Slices.left(limits.fuel, used), timeout: Deadline.left(deadline)}
+
+    with :ok <- Slices.check_left(left.fuel, deadline),
+         {:ok, found, fuel} <- match.(Enum.take(events, @max_events), left) do
+      results = Enum.reverse(found, results)
+      match_chunks(Enum.drop(events, length(found)), results, used + fuel, deadline, limits, match)
+    else
+      # The error of the first event.
+      {:error, %Error{position: 0, kind: kind} = error, fuel} when kind not in [:timeout, :out_of_fuel] ->
+        match_chunks(tl(events), [%{error | position: nil} | results], used + fuel, deadline, limits, match)
+
+      {:error, error, fuel} ->
+        ended(events, results, %{error | position: nil}, used + fuel)
+
+      {:error, error} ->
+        ended(events, results, error, used)
+    end
+  end
+
+  defp ended(_events, [], error, fuel), do: {:error, error, fuel}
+  defp ended(events, results, error, fuel), do: {:ok, Enum.reverse(results, Enum.map(events, fn _ -> error end)), fuel}
+
+  defp match_chunk(shard, number, day, events, limits) do
+    input = IO.iodata_to_binary(events)
+    arguments = [number, day, length(events), byte_size(input), 0]
+
+    case run(shard, {"be_tree_tenant_match_many", arguments, input, :u64_lists}, limits) do
+      {:ok, [], fuel} -> {:error, Reply.bad("a part without a result"), fuel}
+      ended -> ended
+    end
+  end
 
   @doc "Returns the statistics of a tenant's current day, as a blob."
   @spec statistics(t, number_of_tenant) :: {:ok, binary} | {:error, Error.t()}

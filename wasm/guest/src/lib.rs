@@ -168,16 +168,9 @@ pub extern "C" fn be_tree_tenant_match(tenant: u32, day: i32, format: i32, event
 
 /// Searches a tenant's index for the events in `bytes` bytes of the inbox, and counts each event.
 #[no_mangle]
-pub extern "C" fn be_tree_tenant_match_many(
-    number: u64,
-    tenant: u32,
-    day: i32,
-    events: u32,
-    bytes: u32,
-    form: i32,
-) -> i32 {
+pub extern "C" fn be_tree_tenant_match_many(tenant: u32, day: i32, events: u32, bytes: u32, form: i32) -> i32 {
     let bytes = bytes as usize;
-    STATE.with(|state| state.operate_tenant(TenantRequest::Batch { number, tenant, day, events, bytes, form }))
+    STATE.with(|state| state.operate_tenant(TenantRequest::Batch { tenant, day, events, bytes, form }))
 }
 
 /// Returns the statistics of a tenant's current day.

@@ -43,8 +43,8 @@ pub(crate) struct State {
     batch: Batch,
     /// The request of the current search.
     request: Request,
-    /// The batch that can be continued.
-    unfinished: Option<Unfinished>,
+    /// The number of the batch that can be continued.
+    unfinished: Option<u64>,
     /// Whether a profile is in progress.
     profiling: bool,
     /// The phase of the profile's last part, or [`NO_PART`].
@@ -53,14 +53,6 @@ pub(crate) struct State {
     sizes: [u64; 2],
     stop: Stop,
     port: Port,
-}
-
-/// A batch that has more parts.
-#[derive(Clone, Copy)]
-struct Unfinished {
-    number: u64,
-    /// The request for the next part.
-    more: Request,
 }
 
 /// A request that may be interrupted: the lengths of its parts in the inbox, and the form of its result. If the search is limited
@@ -252,10 +244,10 @@ impl State {
 
     /// Returns the next part of a batch, unless another operation has come in between.
     pub fn more(&mut self, number: u64) -> i32 {
-        match self.unfinished {
-            Some(unfinished) if unfinished.number == number => self.operate(unfinished.more),
-            _ => self.refuse("this batch is not under way any more; start it again"),
+        if self.unfinished != Some(number) {
+            return self.refuse("this batch is not under way any more; start it again");
         }
+        self.operate(Request::More { number })
     }
 
     /// Runs the next part of a profile or returns its counts, unless another operation has come in between.
@@ -303,7 +295,7 @@ impl State {
         }
         let refused = |(position, error)| Refusal::of(position, error);
         outbox.send(batch.run(index, search, inbox, || outbox.step()).map_err(refused)?);
-        *unfinished = (!batch.is_done()).then_some(Unfinished { number, more: Request::More { number } });
+        *unfinished = (!batch.is_done()).then_some(number);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use be_tree_module::port::HeapChange;
 use be_tree_module::refusal::{Outcome, Refusal};
 
 use super::contents::Contents;
-use super::{Request, State, Unfinished};
+use super::{Request, State};
 use crate::stop::{Stop, Stoppable};
 use crate::{reply, request};
 
@@ -39,18 +39,11 @@ pub(crate) enum TenantRequest {
     Counted,
     /// A batch whose events are counted.
     Batch {
-        number: u64,
         tenant: u32,
         day: i32,
         events: u32,
         bytes: usize,
         form: i32,
-    },
-    /// The next part of the result of a batch.
-    More {
-        number: u64,
-        tenant: u32,
-        day: i32,
     },
 }
 
@@ -107,18 +100,12 @@ impl State {
                 self.send_found()
             }
             TenantRequest::Counted => self.send_found(),
-            TenantRequest::Batch { number, tenant, day, events, bytes, form } => {
+            TenantRequest::Batch { tenant, day, events, bytes, form } => {
                 if self.port.outbox.progress() == NOTED {
                     self.port.message(bytes)?;
                     self.batch.open(search::Request { events, bytes, only: None, form: counted_form(form)? });
                 }
-                self.advance_counted_batch(number, tenant, day)
-            }
-            TenantRequest::More { number, tenant, day } => {
-                if self.port.outbox.progress() == NOTED {
-                    self.batch.next_part();
-                }
-                self.advance_counted_batch(number, tenant, day)
+                self.advance_batch_of(tenant, day)
             }
         }
     }
@@ -165,19 +152,20 @@ impl State {
         Ok(())
     }
 
-    /// Runs a batch of a tenant to the end of a part, and counts each event after its search.
-    fn advance_counted_batch(&mut self, number: u64, tenant: u32, day: i32) -> Outcome {
-        let State { contents, search, batch, port, stop, unfinished, .. } = self;
+    /// Runs a batch of a tenant to the end of its first part, and counts each event after its search. A part ends before an event that
+    /// is refused, so that its events are exactly those that are counted.
+    fn advance_batch_of(&mut self, tenant: u32, day: i32) -> Outcome {
+        let State { contents, search, batch, port, stop, .. } = self;
         let (index, statistics) = contents.shard_mut()?.tenant_mut(tenant as usize)?.index_and_statistics();
         let (inbox, outbox, heap) = port.inbox_outbox_and_heap();
         if outbox.progress() == NOTED {
             outbox.step();
         }
         let steps = CountedSteps { statistics, day, outbox, heap, stop };
-        let part = batch.run(index, search, inbox, steps).map_err(|(event, error)| Refusal::of(event, error))?;
-        outbox.send(part);
-        let more = Request::Tenant(TenantRequest::More { number, tenant, day });
-        *unfinished = (!batch.is_done()).then_some(Unfinished { number, more });
+        match batch.run(index, search, inbox, steps).map(|_part| ()) {
+            Err((0, error)) => return Err(Refusal::of(0, error)),
+            Err(_) | Ok(()) => outbox.send(batch.part(search)),
+        }
         Ok(())
     }
 }

@@ -171,10 +171,3 @@ impl Ids {
         Ok(true)
     }
 }
-
-impl Index {
-    /// Returns the bytes of all programs.
-    pub fn bytes(&self) -> usize {
-        self.code_bytes
-    }
-}

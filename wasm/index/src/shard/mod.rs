@@ -9,6 +9,8 @@ mod tenant;
 pub use counts::Counts;
 pub use tenant::{Change, Put, Tenant};
 
+use std::sync::Arc;
+
 use crate::error::{Error, Kind};
 use crate::model::schema::Schema;
 use crate::room::Searches;
@@ -24,7 +26,7 @@ const TENANT_BYTES: usize = 256 * 1024;
 /// The tenants of one schema.
 #[derive(Debug)]
 pub struct Shard {
-    schema: Schema,
+    schema: Arc<Schema>,
     /// The tenants by number.
     tenants: Vec<Option<Box<Tenant>>>,
 }
@@ -32,7 +34,7 @@ pub struct Shard {
 impl Shard {
     /// Returns a shard without tenants.
     pub fn new(schema: Schema) -> Self {
-        Shard { schema, tenants: Vec::new() }
+        Shard { schema: Arc::new(schema), tenants: Vec::new() }
     }
 
     /// Returns the attributes that the expressions of all tenants read.
@@ -100,7 +102,7 @@ impl Shard {
         if missing > 0 {
             self.tenants.resize_with(number + 1, || None);
         }
-        let tenant = Tenant::new(self.schema.clone(), day);
+        let tenant = Tenant::new(Arc::clone(&self.schema), day);
         searches.make_room(&tenant.index().extent())?;
         self.tenants[number] = Some(Box::new(tenant));
         Ok(())

@@ -1,5 +1,7 @@
 //! A tenant: an index, and the statistics of its matches.
 
+use std::sync::Arc;
+
 use super::counts::Counts;
 use crate::error::Error;
 use crate::event::Event;
@@ -28,7 +30,7 @@ pub struct Change<P> {
 pub type Put<'a> = Insertion<'a>;
 
 impl Tenant {
-    pub(super) fn new(schema: Schema, day: i32) -> Self {
+    pub(super) fn new(schema: Arc<Schema>, day: i32) -> Self {
         Tenant { index: Index::new(schema), statistics: Counts::new(day) }
     }
 
