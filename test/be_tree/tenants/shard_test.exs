@@ -3,7 +3,11 @@ defmodule BeTree.Tenants.ShardTest do
 
   alias BeTree.{Domain, Error, Event}
   alias BeTree.Call.Instance
+  alias BeTree.Runtime.Wasmtime
   alias BeTree.Tenants.Shard
+  alias BeTree.Test.Random
+
+  @wait_ms 300_000
 
   @memory 512 * 1024 * 1024
   @day 20_000
@@ -14,7 +18,7 @@ defmodule BeTree.Tenants.ShardTest do
   end
 
   defp start(schema) do
-    {:ok, guest} = Instance.built_in(BeTree.Runtime.Wasmtime)
+    {:ok, guest} = Instance.built_in(Wasmtime)
     {:ok, schema} = Domain.parse(schema)
     {:ok, shard} = Shard.start(guest, schema, @memory)
     shard
@@ -167,6 +171,78 @@ defmodule BeTree.Tenants.ShardTest do
   defp fill(shard, number, count),
     do: change!(shard, number, for(id <- 1..count, do: {id, "age >= #{id} and city <> 'x#{id}'"}))
 
+  describe "match/6 of a killed process" do
+    test "counts once or not at all", %{shard: shard} do
+      fill(shard, 0, 2_000)
+      event = %{age: 2_000, city: "Rome"}
+      {_ids, fuel} = warm(shard, 0, event)
+
+      for share <- 1..40 do
+        {_day, before, _matched, _ids} = counts(shard, 0)
+        slice = max(div(fuel * share, 40), 1)
+        {pid, monitor} = spawn_monitor(fn -> match(shard, 0, event, Map.put(@limits, :slice, slice)) end)
+        if rem(share, 4) == 0, do: :erlang.yield()
+        Process.exit(pid, :kill)
+        assert_receive {:DOWN, ^monitor, :process, ^pid, _reason}, @wait_ms
+        # The next call waits for the end of the killed process's call.
+        {_day, events, matched, ids} = counts(shard, 0)
+        assert (events - before) in [0, 1]
+        assert {matched, ids[1], ids[2_000]} == {events, events, events}
+      end
+    end
+
+    test "is completed between two slices", %{shard: shard} do
+      fill(shard, 0, 2_000)
+      event = %{age: 2_000, city: "Rome"}
+      warm(shard, 0, event)
+      test = self()
+      {:ok, format, bytes} = Event.encode(event)
+      request = %{input: bytes, output: :u64s, fuel: :infinity, slice: 1_000, scheduler: :whole}
+
+      {pid, monitor} =
+        spawn_monitor(fn ->
+          {:yield, suspended, _fuel} =
+            Wasmtime.call(shard.instance, "be_tree_tenant_match", [0, @day, format, byte_size(bytes), 0], request)
+
+          send(test, :suspended)
+          Process.sleep(:infinity)
+          Wasmtime.cancel(suspended)
+        end)
+
+      assert_receive :suspended, @wait_ms
+      Process.exit(pid, :kill)
+      assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait_ms
+      assert {@day, 3, 3, %{1 => 3, 2_000 => 3}} = counts(shard, 0)
+    end
+  end
+
+  describe "an instance whose counting trapped" do
+    test "refuses every later call, and other shards go on", %{shard: shard} do
+      other = start(age: :integer)
+      for shard <- [shard, other], do: change!(shard, 0, [{1, "age > 3"}])
+      {:ok, format, bytes} = Event.encode(%{age: 5})
+      arguments = [0, @day, format, byte_size(bytes), 0]
+      call = fn fuel -> %{input: bytes, output: :u64s, fuel: fuel, slice: :infinity, scheduler: :normal} end
+
+      {:done, 0, [_visited, _evaluated, 1], fuel} =
+        Wasmtime.call(shard.instance, "be_tree_tenant_match", arguments, call.(:infinity))
+
+      # The host cuts off a call that is no change at the end of its fuel: every budget from the end on, until one falls into the
+      # counting.
+      damaged =
+        Enum.find(fuel..1//-1, fn fuel ->
+          Wasmtime.call(shard.instance, "be_tree_tenant_match", arguments, call.(fuel))
+          match?({:error, %Error{kind: :trap}}, Shard.info(shard, 0))
+        end)
+
+      assert damaged in 1..fuel
+      assert {:error, %Error{kind: :trap}, _fuel} = match(shard, 0, %{age: 5})
+      assert {:error, %Error{kind: :trap}} = Shard.change(shard, 1, @day, nil, [], [{1, "age > 3", [], nil}])
+      assert {:error, %Error{kind: :trap}} = Shard.drop(shard, 0)
+      assert ids(other, 0, %{age: 5}) == [1]
+    end
+  end
+
   describe "match_many/5" do
     test "returns the results of all events, each counted", %{shard: shard} do
       fill(shard, 0, 300)
@@ -214,6 +290,92 @@ defmodule BeTree.Tenants.ShardTest do
       {:ok, format, bytes} = Event.encode(%{age: 5})
       assert {:ok, [1], _fuel} = Shard.search(shard, 0, format, bytes, @limits)
       assert counts(shard, 0) == {@day, 0, 0, %{}}
+    end
+  end
+
+  describe "a tenant among others" do
+    test "finds what its own tree finds, under random changes" do
+      for seed <- 1..8 do
+        :rand.seed(:exsss, seed)
+        domains = Random.schema()
+        shard = start(domains)
+
+        trees = for number <- Enum.take_random(0..200, 12), do: {number, BeTree.new!(domains)}
+        for {number, tree} <- trees, do: churn(shard, number, tree, domains, [], 4)
+
+        for _event <- 1..20 do
+          event = Map.new(Random.event(domains))
+
+          for {number, tree} <- trees,
+              do: assert({number, found(shard, number, event)} == {number, BeTree.search(tree, event)})
+        end
+      end
+    end
+
+    test "costs the same alone and beside 999 tenants with hostile patterns" do
+      schema = [age: :integer, city: {:string, optional: true}, tags: {:string_list, optional: true}]
+      [alone, beside] = [start(schema), start(schema)]
+      letters = for letter <- ?a..?z, do: <<letter>>
+
+      hostile = fn number ->
+        for id <- 1..8 do
+          text =
+            case rem(id + number, 4) do
+              0 -> "city like '*#{Enum.join(Enum.take(letters, 12), "*")}*#{number}*'"
+              1 -> "city matches '(a|b|c){1,30}#{number}.*(x|y)?'"
+              2 -> "lower(city) like '*?a?b*' or contains(city, 'ro#{id}') or tags one of ('t#{number}', 'rome')"
+              3 -> "age <> #{number} and not (city = 'r#{id}')"
+            end
+
+          {id * 1_000_003 * number, text}
+        end
+      end
+
+      for number <- 0..499, do: change!(beside, number, hostile.(number + 1))
+      ours = for id <- 1..40, do: {id, "age >= #{id} and city <> 'x#{id}' or city like '*o#{id}*'"}
+      for shard <- [alone, beside], do: change!(shard, 500, ours)
+      for number <- 501..999, do: change!(beside, number, hostile.(number + 1))
+
+      events = [
+        %{age: 20, city: "Rome"},
+        {:json, ~s({"age": 90, "city": "o1o2o3", "tags": ["t1", "rome"]})},
+        %{age: 3, city: String.duplicate("ab", 5_000)},
+        %{city: "Rome"}
+      ]
+
+      # The first match of an expression allocates its counter. That costs more or less by the state of the heap, as events of more
+      # than 16 KiB do by the memory of earlier ones.
+      for shard <- [alone, beside], event <- events, do: match(shard, 500, event)
+
+      for event <- events, round <- 1..3 do
+        # Neighbours leave their traces in the tables that all share.
+        for number <- Enum.take_random(0..999, 5), do: match(beside, number, event)
+        [one, other] = for shard <- [alone, beside], do: match(shard, 500, event)
+        assert {round, one} == {round, other}
+      end
+    end
+  end
+
+  defp wire(constants), do: for({name, value} <- constants, do: {to_string(name), value})
+
+  # Makes the same changes to a tenant and to a tree with the ids `present`.
+  defp churn(_shard, _number, _tree, _domains, _present, 0), do: :ok
+
+  defp churn(shard, number, tree, domains, present, rounds) do
+    texts = Random.subscriptions(for id <- Enum.take_random(1..60, 25), do: {id, Random.expression(domains)})
+    deleted = Enum.take_random(present, 5)
+    puts = for {id, text, constants: constants} <- texts, do: {id, text, wire(constants), nil}
+    {:ok, _sizes} = Shard.change(shard, number, @day, nil, deleted, puts)
+    Enum.each(deleted, &BeTree.delete!(tree, &1))
+    for {id, text, options} <- texts, do: BeTree.put!(tree, id, text, options)
+    present = Enum.uniq((present -- deleted) ++ for({id, _text, _options} <- texts, do: id))
+    churn(shard, number, tree, domains, present, rounds - 1)
+  end
+
+  defp found(shard, number, event) do
+    case match(shard, number, event) do
+      {:ok, ids, _fuel} -> {:ok, ids}
+      {:error, error, _fuel} -> {:error, error}
     end
   end
 end
