@@ -234,9 +234,8 @@ impl Node {
     /// Returns the bytes that the leaf list and the directory take of the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         let Held::Many(entries, directory) = &self.held else { return 0 };
-        let of_directory =
-            |directory: &Box<Directory>| of_block(size_of::<Directory>()) + of_table(&directory.branches);
-        of_table(entries) + directory.as_ref().map_or(0, of_directory)
+        let of_directory = |directory: &Directory| of_block(size_of::<Directory>()) + of_table(&directory.branches);
+        of_table(entries) + directory.as_deref().map_or(0, of_directory)
     }
 
     /// Returns an upper bound of the bytes that adding `more` entries requests.
