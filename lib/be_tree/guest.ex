@@ -59,7 +59,13 @@ defmodule BeTree.Guest do
     {"be_tree_tenant_match", {:function, [:i32, :i32, :i32, :i32, :i32], [:i32]}},
     {"be_tree_tenant_match_many", {:function, [:i32, :i32, :i32, :i32, :i32], [:i32]}},
     {"be_tree_tenant_statistics", {:function, [:i32], [:i32]}},
-    {"be_tree_tenant_info", {:function, [:i32], [:i32]}}
+    {"be_tree_tenant_sealed", {:function, [:i32], [:i32]}},
+    {"be_tree_tenant_release", {:function, [:i32, :i32], [:i32]}},
+    {"be_tree_tenant_restore", {:function, [:i32, :i32], [:i32]}},
+    {"be_tree_tenant_freeze", {:function, [:i32], [:i32]}},
+    {"be_tree_tenant_info", {:function, [:i32], [:i32]}},
+    {"be_tree_report", {:function, [:i32], [:i32]}},
+    {"be_tree_merge", {:function, [:i32], [:i32]}}
   ]
 
   @doc """

@@ -8,6 +8,7 @@ defmodule BeTree.Tenants.Shard do
 
   alias BeTree.{Domain, Error, Fuel, Guest}
   alias BeTree.Call.{Instance, Reply, Slices, Stoppable}
+  alias BeTree.Input.Limits
   alias BeTree.Processes.Deadline
 
   @derive {Inspect, only: []}
@@ -22,8 +23,11 @@ defmodule BeTree.Tenants.Shard do
   @typedoc "Days since 1970 in UTC."
   @type day :: integer
 
-  @typedoc "Statistics to keep: the name, the kind, the attribute or `nil`, and the parameter of the kind."
-  @type declaration :: [{name :: String.t(), kind :: atom, attribute :: String.t() | nil, parameter :: non_neg_integer}]
+  @typedoc "The kind of a statistic."
+  @type kind :: :uniques | :sum | :top | :quantiles | :members
+
+  @typedoc "Statistics to keep, at most 16. The parameter is the number of values of `:top` and `:members`, and `nil` for other kinds."
+  @type declaration :: [{name :: String.t(), kind, attribute :: String.t(), parameter :: pos_integer | nil}]
 
   @typedoc "An expression to insert. Without a declaration of its own the tenant's applies."
   @type put ::
@@ -39,6 +43,8 @@ defmodule BeTree.Tenants.Shard do
 
   # The most events of one call.
   @max_events 256
+
+  @kinds [:uniques, :sum, :top, :quantiles, :members]
 
   @sizes [:expressions, :index_bytes, :statistics_bytes, :sealed, :day]
 
@@ -179,6 +185,94 @@ defmodule BeTree.Tenants.Shard do
   @doc "Returns the statistics of a tenant's current day, as a blob."
   @spec statistics(t, number_of_tenant) :: {:ok, binary} | {:error, Error.t()}
   def statistics(shard, number), do: read(shard, "be_tree_tenant_statistics", [number])
+
+  @doc "Returns the oldest day of a tenant that is over and its statistics, or `nil`."
+  @spec sealed(t, number_of_tenant) :: {:ok, {day, binary} | nil} | {:error, Error.t()}
+  def sealed(shard, number) do
+    case read(shard, "be_tree_tenant_sealed", [number]) do
+      {:ok, <<day::little-signed-32, blob::binary>>} -> {:ok, {day, blob}}
+      {:ok, ""} -> {:ok, nil}
+      {:ok, other} -> {:error, Reply.bad("a sealed day of #{byte_size(other)} bytes")}
+      {:error, error} -> {:error, error}
+    end
+  end
+
+  @doc "Forgets a sealed day of a tenant, once its statistics are stored."
+  @spec release(t, number_of_tenant, day) :: :ok | {:error, Error.t()}
+  def release(shard, number, day), do: change_nothing_else(shard, "be_tree_tenant_release", [number, day])
+
+  @doc """
+  Adds the statistics in a blob to those of a tenant. A blob of a later day than the tenant's begins that day, and one of an earlier day
+  becomes a sealed day.
+  """
+  @spec restore(t, number_of_tenant, binary) :: :ok | {:error, Error.t()}
+  def restore(shard, number, blob),
+    do: change_nothing_else(shard, "be_tree_tenant_restore", [number, byte_size(blob)], blob)
+
+  @doc "Refuses all later matches of a tenant as `:not_found`. Its statistics stay, and stay as they are, until it is dropped."
+  @spec freeze(t, number_of_tenant) :: :ok | {:error, Error.t()}
+  def freeze(shard, number), do: change_nothing_else(shard, "be_tree_tenant_freeze", [number])
+
+  @typedoc """
+  A query of statistics: the days, the ids of the expressions, the dimensions by which each section of the report groups, and the
+  quantiles from 0 to 1.
+  """
+  @type query ::
+          {days :: :all | {day, day} | [day], ids :: :all | [BeTree.id()], sections :: [[:day | :id | :tenant]],
+           quantiles :: [float]}
+
+  @typedoc "The sections of a report, each a list of entries (docs/contributing/abi.md)."
+  @type report :: [
+          [
+            {key :: [integer], events :: non_neg_integer | nil, matched :: non_neg_integer | nil,
+             matches :: non_neg_integer, statistics :: [{String.t(), kind, String.t(), tuple}]}
+          ]
+        ]
+
+  @doc """
+  Returns a report of blobs, each after a number below 2^32 by which the caller tells tenants apart. It is made in an instance of `guest`
+  of its own, with at most `memory` bytes.
+  """
+  @spec report(Guest.t(), query, [{non_neg_integer, binary}], pos_integer) :: {:ok, report} | {:error, Error.t()}
+  def report(guest, {days, ids, sections, quantiles}, blobs, memory \\ Limits.default_memory()) do
+    with {:ok, output} <- compute(guest, "be_tree_report", {days, ids, sections, quantiles, blobs}, memory),
+         {:ok, report} <- Reply.term(output) do
+      if is_list(report) and length(report) == length(sections) and Enum.all?(report, &section?/1),
+        do: {:ok, report},
+        else: {:error, Reply.bad("a report of the wrong shape")}
+    end
+  end
+
+  defp section?(entries) do
+    is_list(entries) and
+      Enum.all?(entries, fn
+        {key, _events, _matched, matches, statistics} -> is_list(key) and is_integer(matches) and stats?(statistics)
+        _other -> false
+      end)
+  end
+
+  defp stats?(statistics) do
+    is_list(statistics) and
+      Enum.all?(statistics, fn
+        {name, kind, attribute, value} ->
+          is_binary(name) and kind in @kinds and is_binary(attribute) and is_tuple(value)
+
+        _other ->
+          false
+      end)
+  end
+
+  @doc "Returns the blob with the sums of blobs of one day."
+  @spec merge(Guest.t(), [binary], pos_integer) :: {:ok, binary} | {:error, Error.t()}
+  def merge(guest, blobs, memory \\ Limits.default_memory()), do: compute(guest, "be_tree_merge", blobs, memory)
+
+  defp compute(%Guest{runtime: runtime} = guest, export, term, memory) do
+    input = :erlang.term_to_binary(term, minor_version: 2)
+
+    with :ok <- check_module(guest),
+         {:ok, instance} <- Instance.instantiate(guest, memory),
+         do: Instance.call(runtime, instance, export, [byte_size(input)], input, scheduler: :slices)
+  end
 
   @doc "Returns the number of a tenant's expressions, its sizes in bytes, its current day, and the number of its sealed days."
   @spec info(t, number_of_tenant) :: {:ok, %{atom => integer}} | {:error, Error.t()}

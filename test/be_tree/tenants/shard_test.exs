@@ -95,12 +95,16 @@ defmodule BeTree.Tenants.ShardTest do
     end
   end
 
-  # The first statistics, events and matches of each id.
+  # The day, events and matched events of a tenant's current day, and the matches of each id.
   defp counts(shard, number) do
-    {:ok, <<0, day::little-signed-32, events::little-64, matched::little-64, _length::little-32, ids::binary>>} =
-      Shard.statistics(shard, number)
+    {:ok, blob} = Shard.statistics(shard, number)
+    {:ok, [[{[day], events, matched, _matches, _stats}], ids]} = report([blob], [[:day], [:id]])
+    {day, events, matched, for({[id], nil, nil, matches, _stats} <- ids, into: %{}, do: {id, matches})}
+  end
 
-    {day, events, matched, for(<<id::little-64, matches::little-64 <- ids>>, into: %{}, do: {id, matches})}
+  defp report(blobs, sections, quantiles \\ []) do
+    {:ok, guest} = Instance.built_in(Wasmtime)
+    Shard.report(guest, {:all, :all, sections, quantiles}, Enum.with_index(blobs, &{&2, &1}))
   end
 
   describe "match/6" do
@@ -282,6 +286,138 @@ defmodule BeTree.Tenants.ShardTest do
   defp match_many(shard, number, events, limits \\ @limits) do
     encoded = for event <- events, {:ok, format, bytes} <- [Event.encode(event)], do: {format, bytes}
     Shard.match_many(shard, number, @day, encoded, limits)
+  end
+
+  @declared [
+    {"people", :uniques, "city", nil},
+    {"ages", :sum, "age", nil},
+    {"cities", :top, "city", 2},
+    {"spread", :quantiles, "age", nil},
+    {"which", :members, "city", 3}
+  ]
+
+  defp put!(shard, number, declaration, puts) do
+    {:ok, _sizes} = Shard.change(shard, number, @day, declaration, [], puts)
+  end
+
+  defp stats(blobs, quantiles \\ []) do
+    {:ok, [ids]} = report(blobs, [[:id]], quantiles)
+
+    for {[id], nil, nil, matches, stats} <- ids,
+        do: {id, matches, for({name, _kind, _attribute, value} <- stats, do: {name, value})}
+  end
+
+  describe "declared statistics" do
+    test "are those of the tenant, and of each expression with its own", %{shard: shard} do
+      put!(shard, 0, @declared, [
+        {1, "age > 3", [], nil},
+        {2, "age > 5", [], [{"ages", :sum, "age", nil}]},
+        {3, "age > 9", [], []}
+      ])
+
+      for {age, city} <- [{4, "Rome"}, {6, "Oslo"}, {10, "Rome"}, {12, nil}],
+          do: match(shard, 0, %{age: age, city: city})
+
+      {:ok, blob} = Shard.statistics(shard, 0)
+      assert [{1, 4, one}, {2, 3, [{"ages", {3, 28, 6, 12}}]}, {3, 2, []}] = stats([blob], [0.5])
+
+      assert [
+               {"ages", {4, 32, 4, 12}},
+               {"cities", {3, [{"Rome", 2, 0}, {"Oslo", 1, 0}]}},
+               {"people", {2, true}},
+               {"spread", {4, 4.0, 12.0, [{0.5, median}]}},
+               {"which", {["Oslo", "Rome"], false}}
+             ] = one
+
+      assert_in_delta median, 6, 0.06
+    end
+
+    test "that are refused change nothing", %{shard: shard} do
+      put!(shard, 0, [], [{1, "age > 3", [], nil}])
+      refused = fn declaration, puts -> Shard.change(shard, 0, @day, declaration, [1], puts) end
+      assert {:error, %Error{kind: :unknown_attribute, position: nil}} = refused.([{"x", :uniques, "no", nil}], [])
+      wrong = [{2, "age > 3", [], nil}, {3, "age > 3", [], [{"x", :sum, "city", nil}]}]
+      assert {:error, %Error{kind: :type, position: 1, text: "age > 3"}} = refused.(nil, wrong)
+      assert ids(shard, 0, %{age: 4}) == [1]
+    end
+
+    test "take no memory for an expression that has not matched", %{shard: shard} do
+      put!(shard, 0, @declared, for(id <- 1..100, do: {id, "age > #{id}", [], nil}))
+      before = info!(shard, 0).statistics_bytes
+      match(shard, 0, %{age: 0})
+      assert info!(shard, 0).statistics_bytes == before
+      match(shard, 0, %{age: 200})
+      assert info!(shard, 0).statistics_bytes > before
+    end
+  end
+
+  describe "a day" do
+    test "is sealed by the first match of a later one, and stays until it is released", %{shard: shard} do
+      change!(shard, 0, [{1, "age > 3"}])
+      for day <- [@day, @day + 1, @day, @day + 5], do: {:ok, [1], _fuel} = match(shard, 0, %{age: 4}, @limits, day)
+      assert %{day: day, sealed: 2} = info!(shard, 0)
+      assert day == @day + 5
+      assert counts(shard, 0) == {@day + 5, 1, 1, %{1 => 1}}
+
+      # A clock that went back counts on the current day.
+      for {day, matches} <- [{@day, 1}, {@day + 1, 2}] do
+        assert {:ok, {^day, blob}} = Shard.sealed(shard, 0)
+        assert Shard.sealed(shard, 0) == {:ok, {day, blob}}
+        assert {:ok, [[{[^day], ^matches, ^matches, ^matches, []}]]} = report([blob], [[:day]])
+        assert Shard.release(shard, 0, day) == :ok
+      end
+
+      assert Shard.sealed(shard, 0) == {:ok, nil}
+      assert Shard.release(shard, 0, @day) == :ok
+      assert {:error, %Error{kind: :not_found}} = Shard.sealed(shard, 1)
+    end
+
+    test "is restored from its blob, into the current day or beside it", %{shard: shard} do
+      put!(shard, 0, @declared, [{1, "age > 3", [], nil}])
+      for day <- [@day, @day + 1], age <- 4..13, do: match(shard, 0, %{age: age, city: "c#{age}"}, @limits, day)
+      {:ok, {_day, first}} = Shard.sealed(shard, 0)
+      {:ok, second} = Shard.statistics(shard, 0)
+
+      put!(shard, 1, @declared, [{1, "age > 3", [], nil}])
+      assert Shard.restore(shard, 1, second) == :ok
+      assert Shard.restore(shard, 1, first) == :ok
+      assert Shard.statistics(shard, 1) == {:ok, second}
+      # Statistics of a day that is over may be in another order.
+      assert {:ok, {@day, again}} = Shard.sealed(shard, 1)
+      assert stats([again], [0.5]) == stats([first], [0.5])
+      match(shard, 1, %{age: 4}, @limits, @day + 1)
+      assert {_day, 11, 11, %{1 => 11}} = counts(shard, 1)
+      assert {:error, %Error{kind: :syntax}} = Shard.restore(shard, 1, binary_part(second, 0, byte_size(second) - 1))
+      assert {_day, 11, 11, %{1 => 11}} = counts(shard, 1)
+    end
+  end
+
+  test "report/4 and merge/3 join the blobs of days and tenants", %{shard: shard} do
+    for number <- 0..2, do: put!(shard, number, @declared, [{1, "age > 3", [], nil}])
+    for number <- 0..2, age <- 4..9, do: match(shard, number, %{age: age + 10 * number})
+    blobs = for number <- 0..2, do: elem({:ok, _blob} = Shard.statistics(shard, number), 1)
+    assert {:ok, [[{[], 18, 18, 18, _stats}], tenants]} = report(blobs, [[], [:tenant]])
+    assert [{[0], 6, 6, 6, _}, {[1], 6, 6, 6, _}, {[2], 6, 6, 6, _}] = tenants
+    {:ok, guest} = Instance.built_in(Wasmtime)
+    assert {:ok, merged} = Shard.merge(guest, blobs)
+    assert stats([merged], [0.5]) == stats(blobs, [0.5])
+    assert {:error, %Error{kind: :type}} = Shard.merge(guest, [])
+    assert {:error, %Error{kind: :syntax}} = Shard.merge(guest, ["no blob"])
+    assert {:error, %Error{}} = Shard.report(guest, {:all, :all, [[:hour]], []}, [])
+  end
+
+  describe "freeze/2" do
+    test "refuses matches, and keeps the statistics until the tenant is dropped", %{shard: shard} do
+      change!(shard, 0, [{1, "age > 3"}])
+      match(shard, 0, %{age: 4})
+      assert Shard.freeze(shard, 0) == :ok
+      assert {:error, %Error{kind: :not_found}, _fuel} = match(shard, 0, %{age: 4})
+      assert {:error, %Error{kind: :not_found}, _fuel} = match_many(shard, 0, [%{age: 4}])
+      assert {@day, 1, 1, %{1 => 1}} = counts(shard, 0)
+      assert Shard.drop(shard, 0) == :ok
+      change!(shard, 0, [{1, "age > 3"}])
+      assert ids(shard, 0, %{age: 4}) == [1]
+    end
   end
 
   describe "search/5" do

@@ -184,3 +184,39 @@ pub extern "C" fn be_tree_tenant_statistics(tenant: u32) -> i32 {
 pub extern "C" fn be_tree_tenant_info(tenant: u32) -> i32 {
     STATE.with(|state| state.read(|state| state.tenant_info(tenant)))
 }
+
+/// Returns the oldest sealed day of a tenant and its statistics, or nothing.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_sealed(tenant: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.tenant_sealed(tenant)))
+}
+
+/// Forgets a sealed day of a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_release(tenant: u32, day: i32) -> i32 {
+    STATE.with(|state| state.change(|state| state.release_day(tenant, day)))
+}
+
+/// Refuses all later matches of a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_freeze(tenant: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.freeze_tenant(tenant)))
+}
+
+/// Adds the statistics in the inbox to those of a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_restore(tenant: u32, length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.restore_statistics(tenant, length as usize)))
+}
+
+/// Reports the statistics in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_report(length: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.report(length as usize)))
+}
+
+/// Merges the statistics in the inbox, which are of one day.
+#[no_mangle]
+pub extern "C" fn be_tree_merge(length: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.merge(length as usize)))
+}

@@ -34,7 +34,7 @@ pub(crate) fn tenant(tenant: &Tenant, out: &mut Vec<u8>) {
     pair("expressions", tenant.index().len() as u64, &mut writer);
     pair("index_bytes", tenant.index().bytes() as u64, &mut writer);
     pair("statistics_bytes", statistics.bytes() as u64, &mut writer);
-    pair("sealed", statistics.sealed().len() as u64, &mut writer);
+    pair("sealed", statistics.sealed_days() as u64, &mut writer);
     writer.tuple(2);
     writer.atom("day");
     writer.integer(statistics.day().into());

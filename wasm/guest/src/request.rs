@@ -5,7 +5,10 @@ use be_tree_index::index::Insertion;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::model::time::Unit;
 use be_tree_index::shard::{Change, Put};
+use be_tree_index::statistics::Declaration;
+use be_tree_index::support::headroom::push;
 use be_tree_index::term::{Kind as TermKind, Reader};
+use be_tree_module::refusal::Refusal;
 
 /// Reads a list of `{Name, Type, Optional, Bounds}`, `{…, Converts}` or `{…, Converts, Options}`.
 pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
@@ -132,46 +135,7 @@ fn optional_bound<'a, T>(
 
 /// Reads a list of `{Id, Expression, Constants}`, one subscription at a time.
 pub(crate) fn insertions(bytes: &[u8]) -> Result<impl Iterator<Item = Result<Insertion<'_>, Error>>, Error> {
-    elements(Reader::new(bytes)?, insertion)
-}
-
-/// Reads `{Day, Declaration, [Id], [{Id, Expression, Constants, Declaration}]}`, the last list one subscription at a time.
-pub(crate) fn change(bytes: &[u8]) -> Result<Change<impl Iterator<Item = Result<Put<'_>, Error>>>, Error> {
     let mut reader = Reader::new(bytes)?;
-    tuple_of(&mut reader, 4, "a change is {Day, Declaration, Deleted, Put}")?;
-    let day = day(reader.integer()?)?;
-    declaration(&mut reader)?;
-    let mut deleted = Vec::new();
-    let mut list = reader.list()?;
-    while reader.next(&mut list)? {
-        deleted.push(reader.unsigned()?);
-    }
-    Ok(Change { day, deleted, puts: elements(reader, put)? })
-}
-
-fn day(day: i64) -> Result<i32, Error> {
-    i32::try_from(day).map_err(|_| Error::new(Kind::OutOfBounds, "a day is a number of days since 1970 in 32 bits"))
-}
-
-fn put<'a>(reader: &mut Reader<'a>) -> Result<Put<'a>, Error> {
-    tuple_of(reader, 4, "a subscription is {Id, Expression, Constants, Declaration}")?;
-    let put = subscription(reader)?;
-    declaration(reader)?;
-    Ok(put)
-}
-
-fn declaration(reader: &mut Reader) -> Result<(), Error> {
-    match &*reader.atom()? {
-        b"nil" => Ok(()),
-        _ => Err(Error::new(Kind::Type, "a declaration is nil")),
-    }
-}
-
-/// Reads the last list of the term, one element at a time.
-fn elements<'a, T>(
-    mut reader: Reader<'a>,
-    element: fn(&mut Reader<'a>) -> Result<T, Error>,
-) -> Result<impl Iterator<Item = Result<T, Error>> + use<'a, T>, Error> {
     let mut list = reader.list()?;
     let mut failed = false;
     Ok(std::iter::from_fn(move || {
@@ -179,7 +143,7 @@ fn elements<'a, T>(
             return None;
         }
         let next = match reader.next(&mut list) {
-            Ok(true) => element(&mut reader),
+            Ok(true) => insertion(&mut reader),
             Ok(false) => match reader.finish() {
                 Ok(()) => return None,
                 Err(error) => Err(error),
@@ -189,6 +153,36 @@ fn elements<'a, T>(
         failed = next.is_err();
         Some(next)
     }))
+}
+
+/// Reads `{Day, Declaration, [Id], [{Id, Expression, Constants, Declaration}]}`.
+pub(crate) fn change<'a>(bytes: &'a [u8], schema: &Schema) -> Result<Change<'a>, Refusal> {
+    let mut reader = Reader::new(bytes)?;
+    tuple_of(&mut reader, 4, "a change is {Day, Declaration, Deleted, Put}")?;
+    let day = day(reader.integer()?)?;
+    let declaration = Declaration::read(&mut reader, schema)?;
+    let mut deleted = Vec::new();
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        push(&mut deleted, reader.unsigned()?)?;
+    }
+    let mut puts = Vec::new();
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        let put = put(&mut reader, schema).map_err(|error| Refusal::of(puts.len(), error))?;
+        push(&mut puts, put)?;
+    }
+    reader.finish()?;
+    Ok(Change { day, declaration, deleted, puts })
+}
+
+fn day(day: i64) -> Result<i32, Error> {
+    i32::try_from(day).map_err(|_| Error::new(Kind::OutOfBounds, "a day is a number of days since 1970 in 32 bits"))
+}
+
+fn put<'a>(reader: &mut Reader<'a>, schema: &Schema) -> Result<Put<'a>, Error> {
+    tuple_of(reader, 4, "a subscription is {Id, Expression, Constants, Declaration}")?;
+    Ok(Put { insertion: subscription(reader)?, declaration: Declaration::read(reader, schema)? })
 }
 
 fn insertion<'a>(reader: &mut Reader<'a>) -> Result<Insertion<'a>, Error> {

@@ -14,6 +14,7 @@ use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Encoding;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::{self, packed, Batch, Counts, Form, Packed, Part, Search};
+use be_tree_index::statistics::Work;
 use be_tree_module::cell::Cell;
 use be_tree_module::instance::Instance;
 use be_tree_module::memory;
@@ -49,6 +50,8 @@ pub(crate) struct State {
     profiling: bool,
     /// The phase of the profile's last part, or [`NO_PART`].
     part: [u32; 1],
+    /// The tables for the counting of one event.
+    work: Work,
     /// The bytes of the index and of the statistics of the tenant that changed last.
     sizes: [u64; 2],
     stop: Stop,

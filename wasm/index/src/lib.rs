@@ -27,10 +27,12 @@
 //! | `cost` | the weights of the cost model |
 //! | [`support`] | tables, vectors, hashes, and the accounting of memory |
 //! | `handles` | the numbers by which the parts refer to one another |
+//! | `sketch` | summaries of many values in bounded memory |
 //! | [`term`] | Erlang's external term format |
 //! | [`model`] | attributes, predicates, and their strings |
 //! | [`language`] | the text of expressions: read, checked, printed |
 //! | [`event`] | events, their formats, and the digests of their values |
+//! | [`statistics`] | matches and statistics of a tenant's expressions, by day |
 //! | `patterns` | the starts, ends and parts of strings that expressions ask for |
 //! | `compile` | an expression's normal form and its program |
 //! | `catalog` | all subscriptions, their programs, and the tables that programs share |
@@ -66,6 +68,8 @@ mod report;
 pub mod room;
 pub mod search;
 pub mod shard;
+mod sketch;
+pub mod statistics;
 pub mod support;
 pub mod term;
 mod tree;

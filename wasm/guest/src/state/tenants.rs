@@ -7,7 +7,8 @@
 use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Encoding;
 use be_tree_index::search::{self, Form, Packed, Search, Steps};
-use be_tree_index::shard::{Counts, Shard};
+use be_tree_index::shard::{count, Shard};
+use be_tree_index::statistics::{self, Statistics, Work};
 use be_tree_module::instance::Instance;
 use be_tree_module::outbox::{Outbox, NOTED};
 use be_tree_module::port::HeapChange;
@@ -55,9 +56,9 @@ impl State {
 
     pub fn change_tenant(&mut self, tenant: u32, length: usize) -> Outcome {
         let State { contents, search, stop, port, sizes, .. } = self;
-        let change = request::change(port.message(length)?)?;
-        let searches = &mut Stoppable::new(stop, search);
-        let tenant = contents.shard_mut()?.change(searches, tenant as usize, change).map_err(refused)?;
+        let shard = contents.shard_mut()?;
+        let change = request::change(port.message(length)?, shard.schema())?;
+        let tenant = shard.change(&mut Stoppable::new(stop, search), tenant as usize, change).map_err(refused)?;
         *sizes = [tenant.index().bytes() as u64, tenant.statistics().bytes() as u64];
         port.outbox.send(sizes);
         Ok(())
@@ -68,9 +69,45 @@ impl State {
     }
 
     pub fn tenant_statistics(&mut self, tenant: u32) -> Outcome {
-        let statistics = self.contents.shard()?.tenant(tenant as usize)?.statistics();
-        self.port.reply(|out| statistics.encode(out));
+        let State { contents, port, .. } = self;
+        let statistics = contents.shard()?.tenant(tenant as usize)?.statistics();
+        Ok(port.reply_to(0, |_, out| statistics.encode(out))?)
+    }
+
+    /// Replies with the oldest sealed day and its blob, or with nothing.
+    pub fn tenant_sealed(&mut self, tenant: u32) -> Outcome {
+        let State { contents, port, .. } = self;
+        let statistics = contents.shard()?.tenant(tenant as usize)?.statistics();
+        let Some(day) = statistics.sealed() else { return Ok(()) };
+        Ok(port.reply_to(0, |_, out| {
+            out.extend(day.to_le_bytes());
+            statistics.encode_sealed(day, out)
+        })?)
+    }
+
+    pub fn freeze_tenant(&mut self, tenant: u32) -> Outcome {
+        self.contents.shard_mut()?.tenant_mut(tenant as usize)?.freeze();
         Ok(())
+    }
+
+    pub fn release_day(&mut self, tenant: u32, day: i32) -> Outcome {
+        self.contents.shard_mut()?.tenant_mut(tenant as usize)?.statistics_mut().release(day);
+        Ok(())
+    }
+
+    pub fn restore_statistics(&mut self, tenant: u32, length: usize) -> Outcome {
+        let State { contents, port, .. } = self;
+        let statistics = contents.shard_mut()?.tenant_mut(tenant as usize)?.statistics_mut();
+        Ok(statistics.restore(port.message(length)?)?)
+    }
+
+    pub fn report(&mut self, length: usize) -> Outcome {
+        Ok(self.port.reply_to(length, statistics::answer)?)
+    }
+
+    pub fn merge(&mut self, length: usize) -> Outcome {
+        let merge = |blobs: &[u8], out: &mut _| statistics::merge(statistics::read_blobs(blobs)?.into_iter(), out);
+        Ok(self.port.reply_to(length, merge)?)
     }
 
     pub fn tenant_info(&mut self, tenant: u32) -> Outcome {
@@ -129,12 +166,11 @@ impl State {
     /// Counts the event of the finished search. From then on the request is done, and repeats only its result.
     fn count(&mut self, tenant: u32, day: i32) -> Result<(), Error> {
         self.stop.check_match()?;
-        let State { contents, search, request, port, .. } = self;
-        let tenant = contents.shard_mut()?.tenant_mut(tenant as usize)?;
+        let State { contents, search, work, request, port, .. } = self;
+        let (_index, statistics) = contents.shard_mut()?.tenant_mut(tenant as usize)?.to_count()?;
         let (_inbox, _outbox, heap) = port.inbox_outbox_and_heap();
-        let (ids, event) = search.matches_and_event();
         let counted = heap.run(|| {
-            let counted = tenant.count(day, ids, event).is_ok();
+            let counted = count(statistics, work, day, search).is_ok();
             if counted {
                 *request = Request::Tenant(TenantRequest::Counted);
             }
@@ -155,13 +191,13 @@ impl State {
     /// Runs a batch of a tenant to the end of its first part, and counts each event after its search. A part ends before an event that
     /// is refused, so that its events are exactly those that are counted.
     fn advance_batch_of(&mut self, tenant: u32, day: i32) -> Outcome {
-        let State { contents, search, batch, port, stop, .. } = self;
-        let (index, statistics) = contents.shard_mut()?.tenant_mut(tenant as usize)?.index_and_statistics();
+        let State { contents, search, work, batch, port, stop, .. } = self;
+        let (index, statistics) = contents.shard_mut()?.tenant_mut(tenant as usize)?.to_count()?;
         let (inbox, outbox, heap) = port.inbox_outbox_and_heap();
         if outbox.progress() == NOTED {
             outbox.step();
         }
-        let steps = CountedSteps { statistics, day, outbox, heap, stop };
+        let steps = CountedSteps { statistics, work, day, outbox, heap, stop };
         match batch.run(index, search, inbox, steps).map(|_part| ()) {
             Err((0, error)) => return Err(Refusal::of(0, error)),
             Err(_) | Ok(()) => outbox.send(batch.part(search)),
@@ -172,7 +208,8 @@ impl State {
 
 /// The steps of a batch whose events are counted.
 struct CountedSteps<'a> {
-    statistics: &'a mut Counts,
+    statistics: &'a mut Statistics,
+    work: &'a mut Work,
     day: i32,
     outbox: &'a Outbox,
     heap: &'a HeapChange,
@@ -189,9 +226,9 @@ impl Steps for CountedSteps<'_> {
 
     fn found(&mut self, search: &Search, commit: impl FnOnce()) -> Result<(), Error> {
         self.stop.check_match()?;
-        let (ids, event) = search.matches_and_event();
-        let counted = self.heap.run(|| {
-            let counted = self.statistics.add(self.day, ids, event).is_ok();
+        let CountedSteps { statistics, work, day, heap, .. } = self;
+        let counted = heap.run(|| {
+            let counted = count(statistics, work, *day, search).is_ok();
             if counted {
                 commit();
             }

@@ -259,6 +259,11 @@ impl Search {
         prepared::write(&self.event, index.schema(), out)
     }
 
+    /// Returns the event of the present or the last search, as it was decoded.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
     fn decode(&mut self, index: &Index, encoding: Encoding, bytes: &[u8]) -> Result<(), Error> {
         let event = self.event.choose(bytes.len() > EVENT);
         decode(encoding, bytes, index.schema(), index.strings(), event)?;
@@ -363,10 +368,10 @@ impl Search {
         Found { packed, start, ids }
     }
 
-    /// Returns the words of a finished search's result, ids or a bitmap, and the event.
-    pub fn matches_and_event(&self) -> (&[u64], &Event) {
+    /// Returns the ids of a finished search, or the words of its bitmap, also while a batch collects several results.
+    pub fn matches(&self) -> &[u64] {
         let progress = self.checkpoint.current();
-        (&self.ids[progress.start as usize..][..progress.ids as usize], &self.event)
+        &self.ids[progress.start as usize..][..progress.ids as usize]
     }
 
     /// Returns the error of a search whose result does not fit the requested form, or `None`.

@@ -3,11 +3,9 @@
 //! Tenants share the schema and the tables of searches, and nothing else. So the results, the errors and the cost of a tenant's search
 //! depend on no other tenant. Each tenant has an index and the statistics of its matches.
 
-mod counts;
 mod tenant;
 
-pub use counts::Counts;
-pub use tenant::{Change, Put, Tenant};
+pub use tenant::{count, Change, Put, Tenant};
 
 use std::sync::Arc;
 
@@ -24,6 +22,32 @@ pub const MAX_TENANTS: usize = 65_536;
 const TENANT_BYTES: usize = 256 * 1024;
 
 /// The tenants of one schema.
+///
+/// ```
+/// use be_tree_index::event::Format;
+/// use be_tree_index::index::Insertion;
+/// use be_tree_index::search::Search;
+/// use be_tree_index::shard::{count, Change, Put, Shard};
+/// use be_tree_index::statistics::Work;
+/// # use be_tree_index::error::Error;
+/// # use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
+/// # let attribute = |name: &str, ty| Attribute { name: name.into(), ty, optional: true, bounds: Bounds::Unbounded };
+/// # let schema = Schema::new(vec![attribute("age", Type::Integer)])?;
+///
+/// let (mut shard, mut search, mut work) = (Shard::new(schema), Search::default(), Work::default());
+/// let texts: [&[u8]; 2] = [b"age > 30", b"age > 40"];
+/// for (number, text) in texts.into_iter().enumerate() {
+///     let put = Put { insertion: Insertion { id: 1, text, constants: vec![] }, declaration: None };
+///     let change = Change { day: 20_000, declaration: None, deleted: vec![], puts: vec![put] };
+///     shard.change(&mut search, number, change).map_err(|(_position, error)| error)?;
+/// }
+///
+/// let (index, statistics) = shard.tenant_mut(0)?.to_count()?;
+/// search.open(index, Format::Json, br#"{"age": 35}"#, None::<std::iter::Empty<u64>>)?;
+/// assert_eq!(search.run(index).ids(), [1]);
+/// count(statistics, &mut work, 20_000, &search)?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Shard {
     schema: Arc<Schema>,
@@ -70,11 +94,11 @@ impl Shard {
     /// # Errors
     ///
     /// Those of [`Tenant::change`], and nothing is changed or created then; [`Kind::OutOfBounds`] for a number that is too great.
-    pub fn change<'a>(
+    pub fn change(
         &mut self,
         searches: &mut impl Searches,
         number: usize,
-        change: Change<impl IntoIterator<Item = Result<tenant::Put<'a>, Error>>>,
+        change: Change,
     ) -> Result<&Tenant, (Option<usize>, Error)> {
         let is_new = self.tenant(number).is_err();
         if is_new {

@@ -2,36 +2,46 @@
 
 use std::sync::Arc;
 
-use super::counts::Counts;
-use crate::error::Error;
-use crate::event::Event;
+use crate::error::{Error, Kind};
 use crate::index::{Index, Insertion};
 use crate::model::schema::Schema;
 use crate::room::Searches;
+use crate::search::Search;
+use crate::statistics::{Declaration, Statistics, Work};
 
 /// The index of one tenant, and the statistics of its matches.
 #[derive(Debug)]
 pub struct Tenant {
     index: Index,
-    statistics: Counts,
+    statistics: Statistics,
+    is_frozen: bool,
 }
 
 /// A change of a tenant.
-pub struct Change<P> {
-    /// The present day, in days since 1970.
+#[derive(Debug)]
+pub struct Change<'a> {
+    /// The present day, in days since 1970 in UTC. A new tenant's statistics begin with it.
     pub day: i32,
+    /// The statistics of all expressions without their own, or `None` to leave them as they are.
+    pub declaration: Option<Declaration>,
     /// The ids of the subscriptions to delete.
     pub deleted: Vec<u64>,
     /// The subscriptions to insert, or to replace those with their ids.
-    pub puts: P,
+    pub puts: Vec<Put<'a>>,
 }
 
 /// A subscription to insert.
-pub type Put<'a> = Insertion<'a>;
+#[derive(Debug)]
+pub struct Put<'a> {
+    /// The id, the text and the constants.
+    pub insertion: Insertion<'a>,
+    /// The statistics of the expression, or `None` for those of the tenant.
+    pub declaration: Option<Declaration>,
+}
 
 impl Tenant {
     pub(super) fn new(schema: Arc<Schema>, day: i32) -> Self {
-        Tenant { index: Index::new(schema), statistics: Counts::new(day) }
+        Tenant { index: Index::new(schema), statistics: Statistics::new(day), is_frozen: false }
     }
 
     /// Returns the tenant's index.
@@ -40,36 +50,69 @@ impl Tenant {
     }
 
     /// Returns the tenant's statistics.
-    pub fn statistics(&self) -> &Counts {
+    pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Returns the index, and the statistics to count in.
-    pub fn index_and_statistics(&mut self) -> (&Index, &mut Counts) {
-        (&self.index, &mut self.statistics)
+    /// Like [`Tenant::statistics`], to change them.
+    pub fn statistics_mut(&mut self) -> &mut Statistics {
+        &mut self.statistics
     }
 
-    /// Deletes subscriptions, and then inserts or replaces others. Makes room in `searches`.
+    /// Refuses to count from now on, so that the statistics stay as they are until the tenant is dropped.
+    pub fn freeze(&mut self) {
+        self.is_frozen = true;
+    }
+
+    /// Returns the index, and the statistics to count in.
     ///
     /// # Errors
     ///
-    /// Those of [`Index::change_for`], and nothing is changed then.
-    pub(super) fn change<'a>(
+    /// [`Kind::NotFound`] if the tenant is frozen.
+    pub fn to_count(&mut self) -> Result<(&Index, &mut Statistics), Error> {
+        match self.is_frozen {
+            true => {
+                Err(Error::new(Kind::NotFound, "the tenant is about to leave the shard, and counts no more events"))
+            }
+            false => Ok((&self.index, &mut self.statistics)),
+        }
+    }
+
+    /// Deletes subscriptions, then inserts or replaces others, and declares their statistics. Makes room in `searches`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::change_for`], and [`Kind::OutOfMemory`] for the declarations. Nothing is changed then.
+    pub(super) fn change(
         &mut self,
         searches: &mut impl Searches,
-        change: Change<impl IntoIterator<Item = Result<Put<'a>, Error>>>,
+        change: Change,
     ) -> Result<(), (Option<usize>, Error)> {
-        self.index.change_for(searches, &change.deleted, change.puts)?;
-        change.deleted.iter().for_each(|&id| self.statistics.remove(id));
+        let Change { declaration, deleted, puts, .. } = change;
+        let declared = puts.iter().map(|put| (put.insertion.id, put.declaration.as_ref()));
+        let held = self.statistics.hold_declarations(declaration.as_ref(), declared).map_err(|error| (None, error))?;
+        self.index.change_for(searches, &deleted, puts.iter().map(|put| Ok(put.insertion.clone())))?;
+        deleted.iter().for_each(|&id| self.statistics.remove(id));
+        drop(held);
+        if let Some(declaration) = declaration {
+            self.statistics.declare(declaration).expect("its memory was held");
+        }
+        for Put { insertion, declaration } in puts {
+            self.statistics.declare_for(insertion.id, declaration).expect("its memory was held");
+        }
         Ok(())
     }
+}
 
-    /// Counts the matches of an event. Either all of it is counted, or nothing after an error.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::error::Kind::OutOfMemory`].
-    pub fn count(&mut self, day: i32, ids: &[u64], event: &Event) -> Result<(), Error> {
-        self.statistics.add(day, ids, event)
-    }
+/// Counts the event of a finished search, and its matches, in the statistics of the tenant that was searched: all of it, or nothing
+/// after an error.
+///
+/// # Errors
+///
+/// [`Kind::OutOfMemory`].
+pub fn count(statistics: &mut Statistics, work: &mut Work, day: i32, search: &Search) -> Result<(), Error> {
+    let (ids, event) = (search.matches(), search.event());
+    statistics.prepare(work, day, ids, event)?;
+    statistics.count(work, ids, event);
+    Ok(())
 }

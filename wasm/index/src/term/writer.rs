@@ -1,5 +1,7 @@
 //! Writes a term sequentially.
 
+use std::collections::TryReserveError;
+
 use crate::term::tag;
 
 /// Appends one encoded term to a buffer.
@@ -23,6 +25,15 @@ impl<'a> Writer<'a> {
         self.out.len()
     }
 
+    /// Requests memory for this number of bytes, so that writing them cannot fail.
+    ///
+    /// # Errors
+    ///
+    /// The memory is refused.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), TryReserveError> {
+        self.out.try_reserve(bytes)
+    }
+
     /// Writes a signed integer.
     pub fn integer(&mut self, integer: i64) {
         if let Ok(byte) = u8::try_from(integer) {
@@ -31,7 +42,7 @@ impl<'a> Writer<'a> {
             self.out.push(tag::INTEGER);
             self.out.extend(word.to_be_bytes());
         } else {
-            self.big(integer < 0, integer.unsigned_abs());
+            self.big(integer < 0, integer.unsigned_abs().into());
         }
     }
 
@@ -39,7 +50,15 @@ impl<'a> Writer<'a> {
     pub fn unsigned(&mut self, integer: u64) {
         match i64::try_from(integer) {
             Ok(integer) => self.integer(integer),
-            Err(_) => self.big(false, integer),
+            Err(_) => self.big(false, integer.into()),
+        }
+    }
+
+    /// Writes a signed integer of 128 bits.
+    pub fn wide(&mut self, integer: i128) {
+        match i64::try_from(integer) {
+            Ok(integer) => self.integer(integer),
+            Err(_) => self.big(integer < 0, integer.unsigned_abs()),
         }
     }
 
@@ -99,8 +118,8 @@ impl<'a> Writer<'a> {
         self.head(tag::MAP, pairs);
     }
 
-    fn big(&mut self, negative: bool, magnitude: u64) {
-        let used = 8 - magnitude.leading_zeros() as usize / 8;
+    fn big(&mut self, negative: bool, magnitude: u128) {
+        let used = 16 - magnitude.leading_zeros() as usize / 8;
         self.out.extend([tag::SMALL_BIG, used as u8, negative.into()]);
         self.out.extend_from_slice(&magnitude.to_le_bytes()[..used]);
     }

@@ -10,15 +10,17 @@ mod reader;
 use reader::Crate;
 
 /// From the lowest layer to the highest; `lib.rs` says what each is about.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 23] = [
     "error",
     "cost",
     "support",
     "handles",
+    "sketch",
     "term",
     "model",
     "language",
     "event",
+    "statistics",
     "patterns",
     "compile",
     "catalog",
