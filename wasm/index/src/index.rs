@@ -5,26 +5,27 @@
 
 mod commit;
 mod deletion;
+mod deletions;
 mod prepare;
 mod transaction;
 
 use std::sync::Arc;
 
 use crate::boolean::windows::Dense;
-use crate::catalog::sizes::Sizes;
 use crate::catalog::subscriptions::{Placement, Subscriptions};
 use crate::catalog::vocabulary::Vocabulary;
 use crate::catalog::Catalog;
 use crate::compile::program;
 use crate::error::Error;
 use crate::handles::Slot;
+use crate::index::deletions::Deletions;
 use crate::index::prepare::HEADROOM;
 use crate::model::schema::Schema;
 use crate::model::strings::Interner;
 use crate::reasons::Reasons;
 use crate::room::{Extent, Searches};
 use crate::support::hash::out_of_memory;
-use crate::support::headroom::{ensure, Reserve};
+use crate::support::headroom::ensure;
 use crate::tree::Tree;
 
 /// A subscription to insert.
@@ -98,15 +99,16 @@ pub struct Index {
     predicates: usize,
     code_bytes: usize,
     /// Memory for the deletion of any one subscription.
-    reserve: Reserve,
-    /// A histogram of the least memory that each deletion takes: that of reading back its expression.
-    deletions: Sizes,
+    deletions: Deletions,
 }
 
 impl Index {
     /// Returns an empty index. Many indexes may share a schema: see [`Index::sibling`].
     pub fn new(schema: impl Into<Arc<Schema>>) -> Self {
-        let schema = schema.into();
+        Index::with(schema.into(), Deletions::default())
+    }
+
+    fn with(schema: Arc<Schema>, deletions: Deletions) -> Self {
         Index {
             strings: Interner::default(),
             vocabulary: Vocabulary::new(&schema),
@@ -117,12 +119,12 @@ impl Index {
             reasons: None,
             predicates: 0,
             code_bytes: 0,
-            reserve: Reserve::default(),
-            deletions: Sizes::default(),
+            deletions,
         }
     }
 
-    /// Returns an empty index over the same schema, which both share. Their subscriptions have nothing in common.
+    /// Returns an empty index over the same schema. Both share the schema, and the memory that is reserved for deletions. Their
+    /// subscriptions have nothing in common.
     ///
     /// ```
     /// use be_tree_index::index::{Index, Insertion};
@@ -138,7 +140,7 @@ impl Index {
     /// # Ok::<(), be_tree_index::error::Error>(())
     /// ```
     pub fn sibling(&self) -> Index {
-        Index::new(Arc::clone(&self.catalog.schema))
+        Index::with(Arc::clone(&self.catalog.schema), self.deletions.sibling())
     }
 
     /// Returns the attributes that expressions read.
@@ -235,7 +237,8 @@ impl Index {
         }
     }
 
-    /// Returns the bytes that the index takes of the heap, with the allocator's own, and without the schema. The time is linear in
+    /// Returns the bytes that the index takes of the heap, with the allocator's own, and without what it
+    /// shares with siblings. The time is linear in
     /// the size of the index: some microseconds for a hundred subscriptions.
     ///
     /// ```
@@ -251,8 +254,9 @@ impl Index {
     /// # Ok::<(), be_tree_index::error::Error>(())
     /// ```
     pub fn bytes(&self) -> usize {
-        let Index { catalog, strings, vocabulary, subscriptions, tree, dense, reasons, reserve, .. } = self;
-        let expressions = catalog.heap_bytes() + strings.heap_bytes() + vocabulary.heap_bytes() + reserve.heap_bytes();
+        let Index { catalog, strings, vocabulary, subscriptions, tree, dense, reasons, deletions, .. } = self;
+        let expressions =
+            catalog.heap_bytes() + strings.heap_bytes() + vocabulary.heap_bytes() + deletions.heap_bytes();
         let placed = subscriptions.heap_bytes() + tree.heap_bytes() + dense.heap_bytes();
         expressions + placed + reasons.as_ref().map_or(0, Reasons::heap_bytes)
     }

@@ -23,14 +23,19 @@ impl Sizes {
         self.0[class(bytes)] -= 1;
     }
 
+    /// Removes `count` sizes of a class that were added.
+    pub fn remove_many(&mut self, class: usize, count: u32) {
+        self.0[class] -= count;
+    }
+
     /// Returns an upper bound of the largest size, less than a quarter above it.
     pub fn max(&self) -> usize {
         self.0.iter().rposition(|count| *count > 0).map_or(0, largest)
     }
 }
 
-/// Returns the class of a size: the position of its highest bit, and the two bits after it.
-fn class(bytes: usize) -> usize {
+/// Returns the class of a size, which is below 128: the position of its highest bit, and the two bits after it.
+pub(crate) fn class(bytes: usize) -> usize {
     let bytes = bytes.max(4);
     let place = bytes.ilog2() as usize;
     (4 * place + (bytes >> (place - 2) & 3)).min(CLASSES - 1)

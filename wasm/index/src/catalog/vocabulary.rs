@@ -56,7 +56,7 @@ fn release<T: Eq + Hash>(counts: &mut HashMap<T, u32, State>, constant: T) {
 /// The constants of each bounded attribute.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vocabulary {
-    /// By attribute. Empty for attributes without a bound.
+    /// By attribute. An attribute without a bound has no constants here, and the table is empty if no attribute has one.
     attributes: Vec<Known>,
     /// By the number of a string. The count is 0 if no bounded attribute contains the string.
     firsts: Chunks<First>,
@@ -64,7 +64,9 @@ pub(crate) struct Vocabulary {
 
 impl Vocabulary {
     pub fn new(schema: &Schema) -> Self {
-        Vocabulary { attributes: vec![Known::default(); schema.all_attributes().len()], firsts: Chunks::default() }
+        let is_bounded = schema.all_ids().any(|attribute| limit(attribute, schema).is_some());
+        let attributes = if is_bounded { schema.all_attributes().len() } else { 0 };
+        Vocabulary { attributes: vec![Known::default(); attributes], firsts: Chunks::default() }
     }
 
     /// Counts the constants of `predicate`, even if they exceed the bound. [`Vocabulary::check`] tests the bound.

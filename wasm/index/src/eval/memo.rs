@@ -9,26 +9,32 @@ use crate::patterns::Found;
 use crate::support::checkpoint::in_order;
 use crate::support::headroom::grow;
 
-/// The greatest event number. Numbers run from 1 and wrap around, because a byte holds the number and two bits of state.
-const EVENTS: u8 = 63;
-/// The number of parts of the table. Each event clears one, so all are cleared before a number repeats.
-const PARTS: usize = EVENTS as usize - 1;
+/// The greatest event number. Numbers run from 1 and wrap around, because an element holds the number and two bits of state.
+const EVENTS: u16 = (1 << (u16::BITS - STATE_BITS)) - 1;
+/// The greatest number of parts of the table. Each event clears one, so all are cleared before a number repeats.
+const MAX_PARTS: usize = EVENTS as usize - 1;
+/// The number of elements of a part, unless the table has more than half a million. It is the same for most tables, because the
+/// cost of a search in a small index must not depend on the size of another index that uses the same table. It is a cache line.
+const PART: usize = 32;
 
 /// The states of a predicate: 0 is false, `TRUE` is true, and `LISTED` is a pattern that was found and must still be
 /// evaluated.
-const TRUE: u8 = 1;
-const LISTED: u8 = 2;
+const TRUE: u16 = 1;
+const LISTED: u16 = 2;
 const STATE_BITS: u32 = 2;
-const STATE: u8 = (1 << STATE_BITS) - 1;
+const STATE: u16 = (1 << STATE_BITS) - 1;
 
-/// A byte for each predicate: the number of the event for which it was last evaluated or listed, and its state then.
+/// An element for each predicate: the number of the event for which it was last evaluated or listed, and its state then.
 ///
 /// Each event clears an equal part of the table. So no stale value has the present number, and all events cost the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memo {
-    values: Vec<u8>,
-    event: u8,
-    /// The part to clear next.
+    /// Whole parts, at least one once there is room.
+    values: Vec<u16>,
+    event: u16,
+    /// The number of elements of a part.
+    part: usize,
+    /// The start of the part to clear next.
     forgotten: usize,
     /// The work that may still begin in this step, in words of a program.
     left: u32,
@@ -42,22 +48,25 @@ impl Memo {
         if self.has_room(predicates) {
             return Ok(());
         }
-        // Growing clears the whole table, because its parts move. So it grows by at least a thirty-second.
-        grow(&mut self.values, predicates.next_multiple_of(PARTS * (predicates / (32 * PARTS)).max(1)))?;
+        // Growing clears the whole table, because its parts may move. So it grows by at least a thirty-second.
+        let room = (predicates + predicates / 32).max(1);
+        let part = PART * room.div_ceil(PART * MAX_PARTS);
+        grow(&mut self.values, room.next_multiple_of(part))?;
         self.values.fill(0);
+        (self.part, self.forgotten) = (part, 0);
         Ok(())
     }
 
     pub fn has_room(&self, predicates: usize) -> bool {
-        predicates <= self.values.len()
+        predicates.max(1) <= self.values.len()
     }
 
     /// Begins a new event. If an interrupted call is repeated, it clears more than necessary, but never less.
     pub fn begin(&mut self) {
-        let part = self.values.len() / PARTS;
-        self.values[self.forgotten * part..][..part].fill(0);
+        self.values[self.forgotten..][..self.part].fill(0);
         in_order();
-        self.forgotten = (self.forgotten + 1) % PARTS;
+        let next = self.forgotten + self.part;
+        self.forgotten = next * usize::from(next < self.values.len());
         in_order();
         self.event = self.event % EVENTS + 1;
     }
@@ -98,7 +107,7 @@ impl Memo {
             }
             let predicate = predicates.get(id);
             self.left = self.left.saturating_sub(predicate::work(predicate, event));
-            *value = self.event << STATE_BITS | u8::from(predicate::holds(predicate, event));
+            *value = self.event << STATE_BITS | u16::from(predicate::holds(predicate, event));
         }
         Some(*value & STATE == TRUE)
     }
@@ -110,18 +119,28 @@ mod tests {
 
     #[test]
     fn no_value_outlives_the_number_of_its_event() {
-        for predicates in [0, 1, 61, 62, 63, 125, 126, 127, 1000, 1001] {
+        let most = PART * MAX_PARTS;
+        for predicates in [0, 1, PART, PART + 1, 1001, most * 9 / 10, most, most + 1, 3 * most] {
             let mut memo = Memo::default();
             memo.reserve(predicates).unwrap();
-            for _ in 0..1000 {
+            assert!(memo.has_room(predicates) && memo.values.len() / memo.part <= MAX_PARTS);
+            // All predicates are evaluated once. None of them is known when the number of their event comes again.
+            memo.begin();
+            let event = memo.event;
+            memo.values.fill(event << STATE_BITS | TRUE);
+            for _ in 0..EVENTS {
                 memo.begin();
-                let stale = memo.values.iter().position(|value| value >> STATE_BITS == memo.event);
-                assert_eq!(stale, None);
-                // Every third event evaluates all predicates; all others evaluate none.
-                if memo.event % 3 == 0 {
-                    memo.values.fill(memo.event << STATE_BITS | TRUE);
-                }
             }
+            assert_eq!((memo.event, memo.values.iter().position(|value| value >> STATE_BITS == event)), (event, None));
+        }
+    }
+
+    #[test]
+    fn an_event_clears_as_many_elements_in_a_large_table_as_in_a_small_one() {
+        for predicates in [0, 1, 1_000, 100_000, 500_000] {
+            let mut memo = Memo::default();
+            memo.reserve(predicates).unwrap();
+            assert_eq!(memo.part, PART);
         }
     }
 }

@@ -26,7 +26,7 @@ impl Index {
         };
         self.predicates += expression.predicates.len();
         drop(expression);
-        let Index { subscriptions, catalog, tree, dense, reasons, deletions, reserve, .. } = self;
+        let Index { subscriptions, catalog, tree, dense, reasons, deletions, .. } = self;
         let subscription = subscriptions.get(slot);
         deletions.add(catalog.extent(subscription).reading_bytes());
         if let Placement::Dense(position) = subscription.placement() {
@@ -40,7 +40,7 @@ impl Index {
         tree.split_all(long, catalog, subscriptions, &mut room);
         if deletion > LONG_DELETION {
             // The program is shorter than its bound. The block held now is longer than needed, so this is not refused.
-            let _ = reserve.hold_about(deletions.max());
+            let _ = deletions.hold_about();
         }
     }
 

@@ -1,6 +1,5 @@
 //! Deletion, in memory that insertions have reserved.
 
-use crate::catalog::sizes::Sizes;
 use crate::catalog::subscriptions::{Placement, Subscription};
 use crate::catalog::Catalog;
 use crate::compile::{program, Expression};
@@ -25,7 +24,7 @@ impl Index {
         self.deletions.remove(extent.reading_bytes());
         let is_short = ensure(2 * extent.analysis_bytes()).is_err();
         if is_short {
-            self.reserve.release();
+            self.deletions.release();
         }
         let subscription = self.subscriptions.remove(slot);
         if let Some(reasons) = &mut self.reasons {
@@ -53,14 +52,14 @@ impl Index {
         } else {
             // If this is refused, the next change with enough memory holds the reserve again. Until then the next deletion has
             // enough memory, because this one ended with as much free memory as it began with.
-            let _ = self.reserve.hold_about(self.deletions.max());
+            let _ = self.deletions.hold_about();
         }
         Ok(())
     }
 
     /// Frees the tables after the last subscription is deleted. Allocates nothing.
     fn clear(&mut self) {
-        let Index { catalog, strings, vocabulary, tree, dense, reasons, deletions, reserve, .. } = self;
+        let Index { catalog, strings, vocabulary, tree, dense, reasons, deletions, .. } = self;
         catalog.programs.clear();
         strings.clear();
         vocabulary.clear();
@@ -69,8 +68,7 @@ impl Index {
         if let Some(reasons) = reasons {
             *reasons = Reasons::default();
         }
-        *deletions = Sizes::default();
-        reserve.release();
+        deletions.clear();
     }
 
     /// Removes a subscription from the tree or the list that its placement names.

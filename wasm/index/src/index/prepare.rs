@@ -85,7 +85,7 @@ impl Index {
         let (steps, constants) = (postfix.len(), constants(&postfix));
         let deletion = catalog::Extent { steps, constants, code: program::max_words(steps, constants) };
         let deletion = deletion.reading_bytes();
-        self.reserve.hold(self.deletions.max().max(deletion))?;
+        self.deletions.hold(deletion)?;
         let extent = self.extent_with(id, &postfix);
         searches.make_room(&extent)?;
         // Asks for `bytes` again: the reserve and the searches may have taken the free memory.

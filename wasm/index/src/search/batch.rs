@@ -356,7 +356,7 @@ impl Batch {
         progress.behind = behind;
         if self.group.is_sliced && index.is_dense() {
             let number = progress.next.event - self.group.first.event;
-            search.begin_dense(self.mismatches[number as usize], start, form);
+            search.begin_dense(index, self.mismatches[number as usize], start, form);
         } else {
             search.decode(index, encoding, event)?;
             let only = self.request.only.map(|bytes| packed(&message[self.request.bytes..][..bytes]));

@@ -31,6 +31,8 @@ pub(crate) struct SlotSet {
     summaries: Vec<u64>,
     /// The empty word of the present search.
     empty: u64,
+    /// The number of blocks that have slots of the present index. The set may have room for a larger index.
+    blocks: usize,
 }
 
 /// The slots of a group in the present search.
@@ -74,8 +76,9 @@ impl SlotSet {
         slots <= self.groups.len() * GROUP as usize
     }
 
-    /// Clears the set for the next search.
-    pub fn begin(&mut self) {
+    /// Clears the set for the next search, in an index with `slots` slots.
+    pub fn begin(&mut self, slots: usize) {
+        self.blocks = slots.div_ceil(BLOCK * GROUP as usize);
         if self.empty == LAST {
             self.groups.as_flattened_mut().fill(0);
             self.summaries.fill(0);
@@ -141,7 +144,7 @@ impl SlotSet {
         let (blocks, _) = self.summaries.as_chunks::<BLOCK>();
         let mut given = 0;
         let mut done_with = from as usize % BLOCK;
-        for (number, block) in blocks.iter().enumerate().skip(from as usize / BLOCK) {
+        for (number, block) in blocks.iter().enumerate().take(self.blocks).skip(from as usize / BLOCK) {
             for place in ones(self.occupied(block) >> done_with << done_with) {
                 let group = number * BLOCK + place;
                 if given >= limit {
@@ -173,7 +176,7 @@ mod tests {
         set.reserve(100_000).unwrap();
         for search in [0, LAST - SEARCH, LAST] {
             set.empty = search;
-            set.begin();
+            set.begin(100_000);
             assert_eq!(set.groups(0, 10, |group| panic!("{group:?}")), None);
             slots.iter().rev().chain(&slots).for_each(|&slot| set.insert(slot));
             for limit in [1, 3, 1000] {

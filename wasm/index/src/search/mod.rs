@@ -280,7 +280,7 @@ impl Search {
     ) -> Result<(), Error> {
         debug_assert!(self.has_room(&index.extent()), "a search has room for the index");
         self.memo.begin();
-        self.matches.begin();
+        self.matches.begin(index.subscriptions().capacity());
         if only.is_none() {
             let Search { event, memo, .. } = self;
             patterns::find(event, index.catalog(), memo)?;
@@ -311,8 +311,8 @@ impl Search {
 
     /// Starts a search in an index that has only dense expressions, already evaluated. `mismatches` values of the event counted as
     /// undefined.
-    fn begin_dense(&mut self, mismatches: u32, start: u32, form: Form) {
-        self.matches.begin();
+    fn begin_dense(&mut self, index: &Index, mismatches: u32, start: u32, form: Form) {
+        self.matches.begin(index.subscriptions().capacity());
         self.count_mismatches(mismatches, start, form);
         self.checkpoint.commit(Progress { start, form, phase: Phase::Dense, ..Progress::default() });
     }

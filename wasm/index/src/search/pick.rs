@@ -89,7 +89,7 @@ mod tests {
             (0..32).map(|n| (n, all[n as usize % 8])).collect(),
             (0..32).map(|n| (n, u32::MAX)).collect(),
         ] {
-            set.begin();
+            set.begin(2048);
             words.iter().for_each(|&(word, bits)| set.insert_word(32 + word, bits));
             let ids = |&(word, bits): &(u32, u32)| {
                 let row = &rows[word as usize];

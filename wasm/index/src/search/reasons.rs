@@ -88,7 +88,7 @@ impl Search {
         if index.reasons().is_none() {
             return Err(reasons::not_kept());
         }
-        self.reasons.asked.begin();
+        self.reasons.asked.begin(index.subscriptions().capacity());
         for id in only.iter().flat_map(Clone::clone) {
             if let Some(slot) = index.subscriptions().find(id) {
                 self.reasons.asked.insert(slot);
@@ -101,7 +101,7 @@ impl Search {
                 self.checkpoint.load()
             }
             Err(error) if error.kind == Kind::MissingAttribute => {
-                self.matches.begin();
+                self.matches.begin(index.subscriptions().capacity());
                 {
                     let reasons = Progress { does_not_fit: true, ..Progress::default() };
                     search::Progress { phase: Phase::Gather, start: HEADER as u32, reasons, ..Default::default() }

@@ -4,12 +4,12 @@
 use std::ops::{Index, IndexMut};
 
 use crate::support::footprint::of_table;
-use crate::support::headroom::growth;
+use crate::support::headroom::{growth, AROUND};
 
 /// The number of elements of a chunk.
 const CHUNK: usize = 1024;
 
-/// A table in chunks of equal size. The first chunk doubles until it has that size, because most tables stay short.
+/// A table in chunks of equal size. The first chunk grows by a quarter until it has that size, because most tables stay short.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks<T> {
     chunks: Vec<Vec<T>>,
@@ -31,7 +31,11 @@ impl<T> Chunks<T> {
         if self.len == self.chunks.len() * CHUNK {
             self.chunks.push(if self.len == 0 { Vec::new() } else { Vec::with_capacity(CHUNK) });
         }
-        self.chunks[self.len / CHUNK].push(element);
+        let chunk = &mut self.chunks[self.len / CHUNK];
+        if chunk.len() == chunk.capacity() {
+            chunk.reserve_exact(enlarged(chunk.len()) - chunk.len());
+        }
+        chunk.push(element);
         self.len += 1;
     }
 
@@ -95,13 +99,27 @@ impl<T> Chunks<T> {
     /// Returns the bytes that pushing `more` elements may allocate.
     pub fn growth(&self, more: usize) -> usize {
         let len = self.len + more;
-        if len <= CHUNK {
-            // The first chunk begins empty, and then doubles.
-            return self.chunks.first().map_or(3 * (more + 4) * size_of::<T>(), |first| growth(first, more));
+        let (former, room) = match &self.chunks[..] {
+            [former @ .., last] => (former.len(), last.capacity()),
+            [] => (0, 0),
+        };
+        let in_last = (len - former * CHUNK).min(CHUNK);
+        let chunks = len.div_ceil(CHUNK).saturating_sub(former + 1);
+        let (mut room, mut bytes) = (room, 0);
+        while room < in_last {
+            room = enlarged(room);
+            bytes += room * size_of::<T>() + AROUND;
         }
-        let chunks = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
-        growth(&self.chunks, chunks) + chunks * CHUNK * size_of::<T>()
+        if len > self.chunks.len() * CHUNK {
+            bytes += growth(&self.chunks, chunks + usize::from(self.chunks.is_empty())) + AROUND;
+        }
+        bytes + chunks * (CHUNK * size_of::<T>() + AROUND)
     }
+}
+
+/// Returns the room of a first chunk after it was full with `len` elements.
+fn enlarged(len: usize) -> usize {
+    (len + len / 4 + 4).min(CHUNK)
 }
 
 impl<T> Index<usize> for Chunks<T> {
