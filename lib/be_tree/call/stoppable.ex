@@ -9,13 +9,14 @@ defmodule BeTree.Call.Stoppable do
 
   alias BeTree.{Error, Fuel, Runtime}
   alias BeTree.Call.{Instance, Reply, Slices}
+  alias BeTree.Processes.Deadline
   alias BeTree.Runtime.Wasmtime
 
   @typedoc "The budget and the timeout of a call, and the fuel of a slice, by default that of the runtime."
   @type limits :: %{
           required(:fuel) => Fuel.budget(),
           required(:timeout) => timeout,
-          optional(:slice) => pos_integer,
+          optional(:slice) => pos_integer | :default,
           optional(atom) => term
         }
 
@@ -29,25 +30,26 @@ defmodule BeTree.Call.Stoppable do
   @spec run(module, Runtime.instance(), call, pos_integer, limits) ::
           {:ok, term, Fuel.t()} | {:error, Error.t(), Fuel.t()}
   def run(runtime, instance, {export, arguments, _input, _output} = call, per_reduction, limits) do
+    deadline = Deadline.new(limits.timeout)
+
     case runtime.call(instance, export, arguments, request(runtime, call, limits)) do
       {:done, 0, output, fuel} ->
         Slices.charge_whole(fuel, per_reduction)
         {:ok, output, fuel}
 
       outcome ->
-        slices = Slices.new(runtime, &runtime.resume/1, per_reduction, limits)
+        slices = %{Slices.new(runtime, &runtime.resume/1, per_reduction, limits) | deadline: deadline}
         outcome |> Slices.settle(slices) |> to_end(slices, call)
     end
   end
 
   defp request(Wasmtime = runtime, {_export, _arguments, input, output}, %{fuel: budget, timeout: timeout} = limits) do
-    slice = Map.get_lazy(limits, :slice, &runtime.default_slice/0)
     # The host would cut off a call that exceeds its fuel.
     %{
       input: input,
       output: output,
       fuel: :infinity,
-      slice: even(slice, budget),
+      slice: even(slice(limits, runtime), budget),
       scheduler: :whole,
       timeout: timeout
     }
@@ -63,6 +65,9 @@ defmodule BeTree.Call.Stoppable do
       timeout: timeout
     }
   end
+
+  defp slice(%{slice: slice}, _runtime) when is_integer(slice), do: slice
+  defp slice(_limits, runtime), do: runtime.default_slice()
 
   # Returns a slice of which the budget is a multiple, so that the budget ends with a slice.
   defp even(slice, :infinity), do: slice

@@ -7,9 +7,8 @@ mod tenant;
 
 pub use tenant::{count, Change, Put, Tenant};
 
-use std::sync::Arc;
-
 use crate::error::{Error, Kind};
+use crate::index::Index;
 use crate::model::schema::Schema;
 use crate::room::Searches;
 use crate::support::hash::out_of_memory;
@@ -18,8 +17,8 @@ use crate::support::headroom::ensure;
 /// The most tenants of a shard. Their numbers are below it.
 pub const MAX_TENANTS: usize = 65_536;
 
-/// The memory that a new tenant takes.
-const TENANT_BYTES: usize = 256 * 1024;
+/// More memory than a new tenant takes.
+const NEW_TENANT_BYTES: usize = 16 * 1024;
 
 /// The tenants of one schema.
 ///
@@ -50,7 +49,8 @@ const TENANT_BYTES: usize = 256 * 1024;
 /// ```
 #[derive(Debug)]
 pub struct Shard {
-    schema: Arc<Schema>,
+    /// An index without subscriptions, whose siblings are the tenants' indexes.
+    empty: Index,
     /// The tenants by number.
     tenants: Vec<Option<Box<Tenant>>>,
 }
@@ -58,12 +58,12 @@ pub struct Shard {
 impl Shard {
     /// Returns a shard without tenants.
     pub fn new(schema: Schema) -> Self {
-        Shard { schema: Arc::new(schema), tenants: Vec::new() }
+        Shard { empty: Index::new(schema), tenants: Vec::new() }
     }
 
     /// Returns the attributes that the expressions of all tenants read.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        self.empty.schema()
     }
 
     /// Returns the tenants.
@@ -120,13 +120,13 @@ impl Shard {
                 format!("the tenant {number} is out of bounds; the numbers of tenants are below {MAX_TENANTS}");
             return Err(Error::new(Kind::OutOfBounds, message));
         }
-        ensure(TENANT_BYTES)?;
+        ensure(NEW_TENANT_BYTES)?;
         let missing = (number + 1).saturating_sub(self.tenants.len());
         self.tenants.try_reserve(missing).map_err(out_of_memory)?;
         if missing > 0 {
             self.tenants.resize_with(number + 1, || None);
         }
-        let tenant = Tenant::new(Arc::clone(&self.schema), day);
+        let tenant = Tenant::new(self.empty.sibling(), day);
         searches.make_room(&tenant.index().extent())?;
         self.tenants[number] = Some(Box::new(tenant));
         Ok(())

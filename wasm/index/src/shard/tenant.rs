@@ -1,10 +1,7 @@
 //! A tenant: an index, and the statistics of its matches.
 
-use std::sync::Arc;
-
 use crate::error::{Error, Kind};
 use crate::index::{Index, Insertion};
-use crate::model::schema::Schema;
 use crate::room::Searches;
 use crate::search::Search;
 use crate::statistics::{Declaration, Statistics, Work};
@@ -40,8 +37,8 @@ pub struct Put<'a> {
 }
 
 impl Tenant {
-    pub(super) fn new(schema: Arc<Schema>, day: i32) -> Self {
-        Tenant { index: Index::new(schema), statistics: Statistics::new(day), is_frozen: false }
+    pub(super) fn new(index: Index, day: i32) -> Self {
+        Tenant { index, statistics: Statistics::new(day), is_frozen: false }
     }
 
     /// Returns the tenant's index.
