@@ -2,7 +2,7 @@ defmodule BeTree.Tenants.ShardTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Domain, Error, Event}
-  alias BeTree.Call.Instance
+  alias BeTree.Call.{Instance, Reply}
   alias BeTree.Runtime.Wasmtime
   alias BeTree.Tenants.Shard
   alias BeTree.Test.Random
@@ -17,10 +17,10 @@ defmodule BeTree.Tenants.ShardTest do
     {:ok, shard: start(age: :integer, city: {:string, optional: true})}
   end
 
-  defp start(schema) do
+  defp start(schema, memory \\ @memory) do
     {:ok, guest} = Instance.built_in(Wasmtime)
     {:ok, schema} = Domain.parse(schema)
-    {:ok, shard} = Shard.start(guest, schema, @memory)
+    {:ok, shard} = Shard.start(guest, schema, memory)
     shard
   end
 
@@ -220,6 +220,44 @@ defmodule BeTree.Tenants.ShardTest do
     end
   end
 
+  # A host without suspended calls cuts a call off, and resumes it from its last step.
+  test "a match that is cut off anywhere and resumed counts once, or damages its instance", %{shard: shard} do
+    fill(shard, 0, 200)
+    {ids, fuel} = warm(shard, 0, %{age: 100, city: "Rome"})
+    {:ok, format, bytes} = Event.encode(%{age: 100, city: "Rome"})
+    arguments = [0, @day, format, byte_size(bytes), 0]
+
+    call = fn shard, export, arguments, input, fuel ->
+      request = %{input: input, output: :u64s, fuel: fuel, slice: :infinity, scheduler: :normal}
+      Wasmtime.call(shard.instance, export, arguments, request)
+    end
+
+    {damaged, _shard} =
+      Enum.map_reduce(1..fuel//div(fuel, 200), shard, fn cut, shard ->
+        {_day, before, _matched, _ids} = counts(shard, 0)
+
+        outcome =
+          with {:error, %Error{kind: :out_of_fuel}} <- call.(shard, "be_tree_tenant_match", arguments, bytes, cut),
+               {:done, 1, refusal, _fuel} <- call.(shard, "be_tree_resume", [], nil, :infinity),
+               %Error{kind: :not_found} <- Reply.refusal(refusal),
+               do: call.(shard, "be_tree_tenant_match", arguments, bytes, :infinity)
+
+        case outcome do
+          {:done, 0, [_visited, _evaluated | ^ids], _fuel} ->
+            assert {_day, events, _matched, _ids} = counts(shard, 0)
+            assert events == before + 1
+            {false, shard}
+
+          %Error{kind: :trap} ->
+            fresh = start(age: :integer, city: {:string, optional: true})
+            fill(fresh, 0, 200)
+            {true, fresh}
+        end
+      end)
+
+    assert Enum.any?(damaged) and not Enum.all?(damaged)
+  end
+
   describe "an instance whose counting trapped" do
     test "refuses every later call, and other shards go on", %{shard: shard} do
       other = start(age: :integer)
@@ -404,6 +442,37 @@ defmodule BeTree.Tenants.ShardTest do
     assert {:error, %Error{kind: :type}} = Shard.merge(guest, [])
     assert {:error, %Error{kind: :syntax}} = Shard.merge(guest, ["no blob"])
     assert {:error, %Error{}} = Shard.report(guest, {:all, :all, [[:hour]], []}, [])
+  end
+
+  test "a change beyond the memory limit is refused, and changes nothing" do
+    shard = start([age: :integer, city: {:string, optional: true}], 6 * 1024 * 1024)
+    puts = fn number -> for id <- 1..50, do: {id, "age > #{id} and city <> 'c#{number}x#{id}'", [], nil} end
+    change = fn number -> Shard.change(shard, number, @day, @declared, [], puts.(number)) end
+    last = Enum.find(0..5_000, &(not match?({:ok, _sizes}, change.(&1))))
+    assert last > 10
+    assert {:error, %Error{kind: :out_of_memory}} = change.(last)
+    assert {:error, %Error{kind: :not_found}} = Shard.info(shard, last)
+    for number <- [0, div(last, 2), last - 1], do: assert(ids(shard, number, %{age: 3}) == [])
+    # Matches are counted, or refused without a count.
+    outcomes =
+      for number <- Enum.take_every(0..(last - 1), max(div(last, 20), 1)), age <- [50, 60] do
+        {_day, before, _matched, _ids} = counts(shard, number)
+        outcome = match(shard, number, %{age: age, city: "c"})
+        {_day, events, _matched, _ids} = counts(shard, number)
+
+        case outcome do
+          {:ok, ids, _fuel} -> assert {length(ids), events} == {min(age - 1, 50), before + 1}
+          {:error, %Error{kind: :out_of_memory}, _fuel} -> assert events == before
+        end
+
+        elem(outcome, 0)
+      end
+
+    assert :error in outcomes
+    # A change needs a block of some 70 KB, and freed memory is scattered.
+    for number <- 0..div(last, 2), do: assert(Shard.drop(shard, number) == :ok)
+    assert {:ok, _sizes} = change.(last)
+    assert {:ok, [1, 2], _fuel} = match(shard, last, %{age: 3, city: "c"})
   end
 
   describe "freeze/2" do

@@ -82,16 +82,6 @@ impl Searches for () {
     }
 }
 
-impl<S: Searches> Searches for &mut S {
-    fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
-        (**self).make_room(extent)
-    }
-
-    fn commit(&mut self) {
-        (**self).commit();
-    }
-}
-
 impl<A: Searches, B: Searches> Searches for (&mut A, &mut B) {
     fn make_room(&mut self, extent: &Extent) -> Result<(), Error> {
         self.0.make_room(extent)?;

@@ -55,10 +55,12 @@ impl State {
     }
 
     pub fn change_tenant(&mut self, tenant: u32, length: usize) -> Outcome {
-        let State { contents, search, stop, port, sizes, .. } = self;
+        let State { contents, search, batch, stop, port, sizes, .. } = self;
         let shard = contents.shard_mut()?;
         let change = request::change(port.message(length)?, shard.schema())?;
-        let tenant = shard.change(&mut Stoppable::new(stop, search), tenant as usize, change).map_err(refused)?;
+        // With the batch, as for an index: the code of insertions is then the same.
+        let searches = &mut Stoppable::new(stop, (search, batch));
+        let tenant = shard.change(searches, tenant as usize, change).map_err(refused)?;
         *sizes = [tenant.index().bytes() as u64, tenant.statistics().bytes() as u64];
         port.outbox.send(sizes);
         Ok(())
