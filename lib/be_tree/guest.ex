@@ -51,7 +51,21 @@ defmodule BeTree.Guest do
     {"be_tree_draw", {:function, [], [:i32]}},
     {"be_tree_profile", {:function, [:i32, :i32], [:i32]}},
     {"be_tree_profile_part", {:function, [], [:i32]}},
-    {"be_tree_profile_counts", {:function, [], [:i32]}}
+    {"be_tree_profile_counts", {:function, [], [:i32]}},
+    {"be_tree_shard", {:function, [:i32], [:i32]}},
+    {"be_tree_tenant_change", {:function, [:i32, :i32], [:i32]}},
+    {"be_tree_tenant_drop", {:function, [:i32], [:i32]}},
+    {"be_tree_tenant_search", {:function, [:i32, :i32, :i32, :i32], [:i32]}},
+    {"be_tree_tenant_match", {:function, [:i32, :i32, :i32, :i32, :i32], [:i32]}},
+    {"be_tree_tenant_match_many", {:function, [:i32, :i32, :i32, :i32, :i32], [:i32]}},
+    {"be_tree_tenant_statistics", {:function, [:i32], [:i32]}},
+    {"be_tree_tenant_sealed", {:function, [:i32], [:i32]}},
+    {"be_tree_tenant_release", {:function, [:i32, :i32], [:i32]}},
+    {"be_tree_tenant_restore", {:function, [:i32, :i32], [:i32]}},
+    {"be_tree_tenant_freeze", {:function, [:i32], [:i32]}},
+    {"be_tree_tenant_info", {:function, [:i32], [:i32]}},
+    {"be_tree_report", {:function, [:i32], [:i32]}},
+    {"be_tree_merge", {:function, [:i32], [:i32]}}
   ]
 
   @doc """

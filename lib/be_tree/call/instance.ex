@@ -160,9 +160,12 @@ defmodule BeTree.Call.Instance do
   @spec abi() :: non_neg_integer
   def abi, do: @abi
 
+  # Returns the most fuel of a call with this input, except for searches.
+  @spec max_fuel(binary | nil) :: pos_integer
+  def max_fuel(input), do: @max_fuel + @max_fuel_per_byte * byte_size(input || "")
+
   defp request(input, output) do
-    fuel = @max_fuel + @max_fuel_per_byte * byte_size(input || "")
-    %{input: input, output: output, fuel: fuel, slice: :infinity, scheduler: :dirty}
+    %{input: input, output: output, fuel: max_fuel(input), slice: :infinity, scheduler: :dirty}
   end
 
   defp bad(reason), do: {:error, %Error{kind: :bad_module, message: "this is no index module: #{reason}"}}

@@ -23,6 +23,7 @@ defmodule BeTree.Runtime.Wasmex do
       handle of the former store is no longer referred to.
     * A call on the `:dirty` scheduler runs to its end or to the end of its fuel. Its `:timeout` only limits the wait
       for its turn. A change that ends with its fuel is half made, but no change of the built-in module uses that much.
+    * A match of a tenant runs on a dirty scheduler in the same way, and its budget is not compared.
     * All replicas exist from the start, and a used replica has its own copy of the snapshot's memory.
     * The runtime does not notice that a module's code changes its tables or drops its segments, which no snapshot holds.
   """

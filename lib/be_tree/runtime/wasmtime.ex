@@ -108,6 +108,20 @@ defmodule BeTree.Runtime.Wasmtime do
   @impl Runtime
   def resume(suspended), do: status(continue(suspended))
 
+  @doc """
+  Asks a suspended call that began on the scheduler `:whole` to give up, and runs its next slice. Returns the outcomes of `resume/1`.
+
+  The module decides whether the call ends or is completed. A call whose function does not run yet is not asked, so ask before each
+  further slice.
+  """
+  @spec stop(Runtime.suspended(), :timeout | :out_of_fuel) :: Runtime.outcome()
+  def stop(suspended, :timeout), do: suspended |> Native.resume(@timeout) |> convert() |> status()
+  def stop(suspended, :out_of_fuel), do: suspended |> Native.resume(@out_of_fuel) |> convert() |> status()
+
+  @doc "Returns the fuel within which a module with an input of `bytes` bytes gives up, once it was asked to."
+  @spec grace(non_neg_integer) :: Fuel.t()
+  def grace(bytes), do: @roll_back_fuel + @roll_back_fuel_per_byte * bytes
+
   @impl Runtime
   defdelegate cancel(suspended), to: Native
 
@@ -209,7 +223,7 @@ defmodule BeTree.Runtime.Wasmtime do
     %{input: input, output: output, fuel: budget} = request
     # Checks the budget between slices, because the host cuts off a call that runs out of fuel inside the module.
     outcome = Native.change(instance, ticket, {export, arguments, input, output, :infinity, @change_slice, true})
-    to_end(outcome, budget, deadline, @roll_back_fuel + @roll_back_fuel_per_byte * byte_size(input || ""))
+    to_end(outcome, budget, deadline, grace(byte_size(input || "")))
   end
 
   defp run(instance, ticket, export, arguments, request, _deadline) do

@@ -1,13 +1,13 @@
 //! The sandboxed module: exports the index through the ABI of `docs/contributing/abi.md`.
 //!
-//! A module instance has one index. The host calls one export at a time.
+//! A module instance has one index, or a shard: the indexes of many tenants. The host calls one export at a time.
 
 mod reply;
 mod request;
 mod state;
 mod stop;
 
-use state::{Request, State, STATE};
+use state::{Request, State, TenantRequest, STATE};
 
 be_tree_module::exports!(STATE: State, version: 1);
 
@@ -132,4 +132,91 @@ pub extern "C" fn be_tree_draw() -> i32 {
 #[no_mangle]
 pub extern "C" fn be_tree_info() -> i32 {
     STATE.with(|state| state.read(State::info))
+}
+
+/// Makes a shard without tenants over the attributes in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_shard(length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.shard(length as usize)))
+}
+
+/// Makes the change in the inbox to a tenant, or nothing. Creates the tenant if it is absent.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_change(tenant: u32, length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.change_tenant(tenant, length as usize)))
+}
+
+/// Forgets a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_drop(tenant: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.drop_tenant(tenant)))
+}
+
+/// Searches a tenant's index for the event in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_search(tenant: u32, format: i32, event: u32, form: i32) -> i32 {
+    let event = event as usize;
+    STATE.with(|state| state.operate_tenant(TenantRequest::Search { tenant, format, event, form }))
+}
+
+/// Searches a tenant's index for the event in the inbox, and counts the event.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_match(tenant: u32, day: i32, format: i32, event: u32, form: i32) -> i32 {
+    let event = event as usize;
+    STATE.with(|state| state.operate_tenant(TenantRequest::Match { tenant, day, format, event, form }))
+}
+
+/// Searches a tenant's index for the events in `bytes` bytes of the inbox, and counts each event.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_match_many(tenant: u32, day: i32, events: u32, bytes: u32, form: i32) -> i32 {
+    let bytes = bytes as usize;
+    STATE.with(|state| state.operate_tenant(TenantRequest::Batch { tenant, day, events, bytes, form }))
+}
+
+/// Returns the statistics of a tenant's current day.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_statistics(tenant: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.tenant_statistics(tenant)))
+}
+
+/// Returns the sizes and the day of a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_info(tenant: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.tenant_info(tenant)))
+}
+
+/// Returns the oldest sealed day of a tenant and its statistics, or nothing.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_sealed(tenant: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.tenant_sealed(tenant)))
+}
+
+/// Forgets a sealed day of a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_release(tenant: u32, day: i32) -> i32 {
+    STATE.with(|state| state.change(|state| state.release_day(tenant, day)))
+}
+
+/// Refuses all later matches of a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_freeze(tenant: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.freeze_tenant(tenant)))
+}
+
+/// Adds the statistics in the inbox to those of a tenant.
+#[no_mangle]
+pub extern "C" fn be_tree_tenant_restore(tenant: u32, length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.restore_statistics(tenant, length as usize)))
+}
+
+/// Reports the statistics in the inbox.
+#[no_mangle]
+pub extern "C" fn be_tree_report(length: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.report(length as usize)))
+}
+
+/// Merges the statistics in the inbox, which are of one day.
+#[no_mangle]
+pub extern "C" fn be_tree_merge(length: u32) -> i32 {
+    STATE.with(|state| state.read(|state| state.merge(length as usize)))
 }

@@ -3,6 +3,7 @@
 use be_tree_index::index::Info;
 use be_tree_index::model::schema::AttributeId;
 use be_tree_index::search::Counts;
+use be_tree_index::shard::Tenant;
 use be_tree_index::term::Writer;
 use be_tree_module::memory;
 
@@ -20,13 +21,30 @@ pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
     ];
     let mut writer = Writer::new(out);
     writer.list(pairs.len() + 1);
-    let pairs = pairs.into_iter().map(|(name, number)| (name, number as u64));
-    for (name, number) in pairs.chain([("memory_bytes", memory::bytes())]) {
-        writer.tuple(2);
-        writer.atom(name);
-        writer.unsigned(number);
-    }
+    pairs.into_iter().for_each(|(name, number)| pair(name, number as u64, &mut writer));
+    pair("memory_bytes", memory::bytes(), &mut writer);
     writer.end_list();
+}
+
+/// Writes a list of `{Name, Integer}`.
+pub(crate) fn tenant(tenant: &Tenant, out: &mut Vec<u8>) {
+    let statistics = tenant.statistics();
+    let mut writer = Writer::new(out);
+    writer.list(5);
+    pair("expressions", tenant.index().len() as u64, &mut writer);
+    pair("index_bytes", tenant.index().bytes() as u64, &mut writer);
+    pair("statistics_bytes", statistics.bytes() as u64, &mut writer);
+    pair("sealed", statistics.sealed_days() as u64, &mut writer);
+    writer.tuple(2);
+    writer.atom("day");
+    writer.integer(statistics.day().into());
+    writer.end_list();
+}
+
+fn pair(name: &str, number: u64, writer: &mut Writer) {
+    writer.tuple(2);
+    writer.atom(name);
+    writer.unsigned(number);
 }
 
 /// Writes the counts of a part of a profile as a list of tuples. Attributes are positions in the schema, or `nil`.

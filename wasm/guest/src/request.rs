@@ -1,10 +1,14 @@
-//! Requests as external terms: a schema, and subscriptions to insert.
+//! Requests as external terms: a schema, subscriptions to insert, and changes of a tenant.
 
 use be_tree_index::error::{quoted, Error, Kind};
 use be_tree_index::index::Insertion;
 use be_tree_index::model::schema::{Attribute, Bounds, Schema, Type};
 use be_tree_index::model::time::Unit;
+use be_tree_index::shard::{Change, Put};
+use be_tree_index::statistics::Declaration;
+use be_tree_index::support::headroom::push;
 use be_tree_index::term::{Kind as TermKind, Reader};
+use be_tree_module::refusal::Refusal;
 
 /// Reads a list of `{Name, Type, Optional, Bounds}`, `{…, Converts}` or `{…, Converts, Options}`.
 pub(crate) fn schema(bytes: &[u8]) -> Result<Schema, Error> {
@@ -151,8 +155,43 @@ pub(crate) fn insertions(bytes: &[u8]) -> Result<impl Iterator<Item = Result<Ins
     }))
 }
 
+/// Reads `{Day, Declaration, [Id], [{Id, Expression, Constants, Declaration}]}`.
+pub(crate) fn change<'a>(bytes: &'a [u8], schema: &Schema) -> Result<Change<'a>, Refusal> {
+    let mut reader = Reader::new(bytes)?;
+    tuple_of(&mut reader, 4, "a change is {Day, Declaration, Deleted, Put}")?;
+    let day = day(reader.integer()?)?;
+    let declaration = Declaration::read(&mut reader, schema)?;
+    let mut deleted = Vec::new();
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        push(&mut deleted, reader.unsigned()?)?;
+    }
+    let mut puts = Vec::new();
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        let put = put(&mut reader, schema).map_err(|error| Refusal::of(puts.len(), error))?;
+        push(&mut puts, put)?;
+    }
+    reader.finish()?;
+    Ok(Change { day, declaration, deleted, puts })
+}
+
+fn day(day: i64) -> Result<i32, Error> {
+    i32::try_from(day).map_err(|_| Error::new(Kind::OutOfBounds, "a day is a number of days since 1970 in 32 bits"))
+}
+
+fn put<'a>(reader: &mut Reader<'a>, schema: &Schema) -> Result<Put<'a>, Error> {
+    tuple_of(reader, 4, "a subscription is {Id, Expression, Constants, Declaration}")?;
+    Ok(Put { insertion: subscription(reader)?, declaration: Declaration::read(reader, schema)? })
+}
+
 fn insertion<'a>(reader: &mut Reader<'a>) -> Result<Insertion<'a>, Error> {
     tuple_of(reader, 3, "a subscription is {Id, Expression, Constants}")?;
+    subscription(reader)
+}
+
+/// Reads the elements `Id, Expression, Constants` of a tuple.
+fn subscription<'a>(reader: &mut Reader<'a>) -> Result<Insertion<'a>, Error> {
     let id = reader.unsigned()?;
     let text = reader.binary()?;
     let mut constants = Vec::new();

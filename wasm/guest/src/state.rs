@@ -1,4 +1,10 @@
 //! The state of an instance, and its operations.
+//!
+//! An instance holds either one index or a shard, the indexes of many tenants. Both use the same tables of searches. The operations of
+//! a shard are in [`tenants`].
+
+mod contents;
+mod tenants;
 
 use std::sync::atomic::AtomicU32;
 
@@ -8,6 +14,7 @@ use be_tree_index::error::{Error, Kind};
 use be_tree_index::event::Encoding;
 use be_tree_index::index::{Index, Insertion};
 use be_tree_index::search::{self, packed, Batch, Counts, Form, Packed, Part, Search};
+use be_tree_index::statistics::Work;
 use be_tree_module::cell::Cell;
 use be_tree_module::instance::Instance;
 use be_tree_module::memory;
@@ -15,8 +22,11 @@ use be_tree_module::outbox::{NOTED, NOTHING};
 use be_tree_module::port::Port;
 use be_tree_module::refusal::{Outcome, Refusal};
 
+use crate::state::contents::Contents;
 use crate::stop::{Stop, Stoppable};
 use crate::{reply, request};
+
+pub(crate) use tenants::TenantRequest;
 
 /// The phase of a profile after its last part.
 const NO_PART: u32 = u32::MAX;
@@ -24,11 +34,11 @@ const NO_PART: u32 = u32::MAX;
 /// The result of a deletion that leaves the instance spent.
 static SPENT: [u8; 1] = [1];
 
-/// An index, its one search or batch, and the buffers of the ABI.
+/// An index or a shard, its one search or batch, and the buffers of the ABI.
 #[derive(Default)]
 pub(crate) struct State {
-    index: Option<Index>,
-    /// The bytes of linear memory when the index was made.
+    contents: Contents,
+    /// The bytes of linear memory when the index or the shard was made.
     first_bytes: u64,
     search: Search,
     batch: Batch,
@@ -40,6 +50,10 @@ pub(crate) struct State {
     profiling: bool,
     /// The phase of the profile's last part, or [`NO_PART`].
     part: [u32; 1],
+    /// The tables for the counting of one event.
+    work: Work,
+    /// The bytes of the index and of the statistics of the tenant that changed last.
+    sizes: [u64; 2],
     stop: Stop,
     port: Port,
 }
@@ -86,6 +100,8 @@ pub(crate) enum Request {
     ProfilePart,
     /// The counts of the part that ran last.
     ProfileCounts,
+    /// A request to a tenant of a shard.
+    Tenant(TenantRequest),
 }
 
 /// The state of this module's instance.
@@ -153,6 +169,7 @@ impl Instance for State {
             Request::Profile { format, event } => self.open_profile(format, event),
             Request::ProfilePart => self.profile_part(),
             Request::ProfileCounts => self.profile_counts(),
+            Request::Tenant(request) => self.advance_tenant(request),
         }
     }
 }
@@ -165,20 +182,24 @@ impl State {
 
     pub fn schema(&mut self, length: usize) -> Outcome {
         let index = Index::new(request::schema(self.port.message(length)?)?);
+        self.begin(Contents::Index(index))
+    }
+
+    /// Replaces what the instance holds.
+    fn begin(&mut self, contents: Contents) -> Outcome {
         let mut search = Search::default();
-        search.reserve(&index)?;
-        search.reserve_event(&index)?;
+        contents.reserve(&mut search)?;
         self.search.abandon();
         self.search = search;
         self.batch = Batch::default();
-        self.index = Some(index);
+        self.contents = contents;
         self.first_bytes = memory::bytes();
         Ok(())
     }
 
     pub fn insert(&mut self, length: usize) -> Outcome {
-        let State { index, search, batch, stop, port, .. } = self;
-        let index = index.as_mut().ok_or_else(no_schema)?;
+        let State { contents, search, batch, stop, port, .. } = self;
+        let index = contents.index_mut()?;
         let insertions = request::insertions(port.message(length)?)?;
         let inserted = index.insert_all_for(&mut Stoppable::new(stop, (search, batch)), insertions);
         inserted.map(drop).map_err(|(position, error)| match error.kind {
@@ -189,8 +210,8 @@ impl State {
     }
 
     pub fn put(&mut self, length: usize) -> Outcome {
-        let State { index, search, batch, stop, port, .. } = self;
-        let index = index.as_mut().ok_or_else(no_schema)?;
+        let State { contents, search, batch, stop, port, .. } = self;
+        let index = contents.index_mut()?;
         let mut insertions = request::insertions(port.message(length)?)?;
         let (Some(insertion), None) = (insertions.next(), insertions.next()) else {
             return Err(Error::new(Kind::Type, "one subscription is put at a time").into());
@@ -199,7 +220,7 @@ impl State {
     }
 
     pub fn delete(&mut self, id: u64) -> Outcome {
-        self.index.as_mut().ok_or_else(no_schema)?.delete(id)?;
+        self.contents.index_mut()?.delete(id)?;
         if self.is_large_and_empty() {
             self.port.outbox.send(&SPENT);
         }
@@ -213,13 +234,13 @@ impl State {
 
     /// Memory does not shrink. Growth of up to a quarter does not justify a new instance.
     fn is_large_and_empty(&self) -> bool {
-        let is_empty = self.index.as_ref().is_some_and(Index::is_empty);
+        let is_empty = self.contents.index().is_ok_and(Index::is_empty);
         is_empty && 4 * memory::bytes() > 5 * self.first_bytes
     }
 
     pub fn keep_reasons(&mut self) -> Outcome {
-        let State { index, search, .. } = self;
-        let index = index.as_mut().ok_or_else(no_schema)?;
+        let State { contents, search, .. } = self;
+        let index = contents.index_mut()?;
         search.reserve_for_reasons(index)?;
         Ok(index.keep_reasons()?)
     }
@@ -251,8 +272,8 @@ impl State {
         only: Option<usize>,
         open: impl FnOnce(&mut Search, &Index, &[u8], Option<Packed>) -> Result<(), Error>,
     ) -> Outcome {
-        let State { index, search, port, .. } = self;
-        let index = index.as_ref().ok_or_else(no_schema)?;
+        let State { contents, search, port, .. } = self;
+        let index = contents.index()?;
         let (message, outbox) = port.message_and_outbox(event.saturating_add(only.unwrap_or(0)))?;
         if outbox.progress() == NOTED {
             let (event, ids) = message.split_at(event);
@@ -268,8 +289,8 @@ impl State {
 
     /// Runs the batch to the end of a part.
     fn advance_batch(&mut self, number: u64) -> Outcome {
-        let State { index, search, batch, port, unfinished, .. } = self;
-        let index = index.as_ref().ok_or_else(no_schema)?;
+        let State { contents, search, batch, port, unfinished, .. } = self;
+        let index = contents.index()?;
         let (inbox, outbox) = port.inbox_and_outbox();
         // Only new work counts as progress; repeating an interrupted step does not.
         if outbox.progress() == NOTED {
@@ -283,16 +304,16 @@ impl State {
 
     /// Decodes the event in the inbox, so that later searches need not decode it.
     fn prepare(&mut self, format: i32, event: usize) -> Outcome {
-        let State { index, search, port, .. } = self;
-        let index = index.as_ref().ok_or_else(no_schema)?;
+        let State { contents, search, port, .. } = self;
+        let index = contents.index()?;
         let encoding = Encoding::from_code(format)?;
         Ok(port.reply_to(event, |event, out| search.prepare(index, encoding, event, out))?)
     }
 
     /// Decodes the event in the inbox, and opens its search.
     fn open_profile(&mut self, format: i32, event: usize) -> Outcome {
-        let State { index, search, port, profiling, .. } = self;
-        let index = index.as_ref().ok_or_else(no_schema)?;
+        let State { contents, search, port, profiling, .. } = self;
+        let index = contents.index()?;
         let event = port.message(event)?;
         search.open(index, Encoding::from_code(format)?, event, None::<std::iter::Empty<u64>>)?;
         *profiling = true;
@@ -300,20 +321,20 @@ impl State {
     }
 
     fn profile_part(&mut self) -> Outcome {
-        let State { index, search, part, port, .. } = self;
-        *part = [search.next_part(index.as_ref().ok_or_else(no_schema)?).map_or(NO_PART, Part::code)];
+        let State { contents, search, part, port, .. } = self;
+        *part = [search.next_part(contents.index()?).map_or(NO_PART, Part::code)];
         port.outbox.send(part);
         Ok(())
     }
 
     fn profile_counts(&mut self) -> Outcome {
-        let counts: Counts = self.search.counts(self.index.as_ref().ok_or_else(no_schema)?);
+        let counts: Counts = self.search.counts(self.contents.index()?);
         self.port.reply(|out| reply::counts(&counts, out));
         Ok(())
     }
 
     pub fn explain(&mut self, format: i32, event: usize, id: u64) -> Outcome {
-        let index = self.index.as_ref().ok_or_else(no_schema)?;
+        let index = self.contents.index()?;
         let encoding = Encoding::from_code(format)?;
         Ok(self.port.reply_to(event, |event, out| explain(index, encoding, event, id, out))?)
     }
@@ -327,8 +348,8 @@ impl State {
     }
 
     fn check_each(&mut self, length: usize, check: fn(&mut Index, &Insertion) -> Result<(), Error>) -> Outcome {
-        let State { index, port, .. } = self;
-        let index = index.as_mut().ok_or_else(no_schema)?;
+        let State { contents, port, .. } = self;
+        let index = contents.index_mut()?;
         for (position, insertion) in request::insertions(port.message(length)?)?.enumerate() {
             let checked = insertion.and_then(|insertion| check(index, &insertion));
             checked.map_err(|error| Refusal::of(position, error))?;
@@ -337,13 +358,13 @@ impl State {
     }
 
     pub fn draw(&mut self) -> Outcome {
-        let index = self.index.as_ref().ok_or_else(no_schema)?;
+        let index = self.contents.index()?;
         self.port.reply(|out| draw(index, out));
         Ok(())
     }
 
     pub fn info(&mut self) -> Outcome {
-        let index = self.index.as_ref().ok_or_else(no_schema)?;
+        let index = self.contents.index()?;
         self.port.reply(|out| reply::info(&index.info(), out));
         Ok(())
     }
@@ -357,17 +378,14 @@ impl State {
         self.search.abandon();
         self.port.forget();
         let port = std::mem::take(&mut self.port);
-        *self = State { index: self.index.take(), first_bytes: self.first_bytes, port, ..State::default() };
+        let contents = std::mem::take(&mut self.contents);
+        *self = State { contents, first_bytes: self.first_bytes, port, ..State::default() };
         memory::wipe_searches();
-        if let State { index: Some(index), search, batch, .. } = self {
-            search.reserve(index)?;
-            search.reserve_event(index)?;
+        let State { contents, search, batch, .. } = self;
+        contents.reserve(search)?;
+        if let Contents::Index(index) = contents {
             batch.reserve(index)?;
         }
         Ok(())
     }
-}
-
-fn no_schema() -> Error {
-    Error::new(Kind::NotFound, "there is no schema yet; give one first")
 }

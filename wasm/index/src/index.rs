@@ -7,6 +7,7 @@ mod commit;
 mod deletion;
 mod deletions;
 mod prepare;
+mod transaction;
 
 use std::sync::Arc;
 

@@ -44,6 +44,7 @@
 //! | [`room`] | room in the tables of searches |
 //! | [`index`] | insertion and deletion, which keep all of the above consistent |
 //! | [`search`] | the search, in steps that can be cut off |
+//! | [`shard`] | the indexes of many tenants, with the statistics of their matches |
 //! | [`diagnostics`] | explanations, a drawing of the tree, and the path of a search through it |
 
 mod boolean;
@@ -66,6 +67,7 @@ mod reasons;
 mod report;
 pub mod room;
 pub mod search;
+pub mod shard;
 mod sketch;
 pub mod statistics;
 pub mod support;

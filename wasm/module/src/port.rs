@@ -16,11 +16,44 @@ const FIRST_INBOX: u32 = 4096;
 /// An inbox from this size on is freed when the host next asks for a small one.
 const LARGE_INBOX: u32 = 1 << 20;
 
+/// The record of a change of the heap.
+///
+/// A change that began and did not end was interrupted by a trap. From then on the heap is not used.
+#[derive(Default)]
+pub struct HeapChange(AtomicBool);
+
+impl HeapChange {
+    fn is_begun(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    fn begin(&self) {
+        self.0.store(true, Relaxed);
+        in_order();
+    }
+
+    fn end(&self) {
+        in_order();
+        self.0.store(false, Relaxed);
+        in_order();
+    }
+
+    /// Runs `work`, the part of an interruptible operation that changes the heap, and must not be interrupted. What the operation has
+    /// in the search arena stays there. `work` drops all that it allocates and does not keep.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.begin();
+        memory::use_heap();
+        let result = work();
+        memory::use_search_memory(false);
+        self.end();
+        result
+    }
+}
+
 /// The inbox and the outbox.
 #[derive(Default)]
 pub struct Port {
-    /// Whether a change of the heap began and did not end, because a trap interrupted it. From then on the heap is not used.
-    changing: AtomicBool,
+    changing: HeapChange,
     inbox: Vec<u8>,
     /// The error of a change that was refused.
     change_error: Vec<u8>,
@@ -33,7 +66,7 @@ pub struct Port {
 impl Port {
     /// Returns whether a change was interrupted.
     pub fn is_damaged(&self) -> bool {
-        self.changing.load(Relaxed)
+        self.changing.is_begun()
     }
 
     /// Fails if a change was interrupted.
@@ -98,6 +131,11 @@ impl Port {
         (&self.inbox, &mut self.outbox)
     }
 
+    /// Returns all bytes of the inbox, the outbox, and the record of changes, for a request that also changes the heap.
+    pub fn inbox_outbox_and_heap(&mut self) -> (&[u8], &mut Outbox, &HeapChange) {
+        (&self.inbox, &mut self.outbox, &self.changing)
+    }
+
     /// Returns whether the port holds anything of earlier operations.
     pub fn is_used(&self) -> bool {
         self.inbox.capacity() > 0 || self.change_error.capacity() > 0 || memory::has_searches()
@@ -106,20 +144,17 @@ impl Port {
     /// Frees the buffers of the port. Part of a change.
     pub fn forget(&mut self) {
         self.abandon();
-        *self = Port { changing: AtomicBool::new(true), ..Port::default() };
+        *self = Port { changing: HeapChange(AtomicBool::new(true)), ..Port::default() };
     }
 
     /// Records that the heap changes until [`Port::unmark_change`].
     pub(crate) fn mark_change(&self) {
-        self.changing.store(true, Relaxed);
-        in_order();
+        self.changing.begin();
     }
 
     /// Records that the heap is consistent.
     pub(crate) fn unmark_change(&self) {
-        in_order();
-        self.changing.store(false, Relaxed);
-        in_order();
+        self.changing.end();
     }
 
     /// Records that the heap changes until [`Port::end_change`].

@@ -107,6 +107,38 @@ struct Group {
     is_sliced: bool,
 }
 
+/// The caller's work between the steps of a batch.
+pub trait Steps {
+    /// Whether [`Steps::found`] reads the events. Each event is then searched alone.
+    const READS_EVENTS: bool = false;
+
+    /// Called after each step.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the batch.
+    fn committed(&mut self) -> Result<(), Error>;
+
+    /// Called once for each event, when its search is finished. The result is final once `commit` was called; before that the event
+    /// is searched again after an interruption.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the batch.
+    fn found(&mut self, search: &Search, commit: impl FnOnce()) -> Result<(), Error> {
+        let _unread = search;
+        commit();
+        Ok(())
+    }
+}
+
+impl<F: FnMut()> Steps for F {
+    fn committed(&mut self) -> Result<(), Error> {
+        self();
+        Ok(())
+    }
+}
+
 /// The request of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
@@ -189,27 +221,32 @@ impl Batch {
     }
 
     /// Runs from the present position to the end of a part, and returns the part: for each event the number of words, then
-    /// the words. The message holds the events and the ids. `committed` is called after each step.
+    /// the words. The message holds the events and the ids.
     ///
-    /// Errors: those of decoding an event, and an id that is too large for a bitmap.
-    pub fn run<'a>(
+    /// Errors: those of decoding an event, an id that is too large for a bitmap, and those of `steps`.
+    pub fn run<'a, S: Steps>(
         &mut self,
         index: &Index,
         search: &'a mut Search,
         message: &[u8],
-        mut committed: impl FnMut(),
+        mut steps: S,
     ) -> Result<&'a [u64], Refused> {
         while !matches!(self.checkpoint.current().phase, Phase::Full | Phase::Done) {
+            let event = self.checkpoint.current().next.event;
+            let refused = |error| (event as usize, error);
             if self.checkpoint.current().phase == Phase::Search {
                 let dense = self.dense(self.checkpoint.current());
                 // The search has a checkpoint of its own.
                 while !search.step_with(index, dense) {
-                    committed();
+                    steps.committed().map_err(refused)?;
                 }
             }
-            let progress = self.step(index, search, message)?;
-            self.checkpoint.commit(progress);
-            committed();
+            let progress = self.step(index, search, message, S::READS_EVENTS)?;
+            match S::READS_EVENTS && progress.next.event > event {
+                true => steps.found(search, || self.checkpoint.commit(progress)).map_err(refused)?,
+                false => self.checkpoint.commit(progress),
+            }
+            steps.committed().map_err(refused)?;
         }
         Ok(self.part(search))
     }
@@ -220,10 +257,16 @@ impl Batch {
     }
 
     /// Runs one step. Returns the progress to commit. A running search must be finished first.
-    fn step(&mut self, index: &Index, search: &mut Search, message: &[u8]) -> Result<Progress, Refused> {
+    fn step(
+        &mut self,
+        index: &Index,
+        search: &mut Search,
+        message: &[u8],
+        is_each_alone: bool,
+    ) -> Result<Progress, Refused> {
         let mut progress = self.checkpoint.load();
         match progress.phase {
-            Phase::Group => self.begin_group(index, search, message, &mut progress),
+            Phase::Group => self.begin_group(index, search, message, is_each_alone, &mut progress),
             Phase::Columns => self.add_column(index, search, message, &mut progress),
             Phase::Slice => self.slice(index, &mut progress),
             Phase::Open => self.open_search(index, search, message, &mut progress),
@@ -239,10 +282,11 @@ impl Batch {
         index: &Index,
         search: &mut Search,
         message: &[u8],
+        is_each_alone: bool,
         progress: &mut Progress,
     ) -> Result<(), Error> {
         let len = (self.request.events - progress.next.event).min(EVENTS as u32);
-        let is_sliced = len >= cost::MIN_SLICED_EVENTS && self.is_worth_slicing(index);
+        let is_sliced = !is_each_alone && len >= cost::MIN_SLICED_EVENTS && self.is_worth_slicing(index);
         self.group = Group { first: progress.next, len, is_sliced };
         if len == 0 {
             progress.phase = Phase::Done;
@@ -460,7 +504,7 @@ mod tests {
                     let is_searching = before.0.current().phase == Phase::Search;
                     let progress = match is_searching && !search.step_with(&index, dense) {
                         true => before.0.load(),
-                        false => batch.step(&index, &mut search, &message).unwrap(),
+                        false => batch.step(&index, &mut search, &message, false).unwrap(),
                     };
                     steps += 1;
                     if steps % (lost + 1) == 0 {

@@ -39,7 +39,7 @@ mod tests;
 mod verify;
 mod walk;
 
-pub use batch::{packed, Batch, Packed, Refused, Request};
+pub use batch::{packed, Batch, Packed, Refused, Request, Steps};
 pub use found::Found;
 pub use profile::{Counts, Lookups, Part, Run, Scanned};
 
@@ -366,6 +366,12 @@ impl Search {
         packed[0] = progress.visited;
         packed[1] = progress.evaluated;
         Found { packed, start, ids }
+    }
+
+    /// Returns the ids of a finished search, or the words of its bitmap, also while a batch collects several results.
+    pub fn matches(&self) -> &[u64] {
+        let progress = self.checkpoint.current();
+        &self.ids[progress.start as usize..][..progress.ids as usize]
     }
 
     /// Returns the error of a search whose result does not fit the requested form, or `None`.

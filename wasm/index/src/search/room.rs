@@ -6,6 +6,7 @@ use crate::boolean::windows::PART;
 use crate::compile::layout::DIGESTS;
 use crate::error::Error;
 use crate::index::Index;
+use crate::model::schema::Schema;
 use crate::room::{Extent, Searches};
 use crate::support::headroom::grow;
 use crate::tree::scan::LENGTH;
@@ -29,7 +30,14 @@ impl Search {
     ///
     /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
     pub fn reserve_event(&mut self, index: &Index) -> Result<(), Error> {
-        self.event.kept_mut().reserve(index.schema(), EVENT)
+        self.reserve_event_of(index.schema())
+    }
+
+    /// Like [`Search::reserve_event`], for all indexes over a schema.
+    ///
+    /// Errors: [`Kind::OutOfMemory`](crate::error::Kind::OutOfMemory).
+    pub fn reserve_event_of(&mut self, schema: &Schema) -> Result<(), Error> {
+        self.event.kept_mut().reserve(schema, EVENT)
     }
 
     pub(super) fn has_room(&self, extent: &Extent) -> bool {

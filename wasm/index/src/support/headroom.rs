@@ -111,7 +111,7 @@ pub(crate) fn trim<T>(table: &mut Vec<T>) {
 }
 
 /// Appends to a table. Errors: [`crate::error::Kind::OutOfMemory`].
-pub(crate) fn push<T>(table: &mut Vec<T>, element: T) -> Result<(), Error> {
+pub fn push<T>(table: &mut Vec<T>, element: T) -> Result<(), Error> {
     table.try_reserve(1).map_err(out_of_memory)?;
     table.push(element);
     Ok(())

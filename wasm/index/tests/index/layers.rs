@@ -10,7 +10,7 @@ mod reader;
 use reader::Crate;
 
 /// From the lowest layer to the highest; `lib.rs` says what each is about.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 23] = [
     "error",
     "cost",
     "support",
@@ -32,6 +32,7 @@ const LAYERS: [&str; 22] = [
     "room",
     "index",
     "search",
+    "shard",
     "diagnostics",
 ];
 
