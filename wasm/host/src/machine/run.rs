@@ -141,9 +141,13 @@ impl Machine {
     /// does not depend on the slice.
     pub async fn run(&mut self, order: Order) -> Result<Done, Failure> {
         // Dropped after the call, also after one that is cut off.
-        let _in_use = self.stack.enter()?;
+        let mut in_use = self.stack.enter()?;
         self.store.data_mut().forget_refusal();
+        let is_change = order.is_change;
         let outcome = self.try_run(order).await;
+        if is_change || !matches!(&outcome, Ok(done) if done.fuel < OPENING_SLICE) {
+            in_use.drain_at_end();
+        }
         if outcome.is_err() {
             self.restore_stack_pointer();
         }

@@ -1,15 +1,20 @@
 //! The stacks of calls: one for each machine, with memory only while a call needs it.
 //!
 //! wasmtime keeps the stack of a store for all of its calls, so a machine owns the addresses of a stack for life. An
-//! open stack takes mappings and memory, so a machine opens its stack for a call. The last `MAX_KEPT_OPEN` opened
-//! stacks stay open between calls, which saves frequently called machines the opening.
+//! open stack takes mappings and memory, so a machine opens its stack for a call. Opening and closing take as long as
+//! many a search, so the last opened stacks stay open between calls: as many as an eighth of the mappings that the system
+//! allows. The quota of mappings closes the oldest ones before it refuses a request.
+//!
+//! An idle stack keeps the memory that its calls touched: some pages, or up to `STACK_BYTES` after a deep recursion. So all
+//! but the newest `MAX_DEEP` stacks are drained: they keep `KEPT_BYTES`.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use wasmtime::{Error, Func, Instance, Module, StackCreator, StackMemory, Store, TypedFunc};
@@ -24,15 +29,23 @@ pub const STACK_BYTES: usize = 2 << 20;
 /// The bytes before a stack, towards which it grows, which are never memory. Half a large page, so that no large page
 /// fits inside a stack, which uses few small pages.
 const GUARD_BYTES: usize = 1 << 20;
-/// The most stacks that stay open between calls.
-const MAX_KEPT_OPEN: usize = 256;
+/// The most stacks that stay open between calls, whatever the system allows: `KEPT_BYTES` each.
+const MAX_KEPT_OPEN: usize = 16_384;
+/// The share of the system's mappings that the stacks that stay open may take.
+const KEPT_OPEN_SHARE: usize = 8;
+/// The most stacks that keep all memory that their calls touched.
+const MAX_DEEP: usize = 256;
+/// The bytes at the top of a stack that draining keeps. A search of a small index touches two pages.
+const KEPT_BYTES: usize = 16 << 10;
 /// The mappings of a stack: its open part, and the closed gap before it.
 const STACK_MAPPINGS: usize = 2;
 
 static ARENA: Arena = Arena::new(2 * GUARD_BYTES + STACK_BYTES, 1_024);
 
-/// The stacks that stay open: a ring buffer, and the index of the oldest.
-static OPEN: Mutex<(usize, [Weak<Stack>; MAX_KEPT_OPEN])> = Mutex::new((0, [const { Weak::new() }; MAX_KEPT_OPEN]));
+/// The stacks that stay open, the oldest first. A stack may be closed or gone since.
+static OPEN: Mutex<VecDeque<Weak<Stack>>> = Mutex::new(VecDeque::new());
+/// Whether there are more than `MAX_DEEP` of them.
+static ARE_MANY: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The stack that `Stacks` returns to the next store on this thread.
@@ -60,9 +73,14 @@ const IDLE: u8 = 1;
 const USED: u8 = 2;
 /// In use, and to be closed at the end of the use.
 const LAST: u8 = 3;
+/// Not in use, and drained by a thread that has the lock.
+const DRAINED: u8 = 4;
 
 /// The use of an open stack, which ends when this is dropped.
-pub struct InUse(Arc<Stack>);
+pub struct InUse {
+    stack: Arc<Stack>,
+    is_deep: bool,
+}
 
 impl Stack {
     /// Returns a closed stack.
@@ -79,36 +97,50 @@ impl Stack {
     ///
     /// `Overloaded` or `OutOfMemory` if it cannot be opened.
     pub fn enter(self: &Arc<Self>) -> Result<InUse, Failure> {
-        if !self.swap_state(IDLE, USED) {
-            self.open()?;
-            let oldest = keep(self);
-            if let Some(oldest) = oldest.upgrade() {
-                oldest.retire();
-            }
+        if !self.swap_state(IDLE, USED) && self.open()? {
+            keep(self);
         }
-        Ok(InUse(self.clone()))
+        Ok(InUse { stack: self.clone(), is_deep: false })
     }
 
-    fn open(&self) -> Result<(), Failure> {
-        // Wait for a thread that is closing the stack.
-        let mut addresses = self.addresses();
+    /// Opens the stack for a use. Returns whether it was closed: another thread may just have drained it.
+    fn open(&self) -> Result<bool, Failure> {
+        // Before the lock, because a lack of mappings closes other stacks, each under its lock.
         let mappings = quota::mappings().take_for_call(STACK_MAPPINGS)?;
+        // Wait for a thread that is closing or draining the stack.
+        let mut addresses = self.addresses();
+        if self.swap_state(IDLE, USED) {
+            return Ok(false);
+        }
         addresses.slot.open(GUARD_BYTES, GUARD_BYTES + STACK_BYTES).map_err(|error| no_room(&error))?;
         addresses.mappings = Some(mappings);
         self.state.store(USED, Ordering::Release);
-        Ok(())
+        Ok(true)
     }
 
-    /// Stops keeping the stack open: closes it now, or after its use.
-    fn retire(&self) {
+    /// Frees the memory of a stack but the `KEPT_BYTES` at its top, and leaves it open and idle, if its state is `from`.
+    /// Returns whether that was its state.
+    fn drain(&self, from: u8) -> bool {
+        let mut addresses = self.addresses();
+        let drains = self.swap_state(from, DRAINED);
+        if drains {
+            // SAFETY: a stack that is not in use has no frames, and a call that would use it waits for the lock.
+            unsafe { addresses.slot.drain(GUARD_BYTES, GUARD_BYTES + STACK_BYTES - KEPT_BYTES) };
+            self.state.store(IDLE, Ordering::Release);
+        }
+        drains
+    }
+
+    /// Stops keeping the stack open: closes it now, or after its use. Returns whether it closed it.
+    fn retire(&self) -> bool {
         loop {
-            let retired = match self.state.load(Ordering::Acquire) {
-                USED => self.swap_state(USED, LAST),
-                IDLE => self.close(IDLE),
-                _ => true,
-            };
-            if retired {
-                return;
+            match self.state.load(Ordering::Acquire) {
+                USED if self.swap_state(USED, LAST) => return false,
+                IDLE if self.close(IDLE) => return true,
+                USED | IDLE => {}
+                // Wait for the end.
+                DRAINED => drop(self.addresses()),
+                _ => return false,
             }
         }
     }
@@ -155,19 +187,58 @@ impl Stack {
     }
 }
 
-/// Adds an opened stack to those that stay open. Returns the oldest one, which this one replaces.
-fn keep(stack: &Arc<Stack>) -> Weak<Stack> {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (oldest, stacks) = &mut *open;
-    let place = *oldest;
-    *oldest = (place + 1) % MAX_KEPT_OPEN;
-    std::mem::replace(&mut stacks[place], Arc::downgrade(stack))
+/// Adds an opened stack to those that stay open. Closes the oldest ones beyond the limit.
+fn keep(stack: &Arc<Stack>) {
+    let mut open = open_stacks();
+    open.push_back(Arc::downgrade(stack));
+    let shallow = open.len().checked_sub(MAX_DEEP + 1).and_then(|index| open[index].upgrade());
+    ARE_MANY.store(open.len() > MAX_DEEP, Ordering::Relaxed);
+    let oldest = if open.len() > max_kept_open() { open.pop_front() } else { None };
+    // The locks of stacks come after this one is released.
+    drop(open);
+    if let Some(shallow) = shallow {
+        shallow.drain(IDLE);
+    }
+    if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
+        oldest.retire();
+    }
+}
+
+/// Closes stacks that only stay open to save time, the oldest first, until `mappings` mappings are free.
+fn reclaim(mappings: usize) {
+    let mut closed = 0;
+    while closed < mappings {
+        let Some(oldest) = open_stacks().pop_front() else { return };
+        if oldest.upgrade().is_some_and(|oldest| oldest.retire()) {
+            closed += STACK_MAPPINGS;
+        }
+    }
+}
+
+fn max_kept_open() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        quota::mappings().reclaim_by(reclaim);
+        (quota::mappings().limit() / KEPT_OPEN_SHARE / STACK_MAPPINGS).clamp(MAX_DEEP, MAX_KEPT_OPEN)
+    })
+}
+
+fn open_stacks() -> MutexGuard<'static, VecDeque<Weak<Stack>>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl InUse {
+    /// Makes the end of the use drain the stack. For a use that takes so long that this does not matter.
+    pub fn drain_at_end(&mut self) {
+        self.is_deep = ARE_MANY.load(Ordering::Relaxed);
+    }
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        if !self.0.swap_state(USED, IDLE) {
-            self.0.close(LAST);
+        let is_idle = if self.is_deep { self.stack.drain(USED) } else { self.stack.swap_state(USED, IDLE) };
+        if !is_idle {
+            self.stack.close(LAST);
         }
     }
 }

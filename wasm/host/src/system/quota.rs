@@ -23,7 +23,12 @@ pub struct Quota {
     /// A further amount for calls, so that existing instances can still be called.
     reserve: usize,
     taken: AtomicUsize,
+    /// Releases at least this amount of what is kept only to save time, or all of it. Called before a refusal.
+    reclaim: OnceLock<fn(usize)>,
 }
+
+/// The most that a refusal of a call releases, which runs on a scheduler: a stack is closed in some microseconds.
+const MAX_RECLAIMED_BY_CALL: usize = 16;
 
 /// The library recounts the mappings of others each time its own count crosses a multiple of this.
 const RECOUNT_INTERVAL: usize = 2_048;
@@ -48,6 +53,7 @@ pub fn mappings() -> &'static Quota {
             max: AtomicUsize::new(available(limit, os::mapped())),
             reserve: limit / 32,
             taken: AtomicUsize::new(0),
+            reclaim: OnceLock::new(),
         }
     })
 }
@@ -71,28 +77,44 @@ pub fn descriptors() -> &'static Quota {
             max: AtomicUsize::new(limit / 2),
             reserve: 0,
             taken: AtomicUsize::new(0),
+            reclaim: OnceLock::new(),
         }
     })
 }
 
 impl Quota {
+    /// Sets the function that releases at least an amount of what is kept only to save time, or all of it.
+    pub fn reclaim_by(&self, reclaim: fn(usize)) {
+        let _ = self.reclaim.set(reclaim);
+    }
+
     /// Takes `amount` for `user`, a noun with an article for the error text.
     ///
     /// # Errors
     ///
     /// `Overloaded` if the quota has less left.
     pub fn take(&'static self, amount: usize, user: &str) -> Result<Taken, Failure> {
-        self.take_up_to(self.max.load(Ordering::Relaxed), amount, user)
+        self.take_up_to(self.max.load(Ordering::Relaxed), amount, user, usize::MAX)
     }
 
     /// Takes `amount` for a call, which may use the reserve.
     pub fn take_for_call(&'static self, amount: usize) -> Result<Taken, Failure> {
-        self.take_up_to(self.max.load(Ordering::Relaxed).saturating_add(self.reserve), amount, "a call")
+        let max = self.max.load(Ordering::Relaxed).saturating_add(self.reserve);
+        self.take_up_to(max, amount, "a call", MAX_RECLAIMED_BY_CALL)
     }
 
-    fn take_up_to(&'static self, max: usize, amount: usize, user: &str) -> Result<Taken, Failure> {
+    /// Takes `amount` if no more than `max` is then taken. Reclaims at most `reclaimed` for that.
+    fn take_up_to(&'static self, max: usize, amount: usize, user: &str, reclaimed: usize) -> Result<Taken, Failure> {
         let more = |taken: usize| taken.checked_add(amount).filter(|sum| *sum <= max);
-        match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+        let take = || self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let taken = take().or_else(|taken| match self.reclaim.get() {
+            Some(reclaim) => {
+                reclaim(taken.saturating_add(amount).saturating_sub(max).min(reclaimed));
+                take()
+            }
+            None => Err(taken),
+        });
+        match taken {
             Ok(taken) => {
                 if taken / RECOUNT_INTERVAL != (taken + amount) / RECOUNT_INTERVAL {
                     recount_later();
@@ -113,6 +135,11 @@ impl Quota {
                 ))
             }
         }
+    }
+
+    /// Returns the operating system's limit.
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 
     pub fn taken(&self) -> usize {
