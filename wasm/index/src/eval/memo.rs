@@ -13,9 +13,9 @@ use crate::support::headroom::grow;
 const EVENTS: u16 = (1 << (u16::BITS - STATE_BITS)) - 1;
 /// The greatest number of parts of the table. Each event clears one, so all are cleared before a number repeats.
 const MAX_PARTS: usize = EVENTS as usize - 1;
-/// The number of elements of a part, unless the table has more than half a million. It is the same for most tables, because the
-/// cost of a search in a small index must not depend on the size of another index that uses the same table. It is a cache line.
-const PART: usize = 32;
+/// The number of elements of a part, unless the table has more than 130,000. It is the same for most tables, because the cost of a
+/// search in a small index must not depend on the size of another index that uses the same table. One instruction clears a part.
+const PART: usize = 8;
 
 /// The states of a predicate: 0 is false, `TRUE` is true, and `LISTED` is a pattern that was found and must still be
 /// evaluated.
@@ -63,7 +63,12 @@ impl Memo {
 
     /// Begins a new event. If an interrupted call is repeated, it clears more than necessary, but never less.
     pub fn begin(&mut self) {
-        self.values[self.forgotten..][..self.part].fill(0);
+        let part = &mut self.values[self.forgotten..][..self.part];
+        // A call of `memset` would take 1 % of the fuel of a search in a small index.
+        match part.first_chunk_mut() {
+            Some(only) if self.part == PART => *only = [0; PART],
+            _ => part.fill(0),
+        }
         in_order();
         let next = self.forgotten + self.part;
         self.forgotten = next * usize::from(next < self.values.len());
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_event_clears_as_many_elements_in_a_large_table_as_in_a_small_one() {
-        for predicates in [0, 1, 1_000, 100_000, 500_000] {
+        for predicates in [0, 1, 1_000, 100_000] {
             let mut memo = Memo::default();
             memo.reserve(predicates).unwrap();
             assert_eq!(memo.part, PART);
