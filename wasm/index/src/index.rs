@@ -261,6 +261,22 @@ impl Index {
         expressions + placed + reasons.as_ref().map_or(0, Reasons::heap_bytes)
     }
 
+    /// Copies the index to memory of its own length, in one place. Call it after many changes, such as a load: their temporary memory
+    /// leaves tables with spare room, scattered over the heap. The subscriptions stay as they are.
+    ///
+    /// Errors: [`Kind::OutOfMemory`]; nothing is changed then.
+    pub fn pack(&mut self) -> Result<(), Error> {
+        // No table of the copy has more room than before.
+        ensure(self.bytes())?;
+        let Index { catalog, strings, vocabulary, subscriptions, tree, dense, reasons, .. } = self;
+        // All copies exist before the first table is freed, so that they take adjacent memory.
+        let copies = (tree.packed(), catalog.clone(), subscriptions.clone(), strings.clone(), vocabulary.clone());
+        let others = (dense.clone(), reasons.clone());
+        (*tree, *catalog, *subscriptions, *strings, *vocabulary) = copies;
+        (*dense, *reasons) = others;
+        Ok(())
+    }
+
     /// Inserts one subscription.
     ///
     /// Errors: [`Kind::DuplicateId`]; [`Kind::Syntax`], [`Kind::UnknownAttribute`], [`Kind::Type`],

@@ -138,11 +138,6 @@ impl Analysis {
         }
     }
 
-    /// Returns an upper bound of the number of access predicates in [`Analysis::context`].
-    pub fn max_demands(&self) -> usize {
-        self.normal.capacity().min(cost::MAX_CONTEXT)
-    }
-
     /// Returns the access predicates of the context of the literal at `index`: an event must meet all of them to make the
     /// expression true by this literal. Its own is the first.
     pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = (NodeIndex, &AccessPredicate)> {

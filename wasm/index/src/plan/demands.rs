@@ -18,7 +18,9 @@ use crate::support::number::lesser;
 pub(crate) struct Demands<'a> {
     pub analysis: &'a Analysis,
     pub literal: NodeIndex,
-    sorted: Vec<Demanded<'a>>,
+    /// Their shares and literals: the first `len` elements. They are in place, because a change makes them for each entry.
+    sorted: [(f32, NodeIndex); cost::MAX_CONTEXT],
+    len: usize,
 }
 
 /// One demand of a context.
@@ -34,23 +36,13 @@ pub(crate) struct Demanded<'a> {
 impl<'a> Demands<'a> {
     /// Returns the demands of `literal` in the expression of `analysis`.
     pub fn of(literal: NodeIndex, analysis: &'a Analysis) -> Self {
-        Self::reusing(literal, analysis, Vec::new())
-    }
-
-    /// Like [`Demands::of`], in the memory of earlier demands.
-    pub fn reusing(literal: NodeIndex, analysis: &'a Analysis, mut sorted: Vec<Demanded<'a>>) -> Self {
-        sorted.clear();
-        sorted.reserve_exact(analysis.max_demands());
-        let demanded =
-            |(literal, access_predicate)| Demanded { literal, access_predicate, share: analysis.share(literal) };
-        sorted.extend(analysis.context(literal).map(demanded));
-        sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
-        Demands { analysis, literal, sorted }
-    }
-
-    /// Returns the memory for reuse.
-    pub fn into_memory(self) -> Vec<Demanded<'a>> {
-        self.sorted
+        let (mut sorted, mut len) = ([(0.0, literal); cost::MAX_CONTEXT], 0);
+        for (place, (literal, _)) in sorted.iter_mut().zip(analysis.context(literal)) {
+            *place = (analysis.share(literal), literal);
+            len += 1;
+        }
+        sorted[..len].sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        Demands { analysis, literal, sorted, len }
     }
 
     /// Returns the access predicate of the literal itself.
@@ -59,8 +51,10 @@ impl<'a> Demands<'a> {
     }
 
     /// Returns the demands, the most selective first.
-    pub fn iter(&self) -> impl Iterator<Item = &Demanded<'a>> {
-        self.sorted.iter()
+    pub fn iter(&self) -> impl Iterator<Item = Demanded<'a>> + '_ {
+        self.sorted[..self.len].iter().filter_map(|&(share, literal)| {
+            Some(Demanded { literal, access_predicate: self.analysis.access_predicate(literal)?, share })
+        })
     }
 }
 
@@ -84,7 +78,7 @@ pub(crate) fn choose<'a>(
 ) -> Option<Demanded<'a>> {
     let mut least = 1.0;
     let mut chosen = None;
-    for &demanded in demands.iter() {
+    for demanded in demands.iter() {
         let access_predicate = demanded.access_predicate;
         // At least as many events pass a filter as meet its demand.
         let fewest = lesser(cost::WEAK_SELECTIVITY, demanded.share);

@@ -48,9 +48,6 @@ use crate::support::footprint::of_table;
 use crate::support::headroom::growth;
 use crate::support::headroom::{ensure, trim, AROUND};
 
-/// An upper bound of the bytes that the demands of one literal take.
-const DEMANDS_BYTES: usize = 64 * size_of::<demands::Demanded>() + 64;
-
 /// An entry holds an expression in a leaf list, with a condition that an event must meet beyond the path. An expression has
 /// one entry, or two joined ones, at each of its places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -227,6 +224,14 @@ impl Tree {
         (0..self.nodes.len()).map(NodeId::from_index).map(|node| self.path(node).count()).max().unwrap_or(0)
     }
 
+    /// Returns a copy without spare room.
+    pub fn packed(&self) -> Tree {
+        let mut packed = self.clone();
+        // Freeing a level must not allocate.
+        packed.free_levels.reserve_exact(packed.levels.len() - packed.free_levels.len());
+        packed
+    }
+
     /// Returns the bytes that the tree takes of the heap.
     pub fn heap_bytes(&self) -> usize {
         let Tree { nodes, levels, free_levels, unindexed, .. } = self;
@@ -262,14 +267,11 @@ impl Tree {
         room: impl FnOnce(usize) -> Result<(), Error>,
     ) -> Result<Plan, Error> {
         let mut plan = Plan::default();
-        let mut memory = Vec::new();
         for &literal in access {
-            let demands = Demands::reusing(literal, analysis, memory);
-            self.plan(NodeId::ROOT, &demands, &mut plan)?;
-            memory = demands.into_memory();
+            self.plan(NodeId::ROOT, &Demands::of(literal, analysis), &mut plan)?;
         }
         room(self.capacity_after(&plan))?;
-        ensure(self.bytes(&plan)? + DEMANDS_BYTES + more)?;
+        ensure(self.bytes(&plan)? + more)?;
         Ok(plan)
     }
 

@@ -177,8 +177,7 @@ impl Tree {
             + AROUND)
     }
 
-    /// Inserts the subscription in `slot` at the places of `plan`. Requests at most [`Tree::bytes`], and memory for the
-    /// demands of one literal.
+    /// Inserts the subscription in `slot` at the places of `plan`. Requests at most [`Tree::bytes`].
     pub(super) fn follow(
         &mut self,
         plan: &mut Plan,
@@ -188,9 +187,8 @@ impl Tree {
         subscriptions: &Subscriptions,
     ) {
         let Plan { places, pending: long } = plan;
-        let mut memory = Vec::new();
         for group in places.chunk_by(|(_, a), (_, b)| a == b) {
-            let demands = Demands::reusing(group[0].1, analysis, memory);
+            let demands = Demands::of(group[0].1, analysis);
             for (target, _) in group {
                 let node = self.reach(*target);
                 self.add_entry(node, slot, &demands, catalog, subscriptions);
@@ -198,7 +196,6 @@ impl Tree {
                     long.push(node);
                 }
             }
-            memory = demands.into_memory();
         }
     }
 

@@ -14,7 +14,6 @@ use crate::handles::Slot;
 use crate::plan::analysis::Analysis;
 use crate::support::hash::{out_of_memory, State};
 use crate::support::headroom::{ensure, growth};
-use crate::tree::DEMANDS_BYTES;
 
 /// An upper bound of the bytes of analyses that are kept for one list. Other expressions are analyzed twice.
 const MAX_KEPT_ANALYSES_BYTES: usize = 256 * 1024;
@@ -93,7 +92,6 @@ impl<'a> Readings<'a> {
     pub fn read(&mut self, slot: Slot, literal: NodeIndex) -> Result<Reading, Error> {
         let known = if self.long.is_empty() { None } else { self.long.get(&slot).copied() };
         if let Some(position) = known.filter(|position| *position != ONCE) {
-            ensure(DEMANDS_BYTES)?;
             return Ok(Reading::Kept(position));
         }
         let subscription = self.subscriptions.get(slot);

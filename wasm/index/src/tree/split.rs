@@ -19,7 +19,7 @@ use crate::support::headroom::{ensure, push};
 use crate::tree::level::{Level, Place};
 use crate::tree::plan::{list_bytes, Plan};
 use crate::tree::readings::{Reading, Readings};
-use crate::tree::{Branch, Entry, Position, Tree, DEMANDS_BYTES};
+use crate::tree::{Branch, Entry, Position, Tree};
 
 /// The facts about one entry's expression that a split needs.
 struct Read {
@@ -183,14 +183,13 @@ impl Tree {
         let Splitting { readings, room, .. } = splitting;
         let (catalog, subscriptions) = readings.sources();
         readings.with(entry.slot, entry.literal, &entry.reading, |analysis| {
-            ensure(DEMANDS_BYTES)?;
             let demands = Demands::of(entry.literal, analysis);
             let Some((level, access_predicate)) = self.choose(node, &demands, false) else {
                 return Ok(false);
             };
             self.plan_below(level, &access_predicate.values, &demands, plan)?;
             room(self.capacity_after(plan))?;
-            ensure(self.bytes(plan)? + DEMANDS_BYTES)?;
+            ensure(self.bytes(plan)?)?;
             self.follow(plan, entry.slot, analysis, catalog, subscriptions);
             Ok(true)
         })
@@ -300,7 +299,6 @@ impl Tree {
     ) -> Result<(), Error> {
         let (catalog, subscriptions) = readings.sources();
         readings.with(entry.slot, entry.literal, &entry.reading, |analysis| {
-            ensure(DEMANDS_BYTES)?;
             let demands = Demands::of(entry.literal, analysis);
             for (node, list) in lists {
                 list.extend(self.entries_of(node, entry.slot, &demands, catalog, subscriptions));

@@ -18,6 +18,7 @@ mod estimates;
 mod event;
 mod exceptions;
 mod explain;
+mod footprint;
 mod growth;
 mod joined;
 mod language;

@@ -208,9 +208,8 @@ impl Dense {
     pub fn growth(&self) -> usize {
         let blocks = match &self.parts[..] {
             [] => growth(&self.parts, 1) + size_of::<Block>(),
-            [first] if self.len < PART => growth(first, 1),
-            _ if self.len.is_multiple_of(PART) => growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>(),
-            _ => 0,
+            [.., last] if !self.len.is_multiple_of(PART) => growth(last, 1),
+            _ => growth(&self.parts, 1) + size_of::<[Block; BLOCKS]>(),
         };
         blocks + size_of::<Wide>()
     }
