@@ -89,6 +89,10 @@ impl Tenant {
         let declared = puts.iter().map(|put| (put.insertion.id, put.declaration.as_ref()));
         let held = self.statistics.hold_declarations(declaration.as_ref(), declared).map_err(|error| (None, error))?;
         self.index.change_for(searches, &deleted, puts.iter().map(|put| Ok(put.insertion.clone())))?;
+        if 2 * puts.len() > self.index.len() {
+            // A load. Without memory for the copy the index stays as it is.
+            let _refused = self.index.pack();
+        }
         deleted.iter().for_each(|&id| self.statistics.remove(id));
         drop(held);
         if let Some(declaration) = declaration {
