@@ -82,8 +82,9 @@ defmodule BeTree.Test.Limits do
       {made, error} = make_all(nil, make, [])
       for tree <- made, do: {:ok, [7]} = BeTree.search(tree, %{a: 8})
       mappings = allocate()
-      {:error, %Error{kind: :overloaded}} = make.(nil)
-      {length(made), error, mappings}
+      # The host closes idle stacks of searches before it refuses a tree, so some more trees may fit.
+      {more, %Error{kind: :overloaded}} = make_all(nil, make, [])
+      {length(made) + length(more), error, mappings}
     end)
   end
 
