@@ -68,29 +68,15 @@ defmodule BeTree.Attacks.NodeKillsTest do
       Process.sleep(:infinity)
       """)
 
-    os_pid = line(port, "pid ")
-    found = port |> line("texts ") |> Base.decode64!() |> :erlang.binary_to_term() |> Map.new()
+    os_pid = OsNode.line(port, "pid ")
+    found = port |> OsNode.line("texts ") |> Base.decode64!() |> :erlang.binary_to_term() |> Map.new()
     assert agree?(there, found)
     # Waits for a number of events instead of a time.
-    for _ <- 1..(10 + :rand.uniform(150)), do: line(port, "one more")
+    for _ <- 1..(10 + :rand.uniform(150)), do: OsNode.line(port, "one more")
     OsNode.kill(port, os_pid)
     lines = file |> File.read!() |> String.split("\n")
     File.rm!(file)
     changes(lines, for({id, text} <- found, into: %{}, do: {id, {text, nil}}))
-  end
-
-  defp line(port, prefix) do
-    receive do
-      {^port, {:data, {_end, line}}} ->
-        if String.starts_with?(line, prefix),
-          do: String.replace_prefix(line, prefix, ""),
-          else: flunk("the node printed:\n" <> Enum.join([line | OsNode.await_end(port)], "\n"))
-
-      {^port, {:exit_status, status}} ->
-        flunk("the node ended with #{status}")
-    after
-      300_000 -> flunk("the node printed nothing")
-    end
   end
 
   # Returns for each id the last acknowledged text and the pending one, if any.

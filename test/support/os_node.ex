@@ -37,6 +37,21 @@ defmodule BeTree.Test.OsNode do
     {System.find_executable("sh"), ["-c", ~s(#{command} && exec "$@"), "sh", executable | arguments]}
   end
 
+  @doc "Waits for a printed line with this prefix, and returns the rest of it. Any other line fails the test."
+  def line(port, prefix) do
+    receive do
+      {^port, {:data, {_end, line}}} ->
+        if String.starts_with?(line, prefix),
+          do: String.replace_prefix(line, prefix, ""),
+          else: ExUnit.Assertions.flunk("the node printed:\n" <> Enum.join([line | await_end(port)], "\n"))
+
+      {^port, {:exit_status, status}} ->
+        ExUnit.Assertions.flunk("the node ended with #{status}")
+    after
+      300_000 -> ExUnit.Assertions.flunk("the node printed nothing")
+    end
+  end
+
   @doc "Kills the node and waits for its end. `os_pid` is the node's `System.pid/0`, because the port's process may be a shell."
   def kill(port, os_pid) do
     {_output, 0} = System.cmd("kill", ["-9", os_pid])
