@@ -36,6 +36,8 @@ defmodule BeTree.Tenants.Partition do
 
   # Milliseconds that the end of the process waits for the store.
   @end_timeout_ms 60_000
+  # Milliseconds after which the supervisor ends the process. The store may have ended before.
+  @shutdown_ms 120_000
 
   # Milliseconds between two calls of a partition that starts again, and how often.
   @pause_ms 5
@@ -77,7 +79,7 @@ defmodule BeTree.Tenants.Partition do
   @spec child_spec({Directory.t(), non_neg_integer}) :: Supervisor.child_spec()
   def child_spec({_directory, partition} = argument) do
     # The last statistics of all tenants are written when it is stopped.
-    %{id: {__MODULE__, partition}, start: {__MODULE__, :start_link, [argument]}, shutdown: :infinity}
+    %{id: {__MODULE__, partition}, start: {__MODULE__, :start_link, [argument]}, shutdown: @shutdown_ms}
   end
 
   ## Calls
@@ -156,11 +158,14 @@ defmodule BeTree.Tenants.Partition do
   def init({directory, partition}) do
     Process.flag(:trap_exit, true)
     state = %__MODULE__{directory: directory, partition: partition, shards: Shards.new(directory, partition)}
-    state = settle_intents(find_copies(state))
     Directory.put_partition(directory, partition)
     tick(state)
-    {:ok, state}
+    {:ok, state, {:continue, :begin}}
   end
+
+  # Not before the supervisor goes on: this waits for the store, which the supervisor may have to start again.
+  @impl GenServer
+  def handle_continue(:begin, state), do: {:noreply, state |> find_copies() |> settle_intents()}
 
   defp tick(%{directory: %{options: %{interval: interval}}}), do: Process.send_after(self(), :tick, interval)
 

@@ -99,7 +99,7 @@ defmodule BeTree.Tenants.CrashTest do
     receive do
       :done -> count
     after
-      50 ->
+      5 ->
         processes = partitions(name) ++ [Tenants.Store.Table.get(directory(name).store, :process)]
         pid = Enum.random(processes)
         if pid && Process.alive?(pid), do: kill(pid)
