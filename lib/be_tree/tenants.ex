@@ -16,9 +16,12 @@ defmodule BeTree.Tenants do
 
   ## Memory
 
-  Some hundred tenants share an instance of the index module, a *shard*, in which each has an index of its own. A tenant's ids, errors
-  and fuel do not depend on the other tenants of its shard. A tenant is loaded when it is used, once for concurrent callers,
-  and evicted when more than `:hot` tenants or `:memory` bytes are in memory. The least recently used tenant of a partition goes first.
+  Some hundred tenants share an instance of the index module, a *shard*, in which each has an index of its own. A tenant's ids and
+  errors do not depend on the other tenants of its shard. Neither does its fuel, except for what the allocator burns when an expression
+  first matches on a day and gets its counts: less than a thousandth.
+
+  A tenant is loaded when it is used, once for concurrent callers, and evicted when more than `:hot` tenants or `:memory` bytes are in
+  memory. The least recently used tenant of a partition goes first.
 
   ## Statistics
 
@@ -43,7 +46,7 @@ defmodule BeTree.Tenants do
 
   A quota is a token bucket of fuel, and a limit of memory (`change/4`). A match is admitted while fuel is left in the bucket. Its fuel is
   known when it ends, so the bucket may owe the fuel of the last match of each caller, which later matches wait for. Fuel is the same
-  on each machine for the same module and the same history, so a bill can be checked (`usage/2`).
+  on each machine for the same module and the same calls in the same order, so a bill can be checked (`usage/2`).
 
   ## What a crash may lose
 
