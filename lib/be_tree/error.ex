@@ -20,6 +20,7 @@ defmodule BeTree.Error do
     * `:column` - the character of the expression or of the event's JSON, from 1, at which the fault lies, or `nil`;
     * `:position` - the position of the wrong subscription or event in a list, from 0, or `nil`;
     * `:line` - the line of a text of rules, from 1, or `nil`;
+    * `:retry_after` - the milliseconds until the call may succeed, for the kind `:quota`, or `nil`;
     * `:text` - the expression, or the line of the rules, in which `:column` counts, or `nil`.
 
   ## Kinds
@@ -39,6 +40,7 @@ defmodule BeTree.Error do
   | `:timeout` | a call took longer than its timeout |
   | `:out_of_memory` | the memory limit was reached |
   | `:trap` | the index module stopped with a fault, and a change in progress may be half made |
+  | `:quota` | a tenant has used its fuel, or would exceed its memory (`BeTree.Tenants`) |
   | `:overloaded` | too many callers wait already, or the wait would never end |
   | `:bad_module` | bytes are no WebAssembly module, or no index module |
   | `:file` | a file cannot be read or written |
@@ -62,6 +64,7 @@ defmodule BeTree.Error do
           | :timeout
           | :out_of_memory
           | :trap
+          | :quota
           | :overloaded
           | :bad_module
           | :file
@@ -77,11 +80,12 @@ defmodule BeTree.Error do
           column: pos_integer | nil,
           position: non_neg_integer | nil,
           line: pos_integer | nil,
-          text: binary | nil
+          text: binary | nil,
+          retry_after: non_neg_integer | nil
         }
 
   @enforce_keys [:kind, :message]
-  defexception [:kind, :message, :attribute, :column, :position, :line, :text]
+  defexception [:kind, :message, :attribute, :column, :position, :line, :text, :retry_after]
 
   @indent "    "
   # Characters of the text shown before and after the caret, which fit on one line of a terminal.

@@ -40,6 +40,11 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :pub_sub, :publish]` | a call of `BeTree.PubSub.publish/3` or `BeTree.PubSub.publish_many/3` has sent its messages | `duration`, `events`, `delivered`, `dropped`, `unsent` | `pubsub` |
   | `[:be_tree, :pub_sub, :full]` | a subscriber reaches its limit | `waiting`, unless its process did not reply | `pubsub`, `process` |
   | `[:be_tree, :pub_sub, :recovered]` | at most half of the limit waits again | `waiting` | `pubsub`, `process` |
+  | `[:be_tree, :tenants, :match]` | a call of `BeTree.Tenants.match/4` or `BeTree.Tenants.match_many/3` returns | `duration`, `events`, `matches`, `fuel`, `skipped`, `errors` | `tenants`, `tenant` |
+  | `[:be_tree, :tenants, :load]` | a tenant was brought into memory | `duration`, `bytes` | `tenants`, `tenant` |
+  | `[:be_tree, :tenants, :evict]` | a tenant has left memory | `duration`, `bytes` | `tenants`, `tenant` |
+  | `[:be_tree, :tenants, :quota]` | a tenant has used 80 or 100 percent of its burst, for the first time since half of it was left | `left`, `burst`, `rate` | `tenants`, `tenant`, `threshold` |
+  | `[:be_tree, :tenants, :rebuild]` | a shard trapped, and its tenants are loaded into others | `lost` | `tenants` |
   | `[:be_tree, :rules, :dropped]` | a server of rules drops notices for a process with a full mailbox | `notices` | `process` |
 
   ## Measurements
@@ -61,6 +66,9 @@ defmodule BeTree.Telemetry do
   | `waiting` | count | messages in the mailbox of a subscriber |
   | `bytes` | byte | the size of the written changes, of the image of an index, of a module, or of messages |
   | `messages` | count | messages of an output |
+  | `skipped` | count | events of tenants that were skipped for their quotas |
+  | `left`, `burst`, `rate` | fuel | what a quota has left, negative if it owes some, what it holds, and what it receives in a second |
+  | `lost` | count | the tenants of a shard that trapped |
   | `lateness` | microsecond | since the oldest of the messages was put |
 
   ## Metadata
@@ -73,6 +81,9 @@ defmodule BeTree.Telemetry do
   | `process` | the process whose notices were dropped, or its name in `:notify`; for `[:be_tree, :pub_sub, ...]` the subscriber |
   | `pubsub` | the name of the `BeTree.PubSub` |
   | `output` | the name of the `BeTree.Output` |
+  | `tenants` | the name of the `BeTree.Tenants` |
+  | `tenant` | the tenant; `nil` for a call with events of many |
+  | `threshold` | 80 or 100, percent |
   | `cluster` | the `BeTree.Cluster`, if the handle is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |
   | `result` | in `:stop`: `:ok` or `:error` |

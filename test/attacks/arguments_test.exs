@@ -5,7 +5,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
   use ExUnit.Case, async: true
 
   alias BeTree.{Cluster, Domain, Error, Event, Explanation, Files, Fuel, Guest, Image, Index, Output, Pattern, Runtime}
-  alias BeTree.{Profile, PubSub, Rules, Sandbox, Search, Server, Tune, Workload}
+  alias BeTree.{Profile, PubSub, Rules, Sandbox, Search, Server, Tenants, Tune, Workload}
   alias BeTree.Test.Attack
   alias BeTree.WasmModule
 
@@ -83,7 +83,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
   end
 
   # A function, valid arguments, and the options of its last argument.
-  defp rows(%{folder: folder, server: server, terms: terms, pubsub: pubsub, output: output, made: made}) do
+  defp rows(context) do
+    %{folder: folder, server: server, terms: terms, pubsub: pubsub, output: output, tenants: tenants, made: made} =
+      context
+
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
     searchable = [tree, index, fn -> server end, fn -> terms end]
@@ -183,6 +186,18 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {PubSub, :publish, fn -> [pubsub, event] end, [:timeout]},
       {PubSub, :publish_many, fn -> [pubsub, [event]] end, [:timeout]},
       {PubSub, :stats, fn -> [pubsub] end, [:timeout]},
+      {Tenants, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
+      {Tenants, :child_spec, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
+      {Tenants, :change, fn -> [tenants, 1, [put: [{1, "a = 1"}], delete: []]] end, [:timeout]},
+      {Tenants, :match, fn -> [tenants, 1, event] end, [:fuel, :timeout, :strict, :on_mismatch]},
+      {Tenants, :match_many, fn -> [tenants, [{1, event}]] end, nil},
+      {Tenants, :report, fn -> [tenants, [tenants: [1], sections: [[]]]] end, [:timeout]},
+      {Tenants, :to_json, fn -> [tenants, [tenants: :all]] end, nil},
+      {Tenants, :usage, fn -> [tenants, 1] end, nil},
+      {Tenants, :drop, fn -> [tenants, unique()] end, nil},
+      {Tenants, :snapshot, fn -> [tenants, 1] end, nil},
+      {Tenants, :evict, fn -> [tenants, 1] end, nil},
+      {Tenants, :info, fn -> [tenants] end, nil},
       {Rules, :new, fn -> [@rules] end,
        [:memory, :facts, :firings, :notices, :lateness, :fuel, :timeout, :fuel_per_reduction, :runtime]},
       {Rules, :assert, fn -> [stateful(), {:a, x: 1}] end, rule_options},
@@ -275,9 +290,14 @@ defmodule BeTree.Attacks.ArgumentsTest do
     start_supervised!({Server, name: terms, schema: [a: :integer], ids: :term})
     pubsub = :"#{__MODULE__}.PubSub"
     start_supervised!({PubSub, name: pubsub, schema: [a: :integer]})
+    tenants = :"#{__MODULE__}.Tenants"
+    start_supervised!({Tenants, name: tenants, schema: [a: :integer]})
+    Tenants.change!(tenants, 1, put: [{1, "a = 1"}])
     output = :"#{__MODULE__}.Output"
     start_supervised!({Output, name: output, sink: {:process, self()}, overflow: :drop_new})
-    {:ok, folder: folder, server: __MODULE__, terms: terms, pubsub: pubsub, output: output, made: made()}
+
+    {:ok,
+     folder: folder, server: __MODULE__, terms: terms, pubsub: pubsub, output: output, tenants: tenants, made: made()}
   end
 
   test "the table has every public function", context do

@@ -9,7 +9,7 @@ defmodule BeTree.Telemetry.Metrics do
   @doc "Returns the metrics, built by `module`."
   @spec all(module) :: [struct]
   def all(module) do
-    searches(module) ++ changes(module) ++ servers(module) ++ pubsubs(module) ++ outputs(module)
+    searches(module) ++ changes(module) ++ servers(module) ++ pubsubs(module) ++ tenants(module) ++ outputs(module)
   end
 
   defp searches(module) do
@@ -60,6 +60,19 @@ defmodule BeTree.Telemetry.Metrics do
       module.sum("be_tree.pub_sub.publish.delivered", tags([:pubsub], description: "messages to subscribers")),
       module.sum("be_tree.pub_sub.publish.dropped", tags([:pubsub], description: "messages dropped at limits")),
       module.sum("be_tree.pub_sub.publish.unsent", tags([:pubsub], description: "events not sent to other nodes"))
+    ]
+  end
+
+  defp tenants(module) do
+    [
+      module.sum("be_tree.tenants.match.events", tags([:tenants], [])),
+      module.summary("be_tree.tenants.match.duration", tags([:tenants], unit: @milliseconds)),
+      module.sum("be_tree.tenants.match.fuel", tags([:tenants], [])),
+      module.sum("be_tree.tenants.match.skipped", tags([:tenants], description: "events skipped for quotas")),
+      module.summary("be_tree.tenants.load.duration", tags([:tenants], unit: @milliseconds)),
+      module.counter("be_tree.tenants.evict.bytes", tags([:tenants], description: "tenants that left memory")),
+      module.counter("be_tree.tenants.quota.left", tags([:tenants, :threshold], description: "warnings of quotas")),
+      module.sum("be_tree.tenants.rebuild.lost", tags([:tenants], description: "tenants of shards that trapped"))
     ]
   end
 

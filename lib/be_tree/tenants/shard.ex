@@ -182,6 +182,12 @@ defmodule BeTree.Tenants.Shard do
     end
   end
 
+  @doc "Returns whether an error says that an earlier call has damaged the instance, so that this call did nothing."
+  @spec damaged?(Error.t()) :: boolean
+  # The text is that of wasm/module/src/refusal.rs.
+  def damaged?(%Error{kind: :trap, message: "an earlier change was cut off" <> _rest}), do: true
+  def damaged?(_other), do: false
+
   @doc "Returns the statistics of a tenant's current day, as a blob."
   @spec statistics(t, number_of_tenant) :: {:ok, binary} | {:error, Error.t()}
   def statistics(shard, number), do: read(shard, "be_tree_tenant_statistics", [number])
