@@ -6,14 +6,16 @@
 #
 # `--only` runs one section: noop, senders, file, tcp, user, busy, shedding, refused, memory, recovery, lateness or flight.
 
+Code.require_file("shared/run.ex", __DIR__)
 for file <- ~w(sinks mailbox loops measure throughput bounds), do: Code.require_file("output/#{file}.ex", __DIR__)
 
 defmodule BeTree.Bench.Output do
   @moduledoc false
 
-  import BeTree.Bench.Output.Measure
+  import BeTree.Bench.Run, only: [folder: 0, open: 1]
 
   alias BeTree.Bench.Output.{Bounds, Throughput}
+  alias BeTree.Bench.Run
 
   @sections [
     noop: &Throughput.noop/1,
@@ -32,38 +34,7 @@ defmodule BeTree.Bench.Output do
 
   def sections, do: for({name, _run} <- @sections, do: "#{name}")
 
-  def run(options) do
-    File.mkdir_p!(folder())
-    File.rm(report())
-    say("#{Date.utc_today()}: #{machine()}; load #{load()}; medians of #{options.turns} turns; microseconds a message")
-    bars = for {name, run} <- @sections, options.only in [nil, "#{name}"], bar <- section(name, run, options), do: bar
-    unless bars == [], do: table("Bars", ["bar", "measured", "limit", ""], Enum.map(bars, &row/1))
-    say("\nload at the end: #{load()}")
-  end
-
-  # A section has a process of its own, so that it leaves no messages and links.
-  defp section(name, run, options) do
-    {time, bars} = :timer.tc(fn -> fn -> run.(options) end |> Task.async() |> Task.await(:infinity) end)
-    IO.puts(:stderr, "(#{name}: #{div(time, 1_000_000)} s)")
-    bars
-  end
-
-  defp machine do
-    machine = BeTree.Tune.Machine.describe()
-    "#{machine.cpu}, #{machine.schedulers} schedulers; OTP #{machine.otp}, Elixir #{machine.elixir}"
-  end
-
-  defp row({title, kind, measured, limit, unit}) do
-    holds? = if kind == :at_least, do: measured >= limit, else: measured <= limit
-    sign = if kind == :at_least, do: "at least", else: "at most"
-
-    [
-      title,
-      "#{decimal(measured, 2)} #{unit}",
-      "#{sign} #{decimal(limit, 2)} #{unit}",
-      if(holds?, do: "holds", else: "DOES NOT HOLD")
-    ]
-  end
+  def run(options), do: Run.sections("output", "microseconds a message", @sections, options)
 
   # The standard output of a child VM is /dev/null. Its results come by a file.
   def user(options) do
@@ -76,7 +47,10 @@ defmodule BeTree.Bench.Output do
     path |> File.read!() |> :erlang.binary_to_term() |> Throughput.print_user()
   end
 
-  def child(path, options), do: File.write!(path, :erlang.term_to_binary(Throughput.user(options)))
+  def child(path, options) do
+    open("output")
+    File.write!(path, :erlang.term_to_binary(Throughput.user(options)))
+  end
 end
 
 alias BeTree.Bench.Output

@@ -2,7 +2,7 @@ defmodule BeTree.Bench.Output.Bounds do
   @moduledoc false
   # What an output does at its limits: shedding, refusals, memory beside a dead sink, the end of an overload, lateness.
 
-  import BeTree.Bench.Output.Measure
+  import BeTree.Bench.Run
 
   alias BeTree.Bench.Output.{Loops, Mailbox, Sinks}
   alias BeTree.Output

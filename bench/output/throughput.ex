@@ -3,6 +3,7 @@ defmodule BeTree.Bench.Output.Throughput do
   # What a message costs by each way, for each sink.
 
   import BeTree.Bench.Output.Measure
+  import BeTree.Bench.Run
 
   alias BeTree.Bench.Output.{Loops, Mailbox, Sinks}
   alias BeTree.Output
