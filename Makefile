@@ -36,11 +36,11 @@ $(browser_ready): test/browser/package-lock.json playground/package-lock.json $(
 	@cd playground && npm ci --no-audit --no-fund --loglevel=error
 	@touch $(browser_ready)
 
-# The page of mix be_tree.tune. The library compiles without it.
-$(report): report/build.js report/package-lock.json $(wildcard report/src/*) | $(node_ready)
+# The pages of mix be_tree.tune and mix be_tree.tenants. The library compiles without them.
+$(report): report/build.js report/package-lock.json $(wildcard report/src/*.* report/src/tenants/*) | $(node_ready)
 	@cd report && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run --silent build
 
-report: $(report) ## Build the page of mix be_tree.tune, with npm
+report: $(report) ## Build the pages of mix be_tree.tune and mix be_tree.tenants, with npm
 	@mix compile
 
 build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF

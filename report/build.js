@@ -1,4 +1,4 @@
-// Bundles the page's program and styles into one HTML file without network: dist/tune.html.
+// Bundles each page's program and styles into one HTML file without network: dist/tune.html and dist/tenants.html.
 import { build } from "esbuild";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 
@@ -29,20 +29,27 @@ const licenses = async (inputs) => {
   return (await Promise.all(texts)).join("\n\n");
 };
 
-const [program, styles, template] = await Promise.all([
-  // The page has its own styles for d3-flame-graph.
-  bundle("src/main.js", { format: "iife", loader: { ".css": "empty" } }),
-  bundle("src/page.css"),
-  readFile("src/page.html", "utf8"),
-]);
-
-// A replacement function, because $ is special in a replacement text. An HTML comment must not contain two hyphens.
-const notices = (await licenses(program.inputs)).replaceAll("--", "- -");
-const page = template
-  .replace("/* styles */", () => styles.text)
-  .replace("/* program */", () => program.text.replaceAll("</script", "<\\/script"))
-  .replace("/* licenses */", () => notices);
+const PAGES = [
+  { name: "tune", folder: "src" },
+  { name: "tenants", folder: "src/tenants" },
+];
 
 await mkdir("dist", { recursive: true });
-await writeFile("dist/tune.html", page);
-console.log(`dist/tune.html: ${Buffer.byteLength(page)} bytes`);
+for (const { name, folder } of PAGES) {
+  const [program, styles, template] = await Promise.all([
+    // The pages have their own styles for d3-flame-graph.
+    bundle(`${folder}/main.js`, { format: "iife", loader: { ".css": "empty" } }),
+    bundle(`${folder}/page.css`),
+    readFile(`${folder}/page.html`, "utf8"),
+  ]);
+
+  // A replacement function, because $ is special in a replacement text. An HTML comment must not contain two hyphens.
+  const notices = (await licenses(program.inputs)).replaceAll("--", "- -");
+  const page = template
+    .replace("/* styles */", () => styles.text)
+    .replace("/* program */", () => program.text.replaceAll("</script", "<\\/script"))
+    .replace("/* licenses */", () => notices);
+
+  await writeFile(`dist/${name}.html`, page);
+  console.log(`dist/${name}.html: ${Buffer.byteLength(page)} bytes`);
+}

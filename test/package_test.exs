@@ -26,7 +26,7 @@ defmodule BeTree.PackageTest do
     for file <-
           ~w(lib/be_tree.ex lib/be_tree/runtime/wasmex.ex lib/mix/tasks/compile.be_tree_guest.ex mix.exs LICENSE) ++
             ~w(README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md include/erl_betree.hrl docs/contributing/abi.md wasm/Cargo.lock wasm/host/build.rs wasm/host/src/lib.rs) ++
-            ~w(wasm/guest/Cargo.toml wasm/index/src/lib.rs priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/tune.html) ++
+            ~w(wasm/guest/Cargo.toml wasm/index/src/lib.rs priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/tune.html priv/tenants.html) ++
             ~w(priv/be_tree_rules.wasm priv/be_tree_rules.wasm.sha256 wasm/rules_guest/src/lib.rs wasm/module/src/lib.rs) ++
             [@checksums] do
       assert is_map_key(files, file)

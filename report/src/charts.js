@@ -32,13 +32,27 @@ export const figure = ({ id, title, text, legend = [], option, points, header, r
 const pending = [];
 const later = (place, option, points) => pending.push({ place, option, points });
 
+// Charts of a page that shows others later. They are no longer drawn when the theme changes.
+const drawn = [];
+
+/** Forgets all charts, before their places leave the page. */
+export const clear = () => {
+  for (const { chart, observer } of drawn.splice(0)) {
+    observer.disconnect();
+    chart.dispose();
+  }
+};
+
+onTheme(() => drawn.forEach(({ update }) => update()));
+
 export const draw = () => {
   for (const { place, option, points } of pending.splice(0)) {
     const chart = echarts.init(place, null, { renderer: "svg" });
     const update = () => chart.setOption(base(option(colors())), { notMerge: true });
     update();
-    onTheme(update);
-    new ResizeObserver(() => chart.resize()).observe(place);
+    const observer = new ResizeObserver(() => chart.resize());
+    observer.observe(place);
+    drawn.push({ chart, observer, update });
     keys(place, chart, points);
   }
 };

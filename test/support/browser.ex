@@ -7,10 +7,12 @@ defmodule BeTree.Test.Browser do
       System.find_executable("node") == nil -> "Node"
       not File.exists?("test/browser/node_modules/playwright-core") -> "the packages of test/browser (npm ci)"
       not chromium?() -> "Chromium"
-      not File.exists?(Application.app_dir(:be_tree, "priv/tune.html")) -> "the page of the tuning report (make report)"
+      not Enum.all?(~w(tune tenants), &page?/1) -> "the pages of the tuning report and of tenants (make report)"
       true -> nil
     end
   end
+
+  defp page?(name), do: :be_tree |> Application.app_dir("priv/#{name}.html") |> File.exists?()
 
   defp chromium? do
     places = [

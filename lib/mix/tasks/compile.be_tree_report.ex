@@ -1,38 +1,44 @@
 defmodule Mix.Tasks.Compile.BeTreeReport do
-  @shortdoc "Installs the page of the tuning report, tune.html"
+  @shortdoc "Installs the pages of the tuning report and of tenants"
 
   @moduledoc """
-  This task copies the page of `mix be_tree.tune` to `priv/tune.html` in the build of the project.
+  This task copies the pages of `mix be_tree.tune` and `mix be_tree.tenants` to `priv/tune.html` and `priv/tenants.html` in the build of
+  the project.
 
-  `mix compile` runs it. A released package has the page. In a checkout `make report` builds it with npm, in the folder
-  `report`. Where there is no page the task does nothing, and `mix be_tree.tune` writes no report and says why.
+  `mix compile` runs it. A released package has the pages. In a checkout `make report` builds them with npm, in the folder
+  `report`. Where there is no page the task does nothing, and the task that needs it says why it cannot go on.
   """
 
   use Mix.Task.Compiler
 
   alias Mix.BeTree.Build
 
-  @file_name "tune.html"
-  @sources ["report/dist/#{@file_name}", "priv/#{@file_name}"]
+  @pages ["tune.html", "tenants.html"]
+  @folders ["report/dist", "priv"]
 
   @impl Mix.Task.Compiler
   def run(_arguments) do
-    with source when source != nil <- Enum.find(@sources, &File.regular?/1),
+    if Enum.any?(Enum.map(@pages, &install/1)), do: {:ok, []}, else: {:noop, []}
+  end
+
+  # Returns whether the page is another one than before.
+  defp install(name) do
+    with source when source != nil <- @folders |> Enum.map(&Path.join(&1, name)) |> Enum.find(&File.regular?/1),
          page = File.read!(source),
-         false <- File.read(installed()) == {:ok, page} do
-      File.write!(installed(), page)
-      {:ok, []}
+         false <- File.read(installed(name)) == {:ok, page} do
+      File.write!(installed(name), page)
+      true
     else
-      _absent_or_same -> {:noop, []}
+      _absent_or_same -> false
     end
   end
 
   @impl Mix.Task.Compiler
   def clean do
-    File.rm(installed())
+    for name <- @pages, do: File.rm(installed(name))
     :ok
   end
 
   # With rebar3 it is the file of the sources.
-  defp installed, do: Path.join(Build.priv(), @file_name)
+  defp installed(name), do: Path.join(Build.priv(), name)
 end
