@@ -20,19 +20,21 @@ const load = async ({ focus = false } = {}) => {
   if (place.key) query.set("key", place.key);
   else if (place.search) query.set("search", place.search);
   document.body.classList.add("loading");
+  const data = await reply(`api/${place.key ? "tenant" : "overview"}?${query}`);
+  if (mine !== request) return;
+  document.body.classList.remove("loading");
+  if (data.error) failed(data.error);
+  else show(data);
+  if (focus) main.focus();
+  // The first look at all tenants takes a moment.
+  if (data.progress) setTimeout(() => mine === request && load(), POLL_MS);
+};
+
+const reply = async (path) => {
   try {
-    const response = await fetch(`api/${place.key ? "tenant" : "overview"}?${query}`);
-    const data = await response.json();
-    if (mine !== request) return;
-    if (data.error) failed(data.error);
-    else show(data);
-    if (focus) main.focus();
-    // The first look at all tenants takes a moment.
-    if (data.progress) setTimeout(() => mine === request && load(), POLL_MS);
+    return await (await fetch(path)).json();
   } catch {
-    if (mine === request) failed("The server does not reply. Is mix be_tree.tenants still running?");
-  } finally {
-    if (mine === request) document.body.classList.remove("loading");
+    return { error: "The server does not reply. Is it still running?" };
   }
 };
 

@@ -4,6 +4,7 @@ import { bar, byDay, bytes, share, text, tile } from "./parts.js";
 import { go, within } from "./place.js";
 
 export const overview = (data, place, search) => [
+  data.fault ? el("div", { class: "card" }, el("span", { class: "badge bad" }, "Not all figures"), el("p", {}, data.fault)) : null,
   data.progress ? progress(data.progress) : null,
   tiles(data, place),
   trends(data),
@@ -27,7 +28,9 @@ const tiles = ({ total, info }, place) =>
       tile("In the folder", bytes(info.disk_bytes), `${plural(info.tenants, "tenant")}`)));
 
 const trends = ({ by_day: days }) =>
-  el("div", { class: "grid" },
+  el("section", { "aria-labelledby": "days-title" },
+    el("h2", { id: "days-title", class: "hidden" }, "By day"),
+    el("div", { class: "grid" },
     byDay({
       id: "chart-matches", title: "Events and matches by day", text: "Events that were matched against their tenant's expressions, and the matches that they had.", y: "events, matches", days,
       series: [
@@ -42,7 +45,7 @@ const trends = ({ by_day: days }) =>
         { name: "changes", hue: 2, value: (day) => day.change },
         { name: "loading", hue: 4, value: (day) => day.load },
       ],
-    }));
+    })));
 
 const tenants = (data, place, search) => {
   const input = el("input", {
@@ -53,7 +56,7 @@ const tenants = (data, place, search) => {
     el("div", { class: "head" }, el("h2", { id: "tenants-title" }, `Tenants that cost most ${within(place.days)}`), input),
     el("div", { class: "card" },
       data.tenants.length
-        ? table(["Tenant", "Fuel", "Of all", "Events", "Matches", "Fuel an event", "Over quota", ""],
+        ? table(["Tenant", "Fuel", "Of all", "Events", "Matches", "Fuel an event", "Over quota", "Kept"],
             data.tenants.map((one) => [
               el("a", { href: `#${go({ days: place.days, key: one.key })}` }, text(one.name)),
               grouped(one.fuel), bar(one.fuel, data.total.fuel), grouped(one.events), grouped(one.matches),
@@ -72,6 +75,7 @@ const sum = (tenants) => tenants.reduce((total, { fuel }) => total + fuel, 0);
 const expressions = (data, place) =>
   el("section", { id: "expressions", "aria-labelledby": "expressions-title" },
     el("h2", { id: "expressions-title" }, `What matched ${within(place.days)}`),
+    el("p", {}, "The expressions with the most matches, of the 20 tenants with the most matches."),
     el("div", { class: "card" },
       data.expressions.length
         ? table(["Expression", "Tenant", "Matches"],

@@ -77,7 +77,7 @@ export const figure = ({ kind, value }) => {
     case "top":
       return value.values.slice(0, 5).map((one) => `${one.value} (${one.error > 0 ? "≈ " : ""}${grouped(one.count)})`).join(", ");
     case "quantiles":
-      return value.values.map(([quantile, at]) => `p${trim(100 * quantile)} ${number(at)}`).join(", ");
+      return value.quantiles.map((one) => `p${trim(100 * one.quantile)} ${number(one.value)}`).join(", ");
     case "members":
       return `${value.values.slice(0, 8).join(", ")}${value.more || value.values.length > 8 ? ", …" : ""}`;
     default:

@@ -28,7 +28,9 @@ const tiles = ({ total, quota, expressions_count: count }, place) =>
       quota?.rate ? tile("Quota", `${short(quota.rate)}/s`, quota.left == null ? `holds ${short(quota.burst)} fuel` : `${short(Math.max(quota.left, 0))} of ${short(quota.burst)} left`) : null));
 
 const trends = ({ by_day: days }) =>
-  el("div", { class: "grid" },
+  el("section", { "aria-labelledby": "days-title" },
+    el("h2", { id: "days-title", class: "hidden" }, "By day"),
+    el("div", { class: "grid" },
     byDay({
       id: "chart-matches", title: "Events and matches by day", text: "The tenant's events, those that matched at least one expression, and all matches.", y: "events, matches", days,
       series: [
@@ -44,7 +46,7 @@ const trends = ({ by_day: days }) =>
         { name: "changes", hue: 2, value: (day) => day.change },
         { name: "loading", hue: 4, value: (day) => day.load },
       ],
-    }));
+    })));
 
 const figures = ({ stats }, place) =>
   stats.length
@@ -52,12 +54,13 @@ const figures = ({ stats }, place) =>
         el("h2", { id: "figures-title" }, `Figures ${within(place.days)}`),
         el("p", {}, "Of all events that matched an expression. ≈ is an estimate with an error of about 1.7 %."),
         el("div", { class: "card" },
-          table(["Figure", "", "Value"], stats.map((one) => [text(one.name), [`${KINDS[one.kind] ?? one.kind} `, text(one.attribute)], text(figure(one))]), { caption: "Figures" })))
+          table(["Figure", "Kind", "Value"], stats.map((one) => [text(one.name), [`${KINDS[one.kind] ?? one.kind} `, text(one.attribute)], text(figure(one))]), { caption: "Figures" })))
     : null;
 
 const expressions = (data, place) => {
   const greatest = Math.max(...data.expressions.map(({ matches }) => matches), 0);
-  const names = [...new Set(data.expressions.flatMap(({ stats }) => stats.map(({ name }) => name)))].slice(0, 3);
+  const kinds = new Map(data.expressions.flatMap(({ stats }) => stats.map(({ name, kind }) => [name, kind])));
+  const names = [...kinds.keys()].sort((one, other) => (kinds.get(other) === "uniques") - (kinds.get(one) === "uniques")).slice(0, 3);
   return el("section", { id: "expressions", "aria-labelledby": "expressions-title" },
     el("h2", { id: "expressions-title" }, `Expressions by matches ${within(place.days)}`),
     el("div", { class: "card" },
