@@ -14,7 +14,7 @@ defmodule BeTree.Bench.Tenants.Speed do
   ## 2,000 tenants
 
   def hot(options) do
-    count = 2_000
+    count = if options.quick, do: 500, else: 2_000
     tenants = Workload.tenants(count)
     each = if options.quick, do: @batch, else: 2 * @batch
     run = Workload.uniform(tenants, each)
@@ -29,18 +29,19 @@ defmodule BeTree.Bench.Tenants.Speed do
       )
 
     [
-      bar("2,000 hot tenants one by one, of the peer", results, :one, 3),
-      bar("2,000 hot tenants in batches of 64 of a tenant, of the peer", results, :batches, 8)
+      bar("#{Describe.grouped(count)} hot tenants one by one, of the peer", results, :one, 3),
+      bar("#{Describe.grouped(count)} hot tenants in batches of 64 of a tenant, of the peer", results, :batches, 8)
     ]
   end
 
   ## One tenant
 
   def one(options) do
-    run = Workload.uniform([1], if(options.quick, do: 20_000, else: 100_000))
+    run = Workload.uniform([1], if(options.quick, do: 10_000, else: 100_000))
+    peer_events = div(length(run), 2)
 
     results =
-      compare("One hot tenant, two callers, 10 matches with counts and unique devices", [1], run, length(run), options)
+      compare("One hot tenant, two callers, 10 matches with counts and unique devices", [1], run, peer_events, options)
 
     [
       bar("one hot tenant one by one, of the peer", results, :one, 5),
@@ -67,7 +68,7 @@ defmodule BeTree.Bench.Tenants.Speed do
   # Runs all ways with the same tenants. `peer_events` bounds the runs of the peer.
   defp compare(title, tenants, run, peer_events, options) do
     {events, ids} = {Workload.events(), Workload.ids()}
-    peer_run = Enum.take(run, max(peer_events, 20_000))
+    peer_run = Enum.take(run, max(peer_events, if(options.quick, do: 5_000, else: 20_000)))
     {ours, our_ways} = our_ways(tenants, run, events)
     {peers, peer_ways} = peer_ways(peer_run, ids)
     results = Turns.in_turns(our_ways ++ peer_ways, options.turns)

@@ -11,6 +11,8 @@ defmodule BeTree.Bench.Tenants.Turns do
   alias BeTree.Input.Describe
 
   @workers 2
+  # Unique values below this have their error in parts of this.
+  @few 50
 
   def way(name, role, events, run), do: %{name: name, role: role, events: events, run: run}
 
@@ -85,7 +87,8 @@ defmodule BeTree.Bench.Tenants.Turns do
           {id, expected} <- Workload.uniques(runs, ids, tenant) do
         {_matches, found} = figures[id]
         if expected <= bounds.exact, do: equal!("#{way}: unique devices of #{tenant}, #{id}", round(found), expected)
-        found / expected - 1
+        # Two of few values may share a register.
+        (found - expected) / max(expected, @few)
       end
 
     worst = errors |> Enum.map(&abs/1) |> Enum.max(fn -> 0.0 end)

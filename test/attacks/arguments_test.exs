@@ -84,8 +84,16 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
   # A function, valid arguments, and the options of its last argument.
   defp rows(context) do
-    %{folder: folder, server: server, terms: terms, pubsub: pubsub, output: output, tenants: tenants, made: made} =
-      context
+    %{
+      folder: folder,
+      server: server,
+      terms: terms,
+      pubsub: pubsub,
+      output: output,
+      tenants: tenants,
+      dashboard: dashboard,
+      made: made
+    } = context
 
     tree = fn -> with_rules() end
     index = fn -> BeTree.publish!(with_rules(), replicas: 2) end
@@ -178,6 +186,9 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Output, :stats, fn -> [output] end, nil},
       {Output, :configure, fn -> [output] end, [:sink, :page, :linger, :buffer, :overflow, :timeout]},
       {Output, :ack, fn -> [make_ref()] end, nil},
+      {Tenants.Dashboard, :start_link, fn -> [[tenants: tenants, port: 0]] end, nil},
+      {Tenants.Dashboard, :child_spec, fn -> [[tenants: tenants, port: 0]] end, nil},
+      {Tenants.Dashboard, :address, fn -> [dashboard] end, nil},
       {PubSub, :start_link, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {PubSub, :child_spec, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {PubSub, :subscribe, fn -> [pubsub, "a = 1"] end, [:tag, :why, :limit, :overflow, :constants, :timeout]},
@@ -293,11 +304,19 @@ defmodule BeTree.Attacks.ArgumentsTest do
     tenants = :"#{__MODULE__}.Tenants"
     start_supervised!({Tenants, name: tenants, schema: [a: :integer]})
     Tenants.change!(tenants, 1, put: [{1, "a = 1"}])
+    dashboard = start_supervised!({Tenants.Dashboard, tenants: tenants, port: 0})
     output = :"#{__MODULE__}.Output"
     start_supervised!({Output, name: output, sink: {:process, self()}, overflow: :drop_new})
 
     {:ok,
-     folder: folder, server: __MODULE__, terms: terms, pubsub: pubsub, output: output, tenants: tenants, made: made()}
+     folder: folder,
+     server: __MODULE__,
+     terms: terms,
+     pubsub: pubsub,
+     output: output,
+     tenants: tenants,
+     dashboard: dashboard,
+     made: made()}
   end
 
   test "the table has every public function", context do

@@ -112,8 +112,14 @@ defmodule BeTree.Tenants.Dashboard do
 
   @doc "Returns the address of the page."
   @spec address(pid) :: String.t()
-  def address(dashboard) when is_pid(dashboard), do: GenServer.call(dashboard, :address)
-  def address(other), do: Check.expected!("the pid of a dashboard", other)
+  def address(dashboard) when is_pid(dashboard) and dashboard != self() do
+    GenServer.call(dashboard, :address)
+  catch
+    # Another process, or one that ended.
+    :exit, _reason -> Check.expected!("the pid of a dashboard that runs", dashboard)
+  end
+
+  def address(other), do: Check.expected!("the pid of a dashboard that runs", other)
 
   @doc false
   def ip?(ip), do: :inet.is_ip_address(ip)
