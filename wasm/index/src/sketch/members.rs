@@ -2,9 +2,8 @@
 
 use crate::error::Error;
 use crate::sketch::codec::{put, Input, MAX_INTEGER_BYTES};
-use crate::sketch::request;
 use crate::sketch::values::{Hashed, Value, Values};
-use crate::support::headroom::ensure;
+use crate::sketch::{ensure, request};
 
 /// A set of at most `bound` values.
 #[derive(Clone, Debug)]

@@ -25,7 +25,11 @@ pub(crate) mod top;
 pub(crate) mod uniques;
 pub(crate) mod values;
 
-use crate::support::headroom::AROUND;
+use crate::error::Error;
+use crate::support::headroom::{self, AROUND};
+
+/// Memory that stays free for the message of a later refusal.
+const MESSAGE_BYTES: usize = 1024;
 
 /// Returns the bytes that a request for `len` elements takes, with the allocator's overhead.
 pub(crate) fn request<T>(len: usize) -> usize {
@@ -40,4 +44,31 @@ pub(crate) fn growth<T>(table: &Vec<T>, more: usize) -> usize {
         true => 0,
         false => request::<T>((table.len() + more).max(2 * table.capacity()).max(MIN_CAPACITY)),
     }
+}
+
+/// Checks that `bytes` bytes are available, and then enough for the message of a later error.
+///
+/// Errors: [`crate::error::Kind::OutOfMemory`].
+pub(crate) fn ensure(bytes: usize) -> Result<(), Error> {
+    match bytes {
+        0 => Ok(()),
+        _ => headroom::ensure(bytes + MESSAGE_BYTES),
+    }
+}
+
+/// Reserves room for `more` elements. Errors: those of [`ensure`].
+pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize) -> Result<(), Error> {
+    ensure(growth(table, more))?;
+    table.reserve(more);
+    Ok(())
+}
+
+/// Appends to a table. Errors: those of [`ensure`].
+#[inline]
+pub(crate) fn push<T>(table: &mut Vec<T>, element: T) -> Result<(), Error> {
+    if table.len() == table.capacity() {
+        reserve(table, 1)?;
+    }
+    table.push(element);
+    Ok(())
 }

@@ -12,8 +12,7 @@
 
 use crate::error::Error;
 use crate::sketch::codec::{put, Input, MAX_INTEGER_BYTES};
-use crate::sketch::request;
-use crate::support::headroom::ensure;
+use crate::sketch::{ensure, request};
 
 /// The buckets of a power of two.
 const PARTS: u64 = 50;

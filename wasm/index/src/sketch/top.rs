@@ -11,8 +11,7 @@
 use crate::error::Error;
 use crate::sketch::codec::{put, Input, MAX_INTEGER_BYTES};
 use crate::sketch::values::{Hashed, Value, Values};
-use crate::sketch::{growth, request};
-use crate::support::headroom::ensure;
+use crate::sketch::{ensure, growth, request};
 
 /// The maximum number of values that are asked for.
 pub(crate) const MAX_K: u16 = 100;

@@ -12,8 +12,7 @@
 
 use crate::error::Error;
 use crate::sketch::codec::{put, Input, MAX_INTEGER_BYTES};
-use crate::sketch::request;
-use crate::support::headroom::ensure;
+use crate::sketch::{ensure, request};
 
 /// The maximum number of values that are counted exactly.
 pub(crate) const MAX_EXACT: usize = 500;

@@ -5,8 +5,7 @@
 
 use crate::error::Error;
 use crate::sketch::codec::{put_bytes, put_signed, Input, MAX_INTEGER_BYTES};
-use crate::sketch::{growth, hash, request};
-use crate::support::headroom::ensure;
+use crate::sketch::{ensure, growth, hash, request};
 
 /// The maximum number of bytes of a string. A longer one is cut, and [`CUT`] follows.
 pub(crate) const MAX_VALUE_BYTES: usize = 128;

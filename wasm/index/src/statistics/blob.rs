@@ -20,12 +20,12 @@ use hashbrown::HashTable;
 
 use crate::error::Error;
 use crate::sketch::codec::{put, put_bytes, put_signed, Input, MAX_INTEGER_BYTES};
-use crate::sketch::request;
+use crate::sketch::{ensure, push, request, reserve};
 use crate::statistics::day::{Day, Part, Row};
 use crate::statistics::declaration::{Form, Header, StatKind, MAX_NAME_BYTES};
 use crate::statistics::figure::Figure;
-use crate::support::hash::{hash_bytes, hash_of, out_of_memory};
-use crate::support::headroom::{ensure, push, table_growth};
+use crate::support::hash::{hash_bytes, hash_of};
+use crate::support::headroom::table_growth;
 
 /// The mark and the version at the start of a blob.
 const START: [u8; 5] = *b"BTST\x01";
@@ -66,7 +66,7 @@ impl<'a> Descriptions<'a> {
 /// Appends the figures of a day. Errors: [`crate::error::Kind::OutOfMemory`], after which a part may have been appended.
 pub(super) fn encode(day: &Day, out: &mut Vec<u8>) -> Result<(), Error> {
     let mut parts: Vec<Part> = Vec::new();
-    parts.try_reserve_exact(day.parts()).map_err(out_of_memory)?;
+    reserve(&mut parts, day.parts())?;
     day.each_part(|part| parts.push(part));
     parts.sort_unstable_by_key(|part| (part.id, std::cmp::Reverse(part.matches)));
     let mut descriptions = Descriptions::default();
@@ -104,10 +104,6 @@ pub(super) fn encode(day: &Day, out: &mut Vec<u8>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn reserve(out: &mut Vec<u8>, bytes: usize) -> Result<(), Error> {
-    out.try_reserve(bytes).map_err(out_of_memory)
 }
 
 /// A reader of a blob, row by row.

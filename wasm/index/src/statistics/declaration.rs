@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::error::{quoted, Error, Kind};
 use crate::model::attribute::{AttributeId, Type};
 use crate::model::schema::Schema;
-use crate::sketch::{members, top};
-use crate::support::headroom::push;
+use crate::sketch::{members, push, top};
 use crate::term::{self, Reader};
 
 /// The maximum number of statistics of an expression.

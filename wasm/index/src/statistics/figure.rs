@@ -9,10 +9,9 @@ use crate::sketch::moments::{Moments, Number};
 use crate::sketch::quantiles::Quantiles;
 use crate::sketch::top::Top;
 use crate::sketch::uniques::Uniques;
-use crate::sketch::{growth, request};
+use crate::sketch::{ensure, growth, request};
 use crate::statistics::declaration::{Form, Header, StatKind};
 use crate::statistics::work::Elements;
-use crate::support::headroom::ensure;
 
 /// A sketch, or nothing before its first value.
 #[derive(Clone, Debug, Default)]

@@ -35,9 +35,8 @@ use declarations::Declarations;
 
 use crate::error::{Error, Kind};
 use crate::event::Event;
-use crate::sketch::request;
-use crate::support::hash::out_of_memory;
-use crate::support::headroom::{ensure, push, Reserve};
+use crate::sketch::{ensure, push, request, reserve};
+use crate::support::headroom::Reserve;
 
 /// The statistics of one tenant.
 #[derive(Clone, Debug, Default)]
@@ -184,7 +183,7 @@ impl Statistics {
             self.today.day = day;
             return Ok(());
         }
-        self.sealed.try_reserve(1).map_err(out_of_memory)?;
+        reserve(&mut self.sealed, 1)?;
         self.sealed.push(std::mem::replace(&mut self.today, Day::new(day)));
         Ok(())
     }
@@ -235,7 +234,7 @@ impl Statistics {
             Ok(position) => absorb(&mut self.sealed[position], &blob, &rows, declarations),
             Err(position) => {
                 let mut day = Day::new(blob.day);
-                self.sealed.try_reserve(1).map_err(out_of_memory)?;
+                reserve(&mut self.sealed, 1)?;
                 absorb(&mut day, &blob, &rows, &Declarations::default())?;
                 self.sealed.insert(position, day);
                 Ok(())

@@ -11,13 +11,13 @@ use hashbrown::HashTable;
 use crate::error::{Error, Kind};
 use crate::model::address::Address;
 use crate::sketch::moments::Moments;
-use crate::sketch::request;
 use crate::sketch::values::Value as Kept;
+use crate::sketch::{ensure, push, request};
 use crate::statistics::blob::Blob;
 use crate::statistics::declaration::{Form, Header};
 use crate::statistics::figure::{self, Figure};
 use crate::support::hash::hash_of;
-use crate::support::headroom::{ensure, push, table_growth};
+use crate::support::headroom::table_growth;
 
 /// The maximum number of sections of a query.
 pub const MAX_SECTIONS: usize = 8;

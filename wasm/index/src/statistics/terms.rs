@@ -1,12 +1,12 @@
 //! Queries and reports as external terms.
 
 use crate::error::{Error, Kind};
+use crate::sketch::push;
 use crate::statistics::declaration::Header;
 use crate::statistics::report::{
     report, Days, Dimension, Entry, Query, Report, StatValue, Value, MAX_QUANTILES, MAX_SECTIONS,
 };
 use crate::support::hash::out_of_memory;
-use crate::support::headroom::push;
 use crate::term::{self, Reader, Writer};
 
 /// The names of the dimensions.

@@ -8,8 +8,7 @@ use crate::model::attribute::AttributeId;
 use crate::sketch::hash;
 use crate::sketch::moments::Number;
 use crate::sketch::values::{Borrowed, Hashed, CUT, MAX_VALUE_BYTES};
-use crate::support::hash::out_of_memory;
-use crate::support::headroom::push;
+use crate::sketch::{push, reserve};
 
 /// A table of more elements than this is freed after its event.
 const MAX_KEPT: usize = 4096;
@@ -79,7 +78,7 @@ impl Work {
 
     /// Requests memory for the rows of this number of ids.
     pub(super) fn reserve_rows(&mut self, ids: usize) -> Result<(), Error> {
-        self.rows.try_reserve(ids).map_err(out_of_memory)
+        reserve(&mut self.rows, ids)
     }
 
     /// Reads the value of an attribute, once for each event. Errors: [`crate::error::Kind::OutOfMemory`].
@@ -93,8 +92,8 @@ impl Work {
 
     fn read_new(&mut self, attribute: AttributeId, event: &Event) -> Result<(), Error> {
         let lacking = (attribute.index() + 1).saturating_sub(self.columns.len());
-        self.columns.try_reserve(lacking).map_err(out_of_memory)?;
-        self.read.try_reserve(1).map_err(out_of_memory)?;
+        reserve(&mut self.columns, lacking)?;
+        reserve(&mut self.read, 1)?;
         let start = self.elements.len();
         self.take(event.values[attribute.index()], event)?;
         let span = Span { start: start as u32, len: (self.elements.len() - start) as u32 };
@@ -143,7 +142,7 @@ impl Work {
     fn copied(&mut self, hash: u64, parts: &[&[u8]]) -> Result<(), Error> {
         let start = self.bytes.len();
         for part in parts {
-            self.bytes.try_reserve(part.len()).map_err(out_of_memory)?;
+            reserve(&mut self.bytes, part.len())?;
             self.bytes.extend_from_slice(part);
         }
         let tag = hash::of_bytes(&self.bytes[start..]) as u32;
