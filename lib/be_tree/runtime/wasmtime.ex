@@ -109,7 +109,7 @@ defmodule BeTree.Runtime.Wasmtime do
   def resume(suspended), do: status(continue(suspended))
 
   @doc """
-  Asks a suspended call that began on the scheduler `:whole` to give up, and runs its next slice. Returns the outcomes of `resume/1`.
+  Asks a suspended call that began on the scheduler `:whole` to give up, and runs its next slice. Returns the outcomes of `c:BeTree.Runtime.resume/1`.
 
   The module decides whether the call ends or is completed. A call whose function does not run yet is not asked, so ask before each
   further slice.
