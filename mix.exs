@@ -84,7 +84,7 @@ defmodule BeTree.MixProject do
         "Stateful rules": [BeTree.Rules, ~r/^BeTree\.Rules\./],
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
         "Publish/subscribe": [BeTree.PubSub, ~r/^BeTree\.PubSub\./],
-        Tenants: [BeTree.Tenants],
+        Tenants: [BeTree.Tenants, BeTree.Tenants.Dashboard],
         Delivery: [BeTree.Output, ~r/^BeTree\.Output\./],
         "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
         "Fuel, tuning and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Tune, BeTree.Telemetry],

@@ -7,6 +7,9 @@ use crate::model::strings::Interner;
 use crate::oracle::random::Random;
 use crate::term::{Reader, Writer};
 
+/// A statistic in a declaration: its name, kind, attribute and parameter.
+type Declared = (&'static str, &'static str, &'static str, Option<u64>);
+
 /// A schema with an attribute of each type that statistics count.
 fn schema() -> Schema {
     let attributes = [
@@ -181,7 +184,7 @@ fn a_restored_blob_counts_as_the_events_did() {
 
 #[test]
 fn declarations_that_cannot_be_counted_are_refused() {
-    let refused: [(&[(&str, &str, &str, Option<u64>)], Kind, &str); 10] = [
+    let refused: [(&[Declared], Kind, &str); 10] = [
         (&[("a", "uniques", "user", None), ("a", "sum", "user", None)], Kind::Type, "`a` is declared twice"),
         (&[("", "uniques", "user", None)], Kind::OutOfBounds, "1 to 255 bytes"),
         (&[("a", "median", "user", None)], Kind::Type, "the kinds are uniques, sum, top, quantiles, members"),
@@ -410,7 +413,7 @@ struct Model {
 }
 
 /// Declarations whose statistics differ in name, kind, attribute or parameter.
-fn variants() -> [Vec<(&'static str, &'static str, &'static str, Option<u64>)>; 5] {
+fn variants() -> [Vec<Declared>; 5] {
     [
         vec![],
         vec![("a", "uniques", "user", None)],
