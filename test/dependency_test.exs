@@ -53,6 +53,7 @@ defmodule BeTree.DependencyTest do
              ["be_tree.match"],
              ["be_tree.profile"],
              ["be_tree.rules"],
+             ["be_tree.tenants"],
              ["be_tree.tune"]
            ]
   end

@@ -36,7 +36,7 @@ defmodule BeTree.Attacks.GrowthTest do
     integers: {33_000, 3_500, "i = ?", %{i: 2}},
     strings: {35_000, 3_500, "s = 'v?'", %{s: "v2"}},
     in: {46_000, 4_500, "i in (?, -?)", %{i: 2}},
-    starts: {38_000, 4_000, "starts_with(s, 'v?x')", %{s: "v2xyz"}},
+    starts: {38_000, 4_100, "starts_with(s, 'v?x')", %{s: "v2xyz"}},
     ends: {37_000, 4_500, "ends_with(s, 'x?v')", %{s: "zx2v"}},
     contains: {16_000, 2_500, "contains(s, 'word ? ')", %{s: "a word 2 of it"}},
     like: {40_000, 4_000, "s like 'a*b?c*d'", %{s: "axb2cxd"}},
@@ -279,7 +279,7 @@ defmodule BeTree.Attacks.GrowthTest do
     before = bytes(tree)
     long = String.duplicate("a part of a command line ", 2)
     assert BeTree.insert(tree, 1, join(4_432, " or ", "contains(h, '#{long}?x')")) == :ok
-    assert bytes(tree) - before < 16_000_000
+    assert bytes(tree) - before < 17_000_000
     assert BeTree.search(tree, %{h: "x #{long}77x"}) == {:ok, [1]}
   end
 

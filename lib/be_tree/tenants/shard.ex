@@ -46,7 +46,7 @@ defmodule BeTree.Tenants.Shard do
 
   @kinds [:uniques, :sum, :top, :quantiles, :members]
 
-  @sizes [:expressions, :index_bytes, :statistics_bytes, :sealed, :day]
+  @sizes [:expressions, :index_bytes, :statistics_bytes, :events, :sealed, :day]
 
   @doc "Returns a shard without tenants, whose memory takes at most `memory` bytes."
   @spec start(Guest.t(), [Domain.t()], pos_integer) :: {:ok, t} | {:error, Error.t()}

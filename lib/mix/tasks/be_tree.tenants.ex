@@ -39,6 +39,7 @@ defmodule Mix.Tasks.BeTree.Tenants do
   @impl true
   def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
 
+  @spec run(keyword, [String.t()]) :: no_return
   defp run(options, ["serve", folder]) do
     dashboard = serve(folder, port!(options), ip!(options))
     Mix.shell().info("The tenants in #{folder}: #{Dashboard.address(dashboard)}\nStop with Ctrl-C.")

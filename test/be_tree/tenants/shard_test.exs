@@ -338,7 +338,7 @@ defmodule BeTree.Tenants.ShardTest do
     {:ok, _sizes} = Shard.change(shard, number, @day, declaration, [], puts)
   end
 
-  defp stats(blobs, quantiles \\ []) do
+  defp stats(blobs, quantiles) do
     {:ok, [ids]} = report(blobs, [[:id]], quantiles)
 
     for {[id], nil, nil, matches, stats} <- ids,
@@ -454,23 +454,27 @@ defmodule BeTree.Tenants.ShardTest do
     assert {:error, %Error{kind: :not_found}} = Shard.info(shard, last)
     for number <- [0, div(last, 2), last - 1], do: assert(ids(shard, number, %{age: 3}) == [])
     # Matches are counted, or refused without a count.
+    half = div(last, 2)
+
     outcomes =
-      for number <- Enum.take_every(0..(last - 1), max(div(last, 20), 1)), age <- [50, 60] do
-        {_day, before, _matched, _ids} = counts(shard, number)
-        outcome = match(shard, number, %{age: age, city: "c"})
-        {_day, events, _matched, _ids} = counts(shard, number)
+      for number <- Enum.take_every((half + 1)..(last - 2), max(div(last, 40), 1)) do
+        events =
+          for age <- [50, 60] do
+            case match(shard, number, %{age: age, city: "c"}) do
+              {:ok, ids, _fuel} -> assert length(ids) == min(age - 1, 50)
+              {:error, %Error{kind: :out_of_memory}, _fuel} -> false
+            end
+          end
 
-        case outcome do
-          {:ok, ids, _fuel} -> assert {length(ids), events} == {min(age - 1, 50), before + 1}
-          {:error, %Error{kind: :out_of_memory}, _fuel} -> assert events == before
-        end
-
-        elem(outcome, 0)
+        {number, Enum.count(events, & &1)}
       end
 
-    assert :error in outcomes
+    assert Enum.any?(outcomes, fn {_number, events} -> events < 2 end)
     # A change needs a block of some 70 KB, and freed memory is scattered.
-    for number <- 0..div(last, 2), do: assert(Shard.drop(shard, number) == :ok)
+    for number <- 0..(half - 1), do: assert(Shard.drop(shard, number) == :ok)
+
+    for {number, events} <- outcomes, do: assert({:ok, %{events: ^events}} = Shard.info(shard, number))
+
     assert {:ok, _sizes} = change.(last)
     assert {:ok, [1, 2], _fuel} = match(shard, last, %{age: 3, city: "c"})
   end

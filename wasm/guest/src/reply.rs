@@ -30,10 +30,11 @@ pub(crate) fn info(info: &Info, out: &mut Vec<u8>) {
 pub(crate) fn tenant(tenant: &Tenant, out: &mut Vec<u8>) {
     let statistics = tenant.statistics();
     let mut writer = Writer::new(out);
-    writer.list(5);
+    writer.list(6);
     pair("expressions", tenant.index().len() as u64, &mut writer);
     pair("index_bytes", tenant.index().bytes() as u64, &mut writer);
     pair("statistics_bytes", statistics.bytes() as u64, &mut writer);
+    pair("events", statistics.events(), &mut writer);
     pair("sealed", statistics.sealed_days() as u64, &mut writer);
     writer.tuple(2);
     writer.atom("day");

@@ -25,13 +25,15 @@ defmodule BeTree.Tenants.Store.Writer do
   @seconds_per_day 86_400
 
   @enforce_keys [:table, :retention, :garbage_bytes]
-  defstruct @enforce_keys ++ [:journal, :segments, :cursor, :compactor, garbage: 0, compaction_error: nil]
+  defstruct @enforce_keys ++
+              [:journal, :segments, :cursor, :compactor, garbage: 0, compact_again: false, compaction_error: nil]
 
   @typedoc """
     * `:journal`, `:segments` - those of the folder, or `nil` without a folder;
     * `:cursor` - the place in the queue after the last group;
     * `:garbage` - the bytes in segments that became garbage since the last compaction began;
-    * `:compactor` - the process that compacts segments, or `nil`; `:compaction_error` - the error of the last one.
+    * `:compactor` - the process that compacts segments, or `nil`; `:compact_again` - whether another compaction is due when it ends;
+      `:compaction_error` - the error of the last one.
   """
   @type t :: %__MODULE__{}
 
@@ -366,10 +368,13 @@ defmodule BeTree.Tenants.Store.Writer do
   defp compact_if_due(state), do: state
 
   defp start_compaction(%{segments: %Segments{} = segments, compactor: nil} = state),
-    do: %{state | compactor: Compaction.start_link(segments), garbage: 0}
+    do: %{state | compactor: Compaction.start_link(segments), garbage: 0, compact_again: false}
 
+  # The compaction that runs may have read the rows before the present garbage was made.
+  defp start_compaction(%{segments: %Segments{}} = state), do: %{state | compact_again: true}
   defp start_compaction(state), do: state
 
+  defp compacted(%{compact_again: true} = state, :ok), do: start_compaction(%{state | compaction_error: nil})
   defp compacted(state, :ok), do: %{state | compaction_error: nil}
   defp compacted(state, :more), do: start_compaction(%{state | compaction_error: nil})
 

@@ -74,6 +74,11 @@ impl Statistics {
         self.today.day
     }
 
+    /// Returns the events that were counted on the current day.
+    pub fn events(&self) -> u64 {
+        self.today.events
+    }
+
     /// Declares the statistics of all expressions without their own. Figures of the current day go on where a statistic has the same
     /// name, kind and attribute as before. The others stay for reports.
     ///
