@@ -1,7 +1,7 @@
 defmodule BeTree.PubSubTest do
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{PubSubs, Quiet}
+  import BeTree.Test.{Kill, PubSubs, Quiet}
 
   alias BeTree.{Error, Explanation, PubSub}
   alias BeTree.PubSub.Message

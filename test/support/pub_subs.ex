@@ -1,7 +1,7 @@
 defmodule BeTree.Test.PubSubs do
   @moduledoc "Starts pubsubs, finds their processes, and compares their tables."
 
-  import BeTree.Test.Eventually
+  import BeTree.Test.{Eventually, Kill}
   import ExUnit.Assertions
 
   alias BeTree.{PubSub, Server}
@@ -34,13 +34,6 @@ defmodule BeTree.Test.PubSubs do
   catch
     # It was killed meanwhile.
     :exit, _reason -> []
-  end
-
-  @doc "Kills a process and waits for its end."
-  def kill(pid) do
-    monitor = Process.monitor(pid)
-    Process.exit(pid, :kill)
-    receive(do: ({:DOWN, ^monitor, :process, ^pid, _reason} -> :ok))
   end
 
   @doc "Starts a process that calls the functions of `run/2`, until the test ends. It receives no other message by itself."

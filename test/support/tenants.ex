@@ -75,13 +75,6 @@ defmodule BeTree.Test.Tenants do
     if unsaved != [] or pending != %{}, do: settle(pid)
   end
 
-  @doc "Kills a process and waits for its end."
-  def kill(pid) do
-    monitor = Process.monitor(pid)
-    Process.exit(pid, :kill)
-    receive(do: ({:DOWN, ^monitor, :process, ^pid, _reason} -> :ok))
-  end
-
   @doc "Waits until the partition of a tenant is another process."
   def await_partition(name, tenant, former) do
     BeTree.Test.Eventually.eventually(fn -> partition(name, tenant) != former end)

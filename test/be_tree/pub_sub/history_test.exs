@@ -5,7 +5,7 @@ defmodule BeTree.PubSub.HistoryTest do
   """
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Eventually, PubSubs, Quiet}
+  import BeTree.Test.{Eventually, Kill, PubSubs, Quiet}
 
   alias BeTree.PubSub
   alias BeTree.Test.Attack

@@ -1,7 +1,7 @@
 defmodule BeTree.PubSub.LimitsTest do
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Eventually, PubSubs, Quiet}
+  import BeTree.Test.{Eventually, Kill, PubSubs, Quiet}
 
   alias BeTree.PubSub
   alias BeTree.PubSub.{Credit, Disconnected, Gauge, Message, Table}

@@ -2,7 +2,7 @@ defmodule BeTree.PubSub.NodesTest do
   # Not async: nodes of other tests come and go.
   use ExUnit.Case
 
-  import BeTree.Test.{Eventually, PubSubs, Quiet}
+  import BeTree.Test.{Eventually, Kill, PubSubs, Quiet}
 
   alias BeTree.PubSub
   alias BeTree.PubSub.Table

@@ -2,28 +2,13 @@ defmodule BeTree.Telemetry.EventsTest do
   # The tests replace the sink of the node.
   use ExUnit.Case, async: false
 
-  import BeTree.Test.{Eventually, Quiet}
+  import BeTree.Test.{Eventually, Quiet, Recorder}
 
   alias BeTree.{Cluster, Error, Search, Server, Telemetry}
   alias BeTree.Server.Lookup
   alias BeTree.Test.Servers
 
-  # Sends the events to the test.
-  defmodule Recorder do
-    def execute([:be_tree | name], measurements, metadata) do
-      send(BeTree.Telemetry.EventsTest, {name, measurements, metadata, self()})
-      :ok
-    end
-  end
-
-  setup :quiet
-
-  setup do
-    before = Telemetry.sink()
-    Process.register(self(), __MODULE__)
-    Telemetry.put_sink(Recorder)
-    on_exit(fn -> Telemetry.put_sink(before) end)
-  end
+  setup [:quiet, :record]
 
   defp server(options \\ []), do: Servers.start(Keyword.merge([schema: [a: :integer]], options))
 

@@ -3,7 +3,7 @@ defmodule BeTree.Tenants.CrashTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Disk, only: [folder: 1]
-  import BeTree.Test.{Eventually, Quiet, Tenants}
+  import BeTree.Test.{Eventually, Kill, Quiet, Tenants}
 
   alias BeTree.Tenants
   alias BeTree.Tenants.{Directory, Shard, Shards}

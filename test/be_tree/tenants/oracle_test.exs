@@ -2,7 +2,7 @@ defmodule BeTree.Tenants.OracleTest do
   @moduledoc "Random tenants, changes, events, evictions and kills: matches and counts are those of a naive evaluator for each tenant alone."
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Quiet, Tenants}
+  import BeTree.Test.{Kill, Quiet, Tenants}
 
   alias BeTree.Tenants
   alias BeTree.Test.{Attack, Nested, Random}

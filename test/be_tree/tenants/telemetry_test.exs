@@ -2,30 +2,11 @@ defmodule BeTree.Tenants.TelemetryTest do
   # The test replaces the sink of the node.
   use ExUnit.Case, async: false
 
-  import BeTree.Test.{Quiet, Tenants}
+  import BeTree.Test.{Quiet, Recorder, Tenants}
 
-  alias BeTree.{Telemetry, Tenants}
+  alias BeTree.Tenants
 
-  # Sends the events of tenants to the test.
-  defmodule Recorder do
-    def execute([:be_tree, :tenants, event], measurements, metadata) do
-      with test when is_pid(test) <- Process.whereis(BeTree.Tenants.TelemetryTest),
-           do: send(test, {event, measurements, metadata})
-
-      :ok
-    end
-
-    def execute(_event, _measurements, _metadata), do: :ok
-  end
-
-  setup :quiet
-
-  setup do
-    before = Telemetry.sink()
-    Process.register(self(), __MODULE__)
-    Telemetry.put_sink(Recorder)
-    on_exit(fn -> Telemetry.put_sink(before) end)
-  end
+  setup [:quiet, :record]
 
   @wait_ms 300_000
 
@@ -33,15 +14,22 @@ defmodule BeTree.Tenants.TelemetryTest do
     name = start()
     Tenants.change!(name, "a", put: [{1, "a > 0"}])
     Tenants.match!(name, "a", %{a: 1})
-    assert_receive {:match, measurements, %{tenants: ^name, tenant: "a"}}, @wait_ms
+    assert_receive {[:tenants, :match], measurements, %{tenants: ^name, tenant: "a"}, _pid}, @wait_ms
     assert %{events: 1, matches: 1, errors: 0, skipped: 0, fuel: fuel, duration: duration} = measurements
     assert fuel > 0 and duration > 0
     :ok = Tenants.evict(name, "a")
-    assert_receive {:evict, %{duration: _duration, bytes: bytes}, %{tenants: ^name, tenant: "a"}}, @wait_ms
+
+    assert_receive {[:tenants, :evict], %{duration: _duration, bytes: bytes}, %{tenants: ^name, tenant: "a"}, _pid},
+                   @wait_ms
+
     assert bytes > 0
     Tenants.match_many!(name, [{"a", %{a: 1}}, {"a", %{a: "x"}}])
-    assert_receive {:load, %{duration: _duration, bytes: _bytes}, %{tenants: ^name, tenant: "a"}}, @wait_ms
-    assert_receive {:match, %{events: 2, matches: 1, errors: 1}, %{tenants: ^name, tenant: nil}}, @wait_ms
+
+    assert_receive {[:tenants, :load], %{duration: _duration, bytes: _bytes}, %{tenants: ^name, tenant: "a"}, _pid},
+                   @wait_ms
+
+    assert_receive {[:tenants, :match], %{events: 2, matches: 1, errors: 1}, %{tenants: ^name, tenant: nil}, _pid},
+                   @wait_ms
   end
 
   test "a quota warns at 80 and 100 percent of its burst, each once" do
@@ -61,12 +49,13 @@ defmodule BeTree.Tenants.TelemetryTest do
 
     assert refused.(refused).kind == :quota
 
-    assert_receive {:quota, %{left: left, burst: _burst, rate: 1}, %{tenants: ^name, tenant: "a", threshold: 80}},
+    assert_receive {[:tenants, :quota], %{left: left, burst: _burst, rate: 1},
+                    %{tenants: ^name, tenant: "a", threshold: 80}, _pid},
                    @wait_ms
 
     assert left > 0
-    assert_receive {:quota, %{left: none}, %{threshold: 100}}, @wait_ms
+    assert_receive {[:tenants, :quota], %{left: none}, %{threshold: 100}, _pid}, @wait_ms
     assert none <= 0
-    refute_received {:quota, _measurements, _metadata}
+    refute_received {[:tenants, :quota], _measurements, _metadata, _pid}
   end
 end
