@@ -89,6 +89,7 @@ defmodule BeTree.Tenants do
     Partition,
     Quota,
     Report,
+    Request,
     Shard,
     Store,
     Usage
@@ -354,7 +355,7 @@ defmodule BeTree.Tenants do
          %{schema: schema, kind: kind} = directory.options,
          :ok <- Change.check_tenant(tenant, kind),
          {:ok, change} <- Change.new(changes, schema),
-         do: Partition.change(directory, tenant, change, timeout)
+         do: Request.change(directory, tenant, change, timeout)
   end
 
   @doc "Like `change/4`, but returns the counts and raises on error."
@@ -600,7 +601,7 @@ defmodule BeTree.Tenants do
   """
   @spec drop(name, tenant) :: :ok | {:error, Error.t()}
   def drop(tenants, tenant) do
-    with {:ok, directory} <- fetch(tenants), do: Partition.drop(directory, tenant, :infinity)
+    with {:ok, directory} <- fetch(tenants), do: Request.drop(directory, tenant, :infinity)
   end
 
   @doc """
@@ -612,7 +613,7 @@ defmodule BeTree.Tenants do
   """
   @spec snapshot(name, tenant) :: :ok | {:error, Error.t()}
   def snapshot(tenants, tenant) do
-    with {:ok, directory} <- fetch(tenants), do: Partition.snapshot(directory, tenant, :infinity)
+    with {:ok, directory} <- fetch(tenants), do: Request.snapshot(directory, tenant, :infinity)
   end
 
   @doc """
@@ -632,7 +633,7 @@ defmodule BeTree.Tenants do
   """
   @spec evict(name, tenant) :: :ok | {:error, Error.t()}
   def evict(tenants, tenant) do
-    with {:ok, directory} <- fetch(tenants), do: Partition.evict(directory, tenant, :infinity)
+    with {:ok, directory} <- fetch(tenants), do: Request.evict(directory, tenant, :infinity)
   end
 
   @doc """

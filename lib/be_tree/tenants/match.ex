@@ -9,7 +9,7 @@ defmodule BeTree.Tenants.Match do
   alias BeTree.{Error, Event, Telemetry}
   alias BeTree.Input.Describe
   alias BeTree.Processes.Deadline
-  alias BeTree.Tenants.{Clock, Directory, Partition, Quota, Shard, Usage}
+  alias BeTree.Tenants.{Clock, Directory, Quota, Request, Shard, Usage}
 
   # How often a caller looks for a tenant that leaves memory again and again.
   @max_attempts 100
@@ -71,7 +71,7 @@ defmodule BeTree.Tenants.Match do
   defp later_row(name, tenant, today, options, fun) do
     with {:ok, directory} <- Directory.fetch(name),
          today = today || Clock.day(directory.options.clock),
-         {:ok, row} <- Partition.load(directory, tenant, today, options.timeout) do
+         {:ok, row} <- Request.load(directory, tenant, today, options.timeout) do
       fun.(row)
     else
       {:error, error} -> {{:error, error}, 0}
@@ -124,7 +124,7 @@ defmodule BeTree.Tenants.Match do
 
   defp gone?(error, id, name, tenant) do
     with true <- Shard.damaged?(error), {:ok, directory} <- Directory.fetch(name) do
-      Partition.lost(directory, tenant, id, :infinity)
+      Request.lost(directory, tenant, id, :infinity)
       true
     else
       _other -> false

@@ -19,17 +19,13 @@ defmodule BeTree.Tenants.Partition do
   alias BeTree.{Error, Telemetry}
   alias BeTree.Input.Describe
   alias BeTree.Processes.CrashReport
-  alias BeTree.Tenants.{Body, Clock, Copy, Directory, Quota, Shard, Shards, Store, Usage}
+  alias BeTree.Tenants.{Body, Clock, Copy, Directory, Quota, Shard, Shards, Store, Usage, Victims}
 
   # Tenants whose statistics are written before the next message.
   @max_saved_at_once 16
 
   # Changes after a body before the next body.
   @max_tail 64
-
-  # Of the tenants of this partition, how many the search for the least recently used finds at once: a part, and a number.
-  @victims_part 32
-  @max_victims 512
 
   # Tenants that leave at the same time, and share syncs of the store.
   @max_leaving 64
@@ -38,10 +34,6 @@ defmodule BeTree.Tenants.Partition do
   @end_timeout_ms 60_000
   # Milliseconds after which the supervisor ends the process. The store may have ended before.
   @shutdown_ms 120_000
-
-  # Milliseconds between two calls of a partition that starts again, and how often.
-  @pause_ms 5
-  @max_attempts 1_000
 
   @enforce_keys [:directory, :partition, :shards]
   defstruct @enforce_keys ++
@@ -52,7 +44,7 @@ defmodule BeTree.Tenants.Partition do
                 pending: %{},
                 leaving: 0,
                 unsaved: [],
-                victims: [],
+                victims: Victims.new(),
                 error: nil,
                 stuck: false,
                 expired: nil
@@ -64,7 +56,7 @@ defmodule BeTree.Tenants.Partition do
     * `:pending` - by the reference of an answer of the store, what happens then;
     * `:leaving` - the copies whose statistics the store is writing, before they leave;
     * `:unsaved` - the tenants whose statistics the present round has still to write;
-    * `:victims` - the least recently used tenants at the last look, with the time of their last use;
+    * `:victims` - the least recently used tenants;
     * `:error` - the error of the store that was logged, `nil` after a success; `:stuck` - whether it failed since the last round, which
       stops evictions until the next;
     * `:expired` - the day on which this process last let the store remove old days.
@@ -80,76 +72,6 @@ defmodule BeTree.Tenants.Partition do
   def child_spec({_directory, partition} = argument) do
     # The last statistics of all tenants are written when it is stopped.
     %{id: {__MODULE__, partition}, start: {__MODULE__, :start_link, [argument]}, shutdown: @shutdown_ms}
-  end
-
-  ## Calls
-
-  @doc """
-  Returns the row of a tenant, which is loaded if it is not in memory, for a match on this day. Asks again if the partition ends
-  meanwhile.
-  """
-  @spec load(Directory.t(), term, Clock.day(), timeout) :: {:ok, Directory.row()} | {:error, Error.t()}
-  def load(directory, tenant, day, timeout), do: repeat(directory, tenant, {:load, tenant, day}, timeout, @max_attempts)
-
-  @doc """
-  Returns a body with the statistics of a tenant in memory, and without expressions, when all days that ended are in the store. Returns
-  `:cold` for any other tenant.
-  """
-  @spec statistics(Directory.t(), term, timeout) :: {:ok, Body.t()} | :cold | {:error, Error.t()}
-  def statistics(directory, tenant, timeout),
-    do: repeat(directory, tenant, {:statistics, tenant}, timeout, @max_attempts)
-
-  @doc "Writes a body of a tenant."
-  @spec snapshot(Directory.t(), term, timeout) :: :ok | {:error, Error.t()}
-  def snapshot(directory, tenant, timeout), do: repeat(directory, tenant, {:snapshot, tenant}, timeout, @max_attempts)
-
-  @doc "Removes a tenant from memory. The store keeps it."
-  @spec evict(Directory.t(), term, timeout) :: :ok | {:error, Error.t()}
-  def evict(directory, tenant, timeout), do: repeat(directory, tenant, {:evict, tenant}, timeout, @max_attempts)
-
-  @doc "Changes a tenant, or creates it."
-  @spec change(Directory.t(), term, Body.change(), timeout) :: {:ok, map} | {:error, Error.t()}
-  def change(directory, tenant, change, timeout), do: call(directory, tenant, {:change, tenant, change}, timeout)
-
-  @doc "Forgets a tenant with all of its data."
-  @spec drop(Directory.t(), term, timeout) :: :ok | {:error, Error.t()}
-  def drop(directory, tenant, timeout), do: call(directory, tenant, {:drop, tenant}, timeout)
-
-  @doc "Forgets a shard that trapped. Its tenants are loaded into others when they are used."
-  @spec lost(Directory.t(), term, Shards.id(), timeout) :: :ok | {:error, Error.t()}
-  def lost(directory, tenant, id, timeout), do: repeat(directory, tenant, {:lost, id}, timeout, @max_attempts)
-
-  # A request that may be made twice.
-  defp repeat(directory, tenant, request, timeout, attempts) do
-    case call(directory, tenant, request, timeout) do
-      {:error, %Error{kind: :no_server}} when attempts > 1 ->
-        with {:ok, _directory} <- Directory.fetch(directory.name) do
-          Process.sleep(@pause_ms)
-          repeat(directory, tenant, request, timeout, attempts - 1)
-        end
-
-      reply ->
-        reply
-    end
-  end
-
-  defp call(directory, tenant, request, timeout) do
-    case Directory.partition_process(directory, Directory.partition(directory, tenant)) do
-      nil -> Directory.missing(directory.name)
-      pid -> GenServer.call(pid, request, timeout)
-    end
-  catch
-    :exit, {:timeout, _call} ->
-      message =
-        "the tenants #{Describe.value(directory.name)} did not reply within #{timeout} ms: a change may still be made"
-
-      {:error, %Error{kind: :timeout, message: message}}
-
-    :exit, {_reason, _call} ->
-      message =
-        "a process of the tenants #{Describe.value(directory.name)} ended before it replied: a change may have been made or not"
-
-      {:error, %Error{kind: :no_server, message: message}}
   end
 
   ## Start
@@ -857,32 +779,9 @@ defmodule BeTree.Tenants.Partition do
 
   defp ask_next(state, _hot), do: state
 
-  # Returns the least recently used tenant. A tenant that was used since the last look is passed over.
-  defp victim(%{victims: [{used, tenant} | victims]} = state, except) do
-    state = %{state | victims: victims}
-
-    case state do
-      %{copies: %{^tenant => copy}, busy: busy} when tenant != except and not is_map_key(busy, tenant) ->
-        if Quota.last_use(copy.slots) == used, do: {copy, state}, else: victim(state, except)
-
-      _gone ->
-        victim(state, except)
-    end
-  end
-
-  defp victim(%{victims: [], copies: copies, busy: busy} = state, except) do
-    count = copies |> map_size() |> div(@victims_part) |> max(1) |> min(@max_victims)
-
-    candidates =
-      for {tenant, copy} <- copies,
-          tenant != except,
-          not is_map_key(busy, tenant),
-          do: {Quota.last_use(copy.slots), tenant}
-
-    case candidates |> Enum.sort() |> Enum.take(count) do
-      [] -> {nil, state}
-      [{_used, tenant} | victims] -> {copies[tenant], %{state | victims: victims}}
-    end
+  defp victim(%{victims: victims, copies: copies, busy: busy} = state, except) do
+    {copy, victims} = Victims.next(victims, copies, &(&1 != except and not is_map_key(busy, &1)))
+    {copy, %{state | victims: victims}}
   end
 
   ## Events and errors

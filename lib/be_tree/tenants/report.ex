@@ -6,7 +6,7 @@ defmodule BeTree.Tenants.Report do
   alias BeTree.Error
   alias BeTree.Error.Attempt
   alias BeTree.Input.{Check, Describe, Json, Options, Subscription}
-  alias BeTree.Tenants.{Body, Clock, Copy, Directory, Partition, Shard, Store}
+  alias BeTree.Tenants.{Body, Clock, Copy, Directory, Request, Shard, Store}
 
   @max_sections 8
   @max_quantiles 100
@@ -133,7 +133,7 @@ defmodule BeTree.Tenants.Report do
   end
 
   defp present(directory, tenant, timeout) do
-    with :cold <- Partition.statistics(directory, tenant, timeout), do: Copy.read(directory, tenant)
+    with :cold <- Request.statistics(directory, tenant, timeout), do: Copy.read(directory, tenant)
   end
 
   # A day without statistics has a bill only.
