@@ -17,7 +17,8 @@ defmodule BeTree.Tenants do
   ## Memory
 
   Some hundred tenants share an instance of the index module, a *shard*, in which each has an index of its own. A tenant's ids and
-  errors do not depend on the other tenants of its shard. Neither does its fuel, except for what the allocator burns when an expression
+  errors do not depend on the other tenants of its shard. A tenant that asks for it (`change/4`), or has more than 10,000 expressions when
+  it is loaded, has an instance of its own. Neither does its fuel, except for what the allocator burns when an expression
   first matches on a day and gets its counts: less than a thousandth.
 
   A tenant is loaded when it is used, once for concurrent callers, and evicted when more than `:hot` tenants or `:memory` bytes are in
@@ -202,6 +203,7 @@ defmodule BeTree.Tenants do
           | {:delete, [BeTree.id()]}
           | {:stats, stats}
           | {:quota, quota}
+          | {:instance, :shared | :own}
 
   @typedoc "An option of `match/4`."
   @type match_option ::

@@ -1,7 +1,7 @@
 defmodule BeTree.TenantsTest do
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Quiet, Tenants}
+  import BeTree.Test.{Kill, Quiet, Tenants}
 
   alias BeTree.Tenants
   alias BeTree.Tenants.{Directory, Shard}
@@ -81,6 +81,30 @@ defmodule BeTree.TenantsTest do
       assert length(Tenants.match!(name, "shared", %{a: 1})) == 200
       :ok = Tenants.evict(name, "shared")
       assert length(Tenants.match!(name, "shared", %{a: 1})) == 200
+    end
+
+    test "moves a tenant to an instance of its own and back, with its counts" do
+      {name, _clocks} = started()
+      for tenant <- ["a", "b"], do: Tenants.change!(name, tenant, put: [{1, "a > 0"}])
+      shards = Tenants.info!(name).shards
+      assert Tenants.match(name, "a", %{a: 1}) == {:ok, [1]}
+      assert Tenants.change!(name, "a", put: [{2, "a > 1"}], instance: :own).put == 1
+      assert Tenants.match(name, "a", %{a: 2}) == {:ok, [1, 2]}
+      assert Tenants.info!(name).shards == shards + 1
+      # No other tenant comes into it, also after a restart of the partition.
+      former = partition(name, "a")
+      kill(former)
+      await_partition(name, "a", former)
+      for tenant <- 1..40, do: Tenants.change!(name, tenant, put: [{1, "a > 0"}])
+      assert Tenants.match(name, "a", %{a: 2}) == {:ok, [1, 2]}
+      [{_key, _shard, id, _number, _day, _counters, _slots, _bucket, _clock}] = :ets.lookup(name, {"a"})
+      assert [_alone] = for(row <- :ets.tab2list(name), tuple_size(row) == 9, elem(row, 2) == id, do: row)
+      shards = Tenants.info!(name).shards
+      Tenants.change!(name, "a", instance: :shared)
+      assert Tenants.match(name, "a", %{a: 0}) == {:ok, []}
+      assert Tenants.info!(name).shards == shards - 1
+      assert [[%{events: 4, matched: 3, matches: 5}]] = counts(name, "a")
+      assert_raise ArgumentError, ~r/:shared or :own/, fn -> Tenants.change(name, "a", instance: :large) end
     end
   end
 

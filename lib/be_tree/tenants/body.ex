@@ -11,13 +11,23 @@ defmodule BeTree.Tenants.Body do
 
   @version 1
 
-  defstruct expressions: %{}, stats: :default, quota: :default, statistics: nil, usage: [], debt: {0, 0}
+  # A tenant with more expressions has an instance of its own, so that its long searches hold up no other tenant.
+  @max_shared_expressions 10_000
+
+  defstruct expressions: %{},
+            stats: :default,
+            quota: :default,
+            instance: :shared,
+            statistics: nil,
+            usage: [],
+            debt: {0, 0}
 
   @typedoc "An expression with its constants and the declaration of its statistics."
   @type expression :: {String.t(), Input.Subscription.constants(), Declaration.t() | nil}
 
   @typedoc """
     * `:stats`, `:quota` - those of the tenant, or `:default` for the options of the tenants;
+    * `:instance` - whether the tenant shares an instance of the index module, or asks for its own;
     * `:statistics` - the statistics of the latest day, or `nil`;
     * `:usage` - the bills of days that are not stored with their statistics yet;
     * `:debt` - the fuel that the tenant had spent beyond what its quota had paid for, and the time in seconds since 1970.
@@ -26,17 +36,19 @@ defmodule BeTree.Tenants.Body do
           expressions: %{BeTree.id() => expression},
           stats: Declaration.t() | nil | :default,
           quota: Quota.t() | nil | :default,
+          instance: :shared | :own,
           statistics: {Clock.day(), binary} | nil,
           usage: [{Clock.day(), Usage.totals()}],
           debt: {non_neg_integer, non_neg_integer}
         }
 
-  @typedoc "A checked change. Without `:stats` or `:quota`, they stay as they are."
+  @typedoc "A checked change. Without `:stats`, `:quota` or `:instance`, they stay as they are."
   @type change :: %{
           :delete => [BeTree.id()],
           :put => [{BeTree.id(), expression}],
           optional(:stats) => Declaration.t() | nil,
-          optional(:quota) => Quota.t() | nil
+          optional(:quota) => Quota.t() | nil,
+          optional(:instance) => :shared | :own
         }
 
   @doc "Returns the tenant that the store has read."
@@ -73,8 +85,16 @@ defmodule BeTree.Tenants.Body do
   @spec change(change, t) :: t
   def change(change, %__MODULE__{expressions: expressions} = body) do
     expressions = expressions |> Map.drop(change.delete) |> Map.merge(Map.new(change.put))
-    struct!(body, change |> Map.take([:stats, :quota]) |> Map.put(:expressions, expressions))
+    struct!(body, change |> Map.take([:stats, :quota, :instance]) |> Map.put(:expressions, expressions))
   end
+
+  @doc "Returns whether the tenant comes into an instance of its own."
+  @spec place(t) :: :shared | :own
+  def place(%__MODULE__{instance: :shared, expressions: expressions})
+      when map_size(expressions) <= @max_shared_expressions,
+      do: :shared
+
+  def place(%__MODULE__{}), do: :own
 
   @doc "Returns the bytes of a body."
   @spec encode(t) :: binary

@@ -27,10 +27,19 @@ defmodule BeTree.Tenants.Change do
     quota: [
       type: {:check, "nil, or a keyword list with :rate, :burst, :memory and :overflow", &Quota.valid?/1},
       doc: "the quota of the tenant, in place of the option of `start_link/1`, or `nil` for none"
+    ],
+    instance: [
+      type: {:check, ":shared or :own", &__MODULE__.instance?/1},
+      doc:
+        "`:own` gives the tenant an instance of the index module, some 300 KB: its matches wait for those of no other tenant, and a trap in " <>
+          "them reaches nobody else. `:shared`, the default, takes that back. The tenant moves when it is next matched"
     ]
   ]
 
   @put_options [:constants, :stats]
+
+  @doc false
+  def instance?(instance), do: instance in [:shared, :own]
 
   @doc "Returns the documentation of the parts of a change."
   @spec docs() :: String.t()
@@ -100,7 +109,8 @@ defmodule BeTree.Tenants.Change do
   end
 
   defp settings(parts, schema) do
-    with {:ok, stats} <- stats(parts, schema), do: {:ok, Map.merge(stats, quota(parts))}
+    with {:ok, stats} <- stats(parts, schema),
+         do: {:ok, parts |> Map.take([:instance]) |> Map.merge(stats) |> Map.merge(quota(parts))}
   end
 
   defp stats(%{stats: stats}, schema) do

@@ -20,10 +20,11 @@ defmodule BeTree.Tenants.Copy do
   @kept_days 1
 
   @enforce_keys [:tenant, :shard, :shard_id, :number, :slots]
-  defstruct @enforce_keys ++ [:stats, :quota, :bucket, bytes: 0, tail: 0, mark: nil]
+  defstruct @enforce_keys ++ [:stats, :quota, :bucket, place: :shared, bytes: 0, tail: 0, mark: nil]
 
   @typedoc """
     * `:stats`, `:quota` - those of the tenant, or `:default`;
+    * `:place` - whether the shard is for this tenant alone;
     * `:slots`, `:bucket` - the atomics and the bucket of the quota;
     * `:bytes` - those of its index and statistics;
     * `:tail` - the changes that the store has after the body;
@@ -38,6 +39,7 @@ defmodule BeTree.Tenants.Copy do
           stats: Declaration.t() | nil | :default,
           quota: Quota.t() | nil | :default,
           bucket: Quota.bucket(),
+          place: :shared | :own,
           bytes: non_neg_integer,
           tail: non_neg_integer,
           mark: {Clock.day(), non_neg_integer} | nil
@@ -59,7 +61,8 @@ defmodule BeTree.Tenants.Copy do
       number: number,
       slots: Quota.new_slots(),
       stats: body.stats,
-      quota: body.quota
+      quota: body.quota,
+      place: Body.place(body)
     }
 
     with {:ok, {statistics, usage}} <- open_days(directory, tenant, body, today),

@@ -19,8 +19,7 @@ defmodule BeTree.Tenants.Directory do
   @typedoc """
     * `:name` - the name of the supervisor and of the table of rows;
     * `:usage` - `{{tenant}, days}`, the counters of the bill (`BeTree.Tenants.Usage`);
-    * `:shards` - `{{partition, number}, shard, next, capacity}`: the shards, the next number of a tenant, and the number of tenants for
-      which there is room;
+    * `:shards` - `{{partition, number}, shard, used}`: the shards, and how many numbers of tenants are used;
     * `:intents` - `{{tenant, shard, number}, intent}`;
     * `:store` - the tables of the store;
     * `:totals` - counters: `total/2`; `:sizes` - atomics: `sizes/1`;

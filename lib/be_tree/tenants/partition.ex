@@ -108,7 +108,7 @@ defmodule BeTree.Tenants.Partition do
     rows
     |> Enum.reduce(state, fn %{tenant: tenant} = copy, state ->
       with {:ok, body} <- Copy.read(directory, tenant),
-           {:ok, copy} <- Copy.measure(%{copy | stats: body.stats, quota: body.quota}) do
+           {:ok, copy} <- Copy.measure(%{copy | stats: body.stats, quota: body.quota, place: Body.place(body)}) do
         arrived(%{state | shards: Shards.found(state.shards, copy.shard_id)}, copy)
       else
         {:error, _error} ->
@@ -360,7 +360,7 @@ defmodule BeTree.Tenants.Partition do
 
   # Brings a tenant into a shard. A caller makes the row, and `arrived/2` counts it.
   defp enter(%{directory: directory, shards: shards} = state, tenant, body, kind \\ :load) do
-    case Shards.place(shards) do
+    case Shards.place(shards, Body.place(body)) do
       {:ok, {id, _shard, number} = place, shards} ->
         intent = {tenant, id, number}
         :ets.insert(directory.intents, {intent, :load})
@@ -407,7 +407,7 @@ defmodule BeTree.Tenants.Partition do
   ## Changes
 
   defp create(state, tenant, change, from) do
-    body = struct!(Body, Map.take(change, [:stats, :quota]))
+    body = struct!(Body, Map.take(change, [:stats, :quota, :instance]))
 
     case enter(state, tenant, body, :change) do
       {:ok, copy, state} ->
@@ -508,12 +508,18 @@ defmodule BeTree.Tenants.Partition do
         copy = %{copy | tail: copy.tail + 1}
         if new?, do: Copy.show(copy, directory)
         copy = if Map.has_key?(change, :quota) and not new?, do: renew_bucket(copy, directory), else: copy
-        put_copy(state, copy)
+        replace(put_copy(state, copy), copy, change)
 
       _lost ->
         state
     end
   end
+
+  # The next match loads the tenant into an instance of the other kind.
+  defp replace(state, %{place: place} = copy, %{instance: instance}) when instance != place,
+    do: leave(state, copy, fn _reply -> :ok end)
+
+  defp replace(state, _copy, _change), do: state
 
   defp renew_bucket(copy, directory) do
     debt = Quota.debt(copy.bucket, copy.slots, Clock.now(directory.options.clock))

@@ -120,11 +120,17 @@ defmodule BeTree.Tenants.Report do
     with {:ok, body} <- present(directory, tenant, timeout),
          {:ok, stored} <- Store.days(directory.store, tenant, days),
          {:ok, settled} <- Attempt.map(stored, &settled/1) do
-      # A day that is settled in the store may be in the body too, if the shard was lost since.
-      present =
-        for {day, blob} <- List.wrap(body.statistics), day in days, not List.keymember?(settled, day, 0), do: blob
+      # A day may have its bill alone in the store, and its statistics still in the body. A day with both in the store may be in the body
+      # too, if the shard was lost since.
+      complete = for {_day, blob} = settled <- settled, blob != nil, do: settled
 
-      {:ok, for(blob <- present ++ for({_day, blob} <- settled, blob != nil, do: blob), do: {number, blob})}
+      present =
+        for {day, _blob} = open <- List.wrap(body.statistics),
+            day in days,
+            not List.keymember?(complete, day, 0),
+            do: open
+
+      {:ok, for({_day, blob} <- present ++ complete, do: {number, blob})}
     else
       # It was dropped since it was listed.
       {:error, %Error{kind: :not_found}} when all? -> {:ok, []}

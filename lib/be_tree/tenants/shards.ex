@@ -4,7 +4,7 @@ defmodule BeTree.Tenants.Shards do
   #
   # A shard gives each number to one tenant in its life. A caller that read the row of a tenant before the tenant left the shard finds
   # the number without a tenant, never with another one, and looks for the tenant again. A shard whose numbers are used up takes no
-  # more tenants, and is forgotten with the last one.
+  # more tenants, and is forgotten with the last one. A tenant's own instance is a shard whose other numbers count as used.
 
   alias BeTree.Error
   alias BeTree.Tenants.{Directory, Shard}
@@ -38,18 +38,23 @@ defmodule BeTree.Tenants.Shards do
   @spec found(t, id) :: t
   def found(%__MODULE__{live: live} = shards, id), do: %{shards | live: Map.update(live, id, 1, &(&1 + 1))}
 
-  @doc "Returns a shard with a number for one more tenant. Starts a shard if there is no room."
-  @spec place(t) :: {:ok, {id, Shard.t(), non_neg_integer}, t} | {:error, Error.t()}
-  def place(%__MODULE__{directory: directory, live: live} = shards) do
+  @doc "Returns a shard with a number for one more tenant: one with room, a new one if there is none, or one for this tenant alone."
+  @spec place(t, :shared | :own) :: {:ok, {id, Shard.t(), non_neg_integer}, t} | {:error, Error.t()}
+  def place(%__MODULE__{directory: directory} = shards, :own) do
+    with {:ok, id, shards} <- start(shards, @max_numbers),
+         do: {:ok, {id, shard(directory, id), 0}, retire(shards, id, 1)}
+  end
+
+  def place(%__MODULE__{directory: directory, live: live} = shards, :shared) do
     case Enum.min_by(live, &elem(&1, 1), fn -> nil end) do
       {id, count} when count < @max_tenants ->
         case :ets.update_counter(directory.shards, id, {3, 1}) do
           next when next <= @max_numbers -> {:ok, {id, shard(directory, id), next - 1}, found(shards, id)}
-          _used_up -> shards |> retire(id, count) |> place()
+          _used_up -> shards |> retire(id, count) |> place(:shared)
         end
 
       _none ->
-        with {:ok, shards} <- start(shards), do: place(shards)
+        with {:ok, _id, shards} <- start(shards, 0), do: place(shards, :shared)
     end
   end
 
@@ -65,11 +70,11 @@ defmodule BeTree.Tenants.Shards do
     end
   end
 
-  defp start(%{directory: directory, partition: partition, live: live} = shards) do
+  defp start(%{directory: directory, partition: partition, live: live} = shards, used) do
     with {:ok, shard} <- Shard.start(directory.guest, directory.options.schema, directory.options.memory_of_shard) do
       id = {partition, System.unique_integer([:positive])}
-      :ets.insert(directory.shards, {id, shard, 0})
-      {:ok, %{shards | live: Map.put(live, id, 0)}}
+      :ets.insert(directory.shards, {id, shard, used})
+      {:ok, id, %{shards | live: Map.put(live, id, 0)}}
     end
   end
 
