@@ -238,7 +238,7 @@ defmodule BeTree.Tenants do
   def start_link(options), do: start_link(options, %{})
 
   @doc false
-  # `internal` has what only tests set: the clock, and the number of partitions.
+  # `internal` has what only tests set: the clock, the number of partitions, and how many ends of processes the supervisor bears.
   @spec start_link([option], map) :: Supervisor.on_start() | {:error, Error.t()}
   def start_link(options, internal) do
     options = options |> Options.validate!(@options) |> Map.new()
@@ -257,6 +257,7 @@ defmodule BeTree.Tenants do
   defp with_defaults(options) do
     Map.merge(options, %{
       clock: nil,
+      max_restarts: @max_restarts,
       partitions: 2 * System.schedulers_online(),
       interval: interval(options.durability),
       memory_of_shard: Limits.default_memory(),
@@ -296,7 +297,7 @@ defmodule BeTree.Tenants do
 
     Supervisor.init([Store.child_spec(store_options) | partitions],
       strategy: :one_for_one,
-      max_restarts: @max_restarts,
+      max_restarts: options.max_restarts,
       max_seconds: @restart_seconds
     )
   end
@@ -334,7 +335,7 @@ defmodule BeTree.Tenants do
   tenant's index and statistics. A match may see the change before that.
 
   Returns `{:error, error}` with the kinds of `BeTree.Server.change/2` for the expressions, `:unknown_attribute` or `:type` for
-  statistics, `:quota` when the tenant has no fuel left or would exceed its memory, `:file` when the folder cannot be written,
+  statistics, `:quota` when expressions are put and the tenant has no fuel left or would exceed its memory, `:file` when the folder cannot be written,
   `:no_server`, or `:timeout`.
 
       iex> {:ok, _pid} = BeTree.Tenants.start_link(name: Changing, schema: [price: :float, user: {:integer, optional: true}])

@@ -11,7 +11,7 @@ defmodule BeTree.Test.Tenants do
   def start(options \\ [], internal \\ %{}) do
     name = Keyword.get_lazy(options, :name, fn -> :"tenants_#{System.unique_integer([:positive])}" end)
     options = Keyword.merge([name: name, schema: [a: :integer]], options)
-    start = {Tenants, :start_link, [options, internal]}
+    start = {Tenants, :start_link, [options, Map.put(internal, :max_restarts, 1_000_000)]}
     ExUnit.Callbacks.start_supervised!(%{id: name, start: start, type: :supervisor, restart: :temporary})
     name
   end

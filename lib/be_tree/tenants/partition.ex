@@ -424,7 +424,8 @@ defmodule BeTree.Tenants.Partition do
     %{directory: directory} = state
     now = Clock.now(directory.options.clock)
 
-    if Quota.left(copy.bucket, copy.slots, now) > 0 do
+    # Settings and deletions are for the operator, who may raise the quota.
+    if change.put == [] or Quota.left(copy.bucket, copy.slots, now) > 0 do
       make(state, copy, change, from, new?)
     else
       GenServer.reply(from, {:error, Quota.refusal(copy.bucket, copy.slots, now)})
