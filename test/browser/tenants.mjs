@@ -58,7 +58,10 @@ test("a range of days counts all of them", () =>
     const [acme] = await rows(page, "#tenants");
     assert.deepEqual([number(acme[3]), number(acme[4])], [120, 240]);
     assert.equal(await page.locator("#ranges a[aria-current]").innerText(), "7 days");
-    await page.locator("figure", { has: page.locator("#chart-matches") }).locator("summary").click();
+    await page
+      .locator("figure", { has: page.locator("#chart-matches") })
+      .locator("summary")
+      .click();
     const days = await page
       .locator("figure", { has: page.locator("#chart-matches") })
       .locator("tbody tr")
@@ -111,7 +114,9 @@ test("shows the numbers of the bar under the arrow keys", () =>
     await chart.focus();
     for (let day = 0; day < 7; day++) await page.keyboard.press("ArrowRight");
     await page.waitForFunction(() =>
-      [...document.querySelectorAll("#chart-fuel > div")].some((div) => /searching and counting: [\d,]+/.test(div.innerText)),
+      [...document.querySelectorAll("#chart-fuel > div")].some((div) =>
+        /searching and counting: [\d,]+/.test(div.innerText),
+      ),
     );
   }));
 
