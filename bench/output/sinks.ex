@@ -4,7 +4,7 @@ defmodule BeTree.Bench.Output.Sinks do
 
   @told "BeTree.Output: "
 
-  @doc "Starts a device that counts and answers each request."
+  @doc "Starts a device that counts requests, and answers each of them."
   def device, do: spawn_link(fn -> device(0, 0, 0) end)
 
   defp device(requests, bytes, told) do

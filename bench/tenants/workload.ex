@@ -2,8 +2,8 @@ defmodule BeTree.Bench.Tenants.Workload do
   @moduledoc false
   # The expressions and events of the tenants, and the figures that they must have.
   #
-  # A tenant has 100 expressions of three predicates, in 50 pairs of which an event of the pair's plan matches one. An event has one of
-  # five plans, so it meets 20 candidates and matches exactly ten. Constants differ between 16 kinds of tenants. `matching/2` decides by
+  # A tenant has 100 expressions of three predicates, in 50 pairs. A pair has a plan, and an event of that plan matches one of the two. An
+  # event has one of five plans, so it meets 20 candidates and matches exactly ten. Constants differ between 16 kinds of tenants. `matching/2` decides by
   # the numbers behind the texts, not by the library, so the ids that a search returns are checked against it.
   #
   # A run is a list of `{tenant, event, device}`: the number of an event in the pool, and the value whose unique values are

@@ -65,7 +65,7 @@ defmodule BeTree.Test.Tenants do
   def write(name) do
     for pid <- partitions(name) do
       send(pid, :round)
-      # The round, and the answers of the store, are handled before this.
+      # `settle/1` asks again until the round and the answers of the store are handled.
       settle(pid)
     end
   end

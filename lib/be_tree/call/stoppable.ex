@@ -69,7 +69,7 @@ defmodule BeTree.Call.Stoppable do
   defp slice(%{slice: slice}, _runtime) when is_integer(slice), do: slice
   defp slice(_limits, runtime), do: runtime.default_slice()
 
-  # Returns a slice of which the budget is a multiple, so that the budget ends with a slice.
+  # Rounds the slice down to a divisor of the budget, so that the budget ends with a slice.
   defp even(slice, :infinity), do: slice
 
   defp even(slice, budget) do

@@ -14,7 +14,7 @@ defmodule BeTree.Tenants.Dashboard do
   ## Access
 
   Everyone who reaches the port sees the names, figures and expressions of all tenants: the dashboard has no users. It listens at
-  127.0.0.1 unless it is told otherwise, and on a loopback address refuses requests whose host is not this machine. It changes nothing and
+  127.0.0.1 by default. On a loopback address it refuses requests whose `Host` is another machine. It changes nothing and
   serves no file. Names and expressions are shown as text, shortened, and every list has a limit.
 
   ## Costs
@@ -146,7 +146,7 @@ defmodule BeTree.Tenants.Dashboard do
     end
   end
 
-  # The reason of a supervisor has those of its children inside. A server of this node that has the port is told by its name.
+  # The supervisor's reason contains the reason of the listener. If a web server of this node has the port, that is `:already_started`.
   defp listen_fault(reason) do
     text = inspect(reason)
 

@@ -772,7 +772,7 @@ defmodule BeTree.Tenants.Partition do
     end
   end
 
-  # The answers of the store, or the next round, go on with it.
+  # Evictions continue with the next answer of the store, or in the next round.
   defp shed(state, _tenant), do: state
 
   # One tenant alone stays.

@@ -10,7 +10,7 @@ defmodule BeTree.Tenants.DashboardPageTest do
   @moduletag :tmp_dir
   @moduletag :browser
 
-  # Three days of events, of which the last one is the present one of the clock.
+  # Events of three days: the present day of the clock, and the two days before.
   @days 3
   @events 40
   @seconds_of_day 86_400

@@ -237,7 +237,7 @@ impl Index {
         }
     }
 
-    /// Returns the bytes that the index takes of the heap, with the allocator's own, and without what it
+    /// Returns the heap bytes of the index, with the allocator's own, and without what it
     /// shares with siblings. The time is linear in
     /// the size of the index: some microseconds for a hundred subscriptions.
     ///

@@ -22,7 +22,7 @@ defmodule BeTree.Tenants.Dashboard.Totals do
   @spec zero() :: t
   def zero, do: @zero
 
-  @doc "Returns totals of a bill and an entry of a report, either of which may be `nil`."
+  @doc "Returns the totals of a bill and of an entry of a report. Without a bill or an entry, its totals are zero."
   @spec new(map | nil, map | nil) :: t
   def new(bill, entry) do
     @zero

@@ -331,7 +331,7 @@ defmodule BeTree.Tenants.Store.Table do
   @typedoc "A request that waits: its place in the queue, the request, for whom, its caller, and its sequence once it has one."
   @type waiting :: {{key, integer}, request, GenServer.from() | nil, caller, sequence | nil}
 
-  @typedoc "The process that is told of a refused change, and the tag of its message."
+  @typedoc "The process that receives a message about a refused change, and the tag of that message."
   @type caller :: {pid, module} | nil
 
   @type request ::

@@ -317,7 +317,7 @@ defmodule BeTree.Tenants.Store.Writer do
 
   defp made_one(operation, table), do: Table.apply(table, operation)
 
-  # Nothing of the group was made. The tenants of refused changes are closed, and their callers are told.
+  # Refuses the whole group. Closes the tenants of its changes, and sends their callers a message.
   defp refuse(results, error, %{table: table} = state) do
     places = for {_waiting, {:operation, operation}} <- results, place <- place(operation), do: place
     state = %{state | garbage: state.garbage + Blobs.free(state.segments, table, places)}

@@ -59,7 +59,7 @@ impl ById {
         self.table.is_none()
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub fn heap_bytes(&self) -> usize {
         self.table.as_ref().map_or(0, of_hash_table)
     }

@@ -39,7 +39,7 @@ impl Catalog {
         Catalog { schema, predicates: Predicates::default(), statistics, programs: Programs::default() }
     }
 
-    /// Returns the bytes that the catalog takes of the heap, without the schema.
+    /// Returns the heap bytes of the catalog, without the schema.
     pub fn heap_bytes(&self) -> usize {
         self.predicates.heap_bytes() + self.statistics.heap_bytes() + self.programs.heap_bytes()
     }

@@ -142,7 +142,7 @@ impl Vocabulary {
         }
     }
 
-    /// Returns the bytes that the vocabulary takes of the heap.
+    /// Returns the heap bytes of the vocabulary.
     pub fn heap_bytes(&self) -> usize {
         let Vocabulary { attributes, firsts } = self;
         let known = attributes.iter().map(|known| of_hash_map(&known.integers) + of_hash_map(&known.shared));

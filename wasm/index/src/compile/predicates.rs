@@ -122,7 +122,7 @@ impl Predicates {
         }
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub fn heap_bytes(&self) -> usize {
         let Predicates { entries, by_value, patterns, .. } = self;
         let held = entries.iter().filter_map(Entry::predicate).map(|predicate| predicate.test.heap_bytes());

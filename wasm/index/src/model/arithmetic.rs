@@ -67,7 +67,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Returns the bytes that the comparison takes of the heap.
+    /// Returns the heap bytes of the comparison.
     pub(crate) fn heap_bytes(&self) -> usize {
         of_slice(&self.left) + of_slice(&self.right)
     }

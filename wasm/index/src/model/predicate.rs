@@ -114,7 +114,7 @@ impl Lowered {
         }
     }
 
-    /// Returns the bytes that the test takes of the heap.
+    /// Returns the heap bytes of the test.
     fn heap_bytes(&self) -> usize {
         match self {
             Lowered::OneOf(texts) => of_slice(texts) + texts.iter().map(|text| of_slice(text)).sum::<usize>(),
@@ -355,7 +355,7 @@ impl<S> Test<S> {
         }
     }
 
-    /// Returns the bytes that the test takes of the heap. Strings that are numbers of an interner count there.
+    /// Returns the heap bytes of the test. Strings that are numbers of an interner count there.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => constants.heap_bytes(),

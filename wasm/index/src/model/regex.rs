@@ -196,7 +196,7 @@ impl Regex {
         tables + self.text.len() + self.required.len() + beginnings.sum::<usize>()
     }
 
-    /// Returns the bytes that the expression takes of the heap.
+    /// Returns the heap bytes of the expression.
     pub(crate) fn heap_bytes(&self) -> usize {
         let Regex { text, states, ranges, required, beginnings } = self;
         let beginning_texts = beginnings.iter().map(|text| of_slice(text));

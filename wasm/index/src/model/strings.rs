@@ -176,7 +176,7 @@ impl Interner {
         *self = Interner::default();
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub(crate) fn heap_bytes(&self) -> usize {
         let Interner { entries, positions, free, by_bytes } = self;
         let long: usize = entries.iter().map(|entry| entry.bytes.heap_bytes()).sum();

@@ -72,7 +72,7 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub fn heap_bytes(&self) -> usize {
         self.links.heap_bytes()
     }
@@ -152,7 +152,7 @@ impl Chains {
         links.drop_one();
     }
 
-    /// Returns the bytes that the table of keys takes of the heap.
+    /// Returns the heap bytes of the table of keys.
     pub fn heap_bytes(&self) -> usize {
         self.firsts.heap_bytes()
     }

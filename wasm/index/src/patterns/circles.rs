@@ -80,7 +80,7 @@ impl Places {
         }
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub fn heap_bytes(&self) -> usize {
         self.lanes.heap_bytes()
     }

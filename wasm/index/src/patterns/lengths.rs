@@ -101,7 +101,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub fn heap_bytes(&self) -> usize {
         of_table(&self.0)
     }

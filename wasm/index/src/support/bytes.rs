@@ -75,7 +75,7 @@ pub(crate) enum Bytes {
 }
 
 impl Bytes {
-    /// Returns the bytes that the string takes of the heap.
+    /// Returns the heap bytes of the string.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Bytes::Few { .. } => 0,

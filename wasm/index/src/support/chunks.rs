@@ -91,7 +91,7 @@ impl<T> Chunks<T> {
         self.chunks.iter().flatten()
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub fn heap_bytes(&self) -> usize {
         of_table(&self.chunks) + self.chunks.iter().map(of_table).sum::<usize>()
     }

@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashTable};
 /// The allocator's bytes in front of each block. Blocks are aligned to twice as many, and have at least four times as many.
 const BLOCK_HEAD: usize = size_of::<usize>();
 
-/// Returns the bytes that a block takes of the heap, which are none for an empty block.
+/// Returns the heap bytes of a block, which are none for an empty block.
 pub(crate) fn of_block(bytes: usize) -> usize {
     match bytes {
         0 => 0,

@@ -25,7 +25,7 @@ impl FreeNumbers {
         }
     }
 
-    /// Returns the bytes that the set takes of the heap.
+    /// Returns the heap bytes of the set.
     pub fn heap_bytes(&self) -> usize {
         of_table(&self.words) + of_table(&self.summary)
     }

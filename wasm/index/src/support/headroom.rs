@@ -49,7 +49,7 @@ impl Reserve {
         self.0.capacity() * size_of::<Probe>()
     }
 
-    /// Returns the bytes that the reserve takes of the heap.
+    /// Returns the heap bytes of the reserve.
     pub fn heap_bytes(&self) -> usize {
         of_table(&self.0)
     }

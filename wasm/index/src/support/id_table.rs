@@ -119,7 +119,7 @@ impl IdTable {
         self.places[at] = u64::from(to + 1) << 32 | u64::from(hash as u32);
     }
 
-    /// Returns the bytes that the table takes of the heap.
+    /// Returns the heap bytes of the table.
     pub fn heap_bytes(&self) -> usize {
         of_table(&self.places)
     }

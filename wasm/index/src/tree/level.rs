@@ -64,7 +64,7 @@ impl Level {
         self.defined = self.defined.map(number);
     }
 
-    /// Returns the bytes that the level takes of the heap.
+    /// Returns the heap bytes of the level.
     pub fn heap_bytes(&self) -> usize {
         self.points.heap_bytes() + of_table(&self.buckets.bounds) + of_table(&self.buckets.nodes)
     }

@@ -232,7 +232,7 @@ impl Tree {
         packed
     }
 
-    /// Returns the bytes that the tree takes of the heap.
+    /// Returns the heap bytes of the tree.
     pub fn heap_bytes(&self) -> usize {
         let Tree { nodes, levels, free_levels, unindexed, .. } = self;
         let of_nodes: usize = nodes.iter().map(Node::heap_bytes).sum();

@@ -117,7 +117,7 @@ impl ValueMap {
         narrow.chain(self.wide().into_iter().flat_map(|wide| wide.nodes.iter().map(|(&key, &node)| (key, node))))
     }
 
-    /// Returns the bytes that the map takes of the heap.
+    /// Returns the heap bytes of the map.
     pub fn heap_bytes(&self) -> usize {
         let of_wide = |wide: &Wide| of_block(size_of::<Wide>()) + of_hash_map(&wide.nodes) + of_hash_map(&wide.keys);
         of_table(&self.narrow.lines) + self.wide().map_or(0, of_wide)

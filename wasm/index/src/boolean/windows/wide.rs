@@ -68,7 +68,7 @@ impl Wide {
         Wide { leaves, additions, rest }
     }
 
-    /// Returns the bytes that the window takes of the heap.
+    /// Returns the heap bytes of the window.
     pub fn heap_bytes(&self) -> usize {
         match &self.rest {
             Rest::Whole(whole) => of_slice(&whole.words),

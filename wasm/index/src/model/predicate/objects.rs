@@ -61,7 +61,7 @@ impl<S> Quantified<S> {
         Quantified { quantifier, steps, operators }
     }
 
-    /// Returns the bytes that the condition takes of the heap.
+    /// Returns the heap bytes of the condition.
     pub(crate) fn heap_bytes(&self) -> usize {
         let tests = self.predicates().map(|predicate| predicate.test.heap_bytes());
         of_slice(&self.steps) + of_slice(&self.operators) + tests.sum::<usize>()
