@@ -160,14 +160,8 @@ defmodule BeTree.Tenants.Match do
     options = Map.put(options, :deadline, Deadline.new(options.timeout))
 
     {found, fuel} =
-      events
-      |> Enum.with_index()
-      |> Enum.group_by(fn {{tenant, _event}, _position} -> tenant end)
-      |> Enum.reduce({[], 0}, fn {tenant, events}, {found, fuel} ->
-        Enum.reduce(Enum.chunk_every(events, @max_batch), {found, fuel}, fn chunk, {found, fuel} ->
-          {results, more} = batch(name, tenant, chunk, options)
-          {results ++ found, fuel + more}
-        end)
+      Enum.reduce(by_tenant(events), {[], 0}, fn {tenant, events}, results ->
+        of_tenant(name, tenant, Enum.reverse(events), options, results)
       end)
 
     results = found |> List.keysort(0) |> Enum.map(&elem(&1, 1))
@@ -175,10 +169,44 @@ defmodule BeTree.Tenants.Match do
     results
   end
 
+  # The events of each tenant with their positions, the last one first.
+  defp by_tenant(events) do
+    {by_tenant, _count} =
+      Enum.reduce(events, {%{}, 0}, fn {tenant, event}, {by_tenant, position} ->
+        entry = {position, event}
+
+        by_tenant =
+          case by_tenant do
+            %{^tenant => entries} -> %{by_tenant | tenant => [entry | entries]}
+            _first -> Map.put(by_tenant, tenant, [entry])
+          end
+
+        {by_tenant, position + 1}
+      end)
+
+    by_tenant
+  end
+
+  # A call for one event returns its ids alone, which takes less time than a batch of one.
+  defp of_tenant(name, tenant, [{position, event}], options, {found, fuel}) do
+    options = %{options | timeout: Deadline.left(options.deadline)}
+    {result, more} = find(name, tenant, event, options)
+    {[{position, result} | found], fuel + more}
+  end
+
+  defp of_tenant(name, tenant, events, options, results) do
+    events
+    |> Enum.chunk_every(@max_batch)
+    |> Enum.reduce(results, fn chunk, {found, fuel} ->
+      {results, more} = batch(name, tenant, chunk, options)
+      {results ++ found, fuel + more}
+    end)
+  end
+
   # Returns the results with their positions.
   defp batch(name, tenant, chunk, options) do
     {encoded, refused} =
-      Enum.reduce(chunk, {[], []}, fn {{_tenant, event}, position}, {encoded, refused} ->
+      Enum.reduce(chunk, {[], []}, fn {position, event}, {encoded, refused} ->
         case Event.encode(event, options) do
           {:ok, format, bytes} -> {[{position, {format, bytes}} | encoded], refused}
           {:error, error} -> {encoded, [{position, {:error, error}} | refused]}

@@ -55,6 +55,9 @@ defmodule BeTree.Tenants.Store do
   @typedoc "A blob to be stored: a body replaces the tail and the statistics before it."
   @type blob :: {:body, tenant, binary} | {:statistics, tenant, day, binary} | {:day, tenant, day, binary}
 
+  # A change stays in memory until the next body, and expressions resemble each other.
+  @level 1
+
   @first_pause 1
   @max_pause 50
 
@@ -82,7 +85,7 @@ defmodule BeTree.Tenants.Store do
   """
   @spec append(t, tenant, term, GenServer.from() | nil) :: :ok | {:error, Error.t()}
   def append(store, tenant, change, from),
-    do: request(store, tenant, {:change, :erlang.term_to_binary(change, minor_version: 2)}, from)
+    do: request(store, tenant, {:change, :erlang.term_to_binary(change, [{:compressed, @level}, minor_version: 2])}, from)
 
   @doc "Forgets a tenant with its days. `from` gets `:ok` or an error when that is stored; `nil` is for nobody."
   @spec drop(t, tenant, GenServer.from() | nil) :: :ok | {:error, Error.t()}
