@@ -54,13 +54,15 @@ defmodule BeTree.Tenants do
   | event | expressions | statistics and bills |
   | --- | --- | --- |
   | a process below the supervisor is killed | nothing | nothing |
-  | a shard traps | nothing | statistics of its tenants since they were last written |
+  | a shard traps | nothing | statistics of its tenants since they were last written; without `:dir`, since the tenants were loaded |
   | the node is killed, with `:dir` | nothing that was acknowledged | those since they were last written |
   | the power fails, with `:dir` | what `:durability` says | what `:durability` says, and those since they were last written |
   | the supervisor or the node ends, without `:dir` | everything | everything |
 
-  The statistics of tenants that were used are written every second with `durability: :sync`, and every `ms` milliseconds with
-  `durability: {:interval, ms}`. They are also written when a tenant is evicted, and when the supervisor is stopped.
+  With `:dir`, the statistics of tenants that were used are written every second with `durability: :sync`, and every `ms` milliseconds
+  with `durability: {:interval, ms}`. Writing takes at most a twentieth of the time of a partition, so a round over thousands of
+  tenants with many sketches takes longer than that: `info/1` tells how long the last one took. Statistics are also written when a day ends, when a
+  tenant is evicted, and when the supervisor is stopped.
 
   ## Costs
 
@@ -645,6 +647,7 @@ defmodule BeTree.Tenants do
     * `:tenants` - the tenants that exist; `:hot` - those in memory; `:bytes` - those that their indexes and statistics take;
     * `:shards` - the number of shards; `:shard_bytes` - the memory of their instances, which does not shrink when tenants leave;
     * `:loads`, `:evictions` - since the start; `:rebuilds` - the shards that trapped;
+    * `:round_ms` - the milliseconds in which the statistics of all used tenants were last written once;
     * `:dearest` - the up to 10 tenants with the most fuel on their latest day, each with that fuel;
     * `:store` - a map with `:memory`, the bytes of its tables, `:journal_bytes`, `:bodies_bytes` and `:days_bytes`, those of its folder,
       and `:error`, the last error of the disk or `nil`.
@@ -674,6 +677,7 @@ defmodule BeTree.Tenants do
          loads: Directory.total(directory, :loads),
          evictions: Directory.total(directory, :evictions),
          rebuilds: Directory.total(directory, :rebuilds),
+         round_ms: Directory.round_ms(directory),
          dearest: Directory.dearest(directory, @dearest),
          store: Map.delete(store, :tenants)
        }}

@@ -13,7 +13,7 @@ defmodule BeTree.Tenants.Directory do
   alias BeTree.Input.Describe
   alias BeTree.Tenants.{Clock, Quota, Usage}
 
-  @enforce_keys [:name, :usage, :shards, :intents, :store, :totals, :sizes, :options, :guest, :digest]
+  @enforce_keys [:name, :usage, :shards, :intents, :store, :totals, :sizes, :rounds, :options, :guest, :digest]
   defstruct @enforce_keys
 
   @typedoc """
@@ -22,7 +22,7 @@ defmodule BeTree.Tenants.Directory do
     * `:shards` - `{{partition, number}, shard, used}`: the shards, and how many numbers of tenants are used;
     * `:intents` - `{{tenant, shard, number}, intent}`;
     * `:store` - the tables of the store;
-    * `:totals` - counters: `total/2`; `:sizes` - atomics: `sizes/1`;
+    * `:totals` - counters: `total/2`; `:sizes` - atomics: `sizes/1`; `:rounds` - atomics: `round_ms/1`;
     * `:options` - the options of the tenants;
     * `:guest` - the index module, and `:digest` its SHA-256.
   """
@@ -57,7 +57,8 @@ defmodule BeTree.Tenants.Directory do
           shards: :ets.new(:shards, [:public, read_concurrency: true]),
           intents: :ets.new(:intents, [:public]),
           totals: :counters.new(length(@totals), []),
-          sizes: :atomics.new(2 * fields.options.partitions, [])
+          sizes: :atomics.new(2 * fields.options.partitions, []),
+          rounds: :atomics.new(fields.options.partitions, [])
         })
       )
 
@@ -167,6 +168,15 @@ defmodule BeTree.Tenants.Directory do
       {tenants + :atomics.get(sizes, 2 * partition + 1), bytes + :atomics.get(sizes, 2 * partition + 2)}
     end)
   end
+
+  @doc "Records the milliseconds in which a partition wrote the statistics of all used tenants once."
+  @spec put_round(t, non_neg_integer, non_neg_integer) :: :ok
+  def put_round(%__MODULE__{rounds: rounds}, partition, ms), do: :atomics.put(rounds, partition + 1, ms)
+
+  @doc "Returns the milliseconds of the longest of the partitions' last rounds."
+  @spec round_ms(t) :: non_neg_integer
+  def round_ms(%__MODULE__{rounds: rounds, options: %{partitions: partitions}}),
+    do: 1..partitions |> Enum.map(&:atomics.get(rounds, &1)) |> Enum.max()
 
   @doc "Returns the other partition with the most tenants in memory, or `nil` if no other has any."
   @spec largest_other(t, non_neg_integer) :: non_neg_integer | nil

@@ -23,6 +23,9 @@ defmodule BeTree.Tenants.Partition do
 
   # Tenants whose statistics are written before the next message.
   @max_saved_at_once 16
+  # The process writes statistics for one part in so many of its time, because it has much to write: a thousand tenants with some
+  # hundred sketches each are 50 MB.
+  @save_share 20
 
   # Changes after a body before the next body.
   @max_tail 64
@@ -44,6 +47,7 @@ defmodule BeTree.Tenants.Partition do
                 pending: %{},
                 leaving: 0,
                 unsaved: [],
+                round_began: nil,
                 victims: Victims.new(),
                 error: nil,
                 stuck: false,
@@ -55,7 +59,8 @@ defmodule BeTree.Tenants.Partition do
     * `:busy` - the tenants with an operation that waits for the store, each with the operations that wait for that, last one first;
     * `:pending` - by the reference of an answer of the store, what happens then;
     * `:leaving` - the copies whose statistics the store is writing, before they leave;
-    * `:unsaved` - the tenants whose statistics the present round has still to write;
+    * `:unsaved` - the tenants whose statistics the present round has still to write, and `:round_began` the time of its begin in
+      milliseconds;
     * `:victims` - the least recently used tenants;
     * `:error` - the error of the store that was logged, `nil` after a success; `:stuck` - whether it failed since the last round, which
       stops evictions until the next;
@@ -199,13 +204,22 @@ defmodule BeTree.Tenants.Partition do
   # Writes statistics, and whatever time has made due.
   def handle_info(:round, state) do
     state = %{state | stuck: false} |> roll() |> expire()
-    if state.unsaved == [], do: send(self(), :save)
-    {:noreply, shed(%{state | unsaved: unsaved(state)}, nil)}
+    {:noreply, state |> begin_round() |> shed(nil)}
   end
 
   # The process that asked for the change gets an error too.
   def handle_info({Store, :refused, _tenant, _error}, state), do: {:noreply, state}
-  def handle_info(:save, state), do: {:noreply, save_some(state, @max_saved_at_once)}
+
+  def handle_info(:save, state) do
+    {microseconds, state} = :timer.tc(fn -> save_some(state, @max_saved_at_once) end)
+
+    if state.unsaved == [],
+      do: Directory.put_round(state.directory, state.partition, now_ms() - state.round_began),
+      else: Process.send_after(self(), :save, div(microseconds * (@save_share - 1), 1_000))
+
+    {:noreply, state}
+  end
+
   def handle_info(message, state), do: super(message, state)
 
   @impl GenServer
@@ -692,19 +706,23 @@ defmodule BeTree.Tenants.Partition do
 
   defp expire(state), do: state
 
-  defp unsaved(%{unsaved: [], copies: copies, directory: directory}),
-    do: for({tenant, copy} <- copies, changed?(copy, directory), do: tenant)
+  defp begin_round(%{unsaved: [], copies: copies, directory: directory} = state) do
+    send(self(), :save)
+    %{state | unsaved: for({tenant, copy} <- copies, due?(copy, directory), do: tenant), round_began: now_ms()}
+  end
 
-  defp unsaved(%{unsaved: unsaved}), do: unsaved
+  # The round before has not ended.
+  defp begin_round(state), do: state
+
+  defp now_ms, do: System.monotonic_time(:millisecond)
+
+  # Without a folder the statistics would be in the same memory twice.
+  defp due?(copy, %{options: %{dir: nil}}), do: copy.tail >= @max_tail
+  defp due?(copy, directory), do: changed?(copy, directory)
 
   defp changed?(copy, directory), do: copy.tail >= @max_tail or copy.mark != Copy.mark(copy, directory)
 
-  defp save_some(%{unsaved: []} = state, _count), do: state
-
-  defp save_some(state, 0) do
-    send(self(), :save)
-    state
-  end
+  defp save_some(state, count) when count == 0 or state.unsaved == [], do: state
 
   defp save_some(%{unsaved: [tenant | unsaved]} = state, count) do
     state = %{state | unsaved: unsaved}

@@ -85,7 +85,8 @@ defmodule BeTree.Tenants.Store do
   """
   @spec append(t, tenant, term, GenServer.from() | nil) :: :ok | {:error, Error.t()}
   def append(store, tenant, change, from),
-    do: request(store, tenant, {:change, :erlang.term_to_binary(change, [{:compressed, @level}, minor_version: 2])}, from)
+    do:
+      request(store, tenant, {:change, :erlang.term_to_binary(change, [{:compressed, @level}, minor_version: 2])}, from)
 
   @doc "Forgets a tenant with its days. `from` gets `:ok` or an error when that is stored; `nil` is for nobody."
   @spec drop(t, tenant, GenServer.from() | nil) :: :ok | {:error, Error.t()}

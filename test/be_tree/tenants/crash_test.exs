@@ -179,8 +179,8 @@ defmodule BeTree.Tenants.CrashTest do
     with {:error, :not_found} <- ExUnit.Callbacks.stop_supervised(name), do: :ok
   end
 
-  test "a shard that traps is rebuilt, and other shards go on" do
-    name = start([], %{partitions: 2})
+  test "a shard that traps is rebuilt, and other shards go on", %{folder: folder} do
+    name = start([dir: folder], %{partitions: 2})
     for tenant <- 1..20, do: Tenants.change!(name, tenant, put: [{1, "a > 0"}])
     for tenant <- 1..20, do: Tenants.match!(name, tenant, %{a: 1})
     write(name)

@@ -10,6 +10,7 @@ use std::thread;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
 
 use crate::memory::arena::{Arena, Slot};
+use crate::memory::pages;
 
 /// The most bytes of a memory: the range of 32-bit addresses, also for a memory of 64-bit addresses.
 pub const MAX_MEMORY_BYTES: usize = 4 << 30;
@@ -19,6 +20,9 @@ pub const GUARD_BYTES: usize = 32 << 20;
 /// The bytes that are freed at a time, in a tenth of a millisecond. Freeing holds the process's lock on mappings, so
 /// other threads need a turn between two chunks.
 const FREE_CHUNK: usize = 2 << 20;
+
+/// The bytes of a large page.
+const LARGE_PAGE: usize = 2 << 20;
 
 static ARENA: Arena = Arena::new(MAX_MEMORY_BYTES + GUARD_BYTES, 256);
 
@@ -64,7 +68,12 @@ impl Linear {
         }
         // A page of a module is a multiple of the system's pages.
         self.slot.open(self.length, length)?;
+        // The large pages that are now complete. The first one stays as it is, so that small memories are made quickly.
+        let large = [self.length, length].map(|bytes| bytes / LARGE_PAGE * LARGE_PAGE);
         self.length = length;
+        if large[0] > 0 && large[1] > large[0] {
+            pages::merge(self.slot.start().wrapping_add(large[0]), large[1] - large[0]);
+        }
         Ok(())
     }
 }
