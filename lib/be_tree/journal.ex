@@ -82,11 +82,14 @@ defmodule BeTree.Journal do
   @type option ::
           {:identity, binary}
           | {:durability, durability}
+          | {:lock_timeout, timeout}
           | {:segment_bytes, pos_integer}
           | {:files, module}
           | {:background, module}
 
   @segment_bytes 0x100_0000
+  # A process that was killed closes the socket of its lock a moment after it is gone.
+  @lock_timeout_ms 1_000
   # With an interval: the bytes of accepted changes that are not synced. Above it, `append/2` syncs first.
   @max_pending_bytes 0x100_0000
   @retry_after 1_000
@@ -95,11 +98,15 @@ defmodule BeTree.Journal do
   @max_batch 1_000
   @max_batch_bytes 0x40_0000
 
+  @doc "Returns the milliseconds for which `open/2` waits while another process has the folder, without an option."
+  @spec lock_timeout() :: timeout
+  def lock_timeout, do: @lock_timeout_ms
+
   @doc """
   Opens the journal in `folder`, which is made if it is not there. The calling process becomes the owner.
 
   `:identity` says what the changes are for, such as the schema of an index. `{:error, {:identity, other}}` means that the
-  folder was written with another one.
+  folder was written with another one. `:lock_timeout` is the number of milliseconds to wait while another process has the folder.
   """
   @spec open(Path.t(), [option]) :: {:ok, t} | {:error, Error.t() | {:identity, binary}}
   def open(folder, options) do
@@ -107,7 +114,7 @@ defmodule BeTree.Journal do
     folder = Path.expand(folder)
 
     with :ok <- make(files, folder),
-         {:ok, lock} <- Lock.acquire(folder) do
+         {:ok, lock} <- Lock.acquire(folder, Keyword.get(options, :lock_timeout, @lock_timeout_ms)) do
       journal = %__MODULE__{
         files: files,
         background: Keyword.get(options, :background, Syncer),

@@ -12,33 +12,34 @@ defmodule BeTree.Journal.Lock do
 
   alias BeTree.Journal.Fault
   alias BeTree.Journal.Lock.SocketFile
+  alias BeTree.Processes.Deadline
 
   @type t :: {:name, :inet.socket()} | {:file, SocketFile.t()}
 
-  # A process that was killed closes its socket a moment after it is gone, so a lock is tried for some time.
-  @max_attempts 30
+  # Milliseconds between two attempts, at least.
   @pause 20
 
   @doc """
-  Locks the folder for the calling process. Tries for a second, and then returns an error of kind `:locked`.
+  Locks the folder for the calling process. Waits for as many milliseconds while another process has it, and then returns an error of kind
+  `:locked`.
   """
-  @spec acquire(Path.t()) :: {:ok, t} | {:error, BeTree.Error.t()}
-  def acquire(folder), do: acquire(folder, @max_attempts)
+  @spec acquire(Path.t(), timeout) :: {:ok, t} | {:error, BeTree.Error.t()}
+  def acquire(folder, timeout), do: try_until(folder, Deadline.new(timeout))
 
-  defp acquire(folder, attempts) do
+  defp try_until(folder, deadline) do
     case try_acquire(:os.type(), folder) do
       {:ok, lock} -> {:ok, lock}
-      :locked when attempts > 1 -> retry(folder, attempts - 1)
-      :locked -> Fault.locked(folder)
+      :locked -> if Deadline.left(deadline) == 0, do: Fault.locked(folder), else: wait(folder, deadline)
       {:error, %BeTree.Error{} = error} -> {:error, error}
       {:error, reason} -> Fault.file("lock", folder, reason)
     end
   end
 
   # The pause differs between processes, so that two that compete do not retry in step. It leaves the caller's `:rand` state alone.
-  defp retry(folder, attempts) do
-    Process.sleep(@pause + rem(System.unique_integer([:positive]), @pause))
-    acquire(folder, attempts)
+  defp wait(folder, deadline) do
+    pause = @pause + rem(System.unique_integer([:positive]), @pause)
+    pause |> min(Deadline.left(deadline)) |> Process.sleep()
+    try_until(folder, deadline)
   end
 
   defp try_acquire({:unix, :linux}, folder) do
