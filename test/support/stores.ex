@@ -27,6 +27,9 @@ defmodule BeTree.Test.Stores do
   @doc "Appends a change and waits for the reply, as a client of a partition does."
   def append(store, tenant, change), do: ask(fn from -> Store.append(store, tenant, change, from) end)
 
+  @doc "Stores a body and days together, and waits for the reply."
+  def put_all(store, tenant, body, days), do: ask(fn from -> Store.put_all(store, tenant, body, days, from) end)
+
   @doc "Drops a tenant, and waits for the reply."
   def drop(store, tenant), do: ask(fn from -> Store.drop(store, tenant, from) end)
 

@@ -114,6 +114,18 @@ defmodule BeTree.Tenants.Store do
   @spec put_day(t, tenant, day, binary) :: :ok | {:error, Error.t()}
   def put_day(store, tenant, day, blob), do: put(store, [{:day, tenant, day, blob}]) |> hd()
 
+  @doc """
+  Stores a body, or `nil`, and days of a tenant, all or none of them also if the node is killed meanwhile. Does not wait: `from` gets `:ok` or
+  an error.
+  """
+  @spec put_all(t, tenant, binary | nil, [{day, binary}], GenServer.from()) :: :ok | {:error, Error.t()}
+  def put_all(store, tenant, body, days, from) do
+    blobs = if(body, do: [{:body, tenant, body}], else: []) ++ for({day, blob} <- days, do: {:day, tenant, day, blob})
+
+    with {:ok, requests} <- Attempt.map(blobs, &pack/1),
+         do: request(store, tenant, {:all, for({_key, request} <- requests, do: request)}, from)
+  end
+
   @doc "Stores blobs of any tenants with few syncs. Waits for all. Returns the result of each, in order."
   @spec put(t, [blob]) :: [:ok | {:ok, Place.t()} | {:error, Error.t()}]
   def put(store, blobs) do

@@ -90,6 +90,24 @@ defmodule BeTree.Tenants.StoreTest do
     end
   end
 
+  describe "put_all/5" do
+    test "stores a body and days together", %{folder: folder} do
+      each_kind(folder, fn store, _dir ->
+        :ok = append(store, :a, 1)
+        :ok = Store.put_day(store, :a, 20_000, "before")
+        assert put_all(store, :a, "body", for(day <- 20_000..20_010, do: {day, "day #{day}"})) == :ok
+        assert found(store, :a) == %{body: "body", statistics: nil, tail: []}
+        assert Store.days(store, :a, 0..30_000) == {:ok, for(day <- 20_000..20_010, do: {day, "day #{day}"})}
+        :ok = append(store, :a, 2)
+        assert put_all(store, :a, nil, [{20_001, "other"}]) == :ok
+        assert found(store, :a) == %{body: "body", statistics: nil, tail: [2]}
+        assert Store.days(store, :a, 20_001..20_001) == {:ok, [{20_001, "other"}]}
+        assert put_all(store, :b, "alone", []) == :ok
+        assert found(store, :b).body == "alone"
+      end)
+    end
+  end
+
   describe "put_day/4 and days/3" do
     test "keep one blob of each day, in order", %{folder: folder} do
       each_kind(folder, fn store, _dir ->

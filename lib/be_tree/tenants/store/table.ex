@@ -339,6 +339,7 @@ defmodule BeTree.Tenants.Store.Table do
           | {:body, binary}
           | {:statistics, integer, binary}
           | {:day, integer, binary}
+          | {:all, [{:body, binary} | {:day, integer, binary}]}
           | :drop
           | :resume
           | :settle
@@ -377,6 +378,7 @@ defmodule BeTree.Tenants.Store.Table do
 
   defp size({:change, record}), do: byte_size(record)
   defp size({:body, blob}), do: byte_size(blob)
+  defp size({:all, parts}), do: parts |> Enum.map(&size/1) |> Enum.sum()
   defp size({_kind, _day, blob}), do: byte_size(blob)
   defp size(_request), do: 0
 

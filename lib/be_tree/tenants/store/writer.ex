@@ -223,20 +223,24 @@ defmodule BeTree.Tenants.Store.Writer do
   defp expired?(table, {:day, day, _blob}), do: day < Table.first_day(table)
   defp expired?(_table, _request), do: false
 
-  # Stores the blobs of a group, and returns its requests as operations of the journal.
+  # Stores the blobs of a group, and returns its requests as operations of the journal. A part is named by its request and its position.
   defp write(group, state) do
     blobs =
-      for {{{key, _number}, request, _from, _caller, _sequence} = waiting, :new} <- group,
-          {space, blob} <- blob(request),
-          do: {space, {waiting, key, blob}}
+      for {{{key, _number} = id, request, _from, _caller, _sequence}, :new} <- group,
+          {part, position} <- Enum.with_index(parts(request)),
+          {space, blob} <- blob(part),
+          do: {space, {{id, position}, key, blob}}
 
     {written, state} =
       blobs
       |> Enum.group_by(&elem(&1, 0), &elem(&1, 1))
       |> Enum.reduce({%{}, state}, fn {space, records}, {written, state} -> write(space, records, written, state) end)
 
-    {Enum.map(group, &operation(&1, written, state.table)), state}
+    {Enum.map(group, &operations(&1, written, state.table)), state}
   end
+
+  defp parts({:all, parts}), do: parts
+  defp parts(request), do: [request]
 
   defp blob({:body, blob}), do: [{:bodies, blob}]
   defp blob({:statistics, _day, blob}), do: [{:bodies, blob}]
@@ -244,32 +248,32 @@ defmodule BeTree.Tenants.Store.Writer do
   defp blob(_request), do: []
 
   defp write(space, records, written, %{table: table} = state) do
-    case Blobs.write(state.segments, table, space, for({_waiting, key, blob} <- records, do: {key, blob})) do
+    case Blobs.write(state.segments, table, space, for({_part, key, blob} <- records, do: {key, blob})) do
       {:ok, places, segments} ->
-        places =
-          Enum.zip_with(records, places, fn {waiting, _key, _blob}, place -> {elem(waiting, 0), {:ok, place}} end)
-
+        places = Enum.zip_with(records, places, fn {part, _key, _blob}, place -> {part, {:ok, place}} end)
         {Map.merge(written, Map.new(places)), %{state | segments: segments}}
 
       {:error, error, segments} ->
-        failed =
-          for {waiting, _key, _blob} <- records, into: %{}, do: {elem(waiting, 0), {:error, Fault.refused(error)}}
-
+        failed = for {part, _key, _blob} <- records, into: %{}, do: {part, {:error, Fault.refused(error)}}
         {Map.merge(written, failed), %{state | segments: segments}}
     end
   end
 
-  defp operation({waiting, {:done, reply}}, _written, _table), do: {waiting, {:done, reply}}
+  defp operations({waiting, {:done, reply}}, _written, _table), do: {waiting, {:done, reply}}
 
-  defp operation({{{key, _number} = id, request, _from, _caller, _sequence} = waiting, :new}, written, table) do
-    case Map.get(written, id) do
-      {:error, error} ->
+  defp operations({{{key, _number} = id, request, _from, _caller, _sequence} = waiting, :new}, written, table) do
+    parts = for {part, position} <- Enum.with_index(parts(request)), do: {part, written[{id, position}]}
+
+    # The blobs of other parts are garbage.
+    case Enum.find(parts, &match?({_part, {:error, _error}}, &1)) do
+      {_part, {:error, error}} ->
         {waiting, {:done, {:error, error}}}
 
-      place ->
-        sequence = Table.next_sequence(table)
-        :ok = Table.number(table, waiting, sequence)
-        {waiting, {:operation, operation(request, key, sequence, place)}}
+      nil ->
+        operations = for {part, place} <- parts, do: operation(part, key, Table.next_sequence(table), place)
+        # The table has the request if it has its last part.
+        :ok = Table.number(table, waiting, operations |> List.last() |> Table.sequence_of())
+        {waiting, {:operations, operations}}
     end
   end
 
@@ -281,17 +285,22 @@ defmodule BeTree.Tenants.Store.Writer do
 
   # Returns each request with its reply.
   defp make(results, state) do
-    operations = for {_waiting, {:operation, operation}} <- results, do: operation
+    operations = for {_waiting, {:operations, operations}} <- results, operation <- operations, do: operation
 
     case append(state, operations) do
-      {:ok, state} -> {for({waiting, result} <- results, do: {waiting, accepted(result)}), made(state, operations)}
+      {:ok, state} -> {Enum.map(results, &accepted/1), made(state, operations)}
       {{:error, error}, state} -> refuse(results, error, state)
     end
   end
 
-  defp accepted({:done, reply}), do: reply
-  defp accepted({:operation, {:body, _key, _sequence, place}}), do: {:ok, place}
-  defp accepted({:operation, _operation}), do: :ok
+  defp accepted({waiting, {:done, reply}}), do: {waiting, reply}
+
+  defp accepted({{_id, {:body, _blob}, _from, _caller, _sequence} = waiting, {:operations, [operation]}}) do
+    {:body, _key, _number, place} = operation
+    {waiting, {:ok, place}}
+  end
+
+  defp accepted({waiting, {:operations, _operations}}), do: {waiting, :ok}
 
   defp append(state, operations) do
     case History.append(state.journal, operations) do
@@ -319,10 +328,15 @@ defmodule BeTree.Tenants.Store.Writer do
 
   # Refuses the whole group. Closes the tenants of its changes, and sends their callers a message.
   defp refuse(results, error, %{table: table} = state) do
-    places = for {_waiting, {:operation, operation}} <- results, place <- place(operation), do: place
+    places =
+      for {_waiting, {:operations, operations}} <- results,
+          operation <- operations,
+          place <- place(operation),
+          do: place
+
     state = %{state | garbage: state.garbage + Blobs.free(state.segments, table, places)}
 
-    for {{{key, _number}, _request, _from, caller, _sequence}, {:operation, {:change, key, _, _}}} <- results do
+    for {{{key, _number}, _request, _from, caller, _sequence}, {:operations, [{:change, key, _, _}]}} <- results do
       Table.put(table, {:closed, key}, error)
       tell(caller, {:refused, Table.tenant(key), error})
     end
@@ -339,7 +353,7 @@ defmodule BeTree.Tenants.Store.Writer do
   defp place(_operation), do: []
 
   defp refused({:done, reply}, _error), do: reply
-  defp refused({:operation, _operation}, error), do: {:error, error}
+  defp refused({:operations, _operations}, error), do: {:error, error}
 
   defp base_if_due(%{journal: journal, table: table} = state),
     do: %{state | journal: Owner.write_base_if_due(journal, table, 0)}

@@ -201,6 +201,24 @@ defmodule BeTree.Tenants.Store.FaultsTest do
       GenServer.stop(pid)
     end
 
+    test "takes a body and its days together, or none of them", %{folder: folder} do
+      {store, pid} = start(folder, files: Disk)
+      :ok = put_all(store, :a, "old", [{20_000, "old"}])
+      before = content(store)
+
+      for name <- ["bodies", "days", "journal"] do
+        Disk.fail(Path.join(folder, name), fn operation, _number -> if operation in [:pwrite, :sync], do: :eio end)
+        assert {:error, %Error{kind: :file}} = put_all(store, :a, "new", [{20_000, "new"}, {20_001, "new"}])
+        Disk.heal(Path.join(folder, name))
+        assert content(store) == before
+      end
+
+      kill(pid)
+      {store, pid} = start(folder, files: Disk)
+      assert content(store) == before
+      GenServer.stop(pid)
+    end
+
     test "keeps segments that cannot be removed or copied, and logs it", %{folder: folder} do
       {store, pid} = start(folder, files: Disk, garbage_bytes: 1_000_000, segment_bytes: 100)
       for tenant <- 1..10, do: {:ok, _place} = Store.put_body(store, tenant, "body of #{tenant}")

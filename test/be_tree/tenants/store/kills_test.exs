@@ -343,7 +343,7 @@ defmodule BeTree.Tenants.Store.KillsTest do
           for change <- 1..1_000_000 do
             tenant = client * 100 + :rand.uniform(5)
             id = #{number} * 1_000_000 + change
-            kind = Enum.random(["change", "body", "day"])
+            kind = Enum.random(["change", "body", "day", "all"])
             write.("begin \#{client} \#{tenant} \#{kind} \#{id}")
             IO.puts("one more")
             case kind do
@@ -353,6 +353,11 @@ defmodule BeTree.Tenants.Store.KillsTest do
                 receive(do: ({^tag, :ok} -> :ok))
               "body" -> {:ok, _place} = Store.put_body(store, tenant, Integer.to_string(id))
               "day" -> :ok = Store.put_day(store, tenant, 20_000, Integer.to_string(id))
+              "all" ->
+                tag = make_ref()
+                bytes = Integer.to_string(id)
+                :ok = Store.put_all(store, tenant, bytes, [{20_000, bytes}], {self(), tag})
+                receive(do: ({^tag, :ok} -> :ok))
             end
             write.("made \#{client}")
           end
@@ -397,6 +402,7 @@ defmodule BeTree.Tenants.Store.KillsTest do
 
   defp next({body, tail, days}, "change", id), do: {body, tail ++ [String.to_integer(id)], days}
   defp next({_body, _tail, days}, "body", id), do: {id, [], days}
+  defp next(_state, "all", id), do: {id, [], [{20_000, id}]}
   defp next({body, tail, _days}, "day", id), do: {body, tail, [{20_000, id}]}
 
   defp agree?(known, found) do
