@@ -33,6 +33,7 @@ defmodule BeTree.Error do
   | `:out_of_bounds` | a value lies outside of the bounds of its attribute or its type |
   | `:missing_attribute` | an event lacks an attribute that is not optional |
   | `:duplicate_id` | a subscription has this id already |
+  | `:exists` | a tenant of this name is there already |
   | `:not_found` | nothing has this id, or it is gone |
   | `:no_server` | no server of this name runs, its node cannot be reached, or it ended during the call |
   | `:not_ready` | a server has no index yet: it is being filled, or waits for the server that it follows |
@@ -57,6 +58,7 @@ defmodule BeTree.Error do
           | :out_of_bounds
           | :missing_attribute
           | :duplicate_id
+          | :exists
           | :not_found
           | :no_server
           | :not_ready

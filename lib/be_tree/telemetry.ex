@@ -45,6 +45,8 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :tenants, :evict]` | a tenant has left memory | `duration`, `bytes` | `tenants`, `tenant` |
   | `[:be_tree, :tenants, :quota]` | a tenant has used 80 or 100 percent of its burst, for the first time since half of it was left | `left`, `burst`, `rate` | `tenants`, `tenant`, `threshold` |
   | `[:be_tree, :tenants, :rebuild]` | a shard trapped, and its tenants are loaded into others | `lost` | `tenants` |
+  | `[:be_tree, :tenants, :restore]` | a dump of a tenant was restored, also by a move | `duration` | `tenants`, `tenant` |
+  | `[:be_tree, :tenants, :move]` | a tenant was moved, and is no longer here | `duration` | `tenants`, `tenant`, `target` |
   | `[:be_tree, :rules, :dropped]` | a server of rules drops notices for a process with a full mailbox | `notices` | `process` |
 
   ## Measurements
@@ -83,6 +85,7 @@ defmodule BeTree.Telemetry do
   | `output` | the name of the `BeTree.Output` |
   | `tenants` | the name of the `BeTree.Tenants` |
   | `tenant` | the tenant; `nil` for a call with events of many |
+  | `target` | the name and the node to which a tenant was moved |
   | `threshold` | 80 or 100, percent |
   | `cluster` | the `BeTree.Cluster`, if the handle is one |
   | `telemetry_span_context` | a reference, the same in all events of one span |

@@ -64,6 +64,16 @@ defmodule BeTree.Tenants do
   tenants with many sketches takes longer than that: `info/1` tells how long the last one took. Statistics are also written when a day ends, when a
   tenant is evicted, and when the supervisor is stopped.
 
+  ## Dumps and moves
+
+  A tenant is dumped (`dump/3`), restored (`restore/3`) and moved to another node (`move/4`) by one call each, with its expressions,
+  settings, statistics and bills. Each copy of a tenant counts under a name of its own, its *origin*, and keeps what other copies counted beside
+  it. So a dump may be restored again, late, and on nodes that also counted: reports and bills have everything that any of
+  them counted, once. After a netsplit a dump of one side that is restored on the other merges both.
+
+  The folder of a supervisor is locked by one process at a time, the lock is freed when that process ends, also by `kill -9`, and
+  `:lock_timeout` is the time for which a start waits for it. So the lock is the lease of what the folder holds, such as a partition of a broker.
+
   ## Costs
 
   `match/3` looks the tenant up and calls its shard in the calling process; no other process takes part, unless the tenant is not in
@@ -75,17 +85,15 @@ defmodule BeTree.Tenants do
   import BeTree.Input.Limits, only: [is_atom_name: 1]
 
   alias BeTree.Call.Instance
-  alias BeTree.{Domain, Error, Event}
+  alias BeTree.{Domain, Error, Event, Journal}
   alias BeTree.Error.{Attempt, Bang}
-  alias BeTree.Input.{Check, Limits, Options}
+  alias BeTree.Input.{Check, Describe, Limits, Options}
   alias BeTree.Input.Options.Common
   alias BeTree.Processes.Supervised
 
   alias BeTree.Tenants.{
-    Body,
+    Bill,
     Change,
-    Clock,
-    Copy,
     Declaration,
     Directory,
     Match,
@@ -95,7 +103,7 @@ defmodule BeTree.Tenants do
     Request,
     Shard,
     Store,
-    Usage
+    Transfer
   }
 
   @default_hot 10_000
@@ -134,6 +142,14 @@ defmodule BeTree.Tenants do
       default_doc: "1 GiB",
       doc: "the bytes that the indexes and statistics in memory take"
     ],
+    lock_timeout: [
+      type: :timeout,
+      default: Journal.lock_timeout(),
+      default_doc: "1,000",
+      doc:
+        "with `:dir`, milliseconds for which the start waits while another process has the folder, or `:infinity`. It looks every 20 to " <>
+          "40 milliseconds. The caller, such as a supervisor, waits meanwhile"
+    ],
     retention: [
       type: {:integer, 1, @max_retention},
       default: @default_retention,
@@ -163,6 +179,29 @@ defmodule BeTree.Tenants do
   @change_options Common.timeout(
                     "milliseconds that the call may wait, or `:infinity`. A change whose call passed its timeout may still be made"
                   )
+
+  @restore_definitions [
+    existing: [
+      type: {:one_of, [:error, :keep, :replace]},
+      default: :error,
+      doc:
+        "if the tenant exists: `:error` refuses the dump with the kind `:exists`; `:keep` adds its statistics and bills alone; `:replace` also " <>
+          "replaces the expressions, statistics, quota and instance that the tenant has"
+    ]
+  ]
+  @restore_options @restore_definitions ++
+                     Common.timeout(
+                       "milliseconds that the call may wait, or `:infinity`. A dump whose call passed its timeout may still be restored"
+                     )
+
+  @dump_options Common.timeout(
+                  "milliseconds that the call may wait for the process that writes statistics, or `:infinity`"
+                )
+
+  @move_options Common.timeout(
+                  "milliseconds that the call may wait, or `:infinity`. After a timeout the tenant may still move, or be in both places; another " <>
+                    "move ends that"
+                )
 
   @report_options Common.timeout(
                     "milliseconds that the call may wait for the processes that load tenants, or `:infinity`"
@@ -194,6 +233,7 @@ defmodule BeTree.Tenants do
           | {:dir, Path.t() | nil}
           | {:hot, pos_integer}
           | {:memory, pos_integer}
+          | {:lock_timeout, timeout}
           | {:retention, pos_integer}
           | {:stats, stats}
           | {:quota, quota}
@@ -291,6 +331,7 @@ defmodule BeTree.Tenants do
       table: store,
       dir: options.dir && Path.expand(options.dir),
       durability: options.durability,
+      lock_timeout: options.lock_timeout,
       retention: options.retention,
       identity: Domain.encode(options.schema)
     }
@@ -448,7 +489,7 @@ defmodule BeTree.Tenants do
     * `:days` - by date, the fuel of each kind of call, `:search`, `:change` and `:load`, and the numbers of `:events` that were matched,
       `:skipped` and `:refused` for the quota;
     * `:module` - the SHA-256 of the index module that counts the fuel;
-    * `:modules` - by date, that of another module that counted a day before;
+    * `:modules` - by date, that of another module that counted fuel of the day;
     * `:quota` - `:left`, the fuel that is left, and `:rate`, `:burst` and `:memory` of the quota; `nil` without one. `:left` is `nil` for a
       tenant that is not in memory.
 
@@ -467,55 +508,7 @@ defmodule BeTree.Tenants do
   """
   @spec usage(name, tenant) :: {:ok, map} | {:error, Error.t()}
   def usage(tenants, tenant) do
-    with {:ok, directory} <- fetch(tenants),
-         # First, because what leaves the counters is in the store.
-         present = counted(directory, tenant),
-         {:ok, body} <- Copy.read(directory, tenant),
-         {:ok, stored} <- stored_days(directory, tenant) do
-      before = for {day, {_blob, totals, _digest}} <- stored, do: {day, totals}
-      later = fn _day, one, other -> Usage.later(one, other) end
-      days = Enum.reduce([before, body.usage, present], %{}, &Map.merge(&2, Map.new(&1), later))
-
-      others =
-        for {day, {_blob, _totals, digest}} <- stored,
-            digest != directory.digest,
-            into: %{},
-            do: {Clock.date(day), digest}
-
-      {:ok,
-       %{
-         days: Map.new(days, fn {day, totals} -> {Clock.date(day), totals} end),
-         module: directory.digest,
-         modules: others,
-         quota: quota_left(directory, tenant, body.quota)
-       }}
-    end
-  end
-
-  defp counted(directory, tenant),
-    do: for({day, counters, _stored} <- Directory.usage(directory, tenant), do: {day, Usage.totals(counters)})
-
-  defp stored_days(directory, tenant) do
-    today = Clock.day(directory.options.clock)
-    first = today - directory.options.retention
-
-    # A day may be later than today, because the clock may have gone back.
-    with {:ok, days} <- Store.days(directory.store, tenant, first..(today + @max_retention)) do
-      Attempt.map(days, fn {day, bytes} -> with {:ok, decoded} <- Body.decode_day(bytes), do: {:ok, {day, decoded}} end)
-    end
-  end
-
-  defp quota_left(%{options: %{quota: default}} = directory, tenant, quota) do
-    with %Quota{} = quota <- if(quota == :default, do: default, else: quota) do
-      left =
-        with {_key, _shard, _id, _number, _day, _counters, slots, bucket, clock} <-
-               Directory.row(directory.name, tenant),
-             left when is_integer(left) <- Quota.left(bucket, slots, Clock.now(clock)),
-             do: left,
-             else: (_none -> nil)
-
-      quota |> Map.take([:rate, :burst, :memory]) |> Map.put(:left, left)
-    end
+    with {:ok, directory} <- fetch(tenants), do: Bill.usage(directory, tenant)
   end
 
   @doc """
@@ -610,6 +603,140 @@ defmodule BeTree.Tenants do
   end
 
   @doc """
+  Returns a tenant as bytes, for `restore/3`: its expressions with their constants and statistics, its own statistics, quota, instance and debt
+  of fuel, and all days that are kept. Its present statistics are written to the store before, so they take part.
+
+  The dump is compressed, and has a digest that finds damage. It is not signed or encrypted.
+
+  ## Options
+
+  #{Options.docs(@dump_options)}
+
+  Returns `{:ok, binary}`, or `{:error, error}` with the kind `:not_found`, `:type` for a tenant with a process, port, reference or function in it,
+  `:out_of_memory` for more than 1 GiB, `:file`, `:damaged`, `:timeout` or `:no_server`.
+
+      iex> {:ok, _pid} = BeTree.Tenants.start_link(name: Dumping, schema: [price: :float])
+      iex> BeTree.Tenants.change!(Dumping, "acme", put: [{1, "price > 100.0"}])
+      iex> BeTree.Tenants.match!(Dumping, "acme", %{price: 120.0})
+      iex> {:ok, dump} = BeTree.Tenants.dump(Dumping, "acme")
+      iex> BeTree.Tenants.drop(Dumping, "acme")
+      iex> BeTree.Tenants.restore(Dumping, dump)
+      {:ok, %{tenant: "acme", expressions: 1, days: 1}}
+      iex> BeTree.Tenants.match!(Dumping, "acme", %{price: 120.0})
+      iex> [[total]] = BeTree.Tenants.report!(Dumping, tenants: ["acme"])
+      iex> total.events
+      2
+  """
+  @spec dump(name, tenant, timeout: timeout) :: {:ok, binary} | {:error, Error.t()}
+  def dump(tenants, tenant, options \\ []) do
+    %{timeout: timeout} = Options.put!(%{timeout: :infinity}, options, @dump_options)
+    with {:ok, directory} <- fetch(tenants), do: Transfer.dump(directory, tenant, timeout)
+  end
+
+  @doc "Like `dump/3`, but returns the dump and raises on error."
+  @spec dump!(name, tenant, timeout: timeout) :: binary
+  def dump!(tenants, tenant, options \\ []), do: Bang.unwrap!(dump(tenants, tenant, options))
+
+  @doc """
+  Restores a tenant from a dump (`dump/3`): creates it, or merges the dump with the tenant that exists.
+
+  The statistics and bills of the dump and of the tenant are both kept, and nothing counts twice, however often a dump is restored. So after
+  a netsplit, in which two nodes matched events of the same tenant, a dump of one node that is restored on the other with
+  `existing: :keep` brings all counts together. Days before the retention are left out.
+
+  ## Options
+
+  #{Options.docs(@restore_options)}
+
+  Returns `{:ok, counts}` when the store has all of it, with the `:tenant`, the number of its `:expressions`, and of the `:days` whose figures
+  the dump changed.
+
+  Returns `{:error, error}` with the kind `:exists`, `:damaged` for bytes that are no dump or were changed, `:other_schema`, `:quota` if
+  the tenant would exceed the memory of its quota, `:file`, `:timeout`, `:no_server`, and for expressions and settings those of
+  `change/4`. Then nothing has changed. The dump may come from anywhere: every part of it is checked.
+  """
+  @spec restore(name, binary, existing: :error | :keep | :replace, timeout: timeout) ::
+          {:ok, %{tenant: tenant, expressions: non_neg_integer, days: non_neg_integer}} | {:error, Error.t()}
+  def restore(tenants, dump, options \\ []) do
+    %{existing: existing, timeout: timeout} =
+      Options.put!(%{existing: :error, timeout: :infinity}, options, @restore_options)
+
+    with {:ok, directory} <- fetch(tenants),
+         do: Transfer.restore(directory, check_dump!(dump), existing, timeout)
+  end
+
+  @doc "Like `restore/3`, but returns the counts and raises on error."
+  @spec restore!(name, binary, existing: :error | :keep | :replace, timeout: timeout) :: map
+  def restore!(tenants, dump, options \\ []), do: Bang.unwrap!(restore(tenants, dump, options))
+
+  @doc """
+  Moves a tenant with all that it has to the tenants of another node: `target` is a node, where they have the same name, or `{name, node}`.
+  They have the same schema.
+
+  The tenant leaves memory, is restored at the target with `existing: :replace`, and dropped here when the store there has it. Calls that
+  concern this tenant wait until then; those that began before are in its statistics, and in its bill if they return before the move
+  ends. Other tenants go on. If the target does not take the tenant, it stays here.
+
+  If this node, or the process of the tenant, ends during a move, both places may have the tenant. Another move, in either direction, ends that,
+  and nothing counts twice.
+
+  ## Options
+
+  #{Options.docs(@move_options)}
+
+  Returns `{:ok, counts}` as `restore/3` does.
+
+  Returns `{:error, error}` with the kind `:not_found`, `:no_server` if the target cannot be reached, `:exists` if the target is where the tenant
+  is, `:file`, `:timeout`, and those of `dump/3` and `restore/3`.
+
+      iex> for name <- [MovingFrom, MovingTo], do: {:ok, _pid} = BeTree.Tenants.start_link(name: name, schema: [price: :float])
+      iex> BeTree.Tenants.change!(MovingFrom, "acme", put: [{1, "price > 100.0"}])
+      iex> BeTree.Tenants.match!(MovingFrom, "acme", %{price: 120.0})
+      iex> {:ok, _counts} = BeTree.Tenants.move(MovingFrom, "acme", {MovingTo, node()})
+      iex> {BeTree.Tenants.tenants(MovingFrom), BeTree.Tenants.tenants(MovingTo)}
+      {{:ok, []}, {:ok, ["acme"]}}
+      iex> [[total]] = BeTree.Tenants.report!(MovingTo, tenants: ["acme"])
+      iex> total.events
+      1
+  """
+  @spec move(name, tenant, node | {name, node}, timeout: timeout) ::
+          {:ok, %{tenant: tenant, expressions: non_neg_integer, days: non_neg_integer}} | {:error, Error.t()}
+  def move(tenants, tenant, target, options \\ []) do
+    %{timeout: timeout} = Options.put!(%{timeout: :infinity}, options, @move_options)
+
+    with {:ok, directory} <- fetch(tenants),
+         target = check_target!(target, tenants),
+         :ok <- check_elsewhere(target, tenants, tenant),
+         do: Request.move(directory, tenant, target, timeout)
+  end
+
+  @doc "Like `move/4`, but returns the counts and raises on error."
+  @spec move!(name, tenant, node | {name, node}, timeout: timeout) :: map
+  def move!(tenants, tenant, target, options \\ []), do: Bang.unwrap!(move(tenants, tenant, target, options))
+
+  @doc """
+  Returns `{:ok, tenants}` with all tenants that exist, in no order, or `{:error, error}` with the kind `:no_server`. Reads a table in the
+  calling process.
+
+      iex> {:ok, _pid} = BeTree.Tenants.start_link(name: Listed, schema: [price: :float])
+      iex> for tenant <- ["acme", "zeta"], do: BeTree.Tenants.change!(Listed, tenant, put: [{1, "price > 100.0"}])
+      iex> {:ok, tenants} = BeTree.Tenants.tenants(Listed)
+      iex> Enum.sort(tenants)
+      ["acme", "zeta"]
+  """
+  @spec tenants(name) :: {:ok, [tenant]} | {:error, Error.t()}
+  def tenants(tenants) do
+    with {:ok, directory} <- fetch(tenants), do: list(directory)
+  end
+
+  defp list(directory) do
+    {:ok, Enum.to_list(Store.tenants(directory.store))}
+  rescue
+    # The supervisor ended, and its tables with it.
+    ArgumentError -> Directory.missing(directory.name)
+  end
+
+  @doc """
   Writes a body of a tenant, with its expressions and statistics, in place of the changes since the last one. Tenants are written at
   times anyway; a snapshot makes the next load faster, and keeps what was counted until now. Matches of the tenant wait for some
   microseconds.
@@ -692,6 +819,20 @@ defmodule BeTree.Tenants do
   def info!(tenants), do: Bang.unwrap!(info(tenants))
 
   defp fetch(tenants), do: tenants |> check_name!() |> Directory.fetch()
+
+  defp check_dump!(dump) when is_binary(dump), do: dump
+  defp check_dump!(other), do: Check.expected!("a dump of a tenant, a binary", other)
+
+  defp check_target!({name, node}, _tenants) when is_atom_name(name) and is_atom_name(node), do: {name, node}
+  defp check_target!(node, tenants) when is_atom_name(node), do: {tenants, node}
+  defp check_target!(other, _tenants), do: Check.expected!("a node, or {name, node} of a BeTree.Tenants", other)
+
+  defp check_elsewhere({tenants, node}, tenants, tenant) when node == node() do
+    message = "the tenant #{Describe.value(tenant)} cannot move to the tenants in which it is"
+    {:error, %Error{kind: :exists, message: message}}
+  end
+
+  defp check_elsewhere(_target, _tenants, _tenant), do: :ok
 
   defp check_name!(name) when is_atom_name(name), do: name
   defp check_name!(other), do: Check.expected!("the name of a BeTree.Tenants, an atom", other)

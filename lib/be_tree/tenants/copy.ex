@@ -6,24 +6,28 @@ defmodule BeTree.Tenants.Copy do
   # partition; frozen, so that callers with the old row no longer count; statistics in the store; out of the shard. So each
   # event that a match counted is in the statistics that the store has.
   #
-  # A day is settled when the store has its statistics and its bill. The shard seals a day with the first match or change of a later one,
+  # A day is settled when the store has its statistics and its bill, in the entry of this copy's origin (BeTree.Tenants.Day). The shard seals a day with the first match or change of a later one,
   # and keeps it until the store has it.
 
   alias BeTree.Error
   alias BeTree.Error.Attempt
-  alias BeTree.Tenants.{Body, Clock, Declaration, Directory, Quota, Shard, Shards, Store, Usage}
+  alias BeTree.Tenants.{Body, Clock, Day, Declaration, Directory, Quota, Shard, Shards, Store, Usage}
 
   # Expressions that enter a shard in one call. Matches of other tenants run between two calls.
   @max_put 256
+
+  # Changes after a body before the next body.
+  @max_tail 64
 
   # Days before the present one whose counters stay, for calls that began before midnight.
   @kept_days 1
 
   @enforce_keys [:tenant, :shard, :shard_id, :number, :slots]
-  defstruct @enforce_keys ++ [:stats, :quota, :bucket, place: :shared, bytes: 0, tail: 0, mark: nil]
+  defstruct @enforce_keys ++ [:stats, :quota, :origin, :bucket, place: :shared, bytes: 0, tail: 0, mark: nil]
 
   @typedoc """
     * `:stats`, `:quota` - those of the tenant, or `:default`;
+    * `:origin` - that of the tenant's figures that are counted here;
     * `:place` - whether the shard is for this tenant alone;
     * `:slots`, `:bucket` - the atomics and the bucket of the quota;
     * `:bytes` - those of its index and statistics;
@@ -38,6 +42,7 @@ defmodule BeTree.Tenants.Copy do
           slots: :atomics.atomics_ref(),
           stats: Declaration.t() | nil | :default,
           quota: Quota.t() | nil | :default,
+          origin: Day.origin() | nil,
           bucket: Quota.bucket(),
           place: :shared | :own,
           bytes: non_neg_integer,
@@ -54,16 +59,11 @@ defmodule BeTree.Tenants.Copy do
     clock = directory.options.clock
     today = Clock.day(clock)
 
-    copy = %__MODULE__{
-      tenant: tenant,
-      shard: shard,
-      shard_id: id,
-      number: number,
-      slots: Quota.new_slots(),
-      stats: body.stats,
-      quota: body.quota,
-      place: Body.place(body)
-    }
+    copy =
+      with_settings(
+        %__MODULE__{tenant: tenant, shard: shard, shard_id: id, number: number, slots: Quota.new_slots()},
+        body
+      )
 
     with {:ok, {statistics, usage}} <- open_days(directory, tenant, body, today),
          {day, blob} = statistics || {today, nil},
@@ -83,6 +83,11 @@ defmodule BeTree.Tenants.Copy do
     end
   end
 
+  @doc "Returns the copy with the settings of a body."
+  @spec with_settings(t, Body.t()) :: t
+  def with_settings(copy, body),
+    do: %{copy | stats: body.stats, quota: body.quota, origin: body.origin, place: Body.place(body)}
+
   # Returns the statistics of the latest day, and the days of the bill. The store may have settled a day after the body or its tail was
   # written.
   defp open_days(directory, tenant, body, today) do
@@ -90,7 +95,7 @@ defmodule BeTree.Tenants.Copy do
     earlier = for {day, _totals} <- body.usage, day < today, do: day
     unsettled = for {day, _blob} <- List.wrap(body.statistics), day < today, do: day
 
-    with {:ok, settled} <- settled(directory, tenant, Enum.uniq(unsettled ++ earlier)) do
+    with {:ok, settled} <- settled(directory, tenant, body.origin, Enum.uniq(unsettled ++ earlier)) do
       statistics =
         with {day, _blob} <- body.statistics,
              {:ok, {blob, _totals, _digest}} when blob != nil <- Map.fetch(settled, day) do
@@ -112,17 +117,23 @@ defmodule BeTree.Tenants.Copy do
     end
   end
 
-  defp settled(_directory, _tenant, []), do: {:ok, %{}}
+  # The entries of an origin on these days.
+  defp settled(_directory, _tenant, _origin, []), do: {:ok, %{}}
 
-  defp settled(directory, tenant, days) do
-    with {:ok, stored} <- Store.days(directory.store, tenant, Enum.min(days)..Enum.max(days)),
-         {:ok, decoded} <- decode_all(stored),
-         do: {:ok, Map.new(decoded)}
+  defp settled(directory, tenant, origin, days) do
+    with {:ok, records} <- days(directory, tenant, Enum.min(days)..Enum.max(days)),
+         do: {:ok, for({day, %{^origin => entry}} <- records, into: %{}, do: {day, entry})}
   end
 
-  defp decode_all(stored) do
-    Attempt.map(stored, fn {day, bytes} -> with {:ok, decoded} <- Body.decode_day(bytes), do: {:ok, {day, decoded}} end)
+  @doc "Reads the records of days of a tenant in a range."
+  @spec days(Directory.t(), term, Range.t()) :: {:ok, %{Clock.day() => Day.t()}} | {:error, Error.t()}
+  def days(directory, tenant, range) do
+    with {:ok, stored} <- Store.days(directory.store, tenant, range),
+         {:ok, records} <- Attempt.map(stored, &decode_day/1),
+         do: {:ok, Map.new(records)}
   end
+
+  defp decode_day({day, bytes}), do: with({:ok, record} <- Day.decode(bytes), do: {:ok, {day, record}})
 
   defp put_all(copy, directory, day, expressions) do
     # A tenant without expressions is made too.
@@ -147,6 +158,18 @@ defmodule BeTree.Tenants.Copy do
   @spec quota(t, Directory.t()) :: Quota.t() | nil
   def quota(%__MODULE__{quota: :default}, %{options: %{quota: quota}}), do: quota
   def quota(%__MODULE__{quota: quota}, _directory), do: quota
+
+  @doc "Returns an error if the tenant takes more memory than its quota allows."
+  @spec check_memory(t, Directory.t()) :: :ok | {:error, Error.t()}
+  def check_memory(%__MODULE__{bytes: bytes} = copy, directory) do
+    case quota(copy, directory) do
+      %Quota{memory: memory} = quota when memory != nil and bytes > memory ->
+        {:error, Quota.memory_refusal(quota, bytes)}
+
+      _fits ->
+        :ok
+    end
+  end
 
   defp unpaid(debt, seconds, %Quota{rate: rate}) when rate != nil, do: max(debt - max(seconds, 0) * rate, 0)
   defp unpaid(_debt, _seconds, _no_rate), do: 0
@@ -193,16 +216,16 @@ defmodule BeTree.Tenants.Copy do
   @doc "Brings the days that have ended to the store, and frees them in the shard."
   @spec settle(t, Directory.t()) :: :ok | {:error, Error.t()}
   def settle(copy, directory) do
-    with :ok <- settle_sealed(copy, directory), do: settle_bills(copy.tenant, directory)
+    with :ok <- settle_sealed(copy, directory), do: settle_bills(copy.tenant, copy.origin, directory)
   end
 
-  defp settle_sealed(%{shard: shard, number: number, tenant: tenant} = copy, directory) do
+  defp settle_sealed(%{shard: shard, number: number} = copy, directory) do
     case Shard.sealed(shard, number) do
       {:ok, nil} ->
         :ok
 
       {:ok, {day, blob}} ->
-        with :ok <- put_day(directory, tenant, day, blob),
+        with :ok <- put_day(directory, copy.tenant, copy.origin, day, blob),
              :ok <- Shard.release(shard, number, day),
              do: settle_sealed(copy, directory)
 
@@ -211,35 +234,32 @@ defmodule BeTree.Tenants.Copy do
     end
   end
 
-  defp put_day(directory, tenant, day, blob) do
+  # A day whose statistics or bill were stored before has them in its entry.
+  defp put_day(directory, tenant, origin, day, blob) do
     days = Directory.usage(directory, tenant)
 
-    with {:ok, totals} <- totals_of(directory, tenant, day, Usage.find(days, day)),
-         :ok <- Store.put_day(directory.store, tenant, day, Body.encode_day(blob, totals, directory.digest)) do
+    with {:ok, records} <- days(directory, tenant, day..day),
+         record = Map.get(records, day, %{}),
+         {stored_blob, stored_totals, _digest} = Map.get(record, origin, {nil, Usage.zero(), nil}),
+         counters = Usage.find(days, day),
+         totals = if(counters, do: Usage.totals(counters), else: stored_totals),
+         record = Map.put(record, origin, {blob || stored_blob, totals, directory.digest}),
+         :ok <- Store.put_day(directory.store, tenant, day, Day.encode(record)) do
       stored = for {of, counters, stored} <- days, do: {of, counters, if(of == day, do: totals, else: stored)}
       Directory.put_usage(directory, tenant, stored)
       :ok
     end
   end
 
-  # A day whose counters are gone has its bill in the store.
-  defp totals_of(directory, tenant, day, nil) do
-    with {:ok, settled} <- settled(directory, tenant, [day]) do
-      case settled do
-        %{^day => {_blob, totals, _digest}} -> {:ok, totals}
-        _none -> {:ok, Usage.zero()}
-      end
-    end
-  end
-
-  defp totals_of(_directory, _tenant, _day, counters), do: {:ok, Usage.totals(counters)}
-
-  # Stores the bills of earlier days again that have grown since, and those of days without statistics. Forgets old counters.
-  defp settle_bills(tenant, directory) do
+  @doc """
+  Stores the bills of earlier days again that have grown since, and those of days without statistics. Forgets old counters.
+  """
+  @spec settle_bills(term, Day.origin(), Directory.t()) :: :ok | {:error, Error.t()}
+  def settle_bills(tenant, origin, directory) do
     case Directory.usage(directory, tenant) do
       [{present, _counters, _stored} | [_earlier | _rest] = earlier] ->
-        with :ok <- Attempt.each(earlier, &settle_bill(&1, tenant, directory)) do
-          # put_day/4 has changed the stored totals.
+        with :ok <- Attempt.each(earlier, &settle_bill(&1, tenant, origin, directory)) do
+          # put_day/5 has changed the stored totals.
           days = Directory.usage(directory, tenant)
           kept = for {day, _c, stored} = entry <- days, day >= present - @kept_days or stored == nil, do: entry
           Directory.put_usage(directory, tenant, kept)
@@ -251,14 +271,24 @@ defmodule BeTree.Tenants.Copy do
     end
   end
 
-  defp settle_bill({day, counters, stored}, tenant, directory) do
-    if Usage.totals(counters) == stored do
+  defp settle_bill({day, counters, stored}, tenant, origin, directory) do
+    if Usage.totals(counters) == stored, do: :ok, else: put_day(directory, tenant, origin, day, nil)
+  end
+
+  @doc "Stores what calls that ended since the tenant left memory have added to its bill."
+  @spec write_bill(Directory.t(), term) :: :ok | {:error, Error.t()}
+  def write_bill(directory, tenant) do
+    with {:ok, body} <- read(directory, tenant),
+         :ok <- settle_bills(tenant, body.origin, directory),
+         [_present | _earlier] = days <- Directory.usage(directory, tenant),
+         usage = Usage.not_stored(days),
+         true <- usage != body.usage,
+         {:ok, _place} <- Store.put_body(directory.store, tenant, Body.encode(%{body | usage: usage})) do
       :ok
     else
-      with {:ok, settled} <- settled(directory, tenant, [day]) do
-        blob = with %{^day => {blob, _totals, _digest}} <- settled, do: blob, else: (_none -> nil)
-        put_day(directory, tenant, day, blob)
-      end
+      {:error, error} -> {:error, error}
+      # Nothing was added.
+      _same -> :ok
     end
   end
 
@@ -270,6 +300,14 @@ defmodule BeTree.Tenants.Copy do
     [{day, counters, _stored} | _earlier] = Directory.usage(directory, copy.tenant)
     {day, Usage.mark(counters)}
   end
+
+  @doc "Returns whether the store lacks something of the copy, or its tail is full."
+  @spec changed?(t, Directory.t()) :: boolean
+  def changed?(copy, directory), do: tail_full?(copy) or copy.mark != mark(copy, directory)
+
+  @doc "Returns whether so many changes came after the body that another body is due."
+  @spec tail_full?(t) :: boolean
+  def tail_full?(%__MODULE__{tail: tail}), do: tail >= @max_tail
 
   @doc "Returns the present statistics with their day, and what else the store keeps with them."
   @spec statistics(t, Directory.t()) :: {:ok, map} | {:error, Error.t()}

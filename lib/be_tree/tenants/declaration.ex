@@ -49,6 +49,15 @@ defmodule BeTree.Tenants.Declaration do
     end
   end
 
+  @doc "Returns the option `stats:` of a declaration, as `new/2` takes it."
+  @spec option(t | nil) :: list | nil
+  def option(nil), do: nil
+
+  def option(declaration) do
+    for {name, kind, attribute, parameter} <- declaration,
+        do: {name, {kind, attribute, if(@kinds[kind], do: parameter)}}
+  end
+
   defp distinct(wires) do
     names = for {name, _kind, _attribute, _parameter} <- wires, do: name
 

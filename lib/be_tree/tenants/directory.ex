@@ -22,7 +22,7 @@ defmodule BeTree.Tenants.Directory do
     * `:shards` - `{{partition, number}, shard, used}`: the shards, and how many numbers of tenants are used;
     * `:intents` - `{{tenant, shard, number}, intent}`;
     * `:store` - the tables of the store;
-    * `:totals` - counters: `total/2`; `:sizes` - atomics: `sizes/1`; `:rounds` - atomics: `round_ms/1`;
+    * `:totals` - counters: `total/2`; `:sizes` - atomics: `sizes/1` and `staying/1`; `:rounds` - atomics: `round_ms/1`;
     * `:options` - the options of the tenants;
     * `:guest` - the index module, and `:digest` its SHA-256.
   """
@@ -42,7 +42,10 @@ defmodule BeTree.Tenants.Directory do
   """
   @type intent :: :load | :change | :leave
 
-  @totals [:loads, :evictions, :rebuilds]
+  @totals [:loads, :evictions, :rebuilds, :restores]
+
+  # Numbers of a partition in `sizes`.
+  @sizes 4
 
   @doc "Makes the tables. The calling process owns them."
   @spec new(map) :: t
@@ -57,7 +60,7 @@ defmodule BeTree.Tenants.Directory do
           shards: :ets.new(:shards, [:public, read_concurrency: true]),
           intents: :ets.new(:intents, [:public]),
           totals: :counters.new(length(@totals), []),
-          sizes: :atomics.new(2 * fields.options.partitions, []),
+          sizes: :atomics.new(@sizes * fields.options.partitions, []),
           rounds: :atomics.new(fields.options.partitions, [])
         })
       )
@@ -140,34 +143,50 @@ defmodule BeTree.Tenants.Directory do
 
   ## Totals
 
-  @doc "Adds one to a total: loads, evictions, and shards that were lost."
-  @spec count(t, :loads | :evictions | :rebuilds) :: :ok
+  @type total :: :loads | :evictions | :rebuilds | :restores
+
+  @doc "Adds one to a total: loads, evictions, shards that were lost, and restores, which add to days that have ended."
+  @spec count(t, total) :: :ok
   for {total, position} <- Enum.with_index(@totals, 1) do
     def count(%__MODULE__{totals: totals}, unquote(total)), do: :counters.add(totals, unquote(position), 1)
   end
 
   @doc "Returns a total."
-  @spec total(t, :loads | :evictions | :rebuilds) :: non_neg_integer
+  @spec total(t, total) :: non_neg_integer
   for {total, position} <- Enum.with_index(@totals, 1) do
     def total(%__MODULE__{totals: totals}, unquote(total)), do: :counters.get(totals, unquote(position))
   end
 
   ## Sizes
 
-  @doc "Records the tenants of a partition in memory, and their bytes."
-  @spec put_sizes(t, non_neg_integer, non_neg_integer, non_neg_integer) :: :ok
-  def put_sizes(%__MODULE__{sizes: sizes}, partition, tenants, bytes) do
-    :atomics.put(sizes, 2 * partition + 1, tenants)
-    :atomics.put(sizes, 2 * partition + 2, bytes)
+  @typedoc "A number of tenants and their bytes."
+  @type size :: {tenants :: non_neg_integer, bytes :: non_neg_integer}
+
+  @doc "Records the tenants of a partition in memory, and those of them that do not leave it."
+  @spec put_sizes(t, non_neg_integer, hot :: size, staying :: size) :: :ok
+  def put_sizes(%__MODULE__{sizes: sizes}, partition, {tenants, bytes}, {staying, staying_bytes}) do
+    for {value, place} <- Enum.with_index([tenants, bytes, staying, staying_bytes]),
+        do: :atomics.put(sizes, position(partition, place), value)
+
+    :ok
   end
 
-  @doc "Returns the number of tenants in memory, and their bytes."
-  @spec sizes(t) :: {non_neg_integer, non_neg_integer}
-  def sizes(%__MODULE__{sizes: sizes, options: %{partitions: partitions}}) do
+  @doc "Returns the tenants in memory."
+  @spec sizes(t) :: size
+  def sizes(directory), do: sum(directory, 0)
+
+  @doc "Returns the tenants in memory that do not leave it."
+  @spec staying(t) :: size
+  def staying(directory), do: sum(directory, 2)
+
+  defp sum(%{sizes: sizes, options: %{partitions: partitions}}, place) do
     Enum.reduce(0..(partitions - 1), {0, 0}, fn partition, {tenants, bytes} ->
-      {tenants + :atomics.get(sizes, 2 * partition + 1), bytes + :atomics.get(sizes, 2 * partition + 2)}
+      at = position(partition, place)
+      {tenants + :atomics.get(sizes, at), bytes + :atomics.get(sizes, at + 1)}
     end)
   end
+
+  defp position(partition, place), do: @sizes * partition + place + 1
 
   @doc "Records the milliseconds in which a partition wrote the statistics of all used tenants once."
   @spec put_round(t, non_neg_integer, non_neg_integer) :: :ok
@@ -178,10 +197,11 @@ defmodule BeTree.Tenants.Directory do
   def round_ms(%__MODULE__{rounds: rounds, options: %{partitions: partitions}}),
     do: 1..partitions |> Enum.map(&:atomics.get(rounds, &1)) |> Enum.max()
 
-  @doc "Returns the other partition with the most tenants in memory, or `nil` if no other has any."
+  @doc "Returns the other partition with the most tenants that do not leave memory, or `nil` if no other has any."
   @spec largest_other(t, non_neg_integer) :: non_neg_integer | nil
   def largest_other(%__MODULE__{sizes: sizes, options: %{partitions: partitions}}, partition) do
-    others = for other <- 0..(partitions - 1), other != partition, do: {:atomics.get(sizes, 2 * other + 1), other}
+    others = for other <- 0..(partitions - 1), other != partition, do: {:atomics.get(sizes, position(other, 2)), other}
+
     with {tenants, other} when tenants > 0 <- Enum.max(others, fn -> nil end), do: other, else: (_none -> nil)
   end
 

@@ -97,6 +97,12 @@ defmodule BeTree.Tenants.Quota do
     }
   end
 
+  @doc "Returns the option `quota:` of a quota, as `new!/1` takes it."
+  @spec option(t | nil) :: keyword | nil
+  def option(nil), do: nil
+  def option(%__MODULE__{rate: nil} = quota), do: quota |> Map.take([:burst, :memory, :overflow]) |> Enum.sort()
+  def option(%__MODULE__{} = quota), do: quota |> Map.from_struct() |> Enum.sort()
+
   ## The bucket
 
   @doc "Returns the atomics of a tenant."

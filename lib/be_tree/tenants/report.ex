@@ -6,7 +6,7 @@ defmodule BeTree.Tenants.Report do
   alias BeTree.Error
   alias BeTree.Error.Attempt
   alias BeTree.Input.{Check, Describe, Json, Options, Subscription}
-  alias BeTree.Tenants.{Body, Clock, Copy, Directory, Request, Shard, Store}
+  alias BeTree.Tenants.{Clock, Copy, Directory, Request, Shard, Store}
 
   @max_sections 8
   @max_quantiles 100
@@ -118,19 +118,9 @@ defmodule BeTree.Tenants.Report do
 
   defp blobs_of({tenant, number}, all?, days, directory, timeout) do
     with {:ok, body} <- present(directory, tenant, timeout),
-         {:ok, stored} <- Store.days(directory.store, tenant, days),
-         {:ok, settled} <- Attempt.map(stored, &settled/1) do
-      # A day may have its bill alone in the store, and its statistics still in the body. A day with both in the store may be in the body
-      # too, if the shard was lost since.
-      complete = for {_day, blob} = settled <- settled, blob != nil, do: settled
-
-      present =
-        for {day, _blob} = open <- List.wrap(body.statistics),
-            day in days,
-            not List.keymember?(complete, day, 0),
-            do: open
-
-      {:ok, for({_day, blob} <- present ++ complete, do: {number, blob})}
+         {:ok, records} <- Copy.days(directory, tenant, days) do
+      settled = for {_day, record} <- records, {_origin, {blob, _totals, _digest}} <- record, blob != nil, do: blob
+      {:ok, for(blob <- open(body, records, days) ++ settled, do: {number, blob})}
     else
       # It was dropped since it was listed.
       {:error, %Error{kind: :not_found}} when all? -> {:ok, []}
@@ -138,13 +128,19 @@ defmodule BeTree.Tenants.Report do
     end
   end
 
-  defp present(directory, tenant, timeout) do
-    with :cold <- Request.statistics(directory, tenant, timeout), do: Copy.read(directory, tenant)
+  # The statistics in the body. A day may have its bill alone in the store, and its statistics still in the body. A day with both in the
+  # store may be in the body too, if the shard was lost since.
+  defp open(%{statistics: {day, blob}, origin: origin}, records, days) do
+    case records do
+      %{^day => %{^origin => {settled, _totals, _digest}}} when settled != nil -> []
+      _open -> if day in days, do: [blob], else: []
+    end
   end
 
-  # A day without statistics has a bill only.
-  defp settled({day, bytes}) do
-    with {:ok, {blob, _totals, _digest}} <- Body.decode_day(bytes), do: {:ok, {day, blob}}
+  defp open(_no_statistics, _records, _days), do: []
+
+  defp present(directory, tenant, timeout) do
+    with :cold <- Request.statistics(directory, tenant, timeout), do: Copy.read(directory, tenant)
   end
 
   ## Results

@@ -2,12 +2,13 @@ defmodule BeTree.Tenants.Request do
   @moduledoc false
   # Requests to the partition of a tenant (BeTree.Tenants.Partition), from any process.
   #
-  # A partition that ends is started again by its supervisor. A request that may be made twice is then made again. A change or a
-  # drop is not: its caller learns that it may have been made.
+  # A partition that ends is started again by its supervisor. A request that may be made twice is then made again. A change, a drop, a
+  # restore and a move are not: their caller learns that they may have been made.
 
   alias BeTree.Error
   alias BeTree.Input.Describe
-  alias BeTree.Tenants.{Body, Clock, Directory, Shards}
+  alias BeTree.Processes.Deadline
+  alias BeTree.Tenants.{Body, Clock, Directory, Dump, Shards}
 
   # Milliseconds between two calls of a partition that starts again, and how often.
   @pause_ms 5
@@ -43,6 +44,16 @@ defmodule BeTree.Tenants.Request do
   @doc "Forgets a tenant with all of its data."
   @spec drop(Directory.t(), term, timeout) :: :ok | {:error, Error.t()}
   def drop(directory, tenant, timeout), do: call(directory, tenant, {:drop, tenant}, timeout)
+
+  @doc "Creates a tenant from a dump, or merges the dump with the tenant."
+  @spec restore(Directory.t(), Dump.content(), :error | :keep | :replace, timeout) :: {:ok, map} | {:error, Error.t()}
+  def restore(directory, %{tenant: tenant} = content, existing, timeout),
+    do: call(directory, tenant, {:restore, tenant, content, existing}, timeout)
+
+  @doc "Moves a tenant to the tenants `name` of another node."
+  @spec move(Directory.t(), term, {name :: atom, node}, timeout) :: {:ok, map} | {:error, Error.t()}
+  def move(directory, tenant, target, timeout),
+    do: call(directory, tenant, {:move, tenant, target, Deadline.new(timeout)}, timeout)
 
   @doc "Forgets a shard that trapped. Its tenants are loaded into others when they are used."
   @spec lost(Directory.t(), term, Shards.id(), timeout) :: :ok | {:error, Error.t()}

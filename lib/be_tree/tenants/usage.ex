@@ -7,6 +7,7 @@ defmodule BeTree.Tenants.Usage do
   # stored with the statistics of the day. A caller that read the row before midnight adds to the counters of the day on which
   # its call began, also if the tenant has left memory meanwhile.
 
+  alias BeTree.Input.{Check, Limits}
   alias BeTree.Tenants.Clock
 
   # The first three are fuel.
@@ -58,6 +59,24 @@ defmodule BeTree.Tenants.Usage do
   @doc "Returns the sum of two totals."
   @spec sum(totals, totals) :: totals
   def sum(one, other), do: Map.merge(one, other, fn _kind, count, more -> count + more end)
+
+  @doc "Returns a number by which the totals of the same counters are in the order of time."
+  @spec size(totals) :: non_neg_integer
+  def size(totals), do: totals |> Map.values() |> Enum.sum()
+
+  @doc "Returns the counts of totals in a fixed order."
+  @spec to_list(totals) :: [non_neg_integer]
+  def to_list(totals), do: for(kind <- @kinds, do: Map.fetch!(totals, kind))
+
+  @doc "Returns the totals of counts in the order of `to_list/1`, or `:error`."
+  @spec from_list(term) :: {:ok, totals} | :error
+  def from_list(counts) do
+    if Check.proper_list?(counts) and length(counts) == length(@kinds) and Enum.all?(counts, &count?/1),
+      do: {:ok, @kinds |> Enum.zip(counts) |> Map.new()},
+      else: :error
+  end
+
+  defp count?(count), do: is_integer(count) and count >= 0 and count <= Limits.max_u64()
 
   @doc "Returns the later one of two totals of the same counters."
   @spec later(totals, totals) :: totals

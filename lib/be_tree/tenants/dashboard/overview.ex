@@ -3,8 +3,9 @@ defmodule BeTree.Tenants.Dashboard.Overview do
   # The process that knows the figures of all tenants.
   #
   # A scan reads them tenant by tenant in a process beside this one, and sends the figures of some tenants at a time. The first scan of a day
-  # reads all days that the page shows, later ones only the present day, because the figures of other days no longer change. A scan begins
+  # reads all days that the page shows, later ones only the present day, because matches no longer change the figures of other days. A scan begins
   # with a request, and only after a pause that is longer than the scan before took, so the dashboard takes a bounded share of a processor.
+  # A restored dump adds to earlier days, so the scan after it reads all days too.
   #
   # The table has a row for each tenant: `{key, tenant, name, scan, today, days}` with the totals of today, and those of the earlier days
   # of each range. The key stands for the tenant in addresses; it is a digest, so no text of a request becomes a term.
@@ -31,6 +32,7 @@ defmodule BeTree.Tenants.Dashboard.Overview do
                 by_day: %{},
                 day: nil,
                 scan: 0,
+                restores: 0,
                 scanner: nil,
                 done: 0,
                 total: 0,
@@ -166,7 +168,9 @@ defmodule BeTree.Tenants.Dashboard.Overview do
     with true <- state.rest_until == nil or now >= state.rest_until,
          {:ok, directory} <- Directory.fetch(name) do
       today = Clock.day(directory.options.clock)
-      state = if today == state.day, do: state, else: %{state | day: today, by_day: %{}, complete?: false}
+      restores = Directory.total(directory, :restores)
+      same? = {today, restores} == {state.day, state.restores}
+      state = if same?, do: state, else: %{state | day: today, restores: restores, by_day: %{}, complete?: false}
       # What an interrupted scan added to the earlier days.
       state = if state.complete?, do: state, else: %{state | by_day: %{}}
       # Figures of today may still change. Those of earlier days are read once.

@@ -26,6 +26,7 @@ defmodule BeTree.Tenants.Store.History do
     settings = [
       identity: Map.get(options, :identity, ""),
       durability: options.durability,
+      lock_timeout: Map.get(options, :lock_timeout, Journal.lock_timeout()),
       files: Map.get(options, :files, Journal.Disk),
       background: Map.get(options, :background, Journal.Syncer),
       # The bytes of records bound the time of a recovery.
