@@ -108,6 +108,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
     expressions = Path.join(folder, "expressions")
     File.write!(expressions, "[{a,int,disallow_undefined}].\n<<\"a > 20\">>.\n")
     event = %{a: 1}
+    dump = Tenants.dump!(tenants, 1)
 
     for target <- searchable do
       [
@@ -208,6 +209,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Tenants, :drop, fn -> [tenants, unique()] end, nil},
       {Tenants, :snapshot, fn -> [tenants, 1] end, nil},
       {Tenants, :evict, fn -> [tenants, 1] end, nil},
+      {Tenants, :dump, fn -> [tenants, 1] end, [:timeout]},
+      {Tenants, :restore, fn -> [tenants, dump] end, [:existing, :timeout]},
+      {Tenants, :move, fn -> [tenants, unique(), {:nobody, node()}] end, [:timeout]},
+      {Tenants, :tenants, fn -> [tenants] end, nil},
       {Tenants, :info, fn -> [tenants] end, nil},
       {Rules, :new, fn -> [@rules] end,
        [:memory, :facts, :firings, :notices, :lateness, :fuel, :timeout, :fuel_per_reduction, :runtime]},

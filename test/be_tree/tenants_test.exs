@@ -335,11 +335,40 @@ defmodule BeTree.TenantsTest do
     test "bound the tenants of all partitions" do
       {name, _clocks} = started([hot: 5], %{partitions: 4})
       for tenant <- 1..100, do: Tenants.change!(name, tenant, put: [{tenant, "a > 0"}])
-      BeTree.Test.Eventually.eventually(fn -> Tenants.info!(name).hot in 1..5 end)
+      BeTree.Test.Eventually.eventually(fn -> Tenants.info!(name).hot == 5 end)
       for tenant <- 1..100, do: assert(Tenants.match(name, tenant, %{a: 1}) == {:ok, [tenant]})
-      BeTree.Test.Eventually.eventually(fn -> Tenants.info!(name).hot in 1..5 end)
+      BeTree.Test.Eventually.eventually(fn -> Tenants.info!(name).hot == 5 end)
       assert %{tenants: 100, evictions: evictions, loads: loads} = Tenants.info!(name)
       assert evictions >= 190 and loads >= 95
+    end
+
+    test "let the excess leave and no more, beside concurrent callers and kills" do
+      {name, _clocks} = started([hot: 20], %{partitions: 8})
+
+      callers =
+        for caller <- 1..8 do
+          Task.async(fn ->
+            for number <- 1..40,
+                tenant = {caller, number},
+                {:error, %{kind: :no_server}} <- [Tenants.change(name, tenant, put: [{1, "a > 0"}])],
+                do: Tenants.change(name, tenant, put: [{1, "a > 0"}])
+          end)
+        end
+
+      for _kill <- 1..5, do: name |> partitions() |> Enum.random() |> kill()
+      Task.await_many(callers, @wait_ms)
+      BeTree.Test.Eventually.eventually(fn -> Enum.all?(partitions(name), &Process.alive?/1) end)
+
+      # Too many again and again: exactly the excess leaves.
+      for round <- 1..10 do
+        1..8
+        |> Enum.map(fn caller -> Task.async(fn -> Tenants.change!(name, {caller, -round}, put: [{1, "a > 0"}]) end) end)
+        |> Task.await_many(@wait_ms)
+
+        BeTree.Test.Eventually.eventually(fn -> Tenants.info!(name).hot <= 20 end)
+        write(name)
+        assert Tenants.info!(name).hot == 20
+      end
     end
 
     test "bound the bytes in memory" do

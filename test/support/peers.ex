@@ -93,6 +93,15 @@ defmodule BeTree.Test.Peers do
     {name, node}
   end
 
+  @doc "Starts tenants on the node, which live as long as the node."
+  def start_tenants(node, options) do
+    :erpc.call(node, fn ->
+      {:ok, pid} = BeTree.Tenants.start_link(options)
+      Process.unlink(pid)
+      pid
+    end)
+  end
+
   @doc "Starts a server on the node, which lives as long as the node."
   def start_server(node, options) do
     :erpc.call(node, fn ->

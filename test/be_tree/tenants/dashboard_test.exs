@@ -83,6 +83,22 @@ defmodule BeTree.Tenants.DashboardTest do
       assert overview(uri, "days=1&search=ACM")["found"] == 1
     end
 
+    test "has what a restored dump adds to earlier days" do
+      clocks = clocks()
+      options = [schema: [a: :integer]]
+      [name, other] = for _name <- 1..2, do: start(options, %{clock: clock(clocks)})
+      Tenants.change!(other, "acme", put: [{1, "a > 0"}])
+      for value <- 1..5, do: Tenants.match!(other, "acme", %{a: value})
+      pass(clocks, 86_400)
+      Tenants.change!(name, "acme", put: [{1, "a > 0"}])
+      Tenants.match!(name, "acme", %{a: 1})
+      uri = URI.parse(Dashboard.address(start_supervised!({Dashboard, tenants: name, port: 0})))
+      assert overview(uri, "days=7")["total"]["events"] == 1
+      Tenants.restore!(name, Tenants.dump!(other, "acme"), existing: :keep)
+      eventually(fn -> overview(uri, "days=7")["total"]["events"] == 6 end)
+      assert %{"events" => 5} = Enum.at(overview(uri, "days=7")["by_day"], -2)
+    end
+
     test "has a tenant, its report and its bill" do
       {name, uri} = serve()
       key = key(uri, "acme")

@@ -32,6 +32,19 @@ defmodule BeTree.Tenants.TelemetryTest do
                    @wait_ms
   end
 
+  test "a move emits an event here, and a restore at its target" do
+    [from, to] = [start(), start()]
+    Tenants.change!(from, "a", put: [{1, "a > 0"}])
+    Tenants.move!(from, "a", {to, node()})
+    target = {to, node()}
+    assert_receive {[:tenants, :restore], %{duration: restored}, %{tenants: ^to, tenant: "a"}, _pid}, @wait_ms
+
+    assert_receive {[:tenants, :move], %{duration: moved}, %{tenants: ^from, tenant: "a", target: ^target}, _pid},
+                   @wait_ms
+
+    assert moved > restored and restored > 0
+  end
+
   test "a quota warns at 80 and 100 percent of its burst, each once" do
     name = start([], %{clock: clock(clocks())})
     Tenants.change!(name, "a", put: [{1, "a > 0"}])
