@@ -9,10 +9,11 @@ CARGO := $(CURDIR)/scripts/cargo
 CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
 node_ready := _build/node.done
+broker_ready := _build/broker.done
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.erlang test.repeat test.elixir attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.erlang test.repeat test.elixir test.broker broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -29,6 +30,11 @@ $(ready): scripts/setup scripts/cargo
 $(node_ready): scripts/setup | $(ready)
 	@scripts/setup browser
 	@touch $(node_ready)
+
+# Debian's RabbitMQ, whose service stays off.
+$(broker_ready): scripts/setup | $(ready)
+	@scripts/setup broker
+	@touch $(broker_ready)
 
 # The packages that the lock files name.
 $(browser_ready): test/browser/package-lock.json playground/package-lock.json $(node_ready)
@@ -50,6 +56,9 @@ build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
 build.test: $(report)
 	@MIX_ENV=test mix compile
 
+broker: $(ready) ## Build the plugin for RabbitMQ, four archives in _build/broker
+	@cd plugins/rabbitmq_be_tree_exchange && MIX_ENV=prod CARGO_TARGET_DIR=$(CURDIR)/wasm/target mix do compile, run --no-start package.exs $(CURDIR)/_build/broker
+
 web: build ## Build the package for JavaScript, in _build/web/package
 	@MIX_ENV=dev mix be_tree.web
 
@@ -60,7 +69,7 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, erlang, elixir, broker or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
@@ -94,6 +103,11 @@ test.web: build.test $(browser_ready)
 	@MIX_ENV=test mix run test/browser/cases.exs
 	@node playground/build.mjs
 	@node --test --test-reporter=spec wasm/web/test/*.test.mjs test/browser/*.test.mjs
+
+# The plugin for RabbitMQ, with Debian's broker: two and more nodes on the loopback interface.
+test.broker: broker $(broker_ready)
+	@echo "mix test: the plugin for RabbitMQ"
+	@scripts/test-broker $(TESTS)
 
 # The tests of the Elixir, REPEAT times (20), beside busy cores.
 test.repeat: $(ready)

@@ -1,0 +1,76 @@
+defmodule :rabbit_exchange_type_be_tree do
+  @moduledoc false
+  # The callbacks of the broker's behaviour rabbit_exchange_type, in the forms of RabbitMQ 3.10 and 4.
+  #
+  # The broker recovers exchanges and bindings before the plugin starts. So no callback here waits for a process of the plugin, but
+  # `route`.
+
+  import BeTreeExchange.Records
+
+  alias BeTreeExchange.{Check, Config, Follower, Router, Status}
+
+  @type_name "x-be-tree"
+
+  # Not Elixir's `@behaviour`, which needs the module when it compiles. The broker reads either.
+  Module.register_attribute(__MODULE__, :behavior, persist: true)
+  Module.put_attribute(__MODULE__, :behavior, :rabbit_exchange_type)
+
+  Module.register_attribute(__MODULE__, :rabbit_boot_step, accumulate: true, persist: true)
+
+  @rabbit_boot_step {__MODULE__,
+                     [
+                       description: ~c"exchange type x-be-tree",
+                       mfa: {:rabbit_registry, :register, [:exchange, @type_name, __MODULE__]},
+                       cleanup: {:rabbit_registry, :unregister, [:exchange, @type_name]},
+                       requires: :rabbit_registry,
+                       enables: :kernel_ready
+                     ]}
+
+  def description, do: [description: "Routes by boolean expressions in bindings"]
+
+  # The number of the last change tells whether the index of a node has all bindings.
+  def serialise_events, do: true
+
+  def validate(exchange) do
+    with {:ok, config} <- Config.read(exchange), {:error, error} <- BeTree.new(config.schema) do
+      refuse("x-schema: #{error.message}")
+    else
+      {:ok, _tree} -> :ok
+      {:error, reason} -> refuse(reason)
+    end
+  end
+
+  defp refuse(reason), do: :rabbit_misc.protocol_error(:precondition_failed, ~c"~ts", [reason])
+
+  def validate_binding(exchange, binding) do
+    with {:error, reason} <- Check.run(exchange, binding), do: {:error, {:binding_invalid, ~c"~ts", [reason]}}
+  end
+
+  # The form of RabbitMQ 3.10, with a delivery, and that of 4, with a message.
+  def route(exchange, message), do: Router.route(exchange, message(message))
+  def route(exchange, message, _options), do: Router.route(exchange, message(message))
+
+  # The index begins with the events of the store, or with the first publish.
+  def create(_serial, _exchange), do: :ok
+
+  # The form of RabbitMQ 3.10, within the transaction and after it, and that of 4.
+  def delete(:transaction, _exchange, _bindings), do: :ok
+  def delete(_serial, exchange, _bindings), do: Follower.deleted(exchange(exchange, :name))
+  def delete(_serial, exchange), do: Follower.deleted(exchange(exchange, :name))
+
+  def policy_changed(_before, exchange), do: Follower.reconfigure(exchange)
+
+  # Only the node that makes a change calls these: indexes follow the store.
+  def add_binding(_serial, _exchange, _binding), do: :ok
+  def remove_bindings(_serial, _exchange, _bindings), do: :ok
+
+  def assert_args_equivalence(exchange, arguments), do: :rabbit_exchange.assert_args_equivalence(exchange, arguments)
+
+  # Columns of the management plugin, with the numbers of the node that reads them.
+  def info(exchange), do: [be_tree: Status.of(exchange(exchange, :name))]
+  def info(exchange, [:be_tree]), do: info(exchange)
+  def info(_exchange, _others), do: []
+
+  @doc "Returns the numbers of all exchanges of this type on this node, for `rabbitmqctl eval`."
+  def status, do: for({name, numbers} <- Status.all(), do: {describe(name), numbers})
+end

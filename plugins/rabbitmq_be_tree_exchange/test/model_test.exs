@@ -1,0 +1,133 @@
+defmodule BeTreeExchange.ModelTest do
+  # Random declarations, bindings, deletions, publishes and kills: the queues that get a message are those of a model, a list of
+  # bindings that is searched one by one.
+  use ExUnit.Case
+
+  alias BeTreeExchange.Test.{Broker, Client}
+
+  @schema ~s({"a": "integer", "b": {"type": "string", "optional": true}})
+  @exchanges ["m1", "m2"]
+  @queues for n <- 1..4, do: "mq#{n}"
+
+  setup do
+    Broker.start(1)
+    Broker.start(2, join: 1)
+    on_exit(fn -> for number <- 1..2, do: Broker.remove(number) end)
+  end
+
+  test "routes are those of a model" do
+    seed = String.to_integer(System.get_env("BE_TREE_BROKER_SEED", "#{:rand.uniform(1_000_000)}"))
+    steps = String.to_integer(System.get_env("BE_TREE_BROKER_STEPS", "1500"))
+    IO.puts("model: BE_TREE_BROKER_SEED=#{seed}")
+    :rand.seed(:exsss, {seed, 0, 0})
+    state = %{clients: clients(), exchanges: MapSet.new(), queues: MapSet.new(), bindings: MapSet.new()}
+    Enum.reduce(1..steps, state, fn n, state -> step(action(n, steps), state) end)
+  end
+
+  defp clients, do: {Client.open(1), Client.open(2)}
+  defp client(%{clients: clients}), do: elem(clients, :rand.uniform(2) - 1)
+
+  # A node is killed now and then.
+  defp action(n, steps) when rem(n, div(steps, 3)) == 0, do: :kill
+
+  defp action(_n, _steps) do
+    case :rand.uniform(100) do
+      n when n <= 40 -> :publish
+      n when n <= 70 -> :bind
+      n when n <= 88 -> :unbind
+      n when n <= 93 -> :declare_queue
+      n when n <= 95 -> :delete_queue
+      n when n <= 99 -> :declare_exchange
+      _rest -> :delete_exchange
+    end
+  end
+
+  defp step(:declare_exchange, state) do
+    name = Enum.random(@exchanges)
+    :ok = Client.declare_exchange(client(state), name, [{"x-schema", @schema}], durable: true)
+    %{state | exchanges: MapSet.put(state.exchanges, name)}
+  end
+
+  defp step(:delete_exchange, state) do
+    name = Enum.random(@exchanges)
+    :ok = Client.delete_exchange(client(state), name)
+    bindings = MapSet.reject(state.bindings, fn {exchange, _queue, _expression} -> exchange == name end)
+    %{state | exchanges: MapSet.delete(state.exchanges, name), bindings: bindings}
+  end
+
+  defp step(:declare_queue, state) do
+    name = Enum.random(@queues)
+    :ok = Client.declare_queue(elem(state.clients, 0), name, durable: true)
+    %{state | queues: MapSet.put(state.queues, name)}
+  end
+
+  defp step(:delete_queue, state) do
+    name = Enum.random(@queues)
+    :ok = Client.delete_queue(client(state), name)
+    bindings = MapSet.reject(state.bindings, fn {_exchange, queue, _expression} -> queue == name end)
+    %{state | queues: MapSet.delete(state.queues, name), bindings: bindings}
+  end
+
+  defp step(:bind, state) do
+    with [exchange, queue] <- pick(state) do
+      expression = expression()
+      :ok = Client.bind(client(state), queue, exchange, expression: text(expression))
+      %{state | bindings: MapSet.put(state.bindings, {exchange, queue, expression})}
+    end
+  end
+
+  defp step(:unbind, %{bindings: bindings} = state) do
+    if MapSet.size(bindings) == 0 do
+      state
+    else
+      {exchange, queue, expression} = binding = Enum.random(bindings)
+      :ok = Client.unbind(client(state), queue, exchange, expression: text(expression))
+      %{state | bindings: MapSet.delete(bindings, binding)}
+    end
+  end
+
+  defp step(:publish, state) do
+    with [exchange, _queue] <- pick(state) do
+      {a, b} = {:rand.uniform(10), Enum.random([nil, "x", "y"])}
+      headers = [{"a", a} | if(b, do: [{"b", b}], else: [])]
+      expected = for {^exchange, queue, expression} <- state.bindings, true?(expression, a, b), uniq: true, do: queue
+      assert Client.publish(client(state), exchange, headers: headers) == (expected != [])
+      reader = elem(state.clients, 0)
+      assert Enum.sort(expected) == for(queue <- Enum.sort(state.queues), Client.purge(reader, queue) == 1, do: queue)
+      state
+    end
+  end
+
+  defp step(:kill, state) do
+    # The queues are on the first node.
+    Broker.kill(2)
+    Broker.start(2)
+    %{state | clients: put_elem(state.clients, 1, Client.open(2))}
+  end
+
+  # Returns the state if there is no exchange or no queue.
+  defp pick(state) do
+    if MapSet.size(state.exchanges) == 0 or MapSet.size(state.queues) == 0,
+      do: state,
+      else: [Enum.random(state.exchanges), Enum.random(state.queues)]
+  end
+
+  defp expression do
+    case :rand.uniform(4) do
+      1 -> {:a, Enum.random([:<, :>, :==]), :rand.uniform(10)}
+      2 -> {:b, Enum.random(["x", "y"])}
+      3 -> {:and, {:a, :>, :rand.uniform(10)}, {:b, "x"}}
+      4 -> {:or, {:a, :==, :rand.uniform(10)}, {:b, "y"}}
+    end
+  end
+
+  defp text({:a, :==, n}), do: "a = #{n}"
+  defp text({:a, relation, n}), do: "a #{relation} #{n}"
+  defp text({:b, b}), do: "b = '#{b}'"
+  defp text({word, left, right}) when word in [:and, :or], do: "#{text(left)} #{word} #{text(right)}"
+
+  defp true?({:a, relation, n}, a, _b), do: apply(Kernel, relation, [a, n])
+  defp true?({:b, wanted}, _a, b), do: b == wanted
+  defp true?({:and, left, right}, a, b), do: true?(left, a, b) and true?(right, a, b)
+  defp true?({:or, left, right}, a, b), do: true?(left, a, b) or true?(right, a, b)
+end

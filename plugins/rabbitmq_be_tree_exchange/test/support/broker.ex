@@ -1,0 +1,125 @@
+defmodule BeTreeExchange.Test.Broker do
+  @moduledoc """
+  Nodes of Debian's RabbitMQ, each a process of its own on the loopback interface, with ports and a data folder of its own.
+
+  `make test PART=broker` sets the environment: the folder of the archives, a folder for data, and the port of an epmd.
+  """
+
+  import ExUnit.Assertions
+
+  @server Path.wildcard("/usr/lib/rabbitmq/lib/rabbitmq_server-*") |> List.first() || ""
+
+  @doc "Returns the folder of the broker's own plugins."
+  def plugins, do: Path.join(@server, "plugins")
+
+  @doc "Returns the path of a header of the broker, for `Record.extract/2`."
+  def header(name), do: plugins() |> Path.join("rabbit_common-*/include/#{name}") |> Path.wildcard() |> hd()
+
+  def node_name(number), do: :"rabbit#{number}@localhost"
+  def port(number), do: 15_670 + number
+
+  @doc "Starts a node, and returns its name when it takes connections. `join: other` adds it to the cluster of another node."
+  def start(number, options \\ []) do
+    launch(number, options)
+    await(number)
+    if other = options[:join], do: join(number, other)
+    node_name(number)
+  end
+
+  @doc "Starts the process of a node. `await/1` waits until it takes connections."
+  def launch(number, options \\ []) do
+    folder = folder(number)
+    File.mkdir_p!(folder)
+    File.write!(Path.join(folder, "enabled_plugins"), "[#{Enum.join(options[:plugins] || default_plugins(), ", ")}].\n")
+
+    File.write!(Path.join(folder, "rabbitmq.conf"), """
+    listeners.tcp.1 = 127.0.0.1:#{port(number)}
+    loopback_users = none
+    log.file.level = info
+    management.tcp.ip = 127.0.0.1
+    management.tcp.port = #{15_770 + number}
+    prometheus.tcp.ip = 127.0.0.1
+    prometheus.tcp.port = #{15_870 + number}
+    cluster_partition_handling = ignore
+    """)
+
+    environment =
+      for {name, value} <- environment(number, folder), do: {String.to_charlist(name), String.to_charlist(value)}
+
+    command = "exec /usr/lib/rabbitmq/bin/rabbitmq-server >> #{folder}/output 2>&1"
+    Port.open({:spawn_executable, ~c"/bin/sh"}, [:nouse_stdio, args: ["-c", command], env: environment])
+  end
+
+  def default_plugins, do: ["rabbitmq_be_tree_exchange"]
+
+  defp environment(number, folder) do
+    [
+      {"HOME", folder},
+      {"ERL_EPMD_ADDRESS", "127.0.0.1"},
+      {"RABBITMQ_NODENAME", "#{node_name(number)}"},
+      {"RABBITMQ_DIST_PORT", "#{25_680 + number}"},
+      {"RABBITMQ_BASE", folder},
+      {"RABBITMQ_LOG_BASE", Path.join(folder, "log")},
+      {"RABBITMQ_MNESIA_BASE", Path.join(folder, "mnesia")},
+      {"RABBITMQ_CONFIG_FILE", Path.join(folder, "rabbitmq")},
+      {"RABBITMQ_CONF_ENV_FILE", Path.join(folder, "none")},
+      {"RABBITMQ_ENABLED_PLUGINS_FILE", Path.join(folder, "enabled_plugins")},
+      {"RABBITMQ_PLUGINS_EXPAND_DIR", Path.join(folder, "expanded")},
+      {"RABBITMQ_PLUGINS_DIR", "#{plugins()}:#{System.fetch_env!("BE_TREE_BROKER_PLUGINS")}"},
+      {"RABBITMQ_PID_FILE", Path.join(folder, "pid")},
+      {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+       "-setcookie be_tree -kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none"}
+    ]
+  end
+
+  @doc "Returns the folder of a node's data and log."
+  def folder(number), do: Path.join(System.fetch_env!("BE_TREE_BROKER_DATA"), "#{number}")
+
+  @doc "Waits until a node takes connections."
+  def await(number) do
+    node = node_name(number)
+    eventually(fn -> Node.connect(node) == true and rpc(number, :rabbit, :is_running, []) == true end)
+    eventually(fn -> match?({:ok, _}, connect(number)) end)
+    # The file tells which process is to end, if the tests are killed.
+    File.write!(Path.join(folder(number), "pid"), rpc(number, :os, :getpid, []))
+  end
+
+  defp connect(number) do
+    with {:ok, socket} <- :gen_tcp.connect({127, 0, 0, 1}, port(number), []), do: {:ok, :gen_tcp.close(socket)}
+  end
+
+  @doc "Adds a node to the cluster of another one."
+  def join(number, other) do
+    :ok = rpc(number, :rabbit, :stop, [])
+    :ok = rpc(number, :rabbit_mnesia, :reset, [])
+    :ok = rpc(number, :rabbit_mnesia, :join_cluster, [node_name(other), :disc])
+    :ok = rpc(number, :rabbit, :start, [])
+    await(number)
+  end
+
+  @doc "Kills a node as `kill -9` does."
+  def kill(number) do
+    node = node_name(number)
+    pid = File.read!(Path.join(folder(number), "pid"))
+    {_output, 0} = System.cmd("kill", ["-9", pid])
+    eventually(fn -> node not in Node.list() end)
+    eventually(fn -> not File.dir?("/proc/#{pid}") end)
+  end
+
+  @doc "Kills a node if it runs, and deletes its data."
+  def remove(number) do
+    if node_name(number) in Node.list(), do: kill(number)
+    File.rm_rf!(folder(number))
+  end
+
+  def rpc(number, module, function, arguments), do: :rpc.call(node_name(number), module, function, arguments)
+
+  @doc "Calls `check` until it returns true."
+  def eventually(check, attempts \\ 30_000) do
+    cond do
+      check.() -> :ok
+      attempts == 0 -> flunk("did not come true within minutes")
+      true -> Process.sleep(10) && eventually(check, attempts - 1)
+    end
+  end
+end
