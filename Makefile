@@ -10,10 +10,11 @@ CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
 node_ready := _build/node.done
 broker_ready := _build/broker.done
+broker4 ?= $(CURDIR)/_build/broker4
 browser_ready := _build/browser.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.erlang test.repeat test.elixir test.broker broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.erlang test.repeat test.elixir test.broker test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -109,6 +110,13 @@ test.broker: broker $(broker_ready)
 	@echo "mix test: the plugin for RabbitMQ"
 	@scripts/test-broker $(TESTS)
 
+# The same with the RabbitMQ 4 of Debian 13, which debootstrap unpacks into a folder of its own. It needs the rights of root.
+test.broker4: broker $(broker_ready)
+	@[ -e $(broker4)/usr/lib/rabbitmq/bin/rabbitmq-server ] || \
+	  debootstrap --variant=minbase --include=rabbitmq-server trixie $(broker4) http://deb.debian.org/debian
+	@echo "mix test: the plugin for RabbitMQ 4"
+	@BE_TREE_BROKER_ROOT=$(broker4) scripts/test-broker $(TESTS)
+
 # The tests of the Elixir, REPEAT times (20), beside busy cores.
 test.repeat: $(ready)
 	@scripts/repeat
@@ -180,8 +188,9 @@ fmt: $(ready) $(browser_ready) ## Format all code
 fuzz: $(ready) ## Fuzz the index and the rules, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
-release: $(ready) $(report) ## Build the package and the archive of the NIF, in _build/release
+release: $(ready) $(report) broker ## Build the package, the archive of the NIF and the plugin for RabbitMQ, in _build/release
 	@MIX_ENV=dev mix be_tree.release
+	@mkdir -p _build/release/rabbitmq && cp _build/broker/*.ez _build/release/rabbitmq/
 
 clean: ## Delete all builds; the next build takes minutes
 	@rm -rf _build wasm/target

@@ -7,7 +7,7 @@ defmodule :rabbit_exchange_type_be_tree do
 
   import BeTreeExchange.Records
 
-  alias BeTreeExchange.{Check, Config, Follower, Router, Status}
+  alias BeTreeExchange.{Check, Config, Follower, Router, Status, Store}
 
   @type_name "x-be-tree"
 
@@ -60,9 +60,17 @@ defmodule :rabbit_exchange_type_be_tree do
 
   def policy_changed(_before, exchange), do: Follower.reconfigure(exchange)
 
-  # Only the node that makes a change calls these: indexes follow the store.
-  def add_binding(_serial, _exchange, _binding), do: :ok
-  def remove_bindings(_serial, _exchange, _bindings), do: :ok
+  # Only the node that makes a change calls these: indexes follow the store. The change is acknowledged when all nodes have it.
+  def add_binding(serial, exchange, _binding), do: await_everywhere(serial, exchange)
+  def remove_bindings(serial, exchange, _bindings), do: await_everywhere(serial, exchange)
+
+  defp await_everywhere(serial, exchange(name: name)) when is_integer(serial) do
+    # During recovery the plugin has not started, and nobody waits for an acknowledgement.
+    if Follower.running?(), do: Store.await_everywhere(name, serial), else: :ok
+  end
+
+  # Within the transaction.
+  defp await_everywhere(_transaction, _exchange), do: :ok
 
   def assert_args_equivalence(exchange, arguments), do: :rabbit_exchange.assert_args_equivalence(exchange, arguments)
 

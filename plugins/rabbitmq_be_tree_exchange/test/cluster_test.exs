@@ -4,7 +4,8 @@ defmodule BeTreeExchange.ClusterTest do
   alias BeTreeExchange.Test.{Broker, Client}
 
   @arguments [{"x-schema", ~s({"price": "float"})}]
-  @rounds 200
+  # More with BE_TREE_BROKER_ROUNDS.
+  @rounds String.to_integer(System.get_env("BE_TREE_BROKER_ROUNDS", "60"))
 
   setup do
     on_exit(fn -> for number <- 1..3, File.dir?(Broker.folder(number)), do: Broker.remove(number) end)

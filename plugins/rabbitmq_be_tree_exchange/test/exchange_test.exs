@@ -6,7 +6,7 @@ defmodule BeTreeExchange.ExchangeTest do
   @schema ~s({"price": "float", "country": {"type": "string", "optional": true}})
 
   setup_all do
-    Broker.start(1)
+    Broker.start(1, plugins: ["rabbitmq_be_tree_exchange", "rabbitmq_management", "rabbitmq_prometheus"])
     on_exit(fn -> Broker.remove(1) end)
   end
 
@@ -274,6 +274,39 @@ defmodule BeTreeExchange.ExchangeTest do
     end
   end
 
+  describe "a binding that the index cannot hold" do
+    test "is counted, and the others are used", %{client: client} do
+      exchange = exchange(client, [{"x-schema", ~s({"country": {"type": "string", "count": 2}})}])
+      queue = queue(client)
+
+      for country <- ["A", "B", "C", "D"],
+          do: :ok = Client.bind(client, queue, exchange, expression: "country = '#{country}'")
+
+      assert for(country <- ["A", "B", "C", "D"], do: Client.publish(client, exchange, headers: [country: country])) ==
+               [true, true, false, false]
+
+      assert %{bindings: 2, refused_bindings: 2} = status(exchange)
+      :ok = Client.unbind(client, queue, exchange, expression: "country = 'D'")
+      :ok = Client.unbind(client, queue, exchange, expression: "country = 'A'")
+
+      assert for(country <- ["A", "B"], do: Client.publish(client, exchange, headers: [country: country])) == [
+               false,
+               true
+             ]
+    end
+  end
+
+  describe "x-while-building=last" do
+    test "uses changes soon, and all bindings after the index ended", %{client: client} do
+      exchange = exchange(client, [{"x-schema", @schema}, {"x-while-building", "last"}])
+      queue = queue(client)
+      :ok = Client.bind(client, queue, exchange, expression: "price > 10")
+      Broker.eventually(fn -> Client.publish(client, exchange, headers: [price: 11]) end)
+      :ok = Client.unbind(client, queue, exchange, expression: "price > 10")
+      Broker.eventually(fn -> not Client.publish(client, exchange, headers: [price: 11]) end)
+    end
+  end
+
   describe "the deletion of a queue" do
     test "with thousands of bindings ends all of them", %{client: client} do
       exchange = exchange(client)
@@ -311,6 +344,41 @@ defmodule BeTreeExchange.ExchangeTest do
       Broker.eventually(fn -> not Client.publish(client, exchange, headers: [price: 11]) end)
       :ok = Broker.rpc(1, :rabbit_policy, :delete, ["/", "fuel", "tests"])
       Broker.eventually(fn -> Client.publish(client, exchange, headers: [price: 11]) end)
+    end
+  end
+
+  describe "the numbers of an exchange" do
+    setup %{client: client} do
+      exchange = exchange(client)
+      queue = queue(client)
+      :ok = Client.bind(client, queue, exchange, expression: "price > 10")
+      for price <- [9, 11, 12], do: Client.publish(client, exchange, headers: [price: price])
+      [exchange: exchange]
+    end
+
+    test "are metrics of Prometheus", %{exchange: exchange} do
+      labels = ~s({vhost="/",exchange="#{exchange}"})
+
+      for {metric, value} <- [routed_total: 2, unroutable_total: 1, refused_total: 0, bindings: 1] do
+        Broker.eventually(fn -> get(15_871, "/metrics") =~ "rabbitmq_be_tree_#{metric}#{labels} #{value}\n" end)
+      end
+
+      assert get(15_871, "/metrics") =~ ~r/rabbitmq_be_tree_memory_bytes\{vhost="\/",exchange="#{exchange}"\} [1-9]/
+    end
+
+    test "are in the API of the management plugin", %{exchange: exchange} do
+      Broker.eventually(fn -> get(15_771, "/api/exchanges/%2F/#{exchange}") =~ ~s("routed":2) end)
+      assert get(15_771, "/api/exchanges/%2F/#{exchange}") =~ ~s("bindings":1)
+    end
+  end
+
+  defp get(port, path) do
+    guest = {~c"authorization", ~c"Basic " ++ :base64.encode_to_string("guest:guest")}
+    url = String.to_charlist("http://127.0.0.1:#{port}#{path}")
+
+    case :httpc.request(:get, {url, [guest]}, [], body_format: :binary) do
+      {:ok, {{_version, 200, _text}, _headers, body}} -> body
+      _not_yet -> ""
     end
   end
 

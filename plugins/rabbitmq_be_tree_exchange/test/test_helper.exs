@@ -8,6 +8,7 @@ for path <- Path.wildcard(server <> "/plugins/*/ebin"), do: Code.append_path(pat
 for file <- ~w(broker client), do: Code.require_file("support/#{file}.ex", __DIR__)
 
 {:ok, _apps} = Application.ensure_all_started(:amqp_client)
+{:ok, _apps} = Application.ensure_all_started(:inets)
 {:ok, _node} = Node.start(:tests@localhost, :shortnames)
 Node.set_cookie(:be_tree)
 # The client logs each channel that a test makes the broker close.

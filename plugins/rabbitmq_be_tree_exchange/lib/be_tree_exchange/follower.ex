@@ -24,6 +24,10 @@ defmodule BeTreeExchange.Follower do
   @spec flush() :: :mnesia | :khepri
   def flush, do: GenServer.call(__MODULE__, :flush, :infinity)
 
+  @doc "Returns whether the plugin has started."
+  @spec running?() :: boolean
+  def running?, do: Process.whereis(__MODULE__) != nil
+
   @doc "Ends the index of an exchange that this node deleted."
   @spec deleted(Records.name()) :: :ok
   def deleted(name), do: GenServer.cast(__MODULE__, {:deleted, name})

@@ -51,6 +51,47 @@ defmodule BeTreeExchange.Store do
     end
   end
 
+  # Milliseconds that a change of bindings waits for the other nodes. A node that is slower than this is as good as gone.
+  @await 5_000
+
+  @doc """
+  Waits until all running nodes have the change of an exchange with this serial number. Called after the change, before it is
+  acknowledged.
+
+  The broker acknowledges a change of a durable binding when the other nodes have agreed to it, but may not have made it: Mnesia's
+  transaction then includes tables on disk and tables in memory. A publish on another node could come before it.
+  """
+  @spec await_everywhere(Records.name(), pos_integer) :: :ok
+  def await_everywhere(name, serial) do
+    case other_nodes() do
+      [] ->
+        :ok
+
+      nodes ->
+        # A node that ends, or has no plugin, has nothing to wait for.
+        :erpc.multicall(nodes, __MODULE__, :await, [name, serial], @await)
+        :ok
+    end
+  end
+
+  defp other_nodes do
+    case kind() do
+      :mnesia -> mnesia().system_info(:running_db_nodes) -- [node()]
+      :khepri -> Node.list()
+    end
+  end
+
+  @doc "Waits until this node has the change of an exchange with this serial number, or has lost the exchange, but no longer than allowed."
+  @spec await(Records.name(), pos_integer, non_neg_integer) :: :ok
+  def await(name, serial, attempts \\ @await) do
+    if attempts == 0 or settled_serial(name) > serial or fetch(name) == {:error, :not_found} do
+      :ok
+    else
+      Process.sleep(1)
+      await(name, serial, attempts - 1)
+    end
+  end
+
   @doc "Sends events of Mnesia to the calling process. With Khepri there are none."
   @spec subscribe() :: :mnesia | :khepri
   def subscribe do

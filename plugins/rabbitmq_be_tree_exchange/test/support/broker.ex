@@ -44,9 +44,10 @@ defmodule BeTreeExchange.Test.Broker do
     """)
 
     environment =
-      for {name, value} <- environment(number, folder), do: {String.to_charlist(name), String.to_charlist(value)}
+      for {name, value} <- environment(number, inside(folder)),
+          do: {String.to_charlist(name), String.to_charlist(value)}
 
-    command = "exec /usr/lib/rabbitmq/bin/rabbitmq-server >> #{folder}/output 2>&1"
+    command = "exec #{chroot()} /usr/lib/rabbitmq/bin/rabbitmq-server >> #{folder}/output 2>&1"
     Port.open({:spawn_executable, ~c"/bin/sh"}, [:nouse_stdio, args: ["-c", command], env: environment])
   end
 
@@ -65,12 +66,24 @@ defmodule BeTreeExchange.Test.Broker do
       {"RABBITMQ_CONF_ENV_FILE", Path.join(folder, "none")},
       {"RABBITMQ_ENABLED_PLUGINS_FILE", Path.join(folder, "enabled_plugins")},
       {"RABBITMQ_PLUGINS_EXPAND_DIR", Path.join(folder, "expanded")},
-      {"RABBITMQ_PLUGINS_DIR", "#{plugins()}:#{System.fetch_env!("BE_TREE_BROKER_PLUGINS")}"},
+      {"RABBITMQ_PLUGINS_DIR", "#{inside(own_plugins())}:#{inside(System.fetch_env!("BE_TREE_BROKER_PLUGINS"))}"},
       {"RABBITMQ_PID_FILE", Path.join(folder, "pid")},
       {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
        "-setcookie be_tree -kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none"}
     ]
   end
+
+  # Another Debian whose broker is tested, with the data and the archives in its folder.
+  defp root, do: System.get_env("BE_TREE_BROKER_ROOT", "")
+  defp chroot, do: if(root() == "", do: "", else: "chroot #{root()}")
+  defp inside(path), do: String.replace_prefix(path, root(), "")
+
+  defp own_plugins do
+    Path.join(root(), "usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins") |> Path.expand("/") |> Path.wildcard() |> hd()
+  end
+
+  @doc "Returns whether the broker has version 4."
+  def four?(number), do: match?(~c"4" ++ _, rpc(number, :rabbit_misc, :version, []))
 
   @doc "Returns the folder of a node's data and log."
   def folder(number), do: Path.join(System.fetch_env!("BE_TREE_BROKER_DATA"), "#{number}")
@@ -90,10 +103,15 @@ defmodule BeTreeExchange.Test.Broker do
 
   @doc "Adds a node to the cluster of another one."
   def join(number, other) do
-    :ok = rpc(number, :rabbit, :stop, [])
-    :ok = rpc(number, :rabbit_mnesia, :reset, [])
-    :ok = rpc(number, :rabbit_mnesia, :join_cluster, [node_name(other), :disc])
-    :ok = rpc(number, :rabbit, :start, [])
+    if four?(number) do
+      :ok = rpc(number, :rabbit_db_cluster, :join, [node_name(other), :disc])
+    else
+      :ok = rpc(number, :rabbit, :stop, [])
+      :ok = rpc(number, :rabbit_mnesia, :reset, [])
+      :ok = rpc(number, :rabbit_mnesia, :join_cluster, [node_name(other), :disc])
+      :ok = rpc(number, :rabbit, :start, [])
+    end
+
     await(number)
   end
 
