@@ -22,8 +22,13 @@ defmodule BeTreeExchange.Test.Broker do
   def start(number, options \\ []) do
     launch(number, options)
     await(number)
-    if other = options[:join], do: join(number, other)
+    if other = options[:join], do: join(number, other), else: choose_store(number)
     node_name(number)
+  end
+
+  # BE_TREE_BROKER_KHEPRI=1 chooses Khepri in version 4. A node that joins has the store of the cluster.
+  defp choose_store(number) do
+    if System.get_env("BE_TREE_BROKER_KHEPRI"), do: :ok = rpc(number, :rabbit_feature_flags, :enable, [:khepri_db])
   end
 
   @doc "Starts the process of a node. `await/1` waits until it takes connections."
@@ -41,6 +46,8 @@ defmodule BeTreeExchange.Test.Broker do
     prometheus.tcp.ip = 127.0.0.1
     prometheus.tcp.port = #{15_870 + number}
     cluster_partition_handling = ignore
+    vm_memory_calculation_strategy = allocated
+    vm_memory_high_watermark.absolute = 4GB
     """)
 
     environment =
