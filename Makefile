@@ -10,6 +10,7 @@ CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
 node_ready := _build/node.done
 broker_ready := _build/broker.done
+plugin := plugins/rabbitmq_be_tree_exchange
 broker4 ?= $(CURDIR)/_build/broker4
 browser_ready := _build/browser.done
 report := report/dist/tune.html
@@ -57,8 +58,10 @@ build: $(ready) ## Compile the Elixir, the sandboxed module and the NIF
 build.test: $(report)
 	@MIX_ENV=test mix compile
 
-broker: $(ready) ## Build the plugin for RabbitMQ, four archives in _build/broker
-	@cd plugins/rabbitmq_be_tree_exchange && MIX_ENV=prod CARGO_TARGET_DIR=$(CURDIR)/wasm/target mix do compile, run --no-start package.exs $(CURDIR)/_build/broker
+# The NIF and the modules are those of this checkout: they need not be compiled again for the archive.
+broker: build ## Build the plugin for RabbitMQ, four archives in _build/broker
+	@mkdir -p $(plugin)/_build/prod/lib/be_tree/priv && cp -rf _build/dev/lib/be_tree/priv/. $(plugin)/_build/prod/lib/be_tree/priv/
+	@cd $(plugin) && MIX_ENV=prod CARGO_TARGET_DIR=$(CURDIR)/wasm/target mix do compile --warnings-as-errors, run --no-start package.exs $(CURDIR)/_build/broker
 
 web: build ## Build the package for JavaScript, in _build/web/package
 	@MIX_ENV=dev mix be_tree.web
@@ -75,7 +78,7 @@ ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
 	@echo "two parts at once; the output of a part comes when it ends"
-	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web)
+	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web broker)
 endif
 
 # The tests of the Elixir, or those of TESTS.
@@ -144,6 +147,7 @@ lint: lint.rust lint.mix lint.web ## Check the formatting, and compile and lint 
 lint.mix: build ## Check the formatting of the Elixir, and compile it with warnings as errors
 	@echo "mix format, mix compile"
 	@mix format --check-formatted
+	@cd $(plugin) && mix format --check-formatted
 	@MIX_ENV=test mix compile --force --warnings-as-errors
 
 lint.rust: $(ready) ## Check the formatting of the Rust, and lint it
@@ -176,6 +180,7 @@ dialyzer: build ## Check the types with Dialyzer
 
 fmt: $(ready) $(browser_ready) ## Format all code
 	@mix format
+	@cd $(plugin) && mix format
 	@cd wasm && $(CARGO) fmt --all
 	@cd wasm/index/fuzz && $(CARGO) fmt
 	@cd wasm/rules/fuzz && $(CARGO) fmt

@@ -1,1 +1,1 @@
-[inputs: ["{mix,.formatter}.exs", "{lib,test}/**/*.{ex,exs}"], line_length: 120]
+[inputs: ["{mix,.formatter,package}.exs", "{lib,test,bench}/**/*.{ex,exs}"], line_length: 120]

@@ -6,10 +6,11 @@ File.mkdir_p!(folder)
 archive = fn app, source ->
   vsn = Application.spec(app, :vsn)
   name = "#{app}-#{vsn}"
-  paths = for part <- ["ebin", "priv"], path <- Path.wildcard(Path.join([source, part, "**"])), File.regular?(path), do: path
 
-  files =
-    for path <- paths, do: {String.to_charlist(Path.join(name, Path.relative_to(path, source))), File.read!(path)}
+  paths =
+    for part <- ["ebin", "priv"], path <- Path.wildcard(Path.join([source, part, "**"])), File.regular?(path), do: path
+
+  files = for path <- paths, do: {String.to_charlist(Path.join(name, Path.relative_to(path, source))), File.read!(path)}
 
   target = Path.join(folder, name <> ".ez")
   {:ok, _path} = :zip.create(String.to_charlist(target), files)

@@ -55,8 +55,8 @@ defmodule :rabbit_exchange_type_be_tree do
 
   # The form of RabbitMQ 3.10, within the transaction and after it, and that of 4.
   def delete(:transaction, _exchange, _bindings), do: :ok
-  def delete(_serial, exchange, _bindings), do: Follower.deleted(exchange(exchange, :name))
-  def delete(_serial, exchange), do: Follower.deleted(exchange(exchange, :name))
+  def delete(_serial, exchange, _bindings), do: delete(:none, exchange)
+  def delete(_serial, exchange), do: Store.forget_everywhere(exchange(exchange, :name))
 
   def policy_changed(_before, exchange), do: Follower.reconfigure(exchange)
 

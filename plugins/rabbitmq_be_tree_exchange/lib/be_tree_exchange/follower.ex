@@ -32,6 +32,10 @@ defmodule BeTreeExchange.Follower do
   @spec deleted(Records.name()) :: :ok
   def deleted(name), do: GenServer.cast(__MODULE__, {:deleted, name})
 
+  @doc "Ends the index of an exchange. The next publish starts it again, if the exchange exists."
+  @spec forget(Records.name()) :: :ok
+  def forget(name), do: GenServer.call(__MODULE__, {:forget, name}, :infinity)
+
   @doc "Gives the index of an exchange another configuration."
   @spec reconfigure(Records.exchange()) :: :ok
   def reconfigure(exchange), do: GenServer.cast(__MODULE__, {:reconfigure, exchange})
@@ -68,6 +72,7 @@ defmodule BeTreeExchange.Follower do
     end
   end
 
+  def handle_call({:forget, name}, _from, state), do: {:reply, :ok, stop(state, name)}
   def handle_call(:flush, _from, state), do: {:reply, Store.kind(), state}
 
   @impl GenServer

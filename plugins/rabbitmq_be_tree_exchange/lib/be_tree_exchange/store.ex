@@ -7,10 +7,13 @@ defmodule BeTreeExchange.Store do
 
   import BeTreeExchange.Records
 
-  alias BeTreeExchange.Records
+  alias BeTreeExchange.{Follower, Records}
 
   @serials :rabbit_exchange_serial
   @tables [:rabbit_exchange, :rabbit_route, @serials]
+
+  # Milliseconds that a change of bindings waits for the other nodes. A node that is slower than this is as good as gone.
+  @await 5_000
 
   # A call by a name that the compiler sees would make Mnesia an application that the plugin starts; Khepri has none.
   defp mnesia, do: :mnesia
@@ -47,12 +50,34 @@ defmodule BeTreeExchange.Store do
         [] -> 1
       end
     else
-      _khepri -> :rabbit_db_exchange.peek_serial(name)
+      _khepri ->
+        fence()
+        :rabbit_db_exchange.peek_serial(name)
     end
   end
 
-  # Milliseconds that a change of bindings waits for the other nodes. A node that is slower than this is as good as gone.
-  @await 5_000
+  # Waits until this node has all changes that the leader has. Without a majority it gives up, and the node has what it has.
+  defp fence, do: :khepri.fence(:rabbit_khepri.get_store_id(), @await)
+
+  @doc """
+  Ends the indexes of a deleted exchange on all running nodes. Khepri reports no deletion, and an exchange that is declared again may
+  come to the serial number of the old one.
+  """
+  @spec forget_everywhere(Records.name()) :: :ok
+  def forget_everywhere(name) do
+    case kind() do
+      :mnesia -> Follower.deleted(name)
+      :khepri -> :erpc.multicall([node() | Node.list()], __MODULE__, :forget, [name], 2 * @await)
+    end
+
+    :ok
+  end
+
+  @doc false
+  def forget(name) do
+    fence()
+    Follower.forget(name)
+  end
 
   @doc """
   Waits until all running nodes have the change of an exchange with this serial number. Called after the change, before it is

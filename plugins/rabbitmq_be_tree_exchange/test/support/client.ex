@@ -114,6 +114,20 @@ defmodule BeTreeExchange.Test.Client do
     end
   end
 
+  @doc "Publishes messages with these headers, `times` over, with one wait for confirms for each 500."
+  def publish_all(client, exchange, headers, times) do
+    for chunk <- headers |> List.duplicate(times) |> Stream.concat() |> Stream.chunk_every(500) do
+      for headers <- chunk do
+        method = basic_publish(exchange: exchange, routing_key: "none")
+        :ok = :amqp_channel.cast(client.channel, method, {:amqp_msg, p_basic(headers: headers), "a payload"})
+      end
+
+      true = :amqp_channel.wait_for_confirms(client.channel, 300)
+    end
+
+    :ok
+  end
+
   @doc "Returns the number of messages that a queue has, and deletes them."
   def purge(client, queue) do
     {:"queue.purge_ok", count} = :amqp_channel.call(client.channel, queue_purge(queue: queue))
