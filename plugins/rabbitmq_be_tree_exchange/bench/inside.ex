@@ -4,7 +4,7 @@ defmodule BeTreeExchange.Bench.Inside do
   and there are 1,000 queues.
   """
 
-  import BeTreeExchange.Records
+  import BeTreeExchange.Records, except: [headers: 1]
 
   @types %{"x-be-tree": "betree", headers: "headers", "x-jms-topic": "jms"}
   @schema ~s({"country": {"type": "string", "optional": true}, "plan": {"type": "integer", "optional": true},
