@@ -5,7 +5,7 @@ defmodule BeTreeExchange.ClusterTest do
 
   @arguments [{"x-schema", ~s({"price": "float"})}]
   # More with BE_TREE_BROKER_ROUNDS.
-  @rounds String.to_integer(System.get_env("BE_TREE_BROKER_ROUNDS", "60"))
+  @rounds String.to_integer(System.get_env("BE_TREE_BROKER_ROUNDS", "25"))
 
   setup do
     on_exit(fn -> for number <- 1..3, File.dir?(Broker.folder(number)), do: Broker.remove(number) end)

@@ -17,7 +17,7 @@ defmodule BeTreeExchange.ModelTest do
 
   test "routes are those of a model" do
     seed = String.to_integer(System.get_env("BE_TREE_BROKER_SEED", "#{:rand.uniform(1_000_000)}"))
-    steps = String.to_integer(System.get_env("BE_TREE_BROKER_STEPS", "1500"))
+    steps = String.to_integer(System.get_env("BE_TREE_BROKER_STEPS", "500"))
     IO.puts("model: BE_TREE_BROKER_SEED=#{seed}")
     :rand.seed(:exsss, {seed, 0, 0})
     state = %{clients: clients(), exchanges: MapSet.new(), queues: MapSet.new(), bindings: MapSet.new()}
