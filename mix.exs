@@ -59,8 +59,9 @@ defmodule BeTree.MixProject do
     [
       licenses: ["Apache-2.0"],
       links: %{},
+      # With the portable module, which `make release` builds and a test of the package does not.
       files:
-        ~w(lib priv/be_tree.wasm priv/be_tree.wasm.sha256 priv/be_tree_rules.wasm priv/be_tree_rules.wasm.sha256) ++
+        ~w(lib priv/be_tree*.wasm priv/be_tree*.wasm.sha256) ++
           ~w(priv/tune.html priv/tenants.html checksum-*.exs wasm/Cargo.toml wasm/Cargo.lock) ++
           ~w(wasm/{index,module,rules,guest,rules_guest,host}/{Cargo.toml,src} wasm/host/build.rs include docs mix.exs .formatter.exs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE)
     ]

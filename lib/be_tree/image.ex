@@ -13,8 +13,9 @@ defmodule BeTree.Image do
       iex> File.rm!(path)
       :ok
 
-  An image is written once and read any number of times: after a restart, on other nodes, or by any other WebAssembly
-  runtime (`docs/guides/image.md` describes the format and a search in JavaScript). Its properties:
+  An image is written once and read any number of times: after a restart, on other nodes, or by another WebAssembly runtime
+  (`docs/guides/image.md` describes the format, and searches in JavaScript, Go, Python and Java; for runtimes without vector
+  instructions see `mix be_tree.image build --portable`). Its properties:
 
     * it is self-contained: the index module with its memory. A newer release of this library does not change that module;
     * reading takes 60 milliseconds for 100 MB of memory. The module is compiled only if the VM has not loaded it before;

@@ -120,6 +120,44 @@ defmodule BeTree.Packaging.BuildTest do
     assert cargo_calls(log) == ["be_tree_host", "be_tree_guest", "be_tree_rules_guest"]
   end
 
+  @portable "priv/be_tree_portable.wasm"
+
+  defp read_portable(app, variables) do
+    mix(app, ["run", "--no-start", "-e", "IO.puts(Mix.BeTree.PortableGuest.read!())"], variables)
+  end
+
+  @tag @no_rust
+  test "the portable module is built when it is first read, and a released one needs no Rust", context do
+    %{app: app, be_tree: be_tree, log: log, rust: rust, no_rust: no_rust} = context
+    mix!(app, ["compile"], rust)
+    sources = files(be_tree)
+    refute File.exists?(built(app, @portable))
+    {output, status} = read_portable(app, no_rust)
+    assert status != 0
+    assert output =~ "The portable index module is not in this build of BeTree"
+    assert output =~ "rustup"
+    assert output =~ "released package of BeTree"
+
+    {output, 0} = read_portable(app, rust)
+    assert output =~ "Compiling be_tree_guest with Rust 1.99.0, once, without vector instructions"
+    assert output =~ "be_tree_guest of // the host"
+    {output, 0} = read_portable(app, no_rust)
+    refute output =~ "with Rust"
+    assert File.exists?(built(app, @portable))
+    assert files(be_tree) == sources
+    calls = cargo_calls(log)
+    assert length(calls) == 4
+
+    File.mkdir_p!(Path.join(be_tree, "priv"))
+    for path <- [@portable, @portable <> ".sha256"], do: File.cp!(built(app, path), Path.join(be_tree, path))
+    release(app, be_tree, rust)
+    File.rm!(log)
+    write(app, %{"config/config.exs" => "import Config\nconfig :be_tree, runtime: MyRuntime\n"})
+    {output, 0} = read_portable(app, no_rust)
+    assert output =~ "be_tree_guest of // the host"
+    assert cargo_calls(log) == []
+  end
+
   # Puts the module into the dependency like a package does, and deletes the build.
   defp release(app, be_tree, rust) do
     mix!(app, ["compile"], rust)

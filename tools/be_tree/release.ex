@@ -6,7 +6,7 @@ defmodule BeTree.Release do
   checksums cover the archives in the release folder, so those of other platforms must be there too.
   """
 
-  alias Mix.BeTree.{Crate, Precompiled, Toolchain}
+  alias Mix.BeTree.{Crate, PortableGuest, Precompiled, Toolchain}
 
   # NIFs of rustler also run on later versions: OTP 22 and newer.
   @nif_version "2.15"
@@ -15,6 +15,8 @@ defmodule BeTree.Release do
   @spec write(Path.t()) :: %{package: Path.t(), archive: Path.t()}
   def write(folder) do
     archive = archive(folder, built("native/be_tree_host.so"), version(), target!())
+    # Into the build, from which it is packaged.
+    _portable = PortableGuest.read!()
     package = package(folder)
     for path <- [package, archive], do: write_sha256(path)
     %{package: package, archive: archive}

@@ -48,21 +48,21 @@ defmodule BeTree.Files.Match do
   end
 
   # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of
-  # `BeTree.Files.load/2`; `on_mismatch` is the option of the tree.
-  @spec build(Path.t(), [schema: Path.t(), constants: Path.t()], BeTree.Domain.on_mismatch()) ::
+  # `BeTree.Files.load/2`, `tree_options` those of `BeTree.new/2`.
+  @spec build(Path.t(), [schema: Path.t(), constants: Path.t()], keyword) ::
           {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
-  def build(path, options, on_mismatch \\ :error) do
-    with {:ok, tree, summary, _subscriptions} <- build_with_subscriptions(path, options, on_mismatch),
+  def build(path, options, tree_options \\ []) do
+    with {:ok, tree, summary, _subscriptions} <- build_with_subscriptions(path, options, tree_options),
          do: {:ok, tree, summary}
   end
 
   # Like `build/3`, but also returns the subscriptions.
-  @spec build_with_subscriptions(Path.t(), [schema: Path.t(), constants: Path.t()], BeTree.Domain.on_mismatch()) ::
+  @spec build_with_subscriptions(Path.t(), [schema: Path.t(), constants: Path.t()], keyword) ::
           {:ok, BeTree.t(), t, [Files.subscription()]} | {:error, Files.Error.t()}
-  def build_with_subscriptions(path, options, on_mismatch) do
+  def build_with_subscriptions(path, options, tree_options) do
     loaded = Loaded.read!(path, options)
 
-    with {:ok, tree} <- BeTree.new(loaded.schema, on_mismatch: on_mismatch),
+    with {:ok, tree} <- BeTree.new(loaded.schema, tree_options),
          {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, loaded.subscriptions) end) do
       {:ok, tree, %__MODULE__{expressions: count, build: elapsed}, loaded.subscriptions}
     else

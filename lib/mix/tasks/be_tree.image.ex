@@ -3,7 +3,7 @@ defmodule Mix.Tasks.BeTree.Image do
   @moduledoc """
   Builds an image: an index as one file, a WebAssembly module (`BeTree.Image`).
 
-      mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] --out FILE
+      mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] [--portable] --out FILE
       mix be_tree.image info FILE
       mix be_tree.image verify FILE
 
@@ -17,12 +17,16 @@ defmodule Mix.Tasks.BeTree.Image do
     * `--constants` - the ids and constants of the expressions;
     * `--on-mismatch` - with `undefined` a value of an event that does not fit an optional attribute counts as undefined
       (`BeTree.Domain`). Defaults to `error`, and belongs to `--expressions`;
+    * `--portable` - makes an image without vector instructions (SIMD), for WebAssembly runtimes that lack them, such as Chicory
+      on the JVM. Its searches take longer where both run (`docs/guides/image.md`). The first use builds the module with Rust, in a
+      minute or more; a released package has it;
     * `--out` - the image.
 
   ## Example
 
       mix be_tree.image build --schema betree_defs --expressions betree_exprs --out ads.wasm
       mix be_tree.match --image ads.wasm --events betree_events
+      mix be_tree.image build --portable --schema betree_defs --expressions betree_exprs --out portable.wasm
 
   Each input may be a pipe or `/dev/stdin`: it is opened and read once. An existing image is replaced when the new one is complete. The
   output may be a pipe or a device, and must not be one of the inputs.
@@ -32,17 +36,24 @@ defmodule Mix.Tasks.BeTree.Image do
 
   use Mix.Task
 
-  alias BeTree.Image
-  alias Mix.BeTree.Command
+  alias BeTree.{Guest, Image}
+  alias Mix.BeTree.{Command, PortableGuest}
   alias BeTree.Files.Match
 
   import BeTree.Input.Describe, only: [grouped: 1]
 
   @requirements ["app.start"]
 
-  @switches [expressions: :string, schema: :string, constants: :string, on_mismatch: :string, out: :string]
+  @switches [
+    expressions: :string,
+    schema: :string,
+    constants: :string,
+    on_mismatch: :string,
+    portable: :boolean,
+    out: :string
+  ]
 
-  @usage "mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] --out FILE\n" <>
+  @usage "mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] [--portable] --out FILE\n" <>
            "       mix be_tree.image info FILE\n" <>
            "       mix be_tree.image verify FILE"
 
@@ -59,12 +70,15 @@ defmodule Mix.Tasks.BeTree.Image do
     inputs = Command.values_of(options, [:expressions, :schema, :constants])
     Command.check_output!(options[:out], inputs)
     files = Keyword.take(options, [:schema, :constants])
-    {tree, summary} = Command.ok!(Match.build(options[:expressions], files, Command.on_mismatch!(options)))
+    tree_options = [on_mismatch: Command.on_mismatch!(options), guest: if(options[:portable], do: portable_guest())]
+    {tree, summary} = Command.ok!(Match.build(options[:expressions], files, tree_options))
     bytes = Command.ok!(Image.to_binary(tree))
     info = Command.ok!(Image.info({:binary, bytes}))
     Command.write_output!(options[:out], bytes, inputs)
     Mix.shell().info("#{grouped(summary.expressions)} expressions in #{grouped(info.length)} bytes, #{info.sha256}")
   end
+
+  defp portable_guest, do: Command.ok!(Guest.load(PortableGuest.read!()))
 
   defp info(path) do
     info = Command.ok!(Image.info(path))

@@ -184,7 +184,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   defp files(options) do
     others = Keyword.take(options, [:schema, :constants])
 
-    case Match.build_with_subscriptions(options[:expressions], others, Command.on_mismatch!(options)) do
+    case Match.build_with_subscriptions(options[:expressions], others, on_mismatch: Command.on_mismatch!(options)) do
       {:ok, tree, _summary, subscriptions} ->
         with_events(tree, options, subscriptions: subscriptions)
 

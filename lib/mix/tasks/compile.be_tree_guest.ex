@@ -10,6 +10,8 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
   needs no Rust for them. A git or path dependency has no modules, so the task compiles them. It needs Rust 1.95 with the standard
   library for `wasm32-unknown-unknown`, or Debian's Rust and the source of that library. While the digest of a module in the
   build is that of its sources, the task does nothing; `--force` does not change that.
+
+  The portable index module is not built here, but by the first `mix be_tree.image build --portable` (`Mix.Tasks.BeTree.Image`).
   """
 
   use Mix.Task.Compiler
@@ -48,7 +50,7 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
   end
 
   @impl Mix.Task.Compiler
-  def clean, do: Enum.each(crates(), &Crate.clean/1)
+  def clean, do: Enum.each([portable() | crates()], &Crate.clean/1)
 
   @doc false
   # Returns the crates of the modules.
@@ -57,12 +59,17 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
     # The index needs at most 10 KB of the shadow stack, because nothing recurses on its input. The parser of rules recurses
     # to a bounded depth.
     [
-      crate("be_tree.wasm", "be_tree_guest", ~w(index module guest), 128),
-      crate("be_tree_rules.wasm", "be_tree_rules_guest", ~w(index module rules rules_guest), 512)
+      crate("be_tree.wasm", "be_tree_guest", ~w(index module guest), 128, "+simd128"),
+      crate("be_tree_rules.wasm", "be_tree_rules_guest", ~w(index module rules rules_guest), 512, "+simd128")
     ]
   end
 
-  defp crate(file_name, package, folders, stack) do
+  @doc false
+  # Returns the crate of the index module without vector instructions, which some WebAssembly runtimes lack.
+  @spec portable() :: Crate.t()
+  def portable, do: crate("be_tree_portable.wasm", "be_tree_guest", ~w(index module guest), 128, "-simd128")
+
+  defp crate(file_name, package, folders, stack, target_feature) do
     folders = Enum.join(folders, ",")
 
     %Crate{
@@ -72,7 +79,7 @@ defmodule Mix.Tasks.Compile.BeTreeGuest do
       # The host restores the shadow stack's pointer after a trap, so it is exported. The stack lies below all other data,
       # so an overflow traps.
       rustflags:
-        ~w(-C target-feature=+simd128 -C link-arg=--export=__stack_pointer -C link-arg=-zstack-size=#{stack * 1024}),
+        ~w(-C target-feature=#{target_feature} -C link-arg=--export=__stack_pointer -C link-arg=-zstack-size=#{stack * 1024}),
       sources: ["{#{folders}}/Cargo.toml", "{#{folders}}/src/**/*.rs"],
       product: "#{package}.wasm",
       file: Path.join(Build.priv(), file_name),

@@ -1,5 +1,6 @@
 //! Vectors of sixteen bytes. A routine over vectors is generic, so it is written once. It runs with the vector instructions
-//! of the sandbox or of x86-64, or with plain loops, and tests compare them.
+//! of the sandbox or of x86-64, or with plain loops, and tests compare them. The plain loops also run in the portable guest,
+//! which is built without `simd128`.
 
 /// Implements operators of a vector by functions of two registers.
 macro_rules! operators {
@@ -26,6 +27,7 @@ macro_rules! lane_by_lane {
 }
 
 /// Defines methods that load the lanes of a vector by the function `load`.
+#[cfg(any(target_feature = "simd128", target_arch = "x86_64"))]
 macro_rules! loads {
     ($($method:ident: $lanes:ty;)*) => { $(
         #[inline(always)]
@@ -35,22 +37,22 @@ macro_rules! loads {
     )* };
 }
 
-#[cfg(any(not(target_arch = "wasm32"), test))]
+#[cfg(any(not(target_feature = "simd128"), test))]
 mod portable;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "wasm32")]
+#[cfg(target_feature = "simd128")]
 mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::ops::{BitAnd, BitOr, BitXor, Not};
 
-#[cfg(any(not(target_arch = "wasm32"), test))]
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) use portable::Portable;
-#[cfg(not(any(target_arch = "wasm32", target_arch = "x86_64")))]
+#[cfg(not(any(target_feature = "simd128", target_arch = "x86_64")))]
 pub(crate) use portable::Portable as Fastest;
-#[cfg(target_arch = "wasm32")]
+#[cfg(target_feature = "simd128")]
 pub(crate) use wasm::Wasm as Fastest;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::X86 as Fastest;
