@@ -13,9 +13,10 @@ broker_ready := _build/broker.done
 plugin := plugins/rabbitmq_be_tree_exchange
 broker4 ?= $(CURDIR)/_build/broker4
 browser_ready := _build/browser.done
+runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.erlang test.repeat test.elixir test.broker test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +38,11 @@ $(node_ready): scripts/setup | $(ready)
 $(broker_ready): scripts/setup | $(ready)
 	@scripts/setup broker
 	@touch $(broker_ready)
+
+# WebAssembly runtimes of Node, Python, Go and the JVM.
+$(runtimes_ready): scripts/setup scripts/go clients/go/go.mod examples/images/requirements.txt examples/images/pom.xml | $(ready)
+	@scripts/setup runtimes
+	@touch $(runtimes_ready)
 
 # The packages that the lock files name.
 $(browser_ready): test/browser/package-lock.json playground/package-lock.json $(node_ready)
@@ -73,7 +79,7 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, erlang, elixir, broker or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, runtimes, erlang, elixir or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
@@ -119,6 +125,11 @@ test.broker4: broker $(broker_ready)
 	  debootstrap --variant=minbase --include=rabbitmq-server trixie $(broker4) http://deb.debian.org/debian
 	@echo "mix test: the plugin for RabbitMQ 4"
 	@BE_TREE_BROKER_ROOT=$(broker4) scripts/test-broker $(TESTS)
+
+# Images in Node, Python, Go and on the JVM. The first run builds the portable module.
+test.runtimes: build.test $(runtimes_ready)
+	@echo "mix test: images in Node, Python, Go and on the JVM"
+	@MIX_ENV=test mix test --include foreign test/runtimes
 
 # The tests of the Elixir, REPEAT times (20), beside busy cores.
 test.repeat: $(ready)

@@ -7,7 +7,8 @@ if no_browser, do: IO.puts("Left out: the cases in a browser. Missing: #{no_brow
 # These limits end hanging tests. They are far above the time of any test on a busy machine.
 ExUnit.start(
   formatters: [BeTree.Test.Formatter],
-  exclude: for(runtime <- missing, do: {:runtime, runtime}) ++ if(no_browser, do: [:browser], else: []),
+  # `make test PART=runtimes` includes the foreign ones.
+  exclude: [:foreign] ++ for(runtime <- missing, do: {:runtime, runtime}) ++ if(no_browser, do: [:browser], else: []),
   assert_receive_timeout: 30_000,
   timeout: 600_000
 )

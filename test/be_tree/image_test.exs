@@ -220,6 +220,10 @@ defmodule BeTree.ImageTest do
     assert BeTree.search(index, %{a: 1}) == {:ok, WasmGuest.ids()}
   end
 
+  test "the guide shows the program of examples/images" do
+    assert File.read!("docs/guides/image.md") =~ "```js\n" <> File.read!("examples/images/search.mjs") <> "```"
+  end
+
   describe "files" do
     test "report why they cannot be read or written", %{tmp_dir: folder} do
       tree = BeTree.new!(a: :integer)
