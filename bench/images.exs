@@ -9,7 +9,7 @@ alias BeTree.{Files, Guest, Image, ImagePrograms, Workload}
 
 runs = 3
 few = 1_000
-repeats = 10
+repeats = 50
 
 folder = Path.join(Mix.Project.build_path(), "bench_images")
 files = Workload.write(Workload.W3, %{Workload.W3.defaults() | expressions: 10_000, events: few}, folder)
