@@ -16,7 +16,7 @@ browser_ready := _build/browser.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -79,12 +79,12 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, runtimes, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, runtimes, erlang, elixir or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
 	@echo "two parts at once; the output of a part comes when it ends"
-	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web broker)
+	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web broker workers)
 endif
 
 # The tests of the Elixir, or those of TESTS.
@@ -118,6 +118,11 @@ test.web: build.test $(browser_ready)
 test.broker: broker $(broker_ready)
 	@echo "mix test: the plugin for RabbitMQ"
 	@scripts/test-broker $(TESTS)
+
+# Workers outside the broker, and tenants over nodes: examples/rabbitmq.
+test.workers: build.test $(broker_ready)
+	@echo "mix test: examples/rabbitmq"
+	@scripts/test-broker workers
 
 # The same with the RabbitMQ 4 of Debian 13, which debootstrap unpacks into a folder of its own. It needs the rights of root.
 test.broker4: broker $(broker_ready)
