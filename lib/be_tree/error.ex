@@ -10,7 +10,8 @@ defmodule BeTree.Error do
       "expected a value\n\n    age >= and plan = 3\n           ^"
 
   An error holds no event and no value of one: neither its fields nor its message do, so it can be logged. It may name the
-  attribute, the column of the JSON, the types and the sizes. With the option `strict: true` it contains the unknown name.
+  attribute, the column of the JSON, the types and the sizes. With the option `strict: true` it contains the unknown name. An error of
+  kind `:callback` has the message of your function's exception.
 
   ## Fields
 
@@ -49,6 +50,7 @@ defmodule BeTree.Error do
   | `:other_schema` | a folder belongs to another schema |
   | `:locked` | another server has the folder open |
   | `:closed` | the sink of a `BeTree.Output` is gone |
+  | `:callback` | a function of yours that the library called, such as that of `load:`, raised, threw or exited |
   """
 
   @type kind ::
@@ -74,6 +76,7 @@ defmodule BeTree.Error do
           | :other_schema
           | :locked
           | :closed
+          | :callback
 
   @type t :: %__MODULE__{
           kind: kind,

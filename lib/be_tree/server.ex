@@ -67,7 +67,8 @@ defmodule BeTree.Server do
 
   Without `:dir`, stopping the supervisor or the node loses the index. `:load` fills it at the next start from a function of
   yours, such as a query of a database, and `:image` from a file. Until then searches return an error of kind `:not_ready`, and
-  `start_link/1` returns when the server is filled.
+  `start_link/1` returns when the server is filled. If your function raises, throws or exits, the start returns an error of kind
+  `:callback` with the exception's class and message, and the log has its stack trace.
 
   With `:dir`, the server writes each change to a journal in this folder before it acknowledges it, and at times a *base*, the
   whole index with its texts. A server that is started with the folder again has all changes, also after the node was killed at
@@ -161,7 +162,8 @@ defmodule BeTree.Server do
                  type: {:check, "{module, function, arguments}", &__MODULE__.load?/1},
                  doc:
                    "`{module, function, arguments}`, called at the start. It returns subscriptions, as `insert_all/3` takes them, " <>
-                     "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails"
+                     "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails. If it raises, the start returns an " <>
+                     "error of kind `:callback`"
                ],
                image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
              ] ++

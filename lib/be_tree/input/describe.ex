@@ -44,6 +44,7 @@ defmodule BeTree.Input.Describe do
     "#{reason(reason)} in #{value(module)}.#{function}/#{arity}"
   end
 
+  def reason({:shutdown, %BeTree.Error{} = error}), do: reason(error)
   def reason({reason, _details}) when is_atom(reason), do: value(reason)
   def reason(%BeTree.Error{message: message}), do: message
   def reason(reason) when is_atom(reason), do: value(reason)

@@ -2,8 +2,9 @@ defmodule BeTree.Output.Runner do
   @moduledoc false
   # The process that calls a sink, and may block there. It is linked to the writer, which gives it one job at a time.
 
+  alias BeTree.Input.Describe
   alias BeTree.Output.Sink
-  alias BeTree.Processes.CrashReport
+  alias BeTree.Processes.Callback
 
   @typedoc "The pages of `BeTree.Runtime.Native.output_next/3`, and the number of messages dropped before."
   @type job :: {[binary | {binary, binary}], non_neg_integer}
@@ -15,7 +16,7 @@ defmodule BeTree.Output.Runner do
   @spec start_link({module, term}) :: pid
   def start_link(sink) do
     writer = self()
-    spawn_link(fn -> CrashReport.guard(fn -> run(writer, sink) end) end)
+    spawn_link(fn -> guard(writer, sink) end)
   end
 
   @doc "Writes a job. The process then sends `{:written, pid, :ok | {:error, reason}}`."
@@ -32,6 +33,12 @@ defmodule BeTree.Output.Runner do
     :ok
   end
 
+  # Callbacks get messages, so the log has none of their values. The exit reason tells the writer what failed.
+  defp guard(writer, {module, _argument} = sink) do
+    name = "the sink #{Describe.value(module)}"
+    with {:error, error} <- Callback.run(name, :private, fn -> run(writer, sink) end), do: exit({:shutdown, error})
+  end
+
   defp run(writer, {module, argument}) do
     case module.open(argument) do
       {:ok, state} ->
@@ -40,6 +47,10 @@ defmodule BeTree.Output.Runner do
 
       {kind, reason} when kind in [:error, :closed] ->
         send(writer, {:opened, self(), {kind, reason}})
+        :ok
+
+      other ->
+        refuse("open/1", "{:ok, state}, {:error, reason} or {:closed, reason}", other)
     end
   end
 
@@ -47,15 +58,27 @@ defmodule BeTree.Output.Runner do
     receive do
       {:write, job} ->
         case write(module, job, state) do
-          {:ok, state} -> next(writer, module, state, :ok)
-          {:error, reason, state} -> next(writer, module, state, {:error, reason})
-          {:stop, reason, state} -> stop(writer, module, state, reason)
+          {:ok, state} ->
+            next(writer, module, state, :ok)
+
+          {:error, reason, state} ->
+            next(writer, module, state, {:error, reason})
+
+          {:stop, reason, state} ->
+            stop(writer, module, state, reason)
+
+          other ->
+            refuse("write/2 or dropped/2", "{:ok, state}, {:error, reason, state} or {:stop, reason, state}", other)
         end
 
       :close ->
         Sink.close(module, state)
+        :ok
     end
   end
+
+  defp refuse(callback, expected, other),
+    do: raise(ArgumentError, "#{callback} returns #{expected}, got: #{Describe.kind(other)}")
 
   defp next(writer, module, state, result) do
     send(writer, {:written, self(), result})
@@ -65,6 +88,7 @@ defmodule BeTree.Output.Runner do
   defp stop(writer, module, state, reason) do
     Sink.close(module, state)
     send(writer, {:written, self(), {:error, reason}})
+    :ok
   end
 
   defp write(module, {pages, 0}, state), do: write_pages(module, pages, state)

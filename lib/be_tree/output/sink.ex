@@ -20,7 +20,9 @@ defmodule BeTree.Output.Sink do
       {BeTree.Output, name: Uploads, sink: {Upload, "https://logs.example.com"}}
 
   One process of the output calls the callbacks, one after the other, and may block in them as long as it likes. If a callback
-  raises or its process is killed, the messages of the call count as lost, and the sink is opened again.
+  raises or its process is killed, the messages of the call count as lost, and the sink is opened again. The log then has the
+  exception's class and message with the stack trace. Exceptions that print a value, such as `MatchError`, appear without their message,
+  because the value may be one of your messages.
   """
 
   @type state :: term

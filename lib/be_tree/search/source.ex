@@ -16,8 +16,8 @@ defmodule BeTree.Search.Source do
   # The buffer monitors the consumer and is linked to the reader. The consumer has one monitor, of the buffer, whose reference marks all
   # messages to the consumer.
 
+  alias BeTree.Processes.{Callback, CrashReport}
   alias BeTree.Search.Source.Reader
-  alias BeTree.Error
 
   # Milliseconds after which a source counts as blocked, if its consumer halts. A source whose after function is still running then
   # would be closed twice: from outside, that looks like a source that waits for an event.
@@ -286,15 +286,12 @@ defmodule BeTree.Search.Source do
   catch
     kind, reason ->
       text =
-        "BeTree: the source of a stream was blocked when its consumer halted, and its after function failed in another process: "
+        "BeTree: the source of a stream was blocked when its consumer halted, and its after function failed in another process: it "
 
-      :logger.warning(text <> name(kind, reason), %{domain: [:be_tree]})
+      trace = Exception.format_stacktrace(CrashReport.without_arguments(__STACKTRACE__))
+      # Values of the reason may belong to events.
+      :logger.warning("#{text}#{Callback.describe(kind, reason, :private)}\n#{trace}", %{domain: [:be_tree]})
   end
-
-  # Values of the reason may belong to events.
-  defp name(:error, %Error{kind: kind}), do: "BeTree.Error, #{kind}"
-  defp name(:error, reason), do: inspect(Exception.normalize(:error, reason).__struct__)
-  defp name(kind, _reason), do: Atom.to_string(kind)
 
   defp now, do: System.monotonic_time(:millisecond)
 end

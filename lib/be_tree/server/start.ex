@@ -7,7 +7,8 @@ defmodule BeTree.Server.Start do
 
   alias BeTree.{Domain, Error, Image}
   alias BeTree.Journal.Owner
-  alias BeTree.Input.Subscription
+  alias BeTree.Input.{Describe, Subscription}
+  alias BeTree.Processes.Callback
   alias BeTree.Server.{Builder, Changes, Lineage, Store, Table}
   alias BeTree.Target.Ids
 
@@ -59,11 +60,18 @@ defmodule BeTree.Server.Start do
   end
 
   defp begin(nil, table, nil, %{load: {module, function, arguments}} = options) do
-    case apply(module, function, arguments) do
-      {:error, error} -> {:error, error}
-      {:ok, subscriptions} -> begin_loaded(subscriptions, table, options)
-      subscriptions -> begin_loaded(subscriptions, table, options)
+    name = "`load:`, #{Describe.value(module)}.#{function}/#{length(arguments)},"
+
+    # A stream calls functions of the user until its last element was read.
+    read = fn ->
+      case apply(module, function, arguments) do
+        {:error, error} -> {:error, error}
+        {:ok, subscriptions} -> Subscription.new_all(subscriptions, Ids.kind(table.ids))
+        subscriptions -> Subscription.new_all(subscriptions, Ids.kind(table.ids))
+      end
     end
+
+    with {:ok, wires} <- Callback.run(name, :public, read), do: begin_loaded(wires, table, options)
   end
 
   defp begin(nil, _table, nil, options), do: begin_empty(nil, options)
@@ -100,10 +108,10 @@ defmodule BeTree.Server.Start do
          do: begin_with(%{index: index, version: 0, history: [], complete: true}, journal, options)
   end
 
-  defp begin_loaded(subscriptions, table, options) do
-    with {:ok, wires} <- Subscription.new_all(subscriptions, Ids.kind(table.ids)),
-         wires = Ids.add_keys(table.ids, wires),
-         {:ok, tree} <- BeTree.new(options.schema, options.new),
+  defp begin_loaded(wires, table, options) do
+    wires = Ids.add_keys(table.ids, wires)
+
+    with {:ok, tree} <- BeTree.new(options.schema, options.new),
          {:ok, _count} <- Changes.insert(tree, wires),
          {:ok, index} <- Builder.publish(tree, options) do
       Table.put_texts(table, {0, [], wires})

@@ -1,7 +1,7 @@
 defmodule BeTree.Output.SinksTest do
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Eventually, Outputs, Quiet}
+  import BeTree.Test.{Eventually, Logs, Outputs, Quiet}
 
   alias BeTree.{Error, Output}
 
@@ -33,9 +33,22 @@ defmodule BeTree.Output.SinksTest do
 
       receive do
         :raise -> raise "the test says so"
+        {:raise, exception} -> raise exception
         {:answer, answer} -> answer
       end
     end
+  end
+
+  defmodule Unreachable do
+    @moduledoc false
+    # A sink that cannot be opened.
+    @behaviour Output.Sink
+
+    @impl true
+    def open(host), do: raise("cannot reach #{host}")
+
+    @impl true
+    def write(_messages, host), do: {:ok, host}
   end
 
   defp answer(request, answer) do
@@ -84,6 +97,43 @@ defmodule BeTree.Output.SinksTest do
       Output.put(name, "last")
       answer({:write, ["last"]}, {:answer, {:ok, self()}})
       eventually(fn -> match?(%{delivered: 1, lost: 2}, stats(name)) end)
+    end
+
+    test "that raises is logged with the exception, without values of messages", %{test: test} do
+      name = start_scripted(test)
+
+      {_result, lines} =
+        with_log("BeTree: the sink #{inspect(Scripted)}", fn ->
+          lose(name, "raises", :raise)
+          lose(name, "raises", {:raise, %MatchError{term: "a private message"}})
+          lose(name, "returns", {:answer, :ok})
+        end)
+
+      assert [raised, unmatched, returned] = lines
+      assert raised =~ "raised RuntimeError: the test says so\n" and raised =~ "sinks_test.exs:"
+      assert unmatched =~ "raised MatchError\n" and unmatched =~ "sinks_test.exs:"
+      refute unmatched =~ "private"
+      assert returned =~ "raised ArgumentError: write/2 or dropped/2 returns {:ok, state}"
+    end
+
+    # Returns when the sink is open again, so its failure is logged.
+    defp lose(name, message, answer) do
+      Output.put(name, message)
+      answer({:write, [message]}, answer)
+      answer(:open, {:answer, {:ok, self()}})
+    end
+
+    test "that raises while it is opened refuses the start with the exception" do
+      Process.flag(:trap_exit, true)
+      sink = {BeTree.Output.SinksTest.Unreachable, "logs.example.com"}
+
+      {result, [_line]} =
+        with_log("BeTree: the sink #{inspect(elem(sink, 0))}", fn ->
+          Output.start_link(name: __MODULE__.Unopened, sink: sink)
+        end)
+
+      assert {:error, %Error{kind: :file, message: message}} = result
+      assert message =~ "raised RuntimeError: cannot reach logs.example.com"
     end
 
     test "that can never be opened closes the output", %{test: test} do

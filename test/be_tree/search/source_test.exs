@@ -206,7 +206,8 @@ defmodule BeTree.Search.SourceTest do
       assert_received {:opened, table, reader}
       assert :ets.info(table) == :undefined
       refute Process.alive?(reader)
-      assert line =~ "after function failed in another process: ArgumentError"
+      assert line =~ "after function failed in another process: it raised ArgumentError: "
+      assert line =~ "source_test.exs:"
       assert Process.info(self(), :messages) == {:messages, []}
     end
 

@@ -2,7 +2,7 @@ defmodule BeTree.Server.DurabilityTest do
   # Servers with a folder, and servers that are filled at the start.
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Eventually, Quiet}
+  import BeTree.Test.{Eventually, Logs, Quiet}
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
@@ -331,6 +331,41 @@ defmodule BeTree.Server.DurabilityTest do
     name = name()
     start_supervised!({Server, name: name, schema: @schema, image: {:binary, BeTree.Image.to_binary!(tree)}})
     assert BeTree.search(name, %{a: 2}) == {:ok, [5]}
+  end
+
+  def raising_rules, do: raise("the database refused the password")
+  def raising_stream, do: Stream.map(rules(), fn _rule -> raise KeyError, key: :text, term: %{id: 7} end)
+  def throwing_rules, do: throw({:no, :rules})
+  def exiting_rules, do: exit({:timeout, {GenServer, :call, [:repo, :all, 5_000]}})
+
+  describe "start_link/1 with a load: that" do
+    for {function, failures} <- [
+          raising_rules: ["raised RuntimeError: the database refused the password"],
+          raising_stream: ["raised KeyError: ", ":text", "%{id: 7}"],
+          throwing_rules: ["threw {:no, :rules}"],
+          exiting_rules: ["exited: ", "GenServer.call(:repo, :all, 5000)", "time out"],
+          undefined_rules: ["raised UndefinedFunctionError: ", "undefined_rules/0 is undefined"]
+        ] do
+      test "is #{function}/0 returns its failure, and logs the stack trace" do
+        Process.flag(:trap_exit, true)
+        options = [name: name(), schema: @schema, load: {__MODULE__, unquote(function), []}]
+        about = "#{inspect(__MODULE__)}.#{unquote(function)}/0"
+        {result, [line | _more]} = with_log(about, fn -> Server.start_link(options) end)
+        assert {:error, %Error{kind: :callback, message: message}} = result
+        assert message =~ "`load:`, #{about}, "
+        refute message =~ "\n"
+        for failure <- unquote(failures), text <- [message, line], do: assert(text =~ failure)
+        assert line =~ "\n    " and line =~ "start.ex:"
+      end
+    end
+
+    test "returns no list says so" do
+      Process.flag(:trap_exit, true)
+      load = {Function, :identity, [:no_list]}
+
+      assert {:error, %Error{kind: :type, message: "subscriptions are a list or a stream, got: an atom"}} =
+               Server.start_link(name: name(), schema: @schema, load: load)
+    end
   end
 
   test "a failed load ends the start with its error" do
