@@ -45,6 +45,7 @@ defmodule BeTree.MixProject do
   defp deps do
     [
       {:telemetry, "~> 1.0", optional: true},
+      {:jason, "~> 1.4", optional: true},
       {:rustler_precompiled, "~> 0.8", optional: true, runtime: false},
       {:benchee, "~> 1.3", only: :dev, runtime: false},
       {:ex_doc, "~> 0.34.0", only: :dev, runtime: false}

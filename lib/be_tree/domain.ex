@@ -193,6 +193,33 @@ defmodule BeTree.Domain do
     object_list: []
   }
 
+  # The types for the names that other languages and libraries give them.
+  @other_names %{
+    int: :integer,
+    bool: :boolean,
+    double: :float,
+    number: :float,
+    decimal: :float,
+    str: :string,
+    text: :string,
+    binary: :string,
+    atom: :string,
+    enum: :string,
+    list: :string_list,
+    array: :string_list,
+    map: :object_list,
+    time: :datetime,
+    date: :datetime,
+    timestamp: :datetime,
+    utc_datetime: :datetime,
+    naive_datetime: :datetime,
+    ip_address: :ip,
+    inet: :ip
+  }
+
+  # The lists whose elements have a type.
+  @lists %{integer: :integer_list, string: :string_list}
+
   @units [:second, :millisecond, :microsecond]
 
   # The types whose values are not converted.
@@ -299,7 +326,12 @@ defmodule BeTree.Domain do
 
   defp parse_fields(other, path, _kind, _parsed) do
     name = Path.join(path)
-    refuse(:type, name, "the fields of #{Describe.quoted(name)} are a list or a map, got: #{Describe.value(other)}")
+
+    refuse(
+      :type,
+      name,
+      "#{suggestion({:list, other})}the fields of #{Describe.quoted(name)} are a list or a map, got: #{Describe.value(other)}"
+    )
   end
 
   # Atoms and strings share one order. Other terms are refused later.
@@ -344,9 +376,21 @@ defmodule BeTree.Domain do
     refuse(
       :type,
       name,
-      "#{Describe.quoted(name)} has the type #{Describe.value(type)}; the types are #{types}"
+      "#{Describe.quoted(name)} has the type #{Describe.value(type)}; #{suggestion(type)}the types are #{types}"
     )
   end
+
+  defp suggestion({:array, element}), do: suggestion({:list, element})
+
+  defp suggestion({:list, element}) do
+    case @lists[Map.get(@other_names, element, element)] do
+      nil -> ""
+      list -> "a list of these is #{inspect(list)}; "
+    end
+  end
+
+  defp suggestion(type) when is_map_key(@other_names, type), do: "use #{inspect(@other_names[type])}; "
+  defp suggestion(_type), do: ""
 
   defp check_keys(name, type, options) do
     allowed = [:optional, :on_mismatch | @bounds[type]] ++ if(type in @strict, do: [], else: [:coerce])

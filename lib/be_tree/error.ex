@@ -33,7 +33,7 @@ defmodule BeTree.Error do
   | `:type` | a value has the wrong type |
   | `:out_of_bounds` | a value lies outside of the bounds of its attribute or its type |
   | `:missing_attribute` | an event lacks an attribute that is not optional |
-  | `:duplicate_id` | a subscription has this id already |
+  | `:duplicate_id` | a subscription has this id already; `BeTree.put/4` replaces it |
   | `:exists` | a tenant of this name is there already |
   | `:not_found` | nothing has this id, or it is gone |
   | `:no_server` | no server of this name runs, its node cannot be reached, or it ended during the call |

@@ -16,6 +16,10 @@ defmodule BeTree.Explanation do
   `deciding/1` returns the predicates that decide the result. An explanation has at most 10,000 nodes and about one
   mebibyte;
   a node of kind `:omitted` stands for further operands.
+
+  Where Jason or the module `JSON` of Elixir 1.18 is loaded when BeTree is compiled, both encode explanations, `BeTree.Error` and
+  `BeTree.Rules.Notice` as objects. An undefined value is `null`; an omitted one has the field `actual_omitted` with its size. Bytes that
+  are no UTF-8 are described. These encoders were tested against protocols that stand in for both libraries, not against the libraries.
   """
 
   import BeTree.Call.Reply, only: [is_count: 2]

@@ -313,11 +313,13 @@ defmodule BeTree.Image do
          do: {:ok, %{guest: guest, schema: schema, snapshot: snapshot}}
   end
 
+  @source "a path or {:binary, the bytes of an image}"
+
   defp bytes({:binary, bytes}, _memory) when is_binary(bytes), do: {:ok, bytes}
 
   # The header is read first, so an image with too much memory is refused without reading it.
   defp bytes(path, memory) do
-    Check.path!(path)
+    Check.path!(path, @source)
 
     with {:ok, stat} <- stat(path) do
       if stat.type == :regular do
@@ -335,7 +337,7 @@ defmodule BeTree.Image do
   defp header({:binary, other}), do: Check.expected!("{:binary, the bytes of an image}", {:binary, other})
 
   defp header(path) do
-    Check.path!(path)
+    Check.path!(path, @source)
 
     with {:ok, stat} <- stat(path) do
       if stat.type == :regular do

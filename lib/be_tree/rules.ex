@@ -334,6 +334,8 @@ defmodule BeTree.Rules do
   @doc """
   Moves time to `now` milliseconds, if that is later, and fires the rules that are due by then. Takes the options of `assert/3`.
 
+  A `DateTime` stands for its milliseconds since 1970.
+
   It says that all sources have reached `now`, or with `:source` that this one has. With a lateness facts from up to as much before `now` may
   still come, so windows close and facts stop waiting up to `now` minus the lateness. If no more facts come, move to the last time
   plus the lateness.
@@ -352,7 +354,7 @@ defmodule BeTree.Rules do
       iex> page.notices
       [%BeTree.Rules.Notice{rule: "unpaid", name: "unpaid", values: %{"order" => 2}}]
   """
-  @spec advance(t, time, [source_option]) :: outcome
+  @spec advance(t, time | DateTime.t(), [source_option]) :: outcome
   def advance(rules, now, options \\ [])
 
   def advance(rules, now, options) when is_integer(now) do
@@ -360,7 +362,10 @@ defmodule BeTree.Rules do
     Operation.advance(rules, now, check_source_options(options))
   end
 
-  def advance(_rules, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
+  def advance(rules, %DateTime{} = now, options), do: advance(rules, DateTime.to_unix(now, :millisecond), options)
+
+  def advance(_rules, other, _options),
+    do: Check.expected!("a time, an integer of milliseconds or a DateTime", other)
 
   @doc "Like `advance/3`, but returns the page and raises on error, or if there is more than a page."
   @spec advance!(t, time, [source_option]) :: Page.t()

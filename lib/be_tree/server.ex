@@ -487,7 +487,12 @@ defmodule BeTree.Server do
 
   defp check_new(id, ids, table) do
     if id in ids or Table.find(table, id) != :error,
-      do: {:error, %Error{kind: :duplicate_id, message: "a subscription with the id #{Describe.value(id)} exists"}},
+      do:
+        {:error,
+         %Error{
+           kind: :duplicate_id,
+           message: "a subscription with the id #{Describe.value(id)} exists; `put` replaces it"
+         }},
       else: :ok
   end
 

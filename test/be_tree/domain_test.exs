@@ -114,7 +114,13 @@ defmodule BeTree.DomainTest do
   end
 
   @refused [
-    {[a: :int], :type, "a", ~r/`a` has the type :int; the types are :boolean, /},
+    {[a: :int], :type, "a", ~r/`a` has the type :int; use :integer; the types are :boolean, /},
+    {[a: :time], :type, "a", ~r/`a` has the type :time; use :datetime; the types are /},
+    {[a: :nope], :type, "a", ~r/`a` has the type :nope; the types are /},
+    {[a: {:list, :string}], :type, "a", ~r/a list of these is :string_list; the fields of `a` are a list or a map/},
+    {[a: {:list, :int}], :type, "a", ~r/a list of these is :integer_list; /},
+    {[a: {:list, :nope}], :type, "a", ~r/^the fields of `a` are a list or a map, got: :nope/},
+    {[a: {:array, :string}], :type, "a", ~r/`a` has the type :array; .*:string_list/},
     {[a: {:boolean, min: 1}], :type, "a", ~r/takes :optional, :on_mismatch, :coerce, but not :min/},
     {[a: {:integer, count: 1}], :type, "a", ~r/takes :optional, :on_mismatch, :min, :max, :coerce, but not :count/},
     {[a: {:integer, :optional}], :type, "a", ~r/options of `a` are a keyword list/},

@@ -414,4 +414,14 @@ defmodule BeTree.ImageTest do
       for bytes <- [damaged, before, image <> before], do: refusal(Image.read({:binary, bytes}))
     end
   end
+
+  test "functions that read refuse the bytes of an image in place of its path, in one line" do
+    bytes = Image.to_binary!(BeTree.new!(a: :integer))
+
+    for call <- [&Image.read/1, &Image.read_tree/1, &Image.verify/1, &Image.info/1, &Image.write(BeTree.new!([]), &1)],
+        wrong <- [bytes, String.duplicate("a", 100_000)] do
+      message = Exception.message(assert_raise(ArgumentError, fn -> call.(wrong) end))
+      assert message =~ ~r/^expected a path.*, got: a binary of \d+ bytes$/
+    end
+  end
 end

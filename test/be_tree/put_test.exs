@@ -87,4 +87,11 @@ defmodule BeTree.PutTest do
     assert_raise ArgumentError, fn -> BeTree.put(BeTree.publish!(tree), 1, "true") end
     assert_raise ArgumentError, fn -> BeTree.put(tree, 1, "true", what: 1) end
   end
+
+  test "insert/4 of an id that exists names put" do
+    tree = BeTree.new!(a: :integer)
+    BeTree.insert!(tree, 1, "a = 1")
+    assert {:error, %Error{kind: :duplicate_id, message: message}} = BeTree.insert(tree, 1, "a = 2")
+    assert message == "a subscription with the id 1 exists; `put` replaces it"
+  end
 end

@@ -729,4 +729,16 @@ defmodule BeTree.RulesTest do
     assert_raise RuntimeError, fn -> Span.run(Recorder, rules, :assert, fn -> raise "no" end) end
     assert_received {[:be_tree, :rules, :exception], %{duration: _}, %{kind: :error, reason: %RuntimeError{}}}
   end
+
+  test "advance/3 takes a DateTime as its milliseconds since 1970" do
+    text = "fact a(id: integer) rule r when a then notify n"
+    rules = BeTree.Rules.new!(text)
+    {:ok, _page} = BeTree.Rules.advance(rules, ~U[1970-01-01 00:00:02.500Z])
+    assert {:ok, %{now: 2_500}} = BeTree.Rules.info(rules)
+    name = :"#{inspect(__MODULE__)}.datetime"
+    start_supervised!({BeTree.Rules.Server, name: name, rules: text})
+    {:ok, _page} = BeTree.Rules.Server.advance(name, ~U[1970-01-01 00:00:03.000Z])
+    assert {:ok, %{now: 3_000}} = BeTree.Rules.Server.info(name)
+    assert_raise ArgumentError, ~r/or a DateTime, got: /, fn -> BeTree.Rules.advance(rules, ~D[1970-01-01]) end
+  end
 end

@@ -81,7 +81,7 @@ defmodule BeTree.Call.Reply do
               is_number_or_nil(column, 1) and is_number_or_nil(position, 0) do
     case beginning(message) do
       {:ok, beginning} ->
-        message = shortened(message, beginning)
+        message = message |> shortened(beginning) |> mended(kind)
         %Error{kind: kind, message: message, attribute: attribute, column: column, position: position}
 
       :error ->
@@ -90,6 +90,10 @@ defmodule BeTree.Call.Reply do
   end
 
   defp refused(other), do: bad("an error of the wrong shape: #{Describe.kind(other)}")
+
+  # A module knows no function of Elixir.
+  defp mended(message, :duplicate_id), do: String.replace_suffix(message, "; delete it first", "; `put` replaces it")
+  defp mended(message, _kind), do: message
 
   # Returns the whole characters among the first bytes.
   defp beginning(message) do

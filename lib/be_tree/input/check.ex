@@ -7,6 +7,7 @@ defmodule BeTree.Input.Check do
   alias BeTree.Input.{Describe, Limits, Options}
 
   @timeout [timeout: [type: :timeout]]
+  @max_path_bytes 0x8000
   # The function and the arity by which a runtime makes an instance.
   @instantiate {:instantiate, 2}
 
@@ -60,9 +61,14 @@ defmodule BeTree.Input.Check do
   @spec folder?(term) :: boolean
   def folder?(path), do: path?(path) and IO.chardata_to_string(path) != ""
 
-  @doc "Raises an `ArgumentError` unless `path` is a path."
-  @spec path!(term) :: :ok
-  def path!(path), do: if(path?(path), do: :ok, else: expected!("a path, a string", path))
+  @doc "Raises an `ArgumentError` unless `path` is a path that the system can open. `expected` says what the function takes."
+  @spec path!(term, String.t()) :: :ok
+  def path!(path, expected \\ "a path, a string") do
+    if path?(path) and path |> IO.chardata_to_string() |> openable?(), do: :ok, else: expected!(expected, path)
+  end
+
+  # The bytes of a file in place of its path have a zero, or are longer than the paths of any system.
+  defp openable?(path), do: byte_size(path) <= @max_path_bytes and :binary.match(path, <<0>>) == :nomatch
 
   defp characters(path) do
     :unicode.characters_to_binary(path)

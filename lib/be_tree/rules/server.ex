@@ -401,7 +401,7 @@ defmodule BeTree.Rules.Server do
   def retract(_name, other, _options), do: Check.expected!("the number of a fact, an unsigned 64-bit integer", other)
 
   @doc "Moves time, as `BeTree.Rules.advance/3` does. Takes the options of `assert/3`, and returns its errors."
-  @spec advance(name, Rules.time(), [source_option]) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec advance(name, Rules.time() | DateTime.t(), [source_option]) :: {:ok, Page.t()} | {:error, Error.t()}
   def advance(name, now, options \\ [])
 
   def advance(name, now, options) when is_integer(now) do
@@ -413,7 +413,10 @@ defmodule BeTree.Rules.Server do
     end
   end
 
-  def advance(_name, other, _options), do: Check.expected!("a time, an integer of milliseconds", other)
+  def advance(name, %DateTime{} = now, options), do: advance(name, DateTime.to_unix(now, :millisecond), options)
+
+  def advance(_name, other, _options),
+    do: Check.expected!("a time, an integer of milliseconds or a DateTime", other)
 
   @doc """
   Makes the clock of a server with `clock: :facts` the system's, for good, and moves time there. Takes the options of `assert/3`.

@@ -105,7 +105,7 @@ defmodule BeTree.Server.Changes do
 
   # The guest's message has the number of the id. This one has the term.
   defp message(%Error{kind: :duplicate_id}, {_number, _term} = key),
-    do: "a subscription with the id #{Ids.text(key)} exists; delete it first"
+    do: "a subscription with the id #{Ids.text(key)} exists; `put` replaces it"
 
   defp message(%Error{message: message}, _key), do: message
 

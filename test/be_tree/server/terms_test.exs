@@ -115,7 +115,7 @@ defmodule BeTree.Server.TermsTest do
 
     refute Server.member?(name, {:rule, 2})
     assert {:error, %Error{kind: :duplicate_id, message: message}} = Server.insert(name, {:rule, 1}, "a = 1")
-    assert message == "a subscription with the id {:rule, 1} exists; delete it first"
+    assert message == "a subscription with the id {:rule, 1} exists; `put` replaces it"
     wrong = [{:x, "a = 1"}, {{:rule, 1}, "a = 1"}]
     assert {:error, %Error{kind: :duplicate_id, position: 1, message: message}} = Server.insert_all(name, wrong)
     assert message =~ "subscription {:rule, 1}: a subscription with the id {:rule, 1} exists"
