@@ -112,7 +112,7 @@ defmodule BeTree.Server do
 
   import BeTree.Input.Limits, only: [is_name: 1, is_u64: 1]
 
-  alias BeTree.{Domain, Error, Guest, Image, Index, Target}
+  alias BeTree.{Domain, Error, Guest, Image, Index, Target, Telemetry}
   alias BeTree.Call.{Instance, InstanceOptions}
   alias BeTree.Error.Bang
   alias BeTree.Input.{Check, Describe, Limits, Options, Subscription}
@@ -987,6 +987,39 @@ defmodule BeTree.Server do
   @doc "Like `await/3`, but returns the version and raises on error."
   @spec await!(name, non_neg_integer | position, timeout: timeout) :: non_neg_integer
   def await!(name, wanted, options \\ []), do: Bang.unwrap!(await(name, wanted, options))
+
+  # Milliseconds for which a measurement waits for the server's process.
+  @measure_ms 1_000
+
+  @doc """
+  Emits the event `[:be_tree, :server, :measure]` (`BeTree.Telemetry`) with the size, memory and lag of the server, for a periodic
+  measurement, for example by `:telemetry_poller`:
+
+      {:telemetry_poller, measurements: [{BeTree.Server, :measure, [Ads]}], period: 10_000}
+
+  Emits nothing if no such server runs, or if it does not reply within a second, because `:telemetry_poller` removes a measurement that
+  raises. Returns `:ok`.
+
+      iex> BeTree.Server.measure(:no_such_server)
+      :ok
+  """
+  @spec measure(name) :: :ok
+  def measure(name) do
+    with {:ok, info} <- info(name, timeout: @measure_ms) do
+      measurements =
+        info
+        |> Map.take([:expressions, :memory, :memory_bytes, :version, :log, :lag])
+        |> Map.merge(%{replicas: info.replicas.count, replica_bytes: info.replicas.bytes})
+        |> Map.merge(unwritten(info))
+
+      Telemetry.event([:server, :measure], measurements, %{server: name})
+    end
+
+    :ok
+  end
+
+  defp unwritten(%{journal: %{durable: written}, version: version}), do: %{unwritten: version - written}
+  defp unwritten(_no_journal), do: %{}
 
   @doc """
   Returns a map that describes the server: the counts and sizes of `BeTree.info/2`, and

@@ -29,6 +29,7 @@ defmodule BeTree.Telemetry do
   | --- | --- | --- | --- |
   | `[:be_tree, :queue, :stop]` | a search ends its wait for a tree or a replica | `duration` | |
   | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: how many changes the most outdated free replica lacks | |
+  | `[:be_tree, :server, :measure]` | a call of `BeTree.Server.measure/1` | `expressions`, `memory`, `memory_bytes`, `replicas`, `replica_bytes`, `version`, `log`, `lag`, `unwritten` with a folder | |
   | `[:be_tree, :follower, :change]` | a follower receives changes | `changes`, `version` | `follows` |
   | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower loses the server that it follows | `version` | `follows`, `error` |
@@ -71,6 +72,9 @@ defmodule BeTree.Telemetry do
   | `skipped` | count | events of tenants that were skipped for their quotas |
   | `left`, `burst`, `rate` | fuel | what a quota has left, negative if it owes some, what it holds, and what it receives in a second |
   | `lost` | count | the tenants of a shard that trapped |
+  | `expressions`, `memory`, `memory_bytes`, `version`, `log`, `lag` | count, byte | of a server, as `BeTree.Server.info/2` returns them |
+  | `replicas`, `replica_bytes` | count, byte | the replicas of a server, and the memory that they have of their own |
+  | `unwritten` | count | changes of a server that are not on its disk |
   | `lateness` | microsecond | since the oldest of the messages was put |
 
   ## Metadata
@@ -131,6 +135,11 @@ defmodule BeTree.Telemetry do
   Phoenix LiveDashboard.
 
       def metrics, do: BeTree.Telemetry.metrics() ++ my_metrics()
+
+  A duration, lateness, fuel or number of matches has a summary, which LiveDashboard shows, and a distribution with buckets, because
+  reporters of Prometheus drop summaries. `BeTree.Server.measure/1` emits the event of the gauges; `:telemetry_poller` can call it:
+
+      {:telemetry_poller, measurements: [{BeTree.Server, :measure, [Ads]}], period: 10_000}
 
   Durations are in milliseconds. Metrics of servers have the tag `server`, the name as text. Returns `[]` when the package
   `:telemetry_metrics` is not present.

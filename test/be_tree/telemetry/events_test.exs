@@ -191,7 +191,7 @@ defmodule BeTree.Telemetry.EventsTest do
 
   # The functions of Telemetry.Metrics in use here.
   defmodule Definitions do
-    for kind <- [:counter, :sum, :summary, :last_value] do
+    for kind <- [:counter, :sum, :summary, :last_value, :distribution] do
       def unquote(kind)(name, options), do: {unquote(kind), String.split(name, "."), Map.new(options)}
     end
   end
@@ -210,6 +210,32 @@ defmodule BeTree.Telemetry.EventsTest do
     end
 
     assert Enum.uniq(for {kind, name, _options} <- metrics, do: {kind, name}) |> length() == length(metrics)
+  end
+
+  test "each summary has a distribution with ascending buckets" do
+    metrics = BeTree.Telemetry.Metrics.all(Definitions)
+    summaries = for {:summary, name, _options} <- metrics, do: name
+    distributions = for {:distribution, name, options} <- metrics, do: {name, options.reporter_options[:buckets]}
+    assert Enum.sort(summaries) == distributions |> Enum.map(&elem(&1, 0)) |> Enum.sort()
+    for {_name, buckets} <- distributions, do: assert(length(buckets) > 3 and Enum.sort(buckets) == buckets)
+  end
+
+  @tag :tmp_dir
+  test "Server.measure/1 emits what the gauges of metrics/0 show", %{tmp_dir: folder} do
+    gauges =
+      for {:last_value, ["be_tree", "server", "measure", name], _options} <- BeTree.Telemetry.Metrics.all(Definitions),
+          do: name
+
+    for {options, without} <- [{[dir: folder], []}, {[], ["unwritten"]}] do
+      name = server(options)
+      Server.insert!(name, 1, "a = 1")
+      assert Server.measure(name) == :ok
+      assert {measurements, %{server: ^name}, _pid} = event([:server, :measure])
+      assert %{expressions: 1, version: 1, replicas: _count} = measurements
+      assert gauges -- Enum.map(Map.keys(measurements), &Atom.to_string/1) == without
+    end
+
+    assert Server.measure(:no_such_server) == :ok
   end
 
   if Code.ensure_loaded?(Elixir.Telemetry.Metrics) do
