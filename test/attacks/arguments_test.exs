@@ -280,6 +280,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :child_spec, fn -> [[name: name(), schema: [a: :integer]]] end, nil},
       {Server, :index, fn -> [server] end, [:timeout]},
       {Server, :info, fn -> [server] end, [:timeout]},
+      {Server, :measure, fn -> [server] end, nil},
       {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, [:timeout]},
       {BeTree.Telemetry, :enabled?, fn -> [] end, nil},
       {BeTree.Telemetry, :metrics, fn -> [] end, nil},
