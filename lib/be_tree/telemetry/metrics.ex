@@ -128,8 +128,8 @@ defmodule BeTree.Telemetry.Metrics do
       spread(module, "be_tree.tenants.load.duration", tags([:tenants], unit: @milliseconds)),
       module.counter("be_tree.tenants.evict.bytes", tags([:tenants], description: "tenants that left memory")),
       module.counter("be_tree.tenants.quota.left", tags([:tenants, :threshold], description: "warnings of quotas")),
-      module.summary("be_tree.tenants.restore.duration", tags([:tenants], unit: @milliseconds)),
-      module.summary("be_tree.tenants.move.duration", tags([:tenants], unit: @milliseconds)),
+      spread(module, "be_tree.tenants.restore.duration", tags([:tenants], unit: @milliseconds)),
+      spread(module, "be_tree.tenants.move.duration", tags([:tenants], unit: @milliseconds)),
       module.sum("be_tree.tenants.rebuild.lost", tags([:tenants], description: "tenants of shards that trapped"))
     ]
   end
