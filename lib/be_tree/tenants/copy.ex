@@ -241,8 +241,7 @@ defmodule BeTree.Tenants.Copy do
     with {:ok, records} <- days(directory, tenant, day..day),
          record = Map.get(records, day, %{}),
          {stored_blob, stored_totals, _digest} = Map.get(record, origin, {nil, Usage.zero(), nil}),
-         counters = Usage.find(days, day),
-         totals = if(counters, do: Usage.totals(counters), else: stored_totals),
+         totals = present_totals(Usage.find(days, day), stored_totals),
          record = Map.put(record, origin, {blob || stored_blob, totals, directory.digest}),
          :ok <- Store.put_day(directory.store, tenant, day, Day.encode(record)) do
       stored = for {of, counters, stored} <- days, do: {of, counters, if(of == day, do: totals, else: stored)}
@@ -250,6 +249,9 @@ defmodule BeTree.Tenants.Copy do
       :ok
     end
   end
+
+  defp present_totals(nil, stored), do: stored
+  defp present_totals(counters, _stored), do: Usage.totals(counters)
 
   @doc """
   Stores the bills of earlier days again that have grown since, and those of days without statistics. Forgets old counters.
