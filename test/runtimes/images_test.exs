@@ -33,7 +33,7 @@ defmodule BeTree.ImagesElsewhereTest do
     {"language", Language.schema(), Language.subscriptions(), events}
   end
 
-  # Ad targeting, and events that are refused between events that are not.
+  # Ad targeting. Some of the events are wrong, and are refused.
   defp ads(folder) do
     files = Workload.write(Workload.W3, %{Workload.W3.defaults() | expressions: 3_000, events: 2_000}, folder)
     {:ok, schema, subscriptions} = Files.load(files.expressions, schema: files.schema, constants: files.constants)

@@ -12,7 +12,7 @@ defmodule Workers.Partition do
 
   use GenServer
 
-  alias Workers.{Amqp, Partitions}
+  alias Workers.{Amqp, Batch, Partitions}
 
   @prefetch 256
   # The expression that each event matches, because a statistic counts the events that match.
@@ -32,31 +32,24 @@ defmodule Workers.Partition do
     channel = Amqp.open(options.broker, @prefetch)
     Amqp.consume(channel, Partitions.queue(options.exchange, options.partition))
     # The folder is opened with the first event, because only the active consumer receives one.
-    {:ok, Map.merge(options, %{channel: channel, name: nil, counted: %{}, batch: [], count: 0})}
+    {:ok, Map.merge(options, %{channel: channel, name: nil, counted: %{}, batch: Batch.new()})}
   end
 
   @impl GenServer
   def handle_info(:timeout, state), do: {:noreply, finish(state)}
 
   def handle_info(delivery, state) do
-    with {_queue, event} <- Amqp.message(delivery),
-         %{count: count} = state when count < @prefetch <- %{
-           state
-           | batch: [event | state.batch],
-             count: state.count + 1
-         } do
-      {:noreply, state, 0}
-    else
-      nil -> {:noreply, state, 0}
-      full -> {:noreply, finish(full)}
+    case Batch.add(state.batch, delivery, @prefetch) do
+      {:open, batch} -> {:noreply, %{state | batch: batch}, 0}
+      {:full, batch} -> {:noreply, finish(%{state | batch: batch})}
     end
   end
 
-  defp finish(%{batch: []} = state), do: state
+  defp finish(%{batch: {0, []}} = state), do: state
 
   defp finish(state) do
     state = if state.name, do: state, else: open(state)
-    messages = Enum.reverse(state.batch)
+    messages = Batch.messages(state.batch)
 
     counted =
       messages
@@ -65,7 +58,7 @@ defmodule Workers.Partition do
 
     messages |> Enum.map(& &1.headers["tenant"]) |> Enum.uniq() |> Enum.each(&write(state.name, &1))
     Amqp.ack(state.channel, List.last(messages).tag)
-    %{state | counted: counted, batch: [], count: 0}
+    %{state | counted: counted, batch: Batch.new()}
   end
 
   # A change that is delivered again has the same result. A change or an event that is refused is dropped.

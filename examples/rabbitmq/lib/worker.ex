@@ -12,7 +12,7 @@ defmodule Workers.Worker do
 
   use GenServer
 
-  alias Workers.{Amqp, Expressions}
+  alias Workers.{Amqp, Batch, Expressions}
 
   @prefetch 256
 
@@ -27,29 +27,23 @@ defmodule Workers.Worker do
     Amqp.declare_exchange(channel, options[:matches], "fanout")
     Amqp.consume(channel, options[:events])
 
-    {:ok,
-     %{name: options[:name], channel: channel, matches: options[:matches], prefetch: prefetch, batch: [], count: 0}}
+    {:ok, %{name: options[:name], channel: channel, matches: options[:matches], prefetch: prefetch, batch: Batch.new()}}
   end
 
-  # A batch ends when no event waits in the mailbox, or when the broker sends no more before an acknowledgement.
   @impl GenServer
   def handle_info(:timeout, state), do: {:noreply, finish(state)}
 
   def handle_info(delivery, state) do
-    with {_queue, event} <- Amqp.message(delivery),
-         %{count: count, prefetch: prefetch} = state when count < prefetch <-
-           %{state | batch: [event | state.batch], count: state.count + 1} do
-      {:noreply, state, 0}
-    else
-      nil -> {:noreply, state, 0}
-      full -> {:noreply, finish(full)}
+    case Batch.add(state.batch, delivery, state.prefetch) do
+      {:open, batch} -> {:noreply, %{state | batch: batch}, 0}
+      {:full, batch} -> {:noreply, finish(%{state | batch: batch})}
     end
   end
 
-  defp finish(%{batch: []} = state), do: state
+  defp finish(%{batch: {0, []}} = state), do: state
 
   defp finish(state) do
-    events = Enum.reverse(state.batch)
+    events = Batch.messages(state.batch)
     wanted = events |> Enum.map(&Map.get(&1.headers, "version", -1)) |> Enum.max()
     version = Expressions.await(state.name, wanted)
 
@@ -60,7 +54,7 @@ defmodule Workers.Worker do
     for event <- refused, do: Amqp.refuse(state.channel, event.tag)
     # The broker closes the channel for a tag that it no longer knows, such as that of a refused event.
     with {event, _ids} <- List.last(matched), do: Amqp.ack(state.channel, event.tag)
-    %{state | batch: [], count: 0}
+    %{state | batch: Batch.new()}
   end
 
   defp publish(state, event, ids, version) do

@@ -307,7 +307,7 @@ defmodule BeTree.Tenants.Copy do
   @spec changed?(t, Directory.t()) :: boolean
   def changed?(copy, directory), do: tail_full?(copy) or copy.mark != mark(copy, directory)
 
-  @doc "Returns whether so many changes came after the body that another body is due."
+  @doc "Returns whether the tail is long enough for a new body."
   @spec tail_full?(t) :: boolean
   def tail_full?(%__MODULE__{tail: tail}), do: tail >= @max_tail
 

@@ -11,16 +11,15 @@ defmodule BeTree.Tenants.Dump do
   # `tenant` is the external term of the tenant. `parts` are those of `BeTree.Tenants.change/4`. `days` is a list of `{day, entries}`, each
   # entry with its origin, blob, counts (`Usage.to_list/1`) and digest.
   #
-  # A dump is input that nobody vouches for: the digest finds damage, not forgery. So the content has the few kinds of terms that a
-  # dump needs, none of which runs code, and every part is checked: the parts by the code that checks a change, the blobs by the index
-  # module.
+  # A dump is untrusted input: its digest finds damage, not forgery. So the content has data terms only, no functions. `Change.new/2`
+  # checks the parts, and the index module the blobs.
 
   alias BeTree.{Domain, Error}
   alias BeTree.Error.Attempt
   alias BeTree.Input.Check
   alias BeTree.Input.Subscription.Id
   alias BeTree.Tenants.{Body, Change, Clock, Copy, Day, Declaration, Directory, Quota, Shard, Usage}
-  alias BeTree.Tenants.Store.{Place, Table}
+  alias BeTree.Tenants.Store.{Blobs, Place, Table}
 
   require Place
 
@@ -29,7 +28,6 @@ defmodule BeTree.Tenants.Dump do
   @digest_bytes 32
   @head_bytes byte_size(@magic) + 1 + 2 * @digest_bytes + 8
   @max_content_bytes 0x4000_0000
-  @deflate_level 1
   # About the bytes of statistics that the index module checks in one call, in an instance of its own.
   @max_checked_bytes 0x100_0000
   # A debt is the burst of a quota and the fuel of a few matches. The sum with a position of the bucket has 63 bits.
@@ -111,12 +109,8 @@ defmodule BeTree.Tenants.Dump do
   end
 
   defp encode(content, schema) do
-    stream = :zlib.open()
-    :ok = :zlib.deflateInit(stream, @deflate_level)
-    deflated = :zlib.deflate(stream, content, :finish)
-    :ok = :zlib.close(stream)
     identity = <<@magic, @version, schema_digest(schema)::binary>>
-    rest = IO.iodata_to_binary([<<byte_size(content)::64>>, deflated])
+    rest = IO.iodata_to_binary([<<byte_size(content)::64>>, Blobs.deflate(content)])
     {:ok, IO.iodata_to_binary([identity, digest(identity, rest), rest])}
   end
 

@@ -2,14 +2,14 @@ defmodule BeTree.Tenants.Partition do
   @moduledoc false
   # The process that loads, changes, evicts, moves and drops the tenants of a partition, and owns some shards.
   #
-  # A match of a tenant in memory never comes here. The operations of one tenant run one after another, those of different tenants
-  # share the syncs of the store: an operation that waits for the store, or for another node, leaves a function that continues it
-  # (`BeTree.Tenants.Partition.State.wait/4`). Meanwhile later operations of that tenant wait in its queue, and other tenants go on.
+  # A match of a tenant in memory never comes here. The operations of one tenant run one after another. While one waits for the store, or
+  # for another node, later operations of its tenant wait in the tenant's queue, and those of other tenants run, so many operations share
+  # a sync. The continuation of a waiting operation is a function (`BeTree.Tenants.Partition.State.wait/4`).
   #
-  # The process may be killed at any moment. Its tables (BeTree.Tenants.Directory) have the tenants in memory and the operations that were
-  # under way, and a process that starts again settles those (BeTree.Tenants.Partition.Recovery): it keeps the statistics of such a
-  # copy, and lets the tenant be loaded from the store. A caller whose load was interrupted asks again; a change may have been
-  # made or not.
+  # The process may be killed at any moment. The tables (BeTree.Tenants.Directory) outlive it, with the copies in memory and the operations
+  # that have begun. The next process recovers (BeTree.Tenants.Partition.Recovery): it saves the statistics of each copy with an
+  # unfinished operation and drops that copy, so the next match loads the tenant from the store. A caller repeats an interrupted load. An
+  # interrupted change may have been made or not.
   #
   # A shard that trapped is forgotten, and its tenants are loaded into others when they are used. What they counted since the store last
   # got their statistics is lost.

@@ -114,7 +114,7 @@ defmodule BeTree.Tenants.Partition.Leaving do
     end
   end
 
-  # Evictions continue with the next answer of the store, or in the next round.
+  # The next eviction begins when the store replies to an earlier one, or in the next round.
   def shed(state, _except), do: state
 
   # Several partitions see the same excess. Each takes the copy from those that stay before it looks again, so of two partitions the later

@@ -6,10 +6,10 @@ defmodule BeTree.Tenants.Partition.Rounds do
   alias BeTree.Tenants.{Clock, Copy, Directory, Store}
   alias BeTree.Tenants.Partition.{Leaving, Loading, State}
 
-  # Tenants whose statistics are written before the next message.
+  # The tenants saved for one message `:save`. Then the process handles the other messages in its mailbox.
   @max_saved_at_once 16
-  # The process writes statistics for one part in so many of its time, because it has much to write: a thousand tenants with some
-  # hundred sketches each are 50 MB.
+  # Saving takes at most a twentieth of the partition's time. Without this limit a round over a thousand tenants, with a hundred sketches
+  # and 50 KB each, would hold up the loads and changes of all tenants.
   @save_share 20
 
   @doc "Begins a round. The process receives `:save` until all statistics are written."

@@ -26,14 +26,21 @@ defmodule BeTree.Tenants.Store.Blobs do
   def pack(blob) when byte_size(blob) < @min_compressed_bytes, do: {:ok, <<@plain, blob::binary>>}
 
   def pack(blob) do
-    stream = :zlib.open()
-    :ok = :zlib.deflateInit(stream, @deflate_level)
-    deflated = :zlib.deflate(stream, blob, :finish)
-    :ok = :zlib.close(stream)
+    deflated = deflate(blob)
 
     if IO.iodata_length(deflated) < byte_size(blob),
       do: {:ok, IO.iodata_to_binary([@deflated, deflated])},
       else: {:ok, <<@plain, blob::binary>>}
+  end
+
+  @doc "Returns the bytes, deflated at the level of blobs."
+  @spec deflate(binary) :: iodata
+  def deflate(bytes) do
+    stream = :zlib.open()
+    :ok = :zlib.deflateInit(stream, @deflate_level)
+    deflated = :zlib.deflate(stream, bytes, :finish)
+    :ok = :zlib.close(stream)
+    deflated
   end
 
   defp unpack(<<@plain, blob::binary>>), do: blob

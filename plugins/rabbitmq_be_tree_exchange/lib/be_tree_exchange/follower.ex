@@ -150,7 +150,7 @@ defmodule BeTreeExchange.Follower do
     end
   end
 
-  # Names of servers are atoms, so they are used again.
+  # A server's name is an atom, which is never freed. So a new server takes the lowest free number.
   defp free_slot(state) do
     used = MapSet.new(state.pids, fn {_name, {_pid, _arguments, slot}} -> slot end)
     Enum.find(Stream.iterate(1, &(&1 + 1)), &(&1 not in used))

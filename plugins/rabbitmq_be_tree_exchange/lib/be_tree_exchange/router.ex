@@ -7,7 +7,8 @@ defmodule BeTreeExchange.Router do
   alias BeTree.Error
   alias BeTreeExchange.{Counters, Event, Follower, Index, Records, Store, Table}
 
-  # A process of the plugin that failed is there again in milliseconds. A channel waits for it so often, this long.
+  # The supervisor restarts a failed process of the plugin within milliseconds. A channel tries again this many times, with a pause of
+  # milliseconds between two attempts.
   @attempts 500
   @pause 10
 
