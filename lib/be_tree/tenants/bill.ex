@@ -5,17 +5,14 @@ defmodule BeTree.Tenants.Bill do
   alias BeTree.Error
   alias BeTree.Tenants.{Clock, Copy, Day, Directory, Quota, Usage}
 
-  # Days by which the clock may have gone back.
-  @max_days_ahead 3_650
-
   @doc "Returns the bill of a tenant, as `BeTree.Tenants.usage/2` does."
   @spec usage(Directory.t(), term) :: {:ok, map} | {:error, Error.t()}
-  def usage(directory, tenant) do
+  def usage(%{options: %{clock: clock, retention: retention}} = directory, tenant) do
     # First, because what leaves the counters is in the store.
     present = for {day, counters, _stored} <- Directory.usage(directory, tenant), do: {day, Usage.totals(counters)}
 
     with {:ok, body} <- Copy.read(directory, tenant),
-         {:ok, records} <- Copy.days(directory, tenant, days(directory)) do
+         {:ok, records} <- Copy.days(directory, tenant, Clock.kept_days(clock, retention)) do
       own = own(records, body, present)
 
       bills =
@@ -32,12 +29,6 @@ defmodule BeTree.Tenants.Bill do
          quota: quota_left(directory, tenant, body.quota)
        }}
     end
-  end
-
-  defp days(directory) do
-    %{retention: retention, clock: clock} = directory.options
-    today = Clock.day(clock)
-    (today - retention)..(today + @max_days_ahead)
   end
 
   # The same counters are in several places.

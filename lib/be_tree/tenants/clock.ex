@@ -4,6 +4,8 @@ defmodule BeTree.Tenants.Clock do
 
   @seconds_of_day 86_400
   @microseconds 1_000_000
+  # Days by which the clock may go back, or that of another node be ahead.
+  @max_days_ahead 3_650
 
   @typedoc """
   `nil` for the clocks of the system. Tests pass functions: the first returns the seconds since 1970, the second microseconds that never
@@ -17,6 +19,13 @@ defmodule BeTree.Tenants.Clock do
   @doc "Returns the present day. It follows the clock of the operating system, so it may go back."
   @spec day(t) :: day
   def day(clock), do: div(seconds(clock), @seconds_of_day)
+
+  @doc "Returns the days that can have figures: those of the retention, the present one, and days of a clock that was ahead."
+  @spec kept_days(t, retention :: pos_integer) :: Range.t()
+  def kept_days(clock, retention) do
+    today = day(clock)
+    (today - retention)..(today + @max_days_ahead)
+  end
 
   @doc "Returns the seconds since 1970."
   @spec seconds(t) :: non_neg_integer

@@ -32,9 +32,6 @@ defmodule BeTree.Tenants.Dump do
   @max_checked_bytes 0x100_0000
   # A debt is the burst of a quota and the fuel of a few matches. The sum with a position of the bucket has 63 bits.
   @max_debt 0x3FFF_FFFF_FFFF_FFFF
-  # Days that a dump may be ahead of the clock of this node.
-  @max_days_ahead 3_650
-
   # The atoms of a content. They are known here, so a dump with others cannot be decoded.
   @atoms [nil, true, false, :put, :stats, :quota, :instance, :constants, :shared, :own, :rate, :burst, :memory] ++
            [:overflow, :error, :sample, :uniques, :sum, :top, :quantiles, :members]
@@ -55,7 +52,7 @@ defmodule BeTree.Tenants.Dump do
     with :ok <- check_portable(tenant),
          # First, because what leaves the body is in the days.
          {:ok, body} <- Copy.read(directory, tenant),
-         {:ok, records} <- Copy.days(directory, tenant, kept_days(directory)) do
+         {:ok, records} <- Copy.days(directory, tenant, kept_days(directory.options)) do
       days = for {day, record} <- Enum.sort(with_own(records, body, directory)), do: {day, entries(record)}
       content = {Table.key(tenant), parts(body), body.debt, days}
       encode(:erlang.term_to_binary(content, minor_version: 2), directory.options.schema)
@@ -69,11 +66,7 @@ defmodule BeTree.Tenants.Dump do
     end
   end
 
-  defp kept_days(directory) do
-    %{clock: clock, retention: retention} = directory.options
-    today = Clock.day(clock)
-    (today - retention)..(today + @max_days_ahead)
-  end
+  defp kept_days(%{clock: clock, retention: retention}), do: Clock.kept_days(clock, retention)
 
   # The figures that are in the body become entries of its origin.
   defp with_own(records, %{origin: origin} = body, directory) do
@@ -122,17 +115,17 @@ defmodule BeTree.Tenants.Dump do
   @doc "Returns the content of a dump. `directory` is that of the tenants into which it comes."
   @spec read(Directory.t(), binary) :: {:ok, content} | {:error, Error.t()}
   def read(directory, dump) do
-    %{schema: schema, clock: clock, retention: retention} = directory.options
-    today = Clock.day(clock)
+    %{schema: schema} = directory.options
+    first..last//1 = kept_days(directory.options)
 
     with {:ok, bytes} <- open(dump, schema),
          {:ok, {key, parts, debt, days}} <- decode(bytes),
          {:ok, tenant} <- tenant(key),
          {:ok, change} <- change(parts, schema),
          :ok <- check_debt(debt),
-         {:ok, days} <- days(days, today),
+         {:ok, days} <- days(days, last),
          :ok <- check_blobs(days, directory) do
-      kept = for {day, record} <- days, day >= today - retention, do: {day, record}
+      kept = for {day, record} <- days, day >= first, do: {day, record}
       {:ok, %{tenant: tenant, change: change, debt: debt, days: kept}}
     end
   end
@@ -228,9 +221,9 @@ defmodule BeTree.Tenants.Dump do
 
   defp check_debt(_other), do: damaged("its debt has another form")
 
-  defp days(days, today) do
+  defp days(days, last) do
     with true <- Check.proper_list?(days),
-         {:ok, days} <- Attempt.map(days, &day(&1, today)),
+         {:ok, days} <- Attempt.map(days, &day(&1, last)),
          true <- distinct?(days) do
       {:ok, days}
     else
@@ -238,14 +231,14 @@ defmodule BeTree.Tenants.Dump do
     end
   end
 
-  defp day({day, entries}, today) when Place.is_day(day) and is_list(entries) do
-    with true <- day <= today + @max_days_ahead,
+  defp day({day, entries}, last) when Place.is_day(day) and is_list(entries) do
+    with true <- day <= last,
          {:ok, entries} <- Attempt.map(entries, &entry/1),
          true <- distinct?(entries),
          do: {:ok, {day, Map.new(entries)}}
   end
 
-  defp day(_other, _today), do: :error
+  defp day(_other, _last), do: :error
 
   defp entry({origin, blob, counts, digest}) when is_binary(blob) or blob == nil do
     with true <- Day.origin?(origin) and digest?(digest),
