@@ -79,12 +79,12 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests but those of brokers, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, runtimes, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, runtimes, erlang, elixir or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
 	@echo "two parts at once; the output of a part comes when it ends"
-	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web)
+	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web broker workers)
 endif
 
 # The tests of the Elixir, or those of TESTS.
@@ -114,7 +114,7 @@ test.web: build.test $(browser_ready)
 	@node playground/build.mjs
 	@node --test --test-reporter=spec wasm/web/test/*.test.mjs test/browser/*.test.mjs
 
-# Not in `make test` yet: it starts brokers. The plugin for RabbitMQ, with Debian's broker: two and more nodes on the loopback interface.
+# The plugin for RabbitMQ, with Debian's broker: two and more nodes on the loopback interface.
 test.broker: broker $(broker_ready)
 	@echo "mix test: the plugin for RabbitMQ"
 	@scripts/test-broker $(TESTS)

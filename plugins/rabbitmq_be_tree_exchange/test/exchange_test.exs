@@ -360,15 +360,18 @@ defmodule BeTreeExchange.ExchangeTest do
       labels = ~s({vhost="/",exchange="#{exchange}"})
 
       for {metric, value} <- [routed_total: 2, unroutable_total: 1, refused_total: 0, bindings: 1] do
-        Broker.eventually(fn -> get(15_871, "/metrics") =~ "rabbitmq_be_tree_#{metric}#{labels} #{value}\n" end)
+        Broker.eventually(fn ->
+          get(Broker.metrics_port(1), "/metrics") =~ "rabbitmq_be_tree_#{metric}#{labels} #{value}\n"
+        end)
       end
 
-      assert get(15_871, "/metrics") =~ ~r/rabbitmq_be_tree_memory_bytes\{vhost="\/",exchange="#{exchange}"\} [1-9]/
+      assert get(Broker.metrics_port(1), "/metrics") =~
+               ~r/rabbitmq_be_tree_memory_bytes\{vhost="\/",exchange="#{exchange}"\} [1-9]/
     end
 
     test "are in the API of the management plugin", %{exchange: exchange} do
-      Broker.eventually(fn -> get(15_771, "/api/exchanges/%2F/#{exchange}") =~ ~s("routed":2) end)
-      assert get(15_771, "/api/exchanges/%2F/#{exchange}") =~ ~s("bindings":1)
+      Broker.eventually(fn -> get(Broker.management_port(1), "/api/exchanges/%2F/#{exchange}") =~ ~s("routed":2) end)
+      assert get(Broker.management_port(1), "/api/exchanges/%2F/#{exchange}") =~ ~s("bindings":1)
     end
   end
 

@@ -16,7 +16,13 @@ defmodule BeTreeExchange.Test.Broker do
   def header(name), do: plugins() |> Path.join("rabbit_common-*/include/#{name}") |> Path.wildcard() |> hd()
 
   def node_name(number), do: :"rabbit#{number}@localhost"
-  def port(number), do: 15_670 + number
+  def port(number), do: first_port() + number
+  def management_port(number), do: first_port() + 100 + number
+  def metrics_port(number), do: first_port() + 200 + number
+  defp distribution_port(number), do: first_port() + 10_010 + number
+
+  # Tests that run at once have ports of their own.
+  defp first_port, do: String.to_integer(System.get_env("BE_TREE_BROKER_PORTS", "15670"))
 
   @doc "Starts a node, and returns its name when it takes connections. `join: other` adds it to the cluster of another node."
   def start(number, options \\ []) do
@@ -42,9 +48,9 @@ defmodule BeTreeExchange.Test.Broker do
     loopback_users = none
     log.file.level = info
     management.tcp.ip = 127.0.0.1
-    management.tcp.port = #{15_770 + number}
+    management.tcp.port = #{management_port(number)}
     prometheus.tcp.ip = 127.0.0.1
-    prometheus.tcp.port = #{15_870 + number}
+    prometheus.tcp.port = #{metrics_port(number)}
     cluster_partition_handling = ignore
     vm_memory_calculation_strategy = allocated
     vm_memory_high_watermark.absolute = 4GB
@@ -65,7 +71,7 @@ defmodule BeTreeExchange.Test.Broker do
       {"HOME", folder},
       {"ERL_EPMD_ADDRESS", "127.0.0.1"},
       {"RABBITMQ_NODENAME", "#{node_name(number)}"},
-      {"RABBITMQ_DIST_PORT", "#{25_680 + number}"},
+      {"RABBITMQ_DIST_PORT", "#{distribution_port(number)}"},
       {"RABBITMQ_BASE", folder},
       {"RABBITMQ_LOG_BASE", Path.join(folder, "log")},
       {"RABBITMQ_MNESIA_BASE", Path.join(folder, "mnesia")},
