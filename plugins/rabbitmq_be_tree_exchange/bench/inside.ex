@@ -27,25 +27,18 @@ defmodule BeTreeExchange.Bench.Inside do
 
   @doc "Adds bindings, and returns the microseconds of each."
   def bind(type, numbers) do
-    {time, :ok} =
-      :timer.tc(fn ->
-        for n <- numbers do
-          :ok =
-            :rabbit_binding.add(
-              binding_record(
-                source: exchange_name(type),
-                destination: queue_name(1 + rem(n, 1_000)),
-                key: Integer.to_string(n),
-                args: Enum.sort(binding(type, n))
-              ),
-              "bench"
-            )
-        end
+    bindings = for n <- numbers, do: record(type, n)
+    {time, _results} = :timer.tc(fn -> for binding <- bindings, do: :ok = :rabbit_binding.add(binding, "bench") end)
+    time / length(bindings)
+  end
 
-        :ok
-      end)
-
-    time / Enum.count(numbers)
+  defp record(type, n) do
+    binding_record(
+      source: exchange_name(type),
+      destination: queue_name(1 + rem(n, 1_000)),
+      key: Integer.to_string(n),
+      args: Enum.sort(binding(type, n))
+    )
   end
 
   defp attributes(n), do: {"c#{rem(n, 100)}", rem(div(n, 100), 10), "d#{rem(div(n, 1_000), 10)}"}
@@ -69,19 +62,43 @@ defmodule BeTreeExchange.Bench.Inside do
     [{"country", :longstr, country}, {"plan", :signedint, plan}, {"device", :longstr, device}]
   end
 
-  @doc "Routes messages, and returns the microseconds of processor time and the destinations of one."
+  @doc "Routes messages, and returns the microseconds of processor time of one."
   def route(type, count) do
-    {:ok, exchange} = :rabbit_exchange.lookup(exchange_name(type))
-    # The same events for every type.
-    :rand.seed(:exsss, {1, 2, 3})
-    deliveries = for _ <- 1..count, do: delivery(type, :rand.uniform(1_000_000))
+    exchange = look_up(type)
+    deliveries = deliveries(type, count)
     :rabbit_exchange.route(exchange, hd(deliveries))
     before = processor_time()
+    for delivery <- deliveries, do: :rabbit_exchange.route(exchange, delivery)
+    (processor_time() - before) / count
+  end
 
-    destinations =
-      for delivery <- deliveries, reduce: 0, do: (sum -> sum + length(:rabbit_exchange.route(exchange, delivery)))
+  @doc "Returns the names of the queues of each of `count` messages, which are the same messages for every type."
+  def destinations(type, count) do
+    exchange = look_up(type)
+    for delivery <- deliveries(type, count), do: exchange |> :rabbit_exchange.route(delivery) |> Enum.sort()
+  end
 
-    {(processor_time() - before) / count, destinations / count}
+  @doc "Returns the microseconds in which a binding is checked."
+  def validate(type, count) do
+    exchange = look_up(type)
+    module = :rabbit_exchange_type_be_tree
+    bindings = for n <- 1..count, do: record(type, n)
+    :ok = module.validate_binding(exchange, hd(bindings))
+
+    {time, _results} =
+      :timer.tc(fn -> for binding <- bindings, do: :ok = module.validate_binding(exchange, binding) end)
+
+    time / count
+  end
+
+  defp look_up(type) do
+    {:ok, exchange} = :rabbit_exchange.lookup(exchange_name(type))
+    exchange
+  end
+
+  defp deliveries(type, count) do
+    :rand.seed(:exsss, {1, 2, 3})
+    for _ <- 1..count, do: delivery(type, :rand.uniform(1_000_000))
   end
 
   defp delivery(type, n) do

@@ -106,7 +106,6 @@ defmodule BeTreeExchange.Follower do
   defp follow({:delete_object, {:rabbit_route, binding, _value}, _activity}, state),
     do: tell(state, {:delete, binding})
 
-  defp follow({:write, {:rabbit_exchange_serial, name, _next}, _activity}, state), do: tell(state, name, :serial)
   defp follow({:delete, {:rabbit_exchange, name}, _activity}, state), do: stop(state, name)
 
   # Events have the name of the table in the place of the record's.
@@ -115,9 +114,8 @@ defmodule BeTreeExchange.Follower do
 
   defp follow(_other, state), do: state
 
-  defp tell(state, {_operation, binding} = change), do: tell(state, binding_record(binding, :source), change)
-
-  defp tell(state, name, change) do
+  defp tell(state, {_operation, binding} = change) do
+    name = binding_record(binding, :source)
     with %{^name => {pid, _arguments, _slot}} <- state.pids, do: Index.changed(pid, change)
     state
   end

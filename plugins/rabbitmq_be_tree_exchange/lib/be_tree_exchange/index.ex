@@ -10,9 +10,9 @@ defmodule BeTreeExchange.Index do
   import BeTreeExchange.Records
 
   alias BeTree.{Error, Server}
-  alias BeTreeExchange.{Config, Counters, Expression, Follower, Records, Store, Table}
+  alias BeTreeExchange.{Config, Counters, Destinations, Expression, Follower, Records, Store, Table}
 
-  @enforce_keys [:name, :arguments, :config, :server, :destinations, :serial, :counters, :ids, :next]
+  @enforce_keys [:name, :arguments, :config, :server, :destinations, :serial, :counters, :ids]
   defstruct @enforce_keys
 
   @spec start_link({Records.exchange(), Config.t(), atom}) :: GenServer.on_start()
@@ -29,8 +29,12 @@ defmodule BeTreeExchange.Index do
     :exit, _ended -> :error
   end
 
-  @doc "Tells the index that bindings have changed. `change` is `{:put, binding}`, `{:delete, binding}` or `:serial`."
-  @spec changed(pid, {:put | :delete, Records.binding()} | :serial) :: term
+  @doc "Lets the index take the bindings that the store has now, without waiting for it."
+  @spec settle_later(pid) :: :settle
+  def settle_later(pid), do: send(pid, :settle)
+
+  @doc "Tells the index that a binding was added or removed."
+  @spec changed(pid, {:put | :delete, Records.binding()}) :: term
   def changed(pid, change), do: send(pid, {:change, change})
 
   @impl GenServer
@@ -40,11 +44,10 @@ defmodule BeTreeExchange.Index do
       arguments: arguments,
       config: config,
       server: server,
-      destinations: :ets.new(:rabbit_be_tree_destinations, [:public, read_concurrency: true]),
+      destinations: Destinations.new(),
       serial: :atomics.new(1, signed: false),
       counters: Counters.new(),
-      ids: :ets.new(:rabbit_be_tree_ids, [:private]),
-      next: 1
+      ids: :ets.new(:rabbit_be_tree_ids, [:private])
     }
 
     # Building takes seconds with many bindings, and must hold neither the follower nor a channel.
@@ -56,9 +59,17 @@ defmodule BeTreeExchange.Index do
     %{config: config, server: server} = state
     wait_for_end(server)
     {:ok, _supervisor} = Server.start_link(name: server, schema: config.schema, memory: config.memory)
-    state = state |> apply_changes(missing(state)) |> settle_state()
+    {time, state} = :timer.tc(fn -> state |> apply_changes(missing(state)) |> settle_state() end)
     publish(state)
+    log_build(state, div(time, 1_000))
     {:noreply, state}
+  end
+
+  # Operators see here why a node that starts is not ready yet.
+  defp log_build(state, milliseconds) do
+    count = :ets.info(state.ids, :size)
+    message = "x-be-tree: indexed #{count} bindings of #{describe(state.name)} in #{milliseconds} ms"
+    :logger.info(~c"~ts", [message], %{domain: [:rabbitmq]})
   end
 
   # An earlier exchange may have had the name of this server.
@@ -73,15 +84,12 @@ defmodule BeTreeExchange.Index do
   end
 
   @impl GenServer
-  def handle_call(:settle, _from, state) do
-    # Many channels wait for the same change.
-    if :atomics.get(state.serial, 1) == Store.serial(state.name),
-      do: {:reply, :ok, state},
-      else: {:reply, :ok, settle_state(state)}
-  end
+  def handle_call(:settle, _from, state), do: {:reply, :ok, settle_if_due(state)}
 
   @impl GenServer
-  def handle_info({:change, change}, state), do: {:noreply, settle_state(state, [change])}
+  # The index settles when a channel asks: a transaction of its own for each change would hold up those that make changes.
+  def handle_info({:change, change}, state), do: {:noreply, apply_changes(state, [change | drain()])}
+  def handle_info(:settle, state), do: {:noreply, settle_if_due(state)}
 
   def handle_info({:config, config}, state) do
     state = %{state | config: config}
@@ -92,13 +100,17 @@ defmodule BeTreeExchange.Index do
   def handle_info(_other, state), do: {:noreply, state}
 
   defp publish(state) do
-    row = Map.take(state, [:arguments, :config, :server, :destinations, :serial, :counters])
-    Table.put(state.name, row)
+    row = Map.take(state, [:arguments, :config, :server, :serial, :counters])
+    Table.put(state.name, Map.put(row, :destinations, state.destinations.table))
   end
 
+  # Many channels wait for the same change.
+  defp settle_if_due(state),
+    do: if(:atomics.get(state.serial, 1) == Store.serial(state.name), do: state, else: settle_state(state))
+
   # The number is read first: what the store has by then is in the changes that follow.
-  defp settle_state(state, changes \\ []) do
-    state = apply_changes(state, changes ++ drain())
+  defp settle_state(state) do
+    state = apply_changes(state, drain())
     serial = Store.settled_serial(state.name)
     state = apply_changes(state, following(state))
     :atomics.put(state.serial, 1, serial)
@@ -131,35 +143,34 @@ defmodule BeTreeExchange.Index do
 
   # Applies the changes as one, so that a search sees all of them or none.
   defp apply_changes(state, changes) do
-    {puts, deletes, next} = Enum.reduce(changes, {%{}, [], state.next}, &plan(&1, &2, state))
-    puts = Enum.sort(puts)
-    for {id, {binding, _text}} <- puts, do: :ets.insert(state.destinations, {id, binding_record(binding, :destination)})
-    change(state, for({id, {binding, text}} <- puts, do: {id, text, binding}), deletes)
-    for id <- deletes, do: :ets.delete(state.destinations, id)
-    %{state | next: next}
+    plan = Enum.reduce(changes, %{puts: %{}, deletes: [], cancelled: []}, &plan(&1, &2, state))
+    change(state, for({id, {binding, text}} <- Enum.sort(plan.puts), do: {id, text, binding}), plan.deletes)
+    for id <- plan.cancelled ++ plan.deletes, do: Destinations.remove(state.destinations, id)
+    state
   end
 
   # The store may report a binding that was read from it before.
-  defp plan({:put, binding}, {puts, deletes, next}, state) do
+  defp plan({:put, binding}, plan, state) do
     with false <- :ets.member(state.ids, binding), {:ok, text} <- Expression.of(binding) do
-      :ets.insert(state.ids, {binding, next})
-      {Map.put(puts, next, {binding, text}), deletes, next + 1}
+      id = Destinations.add(state.destinations, binding_record(binding, :destination))
+      :ets.insert(state.ids, {binding, id})
+      put_in(plan.puts[id], {binding, text})
     else
-      true -> {puts, deletes, next}
-      {:error, reason} -> refuse(state, binding, reason, {puts, deletes, next})
+      true -> plan
+      {:error, reason} -> refuse(state, binding, reason, plan)
     end
   end
 
-  defp plan({:delete, binding}, {puts, deletes, next}, state) do
+  defp plan({:delete, binding}, plan, state) do
     case :ets.take(state.ids, binding) do
-      [{_binding, :refused}] -> {puts, deletes, next}
-      [{_binding, id}] when is_map_key(puts, id) -> {Map.delete(puts, id), deletes, next}
-      [{_binding, id}] -> {puts, [id | deletes], next}
-      [] -> {puts, deletes, next}
+      [{_binding, :refused}] -> plan
+      [{_binding, id}] when is_map_key(plan.puts, id) -> cancel(plan, id)
+      [{_binding, id}] -> %{plan | deletes: [id | plan.deletes]}
+      [] -> plan
     end
   end
 
-  defp plan(:serial, plan, _state), do: plan
+  defp cancel(plan, id), do: %{plan | puts: Map.delete(plan.puts, id), cancelled: [id | plan.cancelled]}
 
   defp change(_state, [], []), do: :ok
 
@@ -175,7 +186,7 @@ defmodule BeTreeExchange.Index do
   # A binding that the index refuses must not keep out the others. It was checked when it was bound, so it exceeds the memory or
   # the `count` of an attribute.
   defp change_apart(state, [{id, _text, binding}], [], %Error{} = error) do
-    :ets.delete(state.destinations, id)
+    Destinations.remove(state.destinations, id)
     refuse(state, binding, error.message, :ok)
   end
 

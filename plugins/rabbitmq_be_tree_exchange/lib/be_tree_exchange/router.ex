@@ -5,7 +5,7 @@ defmodule BeTreeExchange.Router do
   import BeTreeExchange.Records
 
   alias BeTree.Error
-  alias BeTreeExchange.{Counters, Event, Follower, Index, Records, Store, Table}
+  alias BeTreeExchange.{Counters, Destinations, Event, Follower, Index, Records, Store, Table}
 
   # The supervisor restarts a failed process of the plugin within milliseconds. A channel tries again this many times, with a pause of
   # milliseconds between two attempts.
@@ -52,9 +52,8 @@ defmodule BeTreeExchange.Router do
     kind, reason -> {:error, {kind, reason}}
   end
 
-  # A binding that was deleted since the search began has no destination.
   defp destinations(ids, table) do
-    Enum.flat_map(ids, fn id -> for {_id, destination} <- :ets.lookup(table, id), do: destination end)
+    Destinations.find(table, ids)
   rescue
     # The index ended, and its table with it: the message is searched for again.
     ArgumentError -> raise %Error{kind: :no_server, message: "the index ended"}
@@ -96,7 +95,7 @@ defmodule BeTreeExchange.Router do
   end
 
   defp catch_up(%{config: %{while_building: :last}} = row, exchange, _attempts) do
-    with {:ok, pid} <- ensure(exchange), do: Index.changed(pid, :serial)
+    with {:ok, pid} <- ensure(exchange), do: Index.settle_later(pid)
     {:ok, row}
   end
 

@@ -10,7 +10,7 @@ defmodule BeTreeExchange.Store do
   alias BeTreeExchange.{Follower, Records}
 
   @serials :rabbit_exchange_serial
-  @tables [:rabbit_exchange, :rabbit_route, @serials]
+  @tables [:rabbit_exchange, :rabbit_route]
 
   # Milliseconds that a change of bindings waits for the other nodes. A node that is slower than this is as good as gone.
   @await 5_000
