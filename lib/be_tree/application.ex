@@ -1,11 +1,12 @@
 defmodule BeTree.Application do
   @moduledoc false
-  # Starts the process that forgets the names of servers that ended. The supervisor owns the table of these names. Only servers
-  # whose names are not atoms need it.
+  # Starts the process that forgets the names of servers that ended, which only servers whose names are not atoms need, and the process
+  # that forgets the subscribers of rules that ended. The supervisor owns the tables of both.
 
   use Application
   use Supervisor
 
+  alias BeTree.Rules.Server.Subscribers
   alias BeTree.Server.Names
 
   @impl Application
@@ -14,6 +15,7 @@ defmodule BeTree.Application do
   @impl Supervisor
   def init(_argument) do
     Names.new()
-    Supervisor.init([Names], strategy: :one_for_one)
+    Subscribers.new()
+    Supervisor.init([Names, Subscribers], strategy: :one_for_one)
   end
 end

@@ -47,9 +47,10 @@ defmodule BeTree.Test.Subscriber do
   end
 
   defp ids({:dropped, count}), do: [{:dropped, count}]
+  defp ids(:restarted), do: [:restarted]
   defp ids(notices), do: for(notice <- notices, do: notice.values["id"])
 
-  @doc "Takes all notices from the mailbox. Returns their ids, and `{:dropped, count}` for dropped ones."
+  @doc "Takes all notices from the mailbox. Returns their ids, `{:dropped, count}` for dropped ones, and `:restarted`."
   def take(pid), do: take(pid, :all)
 
   @doc "Returns the ids of the notices of the next message, or `[{:dropped, count}]`."

@@ -32,6 +32,14 @@ defmodule BeTree.Rules.Server do
   `:max_pending` must have room for several lists. A process on another node counts as full if its connection is busy, or its node does
   not reply within a second. Each partition counts and drops by itself.
 
+  A process stays subscribed when the server starts again. If the server, or one of its partitions, had crashed, its subscribers and
+  the processes of `:notify` first get
+
+      {BeTree.Rules.Server, name, :restarted}
+
+  The notices of a call that had not returned may be lost, and without a folder the facts too. So the process reads `facts/3` then. A
+  server that was stopped has sent all notices, and its next start sends no such message.
+
   Facts are never dropped. A rule asserts a fact for work that must not be lost, and a process retracts the fact when the work is done.
 
   ## Time
@@ -155,7 +163,7 @@ defmodule BeTree.Rules.Server do
   alias BeTree.Input.Options.Common
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page}
-  alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared}
+  alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared, Subscribers}
 
   @typedoc "The registered name of a server."
   @type name :: atom
@@ -337,13 +345,19 @@ defmodule BeTree.Rules.Server do
     end
   end
 
-  @doc "Makes the calling process receive the notices from now on, until it ends or unsubscribes."
+  @doc """
+  Makes the calling process receive the notices from now on, until it ends or unsubscribes. A server that starts again under this name
+  keeps its subscribers. Returns `{:error, error}` of kind `:no_server` if the server does not run.
+  """
   @spec subscribe(name) :: :ok | {:error, Error.t()}
   def subscribe(name), do: to_front(name, {:subscribe, self()})
 
   @doc "Ends the subscription of the calling process."
-  @spec unsubscribe(name) :: :ok | {:error, Error.t()}
-  def unsubscribe(name), do: to_front(name, {:unsubscribe, self()})
+  @spec unsubscribe(name) :: :ok
+  def unsubscribe(name) do
+    Subscribers.remove(Request.name!(name), self())
+    :ok
+  end
 
   defp to_front(name, request, deadline \\ :infinity) do
     process = if partitions(name), do: Shared.front(name), else: name

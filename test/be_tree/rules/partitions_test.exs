@@ -490,23 +490,6 @@ defmodule BeTree.Rules.PartitionsTest do
     assert length(notices(name)) == Enum.sum(for(part <- now, do: part.facts))
   end
 
-  test "the front process notices the end of a subscriber, after its own restart too" do
-    {name, _id} = start!([])
-    front = Shared.front(name)
-    other = spawn(fn -> receive(do: (:stop -> :ok)) end)
-    :ok = :sys.replace_state(front, & &1) && :ok
-    assert :ok = GenServer.call(front, {:subscribe, other})
-    assert Enum.sort(Shared.subscribers(name)) == Enum.sort([self(), other])
-    Process.exit(front, :kill)
-    eventually(fn -> Shared.front(name) not in [nil, front] end)
-    send(other, :stop)
-    eventually(fn -> Shared.subscribers(name) == [self()] end)
-    {:ok, _page} = Server.assert_all(name, [{:order, id: 1, who: "x"}, {:payment, order: 1, amount: 9}])
-    assert [_ | _] = notices(name)
-    :ok = Server.unsubscribe(name)
-    assert Shared.subscribers(name) == []
-  end
-
   defp kill_all(name, id) do
     pids = [Process.whereis(name), Shared.front(name) | for(number <- 0..3, do: Shared.owner(name, number))]
     for pid <- pids, do: Process.exit(pid, :kill)

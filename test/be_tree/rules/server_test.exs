@@ -134,9 +134,9 @@ defmodule BeTree.Rules.ServerTest do
       {name, _id} = start!([name: name, rules: text] ++ options)
       assert state(name) == expected
       assert notices(name) == []
+      # The subscribers remain.
       {:ok, _page} = Server.advance(name, 10_000_000)
-      assert notices(name) == []
-      :ok = Server.subscribe(name)
+      assert notices(name) == for(n <- 76..80, do: {"unpaid", n})
       {:ok, _page} = Server.assert(name, {:payment, order: 1_000})
       assert notices(name) == [{"seen", 1_000}]
     end

@@ -9,6 +9,7 @@ defmodule BeTree.Rules.SubscribersTest do
   import BeTree.Test.Subscriber, except: [start: 1, start: 2]
 
   alias BeTree.Rules.Server
+  alias BeTree.Rules.Server.{Shared, Subscribers}
   alias BeTree.Test.{Peers, Subscriber}
 
   setup :quiet
@@ -109,6 +110,80 @@ defmodule BeTree.Rules.SubscribersTest do
     Enum.map(notices, & &1.values["id"]) ++ received(name, count - length(notices))
   end
 
+  for {layout, options} <- @layouts do
+    describe "a restart with #{layout}" do
+      @describetag options: options
+
+      setup %{options: options} do
+        name = :"restarted_#{System.unique_integer([:positive])}"
+        options = [name: name, rules: @rules, notify: [:"#{name}_listener"]] ++ options
+        # The test ends one process after the other.
+        start_supervised!({Server, options})
+        Process.register(self(), :"#{name}_listener")
+        :ok = Server.subscribe(name)
+        [name: name]
+      end
+
+      test "of a killed server keeps the subscribers, and tells them and the processes of :notify", %{name: name} do
+        other = Subscriber.start(name)
+        kill(name)
+        # Once as a subscriber, and once as a process of :notify.
+        parts = parts(name)
+        for _ <- 1..(2 * parts), do: assert_receive({Server, ^name, :restarted}, @wait)
+        assert take(other) == List.duplicate(:restarted, parts)
+        click(name, [7])
+        assert received(name, 2) == [7, 7]
+        assert take(other) == [7]
+        refute_received {Server, ^name, :restarted}
+      end
+
+      test "of a server that was stopped keeps the subscribers, and tells nothing", %{name: name} do
+        [{_id, pid, _type, _modules}] =
+          for {id, _pid, _type, _modules} = child <- Supervisor.which_children(supervisor()),
+              id == {Server, name},
+              do: child
+
+        monitor = Process.monitor(pid)
+        GenServer.stop(name)
+        assert_receive {:DOWN, ^monitor, :process, ^pid, :normal}, @wait
+        eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
+        click(name, [7])
+        assert received(name, 2) == [7, 7]
+        refute_received {Server, ^name, :restarted}
+      end
+
+      test "forgets a subscriber that ended, and one that unsubscribed", %{name: name} do
+        other = Subscriber.start(name)
+        Process.unlink(other)
+        Process.exit(other, :kill)
+        eventually(fn -> Subscribers.of(name) == [self()] end)
+        :ok = Server.unsubscribe(name)
+        kill(name)
+        assert Subscribers.of(name) == []
+        for _ <- 1..parts(name), do: assert_receive({Server, ^name, :restarted}, @wait)
+        click(name, [7])
+        assert received(name, 1) == [7]
+        refute_received {Server, ^name, _other}
+      end
+    end
+  end
+
+  defp supervisor do
+    [supervisor] = for {:ok, pid} <- [ExUnit.fetch_test_supervisor()], do: pid
+    supervisor
+  end
+
+  defp parts(name), do: Shared.partitions(name) || 1
+
+  # Kills the server with all its processes, and waits until it has started again.
+  defp kill(name) do
+    pid = Process.whereis(name)
+    monitor = Process.monitor(pid)
+    Process.exit(pid, :kill)
+    assert_receive {:DOWN, ^monitor, :process, ^pid, :killed}, @wait
+    eventually(fn -> match?({:ok, _info}, Server.info(name)) end)
+  end
+
   test "a call with too many notices sends those that fit" do
     name = start!(max_pending: 100)
     pid = Subscriber.start(name)
@@ -199,7 +274,7 @@ defmodule BeTree.Rules.SubscribersTest do
     assert ids == Enum.to_list(1..100)
     assert told == [900]
     Peers.stop(peer)
-    eventually(fn -> :sys.get_state(name).subscribers == %{} end)
+    eventually(fn -> Subscribers.of(name) == [] end)
   end
 
   test "max_pending is a positive integer" do

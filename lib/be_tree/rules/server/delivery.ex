@@ -60,6 +60,17 @@ defmodule BeTree.Rules.Server.Delivery do
     :ok
   end
 
+  @doc """
+  Tells all receivers that the calling process has started again after a crash. Notices may be missing for them: those of calls that had
+  not returned.
+  """
+  @spec tell_restart([receiver]) :: :ok
+  def tell_restart(receivers) do
+    %{sender: sender, name: name} = Process.get(@key)
+    for receiver <- receivers, pid = pid(receiver), do: :erlang.send(pid, {sender, name, :restarted}, [:nosuspend])
+    :ok
+  end
+
   defp forget_others(%{accounts: accounts} = delivery, receivers) do
     if map_size(accounts) > length(receivers),
       do: %{delivery | accounts: Map.take(accounts, receivers)},

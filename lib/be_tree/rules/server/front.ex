@@ -1,7 +1,7 @@
 defmodule BeTree.Rules.Server.Front do
   @moduledoc false
-  # The process of a server with partitions that makes its routes, swaps the rules of all partitions at once, and forgets subscribers
-  # that ended. No other call passes through it.
+  # The process of a server with partitions that makes its routes, subscribes processes, and swaps the rules of all partitions at
+  # once. No other call passes through it.
 
   use BeTree.Processes.Server
 
@@ -15,8 +15,7 @@ defmodule BeTree.Rules.Server.Front do
   def init({options, new}) do
     with :ok <- begin(options, new) do
       Shared.put_front(options.table, self())
-      subscribers = options.table |> Shared.subscribers() |> Enum.reduce(%{}, &Subscribers.add(&2, &1))
-      {:ok, %{options: options, new: new, subscribers: subscribers}, {:continue, :take_rules}}
+      {:ok, %{options: options, new: new}, {:continue, :take_rules}}
     else
       {:error, error} -> {:stop, error}
     end
@@ -74,25 +73,11 @@ defmodule BeTree.Rules.Server.Front do
   end
 
   def handle_call({:subscribe, pid}, _from, state) do
-    {:reply, :ok, put_subscribers(state, Subscribers.add(state.subscribers, pid))}
-  end
-
-  def handle_call({:unsubscribe, pid}, _from, state) do
-    {:reply, :ok, put_subscribers(state, Subscribers.remove(state.subscribers, pid))}
+    Subscribers.add(state.options.name, pid)
+    {:reply, :ok, state}
   end
 
   def handle_call(call, from, state), do: super(call, from, state)
-
-  @impl GenServer
-  def handle_info({:DOWN, _monitor, :process, pid, _reason}, state),
-    do: {:noreply, put_subscribers(state, Subscribers.remove(state.subscribers, pid))}
-
-  def handle_info(message, state), do: super(message, state)
-
-  defp put_subscribers(state, subscribers) do
-    Shared.put_subscribers(state.options.table, Map.keys(subscribers))
-    %{state | subscribers: subscribers}
-  end
 
   # Each partition makes the new rules, and waits. If all succeed, the table gets the rules, which decides the swap: they now hold
   # for every partition, also for one that restarts or outlives this process. If one fails, no partition takes the rules.

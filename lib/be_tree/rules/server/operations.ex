@@ -5,7 +5,7 @@ defmodule BeTree.Rules.Server.Operations do
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Page
-  alias BeTree.Rules.Server.{Change, Delivery, History, Shared, State}
+  alias BeTree.Rules.Server.{Change, Delivery, History, State, Subscribers}
 
   @doc "Writes an operation to the journal, makes it, and sends its notices. Returns the reply and the part that an error stopped."
   @spec operate(Change.operation(), State.t(), map) ::
@@ -48,10 +48,11 @@ defmodule BeTree.Rules.Server.Operations do
   end
 
   defp send_notices(_state, []), do: :ok
-  defp send_notices(state, notices), do: Delivery.send_all(subscribers(state) ++ state.options.notify, notices)
+  defp send_notices(state, notices), do: Delivery.send_all(receivers(state.options), notices)
 
-  defp subscribers(%{number: nil} = state), do: Map.keys(state.subscribers)
-  defp subscribers(state), do: Shared.subscribers(state.options.table)
+  @doc "Returns the processes, or their names, to which a server sends notices."
+  @spec receivers(map) :: [Delivery.receiver()]
+  def receivers(%{name: name, notify: notify}), do: Subscribers.of(name) ++ notify
 
   @doc "Writes other rules to the journal, and continues with them."
   @spec put_rules(State.t(), Rules.t(), String.t()) :: {:ok, State.t()} | {:error, Error.t(), State.t()}

@@ -29,14 +29,21 @@ defmodule BeTree.Rules.Server.Owner do
   @impl GenServer
   def init(argument) do
     Process.flag(:trap_exit, true)
-    Delivery.begin(elem(argument, 1))
+    {number, options, _new} = argument
+    Delivery.begin(options)
     was_open? = Closed.was_open?(argument)
+    if Subscribers.crashed?(options.name, number), do: Delivery.tell_restart(Operations.receivers(options))
 
     case open(argument) do
-      {:ok, state} -> {:ok, state, {:continue, :keep}}
+      {:ok, state} -> {:ok, started(state), {:continue, :keep}}
       {:error, error} when was_open? -> {:ok, Closed.new(argument, error)}
       {:error, error} -> {:stop, error}
     end
+  end
+
+  defp started(state) do
+    Subscribers.started(state.options.name, state.number)
+    state
   end
 
   defp open({number, options, new} = argument) do
@@ -213,11 +220,8 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   def handle_call({:subscribe, pid}, _from, state) do
-    {:reply, :ok, %{state | subscribers: Subscribers.add(state.subscribers, pid)}}
-  end
-
-  def handle_call({:unsubscribe, pid}, _from, state) do
-    {:reply, :ok, %{state | subscribers: Subscribers.remove(state.subscribers, pid)}}
+    Subscribers.add(state.options.name, pid)
+    {:reply, :ok, state}
   end
 
   # The rules for a caller that reads them. Facts that the time of all partitions drops are gone.
@@ -301,10 +305,6 @@ defmodule BeTree.Rules.Server.Owner do
 
   defp handle({:timeout, _earlier, :held}, state), do: {:noreply, state}
 
-  defp handle({:DOWN, _monitor, :process, pid, _reason}, %{subscribers: subscribers} = state)
-       when is_map_key(subscribers, pid),
-       do: {:noreply, %{state | subscribers: Subscribers.remove(subscribers, pid)}}
-
   defp handle(message, state) do
     case {Journal.Owner.info(state.journal, message), message} do
       {{:ok, journal}, _message} -> {:noreply, write_base_if_due(%{state | journal: journal})}
@@ -315,7 +315,13 @@ defmodule BeTree.Rules.Server.Owner do
 
   @impl GenServer
   def terminate(_reason, %Closed{}), do: :ok
-  def terminate(_reason, state), do: Journal.Owner.close(state.journal)
+
+  def terminate(reason, state) do
+    if reason in [:normal, :shutdown] or match?({:shutdown, _reason}, reason),
+      do: Subscribers.stopped(state.options.name, state.number)
+
+    Journal.Owner.close(state.journal)
+  end
 
   defp copy(rules, fact, position) do
     with {:ok, facts} <- Rules.facts(rules, fact.type) do

@@ -1,7 +1,7 @@
 defmodule BeTree.Rules.Server.Shared do
   @moduledoc false
-  # The table of a server with partitions, under the server's name: its processes, its rules, its subscribers, and the times of the
-  # partitions. The server's supervisor owns it, so it outlives its processes.
+  # The table of a server with partitions, under the server's name: its processes, its rules, and the times of the partitions.
+  # The server's supervisor owns it, so it outlives its processes.
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Server.Routes
@@ -19,7 +19,7 @@ defmodule BeTree.Rules.Server.Shared do
     :atomics.put(times, 1, @no_time)
     for number <- 1..partitions, do: :atomics.put(times, number + 1, @never)
     :ets.new(name, [:named_table, :public, read_concurrency: true])
-    :ets.insert(name, [{:be_tree_rules, partitions}, {:times, times}, {:subscribers, []}])
+    :ets.insert(name, [{:be_tree_rules, partitions}, {:times, times}])
     :ok
   rescue
     ArgumentError ->
@@ -63,12 +63,6 @@ defmodule BeTree.Rules.Server.Shared do
   @doc "Returns the process of a partition, or `nil` if it is not ready."
   @spec owner(table, non_neg_integer) :: pid | nil
   def owner(table, number), do: value(table, {:owner, number})
-
-  @spec subscribers(table) :: [pid]
-  def subscribers(table), do: :ets.lookup_element(table, :subscribers, 2)
-
-  @spec put_subscribers(table, [pid]) :: true
-  def put_subscribers(table, pids), do: :ets.insert(table, {:subscribers, pids})
 
   ## Times
 

@@ -7,7 +7,7 @@ defmodule BeTree.Rules.Server.State do
   alias BeTree.Rules.Server.Clock
 
   @enforce_keys [:argument, :options, :number, :new, :max_firings, :rules, :text, :journal, :clock]
-  defstruct @enforce_keys ++ [:timer, :next_due, :moved_to, :held, :undone, subscribers: %{}]
+  defstruct @enforce_keys ++ [:timer, :next_due, :moved_to, :held, :undone]
 
   @typedoc """
     * `:argument` - that of the process's `init/1`; `:options`, `:new` - the options of the server and of its rules;
@@ -18,8 +18,7 @@ defmodule BeTree.Rules.Server.State do
     * `:undone` - the record of an operation that was undone, until the journal takes it;
     * `:clock` - the clock; `:timer` - a timer and the time at which it moves the engine's time; `:next_due` - when a window closes next;
     * `:moved_to` - the time of all partitions to which this one has moved last;
-    * `:held` - the time at which an error holds the engine's time (`BeTree.Rules.Server.Time`), or `nil`;
-    * `:subscribers` - the subscribers of a whole server, with their monitors.
+    * `:held` - the time at which an error holds the engine's time (`BeTree.Rules.Server.Time`), or `nil`.
   """
   @type t :: %__MODULE__{
           argument: tuple,
@@ -35,8 +34,7 @@ defmodule BeTree.Rules.Server.State do
           timer: {reference, Rules.time()} | nil,
           next_due: Rules.time() | nil,
           moved_to: Rules.time() | nil,
-          held: held | nil,
-          subscribers: map
+          held: held | nil
         }
 
   @typedoc """
