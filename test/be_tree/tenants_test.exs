@@ -1,7 +1,7 @@
 defmodule BeTree.TenantsTest do
   use ExUnit.Case, async: true
 
-  import BeTree.Test.{Kill, Quiet, Tenants}
+  import BeTree.Test.{Eventually, Kill, Quiet, Tenants}
 
   alias BeTree.Tenants
   alias BeTree.Tenants.{Directory, Shard}
@@ -179,6 +179,71 @@ defmodule BeTree.TenantsTest do
       {:ok, results} = Tenants.match_many(name, Stream.map(events, & &1))
       assert results == for({tenant, event} <- events, do: Tenants.match(name, tenant, event))
       assert [[%{events: 1_000}]] = Tenants.report!(name, tenants: :all)
+    end
+  end
+
+  describe "match/4 and match_many/3 with count: false" do
+    test "find the same, and change neither statistics nor bill nor quota" do
+      {name, _clocks} = started([hot: 2, quota: [rate: 1, burst: 1_000_000_000]], %{partitions: 2})
+      for tenant <- 1..4, do: Tenants.change!(name, tenant, put: [{1, "a > 0"}, {2, "a > 100"}])
+      events = for number <- 1..100, do: {rem(number, 4) + 1, %{a: number * 7 - 350}}
+      counted = Tenants.match_many!(name, events)
+      state = fn -> {counts(name, 1, [[], [:id]]), Tenants.usage(name, 1)} end
+      # The tenant is in memory, so that its quota is known.
+      Tenants.match!(name, 1, %{a: 1})
+      before = state.()
+
+      assert Tenants.match_many!(name, for({1, event} <- events, do: {1, event}), count: false) ==
+               for({{1, _event}, result} <- Enum.zip(events, counted), do: result)
+
+      assert Tenants.match(name, 1, %{a: 7}, count: false) == {:ok, [1]}
+      assert state.() == before
+
+      # Also while tenants leave memory and come back.
+      assert Tenants.match_many!(name, events, count: false) == counted
+      assert [[%{events: 101}]] = Tenants.report!(name, tenants: :all)
+    end
+
+    test "return errors of the event" do
+      {name, _clocks} = started()
+      Tenants.change!(name, :a, put: [{1, "a > 0"}])
+      assert {:error, %{kind: :type}} = Tenants.match(name, :a, %{a: "x"}, count: false)
+      assert {:error, %{kind: :not_found}} = Tenants.match(name, :b, %{a: 1}, count: false)
+      assert {:ok, [{:ok, [1]}, {:error, _error}]} = Tenants.match_many(name, [{:a, %{a: 1}}, {:a, 5}], count: false)
+      assert_raise ArgumentError, ~r/:count/, fn -> Tenants.match(name, :a, %{a: 1}, count: 1) end
+    end
+  end
+
+  describe "snapshot_many/2" do
+    test "returns a result for each tenant, in order, also for tenants that are not in memory" do
+      {name, _clocks} = started([hot: 2], %{partitions: 2})
+      for tenant <- 1..6, do: Tenants.change!(name, tenant, put: [{1, "a > 0"}])
+      for tenant <- 1..6, do: Tenants.match!(name, tenant, %{a: 1})
+      assert {:ok, [:ok, {:error, %{kind: :not_found}}, :ok]} = Tenants.snapshot_many(name, [1, "none", 1])
+      assert Tenants.snapshot_many(name, Enum.to_list(1..6)) == {:ok, List.duplicate(:ok, 6)}
+      assert Tenants.snapshot_many(name, []) == {:ok, []}
+      assert [[%{events: 6}]] = Tenants.report!(name, tenants: :all)
+    end
+
+    test "refuses names of no tenants, and what is no list" do
+      assert {:error, %{kind: :no_server}} = Tenants.snapshot_many(:no_such_tenants, [1])
+      {name, _clocks} = started()
+      assert_raise ArgumentError, ~r/a list of tenants/, fn -> Tenants.snapshot_many(name, 1) end
+      assert_raise ArgumentError, ~r/a list of tenants/, fn -> Tenants.snapshot_many(name, [1 | 2]) end
+    end
+
+    test "waits for a partition that starts again" do
+      {name, _clocks} = started([], %{partitions: 1})
+      for tenant <- 1..50, do: Tenants.change!(name, tenant, put: [{1, "a > 0"}])
+      for tenant <- 1..50, do: Tenants.match!(name, tenant, %{a: 1})
+      former = partition(name, 1)
+      :sys.suspend(former)
+      written = Task.async(fn -> Tenants.snapshot_many(name, Enum.to_list(1..50)) end)
+      # The process has the requests when it is killed.
+      eventually(fn -> former |> Process.info(:message_queue_len) |> elem(1) >= 50 end)
+      kill(former)
+      assert Task.await(written, @wait_ms) == {:ok, List.duplicate(:ok, 50)}
+      assert [[%{events: 50}]] = Tenants.report!(name, tenants: :all)
     end
   end
 

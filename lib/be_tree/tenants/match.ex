@@ -26,6 +26,7 @@ defmodule BeTree.Tenants.Match do
           :timeout => timeout,
           :strict => boolean,
           :on_mismatch => BeTree.Domain.on_mismatch(),
+          :count => boolean,
           optional(atom) => term
         }
 
@@ -45,7 +46,8 @@ defmodule BeTree.Tenants.Match do
 
   defp find(name, tenant, event, options) do
     with {:ok, format, bytes} <- Event.encode(event, options) do
-      with_row(name, tenant, options, @max_attempts, fn row -> match(row, name, tenant, format, bytes, options) end)
+      call = if options.count, do: &match/6, else: &search/6
+      with_row(name, tenant, options, @max_attempts, &call.(&1, name, tenant, format, bytes, options))
     else
       {:error, error} -> {{:error, error}, 0}
     end
@@ -105,6 +107,16 @@ defmodule BeTree.Tenants.Match do
       end
     else
       {refuse(bucket, slots, counters, now, 1), 0}
+    end
+  end
+
+  # Without `count` neither the statistics nor the bill nor the quota have the event.
+  defp search({_key, shard, id, number, _day, _counters, slots, _bucket, clock}, name, tenant, format, bytes, options) do
+    Quota.used(slots, Clock.now(clock))
+
+    case Shard.search(shard, number, format, bytes, options) do
+      {:ok, ids, fuel} -> {{:ok, ids}, fuel}
+      {:error, error, fuel} -> if gone?(error, id, name, tenant), do: :gone, else: {{:error, error}, fuel}
     end
   end
 
@@ -187,11 +199,12 @@ defmodule BeTree.Tenants.Match do
     by_tenant
   end
 
-  # A call for one event returns its ids alone, which takes less time than a batch of one.
-  defp of_tenant(name, tenant, [{position, event}], options, {found, fuel}) do
-    options = %{options | timeout: Deadline.left(options.deadline)}
-    {result, more} = find(name, tenant, event, options)
-    {[{position, result} | found], fuel + more}
+  # A call for one event returns its ids alone, which takes less time than a batch of one. Batches count.
+  defp of_tenant(name, tenant, events, %{count: count} = options, results) when count == false or tl(events) == [] do
+    Enum.reduce(events, results, fn {position, event}, {found, fuel} ->
+      {result, more} = find(name, tenant, event, %{options | timeout: Deadline.left(options.deadline)})
+      {[{position, result} | found], fuel + more}
+    end)
   end
 
   defp of_tenant(name, tenant, events, options, results) do

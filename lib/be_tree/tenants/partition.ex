@@ -56,7 +56,7 @@ defmodule BeTree.Tenants.Partition do
   def handle_call({:lost, id}, _from, state), do: {:reply, :ok, Loading.lose(state, id)}
 
   def handle_call(request, from, state)
-      when elem(request, 0) in [:load, :statistics, :snapshot, :evict, :change, :drop, :restore, :move] do
+      when elem(request, 0) in [:load, :statistics, :write, :snapshot, :evict, :change, :drop, :restore, :move] do
     {:noreply, begin({request, from}, state)}
   end
 
@@ -141,6 +141,20 @@ defmodule BeTree.Tenants.Partition do
     end
   end
 
+  defp operate({:write, tenant}, from, %{directory: directory} = state) do
+    case state.copies do
+      %{^tenant => copy} ->
+        Rounds.write(state, copy, fn reply, state ->
+          GenServer.reply(from, reply)
+          state
+        end)
+
+      _cold ->
+        GenServer.reply(from, known(directory, tenant))
+        state
+    end
+  end
+
   defp operate({:snapshot, tenant}, from, %{directory: directory} = state) do
     case state.copies do
       %{^tenant => copy} ->
@@ -155,7 +169,7 @@ defmodule BeTree.Tenants.Partition do
         end
 
       _cold ->
-        GenServer.reply(from, with({:ok, _body} <- Copy.read(directory, tenant), do: :ok))
+        GenServer.reply(from, known(directory, tenant))
         state
     end
   end
@@ -169,7 +183,7 @@ defmodule BeTree.Tenants.Partition do
         end)
 
       _cold ->
-        GenServer.reply(from, with({:ok, _body} <- Copy.read(directory, tenant), do: :ok))
+        GenServer.reply(from, known(directory, tenant))
         state
     end
   end
@@ -192,6 +206,9 @@ defmodule BeTree.Tenants.Partition do
     do: Restoring.restore(state, content, existing, from)
 
   defp operate({:move, tenant, target, deadline}, from, state), do: Moving.move(state, tenant, target, deadline, from)
+
+  # The statistics of a tenant that is not in memory were written when it left.
+  defp known(directory, tenant), do: with({:ok, _body} <- Copy.read(directory, tenant), do: :ok)
 
   defp drop(%{directory: directory} = state, tenant, from) do
     reference = make_ref()

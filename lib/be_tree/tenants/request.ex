@@ -33,6 +33,31 @@ defmodule BeTree.Tenants.Request do
   @spec snapshot(Directory.t(), term, timeout) :: :ok | {:error, Error.t()}
   def snapshot(directory, tenant, timeout), do: repeat(directory, tenant, {:snapshot, tenant}, timeout, @max_attempts)
 
+  @doc "Writes what tenants have counted. All requests are under way at once, so the store takes them in few groups."
+  @spec snapshot_many(Directory.t(), [term]) :: [:ok | {:error, Error.t()}]
+  def snapshot_many(directory, tenants) do
+    sent = for tenant <- tenants, do: {tenant, send_request(directory, {:write, tenant})}
+
+    for {tenant, request} <- sent do
+      with nil <- reply(request), do: repeat(directory, tenant, {:write, tenant}, :infinity, @max_attempts)
+    end
+  end
+
+  defp send_request(directory, {_kind, tenant} = request) do
+    if pid = Directory.partition_process(directory, Directory.partition(directory, tenant)),
+      do: :gen_server.send_request(pid, request)
+  end
+
+  # Returns `nil` if the partition ended before it replied.
+  defp reply(nil), do: nil
+
+  defp reply(request) do
+    case :gen_server.receive_response(request, :infinity) do
+      {:reply, reply} -> reply
+      {:error, _ended} -> nil
+    end
+  end
+
   @doc "Removes a tenant from memory. The store keeps it."
   @spec evict(Directory.t(), term, timeout) :: :ok | {:error, Error.t()}
   def evict(directory, tenant, timeout), do: repeat(directory, tenant, {:evict, tenant}, timeout, @max_attempts)

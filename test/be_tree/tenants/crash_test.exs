@@ -154,7 +154,9 @@ defmodule BeTree.Tenants.CrashTest do
     for tenant <- 1..5, do: Tenants.change!(name, tenant, put: [{1, "a > 0"}])
     for tenant <- 1..5, do: Tenants.match!(name, tenant, %{a: 1})
     write(name)
+    assert Tenants.snapshot_many(name, [3, 4]) == {:ok, [:ok, :ok]}
     for tenant <- 1..5, do: Tenants.match!(name, tenant, %{a: 1})
+    assert Tenants.snapshot_many(name, [5]) == {:ok, [:ok]}
     Tenants.change!(name, 1, put: [{2, "a > 0"}])
 
     # As when the node ends: nothing is written any more.
@@ -168,9 +170,9 @@ defmodule BeTree.Tenants.CrashTest do
     stop_killed(name)
 
     ^name = start(options, %{clock: clock(clocks)})
-    assert events(name) == {5, 5}
+    assert events(name) == {6, 6}
     assert Tenants.match!(name, 1, %{a: 1}) == [1, 2]
-    assert totals(name, 2).events == 1
+    assert for(tenant <- 2..5, do: totals(name, tenant).events) == [1, 1, 1, 2]
   end
 
   defp stop_killed(name) do
@@ -229,6 +231,8 @@ defmodule BeTree.Tenants.CrashTest do
       # The last block of a file may still have room.
       for tenant <- 1..4, do: assert(evicted(Tenants.evict(name, tenant)))
       for tenant <- 1..4, do: assert(Tenants.match(name, tenant, %{a: 1}) == {:ok, [1]})
+      {:ok, results} = Tenants.snapshot_many(name, [1, 2, 3, 4])
+      for result <- results, do: assert(evicted(result))
       File.rm!(rest)
       eventually(fn -> match?({:ok, _counts}, Tenants.change(name, 1, put: [{3, "a > 0"}])) end)
       assert Tenants.match(name, 1, %{a: 1}) == {:ok, [1, 3]}

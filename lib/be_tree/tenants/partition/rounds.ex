@@ -90,7 +90,11 @@ defmodule BeTree.Tenants.Partition.Rounds do
     end
   end
 
-  defp save_one(%{directory: directory} = state, copy, false) do
+  defp save_one(state, copy, false), do: write(state, copy, fn _reply, state -> state end)
+
+  @doc "Writes the statistics of a copy, and continues with the reply of the store. Other operations of the tenant go on meanwhile."
+  @spec write(State.t(), Copy.t(), State.finish()) :: State.t()
+  def write(%{directory: directory} = state, copy, done) do
     mark = Copy.mark(copy, directory)
 
     with :ok <- Copy.settle(copy, directory),
@@ -101,12 +105,12 @@ defmodule BeTree.Tenants.Partition.Rounds do
 
       state
       |> State.expect(reference, fn
-        :ok, state -> State.written(state)
-        {:error, error}, state -> state |> unmark(copy.tenant) |> State.warn(error)
+        :ok, state -> done.(:ok, State.written(state))
+        {:error, error} = refused, state -> done.(refused, state |> unmark(copy.tenant) |> State.warn(error))
       end)
       |> State.put_copy(%{copy | mark: mark})
     else
-      {:error, error} -> failed(state, copy, error)
+      {:error, error} = refused -> done.(refused, failed(state, copy, error))
     end
   end
 
@@ -123,7 +127,7 @@ defmodule BeTree.Tenants.Partition.Rounds do
   @doc "Writes the statistics of all copies that changed, and waits for the store, as the last act of the process."
   @spec write_last(State.t(), timeout) :: :ok
   def write_last(%{directory: directory, copies: copies}, timeout) do
-    references = for {_tenant, copy} <- copies, Copy.changed?(copy, directory), do: write(copy, directory)
+    references = for {_tenant, copy} <- copies, Copy.changed?(copy, directory), do: begin_write(copy, directory)
 
     for reference <- references,
         is_reference(reference),
@@ -132,7 +136,7 @@ defmodule BeTree.Tenants.Partition.Rounds do
     :ok
   end
 
-  defp write(copy, directory) do
+  defp begin_write(copy, directory) do
     with :ok <- Copy.settle(copy, directory), {:ok, fields} <- Copy.statistics(copy, directory) do
       reference = make_ref()
       :ok = Copy.write(copy, directory, fields, {self(), reference})
