@@ -34,6 +34,10 @@ defmodule WorkersBench do
     end
 
     Amqp.await_confirms(channel)
+    # A queue stores the matches, as in use.
+    Amqp.declare_exchange(channel, "bench.matches", "fanout")
+    Amqp.declare_queue(channel, "bench.worker_matches")
+    Amqp.bind(channel, "bench.worker_matches", "bench.matches", "")
     node = Nodes.start()
     options = [name: Bench, broker: broker, schema: @schema, stream: "bench.expressions"]
 
@@ -45,6 +49,8 @@ defmodule WorkersBench do
 
     IO.puts("replay of #{@expressions} expressions: #{rate(@expressions, replay)}")
 
+    before = processor_times(node)
+
     matching =
       seconds(fn ->
         Nodes.run(node, Worker, name: Bench, broker: broker, events: "bench.events", matches: "bench.matches")
@@ -52,6 +58,7 @@ defmodule WorkersBench do
       end)
 
     IO.puts("one worker: #{rate(@events, matching)}")
+    report_processor_times(before, node)
   end
 
   @tag :tmp_dir
@@ -67,7 +74,11 @@ defmodule WorkersBench do
 
     Amqp.await_confirms(channel)
     node = Nodes.start()
-    options = [broker: broker, exchange: "bench", dir: dir, schema: @schema]
+    # A queue stores the matches, as in use.
+    Amqp.declare_exchange(channel, "bench.partition_matches", "fanout")
+    Amqp.declare_queue(channel, "bench.seen")
+    Amqp.bind(channel, "bench.seen", "bench.partition_matches", "")
+    options = [broker: broker, exchange: "bench", matches: "bench.partition_matches", dir: dir, schema: @schema]
     queues = for partition <- 0..3, do: Partitions.queue("bench", partition)
 
     changing =
@@ -78,18 +89,51 @@ defmodule WorkersBench do
 
     IO.puts("four partitions, 10000 changes: #{rate(10_000, changing)}")
 
+    # Another node takes over, with the events in the queues.
+    Nodes.kill(node)
+
+    for sequence <- 1..div(@events, 100), tenant <- 1..100 do
+      body = ~s({"price": 100, "country": "c#{rem(sequence, 100)}", "sequence": #{sequence}})
+      Amqp.publish(channel, "bench", "#{tenant}", body, headers: [{"tenant", "#{tenant}"}, {"sequence", sequence}])
+    end
+
+    Amqp.await_confirms(channel)
+    node = Nodes.start()
+    before = processor_times(node)
+
     counting =
       seconds(fn ->
-        for sequence <- 1..div(@events, 100), tenant <- 1..100 do
-          body = ~s({"price": 100, "country": "c#{rem(sequence, 100)}", "sequence": #{sequence}})
-          Amqp.publish(channel, "bench", "#{tenant}", body, headers: [{"tenant", "#{tenant}"}, {"sequence", sequence}])
-        end
-
-        Amqp.await_confirms(channel)
+        for partition <- 0..3, do: Nodes.run(node, Partition, [{:partition, partition} | options])
         await_empty(queues)
       end)
 
-    IO.puts("four partitions, events of 100 tenants, with their publishing: #{rate(@events, counting)}")
+    IO.puts("four partitions, events of 100 tenants: #{rate(@events, counting)}")
+    report_processor_times(before, node)
+  end
+
+  # Processor time does not depend on other work of the machine as much as the clock does.
+  defp processor_times(node), do: for({name, pid} <- processes(node), do: {name, processor_ticks(pid)})
+
+  defp processes(node) do
+    broker = 31 |> Broker.folder() |> Path.join("pid") |> File.read!()
+    [{"the node", :erpc.call(node, System, :pid, [])}, {"the broker", String.trim(broker)}]
+  end
+
+  # utime and stime, the fields 14 and 15.
+  defp processor_ticks(pid) do
+    [_name, fields] = "/proc/#{pid}/stat" |> File.read!() |> String.split(") ")
+    [user, system] = fields |> String.split() |> Enum.slice(11, 2) |> Enum.map(&String.to_integer/1)
+    user + system
+  end
+
+  @microseconds_per_tick 10_000
+
+  defp report_processor_times(before, node) do
+    for {{name, ticks}, {name, later}} <- Enum.zip(before, processor_times(node)),
+        do:
+          IO.puts(
+            "  processor time of #{name}: #{round((later - ticks) * @microseconds_per_tick / @events)} us an event"
+          )
   end
 
   # A queue is empty when it has no message, acknowledged ones excepted.
