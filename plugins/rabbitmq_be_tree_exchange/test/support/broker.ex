@@ -143,6 +143,15 @@ defmodule BeTreeExchange.Test.Broker do
     File.rm_rf!(folder(number))
   end
 
+  @doc "Runs `rabbitmqctl` for a node. Returns its output and its status."
+  def ctl(number, arguments) do
+    command =
+      ~s(exec #{chroot()} /usr/lib/rabbitmq/bin/rabbitmqctl --node #{node_name(number)} --erlang-cookie be_tree "$@")
+
+    environment = environment(number, inside(folder(number)))
+    System.cmd("/bin/sh", ["-c", command, "rabbitmqctl" | arguments], env: environment, stderr_to_stdout: true)
+  end
+
   def rpc(number, module, function, arguments), do: :rpc.call(node_name(number), module, function, arguments)
 
   @doc "Calls `check` until it returns true."
