@@ -18,6 +18,10 @@ defmodule BeTree.Cluster do
   The nodes are connected by distributed Erlang. When a shard does not reply, the search returns an error that names the shard;
   a list of ids never lacks a shard. If a shard is to survive its node, let a server of another node follow it
   (`BeTree.Server`), and make a cluster with the follower in its place.
+
+  To change the schema, call `BeTree.Server.migrate/3` for each shard on its node, for example by `:erpc`, and repeat the call for shards
+  that returned an error: a shard that has the schema already does nothing. Each shard checks the event of a search by its own schema, so
+  until all shards have the new one, events must fit both. Additional attributes that are optional fit.
   """
 
   alias BeTree.Cluster.{Call, Results}

@@ -22,6 +22,7 @@ defmodule BeTree.Error do
     * `:position` - the position of the wrong subscription or event in a list, from 0, or `nil`;
     * `:line` - the line of a text of rules, from 1, or `nil`;
     * `:retry_after` - the milliseconds until the call may succeed, for the kind `:quota`, or `nil`;
+    * `:faults` - for the kind `:schema_change`, a list of `{id, error}` in the order of ids, or `nil`;
     * `:text` - the expression, or the line of the rules, in which `:column` counts, or `nil`.
 
   ## Kinds
@@ -48,6 +49,7 @@ defmodule BeTree.Error do
   | `:file` | a file cannot be read or written |
   | `:damaged` | a file is not as it was written, or one is missing |
   | `:other_schema` | a folder belongs to another schema |
+  | `:schema_change` | subscriptions do not fit the schema to which a server should change; `:faults` lists them |
   | `:locked` | another server has the folder open |
   | `:closed` | the sink of a `BeTree.Output` is gone |
   | `:callback` | a function of yours that the library called, such as that of `load:`, raised, threw or exited |
@@ -74,6 +76,7 @@ defmodule BeTree.Error do
           | :file
           | :damaged
           | :other_schema
+          | :schema_change
           | :locked
           | :closed
           | :callback
@@ -86,11 +89,12 @@ defmodule BeTree.Error do
           position: non_neg_integer | nil,
           line: pos_integer | nil,
           text: binary | nil,
-          retry_after: non_neg_integer | nil
+          retry_after: non_neg_integer | nil,
+          faults: [{term, t}] | nil
         }
 
   @enforce_keys [:kind, :message]
-  defexception [:kind, :message, :attribute, :column, :position, :line, :text, :retry_after]
+  defexception [:kind, :message, :attribute, :column, :position, :line, :text, :retry_after, :faults]
 
   @indent "    "
   # Characters of the text shown before and after the caret, which fit on one line of a terminal.

@@ -569,6 +569,21 @@ defmodule BeTree.Journal do
     &Base.write(files, folder, &1, identity, &2)
   end
 
+  @doc "Gives the next base and the changes after it this identity. `nil` keeps the present one."
+  @spec identify(t, binary | nil) :: t
+  def identify(journal, nil), do: journal
+  def identify(%__MODULE__{} = journal, identity), do: %{journal | identity: identity}
+
+  @doc """
+  Removes a base above `last/1` that could not be written. It has its name if only the sync of the folder failed, and would replace
+  the changes that the journal accepts from now on.
+  """
+  @spec remove_base(t, pos_integer) :: :ok
+  def remove_base(%__MODULE__{files: files, folder: folder, last: last}, version) when version > last do
+    with :ok <- files.delete(Path.join(folder, Segment.digits(version) <> ".base")), do: files.sync_folder(folder)
+    :ok
+  end
+
   @doc "Removes the files that a base of this version replaces. The base has been written."
   @spec trim(t, non_neg_integer) :: {:ok, t} | {:error, Error.t(), t}
   def trim(%__MODULE__{} = journal, version) do

@@ -82,7 +82,13 @@ defmodule BeTree.Server do
 
   When the disk is full or fails, a change returns an error of kind `:file` and is not made; searches continue, and changes too
   when there is room. One server has the folder at a time. A folder that is damaged, in use, or of another schema is refused by
-  `start_link/1` with an error of kind `:damaged`, `:locked` or `:other_schema`, and not changed.
+  `start_link/1` with an error of kind `:damaged`, `:locked` or `:other_schema`, and not changed. The option `schema_change: :migrate`
+  moves a folder to another schema at the start.
+
+  ## Another schema
+
+  `migrate/3` changes the schema of a running server, and `schema_change: :migrate` that of a folder at the start, if the texts of all
+  subscriptions fit the new schema. Otherwise nothing changes, and the error lists the subscriptions that do not fit.
 
   ## Following
 
@@ -158,6 +164,14 @@ defmodule BeTree.Server do
                    "with `:dir`, the promise of an acknowledged change. `:sync`: it is on the disk. `{:interval, ms}`: it survives " <>
                      "the end of the node, and is on the disk about `ms` milliseconds later. `:none`: it survives the end of the node"
                ],
+               schema_change: [
+                 type: {:one_of, [:refuse, :migrate]},
+                 default: :refuse,
+                 doc:
+                   "with `:dir`, for a folder of another schema. `:refuse` returns an error of kind `:other_schema`. `:migrate` moves " <>
+                     "the folder to the schema of this start, as `migrate/3` does, if all of its subscriptions fit. Otherwise the error of kind " <>
+                     "`:schema_change` has up to 100 of them in its field `:faults`"
+               ],
                load: [
                  type: {:check, "{module, function, arguments}", &__MODULE__.load?/1},
                  doc:
@@ -211,6 +225,7 @@ defmodule BeTree.Server do
                         ],
                         delete: [type: :any, default: [], doc: "ids to delete. All of them must exist"]
                       ] ++ @change_options
+  @migrate_options Common.on_mismatch_of_schema() ++ @change_options
   @read_timeout "milliseconds, or `:infinity`. The call waits for no other process, and returns an error if it took longer"
   @read_options Common.timeout(@read_timeout)
   @validate_options Common.take([:constants]) ++ @read_options
@@ -230,6 +245,7 @@ defmodule BeTree.Server do
           | {:follow, {name, node}}
           | {:dir, Path.t()}
           | {:durability, :sync | {:interval, non_neg_integer} | :none}
+          | {:schema_change, :refuse | :migrate}
           | {:load, {module, atom, list}}
           | {:image, Image.source()}
           | {:max_restarts, pos_integer}
@@ -249,7 +265,7 @@ defmodule BeTree.Server do
 
   Returns `{:ok, pid}` with the pid of the server's supervisor, `{:error, {:already_started, pid}}` when a server of this name
   runs, or `{:error, %BeTree.Error{}}` with the kinds of `BeTree.new/2` and `BeTree.publish/2`, those of the option that fills the
-  server, and `:file`, `:damaged`, `:locked` or `:other_schema` for the folder of `:dir`.
+  server, and `:file`, `:damaged`, `:locked`, `:other_schema` or `:schema_change` for the folder of `:dir`.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Starting, schema: [age: :integer])
       iex> BeTree.search(Starting, %{age: 30})
@@ -369,6 +385,7 @@ defmodule BeTree.Server do
       ids: kind(options[:ids], options[:dir]),
       dir: options[:dir] && IO.chardata_to_string(options[:dir]),
       durability: options[:durability],
+      schema_change: options[:schema_change],
       load: options[:load],
       image: options[:image],
       schema: schema,
@@ -899,6 +916,65 @@ defmodule BeTree.Server do
   @doc "Like `swap/3`, but raises on error."
   @spec swap!(name, Index.t() | {:image, Image.source()} | Guest.t() | binary, timeout: timeout) :: :ok
   def swap!(name, to, options \\ []), do: Bang.unwrap!(swap(name, to, options))
+
+  @doc """
+  Moves the server to another schema, with all of its subscriptions, while it is searched and changed.
+
+  The server takes each schema under which the text of each subscription still compiles. So attributes may be added or reordered,
+  bounds widened, an attribute removed that no expression uses, and a type changed if all expressions with the attribute are valid
+  for the new type.
+
+  A separate process compiles all texts, in about the time that inserting them took, and includes changes that come meanwhile. Then the
+  server's process swaps the new index in. With `:dir`, it first writes the index and all texts to the folder, under the new schema,
+  and changes wait for that. A node that ends during the call leaves the folder with the old schema or the new one, with all
+  acknowledged changes. The migration counts as one change in `version/2`. Followers receive the new index.
+
+  The schema of an index checks both expressions and events. Until the migration is done, insertions and searches need the old
+  schema. A search that began earlier ends on the index on which it began. Searches and changes that start after the
+  function returned need the new one: an event then lacks an added attribute that is not optional, and an event that was prepared under
+  the old schema (`BeTree.Event.prepare/3`) is refused.
+
+  A server that its supervisor starts again begins with the schema of its options, and not with that of the last call. So change
+  the options too, or use the option `schema_change: :migrate` of `start_link/1` instead of this function.
+
+  ## Options
+
+  #{Options.docs(@migrate_options)}
+
+  Returns `:ok`, also if the server has this schema already, or `{:error, error}`, and changes nothing, with the kind
+
+    * `:schema_change` when subscriptions do not compile under the new schema. The message names the first ones, and the field
+      `:faults` has all, as a list of `{id, error}`;
+    * those of `BeTree.new/2` for the schema;
+    * `:not_found` when the server does not know the expressions, because their index was swapped in;
+    * `:overloaded` when, during the compilation, a swap or another migration came, or a change of more than 1,000 subscriptions;
+    * `:file` when the folder cannot be written;
+    * `:no_server`, `:out_of_memory` or `:timeout`.
+
+  Raises an `ArgumentError` for a server that follows another one.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Migrating, schema: [age: :integer])
+      iex> BeTree.Server.insert!(Migrating, 1, "age >= 21")
+      iex> BeTree.Server.migrate(Migrating, age: :integer, country: {:string, optional: true})
+      :ok
+      iex> BeTree.Server.insert!(Migrating, 2, "country = 'CA'")
+      iex> BeTree.search(Migrating, %{age: 30, country: "CA"})
+      {:ok, [1, 2]}
+      iex> {:error, error} = BeTree.Server.migrate(Migrating, age: :integer)
+      iex> for {id, fault} <- error.faults, do: {id, fault.kind}
+      [{2, :unknown_attribute}]
+  """
+  @spec migrate(name, BeTree.schema(), on_mismatch: :error | :undefined, timeout: timeout) :: :ok | {:error, Error.t()}
+  def migrate(name, schema, options \\ []) do
+    options = Options.validate!(options, @migrate_options)
+
+    with {:ok, schema} <- Domain.parse(schema, options[:on_mismatch]),
+         do: Request.change(name, {:migrate, schema}, options[:timeout])
+  end
+
+  @doc "Like `migrate/3`, but raises on error."
+  @spec migrate!(name, BeTree.schema(), on_mismatch: :error | :undefined, timeout: timeout) :: :ok
+  def migrate!(name, schema, options \\ []), do: Bang.unwrap!(migrate(name, schema, options))
 
   @doc """
   Returns the version of the server: the number of its changes and swaps. One change may concern many subscriptions.

@@ -101,7 +101,7 @@ defmodule BeTree.Telemetry do
   `:advance` or `:run`. `reason` is `:firings` or `:notices`, the limit that ended a page, or `nil`. A failed firing has no
   event of its own; its notice has no name.
 
-  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change` or `:swap`, and `:revoke` when a cluster rolls
+  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change`, `:swap` or `:migrate`, and `:revoke` when a cluster rolls
   back the insertion of a list.
 
   Handlers run in the process that does the work: for searches and changes the caller, otherwise a process of the server. A

@@ -282,6 +282,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :info, fn -> [server] end, [:timeout]},
       {Server, :measure, fn -> [server] end, nil},
       {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, [:timeout]},
+      {Server, :migrate, fn -> [:no_such_server, [a: :integer]] end, [:on_mismatch, :timeout]},
       {BeTree.Telemetry, :enabled?, fn -> [] end, nil},
       {BeTree.Telemetry, :metrics, fn -> [] end, nil},
       {Workload, :all, fn -> [] end, nil},
@@ -403,7 +404,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
 
     servers =
       for option <-
-            [:name, :schema, :ids, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
+            [:name, :schema, :schema_change, :ids, :follow, :memory, :fuel_per_reduction, :guest, :runtime] ++
               [:replicas, :queue, :max_restarts, :max_seconds],
           value <- wrong(),
           options = Keyword.put([name: name(), schema: [a: :integer]], option, value),

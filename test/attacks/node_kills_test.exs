@@ -22,15 +22,37 @@ defmodule BeTree.Attacks.NodeKillsTest do
     for number <- 1..Attack.size(3, 50), reduce: %{}, do: (there -> kill_node(folder, number, there, &term/1))
   end
 
-  # Code for the server's options, for the id of an integer, and the reverse. Each node makes the atoms itself, after
+  test "a node that is killed during migrations keeps every acknowledged change", %{folder: folder} do
+    :rand.seed(:exsss, {Attack.seed(), 33, 0})
+    for number <- 1..Attack.size(4, 100), reduce: %{}, do: (there -> kill_node(folder, number, there, &migrating/1))
+  end
+
+  # Code for the server's options, for the id of an integer, the reverse, and for work beside the changes. Each node makes the atoms itself, after
   # recovery read those of the previous node.
   defp integer(:options), do: "[]"
   defp integer(:id), do: "fn id -> id end"
   defp integer(:integer), do: "fn id -> id end"
+  defp integer(:beside), do: ""
 
   defp term(:options), do: "[ids: :term]"
   defp term(:id), do: ~s|fn id -> {String.to_atom("term_" <> Integer.to_string(rem(id, 7))), [id]} end|
   defp term(:integer), do: "fn {_atom, [id]} -> id end"
+  defp term(:beside), do: ""
+
+  # The next node finds either schema, and moves back to the first one.
+  defp migrating(:options), do: "[schema_change: :migrate]"
+
+  defp migrating(:beside) do
+    """
+    spawn(fn ->
+      for _ <- 1..1_000_000, schema <- [#{inspect([b: {:float, optional: true}] ++ @schema)}, #{inspect(@schema)}] do
+        :ok = BeTree.Server.migrate(Killed, schema)
+      end
+    end)
+    """
+  end
+
+  defp migrating(other), do: integer(other)
 
   # The node writes to a file when a change begins and when it is acknowledged. The operating system keeps written bytes
   # after a kill;
@@ -65,6 +87,7 @@ defmodule BeTree.Attacks.NodeKillsTest do
           end
         end)
       end
+      #{kind.(:beside)}
       Process.sleep(:infinity)
       """)
 

@@ -211,15 +211,24 @@ defmodule BeTree.Journal.Owner do
 
   @doc """
   Writes a base of `version`, which is after the last change, and replaces all changes by it. The calling process, the owner, waits
-  for that.
+  for that. With `identity`, the folder has this identity from then on: the name of the base's file changes the content and the
+  identity at once.
   """
-  @spec replace(t | nil, pos_integer, Enumerable.t()) :: {:ok, t | nil} | {:error, Error.t()}
-  def replace(nil, _version, _content), do: {:ok, nil}
+  @spec replace(t | nil, pos_integer, Enumerable.t(), binary | nil) :: {:ok, t | nil} | {:error, Error.t()}
+  def replace(owner, version, content, identity \\ nil)
+  def replace(nil, _version, _content, _identity), do: {:ok, nil}
 
-  def replace(%__MODULE__{} = owner, version, content) do
-    with :ok <- Journal.base_writer(owner.journal).(version, content) do
-      owner = stop_writer(owner)
-      {:ok, trimmed(%{owner | base_at: Journal.written(owner.journal)}, Journal.rebase(owner.journal, version))}
+  def replace(%__MODULE__{} = owner, version, content, identity) do
+    journal = Journal.identify(owner.journal, identity)
+
+    case Journal.base_writer(journal).(version, content) do
+      :ok ->
+        owner = stop_writer(%{owner | journal: journal})
+        {:ok, trimmed(%{owner | base_at: Journal.written(journal)}, Journal.rebase(journal, version))}
+
+      {:error, error} ->
+        Journal.remove_base(journal, version)
+        {:error, error}
     end
   end
 

@@ -6,10 +6,10 @@ defmodule BeTree.Server.Bases do
   # builds the next base when the log is long. The writer of a server and a follower both use this module.
   # The owner traps exits, and passes its messages to `info/2`.
 
-  alias BeTree.{Error, Guest, Index}
+  alias BeTree.{Domain, Error, Guest, Index}
   alias BeTree.Input.Describe
   alias BeTree.Processes.Heap
-  alias BeTree.Server.{Builder, Changes, Lineage, Maintainer, Table}
+  alias BeTree.Server.{Builder, Changes, Lineage, Maintainer, Migration, Table}
   alias BeTree.Target.View
 
   # A base is due when the changes in its log exceed this share of its subscriptions, within these limits.
@@ -50,7 +50,7 @@ defmodule BeTree.Server.Bases do
         }
 
   @typedoc "What a builder made."
-  @type built :: {:ok, Builder.built() | Builder.renewed()} | {:error, Error.t()}
+  @type built :: {:ok, Builder.built() | Builder.renewed() | Migration.t()} | {:error, Error.t()}
 
   @spec new(Table.t(), map) :: t
   def new(table, options), do: %__MODULE__{table: table, options: options}
@@ -145,6 +145,13 @@ defmodule BeTree.Server.Bases do
     %{bases | builder: {builder, from}}
   end
 
+  @doc "Starts to compile all texts under another schema. `from` gets the outcome."
+  @spec migrate(t, [Domain.t()], Table.version(), GenServer.from()) :: t
+  def migrate(%__MODULE__{base: %{index: index}} = bases, schema, version, from) do
+    build = fn -> Migration.build(schema, index, bases.table, version, bases.options) end
+    %{bases | builder: {Builder.start(bases.table, build), from}}
+  end
+
   @doc "Ends the builder. Its caller gets an error."
   @spec stop_building(t) :: t
   def stop_building(%__MODULE__{builder: nil} = bases), do: bases
@@ -152,7 +159,7 @@ defmodule BeTree.Server.Bases do
   def stop_building(%__MODULE__{builder: {pid, from}} = bases) do
     Process.unlink(pid)
     Process.exit(pid, :kill)
-    message = "another swap, or too many changes, came before this one was done; try again"
+    message = "another swap or migration, or too many changes, came before this one was done; try again"
     if from, do: GenServer.reply(from, {:error, %Error{kind: :overloaded, message: message}})
     %{bases | builder: nil}
   end

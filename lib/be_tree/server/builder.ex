@@ -129,7 +129,9 @@ defmodule BeTree.Server.Builder do
     end
   end
 
-  defp start(table, build) do
+  @doc "Starts a builder that calls `build` and sends its outcome."
+  @spec start(Table.t(), (() -> {:ok, term} | {:error, Error.t()})) :: pid
+  def start(table, build) do
     server = self()
     metadata = %{server: table.server, operation: :build}
 
@@ -140,7 +142,8 @@ defmodule BeTree.Server.Builder do
   end
 
   defp measure({:ok, {:renewed, _index, version}}), do: %{version: version}
-  defp measure({:ok, built}), do: %{version: built.version}
+  defp measure({:ok, %{version: version}}), do: %{version: version}
+  defp measure({:ok, %{added: version}}), do: %{version: version}
   defp measure({:error, _error}), do: %{}
 
   defp continue(table, index, version, options) do

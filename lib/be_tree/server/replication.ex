@@ -7,7 +7,7 @@ defmodule BeTree.Server.Replication do
   # of them cannot follow.
 
   alias BeTree.{Error, Index}
-  alias BeTree.Server.{Bases, Builder, Changes, Primary, Start, Table}
+  alias BeTree.Server.{Bases, Builder, Changes, Migration, Primary, Start, Table}
 
   # The rows of the table's log that a change drops.
   @max_dropped 4
@@ -144,12 +144,16 @@ defmodule BeTree.Server.Replication do
   def swap(%__MODULE__{} = replication, base, primary),
     do: show(%{replication | version: base.version}, base, primary, base.version)
 
-  @doc "Handles a message of the bases. Returns `:unknown` for another one."
-  @spec info(t, term) :: {:ok, t} | :unknown
+  @doc """
+  Handles a message of the bases. Returns `:unknown` for another one, and `{:migration, migration, from, replication}` when all texts
+  fit the new schema of a migration.
+  """
+  @spec info(t, term) :: {:ok, t} | {:migration, Migration.t(), GenServer.from(), t} | :unknown
   def info(%__MODULE__{} = replication, message) do
     case Bases.info(replication.bases, message) do
       {:ok, bases} -> {:ok, %{replication | bases: bases}}
       {:due, bases} -> {:ok, build_if_due(%{replication | bases: bases})}
+      {:built, {:ok, %Migration{} = made}, from, bases} -> {:migration, made, from, %{replication | bases: bases}}
       {:built, outcome, from, bases} -> {:ok, built(%{replication | bases: bases}, outcome, from)}
       {:unfit, error, bases} -> {:ok, publish_or_retry(stop_building(%{replication | bases: bases, error: error}))}
       :unknown -> :unknown

@@ -9,7 +9,7 @@ defmodule BeTree.Server.Start do
   alias BeTree.Journal.Owner
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Processes.Callback
-  alias BeTree.Server.{Builder, Changes, Lineage, Store, Table}
+  alias BeTree.Server.{Builder, Changes, Lineage, Migration, Primary, Store, Table}
   alias BeTree.Target.Ids
 
   @enforce_keys [:base, :rows, :tree, :lineage, :journal]
@@ -18,28 +18,37 @@ defmodule BeTree.Server.Start do
   @typedoc """
     * `:base`, `:rows` - the base, and the rows of the table's log since;
     * `:tree` - a tree with all of that;
-    * `:lineage` - `:former` if the present lineage is that of an earlier process, `:begun` if this process begins one;
+    * `:lineage` - `:former` if the present lineage is that of an earlier process, `:begun` if this process begins one, `:kept` if the
+      folder has the one that this process began;
     * `:journal` - the journal, or `nil` without a folder.
   """
   @type t :: %__MODULE__{
           base: Table.base(),
           rows: [Table.row()],
           tree: BeTree.t(),
-          lineage: :former | :begun,
+          lineage: :former | :begun | :kept,
           journal: Owner.t() | nil
         }
 
   @doc "Opens the folder, if there is one, and returns the state. The calling process owns the journal and the tables."
   @spec run(Table.t(), map) :: {:ok, t} | {:error, Error.t()}
   def run(table, options) do
-    with {:ok, journal} <- open(options, table), do: begin(Table.recover(table), table, journal, options)
+    with {:ok, journal, schema} <- open(options, table),
+         {:ok, start} <- begin(Table.recover(table), table, journal, %{options | schema: schema}),
+         do: settle_schema(start, Table.schemas(table), table, options)
   end
 
-  defp open(%{dir: nil}, _table), do: {:ok, nil}
+  defp open(%{dir: nil, schema: schema}, _table), do: {:ok, nil, schema}
 
-  defp open(%{dir: dir, durability: durability, schema: schema}, table) do
-    with {:ok, schema} <- Domain.parse(schema), do: Store.open(dir, schema, Ids.kind(table.ids), durability)
+  defp open(%{dir: dir, durability: durability} = options, table) do
+    {schema, others} = expected(Table.schemas(table), options)
+    Store.open(dir, schema, others, Ids.kind(table.ids), durability)
   end
+
+  # The schema of the options is that of the first start. `BeTree.Server.migrate/3` may have changed it since.
+  defp expected(nil, %{schema: schema, schema_change: :refuse}), do: {schema, []}
+  defp expected(nil, %{schema: schema, schema_change: :migrate}), do: {schema, :any}
+  defp expected([schema | others], _options), do: {schema, others}
 
   defp begin(nil, table, journal, options) when journal != nil do
     case Store.recover(journal, table, options) do
@@ -123,6 +132,35 @@ defmodule BeTree.Server.Start do
     {history, lineage} = if history == [], do: {Lineage.begin([], version), :begun}, else: {history, :former}
     base = %{history: history, index: index, version: version, origin: version, complete: complete}
     with {:ok, start} <- begin_again(base, [], journal, options), do: {:ok, %{start | lineage: lineage}}
+  end
+
+  ## Schemas
+
+  # The first start may have found a folder of another schema, and moves it to that of the options. The folder has the new schema
+  # before a search can.
+  defp settle_schema(%{journal: journal} = start, schemas, _table, _options) when journal == nil or schemas != nil,
+    do: {:ok, start}
+
+  defp settle_schema(%{base: %{index: index}} = start, nil, table, %{schema: schema, schema_change: change} = options) do
+    with {:ok, start} <- if(change == :migrate, do: migrate(start, table, options), else: {:ok, start}) do
+      Table.put_schemas(table, [if(change == :migrate, do: schema, else: index.schema)])
+      {:ok, start}
+    end
+  end
+
+  defp migrate(%{base: %{index: index, version: last} = base} = start, table, %{schema: schema} = options) do
+    with false <- Migration.done?(index, schema),
+         :ok <- Migration.check_texts(base),
+         {:ok, made} <- Migration.build(schema, index, table, last, options),
+         {:ok, index, %Primary{tree: tree}} <- Migration.complete(made, table, last, options),
+         history = if(start.lineage == :former, do: Lineage.begin(base.history, last), else: base.history),
+         base = %{base | index: index, version: last + 1, origin: last + 1, history: history},
+         {:ok, journal} <- Store.migrate(start.journal, table, base) do
+      {:ok, %{start | base: base, rows: [], tree: tree, lineage: :kept, journal: journal}}
+    else
+      true -> {:ok, start}
+      {:error, error} -> {:error, Migration.abridge(error)}
+    end
   end
 
   @doc "Returns the error with this message unless both schemas are the same."

@@ -23,6 +23,7 @@ defmodule BeTree.Server.Store do
   alias BeTree.Journal.Owner
   alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Builder, Changes, Copy, Lineage, Table}
+  alias BeTree.Target.Ids
 
   @meta 1
   @image 2
@@ -37,16 +38,46 @@ defmodule BeTree.Server.Store do
   # The prefix of the schema in the identity of a folder whose ids are terms.
   @terms "ids: :term\n"
 
-  @doc "Opens the folder of a server with this schema and ids of this kind. The calling process owns the journal."
-  @spec open(Path.t(), [Domain.t()], Id.kind(), Journal.durability()) :: {:ok, Owner.t()} | {:error, Error.t()}
-  def open(folder, schema, kind, durability) do
-    identity = if kind == :integer, do: Domain.encode(schema), else: @terms <> Domain.encode(schema)
-
-    case Owner.open(__MODULE__, folder, identity: identity, durability: durability) do
-      {:error, {:identity, other}} -> {:error, other(folder, schema, kind, other)}
-      result -> result
+  @doc """
+  Opens the folder of a server with ids of this kind. The calling process owns the journal. Returns the schema of the folder, which is
+  `schema`, or one of `others`, or any other one for `others` of `:any`.
+  """
+  @spec open(Path.t(), [Domain.t()], [[Domain.t()]] | :any, Id.kind(), Journal.durability()) ::
+          {:ok, Owner.t(), [Domain.t()]} | {:error, Error.t()}
+  def open(folder, schema, others, kind, durability) do
+    with {:error, {:identity, found}} <- open_as(folder, identity(schema, kind), durability),
+         {:ok, other} <- accepted(found, others, kind),
+         {:ok, owner} <- open_as(folder, found, durability) do
+      {:ok, owner, other}
+    else
+      {:ok, owner} -> {:ok, owner, schema}
+      {:other, found} -> {:error, other(folder, schema, kind, found)}
+      {:error, {:identity, found}} -> {:error, other(folder, schema, kind, found)}
+      {:error, error} -> {:error, error}
     end
   end
+
+  defp open_as(folder, identity, durability),
+    do: Owner.open(__MODULE__, folder, identity: identity, durability: durability)
+
+  defp identity(schema, :integer), do: Domain.encode(schema)
+  defp identity(schema, _terms), do: @terms <> Domain.encode(schema)
+
+  # Returns the schema of a folder if the server can have it.
+  defp accepted(found, others, kind) do
+    with {:ok, encoded} <- of_kind(found, kind),
+         {:ok, schema} <- Reply.schema(encoded),
+         true <- others == :any or Enum.any?(others, &(Domain.encode(&1) == encoded)) do
+      {:ok, schema}
+    else
+      _other -> {:other, found}
+    end
+  end
+
+  defp of_kind(@terms <> encoded, kind) when kind != :integer, do: {:ok, encoded}
+  defp of_kind(@terms <> _encoded, :integer), do: :other
+  defp of_kind(encoded, :integer), do: {:ok, encoded}
+  defp of_kind(_encoded, _terms), do: :other
 
   defp other(folder, schema, :portable, @terms <> other), do: other_schema(folder, schema, other)
 
@@ -72,7 +103,8 @@ defmodule BeTree.Server.Store do
       end
 
     message =
-      "the folder #{folder} holds the changes of another schema, #{difference}; start the server with that schema, or with another :dir"
+      "the folder #{folder} holds the changes of another schema, #{difference}; start the server with that schema, with " <>
+        "schema_change: :migrate, or with another :dir"
 
     %Error{kind: :other_schema, message: message}
   end
@@ -329,18 +361,30 @@ defmodule BeTree.Server.Store do
          do: Owner.replace(journal, version, [meta(base), part(@image, image)])
   end
 
+  @doc "Replaces all changes by a base of another schema with all texts of the table, which are those of the version before it."
+  @spec migrate(Owner.t() | nil, Table.t(), Table.base()) :: {:ok, Owner.t() | nil} | {:error, Error.t()}
+  def migrate(nil, _table, _base), do: {:ok, nil}
+
+  def migrate(journal, table, %{index: index, version: version} = base) do
+    with {:ok, image} <- Image.to_binary(index) do
+      content = Stream.concat([meta(base), part(@image, image)], texts(table, version))
+      Owner.replace(journal, version, content, identity(index.schema, Ids.kind(table.ids)))
+    end
+  end
+
   # A text that a later change replaces or deletes during the reading of the table may be missing. The record of that change has to be
   # on the disk before the base.
   defp write_base(write, index, version, base, table, flush) do
     with {:ok, image} <- Image.to_binary(index) do
-      texts =
-        table
-        |> Table.rows_of_texts(version, @texts_per_part)
-        |> Stream.map(&part(@texts, :erlang.term_to_binary(&1, minor_version: 2)))
-
       head = [meta(base), part(@image, image)]
-      write.(version, head |> Stream.concat(texts) |> ending(flush))
+      write.(version, head |> Stream.concat(texts(table, version)) |> ending(flush))
     end
+  end
+
+  defp texts(table, version) do
+    table
+    |> Table.rows_of_texts(version, @texts_per_part)
+    |> Stream.map(&part(@texts, :erlang.term_to_binary(&1, minor_version: 2)))
   end
 
   defp meta(%{complete: complete, history: history}),

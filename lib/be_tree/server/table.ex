@@ -11,7 +11,7 @@ defmodule BeTree.Server.Table do
   # the change was not made, and after it, it was. The process puts it into the replicas next, and then puts its texts: so no
   # reader finds the text of a change that searches do not see. A process that starts again does the same (`complete_texts/3`).
 
-  alias BeTree.{Error, Index}
+  alias BeTree.{Domain, Error, Index}
   alias BeTree.Error.Attempt
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Input.Subscription.Id
@@ -156,6 +156,14 @@ defmodule BeTree.Server.Table do
   rescue
     ArgumentError -> View.no_server(name)
   end
+
+  @doc "Records the schemas of which the server's folder has one."
+  @spec put_schemas(t, [[Domain.t()]]) :: true
+  def put_schemas(%__MODULE__{tid: tid}, schemas), do: :ets.insert(tid, {:schemas, schemas})
+
+  @doc "Returns the schemas of which the server's folder has one, or `nil` before its process first opens the folder."
+  @spec schemas(t) :: [[Domain.t()]] | nil
+  def schemas(%__MODULE__{tid: tid}), do: value(tid, :schemas)
 
   ## The base
 

@@ -12,7 +12,22 @@ defmodule BeTree.Server.Writer do
   alias BeTree.{Error, Guest, Index, Telemetry}
   alias BeTree.Processes.{CrashReport, Stray}
   alias BeTree.Journal.Owner
-  alias BeTree.Server.{Bases, Changes, Group, Lineage, Primary, Queue, Replication, Start, Store, Swap, Table}
+
+  alias BeTree.Server.{
+    Bases,
+    Changes,
+    Group,
+    Lineage,
+    Migration,
+    Primary,
+    Queue,
+    Replication,
+    Start,
+    Store,
+    Swap,
+    Table
+  }
+
   alias BeTree.Target.Ids
 
   # The rows of deleted ids that a change drops.
@@ -152,6 +167,19 @@ defmodule BeTree.Server.Writer do
     end
   end
 
+  def handle_call({:migrate, schema}, from, state) when is_list(schema) do
+    base = base(state)
+
+    with false <- Migration.done?(base.index, schema),
+         :ok <- Migration.check_texts(base) do
+      %{replication: %{bases: bases, version: version}} = state = stop_building(state)
+      {:noreply, put_in(state.replication.bases, Bases.migrate(bases, schema, version, from))}
+    else
+      true -> {:reply, :ok, state}
+      {:error, error} -> {:reply, {:error, error}, state}
+    end
+  end
+
   def handle_call({:await, wanted, timeout}, from, state) do
     {:noreply, %{state | waiting: Queue.add(state.waiting, from, wanted, timeout, present(state))}}
   end
@@ -203,6 +231,7 @@ defmodule BeTree.Server.Writer do
       {:noreply, state}
     else
       {:ok, %Replication{} = replication} -> {:noreply, %{state | replication: replication}}
+      {:migration, made, from, replication} -> {:noreply, migrate(made, from, %{state | replication: replication})}
       {:ok, journal} -> {:noreply, write_base_if_due(%{state | journal: journal})}
     end
   end
@@ -305,6 +334,23 @@ defmodule BeTree.Server.Writer do
   defp make_in(history, rows, state) do
     state = update_in(state.replication.bases, &Bases.put_history(&1, history))
     renew(make(rows, %{state | lineage: :kept}))
+  end
+
+  # Swaps the index of the new schema in, after the folder has it. If the process is killed between the two, the next one finds both
+  # schemas in the table, and opens the folder under the one that it has.
+  defp migrate(made, from, %{table: table, replication: %{version: last} = replication} = state) do
+    with {:ok, index, primary} <- Migration.complete(made, table, last, state.options),
+         base = %{base(state) | index: index, version: last + 1, origin: last + 1, history: next_history(state, last)},
+         Table.put_schemas(table, [index.schema, base(state).index.schema]),
+         {:ok, journal} <- Store.migrate(state.journal, table, base) do
+      replication = Replication.swap(replication, base, primary)
+      GenServer.reply(from, :ok)
+      renew(%{state | replication: replication, journal: journal, lineage: :kept})
+    else
+      {:error, error} ->
+        GenServer.reply(from, {:error, error})
+        build_if_due(state)
+    end
   end
 
   defp make(rows, state), do: %{state | replication: Replication.make(state.replication, rows)}

@@ -225,6 +225,117 @@ defmodule BeTree.Journal.OwnerTest do
     end
   end
 
+  describe "replace/4 with another identity" do
+    # The owner ends at each operation on a file in turn, and the power fails in every second run.
+    test "leaves the old content or the new one, wherever the owner ends", %{folder: folder} do
+      outcomes =
+        for durability <- [:sync, :none], loss <- [false, true], crash <- 1..28 do
+          folder = Disk.watch(Path.join(folder, "#{inspect(durability)}_#{loss}_#{crash}"))
+          File.mkdir_p!(folder)
+          :rand.seed(:exsss, {crash, 1, 1})
+          stage = replace_and_crash(folder, durability, crash)
+          if loss, do: Disk.lose_power(folder)
+          Disk.heal(folder)
+          found = content(folder)
+
+          case stage do
+            # Changes that are not synced may be lost with the power.
+            :replacing when loss and durability != :sync -> assert found in [[], ["a"], ["a", "b"], ["z"]]
+            :replacing -> assert found in [["a", "b"], ["z"]]
+            :replaced when loss and durability != :sync -> assert found in [["z"], ["z", "c"]]
+            :replaced -> assert found in [["z"], ["z", "c"]]
+            :done when loss and durability != :sync -> assert found in [["z"], ["z", "c"]]
+            :done -> assert found == ["z", "c"]
+          end
+
+          {stage, found}
+        end
+
+      for outcome <- [{:replacing, ["a", "b"]}, {:replacing, ["z"]}, {:replaced, ["z"]}, {:done, ["z", "c"]}],
+          do: assert(outcome in outcomes)
+    end
+
+    test "changes nothing when any operation on a file fails", %{folder: folder} do
+      outcomes =
+        for operation <- [:create, :pwrite, :sync, :rename, :sync_folder, :delete], number <- 1..3 do
+          folder = Disk.watch(Path.join(folder, "#{operation}_#{number}"))
+          File.mkdir_p!(folder)
+          journal = open(folder, "texts", :sync)
+          {:ok, journal} = Owner.append(journal, ["a", "b"])
+          from = Disk.count(folder, operation)
+
+          Disk.fail(folder, fn name, _number ->
+            if name == operation and Disk.count(folder, name) == from + number, do: :eio
+          end)
+
+          replaced = Owner.replace(journal, 3, [:erlang.term_to_binary(["z"])], "new")
+          Disk.heal(folder)
+
+          {outcome, journal, expected} =
+            case replaced do
+              {:ok, journal} -> {:ok, journal, ["z", "c"]}
+              {:error, %Error{kind: :file}} -> {:error, journal, ["a", "b", "c"]}
+            end
+
+          {:ok, journal} = Owner.append(journal, ["c"])
+          :ok = Owner.close(journal)
+          assert content(folder) == expected
+          {operation, number, outcome}
+        end
+
+      # A failed removal of replaced files is reported later.
+      for operation <- [:create, :pwrite, :sync, :rename, :sync_folder], do: assert({operation, 1, :error} in outcomes)
+    end
+
+    defp open(folder, identity, durability) do
+      {:ok, journal} =
+        Owner.open(Texts, folder, identity: identity, durability: durability, files: Disk, background: Disk)
+
+      journal
+    end
+
+    # Returns how far the owner got.
+    defp replace_and_crash(folder, durability, crash) do
+      test = self()
+
+      {pid, monitor} =
+        spawn_monitor(fn ->
+          journal = open(folder, "texts", durability)
+          {:ok, journal} = Owner.append(journal, ["a", "b"])
+          Disk.crash_after(folder, crash)
+          send(test, {:stage, :replacing})
+          {:ok, journal} = Owner.replace(journal, 3, [:erlang.term_to_binary(["z"])], "new")
+          send(test, {:stage, :replaced})
+          {:ok, journal} = Owner.append(journal, ["c"])
+          send(test, {:stage, :done})
+          Owner.close(journal)
+        end)
+
+      assert_receive {:DOWN, ^monitor, :process, ^pid, reason}, 300_000
+      assert reason in [:normal, :crash]
+      last_stage(nil)
+    end
+
+    defp last_stage(stage) do
+      receive do
+        {:stage, later} -> last_stage(later)
+      after
+        0 -> stage
+      end
+    end
+
+    # Returns the texts of a folder, which has one of the identities.
+    defp content(folder) do
+      {:ok, journal} =
+        with {:error, {:identity, "new"}} <- Owner.open(Texts, folder, identity: "texts", durability: :sync),
+             do: Owner.open(Texts, folder, identity: "new", durability: :sync)
+
+      {:ok, texts} = Owner.recover(journal, [])
+      :ok = Owner.release(journal)
+      Enum.reverse(texts)
+    end
+  end
+
   test "release/1 ends the process that writes a base, and frees the folder", %{folder: folder} do
     Process.flag(:trap_exit, true)
     {:ok, journal} = Owner.open(Texts, folder, identity: "texts", durability: :sync, base_bytes: 1)

@@ -174,7 +174,7 @@ defmodule BeTree.Server.LineageTest do
 
   test "a folder without lineages is recovered with a new one", %{folder: folder} do
     {:ok, schema} = Domain.parse(@schema)
-    {:ok, journal} = Store.open(folder, schema, :integer, :sync)
+    {:ok, journal, ^schema} = Store.open(folder, schema, [], :integer, :sync)
     rows = for version <- 1..3, do: {version, [], [{version, "age >= 1", []}]}
     {:ok, journal} = Owner.append(journal, Store.records(rows, nil))
     :ok = Owner.close(journal)
