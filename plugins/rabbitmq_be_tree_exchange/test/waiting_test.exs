@@ -26,9 +26,9 @@ defmodule BeTreeExchange.WaitingTest do
       )
 
     :ok = Client.declare_queue(first, name, durable: true)
-    for n <- 1..500, do: :ok = Client.bind(first, name, name, expression: "price = #{n}")
+    for n <- 1..50, do: :ok = Client.bind(first, name, name, expression: "price = #{n}")
     assert Client.publish(first, name, headers: [price: 1])
-    Broker.eventually(fn -> Client.publish(second, name, headers: [price: 500]) end)
+    Broker.eventually(fn -> Client.publish(second, name, headers: [price: 50]) end)
     [first: first, second: second, name: name]
   end
 
@@ -56,7 +56,7 @@ defmodule BeTreeExchange.WaitingTest do
       :ok = Client.declare_exchange(second, other, [], type: "direct")
       :ok = Client.bind(second, name, other, [], "key")
       hold_without_index(name)
-      waiting = publish_beside(name, price: 250)
+      waiting = publish_beside(name, price: 25)
       not_matching = publish_beside(name, price: 1_000)
 
       for _ <- 1..100, do: assert(Client.publish(second, other, key: "key"))
@@ -70,18 +70,18 @@ defmodule BeTreeExchange.WaitingTest do
     test "is routed by another node with x-while-building=last", %{first: first, second: second, name: name} do
       Client.purge(first, name)
       hold_without_index(name)
-      assert Client.publish(second, name, headers: [price: 250])
+      assert Client.publish(second, name, headers: [price: 25])
       refute Client.publish(second, name, headers: [price: 1_000])
       assert Client.purge(first, name) == 1
       go_on()
-      assert Client.publish(second, name, headers: [price: 250])
+      assert Client.publish(second, name, headers: [price: 25])
     end
   end
 
   describe "a publish while the plugin does not run" do
     test "waits until the plugin has started", %{name: name} do
       :ok = Broker.rpc(2, :supervisor, :terminate_child, [BeTreeExchange.Supervisor, Follower])
-      waiting = publish_beside(name, price: 250)
+      waiting = publish_beside(name, price: 25)
       # The message waits once the process for which it waits knows of it.
       Broker.eventually(fn -> Broker.rpc(2, :sys, :get_state, [Readiness]) != [] end)
       assert Task.yield(waiting, 0) == nil

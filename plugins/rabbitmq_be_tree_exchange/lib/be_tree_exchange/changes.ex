@@ -18,7 +18,7 @@ defmodule BeTreeExchange.Changes do
   # The version of the function: Khepri keeps the function that was registered first under a name.
   @table :rabbit_be_tree_changes_1
 
-  # A change that has left the table is read as the difference between all bindings. The table has some 10 MB when it is full.
+  # A change that has left the table is read as the difference between all bindings. A full table has 5 to 10 MB.
   @kept 10_000
 
   # An exchange takes the number of its bucket, so that exchanges that are deleted leave nothing behind.

@@ -33,17 +33,15 @@ defmodule BeTreeExchange.Index do
     :exit, _ended -> {:error, :ended}
   end
 
-  @doc "Waits up to `timeout` milliseconds for the end of an index whose server has ended."
-  @spec await_end(pid, timeout) :: :ok | {:error, :timeout}
+  @doc "Waits for the end of an index whose server has ended, but no longer than `timeout` milliseconds."
+  @spec await_end(pid, timeout) :: true
   def await_end(pid, timeout) do
     monitor = Process.monitor(pid)
 
     receive do
-      {:DOWN, ^monitor, :process, _pid, _reason} -> :ok
+      {:DOWN, ^monitor, :process, _pid, _reason} -> true
     after
-      timeout ->
-        Process.demonitor(monitor, [:flush])
-        {:error, :timeout}
+      timeout -> Process.demonitor(monitor, [:flush])
     end
   end
 
@@ -124,8 +122,7 @@ defmodule BeTreeExchange.Index do
   end
 
   # Many channels wait for the same change.
-  defp settle_if_due(state),
-    do: if(complete?(state), do: state, else: settle_state(state))
+  defp settle_if_due(state), do: if(complete?(state), do: state, else: settle_state(state))
 
   defp complete?(state), do: :atomics.get(state.last_change, 1) == Store.last_change(state.store, state.name)
 

@@ -12,6 +12,9 @@ defmodule BeTreeExchange.Router do
   @longest_wait 300_000
   @most_waits 20
 
+  # Milliseconds until the process of an index has ended whose server has.
+  @longest_end 1_000
+
   # Milliseconds that another node has for the search of a message, while this node has no index.
   @elsewhere 1_000
 
@@ -59,12 +62,8 @@ defmodule BeTreeExchange.Router do
     case search(row, message) do
       # The index ended since it was found. Its process ends as well, and then there is another one.
       {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] ->
-        waiting = waiting || start_waiting()
-
-        case Index.await_end(row.pid, left(waiting)) do
-          :ok -> await_and_route(exchange, message, waiting)
-          {:error, :timeout} -> give_up(exchange, :timeout)
-        end
+        Index.await_end(row.pid, @longest_end)
+        await_and_route(exchange, message, waiting || start_waiting())
 
       result ->
         finish(result, row, exchange)
@@ -115,6 +114,11 @@ defmodule BeTreeExchange.Router do
     else
       _waits_or_refused -> :error
     end
+  rescue
+    # The search on this node tells what is wrong with the message.
+    _of_the_message -> :error
+  catch
+    :exit, _store_ended -> :error
   end
 
   # A node that ends, has no plugin or has no index either cannot help; whatever the reason, this node's index is built.
@@ -128,7 +132,10 @@ defmodule BeTreeExchange.Router do
   @spec route_event(Records.exchange(), BeTree.Event.t()) :: [Records.name()] | nil
   def route_event(exchange(name: name, arguments: arguments) = exchange, event) do
     with %{arguments: ^arguments} = row <- Table.find(name) do
-      finish(search_event(row, event), row, exchange)
+      case search_event(row, event) do
+        {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] -> nil
+        result -> finish(result, row, exchange)
+      end
     else
       _none_or_other -> nil
     end
