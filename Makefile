@@ -11,7 +11,8 @@ ready := _build/setup.done
 node_ready := _build/node.done
 broker_ready := _build/broker.done
 plugin := plugins/rabbitmq_be_tree_exchange
-broker4 ?= $(CURDIR)/_build/broker4
+broker4_suite ?= trixie
+broker4 ?= $(CURDIR)/_build/broker4-$(broker4_suite)
 browser_ready := _build/browser.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
@@ -124,11 +125,10 @@ test.workers: build.test $(broker_ready)
 	@echo "mix test: examples/rabbitmq"
 	@scripts/test-broker workers
 
-# The same with the RabbitMQ 4 of Debian 13, which debootstrap unpacks into a folder of its own. It needs the rights of root.
+# The same with the RabbitMQ 4 of Debian 13, or of the Debian of broker4_suite. It needs the rights of root.
 test.broker4: broker $(broker_ready)
-	@[ -e $(broker4)/usr/lib/rabbitmq/bin/rabbitmq-server ] || \
-	  debootstrap --variant=minbase --include=rabbitmq-server trixie $(broker4) http://deb.debian.org/debian
-	@echo "mix test: the plugin for RabbitMQ 4"
+	@scripts/setup broker4 $(broker4_suite) $(broker4)
+	@echo "mix test: the plugin for the RabbitMQ of Debian $(broker4_suite)"
 	@BE_TREE_BROKER_ROOT=$(broker4) scripts/test-broker $(TESTS)
 
 # Images in Node, Python, Go and on the JVM. The first run builds the portable module.

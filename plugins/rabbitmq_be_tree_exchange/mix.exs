@@ -4,11 +4,14 @@ defmodule BeTreeExchange.MixProject do
   # The modules of the broker are there at run time only: one build serves all of its versions.
   @broker [
     :khepri,
+    :khepri_projection,
+    :khepri_tx_adv,
     :mc,
     :prometheus_model_helpers,
     :prometheus_registry,
     :rabbit_binary_parser,
     :rabbit_binding,
+    :rabbit_db_binding,
     :rabbit_db_exchange,
     :rabbit_khepri,
     :rabbit_exchange,

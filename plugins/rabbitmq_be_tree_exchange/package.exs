@@ -1,5 +1,6 @@
 # Writes the archives that a broker loads, into the folder of the first argument: the plugin, BeTree with its NIF, and the applications
-# of Elixir. The broker expands the archives when it starts, so the NIF is a file then.
+# of Elixir. The broker expands the archives when it starts, so the NIF is a file then. The pages of reports stay out: the broker has no use
+# for them, and OTP 27 failed to expand one of them.
 [folder] = System.argv()
 File.mkdir_p!(folder)
 
@@ -8,7 +9,10 @@ archive = fn app, source ->
   name = "#{app}-#{vsn}"
 
   paths =
-    for part <- ["ebin", "priv"], path <- Path.wildcard(Path.join([source, part, "**"])), File.regular?(path), do: path
+    for part <- ["ebin", "priv"],
+        path <- Path.wildcard(Path.join([source, part, "**"])),
+        File.regular?(path) and Path.extname(path) != ".html",
+        do: path
 
   files = for path <- paths, do: {String.to_charlist(Path.join(name, Path.relative_to(path, source))), File.read!(path)}
 

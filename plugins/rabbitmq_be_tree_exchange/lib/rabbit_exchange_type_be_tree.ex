@@ -3,7 +3,7 @@ defmodule :rabbit_exchange_type_be_tree do
   # The callbacks of the broker's behaviour rabbit_exchange_type, in the forms of RabbitMQ 3.10 and 4.
   #
   # The broker recovers exchanges and bindings before the plugin starts. So no callback here waits for a process of the plugin, but
-  # `route`.
+  # `route`, which the processes of queues call as well.
 
   import BeTreeExchange.Records
 
@@ -22,6 +22,18 @@ defmodule :rabbit_exchange_type_be_tree do
                        description: ~c"exchange type x-be-tree",
                        mfa: {:rabbit_registry, :register, [:exchange, @type_name, __MODULE__]},
                        cleanup: {:rabbit_registry, :unregister, [:exchange, @type_name]},
+                       requires: :rabbit_registry,
+                       enables: :kernel_ready
+                     ]}
+
+  # The broker calls the supervisor of a restartable child so.
+  @readiness_supervisor :"Elixir.BeTreeExchange.Readiness_sup"
+
+  @rabbit_boot_step {BeTreeExchange.Readiness,
+                     [
+                       description: ~c"publishers that wait for x-be-tree",
+                       mfa: {:rabbit_sup, :start_restartable_child, [BeTreeExchange.Readiness]},
+                       cleanup: {:rabbit_sup, :stop_child, [@readiness_supervisor]},
                        requires: :rabbit_registry,
                        enables: :kernel_ready
                      ]}

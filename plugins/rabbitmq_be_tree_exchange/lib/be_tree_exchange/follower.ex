@@ -7,7 +7,7 @@ defmodule BeTreeExchange.Follower do
 
   import BeTreeExchange.Records
 
-  alias BeTreeExchange.{Config, Index, Prometheus, Records, Store, Table}
+  alias BeTreeExchange.{Config, Index, Prometheus, Readiness, Records, Store, Table}
 
   @type_name :"x-be-tree"
   # Milliseconds between two looks at the store for exchanges that were deleted on another node, which Khepri does not report.
@@ -16,12 +16,20 @@ defmodule BeTreeExchange.Follower do
   @spec start_link(term) :: GenServer.on_start()
   def start_link(_arguments), do: GenServer.start_link(__MODULE__, [], name: __MODULE__)
 
-  @doc "Returns the process of the index of an exchange, which is started if there is none."
-  @spec ensure(Records.exchange()) :: {:ok, pid} | {:error, String.t()}
-  def ensure(exchange), do: GenServer.call(__MODULE__, {:ensure, exchange}, :infinity)
+  @doc """
+  Returns the process of the index of an exchange, which is started if there is none, or the reason for which there is none. Waits up to
+  `timeout` milliseconds.
+  """
+  @spec ensure(Records.exchange(), timeout) :: {:ok, pid} | {:error, :not_running | :timeout | String.t()}
+  def ensure(exchange, timeout) do
+    GenServer.call(__MODULE__, {:ensure, exchange}, timeout)
+  catch
+    :exit, {:timeout, _call} -> {:error, :timeout}
+    :exit, _not_running -> {:error, :not_running}
+  end
 
-  @doc "Returns after all events of the store that this node has sent by now have reached the indexes."
-  @spec flush() :: :mnesia | :khepri
+  @doc "Returns after all events of Mnesia that this node has sent by now have reached the indexes."
+  @spec flush() :: :ok
   def flush, do: GenServer.call(__MODULE__, :flush, :infinity)
 
   @doc "Returns whether the plugin has started."
@@ -49,6 +57,7 @@ defmodule BeTreeExchange.Follower do
     if pid = Process.whereis(:mnesia_subscr), do: Process.monitor(pid)
     Process.send_after(self(), :sweep, @sweep)
     state = Enum.reduce(Store.exchanges(@type_name), %{pids: %{}, names: %{}}, &start(&2, &1))
+    Readiness.started()
     {:ok, state}
   end
 
@@ -73,7 +82,7 @@ defmodule BeTreeExchange.Follower do
   end
 
   def handle_call({:forget, name}, _from, state), do: {:reply, :ok, stop(state, name)}
-  def handle_call(:flush, _from, state), do: {:reply, Store.kind(), state}
+  def handle_call(:flush, _from, state), do: {:reply, :ok, state}
 
   @impl GenServer
   def handle_cast({:deleted, name}, state), do: {:noreply, stop_unless_present(state, name)}

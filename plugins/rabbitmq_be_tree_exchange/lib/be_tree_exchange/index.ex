@@ -2,31 +2,47 @@ defmodule BeTreeExchange.Index do
   @moduledoc false
   # The index of an exchange on this node: a process that owns a server of expressions and follows the store.
   #
-  # With Mnesia the follower sends it the changes of bindings. With Khepri it compares the bindings of the store with its own when
-  # the serial number of the exchange has moved.
+  # With Mnesia the follower sends it the changes of bindings. With Khepri it reads them from a table. Where changes are missing, it
+  # compares all bindings of the store with its own.
 
   use GenServer, restart: :temporary
 
   import BeTreeExchange.Records
 
   alias BeTree.{Error, Server}
-  alias BeTreeExchange.{Config, Counters, Destinations, Expression, Follower, Records, Store, Table}
+  alias BeTreeExchange.{Changes, Config, Counters, Destinations, Expression, Follower, Records, Store, Table}
 
-  @enforce_keys [:name, :arguments, :config, :server, :destinations, :serial, :counters, :ids]
+  @enforce_keys [:name, :arguments, :config, :server, :destinations, :store, :last_change, :counters, :ids]
   defstruct @enforce_keys
 
   @spec start_link({Records.exchange(), Config.t(), atom}) :: GenServer.on_start()
   def start_link(start), do: GenServer.start_link(__MODULE__, start)
 
+  # The number of the last change if it is unknown: stores number their changes otherwise.
+  @unknown 0x7FFF_FFFF_FFFF_FFFF
+
   @doc """
-  Waits until the index has the bindings that the store has now. Returns `:ok`, or `:error` if the index ended, because its exchange
-  was deleted or its process failed.
+  Waits up to `timeout` milliseconds until the index has the bindings that the store has now. Returns `{:error, :ended}` if the index
+  ended, because its exchange was deleted or its process failed, or `{:error, :timeout}`.
   """
-  @spec settle(pid) :: :ok | :error
-  def settle(pid) do
-    GenServer.call(pid, :settle, :infinity)
+  @spec settle(pid, timeout) :: :ok | {:error, :ended | :timeout}
+  def settle(pid, timeout) do
+    GenServer.call(pid, :settle, timeout)
   catch
-    :exit, _ended -> :error
+    :exit, {:timeout, _call} -> {:error, :timeout}
+    :exit, _ended -> {:error, :ended}
+  end
+
+  @doc "Waits for the end of an index whose server has ended, but no longer than `timeout` milliseconds."
+  @spec await_end(pid, timeout) :: true
+  def await_end(pid, timeout) do
+    monitor = Process.monitor(pid)
+
+    receive do
+      {:DOWN, ^monitor, :process, _pid, _reason} -> true
+    after
+      timeout -> Process.demonitor(monitor, [:flush])
+    end
   end
 
   @doc "Lets the index take the bindings that the store has now, without waiting for it."
@@ -45,7 +61,8 @@ defmodule BeTreeExchange.Index do
       config: config,
       server: server,
       destinations: Destinations.new(),
-      serial: :atomics.new(1, signed: false),
+      store: nil,
+      last_change: :atomics.new(1, signed: true),
       counters: Counters.new(),
       ids: :ets.new(:rabbit_be_tree_ids, [:private])
     }
@@ -59,8 +76,8 @@ defmodule BeTreeExchange.Index do
     %{config: config, server: server} = state
     wait_for_end(server)
     {:ok, _supervisor} = Server.start_link(name: server, schema: config.schema, memory: config.memory)
-    {time, state} = :timer.tc(fn -> state |> apply_changes(missing(state)) |> settle_state() end)
-    publish(state)
+    :atomics.put(state.last_change, 1, @unknown)
+    {time, state} = :timer.tc(fn -> settle_state(state) end)
     log_build(state, div(time, 1_000))
     {:noreply, state}
   end
@@ -100,27 +117,58 @@ defmodule BeTreeExchange.Index do
   def handle_info(_other, state), do: {:noreply, state}
 
   defp publish(state) do
-    row = Map.take(state, [:arguments, :config, :server, :serial, :counters])
-    Table.put(state.name, Map.put(row, :destinations, state.destinations.table))
+    row = Map.take(state, [:arguments, :config, :server, :store, :last_change, :counters])
+    Table.put(state.name, Map.merge(row, %{pid: self(), destinations: state.destinations.table}))
   end
 
   # Many channels wait for the same change.
-  defp settle_if_due(state),
-    do: if(:atomics.get(state.serial, 1) == Store.serial(state.name), do: state, else: settle_state(state))
+  defp settle_if_due(state), do: if(complete?(state), do: state, else: settle_state(state))
+
+  defp complete?(state), do: :atomics.get(state.last_change, 1) == Store.last_change(state.store, state.name)
 
   # The number is read first: what the store has by then is in the changes that follow.
   defp settle_state(state) do
     state = apply_changes(state, drain())
-    serial = Store.settled_serial(state.name)
-    state = apply_changes(state, following(state))
-    :atomics.put(state.serial, 1, serial)
+
+    {store, last_change, changes} =
+      case Store.settled_serial(state.name) do
+        :khepri -> from_khepri(state)
+        serial -> from_mnesia(state, serial)
+      end
+
+    state = apply_changes(state, changes)
+    :atomics.put(state.last_change, 1, last_change)
+    followed(state, store)
+  end
+
+  defp followed(%{store: store} = state, store), do: state
+
+  # The index is complete, or the broker has changed its store.
+  defp followed(state, store) do
+    state = %{state | store: store}
+    publish(state)
     state
   end
 
-  defp following(state) do
-    case Follower.flush() do
-      :mnesia -> drain()
-      :khepri -> missing(state)
+  # All events are there after the first comparison: the follower subscribed to them before it started the index.
+  defp from_mnesia(state, serial) do
+    Follower.flush()
+    changes = drain()
+    {:mnesia, serial, if(state.store == :mnesia, do: changes, else: missing(state))}
+  end
+
+  defp from_khepri(state) do
+    Changes.register()
+    last = Changes.last_number(state.name)
+
+    case Changes.since(state.name, last, :atomics.get(state.last_change, 1)) do
+      {:ok, changes} ->
+        {:khepri, last, changes}
+
+      :gap ->
+        # Khepri may fill the broker's table of bindings after that of changes.
+        Store.await_tables(state.name)
+        {:khepri, last || @unknown, missing(state)}
     end
   end
 

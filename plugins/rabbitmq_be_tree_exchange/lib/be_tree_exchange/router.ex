@@ -5,51 +5,156 @@ defmodule BeTreeExchange.Router do
   import BeTreeExchange.Records
 
   alias BeTree.Error
-  alias BeTreeExchange.{Counters, Destinations, Event, Follower, Index, Records, Store, Table}
+  alias BeTreeExchange.{Config, Counters, Destinations, Event, Follower, Index, Readiness, Records, Store, Table}
 
-  # The supervisor restarts a failed process of the plugin within milliseconds. A channel tries again this many times, with a pause of
-  # milliseconds between two attempts.
-  @attempts 500
-  @pause 10
+  # Milliseconds that a message waits for the index of its exchange, and how often it waits for another index when that has ended. The
+  # second bounds the work for an index that fails again and again.
+  @longest_wait 300_000
+  @most_waits 20
+
+  # Milliseconds until the process of an index has ended whose server has.
+  @longest_end 1_000
+
+  # Milliseconds that another node has for the search of a message, while this node has no index.
+  @elsewhere 1_000
 
   @doc """
   Returns the destinations of a message. There are none for a message whose event does not fit the schema, or whose search used all
   of its fuel: the broker then gives it to the alternate exchange, or returns it if it is mandatory.
+
+  Waits for the index of the exchange while this node builds it, up to 5 minutes.
   """
   @spec route(Records.exchange(), Records.message()) :: [Records.name()]
-  def route(exchange, message), do: route(exchange, message, @attempts)
+  def route(exchange, message) do
+    case present(exchange) do
+      {:ok, row} ->
+        route(row, exchange, message, nil)
 
-  defp route(exchange, message, attempts) do
-    with {:ok, row} <- complete(exchange, attempts) do
-      case search(row, message) do
-        {:ok, destinations} ->
-          Counters.add(row.counters, if(destinations == [], do: :unroutable, else: :routed))
-          destinations
+      :none ->
+        with :error <- elsewhere(exchange, message), do: await_and_route(exchange, message, start_waiting())
 
-        # The index ended since it was found.
-        {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] and attempts > 0 ->
-          Process.sleep(@pause)
-          route(exchange, message, attempts - 1)
+      {:late, row} ->
+        Counters.add(row.counters, :waits)
+        waiting = start_waiting()
 
-        {:error, reason} ->
-          refuse(row, exchange, reason)
+        case Index.settle(row.pid, left(waiting)) do
+          :ok -> route(row, exchange, message, waiting)
+          {:error, :ended} -> await_and_route(exchange, message, waiting)
+          {:error, :timeout} -> give_up(exchange, :timeout)
+        end
+    end
+  end
+
+  # Returns the index with all bindings that the store has on this node, of exactly this exchange, or an index that lacks some.
+  defp present(exchange(name: name, arguments: arguments)) do
+    with %{arguments: ^arguments} = row <- Table.find(name) do
+      cond do
+        :atomics.get(row.last_change, 1) == Store.last_change(row.store, name) -> {:ok, row}
+        row.config.while_building == :last -> {:ok, tap(row, &Index.settle_later(&1.pid))}
+        true -> {:late, row}
       end
     else
-      :error -> []
+      _none_or_other -> :none
+    end
+  end
+
+  defp route(row, exchange, message, waiting) do
+    case search(row, message) do
+      # The index ended since it was found. Its process ends as well, and then there is another one.
+      {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] ->
+        Index.await_end(row.pid, @longest_end)
+        await_and_route(exchange, message, waiting || start_waiting())
+
+      result ->
+        finish(result, row, exchange)
+    end
+  end
+
+  defp finish({:ok, destinations}, row, _exchange) do
+    Counters.add(row.counters, if(destinations == [], do: :unroutable, else: :routed))
+    destinations
+  end
+
+  defp finish({:error, reason}, row, exchange), do: refuse(row, exchange, reason)
+
+  defp start_waiting, do: {System.monotonic_time(:millisecond) + @longest_wait, @most_waits}
+  defp left({end_time, _times}), do: max(0, end_time - System.monotonic_time(:millisecond))
+
+  defp await_and_route(exchange, _message, {_end_time, 0}), do: give_up(exchange, :ended)
+
+  # After the index has settled it has all that the store had when the message came. Bindings that were added since do not matter.
+  defp await_and_route(exchange(name: name, arguments: arguments) = exchange, message, {end_time, times}) do
+    waiting = {end_time, times - 1}
+
+    with {:ok, pid} <- Follower.ensure(exchange, left(waiting)),
+         :ok <- Index.settle(pid, left(waiting)),
+         %{arguments: ^arguments} = row <- Table.find(name) do
+      route(row, exchange, message, waiting)
+    else
+      {:error, :not_running} ->
+        with :ok <- Readiness.await(left(waiting)) do
+          await_and_route(exchange, message, waiting)
+        else
+          {:error, reason} -> give_up(exchange, reason)
+        end
+
+      {:error, reason} when reason != :ended ->
+        give_up(exchange, reason)
+
+      _ended_or_other ->
+        await_and_route(exchange, message, waiting)
+    end
+  end
+
+  # A node without an index lets the others search, one after another, if its messages may be routed by an index that lacks changes.
+  defp elsewhere(exchange, message) do
+    with {:ok, %{while_building: :last} = config} <- Config.read(exchange),
+         {:ok, event} <- Event.of(message, config) do
+      Enum.find_value(Store.other_nodes(), :error, &ask(&1, exchange, event))
+    else
+      _waits_or_refused -> :error
+    end
+  rescue
+    # The search on this node tells what is wrong with the message.
+    _of_the_message -> :error
+  catch
+    :exit, _store_ended -> :error
+  end
+
+  # A node that ends, has no plugin or has no index either cannot help; whatever the reason, this node's index is built.
+  defp ask(node, exchange, event) do
+    :erpc.call(node, __MODULE__, :route_event, [exchange, event], @elsewhere)
+  catch
+    _kind, _reason -> nil
+  end
+
+  @doc "Returns the destinations of an event by the index of this node, or `nil` if it has none."
+  @spec route_event(Records.exchange(), BeTree.Event.t()) :: [Records.name()] | nil
+  def route_event(exchange(name: name, arguments: arguments) = exchange, event) do
+    with %{arguments: ^arguments} = row <- Table.find(name) do
+      case search_event(row, event) do
+        {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] -> nil
+        result -> finish(result, row, exchange)
+      end
+    else
+      _none_or_other -> nil
     end
   end
 
   # Whatever a message has, its channel must not end.
   defp search(row, message) do
-    with {:ok, event} <- Event.of(message, row.config),
-         {:ok, ids, stats} <- BeTree.search(row.server, event, fuel: row.config.fuel, stats: true) do
-      Counters.add(row.counters, :fuel, stats.fuel)
-      {:ok, destinations(ids, row.destinations)}
-    end
+    with {:ok, event} <- Event.of(message, row.config), do: search_event(row, event)
   rescue
     error -> {:error, error}
   catch
     kind, reason -> {:error, {kind, reason}}
+  end
+
+  defp search_event(row, event) do
+    with {:ok, ids, stats} <- BeTree.search(row.server, event, fuel: row.config.fuel, stats: true) do
+      Counters.add(row.counters, :fuel, stats.fuel)
+      {:ok, destinations(ids, row.destinations)}
+    end
   end
 
   defp destinations(ids, table) do
@@ -83,43 +188,16 @@ defmodule BeTreeExchange.Router do
   defp describe_reason(%module{}), do: inspect(module)
   defp describe_reason({kind, _reason}), do: inspect(kind)
 
-  # Returns the index with all bindings that the store has, of exactly this exchange.
-  defp complete(exchange(name: name, arguments: arguments) = exchange, attempts) do
-    case Table.find(name) do
-      %{arguments: ^arguments, serial: serial} = row ->
-        if :atomics.get(serial, 1) == Store.serial(name), do: {:ok, row}, else: catch_up(row, exchange, attempts)
-
-      _none_or_other ->
-        wait(exchange, attempts)
-    end
+  # Each message that is given up has waited long, so that there are few lines.
+  defp give_up(exchange(name: name), reason) do
+    with %{counters: counters} <- Table.find(name), do: Counters.add(counters, :failed)
+    text = "x-be-tree: a message to #{describe(name)} was not routed: #{describe_wait(reason)}"
+    :logger.warning(~c"~ts", [text], %{domain: [:rabbitmq]})
+    []
   end
 
-  defp catch_up(%{config: %{while_building: :last}} = row, exchange, _attempts) do
-    with {:ok, pid} <- ensure(exchange), do: Index.settle_later(pid)
-    {:ok, row}
-  end
-
-  defp catch_up(row, exchange, attempts) do
-    Counters.add(row.counters, :waits)
-    wait(exchange, attempts)
-  end
-
-  defp wait(_exchange, 0), do: :error
-
-  # After the index has settled it has all that the store had when the message came. Bindings that were added since do not matter.
-  defp wait(exchange(name: name, arguments: arguments) = exchange, attempts) do
-    with {:ok, pid} <- ensure(exchange), :ok <- Index.settle(pid), %{arguments: ^arguments} = row <- Table.find(name) do
-      {:ok, row}
-    else
-      _ended ->
-        Process.sleep(@pause)
-        wait(exchange, attempts - 1)
-    end
-  end
-
-  defp ensure(exchange) do
-    Follower.ensure(exchange)
-  catch
-    :exit, _not_running -> :error
-  end
+  defp describe_wait(:timeout), do: "its index was not complete within #{div(@longest_wait, 60_000)} minutes"
+  defp describe_wait(:ended), do: "its index ended #{@most_waits} times"
+  defp describe_wait(:not_running), do: "the plugin does not run"
+  defp describe_wait(text) when is_binary(text), do: text
 end

@@ -2,12 +2,12 @@ defmodule BeTreeExchange.Store do
   @moduledoc false
   # The broker's store of exchanges and bindings: Mnesia or, in version 4 with the feature flag `khepri_db`, Khepri.
   #
-  # Each change of the bindings of an exchange of this type increments the serial number of the exchange, before the change is
-  # acknowledged. A node has a complete index if it has the bindings of the serial number that the store has.
+  # Each change of the bindings of an exchange of this type has a number. A node has a complete index if it has the bindings of the last
+  # number that the store has on this node. A change is acknowledged when all nodes have it.
 
   import BeTreeExchange.Records
 
-  alias BeTreeExchange.{Follower, Records}
+  alias BeTreeExchange.{Changes, Follower, Index, Records, Table}
 
   @serials :rabbit_exchange_serial
   @tables [:rabbit_exchange, :rabbit_route]
@@ -18,43 +18,51 @@ defmodule BeTreeExchange.Store do
   # A call by a name that the compiler sees would make Mnesia an application that the plugin starts; Khepri has none.
   defp mnesia, do: :mnesia
 
+  @type kind :: :mnesia | :khepri
+
   @doc "Returns which store the broker uses now."
-  @spec kind() :: :mnesia | :khepri
+  @spec kind() :: kind
   def kind, do: if(:ets.whereis(@serials) == :undefined, do: :khepri, else: :mnesia)
 
-  @doc "Returns the serial number of an exchange as this node has it. Mnesia: a look-up. Khepri: 26 microseconds."
-  @spec serial(Records.name()) :: pos_integer
-  def serial(name) do
-    case :ets.lookup(@serials, name) do
-      [{_record, _name, next}] -> next
-      [] -> 1
-    end
+  @doc """
+  Returns the number of the last change of an exchange's bindings that this node has: the serial number with Mnesia, a number of
+  `BeTreeExchange.Changes` with Khepri. Returns `nil` if the store is not there, such as Mnesia after `khepri_db` was enabled. Reads a
+  table.
+  """
+  @spec last_change(kind, Records.name()) :: integer | nil
+  def last_change(:mnesia, name) do
+    next(:ets.lookup(@serials, name))
   rescue
-    # Khepri has no such table. The broker deletes it when the feature flag is enabled.
-    ArgumentError -> :rabbit_db_exchange.peek_serial(name)
+    ArgumentError -> nil
   end
 
-  @doc """
-  Returns the serial number of an exchange whose change is complete on this node.
+  def last_change(:khepri, name), do: Changes.last_number(name)
 
-  With Mnesia, the number of a transaction may be visible before its bindings are. The lock waits for the end of the transaction,
-  and then the events of all its changes have been sent.
+  defp next([{_record, _name, next}]), do: next
+  defp next([]), do: 1
+
+  @doc """
+  Returns the serial number of an exchange whose change is complete on this node, or `:khepri` if this is the store.
+
+  The number of a transaction may be visible before its bindings are. The lock waits for the end of the transaction, and then the events
+  of all its changes have been sent.
   """
-  @spec settled_serial(Records.name()) :: pos_integer
+  @spec settled_serial(Records.name()) :: pos_integer | :khepri
   def settled_serial(name) do
     read = fn -> mnesia().read(@serials, name, :read) end
 
-    with :mnesia <- kind(), {:atomic, rows} <- mnesia().transaction(read) do
-      case rows do
-        [{_record, _name, next}] -> next
-        [] -> 1
-      end
-    else
-      _khepri ->
-        fence()
-        :rabbit_db_exchange.peek_serial(name)
+    with :mnesia <- kind() do
+      {:atomic, rows} = mnesia().transaction(read)
+      next(rows)
     end
   end
+
+  @doc """
+  Waits until the tables of Khepri on this node have all changes that the node has applied: a query waits for the process of the store,
+  which fills the tables. 26 microseconds.
+  """
+  @spec await_tables(Records.name()) :: term
+  def await_tables(name), do: :rabbit_db_exchange.peek_serial(name)
 
   # Waits until this node has all changes that the leader has. Without a majority it gives up, and the node has what it has.
   defp fence, do: :khepri.fence(:rabbit_khepri.get_store_id(), @await)
@@ -80,26 +88,25 @@ defmodule BeTreeExchange.Store do
   end
 
   @doc """
-  Waits until all running nodes have the change of an exchange with this serial number. Called after the change, before it is
-  acknowledged.
+  Waits until this node and all running nodes have the change of an exchange with this serial number. Called after the change, before it
+  is acknowledged.
 
   The broker acknowledges a change of a durable binding when the other nodes have agreed to it, but may not have made it: Mnesia's
-  transaction then includes tables on disk and tables in memory. A publish on another node could come before it.
+  transaction then includes tables on disk and tables in memory, and Khepri needs a majority of the nodes. A publish on another node could
+  come before it.
   """
   @spec await_everywhere(Records.name(), pos_integer) :: :ok
   def await_everywhere(name, serial) do
-    case other_nodes() do
-      [] ->
-        :ok
-
-      nodes ->
-        # A node that ends, or has no plugin, has nothing to wait for.
-        :erpc.multicall(nodes, __MODULE__, :await, [name, serial], @await)
-        :ok
-    end
+    if kind() == :khepri, do: follow(name)
+    nodes = other_nodes()
+    # A node that ends, or has no plugin, has nothing to wait for.
+    if nodes != [], do: :erpc.multicall(nodes, __MODULE__, :await, [name, serial], @await)
+    :ok
   end
 
-  defp other_nodes do
+  @doc "Returns the other running nodes of the cluster."
+  @spec other_nodes() :: [node]
+  def other_nodes do
     case kind() do
       :mnesia -> mnesia().system_info(:running_db_nodes) -- [node()]
       :khepri -> Node.list()
@@ -107,18 +114,36 @@ defmodule BeTreeExchange.Store do
   end
 
   @doc "Waits until this node has the change of an exchange with this serial number, or has lost the exchange, but no longer than allowed."
-  @spec await(Records.name(), pos_integer, non_neg_integer) :: :ok
-  def await(name, serial, attempts \\ @await) do
+  @spec await(Records.name(), pos_integer) :: :ok
+  def await(name, serial) do
+    case kind() do
+      :mnesia ->
+        await_serial(name, serial, @await)
+
+      :khepri ->
+        fence()
+        follow(name)
+    end
+  end
+
+  defp await_serial(name, serial, attempts) do
     if attempts == 0 or settled_serial(name) > serial or fetch(name) == {:error, :not_found} do
       :ok
     else
       Process.sleep(1)
-      await(name, serial, attempts - 1)
+      await_serial(name, serial, attempts - 1)
     end
   end
 
+  # The index follows beside; a publish that comes first waits for it.
+  defp follow(name) do
+    await_tables(name)
+    with %{pid: pid} <- Table.find(name), do: Index.settle_later(pid)
+    :ok
+  end
+
   @doc "Sends events of Mnesia to the calling process. With Khepri there are none."
-  @spec subscribe() :: :mnesia | :khepri
+  @spec subscribe() :: kind
   def subscribe do
     with :mnesia <- kind() do
       for table <- @tables, do: {:ok, _node} = mnesia().subscribe({:table, table, :simple})

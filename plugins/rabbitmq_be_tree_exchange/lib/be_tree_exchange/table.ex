@@ -8,15 +8,17 @@ defmodule BeTreeExchange.Table do
   @scratch :rabbit_be_tree_scratch
 
   @typedoc """
-  A complete index: the arguments of its exchange, its configuration, the name of its server, the table of destinations by id, and
-  the serial number of the exchange whose bindings it has, in an `:atomics`.
+  A complete index: the arguments of its exchange, its configuration, its process, the name of its server, the table of destinations by
+  id, the store that it follows, and the number of the last change that it has, in an `:atomics`.
   """
   @type row :: %{
           arguments: list,
           config: BeTreeExchange.Config.t(),
+          pid: pid,
           server: atom,
           destinations: :ets.tid(),
-          serial: :atomics.atomics_ref(),
+          store: BeTreeExchange.Store.kind(),
+          last_change: :atomics.atomics_ref(),
           counters: BeTreeExchange.Counters.t()
         }
 
