@@ -369,6 +369,14 @@ defmodule BeTreeExchange.ExchangeTest do
                ~r/rabbitmq_be_tree_memory_bytes\{vhost="\/",exchange="#{exchange}"\} [1-9]/
     end
 
+    test "are no longer collected when the plugin has stopped" do
+      collected? = fn -> BeTreeExchange.Prometheus in Broker.rpc(1, :prometheus_registry, :collectors, [:default]) end
+      :ok = Broker.rpc(1, :application, :stop, [:rabbitmq_be_tree_exchange])
+      stopped = collected?.()
+      :ok = Broker.rpc(1, :application, :start, [:rabbitmq_be_tree_exchange])
+      assert {stopped, collected?.()} == {false, true}
+    end
+
     test "are in the API of the management plugin", %{exchange: exchange} do
       Broker.eventually(fn -> get(Broker.management_port(1), "/api/exchanges/%2F/#{exchange}") =~ ~s("routed":2) end)
       assert get(Broker.management_port(1), "/api/exchanges/%2F/#{exchange}") =~ ~s("bindings":1)

@@ -1,13 +1,17 @@
 defmodule BeTreeExchange.ModelTest do
-  # Random declarations, bindings, deletions, publishes and kills: the queues that get a message are those of a model, a list of
-  # bindings that is searched one by one.
+  # Random declarations, bindings, deletions, publishes and kills, in cycles: the queues that get a message are those of a model, a
+  # list of bindings that is searched one by one.
   use ExUnit.Case
 
-  alias BeTreeExchange.Test.{Broker, Client}
+  alias BeTreeExchange.Test.{Broker, Client, Footprint}
 
   @schema ~s({"a": "integer", "b": {"type": "string", "optional": true}})
   @exchanges ["m1", "m2"]
   @queues for n <- 1..4, do: "mq#{n}"
+
+  # All cycles end with this many bindings, so that their memory can be compared.
+  @bindings 40
+  @steps 100
 
   setup do
     Broker.start(1)
@@ -15,22 +19,67 @@ defmodule BeTreeExchange.ModelTest do
     on_exit(fn -> for number <- 1..2, do: Broker.remove(number) end)
   end
 
-  test "routes are those of a model" do
+  # For some seconds, or for BE_TREE_BROKER_MINUTES.
+  @tag timeout: :infinity
+  test "routes are those of a model, and the memory of a node stays as it was" do
     seed = String.to_integer(System.get_env("BE_TREE_BROKER_SEED", "#{:rand.uniform(1_000_000)}"))
-    steps = String.to_integer(System.get_env("BE_TREE_BROKER_STEPS", "500"))
+    minutes = String.to_integer(System.get_env("BE_TREE_BROKER_MINUTES", "0"))
     IO.puts("model: BE_TREE_BROKER_SEED=#{seed}")
     :rand.seed(:exsss, {seed, 0, 0})
     state = %{clients: clients(), exchanges: MapSet.new(), queues: MapSet.new(), bindings: MapSet.new()}
-    Enum.reduce(1..steps, state, fn n, state -> step(action(n, steps), state) end)
+    started = System.monotonic_time(:second)
+    elapsed = fn -> System.monotonic_time(:second) - started end
+
+    {state, _footprints} = cycle(state)
+    state = cycles_until(state, fn -> elapsed.() >= minutes * 20 end)
+    {state, early} = cycle(state)
+    state = cycles_until(state, fn -> elapsed.() >= minutes * 60 end)
+    {_state, late} = cycle(state)
+    Footprint.assert_flat(early, late)
+    # Indexes end with their exchanges, and without an error.
+    refute Broker.log(1) =~ "rabbit_be_tree_server"
+  end
+
+  defp cycles_until(state, ended?) do
+    if ended?.(), do: state, else: state |> cycle() |> elem(0) |> cycles_until(ended?)
+  end
+
+  # Returns the footprint of the first node, which is not killed.
+  defp cycle(state) do
+    state = steps(state, @steps) |> kill() |> steps(div(@steps, 4)) |> level()
+    footprint = Footprint.measure(1)
+    IO.puts("model: #{inspect(footprint)}")
+    {state, footprint}
+  end
+
+  defp steps(state, count), do: Enum.reduce(1..count, state, fn _n, state -> step(action(), state) end)
+
+  # All exchanges and queues, and a fixed number of bindings.
+  defp level(state) do
+    state = Enum.reduce(@exchanges, state, &declare_exchange(&2, &1))
+    @queues |> Enum.reduce(state, &declare_queue(&2, &1)) |> level_bindings()
+  end
+
+  defp level_bindings(%{bindings: bindings} = state) do
+    case MapSet.size(bindings) do
+      @bindings -> state
+      count -> step(if(count < @bindings, do: :bind, else: :unbind), state) |> level_bindings()
+    end
+  end
+
+  # The first node goes on alone, and then the second comes back. The queues are on the first node.
+  defp kill(%{clients: {first, _second}} = state) do
+    Broker.kill(2)
+    state = steps(%{state | clients: {first, first}}, 40)
+    Broker.start(2)
+    state = %{state | clients: {first, Client.open(2)}}
+    step(:publish, state)
   end
 
   defp clients, do: {Client.open(1), Client.open(2)}
   defp client(%{clients: clients}), do: elem(clients, :rand.uniform(2) - 1)
 
-  # A node is killed now and then.
-  defp action(n, steps) when rem(n, div(steps, 3)) == 0, do: :kill
-
-  defp action(_n, _steps) do
+  defp action do
     case :rand.uniform(100) do
       n when n <= 40 -> :publish
       n when n <= 70 -> :bind
@@ -42,23 +91,14 @@ defmodule BeTreeExchange.ModelTest do
     end
   end
 
-  defp step(:declare_exchange, state) do
-    name = Enum.random(@exchanges)
-    :ok = Client.declare_exchange(client(state), name, [{"x-schema", @schema}], durable: true)
-    %{state | exchanges: MapSet.put(state.exchanges, name)}
-  end
+  defp step(:declare_exchange, state), do: declare_exchange(state, Enum.random(@exchanges))
+  defp step(:declare_queue, state), do: declare_queue(state, Enum.random(@queues))
 
   defp step(:delete_exchange, state) do
     name = Enum.random(@exchanges)
     :ok = Client.delete_exchange(client(state), name)
     bindings = MapSet.reject(state.bindings, fn {exchange, _queue, _expression} -> exchange == name end)
     %{state | exchanges: MapSet.delete(state.exchanges, name), bindings: bindings}
-  end
-
-  defp step(:declare_queue, state) do
-    name = Enum.random(@queues)
-    :ok = Client.declare_queue(elem(state.clients, 0), name, durable: true)
-    %{state | queues: MapSet.put(state.queues, name)}
   end
 
   defp step(:delete_queue, state) do
@@ -98,11 +138,14 @@ defmodule BeTreeExchange.ModelTest do
     end
   end
 
-  defp step(:kill, state) do
-    # The queues are on the first node.
-    Broker.kill(2)
-    Broker.start(2)
-    %{state | clients: put_elem(state.clients, 1, Client.open(2))}
+  defp declare_exchange(state, name) do
+    :ok = Client.declare_exchange(client(state), name, [{"x-schema", @schema}], durable: true)
+    %{state | exchanges: MapSet.put(state.exchanges, name)}
+  end
+
+  defp declare_queue(state, name) do
+    :ok = Client.declare_queue(elem(state.clients, 0), name, durable: true)
+    %{state | queues: MapSet.put(state.queues, name)}
   end
 
   # Returns the state if there is no exchange or no queue.

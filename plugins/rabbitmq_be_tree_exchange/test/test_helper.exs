@@ -5,7 +5,7 @@ server =
 for path <- Path.wildcard(server <> "/plugins/*/ebin"), do: Code.append_path(path)
 
 # The tests run on the build of the archives, so their support is not compiled with the project.
-for file <- ~w(broker client), do: Code.require_file("support/#{file}.ex", __DIR__)
+for file <- ~w(broker client audit cluster footprint), do: Code.require_file("support/#{file}.ex", __DIR__)
 
 {:ok, _apps} = Application.ensure_all_started(:amqp_client)
 {:ok, _apps} = Application.ensure_all_started(:inets)

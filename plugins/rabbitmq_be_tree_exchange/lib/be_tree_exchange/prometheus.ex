@@ -36,7 +36,8 @@ defmodule BeTreeExchange.Prometheus do
     :ok
   end
 
-  defp running?, do: List.keymember?(Application.started_applications(), :prometheus, 0)
+  # Not by the list of started applications, whose controller replies to nobody while it stops one.
+  defp running?, do: :ets.whereis(:prometheus_registry_table) != :undefined
 
   # The callbacks of prometheus_collector.
 

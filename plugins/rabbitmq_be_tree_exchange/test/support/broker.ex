@@ -32,29 +32,25 @@ defmodule BeTreeExchange.Test.Broker do
     node_name(number)
   end
 
-  # BE_TREE_BROKER_KHEPRI=1 chooses Khepri in version 4. A node that joins has the store of the cluster.
-  defp choose_store(number) do
-    if System.get_env("BE_TREE_BROKER_KHEPRI"), do: :ok = rpc(number, :rabbit_feature_flags, :enable, [:khepri_db])
+  @doc "Gives the first node of a cluster its store. A node that joins has the store of the cluster."
+  def choose_store(number) do
+    if khepri?(), do: :ok = rpc(number, :rabbit_feature_flags, :enable, [:khepri_db])
   end
 
-  @doc "Starts the process of a node. `await/1` waits until it takes connections."
+  @doc "Returns whether the tests use Khepri: BE_TREE_BROKER_KHEPRI=1 chooses it in version 4."
+  def khepri?, do: System.get_env("BE_TREE_BROKER_KHEPRI") != nil
+
+  @doc """
+  Starts the process of a node. `await/1` waits until it takes connections.
+
+  `partition_handling:` is `:ignore`, `:pause_minority`, `:autoheal` or `{:pause_if_all_down, number}` with the number of the one
+  node without which the others pause.
+  """
   def launch(number, options \\ []) do
     folder = folder(number)
     File.mkdir_p!(folder)
     File.write!(Path.join(folder, "enabled_plugins"), "[#{Enum.join(options[:plugins] || default_plugins(), ", ")}].\n")
-
-    File.write!(Path.join(folder, "rabbitmq.conf"), """
-    listeners.tcp.1 = 127.0.0.1:#{port(number)}
-    loopback_users = none
-    log.file.level = info
-    management.tcp.ip = 127.0.0.1
-    management.tcp.port = #{management_port(number)}
-    prometheus.tcp.ip = 127.0.0.1
-    prometheus.tcp.port = #{metrics_port(number)}
-    cluster_partition_handling = ignore
-    vm_memory_calculation_strategy = allocated
-    vm_memory_high_watermark.absolute = 4GB
-    """)
+    write_configuration(number, options[:partition_handling] || :ignore)
 
     environment =
       for {name, value} <- environment(number, inside(folder)),
@@ -62,6 +58,38 @@ defmodule BeTreeExchange.Test.Broker do
 
     command = "exec #{chroot()} /usr/lib/rabbitmq/bin/rabbitmq-server >> #{folder}/output 2>&1"
     Port.open({:spawn_executable, ~c"/bin/sh"}, [:nouse_stdio, args: ["-c", command], env: environment])
+  end
+
+  defp write_configuration(number, mode) do
+    File.write!(Path.join(folder(number), "rabbitmq.conf"), """
+    listeners.tcp.1 = 127.0.0.1:#{port(number)}
+    loopback_users = none
+    log.file.level = info
+    management.tcp.ip = 127.0.0.1
+    management.tcp.port = #{management_port(number)}
+    prometheus.tcp.ip = 127.0.0.1
+    prometheus.tcp.port = #{metrics_port(number)}
+    vm_memory_calculation_strategy = allocated
+    vm_memory_high_watermark.absolute = 4GB
+    #{partition_lines(mode)}
+    """)
+  end
+
+  defp partition_lines({:pause_if_all_down, number}) do
+    """
+    cluster_partition_handling = pause_if_all_down
+    cluster_partition_handling.pause_if_all_down.recover = autoheal
+    cluster_partition_handling.pause_if_all_down.nodes.1 = #{node_name(number)}
+    """
+  end
+
+  defp partition_lines(mode), do: "cluster_partition_handling = #{mode}"
+
+  @doc "Gives a node that runs another mode of `cluster_partition_handling`, which lasts when it starts again."
+  def handle_partitions(number, mode) do
+    write_configuration(number, mode)
+    value = with {:pause_if_all_down, other} <- mode, do: {:pause_if_all_down, [node_name(other)], :autoheal}
+    :ok = rpc(number, :application, :set_env, [:rabbit, :cluster_partition_handling, value])
   end
 
   def default_plugins, do: ["rabbitmq_be_tree_exchange"]
@@ -101,6 +129,9 @@ defmodule BeTreeExchange.Test.Broker do
   @doc "Returns the folder of a node's data and log."
   def folder(number), do: Path.join(System.fetch_env!("BE_TREE_BROKER_DATA"), "#{number}")
 
+  @doc "Returns the log of a node."
+  def log(number), do: number |> folder() |> Path.join("log/#{node_name(number)}.log") |> File.read!()
+
   @doc "Waits until a node takes connections."
   def await(number) do
     node = node_name(number)
@@ -128,13 +159,78 @@ defmodule BeTreeExchange.Test.Broker do
     await(number)
   end
 
+  @doc "Tells a node that another one, which does not run, has left the cluster for good."
+  def forget(number, gone) do
+    if four?(number),
+      do: :ok = rpc(number, :rabbit_db_cluster, :forget_member, [node_name(gone), false]),
+      else: :ok = rpc(number, :rabbit_mnesia, :forget_cluster_node, [node_name(gone), false])
+  end
+
   @doc "Kills a node as `kill -9` does."
   def kill(number) do
+    {_output, 0} = System.cmd("kill", ["-9", File.read!(Path.join(folder(number), "pid"))])
+    await_end(number)
+  end
+
+  @doc "Stops a node as `rabbitmqctl stop` does."
+  def stop(number) do
+    :rpc.cast(node_name(number), :rabbit, :stop_and_halt, [])
+    await_end(number)
+  end
+
+  defp await_end(number) do
     node = node_name(number)
     pid = File.read!(Path.join(folder(number), "pid"))
-    {_output, 0} = System.cmd("kill", ["-9", pid])
     eventually(fn -> node not in Node.list() end)
     eventually(fn -> not File.dir?("/proc/#{pid}") end)
+  end
+
+  @doc """
+  Cuts the connections of a node with others, as a failed network does. The tests reach all of them.
+
+  Each of two nodes gets another cookie for the other one, so that neither can connect. All connections end at once: were the node
+  still connected to one of the others, the broker would see a partial partition.
+  """
+  def cut(number, others) do
+    for other <- others do
+      set_cookie(number, other, :cut)
+      set_cookie(other, number, :off)
+    end
+
+    :ok = rpc(number, :lists, :foreach, [&:erlang.disconnect_node/1, Enum.map(others, &node_name/1)])
+    for other <- others, do: eventually(fn -> not connected?(number, other) and not connected?(other, number) end)
+    :ok
+  end
+
+  @doc "Lets nodes connect that `cut/2` has separated. The broker itself tries to, once a second."
+  def heal(number, others) do
+    for other <- others do
+      set_cookie(number, other, :be_tree)
+      set_cookie(other, number, :be_tree)
+    end
+
+    for other <- others, do: eventually(fn -> connected?(number, other) and connected?(other, number) end)
+    :ok
+  end
+
+  defp set_cookie(number, other, cookie), do: true = rpc(number, :erlang, :set_cookie, [node_name(other), cookie])
+  defp connected?(number, other), do: node_name(other) in rpc(number, :erlang, :nodes, [])
+
+  @doc "Returns whether a node takes part in the cluster: `rabbit` runs, and its store has exactly these nodes."
+  def whole?(number, numbers) do
+    rpc(number, :rabbit, :is_running, []) == true and running(number) == Enum.sort(Enum.map(numbers, &node_name/1))
+  end
+
+  @doc "Returns the nodes whose changes a node has not merged with its own after a partition."
+  def partitions(number), do: rpc(number, :rabbit_node_monitor, :partitions, [])
+
+  defp running(number) do
+    nodes =
+      if khepri?(),
+        do: rpc(number, :rabbit_nodes, :list_running, []),
+        else: rpc(number, :mnesia, :system_info, [:running_db_nodes])
+
+    with nodes when is_list(nodes) <- nodes, do: Enum.sort(nodes)
   end
 
   @doc "Kills a node if it runs, and deletes its data."

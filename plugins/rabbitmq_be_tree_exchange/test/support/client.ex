@@ -97,20 +97,45 @@ defmodule BeTreeExchange.Test.Client do
     call(client, exchange_bind(destination: destination, source: source, arguments: arguments(arguments)))
   end
 
-  @doc "Publishes a message and waits for its confirm. Returns whether it was routed."
+  @doc """
+  Publishes a message and waits for its confirm. Returns whether it was routed. The broker refuses to confirm a message that it routed
+  to a queue on a node that cannot be reached.
+  """
   def publish(client, exchange, options \\ []) do
     properties =
       p_basic(headers: arguments(options[:headers] || []), content_type: options[:content_type] || :undefined)
 
     method = basic_publish(exchange: exchange, routing_key: options[:key] || "", mandatory: true)
     :ok = :amqp_channel.call(client.channel, method, {:amqp_msg, properties, options[:payload] || ""})
-    true = :amqp_channel.wait_for_confirms(client.channel, 300)
+    confirmed = :amqp_channel.wait_for_confirms(client.channel, 300)
+    true = is_boolean(confirmed)
 
     # A return comes before the confirm, from the same channel.
     receive do
       {basic_return(), _message} -> false
     after
       0 -> true
+    end
+  end
+
+  @doc "Publishes a message for each of these headers, with one wait for all confirms. Returns the headers that were not routed."
+  def unroutable(client, exchange, headers) do
+    method = basic_publish(exchange: exchange, routing_key: "", mandatory: true)
+
+    for pairs <- headers do
+      :ok = :amqp_channel.cast(client.channel, method, {:amqp_msg, p_basic(headers: arguments(pairs)), ""})
+    end
+
+    true = is_boolean(:amqp_channel.wait_for_confirms(client.channel, 300))
+    returned = returns(MapSet.new())
+    Enum.filter(headers, &(arguments(&1) in returned))
+  end
+
+  defp returns(headers) do
+    receive do
+      {basic_return(), {:amqp_msg, p_basic(headers: pairs), _payload}} -> returns(MapSet.put(headers, pairs))
+    after
+      0 -> headers
     end
   end
 
