@@ -109,7 +109,7 @@ defmodule BeTreeExchange.Router do
   # A node without an index lets the others search, one after another, if its messages may be routed by an index that lacks changes.
   defp elsewhere(exchange, message) do
     with {:ok, %{while_building: :last} = config} <- Config.read(exchange),
-         {:ok, event} <- Event.of(message, config) do
+         {:ok, event} <- guarded(fn -> Event.of(message, config) end) do
       Enum.find_value(Store.other_nodes(), :error, &ask(&1, exchange, event))
     else
       _waits_or_refused -> :error
@@ -141,9 +141,13 @@ defmodule BeTreeExchange.Router do
     end
   end
 
-  # Whatever a message has, its channel must not end.
   defp search(row, message) do
-    with {:ok, event} <- Event.of(message, row.config), do: search_event(row, event)
+    guarded(fn -> with {:ok, event} <- Event.of(message, row.config), do: search_event(row, event) end)
+  end
+
+  # Whatever a message has, its channel must not end.
+  defp guarded(function) do
+    function.()
   rescue
     error -> {:error, error}
   catch
