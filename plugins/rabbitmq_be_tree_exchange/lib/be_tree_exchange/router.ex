@@ -114,9 +114,6 @@ defmodule BeTreeExchange.Router do
     else
       _waits_or_refused -> :error
     end
-  rescue
-    # The search on this node tells what is wrong with the message.
-    _of_the_message -> :error
   catch
     :exit, _store_ended -> :error
   end
