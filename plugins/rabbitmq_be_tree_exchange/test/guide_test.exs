@@ -55,7 +55,7 @@ defmodule BeTreeExchange.GuideTest do
   test "the status and the metrics of the guide", %{client: client} do
     :ok = Client.declare_exchange(client, "orders", [{"x-schema", ~s({"price": "float"})}])
     refute Client.publish(client, "orders", headers: [price: 1])
-    [command] = for "rabbitmqctl eval " <> _term = line <- Enum.map(blocks("text"), &String.trim/1), do: line
+    [command] = for block <- blocks("text"), block =~ "rabbitmqctl eval 'rabbit_exchange_type_be_tree", do: block
     assert ["rabbitmqctl", "eval", expression] = OptionParser.split(command)
     {output, 0} = Broker.ctl(51, ["eval", expression])
     assert output =~ "orders"
