@@ -72,8 +72,10 @@ try do
     end)
 
   {first, _routed} = Task.await(waiting, :infinity)
-  log = Broker.folder(2) |> Path.join("log/*.log") |> Path.wildcard() |> Enum.map_join(&File.read!/1)
-  [built] = Regex.run(~r/x-be-tree: indexed 100000.*/, log)
+  # The broker writes its log later.
+  log = fn -> Broker.folder(2) |> Path.join("log/*.log") |> Path.wildcard() |> Enum.map_join(&File.read!/1) end
+  Broker.eventually(fn -> log.() =~ "x-be-tree: indexed 100000" end)
+  [built] = Regex.run(~r/x-be-tree: indexed 100000.*/, log.())
 
   IO.puts("""
 

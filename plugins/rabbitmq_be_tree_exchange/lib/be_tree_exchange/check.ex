@@ -7,6 +7,8 @@ defmodule BeTreeExchange.Check do
 
   alias BeTreeExchange.{Config, Expression, Records, Table}
 
+  @ids 100_000
+
   @doc "Returns `:ok`, or the reason for which a binding is refused, with the column of the fault in its expression."
   @spec run(Records.exchange(), Records.binding()) :: :ok | {:error, String.t()}
   def run(exchange, binding) do
@@ -34,12 +36,22 @@ defmodule BeTreeExchange.Check do
     end
   end
 
+  # All channels of the node share the tree. With small ids its memory stays as it is: an empty tree whose memory has grown would begin
+  # with new memory, which takes a millisecond.
   defp insert(tree, text) do
-    id = System.unique_integer([:positive])
+    id = rem(System.unique_integer([:positive, :monotonic]), @ids)
 
-    with :ok <- BeTree.insert(tree, id, text) do
-      BeTree.delete(tree, id)
-      :ok
+    case BeTree.insert(tree, id, text) do
+      :ok ->
+        BeTree.delete(tree, id)
+        :ok
+
+      # A check of another channel has had this id for long.
+      {:error, %BeTree.Error{kind: :duplicate_id}} ->
+        insert(tree, text)
+
+      {:error, error} ->
+        {:error, error}
     end
   end
 end
