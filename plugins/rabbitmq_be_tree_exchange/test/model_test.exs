@@ -3,6 +3,8 @@ defmodule BeTreeExchange.ModelTest do
   # list of bindings that is searched one by one.
   use ExUnit.Case
 
+  import BeTreeExchange.Records, only: [resource: 1]
+
   alias BeTreeExchange.Test.{Broker, Client, Footprint}
 
   @schema ~s({"a": "integer", "b": {"type": "string", "optional": true}})
@@ -140,12 +142,21 @@ defmodule BeTreeExchange.ModelTest do
 
   defp declare_exchange(state, name) do
     :ok = Client.declare_exchange(client(state), name, [{"x-schema", @schema}], durable: true)
+    await_everywhere(:rabbit_exchange, resource(virtual_host: "/", kind: :exchange, name: name))
     %{state | exchanges: MapSet.put(state.exchanges, name)}
   end
 
   defp declare_queue(state, name) do
     :ok = Client.declare_queue(elem(state.clients, 0), name, durable: true)
+    await_everywhere(:rabbit_amqqueue, resource(virtual_host: "/", kind: :queue, name: name))
     %{state | queues: MapSet.put(state.queues, name)}
+  end
+
+  # The broker may acknowledge a durable exchange or queue before its other node has it. That node would close a channel that uses it.
+  defp await_everywhere(module, name) do
+    for number <- 1..2, Broker.node_name(number) in Node.list() do
+      Broker.eventually(fn -> match?({:ok, _found}, Broker.rpc(number, module, :lookup, [name])) end)
+    end
   end
 
   # Returns the state if there is no exchange or no queue.
