@@ -35,7 +35,12 @@ defmodule BeTree.Rules.Server.Delivery do
   @type account :: map
 
   @doc "Makes the calling process one that sends notices as `{sender, name, notices}`."
-  @spec begin(%{required(:sender) => module, required(:name) => atom, required(:max_pending) => pos_integer}) :: :ok
+  @spec begin(%{
+          required(:sender) => module,
+          required(:name) => atom,
+          required(:max_pending) => pos_integer,
+          optional(atom) => term
+        }) :: :ok
   def begin(%{sender: sender, name: name, max_pending: most}) do
     # A process that opens its folder again keeps its accounts.
     unless Process.get(@key),
