@@ -13,7 +13,7 @@ defmodule BeTree.Server.Migration do
   alias BeTree.Server.{Builder, Changes, Primary, Request, Table}
   alias BeTree.Target.Ids
 
-  # The subscriptions that are inserted at once: some milliseconds.
+  # The subscriptions of one insertion, which takes some milliseconds.
   @insert_size 100
   # The builder repeats later changes until there are at most this many, in at most this many rounds.
   @max_lag 16

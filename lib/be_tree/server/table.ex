@@ -157,11 +157,11 @@ defmodule BeTree.Server.Table do
     ArgumentError -> View.no_server(name)
   end
 
-  @doc "Records the schemas of which the server's folder has one."
+  @doc "Records the schemas that the server's folder may have: one of them, or during a migration the new and the old one."
   @spec put_schemas(t, [[Domain.t()]]) :: true
   def put_schemas(%__MODULE__{tid: tid}, schemas), do: :ets.insert(tid, {:schemas, schemas})
 
-  @doc "Returns the schemas of which the server's folder has one, or `nil` before its process first opens the folder."
+  @doc "Returns the schemas that the server's folder may have, or `nil` before the first start has opened the folder."
   @spec schemas(t) :: [[Domain.t()]] | nil
   def schemas(%__MODULE__{tid: tid}), do: value(tid, :schemas)
 

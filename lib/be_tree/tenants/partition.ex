@@ -141,52 +141,9 @@ defmodule BeTree.Tenants.Partition do
     end
   end
 
-  defp operate({:write, tenant}, from, %{directory: directory} = state) do
-    case state.copies do
-      %{^tenant => copy} ->
-        Rounds.write(state, copy, fn reply, state ->
-          GenServer.reply(from, reply)
-          state
-        end)
-
-      _cold ->
-        GenServer.reply(from, known(directory, tenant))
-        state
-    end
-  end
-
-  defp operate({:snapshot, tenant}, from, %{directory: directory} = state) do
-    case state.copies do
-      %{^tenant => copy} ->
-        case Copy.save(copy, directory) do
-          {:ok, copy} ->
-            GenServer.reply(from, :ok)
-            State.put_copy(state, copy)
-
-          {:error, error} ->
-            GenServer.reply(from, {:error, error})
-            state
-        end
-
-      _cold ->
-        GenServer.reply(from, known(directory, tenant))
-        state
-    end
-  end
-
-  defp operate({:evict, tenant}, from, %{directory: directory} = state) do
-    case state.copies do
-      %{^tenant => copy} ->
-        Leaving.leave(state, copy, fn reply, state ->
-          GenServer.reply(from, reply)
-          state
-        end)
-
-      _cold ->
-        GenServer.reply(from, known(directory, tenant))
-        state
-    end
-  end
+  defp operate({:write, tenant}, from, state), do: on_copy(state, tenant, from, &Rounds.write/3)
+  defp operate({:snapshot, tenant}, from, state), do: on_copy(state, tenant, from, &save/3)
+  defp operate({:evict, tenant}, from, state), do: on_copy(state, tenant, from, &Leaving.leave/3)
 
   defp operate({:drop, tenant}, from, %{directory: directory} = state) do
     with nil <- Map.get(state.copies, tenant),
@@ -206,6 +163,26 @@ defmodule BeTree.Tenants.Partition do
     do: Restoring.restore(state, content, existing, from)
 
   defp operate({:move, tenant, target, deadline}, from, state), do: Moving.move(state, tenant, target, deadline, from)
+
+  # Makes an operation on a tenant that is in memory, with a function that replies to the caller.
+  defp on_copy(%{copies: copies, directory: directory} = state, tenant, from, operation) do
+    done = fn reply, state ->
+      GenServer.reply(from, reply)
+      state
+    end
+
+    case copies do
+      %{^tenant => copy} -> operation.(state, copy, done)
+      _cold -> done.(known(directory, tenant), state)
+    end
+  end
+
+  defp save(%{directory: directory} = state, copy, done) do
+    case Copy.save(copy, directory) do
+      {:ok, copy} -> done.(:ok, State.put_copy(state, copy))
+      {:error, _error} = refused -> done.(refused, state)
+    end
+  end
 
   # The statistics of a tenant that is not in memory were written when it left.
   defp known(directory, tenant), do: with({:ok, _body} <- Copy.read(directory, tenant), do: :ok)

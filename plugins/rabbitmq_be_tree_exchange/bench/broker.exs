@@ -12,7 +12,7 @@ plugins = ["rabbitmq_be_tree_exchange", "rabbitmq_jms_topic_exchange"]
 call = fn function, arguments -> Broker.rpc(1, inside, function, arguments) end
 # The selectors' exchange takes minutes for more bindings.
 measured = for count <- [1_000, 10_000, 100_000], type <- types, type != jms or count == 1_000, do: {count, type}
-# Bindings of which each is timed, and messages whose destinations must be the same.
+# The number of timed bindings, and the number of messages that all exchanges must route to the same queues.
 timed = 500
 compared = 50
 
@@ -54,7 +54,7 @@ try do
     IO.puts("#{exchange}: #{Enum.at(Enum.sort(for {^exchange, rate} <- rates, do: rate), 2)}")
   end
 
-  # A node joins: the time of its first message to the exchange, and of messages to another exchange meanwhile.
+  # A node joins. Measures its first message to the exchange, and messages to another exchange while that one waits.
   Broker.start(2, join: 1, plugins: plugins)
 
   waiting =

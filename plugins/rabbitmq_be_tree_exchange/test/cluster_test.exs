@@ -1,5 +1,6 @@
 defmodule BeTreeExchange.ClusterTest do
-  # Three nodes, of which one is dead, joins, or starts with all others: it has the bindings of the cluster with its first publish.
+  # A node of three that joins, starts after its death, or starts together with the others: it routes its first message by all bindings
+  # of the cluster.
   use ExUnit.Case
 
   alias BeTreeExchange.Test.{Broker, Client, Cluster}

@@ -1,6 +1,6 @@
 defmodule BeTreeExchange.PartitionTest do
-  # Three nodes, of which the last is cut off, in each mode of `cluster_partition_handling`. Bindings change on each side that runs.
-  # During the partition and after it each node routes by exactly the bindings that its broker lists.
+  # A network partition in each mode of `cluster_partition_handling`: the third of three nodes is cut off, and bindings change on each
+  # side that runs. During the partition and after it, each node routes by exactly the bindings that its broker lists.
   use ExUnit.Case
 
   alias BeTreeExchange.Test.{Audit, Broker, Client, Cluster}
@@ -9,12 +9,7 @@ defmodule BeTreeExchange.PartitionTest do
   if Broker.khepri?(), do: @moduletag(:skip)
 
   test "ignore: both sides go on, and the node that is restarted takes over the bindings of the others" do
-    [first, second, third] = start(:ignore)
-    Broker.cut(third, [first, second])
-    change(first, 100)
-    change(second, 200)
-    change(third, 300)
-    for number <- [first, second, third], do: Audit.run(number, "x")
+    [first, second, third] = :ignore |> start() |> cut_and_change()
 
     # Mnesia notices that both sides have changed, and joins them no more.
     Broker.heal(third, [first, second])
@@ -30,15 +25,10 @@ defmodule BeTreeExchange.PartitionTest do
     assert routes_none?([300, 310])
   end
 
-  # If the connections come back one after the other, the broker sees other partitions than there were, and restarts itself several
-  # times, on other nodes too. So which bindings are left is not said here.
+  # If the connections come back one after the other, the broker sees partitions that do not exist, and restarts several times, on the
+  # other nodes too. So this test does not expect the bindings of a certain side.
   test "autoheal: the broker restarts itself on nodes, and each node routes by the bindings that are left" do
-    [first, second, third] = start(:autoheal)
-    Broker.cut(third, [first, second])
-    change(first, 100)
-    change(second, 200)
-    change(third, 300)
-    for number <- [first, second, third], do: Audit.run(number, "x")
+    [first, second, third] = :autoheal |> start() |> cut_and_change()
     Broker.heal(third, [first, second])
     Cluster.await_whole()
     for number <- [first, second, third], do: Audit.run(number, "x")
@@ -51,6 +41,16 @@ defmodule BeTreeExchange.PartitionTest do
 
   test "pause_if_all_down: a node that does not see the listed one takes no connections until it does" do
     {:pause_if_all_down, hd(Cluster.numbers())} |> start() |> pause_and_return()
+  end
+
+  # Cuts the third node off. Then bindings change through each node.
+  defp cut_and_change([first, second, third] = numbers) do
+    Broker.cut(third, [first, second])
+    change(first, 100)
+    change(second, 200)
+    change(third, 300)
+    for number <- numbers, do: Audit.run(number, "x")
+    numbers
   end
 
   # Twice, because the broker starts again in the same VM.

@@ -3,7 +3,8 @@ defmodule BeTree.Rules.Server.Subscribers do
   # The processes that receive the notices of servers, by the names of the servers. The table outlives the servers, so a process stays
   # subscribed when a server starts again. The process of this module removes subscribers that ended.
   #
-  # The table also has the servers and partitions that run. One that is there already when it starts has crashed, or was killed.
+  # The table also has a row for each server and each partition that runs. If the row exists when the server starts, its process before
+  # has crashed or was killed.
 
   use BeTree.Processes.Server
 

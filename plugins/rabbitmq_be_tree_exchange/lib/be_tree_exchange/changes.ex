@@ -51,8 +51,8 @@ defmodule BeTreeExchange.Changes do
     :khepri_projection.new(@table, &record/4, options)
   end
 
-  # Khepri stores a copy of the function. It refuses calls whose result depends on the node, unless they are told apart here: the numbers
-  # of changes are those of the node.
+  # Khepri stores a copy of the function, and refuses calls whose result depends on the node. This exempts the calls that number changes,
+  # because the numbers hold on one node only.
   defp extract?(:ets, _function, _arity, _from), do: false
   defp extract?(:erlang, function, _arity, _from) when function in [:unique_integer, :phash2], do: false
 

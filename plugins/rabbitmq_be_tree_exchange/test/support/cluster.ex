@@ -14,8 +14,8 @@ defmodule BeTreeExchange.Test.Cluster do
   def numbers, do: @numbers
 
   @doc """
-  Returns the numbers of the nodes, all of which run in a mode of `cluster_partition_handling`, with a new exchange `x`. Its schema
-  has the integer `a`.
+  Sets the mode of `cluster_partition_handling` on all nodes, and declares the exchange `x` anew, with the integer `a` as its schema.
+  Starts the nodes if they do not run. Returns their numbers.
   """
   def start(mode) do
     unless Enum.all?(@numbers, &Broker.whole?(&1, @numbers)), do: start_nodes()
