@@ -202,13 +202,15 @@ defmodule BeTreeExchange.Test.Broker do
     :ok
   end
 
-  @doc "Lets nodes connect that `cut/2` has separated. The broker itself tries to, once a second."
+  @doc """
+  Connects nodes that `cut/2` has separated. All connections come back at once: the broker itself tries each once a second, and sees
+  other partitions while some are missing.
+  """
   def heal(number, others) do
-    for other <- others do
-      set_cookie(number, other, :be_tree)
-      set_cookie(other, number, :be_tree)
-    end
-
+    # Both nodes of a connection must have the cookie, so none comes back before the last step.
+    for other <- others, do: set_cookie(other, number, :be_tree)
+    for other <- others, do: set_cookie(number, other, :be_tree)
+    :ok = rpc(number, :lists, :foreach, [&:net_kernel.connect_node/1, Enum.map(others, &node_name/1)])
     for other <- others, do: eventually(fn -> connected?(number, other) and connected?(other, number) end)
     :ok
   end
