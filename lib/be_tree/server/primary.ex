@@ -61,12 +61,13 @@ defmodule BeTree.Server.Primary do
   end
 
   @doc """
-  Deletes `keys`, and inserts `wires` or replaces those of their keys. Returns the keys that it deleted. After an error the tree is
-  `:unchanged`, or `:torn` and must be rebuilt.
+  Deletes `keys`, and inserts `wires`, of which those with the keys `replaced` may be there. Returns the keys that it deleted. After an
+  error the tree is `:unchanged`, or `:torn` and must be rebuilt.
   """
-  @spec change(t, [Ids.key()], [Subscription.wire()]) :: {:ok, [Ids.key()], t} | {:error, Error.t(), :unchanged | :torn}
-  def change(%__MODULE__{tree: tree, count: count} = primary, keys, wires) do
-    with {:ok, deleted} <- delete_all(tree, keys, Enum.map(wires, &elem(&1, 0)), []) do
+  @spec change(t, [Ids.key()], replaced :: [Ids.key()], [Subscription.wire()]) ::
+          {:ok, [Ids.key()], t} | {:error, Error.t(), :unchanged | :torn}
+  def change(%__MODULE__{tree: tree, count: count} = primary, keys, replaced, wires) do
+    with {:ok, deleted} <- delete_all(tree, keys, replaced, []) do
       case Changes.insert(tree, wires) do
         {:ok, inserted} -> {:ok, deleted, %{primary | count: count + inserted - length(deleted)}}
         {:error, error} -> {:error, error, left(deleted)}

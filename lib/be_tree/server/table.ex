@@ -283,6 +283,10 @@ defmodule BeTree.Server.Table do
     end
   end
 
+  @doc "Returns whether the text of a subscription is known."
+  @spec text?(t, Ids.key()) :: boolean
+  def text?(%__MODULE__{texts: texts}, key), do: :ets.member(texts, key)
+
   @doc "Returns the keys of ids, or an error unless all of them are there."
   @spec present_keys(t, [term]) :: {:ok, [Ids.key()]} | {:error, Error.t()}
   def present_keys(%__MODULE__{ids: ids} = table, list) do

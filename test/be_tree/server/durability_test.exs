@@ -80,6 +80,36 @@ defmodule BeTree.Server.DurabilityTest do
     :ok = Server.stop(name)
   end
 
+  test "a change replaces what an earlier change of its sync inserted", %{folder: folder} do
+    name = start!(folder)
+    {:ok, _counts} = Server.change(name, put: [{1, "a = 1"}])
+    :sys.suspend(Servers.process(name))
+    changes = [[put: [{2, "a = 2"}, {3, "a = 3"}]], [put: [{2, "a = 20"}]], [put: [{1, "a = 10"}, {4, "a = 4"}]]]
+
+    tasks =
+      for {change, waiting} <- Enum.with_index(changes, 1) do
+        task = Task.async(fn -> Server.change(name, change) end)
+        eventually(fn -> Process.info(Servers.process(name), :message_queue_len) == {:message_queue_len, waiting} end)
+        task
+      end
+
+    :sys.resume(Servers.process(name))
+
+    assert Task.await_many(tasks, :infinity) == [
+             ok: %{put: 2, deleted: 0},
+             ok: %{put: 1, deleted: 0},
+             ok: %{put: 2, deleted: 0}
+           ]
+
+    expected = %{1 => "a = 10", 2 => "a = 20", 3 => "a = 3", 4 => "a = 4"}
+    assert texts(name) == expected
+    assert BeTree.search(name, %{a: 20}) == {:ok, [2]} and BeTree.search(name, %{a: 2}) == {:ok, []}
+    :ok = Server.stop(name)
+    name = start!(folder)
+    assert texts(name) == expected
+    :ok = Server.stop(name)
+  end
+
   test "a start recovers the base and the changes after it", %{folder: folder} do
     name = start!(folder, durability: :none)
     long = String.duplicate("x", 20_000)

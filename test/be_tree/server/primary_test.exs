@@ -37,22 +37,25 @@ defmodule BeTree.Server.PrimaryTest do
   describe "change/3" do
     test "deletes and replaces, and returns the deleted keys" do
       primary = filled([1, 2, 3])
-      assert {:ok, [1, 2], %{count: 3} = primary} = Primary.change(primary, [1], [{2, "a = 9", []}, {4, "a = 9", []}])
+
+      assert {:ok, [1, 2], %{count: 3} = primary} =
+               Primary.change(primary, [1], [2, 5], [{2, "a = 9", []}, {4, "a = 9", []}])
+
       assert search(primary, 9) == [2, 4] and search(primary, 1) == []
       assert Primary.sound?(primary)
     end
 
     test "leaves the tree unchanged if the first deletion fails, or if nothing was deleted" do
       primary = filled([1])
-      assert {:error, %Error{kind: :not_found}, :unchanged} = Primary.change(primary, [7, 1], [])
-      assert {:error, %Error{kind: :syntax}, :unchanged} = Primary.change(primary, [], [{8, "a =", []}])
+      assert {:error, %Error{kind: :not_found}, :unchanged} = Primary.change(primary, [7, 1], [], [])
+      assert {:error, %Error{kind: :syntax}, :unchanged} = Primary.change(primary, [], [], [{8, "a =", []}])
       assert Primary.sound?(primary)
     end
 
     test "leaves a torn tree if an insertion fails after a deletion, and rebuild/3 mends it" do
       base = BeTree.publish!(BeTree.new!(a: :integer))
       primary = filled([1, 2])
-      assert {:error, %Error{kind: :syntax}, :torn} = Primary.change(primary, [1], [{8, "a =", []}])
+      assert {:error, %Error{kind: :syntax}, :torn} = Primary.change(primary, [1], [], [{8, "a =", []}])
       refute Primary.sound?(primary)
       primary = Primary.rebuild(primary, base, [{1, [], wires([1])}, {2, [], wires([2])}])
       assert primary.count == 2 and Primary.sound?(primary) and search(primary, 1) == [1]

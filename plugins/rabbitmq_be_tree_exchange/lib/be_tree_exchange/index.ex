@@ -18,6 +18,9 @@ defmodule BeTreeExchange.Index do
   @spec start_link({Records.exchange(), Config.t(), atom}) :: GenServer.on_start()
   def start_link(start), do: GenServer.start_link(__MODULE__, start)
 
+  # The changes that the first build hands to the server at once.
+  @part 5_000
+
   # The number of the last change if it is unknown: stores number their changes otherwise.
   @unknown 0x7FFF_FFFF_FFFF_FFFF
 
@@ -136,7 +139,7 @@ defmodule BeTreeExchange.Index do
         serial -> from_mnesia(state, serial)
       end
 
-    state = apply_changes(state, changes)
+    state = if state.store, do: apply_changes(state, changes), else: fill(state, changes)
     :atomics.put(state.last_change, 1, last_change)
     followed(state, store)
   end
@@ -183,24 +186,57 @@ defmodule BeTreeExchange.Index do
 
   # The difference between the bindings of the store and those of the index.
   defp missing(state) do
-    bindings = MapSet.new(Store.bindings(state.name))
+    bindings = Store.bindings(state.name)
     added = for binding <- bindings, not :ets.member(state.ids, binding), do: {:put, binding}
-    removed = for {binding, _id} <- :ets.tab2list(state.ids), binding not in bindings, do: {:delete, binding}
+    removed = if length(bindings) - length(added) < :ets.info(state.ids, :size), do: removed(state, bindings), else: []
     removed ++ added
+  end
+
+  defp removed(state, bindings) do
+    bindings = MapSet.new(bindings)
+    for {binding, _id} <- :ets.tab2list(state.ids), binding not in bindings, do: {:delete, binding}
   end
 
   # Applies the changes as one, so that a search sees all of them or none.
   defp apply_changes(state, changes) do
-    plan = Enum.reduce(changes, %{puts: %{}, deletes: [], cancelled: []}, &plan(&1, &2, state))
-    change(state, for({id, {binding, text}} <- Enum.sort(plan.puts), do: {id, text, binding}), plan.deletes)
-    for id <- plan.cancelled ++ plan.deletes, do: Destinations.remove(state.destinations, id)
+    plan = plan_all(state, changes)
+    finish(state, plan, ask(state.server, texts(plan.puts), plan.deletes))
     state
+  end
+
+  # Applies the changes to an index that nobody searches yet, in parts: the server inserts one while this process plans the next. No
+  # binding may be in two changes.
+  defp fill(state, changes) do
+    # Numbers of destinations, and with them ids, then ascend from part to part, which leaves the server less to sort.
+    parts = changes |> Enum.sort_by(fn {_operation, binding} -> destination(binding) end) |> Enum.chunk_every(@part)
+    parts |> Enum.reduce(nil, &start_part(state, &1, &2)) |> await_part(state)
+    state
+  end
+
+  defp start_part(%{server: server} = state, changes, former) do
+    plan = plan_all(state, changes)
+    {puts, deletes} = {texts(plan.puts), plan.deletes}
+    await_part(former, state)
+    {plan, Task.async(fn -> ask(server, puts, deletes) end)}
+  end
+
+  defp await_part(nil, _state), do: :ok
+  defp await_part({plan, change}, state), do: finish(state, plan, Task.await(change, :infinity))
+
+  defp plan_all(state, changes) do
+    plan = Enum.reduce(changes, %{puts: %{}, deletes: [], cancelled: []}, &plan(&1, &2, state))
+    %{plan | puts: for({id, {binding, text}} <- Enum.sort(plan.puts), do: {id, text, binding})}
+  end
+
+  defp finish(state, plan, answer) do
+    with {:error, error} <- answer, do: change_apart(state, plan.puts, plan.deletes, error)
+    for id <- plan.cancelled ++ plan.deletes, do: Destinations.remove(state.destinations, id)
   end
 
   # The store may report a binding that was read from it before.
   defp plan({:put, binding}, plan, state) do
     with false <- :ets.member(state.ids, binding), {:ok, text} <- Expression.of(binding) do
-      id = Destinations.add(state.destinations, binding_record(binding, :destination))
+      id = Destinations.add(state.destinations, destination(binding))
       :ets.insert(state.ids, {binding, id})
       put_in(plan.puts[id], {binding, text})
     else
@@ -220,16 +256,15 @@ defmodule BeTreeExchange.Index do
 
   defp cancel(plan, id), do: %{plan | puts: Map.delete(plan.puts, id), cancelled: [id | plan.cancelled]}
 
-  defp change(_state, [], []), do: :ok
+  defp destination(binding), do: binding_record(binding, :destination)
+  defp texts(puts), do: for({id, text, _binding} <- puts, do: {id, text})
 
   defp change(state, puts, deletes) do
-    put = for {id, text, _binding} <- puts, do: {id, text}
-
-    case Server.change(state.server, put: put, delete: deletes, timeout: :infinity) do
-      {:ok, _counts} -> :ok
-      {:error, error} -> change_apart(state, puts, deletes, error)
-    end
+    with {:error, error} <- ask(state.server, texts(puts), deletes), do: change_apart(state, puts, deletes, error)
   end
+
+  defp ask(_server, [], []), do: {:ok, %{put: 0, deleted: 0}}
+  defp ask(server, puts, deletes), do: Server.change(server, put: puts, delete: deletes, timeout: :infinity)
 
   # A binding that the index refuses must not keep out the others. It was checked when it was bound, so it exceeds the memory or
   # the `count` of an attribute.
@@ -255,7 +290,7 @@ defmodule BeTreeExchange.Index do
     Counters.add(state.counters, :refused_bindings)
 
     Counters.log(state.counters, fn ->
-      "x-be-tree: #{describe(state.name)} does not route to #{describe(binding_record(binding, :destination))}: #{reason}"
+      "x-be-tree: #{describe(state.name)} does not route to #{describe(destination(binding))}: #{reason}"
     end)
 
     outcome
