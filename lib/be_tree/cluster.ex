@@ -22,6 +22,10 @@ defmodule BeTree.Cluster do
   To change the schema, call `BeTree.Server.migrate/3` for each shard on its node, for example by `:erpc`, and repeat the call for shards
   that returned an error: a shard that has the schema already does nothing. Each shard checks the event of a search by its own schema, so
   until all shards have the new one, events must fit both. Additional attributes that are optional fit.
+
+  To bring the shards to a list of all subscriptions, call `BeTree.Server.sync/3` for each shard on its node, with the subscriptions of that
+  shard. So divide them by a function of the id of your own (`:shard`), which the query of a database can use too. The shards change one after
+  the other.
   """
 
   alias BeTree.Cluster.{Call, Results}

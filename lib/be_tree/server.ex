@@ -25,8 +25,8 @@ defmodule BeTree.Server do
 
   ## Changes
 
-  One process makes all changes, in order: `insert/4`, `insert_all/3`, `put/4`, `delete/3`, `delete_all/3` and `change/2`, which
-  is all or nothing for any number of subscriptions. It makes a change in a tree of its own, which accepts or refuses it, appends
+  One process makes all changes, in order: `insert/4`, `insert_all/3`, `put/4`, `put_all/3`, `delete/3`, `delete_all/3`, `change/2`, which
+  is all or nothing for any number of subscriptions, and `sync/3`, which makes the difference to a list of all subscriptions. It makes a change in a tree of its own, which accepts or refuses it, appends
   it to a log, and acknowledges it, in about 50 microseconds. The replicas apply the log.
 
   At times another process copies a replica. The copy is the next *base*, with which new replicas begin, and the log before it is
@@ -125,7 +125,7 @@ defmodule BeTree.Server do
   alias BeTree.Processes.{Aside, Deadline, Supervised}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Changes, Copy, Follower, Keeper, Lookup, Names, Request, Table, Writer}
+  alias BeTree.Server.{Checks, Copy, Follower, Keeper, Lookup, Names, Request, Sync, Table, Writer}
   alias BeTree.Target.View
 
   @options [
@@ -179,6 +179,13 @@ defmodule BeTree.Server do
                      "also as `{:ok, subscriptions}`, or `{:error, error}`, with which the start fails. If it raises, the start returns an " <>
                      "error of kind `:callback`"
                ],
+               on_error: [
+                 type: {:one_of, [:stop, :collect]},
+                 default: :stop,
+                 doc:
+                   "with `:load`, for a wrong subscription. `:stop` fails the start with its error. `:collect` leaves it out, and the " <>
+                     "server starts with the others. `faults/2` then returns the wrong ones, and the log has their number"
+               ],
                image: [type: :any, doc: "a `t:BeTree.Image.source/0` with which the server begins"]
              ] ++
              InstanceOptions.take([:memory, :fuel_per_reduction, :guest, :runtime]) ++
@@ -208,6 +215,16 @@ defmodule BeTree.Server do
                     "milliseconds that the call may wait for the server, or `:infinity`. A change whose call passed its " <>
                       "timeout may still be made"
                   )
+  @collect_options [
+    on_error: [
+      type: {:one_of, [:stop, :collect]},
+      default: :stop,
+      doc:
+        "`:stop` changes nothing and returns the first error. `:collect` leaves out the subscriptions and ids that " <>
+          "are wrong, and returns them as `:faults`, with their errors"
+    ]
+  ]
+  @sync_options @collect_options ++ @change_options
   @insert_all_options [
                         on_error: [
                           type: {:one_of, [:stop, :collect]},
@@ -224,7 +241,7 @@ defmodule BeTree.Server do
                           doc: "subscriptions to insert, or to replace where their ids exist"
                         ],
                         delete: [type: :any, default: [], doc: "ids to delete. All of them must exist"]
-                      ] ++ @change_options
+                      ] ++ @collect_options ++ @change_options
   @migrate_options Common.on_mismatch_of_schema() ++ @change_options
   @read_timeout "milliseconds, or `:infinity`. The call waits for no other process, and returns an error if it took longer"
   @read_options Common.timeout(@read_timeout)
@@ -237,6 +254,20 @@ defmodule BeTree.Server do
   @typedoc "A version and the lineage to which it belongs (`position/2`)."
   @type position :: {lineage :: String.t(), version :: non_neg_integer}
 
+  @typedoc """
+  The counts of a change: the subscriptions that were inserted or replaced, those that were deleted, and those of the list that were
+  there already. With `on_error: :collect` the map has `:faults` too.
+  """
+  @type counts :: %{
+          required(:put) => non_neg_integer,
+          required(:deleted) => non_neg_integer,
+          required(:unchanged) => non_neg_integer,
+          optional(:faults) => [fault]
+        }
+
+  @typedoc "A subscription or an id to delete that was left out: its id, or `nil` if it has none, and its error."
+  @type fault :: {BeTree.id() | term, Error.t()}
+
   @typedoc "An option of `start_link/1`."
   @type option ::
           {:name, name}
@@ -247,6 +278,7 @@ defmodule BeTree.Server do
           | {:durability, :sync | {:interval, non_neg_integer} | :none}
           | {:schema_change, :refuse | :migrate}
           | {:load, {module, atom, list}}
+          | {:on_error, :stop | :collect}
           | {:image, Image.source()}
           | {:max_restarts, pos_integer}
           | {:max_seconds, pos_integer}
@@ -387,6 +419,7 @@ defmodule BeTree.Server do
       durability: options[:durability],
       schema_change: options[:schema_change],
       load: options[:load],
+      on_error: options[:on_error],
       image: options[:image],
       schema: schema,
       on_mismatch: options[:on_mismatch],
@@ -480,14 +513,14 @@ defmodule BeTree.Server do
     with :ok <- Check.enumerable(subscriptions, "subscriptions"),
          {:ok, table} <- Request.table(name),
          {:ok, table} <- Table.fetch(table),
-         {:ok, tree} <- scratch(name) do
+         {:ok, tree} <- Checks.scratch(name) do
       subscriptions
       |> Enum.with_index()
       |> Enum.reduce_while({[], [], MapSet.new()}, fn {subscription, position}, {wires, errors, ids} ->
         with :ok <- in_time(deadline, name),
              {:ok, {id, _text, _constants} = wire} <- Subscription.new(subscription, kind),
              :ok <- check_new(id, ids, table),
-             :ok <- check_alone(tree, wire) do
+             :ok <- Checks.check(tree, wire) do
           {:cont, {[wire | wires], errors, MapSet.put(ids, id)}}
         else
           {:error, %Error{kind: :timeout} = error} -> {:halt, {:error, error}}
@@ -520,25 +553,6 @@ defmodule BeTree.Server do
       else: :ok
   end
 
-  # An empty tree with the schema and the module of the server, in which the calling process checks expressions.
-  defp scratch(name) do
-    with {:ok, _table} <- Request.table(name),
-         {:ok, %{index: %Index{guest: guest, schema: schema}}} <- Lookup.base(name),
-         do: BeTree.new(schema, guest: guest, runtime: guest.runtime)
-  end
-
-  # A module that cannot check an expression inserts it.
-  defp check_alone(tree, {_id, text, constants}) do
-    wire = {0, text, constants}
-
-    checked =
-      if Instance.exports?(tree.guest, "be_tree_check"),
-        do: Changes.check(tree, [wire]),
-        else: with({:ok, 1} <- Changes.insert(tree, [wire]), do: BeTree.delete(tree, 0))
-
-    with {:error, error} <- checked, do: {:error, Request.alone(%{error | position: 0}, 0, text)}
-  end
-
   @doc "Like `insert_all/3`, but returns the count and raises on error, or the first of the errors."
   @spec insert_all!(name, Enumerable.t(), timeout: timeout, on_error: :stop | :collect) :: non_neg_integer
   def insert_all!(name, subscriptions, options \\ []) do
@@ -555,6 +569,33 @@ defmodule BeTree.Server do
   @doc "Like `put/4`, but raises on error."
   @spec put!(name, BeTree.id(), String.t(), constants: BeTree.constants(), timeout: timeout) :: :ok
   def put!(name, id, expression, options \\ []), do: Bang.unwrap!(put(name, id, expression, options))
+
+  @doc """
+  Inserts many subscriptions, and replaces those whose ids exist, all of them or none, and returns their number. Searches see all of them
+  at once.
+
+  ## Options
+
+  #{Options.docs(@change_options)}
+
+  Returns `{:error, error}` with the kinds of `change/2`, which also tells how many were there already.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Putting, schema: [age: :integer])
+      iex> BeTree.Server.insert!(Putting, 1, "age >= 21")
+      iex> BeTree.Server.put_all(Putting, [{1, "age >= 18"}, {2, "age < 18"}])
+      {:ok, 2}
+  """
+  @spec put_all(name, Enumerable.t(), timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def put_all(name, subscriptions, options \\ []) do
+    timeout = Check.timeout!(options)
+
+    with {:ok, %{put: put, unchanged: unchanged}} <- change(name, put: subscriptions, timeout: timeout),
+         do: {:ok, put + unchanged}
+  end
+
+  @doc "Like `put_all/3`, but returns the count and raises on error."
+  @spec put_all!(name, Enumerable.t(), timeout: timeout) :: non_neg_integer
+  def put_all!(name, subscriptions, options \\ []), do: Bang.unwrap!(put_all(name, subscriptions, options))
 
   @doc "Deletes a subscription, as `BeTree.delete/3` does, with the same options and errors."
   @spec delete(name, BeTree.id(), timeout: timeout) :: :ok | {:error, Error.t()}
@@ -591,53 +632,183 @@ defmodule BeTree.Server do
   @doc """
   Makes several changes as one: all or nothing, for the index and for every search.
 
-  An id may occur only once in the lists. Other changes wait until this one is done, about 10 microseconds per subscription and
-  20 per deletion or replacement.
+  An id may occur only once in the lists. A subscription that is there already, with the same text and the same constants, stays as it is.
+  A change of which nothing is left makes no version and writes nothing. Other changes wait until this one is done, about 10 microseconds
+  per subscription and 20 per deletion or replacement.
 
   ## Options
 
   #{Options.docs(@change_all_options)}
 
-  Returns `{:ok, %{put: count, deleted: count}}`, or `{:error, error}` and changes nothing, with the kinds of `insert_all/3` and
-  `delete/3`; `:duplicate_id` is the kind for an id that occurs twice in the lists.
+  Returns `{:ok, %{put: count, deleted: count, unchanged: count}}`, or `{:error, error}` and changes nothing, with the kinds of
+  `insert_all/3` and `delete/3`; `:duplicate_id` is the kind for an id that occurs twice in the lists.
+
+  With `on_error: :collect` the map has `:faults`, a list of `{id, error}`: the subscriptions that are wrong, the ids to delete that no
+  subscription has, and the second and later places of an id. The rest is one change. An element that is no subscription has `nil` for its
+  id, and its error has the `position`. Errors that concern the whole call, such as `:out_of_memory` and `:file`, are returned as usual.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Changing, schema: [age: :integer])
       iex> BeTree.Server.insert_all!(Changing, [{1, "age >= 21"}, {2, "age < 21"}])
       iex> BeTree.Server.change(Changing, put: [{2, "age >= 30"}, {3, "age = 30"}], delete: [1])
-      {:ok, %{put: 2, deleted: 1}}
+      {:ok, %{put: 2, deleted: 1, unchanged: 0}}
       iex> BeTree.search(Changing, %{age: 30})
       {:ok, [2, 3]}
       iex> {:error, error} = BeTree.Server.change(Changing, put: [{4, "true"}], delete: [1])
       iex> {error.kind, BeTree.search(Changing, %{age: 30})}
       {:not_found, {:ok, [2, 3]}}
+      iex> {:ok, counts} = BeTree.Server.change(Changing, put: [{3, "age = 30"}, {4, "age ="}], delete: [1, 2], on_error: :collect)
+      iex> {counts.put, counts.deleted, counts.unchanged}
+      {0, 1, 1}
+      iex> for {id, fault} <- counts.faults, do: {id, fault.kind}
+      [{4, :syntax}, {1, :not_found}]
   """
-  @spec change(name, put: Enumerable.t(), delete: Enumerable.t(), timeout: timeout) ::
-          {:ok, %{put: non_neg_integer, deleted: non_neg_integer}} | {:error, Error.t()}
+  @spec change(name, put: Enumerable.t(), delete: Enumerable.t(), on_error: :stop | :collect, timeout: timeout) ::
+          {:ok, counts} | {:error, Error.t()}
   def change(name, changes) do
     options = Options.validate!(changes, @change_all_options)
+    deadline = Deadline.new(options[:timeout])
+    with {:ok, kind} <- Request.kind(name), do: change(options[:on_error], name, kind, options, deadline)
+  end
 
-    with {:ok, kind} <- Request.kind(name),
-         {:ok, wires} <- Subscription.new_all(options[:put], kind),
+  defp change(:stop, name, kind, options, deadline) do
+    with {:ok, wires} <- Subscription.new_all(options[:put], kind),
          {:ok, ids} <- Subscription.ids(options[:delete], kind),
          :ok <- check_once(Enum.map(wires, &elem(&1, 0)) ++ ids),
-         do: Request.change(name, {:change, wires, ids}, options[:timeout])
+         do: Request.change(name, {:change, wires, ids}, Deadline.left(deadline))
+  end
+
+  defp change(:collect, name, kind, options, deadline) do
+    with {:ok, wires, unread} <- Checks.read(options[:put], kind),
+         {:ok, ids, wrong} <- Checks.read_ids(options[:delete], kind, wires) do
+      make = &Request.change(name, {:change, &1, ids, :skip_missing}, Deadline.left(deadline))
+      {outcome, refused} = Checks.collect(wires, fn -> Checks.scratch(name) end, make)
+
+      with {:ok, counts} <- outcome do
+        {missing, counts} = Map.pop!(counts, :missing)
+        faults = unread ++ refused ++ wrong ++ for id <- missing, do: {id, Subscription.not_found(id)}
+        Checks.report(name, :change, faults)
+        {:ok, Map.put(counts, :faults, faults)}
+      end
+    end
   end
 
   defp check_once(ids) do
     case ids -- Enum.uniq(ids) do
-      [] ->
-        :ok
-
-      [id | _] ->
-        {:error,
-         %Error{kind: :duplicate_id, message: "the id #{Describe.value(id)} stands twice in the change; name it once"}}
+      [] -> :ok
+      [id | _] -> {:error, Checks.twice(id)}
     end
   end
 
   @doc "Like `change/2`, but returns the counts and raises on error."
-  @spec change!(name, put: Enumerable.t(), delete: Enumerable.t(), timeout: timeout) ::
-          %{put: non_neg_integer, deleted: non_neg_integer}
+  @spec change!(name, put: Enumerable.t(), delete: Enumerable.t(), on_error: :stop | :collect, timeout: timeout) ::
+          counts
   def change!(name, changes), do: Bang.unwrap!(change(name, changes))
+
+  @doc """
+  Brings the server to a list of all subscriptions: inserts those that it lacks, replaces those that differ, and deletes the others, as one
+  change for the index, the folder and every search.
+
+  `subscriptions` is a list or a stream, with elements as in `insert_all/3`, such as all rows of a table. The calling process reads it
+  and compares each subscription with the server's, in a few microseconds. It holds the ids of all subscriptions and the texts of
+  those that differ. Only the difference reaches the server's process, the folder and the followers. If nothing differs, nothing is
+  written, and the server's version stays.
+
+  Other changes continue meanwhile. An id that another call changes after the call of `sync/3` keeps that change, as if the sync had
+  come first. So read the rows within this call, for example with a stream that begins its query when it is read: a list from before may
+  undo a change that came between. Two concurrent calls with different lists leave a mixture of both.
+
+  ## Options
+
+  #{Options.docs(@sync_options)}
+
+  Returns `{:ok, %{put: count, deleted: count, unchanged: count}}`. With `on_error: :collect` the map has `:faults`, as that of
+  `change/2`, and `faults/2` returns them too. A subscription stays as it was if its row is wrong.
+
+  Returns `{:error, error}`, and changes nothing, with the kinds of `insert_all/3`, and `:not_found` when the server does not know its
+  expressions, because their index was swapped in. The error has the `position` of the first wrong row. If the stream raises, nothing is
+  changed. Raises an `ArgumentError` for a server that follows another one.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Syncing, schema: [age: :integer])
+      iex> BeTree.Server.insert_all!(Syncing, [{1, "age >= 21"}, {2, "age < 21"}, {3, "age = 3"}])
+      iex> BeTree.Server.sync(Syncing, [{1, "age >= 21"}, {2, "age < 18"}, {4, "age = 4"}])
+      {:ok, %{put: 2, deleted: 1, unchanged: 1}}
+      iex> BeTree.Server.ids(Syncing)
+      {:ok, [1, 2, 4]}
+  """
+  @spec sync(name, Enumerable.t(), on_error: :stop | :collect, timeout: timeout) :: {:ok, counts} | {:error, Error.t()}
+  def sync(name, subscriptions, options \\ []) do
+    %{on_error: on_error, timeout: timeout} =
+      Options.put!(%{on_error: :stop, timeout: :infinity}, options, @sync_options)
+
+    deadline = Deadline.new(timeout)
+
+    with {:ok, kind} <- Request.kind(name),
+         # Raises for a follower, and returns when the table has all changes that were acknowledged.
+         :ok <- Request.call(name, :begin_sync, timeout),
+         {:ok, table} <- Request.table(name),
+         {:ok, table} <- Table.fetch(table),
+         {:ok, difference} <- Sync.compare(table, subscriptions, kind, on_error, fn -> in_time(deadline, name) end),
+         do: put_difference(name, difference, on_error, table, deadline)
+  end
+
+  defp put_difference(name, %{puts: puts, absent: absent} = difference, :stop, _table, deadline) do
+    case Request.change(name, {:sync, Enum.map(puts, &elem(&1, 0)), absent}, Deadline.left(deadline)) do
+      {:ok, counts} -> {:ok, %{counts | unchanged: difference.rows - counts.put}}
+      {:error, %Error{position: nil} = error} -> {:error, error}
+      {:error, error} -> {:error, %{error | position: puts |> Enum.at(error.position) |> elem(1)}}
+    end
+  end
+
+  defp put_difference(name, %{puts: puts, absent: absent} = difference, :collect, table, deadline) do
+    versions = for {{{id, _text, _constants}, version}, _position} <- puts, into: %{}, do: {id, version}
+
+    make = fn wires ->
+      puts = for {id, _text, _constants} = wire <- wires, do: {wire, Map.fetch!(versions, id)}
+      Request.change(name, {:sync, puts, absent}, Deadline.left(deadline))
+    end
+
+    wires = for {{wire, _version}, _position} <- puts, do: wire
+    {outcome, refused} = Checks.collect(wires, fn -> Checks.scratch(name) end, make)
+
+    with {:ok, counts} <- outcome do
+      faults = difference.faults ++ refused
+      Table.put_faults(table, faults)
+      Checks.report(name, :sync, faults)
+      {:ok, Map.merge(counts, %{unchanged: difference.rows - counts.put - length(faults), faults: faults})}
+    end
+  end
+
+  @doc "Like `sync/3`, but returns the counts and raises on error."
+  @spec sync!(name, Enumerable.t(), on_error: :stop | :collect, timeout: timeout) :: counts
+  def sync!(name, subscriptions, options \\ []), do: Bang.unwrap!(sync(name, subscriptions, options))
+
+  @doc """
+  Returns the subscriptions that the start with `load:`, or the last `sync/3`, has left out because of `on_error: :collect`: a list of
+  `{id, error}`. Reads a table.
+
+  The list stays until the next `sync/3` with this option, also if one of the subscriptions was put since.
+
+  ## Options
+
+  #{Options.docs(@read_options)}
+
+  Returns `{:error, error}` with the kind `:no_server`, `:not_ready` or `:timeout`.
+
+      iex> {:ok, _pid} = BeTree.Server.start_link(name: Faulty, schema: [age: :integer])
+      iex> BeTree.Server.sync!(Faulty, [{1, "age >= 21"}, {2, "size = 2"}], on_error: :collect)
+      iex> {:ok, [{2, error}]} = BeTree.Server.faults(Faulty)
+      iex> error.kind
+      :unknown_attribute
+  """
+  @spec faults(name, timeout: timeout) :: {:ok, [fault]} | {:error, Error.t()}
+  def faults(name, options \\ []) do
+    deadline = Deadline.new(Check.timeout!(options))
+    with {:ok, faults} <- with_texts(name, &Table.faults/1), :ok <- in_time(deadline, name), do: {:ok, faults}
+  end
+
+  @doc "Like `faults/2`, but returns the list and raises on error."
+  @spec faults!(name, timeout: timeout) :: [fault]
+  def faults!(name, options \\ []), do: Bang.unwrap!(faults(name, options))
 
   @doc """
   Checks an expression as `insert/4` does, without inserting it.
@@ -664,8 +835,8 @@ defmodule BeTree.Server do
     deadline = Deadline.new(timeout)
 
     with {:ok, wire} <- Subscription.new(0, expression, options, :integer),
-         {:ok, tree} <- scratch(name),
-         :ok <- check_alone(tree, wire),
+         {:ok, tree} <- Checks.scratch(name),
+         :ok <- Checks.check(tree, wire),
          do: in_time(deadline, name)
   end
 

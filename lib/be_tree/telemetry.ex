@@ -30,6 +30,7 @@ defmodule BeTree.Telemetry do
   | `[:be_tree, :queue, :stop]` | a search ends its wait for a tree or a replica | `duration` | |
   | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: how many changes the most outdated free replica lacks | |
   | `[:be_tree, :server, :measure]` | a call of `BeTree.Server.measure/1` | `expressions`, `memory`, `memory_bytes`, `replicas`, `replica_bytes`, `version`, `log`, `lag`, `unwritten` with a folder | |
+  | `[:be_tree, :server, :faults]` | `on_error: :collect` has left out wrong subscriptions | `faults` | `operation`: `:load`, `:sync` or `:change` |
   | `[:be_tree, :follower, :change]` | a follower receives changes | `changes`, `version` | `follows` |
   | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
   | `[:be_tree, :follower, :lost]` | a follower loses the server that it follows | `version` | `follows`, `error` |
@@ -66,6 +67,7 @@ defmodule BeTree.Telemetry do
   | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 if nothing changed |
   | `delivered`, `dropped` | count | messages to subscribers of this node that were sent, and that were dropped at their limits |
   | `unsent` | count | events that were not sent to another node, the sum over the nodes |
+  | `faults` | count | subscriptions and ids that a change, a sync or the start of a server has left out |
   | `waiting` | count | messages in the mailbox of a subscriber |
   | `bytes` | byte | the size of the written changes, of the image of an index, of a module, or of messages |
   | `messages` | count | messages of an output |
@@ -101,8 +103,8 @@ defmodule BeTree.Telemetry do
   `:advance` or `:run`. `reason` is `:firings` or `:notices`, the limit that ended a page, or `nil`. A failed firing has no
   event of its own; its notice has no name.
 
-  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change`, `:swap` or `:migrate`, and `:revoke` when a cluster rolls
-  back the insertion of a list.
+  The `operation` of `[:be_tree, :change]` is `:insert`, `:delete`, `:change`, `:sync`, `:swap` or `:migrate`, and `:revoke` when a cluster
+  rolls back the insertion of a list.
 
   Handlers run in the process that does the work: for searches and changes the caller, otherwise a process of the server. A
   search that is cancelled by `BeTree.Search.cancel/1`, or whose process ends, emits nothing more. A handler of yields runs

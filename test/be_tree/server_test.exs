@@ -277,10 +277,13 @@ defmodule BeTree.ServerTest do
     test "of several subscriptions are atomic" do
       name = server()
       Server.insert_all!(name, [{1, "age = 1"}, {2, "age = 2"}, {3, "age = 3"}])
-      assert Server.change(name, put: [{1, "age = 9"}, {4, "age = 9"}], delete: [2]) == {:ok, %{put: 2, deleted: 1}}
+
+      assert Server.change(name, put: [{1, "age = 9"}, {4, "age = 9"}], delete: [2]) ==
+               {:ok, %{put: 2, deleted: 1, unchanged: 0}}
+
       assert BeTree.search(name, %{age: 9}) == {:ok, [1, 4]}
       assert Server.ids(name) == {:ok, [1, 3, 4]}
-      assert Server.change(name, []) == {:ok, %{put: 0, deleted: 0}}
+      assert Server.change(name, []) == {:ok, %{put: 0, deleted: 0, unchanged: 0}}
       %{version: version} = Server.info!(name)
 
       for {change, kind, position} <- [
@@ -451,7 +454,7 @@ defmodule BeTree.ServerTest do
       name = server(runtime: Plain)
       for id <- 1..30, do: :ok = Server.insert(name, id, "age = #{rem(id, 3)}")
       assert BeTree.search(name, %{age: 1}) == {:ok, Enum.to_list(1..30//3)}
-      assert Server.change(name, put: [{31, "age = 1"}], delete: [1, 4]) == {:ok, %{put: 1, deleted: 2}}
+      assert Server.change(name, put: [{31, "age = 1"}], delete: [1, 4]) == {:ok, %{put: 1, deleted: 2, unchanged: 0}}
       assert BeTree.search(name, %{age: 1}) == {:ok, Enum.to_list(7..31//3)}
       Process.exit(Servers.process(name), :kill)
       eventually(fn -> Server.delete(name, 7) == :ok end)

@@ -68,6 +68,11 @@ defmodule BeTree.Input.Subscription do
     end
   end
 
+  @doc "Returns whether a present subscription, if there is one, has this text and these constants, in any order."
+  @spec same?({String.t(), constants}, {:ok, {String.t(), constants}} | :error) :: boolean
+  def same?({text, constants}, {:ok, {text, present}}), do: Enum.sort(constants) == Enum.sort(present)
+  def same?(_subscription, _present), do: false
+
   @doc "Returns the error for an id that no subscription has."
   @spec not_found(term) :: Error.t()
   def not_found(id), do: %Error{kind: :not_found, message: "no subscription has the id #{Describe.value(id)}"}

@@ -1,15 +1,16 @@
 defmodule BeTree.Server.Group do
   @moduledoc false
   # The changes that wait for a sync of the journal, which they share (group commit). The tree has them; the table and the replicas
-  # do not. The reply to a refused change also waits for the sync, because another change of the group may be the reason of the refusal.
+  # do not. The reply to a change that was refused, or that has changed nothing, also waits for the sync, because another change of the group
+  # may be the reason.
 
   alias BeTree.Error
   alias BeTree.Server.Table
 
-  # The changes and refusals that share a sync.
+  # The replies that share a sync.
   @max_entries 256
 
-  # Entries are `{from, reply, row}`, the last one first. A refusal has no row.
+  # Entries are `{from, reply, row}`, the last one first. A reply without a change has no row.
   defstruct entries: [], size: 0
 
   @type t :: %__MODULE__{entries: [{GenServer.from(), term, Table.row() | nil}], size: non_neg_integer}
@@ -17,7 +18,7 @@ defmodule BeTree.Server.Group do
   @spec new() :: t
   def new, do: %__MODULE__{}
 
-  @doc "Adds a change, or with `nil` for its row a refusal."
+  @doc "Adds a change, or with `nil` for its row a reply without one."
   @spec add(t, GenServer.from(), reply :: term, Table.row() | nil) :: t
   def add(%__MODULE__{entries: entries, size: size}, from, reply, row),
     do: %__MODULE__{entries: [{from, reply, row} | entries], size: size + 1}

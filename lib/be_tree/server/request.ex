@@ -63,8 +63,7 @@ defmodule BeTree.Server.Request do
   defp counts(_request, {:error, _error}), do: %{put: 0, deleted: 0}
   defp counts({:insert, wires}, _reply), do: %{put: length(wires), deleted: 0}
   defp counts({:insert, wires, :version}, _reply), do: %{put: length(wires), deleted: 0}
-  defp counts({:revoke, _version, _ids}, {:ok, counts}), do: counts
-  defp counts({:change, _wires, _ids}, {:ok, counts}), do: counts
+  defp counts(_change, {:ok, %{put: _, deleted: _} = counts}), do: Map.take(counts, [:put, :deleted])
   defp counts({:delete, _id}, _reply), do: %{put: 0, deleted: 1}
   defp counts(_swap, _reply), do: %{put: 0, deleted: 0}
 

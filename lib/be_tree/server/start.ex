@@ -9,7 +9,7 @@ defmodule BeTree.Server.Start do
   alias BeTree.Journal.Owner
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Processes.Callback
-  alias BeTree.Server.{Builder, Changes, Lineage, Migration, Primary, Store, Table}
+  alias BeTree.Server.{Builder, Changes, Checks, Lineage, Migration, Primary, Store, Table}
   alias BeTree.Target.Ids
 
   @enforce_keys [:base, :rows, :tree, :lineage, :journal]
@@ -75,12 +75,12 @@ defmodule BeTree.Server.Start do
     read = fn ->
       case apply(module, function, arguments) do
         {:error, error} -> {:error, error}
-        {:ok, subscriptions} -> Subscription.new_all(subscriptions, Ids.kind(table.ids))
-        subscriptions -> Subscription.new_all(subscriptions, Ids.kind(table.ids))
+        {:ok, subscriptions} -> read(subscriptions, table, options)
+        subscriptions -> read(subscriptions, table, options)
       end
     end
 
-    with {:ok, wires} <- Callback.run(name, :public, read), do: begin_loaded(wires, table, options)
+    with {:ok, wires, faults} <- Callback.run(name, :public, read), do: begin_loaded(wires, faults, table, options)
   end
 
   defp begin(nil, _table, nil, options), do: begin_empty(nil, options)
@@ -117,16 +117,52 @@ defmodule BeTree.Server.Start do
          do: begin_with(%{index: index, version: 0, history: [], complete: true}, journal, options)
   end
 
-  defp begin_loaded(wires, table, options) do
+  defp read(subscriptions, %{ids: ids}, %{on_error: :collect}), do: Checks.read(subscriptions, Ids.kind(ids))
+
+  defp read(subscriptions, %{ids: ids}, %{on_error: :stop}),
+    do: with({:ok, wires} <- Subscription.new_all(subscriptions, Ids.kind(ids)), do: {:ok, wires, []})
+
+  defp begin_loaded(wires, unread, table, options) do
+    {outcome, refused} = load(wires, table, options)
+
+    with {:ok, {tree, wires}} <- outcome,
+         {:ok, index} <- Builder.publish(tree, options) do
+      Table.put_texts(table, {0, [], wires})
+      note_faults(unread ++ refused, table)
+      begin_with(%{index: index, version: 0, history: [], complete: true}, nil, options)
+    end
+  end
+
+  defp load(wires, table, %{on_error: :stop} = options), do: {insert(wires, table, options), []}
+
+  defp load(wires, table, %{on_error: :collect} = options),
+    do: Checks.collect(wires, fn -> BeTree.new(options.schema, options.new) end, &insert(&1, table, options))
+
+  defp insert(wires, table, options) do
     wires = Ids.add_keys(table.ids, wires)
 
     with {:ok, tree} <- BeTree.new(options.schema, options.new),
          {:ok, _count} <- Changes.insert(tree, wires),
-         {:ok, index} <- Builder.publish(tree, options) do
-      Table.put_texts(table, {0, [], wires})
-      begin_with(%{index: index, version: 0, history: [], complete: true}, nil, options)
-    end
+         do: {:ok, {tree, wires}}
   end
+
+  defp note_faults([], _table), do: :ok
+
+  defp note_faults(faults, %{server: server} = table) do
+    # The terms of subscriptions that were left out.
+    Ids.sweep(table.ids, table.texts)
+    Table.put_faults(table, faults)
+    Checks.report(server, :load, faults)
+    name = Describe.value(server)
+
+    text =
+      "BeTree: `load:` of the server #{name} has left out #{count(faults)}; BeTree.Server.faults(#{name}) returns them"
+
+    :logger.warning(text, %{domain: [:be_tree]})
+  end
+
+  defp count([_one]), do: "1 wrong subscription"
+  defp count(faults), do: "#{length(faults)} wrong subscriptions"
 
   defp begin_with(%{index: index, version: version, history: history, complete: complete}, journal, options) do
     {history, lineage} = if history == [], do: {Lineage.begin([], version), :begun}, else: {history, :former}

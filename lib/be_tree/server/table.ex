@@ -157,6 +157,13 @@ defmodule BeTree.Server.Table do
     ArgumentError -> View.no_server(name)
   end
 
+  @doc "Records the subscriptions that the last `load:` or `BeTree.Server.sync/3` has left out, with their errors."
+  @spec put_faults(t, [{term, Error.t()}]) :: true
+  def put_faults(%__MODULE__{tid: tid}, faults), do: :ets.insert(tid, {:faults, faults})
+
+  @spec faults(t) :: [{term, Error.t()}]
+  def faults(%__MODULE__{tid: tid}), do: value(tid, :faults) || []
+
   @doc "Records the schemas that the server's folder may have: one of them, or during a migration the new and the old one."
   @spec put_schemas(t, [[Domain.t()]]) :: true
   def put_schemas(%__MODULE__{tid: tid}, schemas), do: :ets.insert(tid, {:schemas, schemas})
@@ -283,10 +290,6 @@ defmodule BeTree.Server.Table do
     end
   end
 
-  @doc "Returns whether the text of a subscription is known."
-  @spec text?(t, Ids.key()) :: boolean
-  def text?(%__MODULE__{texts: texts}, key), do: :ets.member(texts, key)
-
   @doc "Returns the keys of ids, or an error unless all of them are there."
   @spec present_keys(t, [term]) :: {:ok, [Ids.key()]} | {:error, Error.t()}
   def present_keys(%__MODULE__{ids: ids} = table, list) do
@@ -302,20 +305,37 @@ defmodule BeTree.Server.Table do
 
   @doc "Like `text/2`, for an id of the kind that the server has."
   @spec find(t, term) :: {:ok, {String.t(), Subscription.constants()}} | :error
-  def find(%__MODULE__{tid: tid} = table, id) do
-    tid |> ids_of() |> Ids.keys(id) |> Enum.find_value(:error, &with(:error <- text(table, &1), do: nil))
-  end
+  def find(table, id), do: with({:ok, _version, subscription} <- find_with_version(table, id), do: {:ok, subscription})
 
-  @doc "Returns the version that inserted the subscription `id`, or `nil` if it is not there or its text is unknown."
-  @spec version(t, term) :: version | nil
-  def version(%__MODULE__{tid: tid, texts: texts}, id) do
+  @doc "Like `find/2`, with the version that inserted the subscription."
+  @spec find_with_version(t, term) :: {:ok, version, {String.t(), Subscription.constants()}} | :error
+  def find_with_version(%__MODULE__{tid: tid, texts: texts}, id) do
     keys = tid |> ids_of() |> Ids.keys(id)
 
     Enum.find_value(
       keys,
-      &with([{_key, version, _text, _constants}] <- :ets.lookup(texts, &1), do: version, else: ([] -> nil))
+      :error,
+      &with(
+        [{_key, version, text, constants}] <- :ets.lookup(texts, &1),
+        do: {:ok, version, {text, constants}},
+        else: ([] -> nil)
+      )
     )
   end
+
+  @doc "Returns the version that inserted the subscription `id`, or `nil` if it is not there or its text is unknown."
+  @spec version(t, term) :: version | nil
+  def version(table, id),
+    do: with({:ok, version, _subscription} <- find_with_version(table, id), do: version, else: (:error -> nil))
+
+  @doc "Returns the ids of all texts at one moment, with the versions that inserted them."
+  @spec versions(t) :: [{term, version}]
+  def versions(%__MODULE__{texts: texts}),
+    do:
+      for(
+        {key, version} <- :ets.select(texts, [{{:"$1", :"$2", :_, :_}, [], [{{:"$1", :"$2"}}]}]),
+        do: {Ids.id(key), version}
+      )
 
   @doc "Returns the ids of all texts at one moment, in ascending order."
   @spec ids(t) :: [term]

@@ -10,6 +10,7 @@ defmodule BeTree.Server.Writer do
   use BeTree.Processes.Server
 
   alias BeTree.{Error, Guest, Index, Telemetry}
+  alias BeTree.Input.Subscription
   alias BeTree.Processes.{CrashReport, Stray}
   alias BeTree.Journal.Owner
 
@@ -25,6 +26,7 @@ defmodule BeTree.Server.Writer do
     Start,
     Store,
     Swap,
+    Sync,
     Table
   }
 
@@ -108,7 +110,7 @@ defmodule BeTree.Server.Writer do
 
     if base.complete or version > base.version do
       keys = for id <- ids, Table.version(table, id) == version, {:ok, key} <- [Ids.present(table.ids, id)], do: key
-      change([], keys, [], from, state)
+      put_and_delete([], keys, [], fn _deleted -> %{deleted: length(keys)} end, from, state)
     else
       message = "the index was swapped meanwhile, so the server does not know what the version #{version} inserted"
       {:reply, {:error, %Error{kind: :not_found, message: message}}, state}
@@ -125,17 +127,38 @@ defmodule BeTree.Server.Writer do
   end
 
   def handle_call({:change, wires, ids}, from, state) when is_list(wires) and is_list(ids) do
-    state = fit(state)
-    wires = Ids.add_keys(state.table.ids, wires)
-    replaced = replaced(wires, state)
-
-    with :ok <- if(wires == [], do: :ok, else: Primary.check_memory(state.replication.primary)),
-         {:ok, keys} <- present_keys(ids, state),
-         # An insertion that follows no deletion checks everything itself, and is all or nothing.
-         :ok <- if(keys ++ replaced == [], do: :ok, else: Changes.check(state.replication.primary.tree, wires)) do
-      change(wires, keys, replaced, from, state)
+    with {:ok, keys} <- present_keys(ids, state) do
+      counts = fn _deleted -> %{deleted: length(ids)} end
+      put_and_delete(wires, keys, [], counts, from, state)
     else
-      {:error, error} -> refuse(error, from, release(wires, state))
+      {:error, error} -> refuse(error, from, state)
+    end
+  end
+
+  # Deletes those of `ids` that are there, and returns the others.
+  def handle_call({:change, wires, ids, :skip_missing}, from, state) when is_list(wires) and is_list(ids) do
+    keys = for id <- ids, {:ok, key} <- [Ids.present(state.table.ids, id)], do: key
+
+    counts = fn deleted ->
+      deleted = MapSet.new(deleted, &Ids.id/1)
+      missing = Enum.reject(ids, &MapSet.member?(deleted, &1))
+      %{deleted: length(ids) - length(missing), missing: missing}
+    end
+
+    put_and_delete(wires, [], keys, counts, from, state)
+  end
+
+  # The group was flushed, so the table has all changes that were acknowledged.
+  def handle_call(:begin_sync, _from, state), do: {:reply, Sync.check_texts(base(state)), state}
+
+  # Puts and deletes the subscriptions that no other change has touched since `BeTree.Server.Sync` compared them.
+  def handle_call({:sync, puts, absent}, from, %{table: table} = state) when is_list(puts) and is_list(absent) do
+    with :ok <- Sync.check_texts(base(state)) do
+      wires = for {{id, _text, _constants} = wire, version} <- puts, Table.version(table, id) == version, do: wire
+      ids = for {id, version} <- absent, Table.version(table, id) == version, do: id
+      handle_call({:change, wires, ids}, from, state)
+    else
+      {:error, error} -> refuse(error, from, state)
     end
   end
 
@@ -254,26 +277,59 @@ defmodule BeTree.Server.Writer do
          else: ({:error, error} -> refuse(error, from, release(wires, state)))
   end
 
-  # Deletes and then inserts, all or nothing.
-  defp change(wires, keys, replaced, from, state) do
-    case Primary.change(state.replication.primary, keys, replaced, wires) do
-      {:ok, deleted, primary} ->
-        record({:ok, %{put: length(wires), deleted: length(keys)}}, deleted, wires, from, primary, state)
+  # Deletes `keys`, and those of `optional` that are there, and puts the subscriptions of `wires` that differ from the present ones.
+  # `counts` returns the part of the reply about the keys that were deleted.
+  defp put_and_delete(wires, keys, optional, counts, from, state) do
+    state = fit(state)
+    given = Ids.add_keys(state.table.ids, wires)
+    pending = if given == [], do: %{}, else: pending(state.group)
+    wires = Enum.reject(given, &same?(&1, pending, state.table))
+    replaced = optional ++ replaced(wires, pending, state)
 
-      {:error, error, :unchanged} ->
-        refuse(error, from, release(wires, state))
-
-      {:error, error, :torn} ->
-        refused(error, from, rebuild(release(wires, state)))
+    with :ok <- if(wires == [], do: :ok, else: Primary.check_memory(state.replication.primary)),
+         # An insertion that follows no deletion checks everything itself, and is all or nothing.
+         :ok <- if(keys ++ replaced == [], do: :ok, else: Changes.check(state.replication.primary.tree, wires)) do
+      put = %{put: length(wires), unchanged: length(given) - length(wires)}
+      change(wires, keys, replaced, &{:ok, Map.merge(put, counts.(&1))}, &place(&1, wires, given), from, state)
+    else
+      {:error, error} -> refuse(place(error, wires, given), from, release(wires, state))
     end
   end
 
-  # Returns the keys of the subscriptions that `wires` may replace. Changes that wait for the journal are not in the table yet.
-  defp replaced([], _state), do: []
+  # Returns the error with the position in the list that the caller gave.
+  defp place(%Error{position: position} = error, wires, given) when position != nil do
+    {key, _text, _constants} = Enum.at(wires, position)
+    %{error | position: Enum.find_index(given, &(elem(&1, 0) == key))}
+  end
 
-  defp replaced(wires, %{table: table, group: group} = state) do
-    pending = for {_version, _deleted, wires} <- Group.rows(group), {key, _, _} <- wires, into: MapSet.new(), do: key
-    may_be? = fn key -> not base(state).complete or key in pending or Table.text?(table, key) end
+  defp place(error, _wires, _given), do: error
+
+  # Deletes and then inserts, all or nothing.
+  defp change(wires, keys, replaced, reply, place, from, state) do
+    case Primary.change(state.replication.primary, keys, replaced, wires) do
+      {:ok, deleted, primary} -> record(reply.(deleted), deleted, wires, from, primary, state)
+      {:error, error, :unchanged} -> refuse(place.(error), from, release(wires, state))
+      {:error, error, :torn} -> refused(place.(error), from, rebuild(release(wires, state)))
+    end
+  end
+
+  # The subscriptions of the changes that wait for the journal, which the table lacks, by key. A deleted one is `:error`.
+  defp pending(group) do
+    for {_version, deleted, wires} <- Group.rows(group), reduce: %{} do
+      pending ->
+        pending = Map.merge(pending, Map.from_keys(deleted, :error))
+        for {key, text, constants} <- wires, into: pending, do: {key, {:ok, {text, constants}}}
+    end
+  end
+
+  defp present_text(key, pending, table), do: Map.get_lazy(pending, key, fn -> Table.text(table, key) end)
+
+  defp same?({key, text, constants}, pending, table),
+    do: Subscription.same?({text, constants}, present_text(key, pending, table))
+
+  # Returns the keys of the subscriptions that `wires` may replace.
+  defp replaced(wires, pending, %{table: table} = state) do
+    may_be? = fn key -> not base(state).complete or present_text(key, pending, table) != :error end
     for {key, _text, _constants} <- wires, may_be?.(key), do: key
   end
 
@@ -283,7 +339,7 @@ defmodule BeTree.Server.Writer do
 
   # Records a change that the primary tree has accepted. With a journal it waits for a sync, which it shares with all changes that
   # are in the mailbox already. Without one it is made and acknowledged at once.
-  defp record(reply, [], [], _from, _primary, state), do: {:reply, reply, state}
+  defp record(reply, [], [], from, _primary, state), do: reply_without_change(reply, from, state)
 
   defp record(reply, deleted, wires, from, primary, %{group: group, replication: replication} = state) do
     version = replication.version + 1
@@ -372,11 +428,13 @@ defmodule BeTree.Server.Writer do
     refused(error, from, %{state | replication: replication})
   end
 
-  # The cause of a refusal may be a change that waits for the journal, so its caller waits too.
-  defp refused(error, _from, %{group: %Group{entries: []}} = state), do: {:reply, {:error, error}, state}
+  defp refused(error, from, state), do: reply_without_change({:error, error}, from, state)
 
-  defp refused(error, from, %{group: group} = state),
-    do: {:noreply, %{state | group: Group.add(group, from, {:error, error}, nil)}}
+  # The cause of a refusal, or the subscription that a put equals, may be a change that waits for the journal. So its caller waits too.
+  defp reply_without_change(reply, _from, %{group: %Group{entries: []}} = state), do: {:reply, reply, state}
+
+  defp reply_without_change(reply, from, %{group: group} = state),
+    do: {:noreply, %{state | group: Group.add(group, from, reply, nil)}}
 
   defp rebuild(%{replication: replication, group: group} = state),
     do: %{state | replication: Replication.rebuild(replication, Group.rows(group))}

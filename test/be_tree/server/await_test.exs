@@ -23,7 +23,7 @@ defmodule BeTree.Server.AwaitTest do
   defp work(server) do
     process = Servers.process(server)
     {:reductions, before} = Process.info(process, :reductions)
-    for _ <- 1..50, do: :ok = Server.put(server, 1, "age >= 1")
+    for age <- 1..50, do: :ok = Server.put(server, 1, "age >= #{age}")
     {:reductions, later} = Process.info(process, :reductions)
     later - before
   end

@@ -70,7 +70,7 @@ defmodule BeTree.Server.BaseTest do
     assert BeTree.search!(name, %{a: 7}) == expected
     # Rows that neither a base nor a follower needs are dropped, some with each change.
     {:ok, table} = Server.Table.fetch(name)
-    for id <- 1..500, do: Server.put!(name, next, text(next)) && id
+    for id <- 1..500, do: Server.put!(name, next, text(next + id))
     eventually(fn -> :ets.info(table.log, :size) <= 2_000 end)
   end
 

@@ -56,7 +56,7 @@ defmodule BeTree.Server.HistoryTest do
       # Otherwise no history would include a new base.
       # The process may still start again after the last kill.
       eventually(fn -> Server.put(name, 100, "a = 9") == :ok end)
-      for id <- 1..2_000, do: Server.put!(name, 100 + rem(id, 10), "a = 9")
+      for id <- 1..2_000, do: Server.put!(name, 100 + rem(id, 10), "a = #{id}")
       eventually(fn -> Server.info!(name).bases > 1 end)
     end
   end

@@ -141,6 +141,17 @@ defmodule BeTree.Telemetry.EventsTest do
     end
   end
 
+  test "servers emit how many subscriptions a change and a sync have left out" do
+    name = server()
+    {:ok, _counts} = Server.change(name, put: [{1, "a = 1"}], delete: [], on_error: :collect)
+    {:ok, _counts} = Server.change(name, put: [{1, "a ="}, {2, "a = 2"}], delete: [7], on_error: :collect)
+    assert {%{faults: 2}, metadata, _pid} = event([:server, :faults])
+    assert metadata == %{server: name, operation: :change}
+    {:ok, _counts} = Server.sync(name, [{2, "a = 2"}, {3, 3}], on_error: :collect)
+    assert {%{faults: 1}, %{operation: :sync}, _pid} = event([:server, :faults], %{server: name})
+    assert {%{put: 0, deleted: 1}, %{operation: :sync}, _pid} = event([:change, :stop], %{operation: :sync})
+  end
+
   test "servers emit journal, base and lag events" do
     folder = Path.join(System.tmp_dir!(), "be_tree_events_#{System.unique_integer([:positive])}")
     on_exit(fn -> File.rm_rf!(folder) end)
@@ -163,7 +174,7 @@ defmodule BeTree.Telemetry.EventsTest do
 
     # Over 10,000 changes from several processes, so that the server never idles.
     1..9_400
-    |> Task.async_stream(fn _ -> Server.put!(name, 1, "a = 1") end, max_concurrency: 8, timeout: :infinity)
+    |> Task.async_stream(fn n -> Server.put!(name, 1, "a = #{n}") end, max_concurrency: 8, timeout: :infinity)
     |> Stream.run()
 
     assert {%{version: _}, %{operation: :write, result: :ok}, _} =

@@ -1,0 +1,134 @@
+defmodule BeTree.Server.Sync do
+  @moduledoc false
+  # Brings a server to a list of all its subscriptions (`BeTree.Server.sync/3`).
+  #
+  # The calling process compares the list with the texts in the server's table, because the list may be a stream that only this process
+  # can read, such as that of a transaction. It keeps all ids in a table of its own, and the texts that differ. Then the server's process
+  # makes the difference as one change.
+  #
+  # Other changes continue meanwhile. The result is that of a sync at the moment at which it began, followed by the other changes: an id
+  # that another call has touched since is left as it is. So a change that is newer than the list survives. Each comparison has the
+  # version that inserted the subscription at that moment, or nil, and the server's process compares it again.
+
+  alias BeTree.Error
+  alias BeTree.Input.{Check, Subscription}
+  alias BeTree.Input.Subscription.Id
+  alias BeTree.Server.{Checks, Migration, Table}
+
+  @enforce_keys [:table, :ids, :kind, :on_error, :in_time]
+  defstruct @enforce_keys ++ [rows: 0, puts: [], faults: []]
+
+  @typedoc """
+    * `:ids` - a table of `{id, version, :given | :absent}`: the ids of the server when the sync began and of the list;
+    * `:in_time` - returns an error when the call has passed its timeout;
+    * `:rows` - the rows that were read;
+    * `:puts` - `{{wire, version}, position}` of the subscriptions that differ, the last one first;
+    * `:faults` - the rows that cannot be read, the last one first.
+  """
+  @type t :: %__MODULE__{}
+
+  @typedoc "A subscription to put, or an id to delete, with the version that the server had of it."
+  @type touched(what) :: {what, Table.version() | nil}
+
+  @type difference :: %{
+          rows: non_neg_integer,
+          puts: [{touched(Subscription.wire()), position :: non_neg_integer}],
+          absent: [touched(term)],
+          faults: [Checks.fault()]
+        }
+
+  @doc "Returns an error if a server does not know the texts of its base."
+  @spec check_texts(Table.base()) :: :ok | {:error, Error.t()}
+  def check_texts(base) do
+    with {:error, error} <- Migration.check_texts(base) do
+      message =
+        "the index was swapped in without its expressions, so they cannot be compared with others; put all subscriptions into a new " <>
+          "server"
+
+      {:error, %{error | message: message}}
+    end
+  end
+
+  @doc "Compares `given` with the subscriptions of a server. With `:stop`, the first row that cannot be read is an error."
+  @spec compare(Table.t(), Enumerable.t(), Id.kind(), :stop | :collect, (() -> :ok | {:error, Error.t()})) ::
+          {:ok, difference} | {:error, Error.t()}
+  def compare(table, given, kind, on_error, in_time) do
+    ids = :ets.new(:ids, [:set, :private])
+
+    try do
+      for {id, version} <- Table.versions(table), do: :ets.insert(ids, {id, version, :absent})
+      sync = %__MODULE__{table: table, ids: ids, kind: kind, on_error: on_error, in_time: in_time}
+
+      with :ok <- Check.enumerable(given, "subscriptions"),
+           %__MODULE__{} = sync <- Enum.reduce_while(given, sync, &add/2) do
+        absent = :ets.select(ids, [{{:"$1", :"$2", :absent}, [], [{{:"$1", :"$2"}}]}])
+        {:ok, %{rows: sync.rows, puts: Enum.reverse(sync.puts), absent: absent, faults: Enum.reverse(sync.faults)}}
+      end
+    after
+      :ets.delete(ids)
+    end
+  end
+
+  defp add(row, %{rows: position} = sync) do
+    sync = %{sync | rows: position + 1}
+
+    with :ok <- sync.in_time.(),
+         {:ok, wire} <- read(row, sync),
+         {:ok, version} <- take(wire, sync) do
+      {:cont, compare_one(wire, version, position, sync)}
+    else
+      {:fault, error} when sync.on_error == :collect ->
+        {:cont, %{sync | faults: [Checks.fault(keep(row, sync), error, position) | sync.faults]}}
+
+      {:fault, error} ->
+        {:halt, {:error, %{error | position: position}}}
+
+      {:error, error} ->
+        {:halt, {:error, error}}
+    end
+  end
+
+  defp read(row, %{kind: kind}), do: with({:error, error} <- Subscription.new(row, kind), do: {:fault, error})
+
+  # Returns the version that the server had of the subscription when the sync began.
+  defp take({id, _text, _constants}, %{ids: ids}) do
+    case :ets.lookup(ids, id) do
+      [] -> {:ok, give(ids, id, nil)}
+      [{_id, version, :absent}] -> {:ok, give(ids, id, version)}
+      [{_id, _version, :given}] -> {:fault, Checks.twice(id)}
+    end
+  end
+
+  defp give(ids, id, version) do
+    :ets.insert(ids, {id, version, :given})
+    version
+  end
+
+  # A subscription whose row is wrong is not deleted.
+  defp keep(row, %{ids: ids}) do
+    with row when is_tuple(row) and tuple_size(row) in 2..3 <- row,
+         [{id, version, :absent}] <- :ets.lookup(ids, elem(row, 0)),
+         do: give(ids, id, version)
+
+    row
+  end
+
+  defp compare_one({id, text, constants} = wire, version, position, %{table: table} = sync) do
+    case Table.find_with_version(table, id) do
+      # It was touched meanwhile.
+      {:ok, present, _subscription} when present != version ->
+        sync
+
+      :error when version != nil ->
+        sync
+
+      :error ->
+        put(wire, version, position, sync)
+
+      {:ok, _version, present} ->
+        if Subscription.same?({text, constants}, {:ok, present}), do: sync, else: put(wire, version, position, sync)
+    end
+  end
+
+  defp put(wire, version, position, sync), do: %{sync | puts: [{{wire, version}, position} | sync.puts]}
+end
