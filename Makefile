@@ -10,6 +10,7 @@ CARGO_WASM32 := $(CURDIR)/scripts/cargo_wasm32
 ready := _build/setup.done
 node_ready := _build/node.done
 broker_ready := _build/broker.done
+postgres_ready := _build/postgres.done
 plugin := plugins/rabbitmq_be_tree_exchange
 broker4_suite ?= trixie
 broker4 ?= $(CURDIR)/_build/broker4-$(broker4_suite)
@@ -17,7 +18,7 @@ browser_ready := _build/browser.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -39,6 +40,11 @@ $(node_ready): scripts/setup | $(ready)
 $(broker_ready): scripts/setup | $(ready)
 	@scripts/setup broker
 	@touch $(broker_ready)
+
+# Debian's PostgreSQL, whose service stays off.
+$(postgres_ready): scripts/setup | $(ready)
+	@scripts/setup postgres
+	@touch $(postgres_ready)
 
 # WebAssembly runtimes of Node, Python, Go and the JVM.
 $(runtimes_ready): scripts/setup scripts/go clients/go/go.mod examples/images/requirements.txt examples/images/pom.xml | $(ready)
@@ -80,12 +86,12 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, runtimes, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, postgres, runtimes, erlang, elixir or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
 	@echo "two parts at once; the output of a part comes when it ends"
-	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web broker workers)
+	@$(MAKE_COMMAND) --no-print-directory --jobs=2 --output-sync=target $(addprefix test.,mix rust wasm32 host web broker workers postgres)
 endif
 
 # The tests of the Elixir, or those of TESTS.
@@ -130,6 +136,11 @@ test.broker4: broker $(broker_ready)
 	@scripts/setup broker4 $(broker4_suite) $(broker4)
 	@echo "mix test: the plugin for the RabbitMQ of Debian $(broker4_suite)"
 	@BE_TREE_BROKER_ROOT=$(broker4) scripts/test-broker $(TESTS)
+
+# A server that follows a table of Debian's PostgreSQL: examples/postgres.
+test.postgres: build.test $(postgres_ready)
+	@echo "mix test: examples/postgres"
+	@scripts/test-postgres
 
 # Images in Node, Python, Go and on the JVM. The first run builds the portable module.
 test.runtimes: build.test $(runtimes_ready)

@@ -96,9 +96,9 @@ defmodule BeTree.Server.DurabilityTest do
     :sys.resume(Servers.process(name))
 
     assert Task.await_many(tasks, :infinity) == [
-             ok: %{put: 2, deleted: 0},
-             ok: %{put: 1, deleted: 0},
-             ok: %{put: 2, deleted: 0}
+             ok: %{put: 2, deleted: 0, unchanged: 0},
+             ok: %{put: 1, deleted: 0, unchanged: 0},
+             ok: %{put: 2, deleted: 0, unchanged: 0}
            ]
 
     expected = %{1 => "a = 10", 2 => "a = 20", 3 => "a = 3", 4 => "a = 4"}
