@@ -68,7 +68,8 @@ defmodule BeTree.Server do
   Without `:dir`, stopping the supervisor or the node loses the index. `:load` fills it at the next start from a function of
   yours, such as a query of a database, and `:image` from a file. Until then searches return an error of kind `:not_ready`, and
   `start_link/1` returns when the server is filled. If your function raises, throws or exits, the start returns an error of kind
-  `:callback` with the exception's class and message, and the log has its stack trace.
+  `:callback` with the exception's class and message, and the log has its stack trace. A wrong subscription also fails the start, unless
+  `on_error: :collect` leaves it out.
 
   With `:dir`, the server writes each change to a journal in this folder before it acknowledges it, and at times a *base*, the
   whole index with its texts. A server that is started with the folder again has all changes, also after the node was killed at
@@ -751,28 +752,29 @@ defmodule BeTree.Server do
          do: put_difference(name, difference, on_error, table, deadline)
   end
 
-  defp put_difference(name, %{puts: puts, absent: absent} = difference, :stop, _table, deadline) do
-    case Request.change(name, {:sync, Enum.map(puts, &elem(&1, 0)), absent}, Deadline.left(deadline)) do
+  defp put_difference(name, %{puts: puts, absent: absent} = difference, :stop, %{tid: tid}, deadline) do
+    case Request.change(name, {:sync, tid, Enum.map(puts, &elem(&1, 0)), absent}, Deadline.left(deadline)) do
       {:ok, counts} -> {:ok, %{counts | unchanged: difference.rows - counts.put}}
       {:error, %Error{position: nil} = error} -> {:error, error}
       {:error, error} -> {:error, %{error | position: puts |> Enum.at(error.position) |> elem(1)}}
     end
   end
 
-  defp put_difference(name, %{puts: puts, absent: absent} = difference, :collect, table, deadline) do
+  defp put_difference(name, %{puts: puts, absent: absent} = difference, :collect, %{tid: tid}, deadline) do
     versions = for {{{id, _text, _constants}, version}, _position} <- puts, into: %{}, do: {id, version}
 
     make = fn wires ->
       puts = for {id, _text, _constants} = wire <- wires, do: {wire, Map.fetch!(versions, id)}
-      Request.change(name, {:sync, puts, absent}, Deadline.left(deadline))
+      Request.change(name, {:sync, tid, puts, absent}, Deadline.left(deadline))
     end
 
     wires = for {{wire, _version}, _position} <- puts, do: wire
     {outcome, refused} = Checks.collect(wires, fn -> Checks.scratch(name) end, make)
 
-    with {:ok, counts} <- outcome do
-      faults = difference.faults ++ refused
-      Table.put_faults(table, faults)
+    faults = difference.faults ++ refused
+
+    with {:ok, counts} <- outcome,
+         {:ok, true} <- with_texts(name, &Table.put_faults(&1, faults)) do
       Checks.report(name, :sync, faults)
       {:ok, Map.merge(counts, %{unchanged: difference.rows - counts.put - length(faults), faults: faults})}
     end

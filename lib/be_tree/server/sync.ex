@@ -14,6 +14,7 @@ defmodule BeTree.Server.Sync do
   alias BeTree.Input.{Check, Subscription}
   alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Checks, Migration, Table}
+  alias BeTree.Target.View
 
   @enforce_keys [:table, :ids, :kind, :on_error, :in_time]
   defstruct @enforce_keys ++ [rows: 0, puts: [], faults: []]
@@ -56,10 +57,11 @@ defmodule BeTree.Server.Sync do
     ids = :ets.new(:ids, [:set, :private])
 
     try do
-      for {id, version} <- Table.versions(table), do: :ets.insert(ids, {id, version, :absent})
       sync = %__MODULE__{table: table, ids: ids, kind: kind, on_error: on_error, in_time: in_time}
 
       with :ok <- Check.enumerable(given, "subscriptions"),
+           {:ok, versions} <- look_up(table, &Table.versions/1),
+           true = :ets.insert(ids, for({id, version} <- versions, do: {Id.copy(id), version, :absent})),
            %__MODULE__{} = sync <- Enum.reduce_while(given, sync, &add/2) do
         absent = :ets.select(ids, [{{:"$1", :"$2", :absent}, [], [{{:"$1", :"$2"}}]}])
         {:ok, %{rows: sync.rows, puts: Enum.reverse(sync.puts), absent: absent, faults: Enum.reverse(sync.faults)}}
@@ -74,8 +76,9 @@ defmodule BeTree.Server.Sync do
 
     with :ok <- sync.in_time.(),
          {:ok, wire} <- read(row, sync),
-         {:ok, version} <- take(wire, sync) do
-      {:cont, compare_one(wire, version, position, sync)}
+         {:ok, version} <- take(wire, sync),
+         {:ok, present} <- look_up(sync.table, &Table.find_with_version(&1, elem(wire, 0))) do
+      {:cont, compare_one(wire, version, present, position, sync)}
     else
       {:fault, error} when sync.on_error == :collect ->
         {:cont, %{sync | faults: [Checks.fault(keep(row, sync), error, position) | sync.faults]}}
@@ -100,7 +103,7 @@ defmodule BeTree.Server.Sync do
   end
 
   defp give(ids, id, version) do
-    :ets.insert(ids, {id, version, :given})
+    :ets.insert(ids, {Id.copy(id), version, :given})
     version
   end
 
@@ -113,20 +116,26 @@ defmodule BeTree.Server.Sync do
     row
   end
 
-  defp compare_one({id, text, constants} = wire, version, position, %{table: table} = sync) do
-    case Table.find_with_version(table, id) do
-      # It was touched meanwhile.
-      {:ok, present, _subscription} when present != version ->
-        sync
+  # The server may end while the list is read, and its tables with it.
+  defp look_up(%{server: server} = table, read) do
+    {:ok, read.(table)}
+  rescue
+    ArgumentError -> View.no_server(server)
+  end
 
-      :error when version != nil ->
-        sync
+  # `version` is that of the server's subscription when the sync began, and `present` the subscription now.
+  defp compare_one({_id, text, constants} = wire, version, present, position, sync) do
+    case present do
+      {:ok, ^version, subscription} ->
+        if Subscription.same?({text, constants}, {:ok, subscription}),
+          do: sync,
+          else: put(wire, version, position, sync)
 
-      :error ->
+      :error when version == nil ->
         put(wire, version, position, sync)
 
-      {:ok, _version, present} ->
-        if Subscription.same?({text, constants}, {:ok, present}), do: sync, else: put(wire, version, position, sync)
+      _touched_meanwhile ->
+        sync
     end
   end
 

@@ -30,7 +30,7 @@ defmodule BeTree.Server.Writer do
     Table
   }
 
-  alias BeTree.Target.Ids
+  alias BeTree.Target.{Ids, View}
 
   # The rows of deleted ids that a change drops.
   @max_dropped 4
@@ -151,8 +151,10 @@ defmodule BeTree.Server.Writer do
   # The group was flushed, so the table has all changes that were acknowledged.
   def handle_call(:begin_sync, _from, state), do: {:reply, Sync.check_texts(base(state)), state}
 
-  # Puts and deletes the subscriptions that no other change has touched since `BeTree.Server.Sync` compared them.
-  def handle_call({:sync, puts, absent}, from, %{table: table} = state) when is_list(puts) and is_list(absent) do
+  # Puts and deletes the subscriptions that no other change has touched since `BeTree.Server.Sync` compared them. The identifier is that of
+  # the table that it read: another server of this name may have started since.
+  def handle_call({:sync, tid, puts, absent}, from, %{table: %{tid: tid} = table} = state)
+      when is_list(puts) and is_list(absent) do
     with :ok <- Sync.check_texts(base(state)) do
       wires = for {{id, _text, _constants} = wire, version} <- puts, Table.version(table, id) == version, do: wire
       ids = for {id, version} <- absent, Table.version(table, id) == version, do: id
@@ -161,6 +163,9 @@ defmodule BeTree.Server.Writer do
       {:error, error} -> refuse(error, from, state)
     end
   end
+
+  def handle_call({:sync, _former, _puts, _absent}, _from, %{table: %{server: name}} = state),
+    do: {:reply, View.no_server(name), state}
 
   def handle_call({:check, wires}, from, state) when is_list(wires) do
     case Changes.check(state.replication.primary.tree, wires) do

@@ -247,6 +247,29 @@ defmodule BeTree.Server.SyncTest do
     # A stream without an end.
     defp with_ids(rows), do: rows |> Stream.with_index() |> Stream.map(fn {{_id, text}, id} -> {id, text} end)
 
+    test "returns an error when the server ends or begins anew while the rows are read" do
+      name = Servers.new_name()
+      spec = {Server, name: name, schema: @schema, load: {__MODULE__, :right_rules, []}}
+
+      for again <- [false, true], at <- [1, 2] do
+        start_supervised!(spec)
+
+        end_server = fn row ->
+          if elem(row, 0) == at do
+            stop_supervised!({Server, name})
+            if again, do: start_supervised!(spec)
+          end
+
+          row
+        end
+
+        rows = Stream.map([{1, "a = 3"}, {2, "a = 2"}], end_server)
+        assert {:error, %Error{kind: :no_server}} = Server.sync(name, rows)
+        if again, do: assert(texts(name) == %{1 => "a = 1"})
+        if again, do: stop_supervised!({Server, name})
+      end
+    end
+
     test "refuses a server without texts, and one that follows" do
       name = start()
       tree = BeTree.new!(@schema)
