@@ -287,7 +287,7 @@ defmodule BeTree.Server.Writer do
   defp put_and_delete(wires, keys, optional, counts, from, state) do
     state = fit(state)
     given = Ids.add_keys(state.table.ids, wires)
-    pending = if given == [], do: %{}, else: pending(state.group)
+    pending = pending(state.group, MapSet.new(given, &elem(&1, 0)))
     wires = Enum.reject(given, &same?(&1, pending, state.table))
     replaced = optional ++ replaced(wires, pending, state)
 
@@ -318,12 +318,12 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # The subscriptions of the changes that wait for the journal, which the table lacks, by key. A deleted one is `:error`.
-  defp pending(group) do
+  # The subscriptions with these keys in the changes that wait for the journal, which the table lacks. A deleted one is `:error`.
+  defp pending(group, keys) do
     for {_version, deleted, wires} <- Group.rows(group), reduce: %{} do
       pending ->
-        pending = Map.merge(pending, Map.from_keys(deleted, :error))
-        for {key, text, constants} <- wires, into: pending, do: {key, {:ok, {text, constants}}}
+        pending = for key <- deleted, key in keys, into: pending, do: {key, :error}
+        for {key, text, constants} <- wires, key in keys, into: pending, do: {key, {:ok, {text, constants}}}
     end
   end
 

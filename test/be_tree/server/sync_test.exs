@@ -6,7 +6,7 @@ defmodule BeTree.Server.SyncTest do
   import BeTree.Test.Disk, only: [folder: 1]
 
   alias BeTree.{Error, Server}
-  alias BeTree.Test.{Attack, Servers}
+  alias BeTree.Test.{Attack, Servers, Tmpfs}
 
   @moduletag timeout: :infinity
   @schema [a: :integer]
@@ -324,6 +324,34 @@ defmodule BeTree.Server.SyncTest do
         nil -> :ok
         _reached -> Process.exit(process, :kill)
       end
+    end
+
+    test "changes nothing on a full disk, and succeeds where nothing differs", %{folder: folder} do
+      Tmpfs.with_room(folder, "256k", fn folder ->
+        options = [schema: @schema, dir: folder]
+        {:ok, _pid} = Server.start_link([name: name = Servers.new_name()] ++ options)
+        rows = for id <- 1..20, do: {id, "a = #{id}"}
+        {:ok, %{put: 20}} = Server.sync(name, rows)
+        File.write!(Path.join(folder, "ballast"), :binary.copy("x", 150_000))
+        large = for id <- 1..40, do: {id, "a = 1 or a = #{String.duplicate("0", 5_000)}#{id}"}
+        assert {:error, %Error{kind: :file}} = Server.sync(name, large)
+        assert texts(name) == Map.new(rows)
+        assert {:ok, %{unchanged: 20}} = Server.sync(name, rows)
+
+        # The second put equals a change that waits for the disk, and fails with it.
+        :ok = :sys.suspend(Servers.process(name))
+        text = "a = 1 or a = #{String.duplicate("0", 200_000)}1"
+        puts = for _ <- 1..2, do: queue(name, fn -> Server.put(name, 1, text) end)
+        :ok = :sys.resume(Servers.process(name))
+        for outcome <- Task.await_many(puts, :infinity), do: assert({:error, %Error{kind: :file}} = outcome)
+
+        assert texts(name) == Map.new(rows)
+        for id <- 1..20, do: assert(BeTree.search!(name, %{a: id}) == [id])
+        :ok = Server.stop(name)
+        {:ok, _pid} = Server.start_link([name: name] ++ options)
+        assert texts(name) == Map.new(rows)
+        :ok = Server.stop(name)
+      end)
     end
 
     test "holds no row of a stream that it has compared" do
