@@ -646,7 +646,8 @@ defmodule BeTree.Server do
 
   With `on_error: :collect` the map has `:faults`, a list of `{id, error}`: the subscriptions that are wrong, the ids to delete that no
   subscription has, and the second and later places of an id. The rest is one change. An element that is no subscription has `nil` for its
-  id, and its error has the `position`. Errors that concern the whole call, such as `:out_of_memory` and `:file`, are returned as usual.
+  id, and its error has the `position`. Errors that concern the index or the call are returned as usual, such as `:out_of_memory`,
+  `:file`, and that of a string beyond the `count` of its attribute.
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Changing, schema: [age: :integer])
       iex> BeTree.Server.insert_all!(Changing, [{1, "age >= 21"}, {2, "age < 21"}])

@@ -38,7 +38,7 @@ defmodule BeTree.Server.Checks do
     if Instance.exports?(tree.guest, "be_tree_check"),
       do: Changes.check(tree, wires),
       else:
-        with({:ok, _count} <- Changes.insert(tree, wires), do: Attempt.each(wires, &BeTree.delete(tree, elem(&1, 0))))
+        with({:ok, _count} <- Changes.insert(tree, wires), do: Attempt.each(wires, &Changes.delete(tree, elem(&1, 0))))
   end
 
   @doc """
@@ -99,53 +99,62 @@ defmodule BeTree.Server.Checks do
   end
 
   @doc """
-  Makes a change with `wires`, by the function `make`. If one of them is wrong, separates the wrong ones, and makes the change with the
-  others. `tree` returns an empty tree for that. Returns what `make` returned, and the faults.
+  Makes a change with `wires`, by the function `make`. If one of them is wrong, separates the wrong ones in an empty tree, which `tree` returns,
+  and makes the change with the others. Returns what `make` returned, and the faults.
   """
-  @spec collect(
-          [Subscription.wire()],
-          (() -> {:ok, BeTree.t()} | {:error, Error.t()}),
-          ([Subscription.wire()] -> outcome)
-        ) ::
-          {outcome, [fault]}
-        when outcome: {:ok, term} | {:error, Error.t()}
+  @spec collect([Subscription.wire()], (() -> {:ok, BeTree.t()} | failure), ([Subscription.wire()] -> outcome)) ::
+          {outcome | failure, [fault]}
+        when outcome: {:ok, term} | failure, failure: {:error, Error.t()}
   def collect(wires, tree, make) do
     case make.(wires) do
-      {:error, %Error{position: position, kind: kind}} when position != nil and kind not in @of_call ->
-        with {:ok, {right, faults}} <- separate(wires, tree),
-             do: {make.(Enum.reverse(right)), Enum.reverse(faults)},
-             else: (failure -> {failure, []})
-
-      outcome ->
-        {outcome, []}
+      {:error, error} -> if of_subscription?(error), do: collect_right(wires, tree, make), else: {{:error, error}, []}
+      outcome -> {outcome, []}
     end
   end
 
-  defp separate(wires, tree) do
+  defp collect_right(wires, tree, make) do
     with {:ok, tree} <- tree.(),
-         do: wires |> Enum.chunk_every(@check_size) |> Attempt.reduce({[], []}, &separate_chunk(&1, &2, tree))
+         {:ok, right, faults} <- separate(wires, &check_all(tree, with_numbers(&1))),
+         do: {make.(right), faults},
+         else: (failure -> {failure, []})
   end
 
-  defp separate_chunk(wires, {right, faults}, tree) do
-    numbered = for {{_id, text, constants}, number} <- Enum.with_index(wires), do: {number, text, constants}
+  # Keys (BeTree.Target.Ids): the guest gets the numbers, and messages name the ids.
+  defp with_numbers(wires),
+    do: for({{id, text, constants}, number} <- Enum.with_index(wires), do: {{number, id}, text, constants})
 
-    case check_all(tree, numbered) do
-      {:error, %Error{position: position}} when position != nil ->
-        Attempt.reduce(wires, {right, faults}, &separate_one(&1, &2, tree))
+  @doc "Returns whether an error concerns one subscription of a list, and not the index or the call."
+  @spec of_subscription?(Error.t()) :: boolean
+  def of_subscription?(%Error{position: position, kind: kind}), do: position != nil and kind not in @of_call
 
-      {:error, error} ->
-        {:error, error}
+  @doc "Calls `take` for parts of `wires`, and for each of a part that it refuses. Returns those that it has taken, and the faults."
+  @spec separate([Subscription.wire()], ([Subscription.wire()] -> :ok | failure)) ::
+          {:ok, [Subscription.wire()], [fault]} | failure
+        when failure: {:error, Error.t()}
+  def separate(wires, take) do
+    parts = Enum.chunk_every(wires, @check_size)
 
-      _fine ->
-        {:ok, {Enum.reverse(wires, right), faults}}
+    with {:ok, {right, faults}} <- Attempt.reduce(parts, {[], []}, &separate_part(&1, &2, take)),
+         do: {:ok, Enum.reverse(right), Enum.reverse(faults)}
+  end
+
+  defp separate_part(wires, {right, faults}, take) do
+    with {:error, error} <- take.(wires) do
+      if of_subscription?(error),
+        do: Attempt.reduce(wires, {right, faults}, &separate_one(&1, &2, take)),
+        else: {:error, error}
+    else
+      :ok -> {:ok, {Enum.reverse(wires, right), faults}}
     end
   end
 
-  defp separate_one({id, _text, _constants} = wire, {right, faults}, tree) do
-    case check(tree, wire) do
+  defp separate_one({id, text, _constants} = wire, {right, faults}, take) do
+    with {:error, error} <- take.([wire]) do
+      if of_subscription?(error),
+        do: {:ok, {right, [{id, Request.alone(error, id, text)} | faults]}},
+        else: {:error, error}
+    else
       :ok -> {:ok, {[wire | right], faults}}
-      {:error, %Error{kind: kind} = error} when kind in @of_call -> {:error, error}
-      {:error, error} -> {:ok, {right, [{id, error} | faults]}}
     end
   end
 

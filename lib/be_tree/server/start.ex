@@ -123,9 +123,7 @@ defmodule BeTree.Server.Start do
     do: with({:ok, wires} <- Subscription.new_all(subscriptions, Ids.kind(ids)), do: {:ok, wires, []})
 
   defp begin_loaded(wires, unread, table, options) do
-    {outcome, refused} = load(wires, table, options)
-
-    with {:ok, {tree, wires}} <- outcome,
+    with {:ok, tree, wires, refused} <- load(wires, table, options),
          {:ok, index} <- Builder.publish(tree, options) do
       Table.put_texts(table, {0, [], wires})
       note_faults(unread ++ refused, table)
@@ -133,18 +131,28 @@ defmodule BeTree.Server.Start do
     end
   end
 
-  defp load(wires, table, %{on_error: :stop} = options), do: {insert(wires, table, options), []}
-
-  defp load(wires, table, %{on_error: :collect} = options),
-    do: Checks.collect(wires, fn -> BeTree.new(options.schema, options.new) end, &insert(&1, table, options))
-
-  defp insert(wires, table, options) do
-    wires = Ids.add_keys(table.ids, wires)
+  # Inserts all at once, and only if one is wrong, in parts.
+  defp load(wires, table, %{on_error: on_error} = options) do
+    keyed = Ids.add_keys(table.ids, wires)
 
     with {:ok, tree} <- BeTree.new(options.schema, options.new),
-         {:ok, _count} <- Changes.insert(tree, wires),
-         do: {:ok, {tree, wires}}
+         {:ok, _count} <- Changes.insert(tree, keyed) do
+      {:ok, tree, keyed, []}
+    else
+      {:error, error} ->
+        if on_error == :collect and Checks.of_subscription?(error),
+          do: load_right(wires, table, options),
+          else: {:error, error}
+    end
   end
+
+  defp load_right(wires, table, options) do
+    with {:ok, tree} <- BeTree.new(options.schema, options.new),
+         {:ok, right, faults} <- Checks.separate(wires, &insert(tree, Ids.add_keys(table.ids, &1))),
+         do: {:ok, tree, Ids.add_keys(table.ids, right), faults}
+  end
+
+  defp insert(tree, wires), do: with({:ok, _count} <- Changes.insert(tree, wires), do: :ok)
 
   defp note_faults([], _table), do: :ok
 

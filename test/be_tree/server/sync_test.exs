@@ -388,6 +388,8 @@ defmodule BeTree.Server.SyncTest do
   @doc false
   def rules_in_ok, do: {:ok, Stream.map(rules(), & &1)}
   @doc false
+  def strings, do: [{1, "s = 'a'"}, {2, "s = 'b'"}, {3, "s = 'c'"}, {4, "s = 'a'"}]
+  @doc false
   def right_rules, do: [{1, "a = 1"}]
 
   describe "start_link/1 with a load: and on_error: :collect" do
@@ -411,6 +413,17 @@ defmodule BeTree.Server.SyncTest do
         {:ok, %{faults: []}} = Server.sync(name, [{1, "a = 1"}, {2, "a = 2"}], on_error: :collect)
         assert Server.faults(name) == {:ok, []}
       end
+    end
+
+    test "leaves out a subscription that the index refuses because of those before it" do
+      schema = [s: {:string, count: 2}]
+      options = [schema: schema, load: {__MODULE__, :strings, []}, on_error: :collect]
+      name = Servers.start(options)
+      assert Server.ids!(name) == [1, 2, 4]
+      {:ok, [{3, error}]} = Server.faults(name)
+      assert error.text == "s = 'c'" and error.position == nil
+      # A change of a server is refused as a whole.
+      assert {:error, %Error{position: 0}} = Server.change(name, put: [{5, "s = 'd'"}], on_error: :collect)
     end
 
     test "has no faults where all subscriptions are right" do
