@@ -292,7 +292,8 @@ defmodule BeTree.Server.SyncTest do
         catalogue = for id <- 1..400, :rand.uniform(3) > 1, into: %{}, do: {id, "a = #{:rand.uniform(3)}"}
         process = Servers.process(name)
         {:reductions, reductions} = Process.info(process, :reductions)
-        wait = :rand.uniform(40_000)
+        # Up to about the reductions of a sync.
+        wait = :rand.uniform(400_000)
         killer = Task.async(fn -> kill_after(process, reductions + wait) end)
         outcome = Server.sync(name, catalogue)
         Task.shutdown(killer, :brutal_kill)
