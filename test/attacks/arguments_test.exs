@@ -230,7 +230,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Rules, :end_source, fn -> [stateful(), :web] end, nil},
       {Rules.Server, :start_link, fn -> [[name: name(), rules: @rules]] end, nil},
       {Rules.Server, :child_spec, fn -> [[name: name(), rules: @rules]] end, nil},
-      {Rules.Server, :subscribe, fn -> [:no_such_server] end, nil},
+      {Rules.Server, :subscribe, fn -> [:no_such_server] end, [:since]},
       {Rules.Server, :unsubscribe, fn -> [:no_such_server] end, nil},
       {Rules.Server, :assert, fn -> [:no_such_server, {:a, x: 1}] end, [:fuel, :slice, :timeout]},
       {Rules.Server, :assert_all, fn -> [:no_such_server, [{:a, x: 1}]] end, nil},

@@ -47,6 +47,8 @@ defmodule BeTree.EncodersTest do
                name: nil,
                values: %{"a" => nil, "b" => "x", "c" => "a binary of 1 bytes"}
              }
+
+      assert %{number: 3, partition: 0} = Plain.map(%{notice | number: 3, partition: 0})
     end
   end
 

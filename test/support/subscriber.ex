@@ -20,7 +20,7 @@ defmodule BeTree.Test.Subscriber do
       :ok = Server.subscribe(name)
     else
       # The name is registered on the other node.
-      :ok = :erpc.call(node(test), GenServer, :call, [name, {:subscribe, self()}])
+      :ok = :erpc.call(node(test), GenServer, :call, [name, {:subscribe, self(), nil}])
     end
 
     send(test, {self(), :subscribed})

@@ -9,7 +9,10 @@ defmodule BeTree.Encoders.Plain do
 
   @doc "Returns the map for a struct. Fields that are `nil` are left out, except the name of a notice and its values."
   @spec map(Error.t() | Explanation.t() | Node.t() | Notice.t()) :: map
-  def map(%Notice{} = notice), do: notice |> Map.from_struct() |> Map.update!(:values, &values/1)
+  def map(%Notice{rule: rule, name: name, values: values} = notice) do
+    numbers = notice |> Map.take([:number, :partition]) |> present()
+    Map.merge(numbers, %{rule: rule, name: name, values: values(values)})
+  end
 
   def map(%Explanation{id: id, match: match, root: root}), do: %{id: value(id), match: match, root: map(root)}
 

@@ -16,16 +16,16 @@ defmodule BeTree.Rules.Server do
   ## Notices
 
   The server sends `{BeTree.Rules.Server, name, notices}` with a list of `BeTree.Rules.Notice` to each process that subscribed
-  (`subscribe/1`) and to those of the option `:notify`. So the pages that its functions return have none. The notices of a call are
-  sent before it returns. A notice is sent once: not again when the server recovers.
+  (`subscribe/2`) and to those of the option `:notify`, once to each. So the pages that its functions return have none. The notices of a
+  call are sent before it returns. A server that recovers sends no notice again, unless a process asks for it.
 
   Back-pressure protects the memory of the node from slow processes. When the mailbox of a process holds `:max_pending` notices, the
   server drops later notices for this process, and logs that. Once at most half of them wait, the process gets
 
       {BeTree.Rules.Server, name, {:dropped, count}}
 
-  with the number of dropped notices, and then notices again. So the process knows where the gap is, and can read `facts/3`.
-  `:dropped` of `info/2` has the sum, and the event `[:be_tree, :rules, :dropped]` of `BeTree.Telemetry` each loss.
+  with the number of dropped notices, and then notices again. So the process knows where the gap is, and can ask for the dropped ones
+  (Numbers). `:dropped` of `info/2` has the sum, and the event `[:be_tree, :rules, :dropped]` of `BeTree.Telemetry` each loss.
 
   A process acknowledges nothing. The server counts the notices that it sends, and from time to time reads the length of the mailbox. It
   takes all messages there for notices, so a process with many other messages counts as slow too. If calls send long lists of notices,
@@ -37,10 +37,51 @@ defmodule BeTree.Rules.Server do
 
       {BeTree.Rules.Server, name, :restarted}
 
-  The notices of a call that had not returned may be lost, and without a folder the facts too. So the process reads `facts/3` then. A
-  server that was stopped has sent all notices, and its next start sends no such message.
+  The notices of a call that had not returned may not have been sent, and without a folder the facts are lost. With a folder, the process
+  asks for the notices that it missed (Numbers); without one, it reads `facts/3`. A server that was stopped has sent all notices, and its
+  next start sends no such message.
 
   Facts are never dropped. A rule asserts a fact for work that must not be lost, and a process retracts the fact when the work is done.
+
+  ## Numbers
+
+  The notices of a server have the numbers 1, 2, 3 and so on, in the field `:number`, also after a restart. A process that remembers the
+  number of the last notice that it handled asks for those after it:
+
+      :ok = BeTree.Rules.Server.subscribe(Fraud, since: number)
+
+  The server sends the notices after that number in one message, and then the later ones, without a gap. With a folder this includes
+  the notices of a call that the server had written when it was killed, and repeated when it started again. So a process that stores
+  the number together with its work for the notice does that work once for each notice:
+
+      def handle_info({BeTree.Rules.Server, Fraud, notices}, last) when is_list(notices) do
+        # An earlier number is a repetition. Before a later one notices are missing, which follow.
+        {:noreply, Enum.reduce(notices, last, fn notice, last -> if notice.number == last + 1, do: work(notice), else: last end)}
+      end
+
+      def handle_info({BeTree.Rules.Server, Fraud, {:dropped, _count}}, last), do: subscribe(last)
+      def handle_info({BeTree.Rules.Server, Fraud, :restarted}, last), do: subscribe(last)
+      def handle_info(:subscribe, last), do: subscribe(last)
+
+      defp subscribe(last) do
+        case BeTree.Rules.Server.subscribe(Fraud, since: last) do
+          :ok -> :ok
+          # It is starting again.
+          {:error, %{kind: :no_server}} -> Process.send_after(self(), :subscribe, 100)
+        end
+
+        {:noreply, last}
+      end
+
+  The server keeps at least the last notices that `:kept_notices` tells, but at most 16 MiB of them in their external form. A base has
+  the kept notices, and a restart with a folder adds those of the calls that it repeats. Without a folder a restart keeps the last number
+  alone. `first_notice` of `info/2` is the number of the first that the server has, `last_notice` that of the last that it sent. If
+  notices after the number of a process are gone, `subscribe/2` returns an error of kind `:not_found`, and the process knows of its loss.
+
+  Each partition numbers its notices by itself. The field `:partition` names it, and `since:` takes a map: `%{0 => 17, 1 => 12}`.
+
+  A server killed with the machine loses the last calls unless its `:durability` is `:sync`. Then other notices get their numbers.
+  `subscribe/2` returns `:out_of_bounds` for a number that the server has not reached.
 
   ## Time
 
@@ -99,8 +140,8 @@ defmodule BeTree.Rules.Server do
     * uses up its `:fuel` (`:out_of_fuel`);
     * needs more memory or inserts more facts than the options allow (`:out_of_memory`, `:out_of_bounds`), its notices among them.
 
-  There are two exceptions. An `advance/3` over very many events that fails has moved time to an event before the failing one. In a
-  server with partitions the parts of a call in other partitions stay.
+  There are two exceptions. An `advance/3` over very many events that fails has moved time to an event before the failing one; the
+  notices up to there are not sent and have no numbers. In a server with partitions the parts of a call in other partitions stay.
 
   Rolling back needs memory, at most three times as much as the facts that the call changed. An eighth of `:memory` is reserved for rolling back, notices
   and reads. A call that still waits for its turn when its `:timeout` passes is not made.
@@ -139,7 +180,7 @@ defmodule BeTree.Rules.Server do
     * The facts of a list are all checked before the first is inserted. Then each partition inserts its own, at the same time as the
       others. If one fails, for instance because its memory is full, those of the others stand. The error has the smallest
       position.
-    * `:memory`, `:facts`, `:firings`, `:fuel`, `:base_bytes` and `:max_pending` hold for each partition.
+    * `:memory`, `:facts`, `:firings`, `:fuel`, `:base_bytes`, `:max_pending` and `:kept_notices` hold for each partition.
     * `last_rule` of a page is `nil` if rules fired in several partitions. `facts/3` returns the facts of a key newest first, and
       those of different partitions by their numbers. `explain/3` explains the partition whose facts come farthest.
     * A swap changes the rules of all partitions or of none, by a two-phase commit. A partition that ends before it has prepared the new
@@ -179,12 +220,16 @@ defmodule BeTree.Rules.Server do
           | {:max_skew, pos_integer}
           | {:notify, [pid | atom]}
           | {:max_pending, pos_integer}
+          | {:kept_notices, non_neg_integer}
           | {:dir, Path.t() | nil}
           | {:durability, Journal.durability()}
           | {:base_bytes, pos_integer}
           | {:partitions, pos_integer | nil}
           | {:partition_by, key | nil}
           | Rules.new_option()
+
+  @typedoc "The number of a notice, or with partitions a number for each."
+  @type since :: non_neg_integer | %{(partition :: non_neg_integer) => non_neg_integer}
 
   @typedoc "An option of a call that fires rules."
   @type call_option :: {:fuel, BeTree.Fuel.budget()} | {:slice, BeTree.Fuel.budget()} | {:timeout, timeout}
@@ -216,6 +261,13 @@ defmodule BeTree.Rules.Server do
       default: 10_000,
       default_doc: "10,000",
       doc: "the most notices that wait in the mailbox of a process. Later ones are dropped, and counted"
+    ],
+    kept_notices: [
+      type: {:integer, 0, 1_000_000},
+      default: 10_000,
+      default_doc: "10,000",
+      doc:
+        "the number of the last notices that a process can ask for, at most 1,000,000, and at most 16 MiB of them. With 0, none is kept"
     ],
     dir: [
       type: {:nullable, {:check, "the path of a folder, a string that is not empty", &Check.folder?/1}},
@@ -262,6 +314,19 @@ defmodule BeTree.Rules.Server do
                         doc: "the source of the facts, an atom or a string"
                       ]
                     ]
+  @subscribe_options [
+    since: [
+      type:
+        {:nullable,
+         {:check, "the number of a notice from 0, or a map of such numbers by the numbers of partitions",
+          &__MODULE__.since?/1}},
+      default: nil,
+      default_doc: "none: only later notices",
+      doc:
+        "the number of the last notice that the process has handled, 0 for all. With partitions, a map with the number of each partition; " <>
+          "one that is not there has 0"
+    ]
+  ]
   @swap_options [
                   partition_by: [
                     type: @key_type,
@@ -278,6 +343,14 @@ defmodule BeTree.Rules.Server do
 
   @doc false
   def processes?(list), do: Check.proper_list?(list) and Enum.all?(list, &(is_pid(&1) or name?(&1)))
+
+  @doc false
+  def since?(numbers) when is_map(numbers) and not is_struct(numbers),
+    do: Enum.all?(numbers, fn {partition, number} -> number?(partition) and number?(number) end)
+
+  def since?(number), do: number?(number)
+
+  defp number?(number), do: is_integer(number) and number >= 0
 
   @doc false
   def durability?({:interval, ms}), do: is_integer(ms) and ms >= 0
@@ -347,10 +420,53 @@ defmodule BeTree.Rules.Server do
 
   @doc """
   Makes the calling process receive the notices from now on, until it ends or unsubscribes. A server that starts again under this name
-  keeps its subscribers. Returns `{:error, error}` of kind `:no_server` if the server does not run.
+  keeps its subscribers.
+
+  With `since:`, the server first sends the notices after that number, also to a process that is subscribed already. A process of the
+  option `:notify` may call this function to get them, and still receives each later notice once. If as many notices as `:max_pending`
+  wait in the mailbox then, the rest is dropped and counted.
+
+  ## Options
+
+  #{Options.docs(@subscribe_options)}
+
+  Returns `{:error, error}` with the kind
+
+    * `:no_server` if the server does not run;
+    * `:not_found` if the server no longer has all notices after the number. The message has the number of the first one, which is
+      `first_notice` of `info/2`, too. With `since: first - 1` the process continues there;
+    * `:out_of_bounds` if the server has not numbered as many notices.
+
+  Then the process is subscribed as before, but with partitions it may have got the notices of some. Raises an `ArgumentError` for an
+  unknown or wrong option.
   """
-  @spec subscribe(name) :: :ok | {:error, Error.t()}
-  def subscribe(name), do: to_front(name, {:subscribe, self()})
+  @spec subscribe(name, since: since | nil) :: :ok | {:error, Error.t()}
+  def subscribe(name, options \\ []) do
+    [since: since] = Options.validate!(options, @subscribe_options)
+
+    case {since, partitions(name)} do
+      {nil, _partitions} ->
+        to_front(name, {:subscribe, self(), nil})
+
+      {number, nil} when is_integer(number) ->
+        Request.call(name, name, {:subscribe, self(), number}, :infinity)
+
+      {numbers, partitions} when is_map(numbers) and partitions != nil ->
+        for {number, _since} <- numbers, number >= partitions, do: no_partition!(name, partitions, number)
+        Partitions.subscribe(name, partitions, self(), numbers)
+
+      {_numbers, nil} ->
+        raise ArgumentError, "the server #{inspect(name)} has no partitions; give since: a number"
+
+      {_number, _partitions} ->
+        raise ArgumentError, "the server #{inspect(name)} has partitions; give since: a map with the number of each"
+    end
+  end
+
+  defp no_partition!(name, partitions, number) do
+    raise ArgumentError,
+          "the server #{inspect(name)} has the partitions 0 to #{partitions - 1}, and none with the number #{number} of since:"
+  end
 
   @doc "Ends the subscription of the calling process."
   @spec unsubscribe(name) :: :ok
@@ -562,9 +678,11 @@ defmodule BeTree.Rules.Server do
     * `:journal_bytes` - 0 without a folder;
     * `:dropped` - the notices that were not sent because as many as `:max_pending` waited, counted for each receiver since the server
       started;
+    * `:first_notice`, `:last_notice` - the numbers of the first notice that a process can ask for, and of the last one (Numbers);
+      with partitions, maps of them by the number of the partition. If none is kept, `:first_notice` is the number of the next one;
     * `:held` - `nil`, or `%{at: time, error: error}` if time is held before an event that ends with an error.
 
-  Of a server with partitions they are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
+  Of a server with partitions the others are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
   of maps with the `:facts`, `:firings` and `:memory_bytes` of each partition, which show whether the keys are spread evenly.
   """
   @spec info(name, timeout: timeout) :: {:ok, map} | {:error, Error.t()}

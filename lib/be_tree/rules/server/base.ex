@@ -29,11 +29,17 @@ defmodule BeTree.Rules.Server.Base do
     with {:ok, guest} <- Module.built_in(runtime),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity) do
       length = runtime.snapshot_length(snapshot)
-      head = :erlang.term_to_binary(Map.merge(content, %{module: digest(guest), length: length}))
-      payload = Stream.concat([[<<byte_size(head)::little-64>>, head]], memory(runtime, snapshot, length))
+      head = Map.merge(content, %{module: digest(guest), length: length})
+      # The process that writes the base encodes the head, which may have many notices.
+      payload = [head] |> Stream.map(&encode/1) |> Stream.concat(memory(runtime, snapshot, length))
 
       {:ok, fn write, flush -> with(:ok <- flush.(), :ok <- write.(version, payload), do: {:ok, version}) end}
     end
+  end
+
+  defp encode(head) do
+    head = :erlang.term_to_binary(head)
+    [<<byte_size(head)::little-64>>, head]
   end
 
   defp memory(runtime, snapshot, length) do

@@ -30,6 +30,7 @@ defmodule BeTree.Rules.Server.Change do
     else
       {:error, reason, stopped} ->
         {saved, cycle} = roll_back(rules)
+        if saved, do: drop_notices(rules, saved)
         {:error, error(reason, cycle), stopped, saved}
 
       {:error, error} ->
@@ -46,6 +47,9 @@ defmodule BeTree.Rules.Server.Change do
     {:ok, saved, cycle} = Reply.rolled_back(output)
     {saved, cycle}
   end
+
+  # The notices up to the saved time wait in the engine, or were read with the pages before. They are not those of the next operation.
+  defp drop_notices(rules, saved), do: Operation.advance(rules, saved, Rules.default_options())
 
   @doc "Sets the limits of rules."
   @spec set_limits(Rules.t(), map) :: {:ok, Rules.t()} | {:error, Error.t()}

@@ -76,6 +76,24 @@ defmodule BeTree.Rules.Server.Delivery do
     :ok
   end
 
+  @doc """
+  Sends all notices after a number to a receiver that knows this number. It needs no count of those that were dropped for it before:
+  they are among the notices.
+  """
+  @spec send_again(receiver, [BeTree.Rules.Notice.t()]) :: :ok
+  def send_again(receiver, notices) do
+    %{accounts: accounts} = delivery = Process.get(@key)
+
+    delivery =
+      case accounts do
+        %{^receiver => account} -> put({%{account | dropped: 0}, delivery}, receiver)
+        _none -> delivery
+      end
+
+    Process.put(@key, if(notices == [], do: delivery, else: send_one(delivery, receiver, notices, length(notices))))
+    :ok
+  end
+
   defp forget_others(%{accounts: accounts} = delivery, receivers) do
     if map_size(accounts) > length(receivers),
       do: %{delivery | accounts: Map.take(accounts, receivers)},
@@ -93,8 +111,10 @@ defmodule BeTree.Rules.Server.Delivery do
     end
   end
 
-  defp pid(pid) when is_pid(pid), do: pid
-  defp pid(name), do: with(port when is_port(port) <- Process.whereis(name), do: nil)
+  @doc "Returns the process of a receiver, or `nil` if its name is not registered for one."
+  @spec pid(receiver) :: pid | nil
+  def pid(pid) when is_pid(pid), do: pid
+  def pid(name), do: with(port when is_port(port) <- Process.whereis(name), do: nil)
 
   defp account(%{accounts: accounts}, receiver, pid) do
     case accounts do

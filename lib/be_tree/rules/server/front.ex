@@ -72,8 +72,8 @@ defmodule BeTree.Rules.Server.Front do
     {:reply, reply, state}
   end
 
-  def handle_call({:subscribe, pid}, _from, state) do
-    Subscribers.add(state.options.name, pid)
+  def handle_call({:subscribe, pid, nil}, _from, state) do
+    Subscribers.add(state.options.name, pid, :all)
     {:reply, :ok, state}
   end
 

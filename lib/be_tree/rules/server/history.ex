@@ -13,6 +13,9 @@ defmodule BeTree.Rules.Server.History do
   # An operation with no `:undone` record after it was made as a whole, under the limits in the journal. So a recovery repeats the
   # operations under those limits, for any present options of the server, and skips the undone ones. Only the last operation may be
   # neither undone nor acknowledged.
+  #
+  # The operations fire the same rules again, so the notices of a recovery have the same numbers as those of the server, which a base
+  # tells.
 
   @behaviour BeTree.Journal.Owner
 
@@ -22,7 +25,7 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.{Error, Rules}
   alias BeTree.Error.Attempt
   alias BeTree.Rules.{Module, Swap}
-  alias BeTree.Rules.Server.{Base, Change}
+  alias BeTree.Rules.Server.{Base, Change, Kept, Subscribers}
 
   # The maximum memory of a module. A recovery may need more than the server did, because operations that are not in the journal,
   # such as reads, shaped the server's memory.
@@ -37,13 +40,15 @@ defmodule BeTree.Rules.Server.History do
   def append(nil, _record), do: {:ok, nil}
   def append(journal, record), do: Owner.append(journal, [:erlang.term_to_binary(record, minor_version: 2)])
 
-  @doc "Returns the rules that the folder of the options holds, their text, and the journal."
-  @spec open(map, keyword) :: {:ok, Rules.t(), String.t(), Owner.t() | nil} | {:error, Error.t()}
-  def open(%{dir: nil, rules: text}, new) do
-    with {:ok, rules} <- Rules.new(text, new), do: {:ok, rules, text, nil}
+  @doc "Returns the rules that the folder of the options holds, their text, the kept notices, and the journal."
+  @spec open(map, non_neg_integer | nil, keyword) ::
+          {:ok, Rules.t(), String.t(), Kept.t(), Owner.t() | nil} | {:error, Error.t()}
+  def open(%{dir: nil, rules: text} = options, number, new) do
+    with {:ok, rules} <- Rules.new(text, new),
+         do: {:ok, rules, text, kept(options, number, Subscribers.last_notice(options.name, number)), nil}
   end
 
-  def open(%{dir: dir} = options, new) do
+  def open(%{dir: dir} = options, number, new) do
     settings = [
       identity: options.identity,
       durability: options.durability,
@@ -55,7 +60,7 @@ defmodule BeTree.Rules.Server.History do
 
     case Owner.open(__MODULE__, IO.chardata_to_string(dir), settings) do
       {:ok, journal} ->
-        with {:error, error} <- recover(journal, options, new) do
+        with {:error, error} <- recover(journal, options, kept(options, number, 0), new) do
           :ok = Owner.release(journal)
           {:error, error}
         end
@@ -72,10 +77,13 @@ defmodule BeTree.Rules.Server.History do
     end
   end
 
-  defp recover(journal, options, new) do
+  defp kept(options, number, last), do: Kept.new(options.kept_notices, number, last)
+
+  defp recover(journal, options, kept, new) do
     state = %{
       rules: nil,
       text: nil,
+      kept: kept,
       # An operation is held until the next record, which may say that it was undone.
       held: nil,
       options: Rules.check_new!(new)
@@ -92,15 +100,18 @@ defmodule BeTree.Rules.Server.History do
 
   @impl Owner
   def load_base(content, state) do
-    with {:ok, rules, %{text: text, limits: limits}} <- Base.read(content, state.options, @max_memory),
-         do: limit(%{state | rules: rules, text: text}, limits)
+    with {:ok, rules, %{text: text, limits: limits} = head} <- Base.read(content, state.options, @max_memory) do
+      # Earlier versions numbered no notices.
+      kept = Kept.put_content(state.kept, Map.get(head, :notices, {0, []}))
+      limit(%{state | rules: rules, text: text, kept: kept}, limits)
+    end
   end
 
-  # Beside the memory of the rules, a base has their text and their limits.
+  # Beside the memory of the rules, a base has their text, their limits and the kept notices.
   @impl Owner
-  def base({rules, text, new}, version) do
+  def base({rules, text, kept, new}, version) do
     limits = new |> Rules.check_new!() |> Map.take([:facts, :firings, :lateness])
-    Base.prepare(rules, %{text: text, limits: limits}, version)
+    Base.prepare(rules, %{text: text, limits: limits, notices: Kept.content(kept)}, version)
   end
 
   defp limit(state, limits) do
@@ -125,7 +136,11 @@ defmodule BeTree.Rules.Server.History do
   end
 
   defp next({:undone, nil}, state), do: {:ok, %{state | held: nil}}
-  defp next({:undone, time}, state), do: make(%{state | held: {:advance, time}})
+
+  # The server sent no notices of the operation.
+  defp next({:undone, time}, state) do
+    with {:ok, made} <- make(%{state | held: {:advance, time}}), do: {:ok, %{made | kept: state.kept}}
+  end
 
   defp next(record, state) do
     with {:ok, state} <- make(state), do: begin(record, state)
@@ -147,7 +162,7 @@ defmodule BeTree.Rules.Server.History do
 
   defp make(%{held: operation, rules: rules, options: options} = state) do
     case Change.make(rules, operation, options.firings) do
-      {:ok, _page, _notices} -> {:ok, %{state | held: nil}}
+      {:ok, _page, notices} -> {:ok, %{state | held: nil, kept: state.kept |> Kept.add(notices) |> elem(1)}}
       {:error, error, _stopped, _saved} -> with {:ok, state} <- more_memory(error, state), do: make(state)
     end
   end
@@ -168,14 +183,14 @@ defmodule BeTree.Rules.Server.History do
     end
   end
 
-  defp finish(journal, %{rules: nil}, options, new) do
+  defp finish(journal, %{rules: nil, kept: kept}, options, new) do
     with {:ok, rules} <- Rules.new(options.rules, new),
          {:ok, journal} <- append(journal, {:rules, options.rules, Rules.limit(new, :lateness)}),
          {:ok, journal} <- append_limits(journal, Rules.check_new!(new)),
-         do: {:ok, rules, options.rules, journal}
+         do: {:ok, rules, options.rules, kept, journal}
   end
 
-  defp finish(journal, %{rules: rules, text: text, options: recovered}, _options, new) do
+  defp finish(journal, %{rules: rules, text: text, kept: kept, options: recovered}, _options, new) do
     options = Rules.check_new!(new)
     is_same = Map.take(options, [:facts, :firings]) == Map.take(recovered, [:facts, :firings])
 
@@ -183,7 +198,7 @@ defmodule BeTree.Rules.Server.History do
          {:ok, rules} <- in_memory(rules, options),
          {:ok, rules} <- Change.set_limits(rules, options),
          {:ok, journal} <- if(is_same, do: {:ok, journal}, else: append_limits(journal, options)),
-         do: {:ok, rules, text, journal}
+         do: {:ok, rules, text, kept, journal}
   end
 
   defp same_lateness(rules, lateness) do

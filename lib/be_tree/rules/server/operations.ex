@@ -5,7 +5,7 @@ defmodule BeTree.Rules.Server.Operations do
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Page
-  alias BeTree.Rules.Server.{Change, Delivery, History, State, Subscribers}
+  alias BeTree.Rules.Server.{Change, Delivery, History, Kept, State, Subscribers}
 
   @doc "Writes an operation to the journal, makes it, and sends its notices. Returns the reply and the part that an error stopped."
   @spec operate(Change.operation(), State.t(), map) ::
@@ -18,8 +18,7 @@ defmodule BeTree.Rules.Server.Operations do
 
       case Change.make(state.rules, operation, state.max_firings, options) do
         {:ok, page, notices} ->
-          send_notices(state, notices)
-          {{:ok, page}, nil, state}
+          {{:ok, page}, nil, send_notices(state, notices)}
 
         {:error, error, stopped, saved} ->
           {error, state} = undo(error, saved, state)
@@ -47,12 +46,30 @@ defmodule BeTree.Rules.Server.Operations do
          do: {:ok, %{state | journal: journal, undone: nil}}
   end
 
-  defp send_notices(_state, []), do: :ok
-  defp send_notices(state, notices), do: Delivery.send_all(receivers(state.options), notices)
+  defp send_notices(state, []), do: state
 
-  @doc "Returns the processes, or their names, to which a server sends notices."
-  @spec receivers(map) :: [Delivery.receiver()]
-  def receivers(%{name: name, notify: notify}), do: Subscribers.of(name) ++ notify
+  defp send_notices(%{options: options, number: number} = state, notices) do
+    {notices, kept} = Kept.add(state.kept, notices)
+    # A folder has the calls, and thereby the numbers of their notices.
+    if options.dir == nil, do: Subscribers.put_last_notice(options.name, number, kept.last)
+    Delivery.send_all(receivers(options, number), notices)
+    %{state | kept: kept}
+  end
+
+  @doc "Returns the processes, or their names, to which a server or a partition sends notices: each process once."
+  @spec receivers(map, non_neg_integer | nil) :: [Delivery.receiver()]
+  def receivers(%{name: name, notify: []}, number), do: Subscribers.of(name, number)
+
+  def receivers(%{name: name, notify: notify}, number) do
+    notify = Enum.uniq_by(notify, &(Delivery.pid(&1) || &1))
+    Enum.reject(Subscribers.of(name, number), &notified(&1, notify)) ++ notify
+  end
+
+  @doc "Returns the receiver that a process is: an element of `:notify`, or its pid."
+  @spec receiver(map, pid) :: Delivery.receiver()
+  def receiver(%{notify: notify}, pid), do: notified(pid, notify) || pid
+
+  defp notified(pid, notify), do: Enum.find(notify, &(Delivery.pid(&1) == pid))
 
   @doc "Writes other rules to the journal, and continues with them."
   @spec put_rules(State.t(), Rules.t(), String.t()) :: {:ok, State.t()} | {:error, Error.t(), State.t()}

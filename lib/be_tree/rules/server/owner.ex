@@ -10,7 +10,20 @@ defmodule BeTree.Rules.Server.Owner do
   alias BeTree.Journal
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page, Swap}
-  alias BeTree.Rules.Server.{Clock, Closed, Delivery, History, Operations, Request, Shared, State, Subscribers, Time}
+
+  alias BeTree.Rules.Server.{
+    Clock,
+    Closed,
+    Delivery,
+    History,
+    Kept,
+    Operations,
+    Request,
+    Shared,
+    State,
+    Subscribers,
+    Time
+  }
 
   @identity "BeTree rules 2"
 
@@ -32,7 +45,7 @@ defmodule BeTree.Rules.Server.Owner do
     {number, options, _new} = argument
     Delivery.begin(options)
     was_open? = Closed.was_open?(argument)
-    if Subscribers.crashed?(options.name, number), do: Delivery.tell_restart(Operations.receivers(options))
+    if Subscribers.crashed?(options.name, number), do: Delivery.tell_restart(Operations.receivers(options, number))
 
     case open(argument) do
       {:ok, state} -> {:ok, started(state), {:continue, :keep}}
@@ -49,8 +62,8 @@ defmodule BeTree.Rules.Server.Owner do
   defp open({number, options, new} = argument) do
     options = options_of(number, options)
 
-    case History.open(options, new) do
-      {:ok, rules, text, journal} ->
+    case History.open(options, number, new) do
+      {:ok, rules, text, kept, journal} ->
         begin(%State{
           argument: argument,
           options: options,
@@ -59,6 +72,7 @@ defmodule BeTree.Rules.Server.Owner do
           max_firings: Rules.limit(new, :firings),
           rules: rules,
           text: text,
+          kept: kept,
           journal: journal,
           clock: clock(number, options)
         })
@@ -219,9 +233,20 @@ defmodule BeTree.Rules.Server.Owner do
     {:reply, reply, %{state | journal: journal}}
   end
 
-  def handle_call({:subscribe, pid}, _from, state) do
-    Subscribers.add(state.options.name, pid)
+  def handle_call({:subscribe, pid, nil}, _from, state) do
+    Subscribers.add(state.options.name, pid, :all)
     {:reply, :ok, state}
+  end
+
+  # Later notices come from this process, too, so they follow these.
+  def handle_call({:subscribe, pid, since}, _from, %{options: options} = state) do
+    with {:ok, notices} <- Kept.since(state.kept, since) do
+      Subscribers.add(options.name, pid, state.number || :all)
+      Delivery.send_again(Operations.receiver(options, pid), notices)
+      {:reply, :ok, state}
+    else
+      {:error, error} -> {:reply, {:error, error}, state}
+    end
   end
 
   # The rules for a caller that reads them. Facts that the time of all partitions drops are gone.
@@ -245,10 +270,12 @@ defmodule BeTree.Rules.Server.Owner do
   end
 
   # Returns the counts that the server adds to those of its rules.
-  defp counts(%{journal: journal, held: held}) do
+  defp counts(%{journal: journal, held: held, kept: kept}) do
     %{
       journal_bytes: Journal.Owner.bytes(journal),
       dropped: Delivery.dropped(),
+      first_notice: Kept.first(kept),
+      last_notice: kept.last,
       held: held && Map.take(held, [:at, :error])
     }
   end
@@ -337,7 +364,7 @@ defmodule BeTree.Rules.Server.Owner do
   ## Bases
 
   defp write_base_if_due(state) do
-    source = {state.rules, state.text, state.new}
+    source = {state.rules, state.text, state.kept, state.new}
     %{state | journal: Journal.Owner.write_base_if_due(state.journal, source, 0)}
   end
 end

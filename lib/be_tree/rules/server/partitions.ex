@@ -12,7 +12,7 @@ defmodule BeTree.Rules.Server.Partitions do
   alias BeTree.{Error, Rules}
   alias BeTree.Error.Attempt
   alias BeTree.Rules.{Explanation, Fact, Page}
-  alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared}
+  alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared, Subscribers}
 
   @typedoc "The options of a call that fires rules."
   @type call_options :: %{required(:fuel) => term, required(:timeout) => timeout, optional(atom) => term}
@@ -285,6 +285,25 @@ defmodule BeTree.Rules.Server.Partitions do
     end
   end
 
+  ## Notices
+
+  @doc """
+  Sends a process the notices of each partition after a number, 0 for a partition without one in `since`, and subscribes it. If a
+  partition no longer has them, the process is subscribed as before.
+  """
+  @spec subscribe(atom, pos_integer, pid, %{non_neg_integer => non_neg_integer}) :: :ok | {:error, Error.t()}
+  def subscribe(name, partitions, pid, since) do
+    # Each partition begins by itself: it sends what it has, and then what comes.
+    requests =
+      for number <- 0..(partitions - 1),
+          do: {Shared.owner(name, number), {:subscribe, pid, Map.get(since, number, 0)}}
+
+    outcome = Enum.find(Request.all(requests, name, :infinity), :ok, &match?({:error, _error}, &1))
+    if outcome == :ok, do: Subscribers.add(name, pid, :all)
+    Subscribers.remove_from_partitions(name, pid)
+    outcome
+  end
+
   ## Reads
 
   @doc "Returns the facts of a type."
@@ -402,10 +421,15 @@ defmodule BeTree.Rules.Server.Partitions do
       memory_bytes: sum.(:memory_bytes),
       journal_bytes: counts |> Enum.map(& &1.journal_bytes) |> Enum.sum(),
       dropped: counts |> Enum.map(& &1.dropped) |> Enum.sum(),
+      first_notice: by_partition(counts, :first_notice),
+      last_notice: by_partition(counts, :last_notice),
       held: Enum.find_value(counts, & &1.held),
       partitions: for(info <- infos, do: Map.take(info, [:facts, :firings, :memory_bytes]))
     }
   end
+
+  defp by_partition(counts, key),
+    do: for({counts, number} <- Enum.with_index(counts), into: %{}, do: {number, counts[key]})
 
   defp latest(times), do: times |> Enum.reject(&is_nil/1) |> Enum.max(fn -> nil end)
 

@@ -4,9 +4,9 @@ defmodule BeTree.Rules.Server.State do
 
   alias BeTree.{Error, Rules}
   alias BeTree.Journal
-  alias BeTree.Rules.Server.Clock
+  alias BeTree.Rules.Server.{Clock, Kept}
 
-  @enforce_keys [:argument, :options, :number, :new, :max_firings, :rules, :text, :journal, :clock]
+  @enforce_keys [:argument, :options, :number, :new, :max_firings, :rules, :text, :kept, :journal, :clock]
   defstruct @enforce_keys ++ [:timer, :next_due, :moved_to, :held, :undone]
 
   @typedoc """
@@ -14,6 +14,7 @@ defmodule BeTree.Rules.Server.State do
     * `:number` - that of the partition, or `nil` for a whole server;
     * `:max_firings` - the rules that an operation may fire;
     * `:rules`, `:text` - the engine and the text of its rules;
+    * `:kept` - the number of the last notice, and the notices for subscribers that ask for those they missed;
     * `:journal` - the owner's part of the journal, or `nil`;
     * `:undone` - the record of an operation that was undone, until the journal takes it;
     * `:clock` - the clock; `:timer` - a timer and the time at which it moves the engine's time; `:next_due` - when a window closes next;
@@ -28,6 +29,7 @@ defmodule BeTree.Rules.Server.State do
           max_firings: pos_integer,
           rules: Rules.t(),
           text: String.t(),
+          kept: Kept.t(),
           journal: Journal.Owner.t() | nil,
           undone: tuple | nil,
           clock: Clock.holder(),
