@@ -123,6 +123,7 @@ defmodule BeTree.Domain do
   alias BeTree.Error
   alias BeTree.Input.{Describe, Limits}
 
+  @derive {Inspect, optional: [:optional, :min, :max, :count, :coerce, :on_mismatch, :unit]}
   @enforce_keys [:name, :type]
   defstruct [
     :name,

@@ -93,6 +93,7 @@ defmodule BeTree.Error do
           faults: [{term, t}] | nil
         }
 
+  @derive {Inspect, optional: [:attribute, :column, :position, :line, :text, :retry_after, :faults]}
   @enforce_keys [:kind, :message]
   defexception [:kind, :message, :attribute, :column, :position, :line, :text, :retry_after, :faults]
 

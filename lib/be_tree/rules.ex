@@ -34,8 +34,8 @@ defmodule BeTree.Rules do
   `fact login(user: string) strict`. A value does not fit its field if it has another type or lies outside the field's domain. It is refused, or
   counts as undefined in a field like `ip: string optional on_mismatch undefined`.
 
-  The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A fact without it has the latest time
-  of its source, or of the rules if the source has none.
+  The field `at` is the time of the fact in milliseconds since any moment, for instance 1970. A `DateTime` stands for its milliseconds
+  since 1970, except in JSON. A fact without `at` has the latest time of its source, or of the rules if the source has none.
 
   ## Time
 

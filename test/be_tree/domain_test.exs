@@ -168,4 +168,9 @@ defmodule BeTree.DomainTest do
       assert Exception.message(error) =~ message
     end
   end
+
+  test "inspect/1 leaves out the defaults" do
+    assert inspect(%Domain{name: "a", type: :integer}) == ~s(%BeTree.Domain{name: "a", type: :integer})
+    assert inspect(%Domain{name: "a", type: :integer, optional: true, max: 9}) =~ "optional: true, max: 9}"
+  end
 end

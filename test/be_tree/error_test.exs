@@ -14,6 +14,11 @@ defmodule BeTree.ErrorTest do
     assert Exception.message(%BeTree.Error{kind: :type, message: "why", column: 7}) == "why (column 7)"
   end
 
+  test "inspect/1 leaves out the fields that are nil" do
+    assert inspect(%BeTree.Error{kind: :type, message: "why", column: 7}) ==
+             ~s(%BeTree.Error{kind: :type, message: "why", column: 7})
+  end
+
   test "an error can be raised" do
     assert_raise BeTree.Error, "why", fn -> raise BeTree.Error, kind: :type, message: "why" end
   end

@@ -235,6 +235,46 @@ defmodule BeTree.RulesTest do
         assert Rules.info!(rules).asserted == 0
       end
 
+      test "the time of a fact is an integer or a DateTime", %{runtime: runtime} do
+        rules = Rules.new!("fact click(id: integer)", runtime: runtime)
+        at = ~U[2026-11-28 12:30:00.123456Z]
+        milliseconds = DateTime.to_unix(at, :millisecond)
+
+        facts = [
+          {:click, id: 1, at: at},
+          {:click, [{"id", 2}, {"at", at}]},
+          {:click, %{id: 3, at: at}},
+          {"click", %{"id" => 4, "at" => at}},
+          {:click, id: 5, at: DateTime.add(at, 1, :second)},
+          {:click, id: 6, at: milliseconds}
+        ]
+
+        {:ok, _page} = Rules.assert_all(rules, facts)
+        {:ok, found} = Rules.facts(rules, :click)
+
+        assert for(fact <- Enum.reverse(found), do: {fact.fields["id"], fact.at - milliseconds}) ==
+                 [{1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 1_000}, {6, 0}]
+
+        assert {:ok, _page} = Rules.advance(rules, DateTime.add(at, 2, :second))
+        assert Rules.info!(rules).now == milliseconds + 2_000
+
+        for wrong <- [~N[2026-11-28 12:30:00], "2026-11-28T12:30:00Z", 1.5],
+            do: assert({:error, %Error{kind: :type}} = Rules.assert(rules, {:click, id: 7, at: wrong}))
+
+        assert {:error, %Error{}} = Rules.assert(rules, {:click, [{:id, 7} | at]})
+      end
+
+      test "a page and an explanation are printed without fields that say nothing", %{runtime: runtime} do
+        rules = Rules.new!(@chain, runtime: runtime)
+        {:ok, page} = Rules.assert(rules, {:step, left: 1, name: "a"})
+
+        assert inspect(page) =~
+                 ~r/^#BeTree.Rules.Page<last_rule: "[a-z]+", notices: .*firings: 1, fuel: \d+, slices: \d+, ...>$/
+
+        {:ok, page} = Rules.advance(rules, 1)
+        assert inspect(page) =~ ~r/^#BeTree.Rules.Page<firings: 0, fuel: \d+, slices: \d+, ...>$/
+      end
+
       test "a page ends at its limits, and next/1 continues", %{runtime: runtime} do
         rules = Rules.new!(@chain, runtime: runtime, notices: 25, firings: 10)
         assert {:more, page} = Rules.assert_all(rules, [{:step, left: 100, name: "a"}, {:step, left: 3, name: "b"}])

@@ -17,6 +17,7 @@ defmodule BeTree.Rules.Explanation do
   alias BeTree.Rules.Fact
 
   @enforce_keys [:verdict, :facts]
+  @derive {Inspect, optional: [:until, :line, :condition, :by]}
   defstruct [:verdict, :facts, :until, :line, :condition, :by]
 
   @type t :: %__MODULE__{

@@ -32,7 +32,25 @@ defmodule BeTree.Rules.Operation do
 
   @doc "Encodes facts for the module."
   @spec encode([Rules.fact()]) :: binary
-  def encode(facts), do: encode_term(facts)
+  def encode(facts), do: facts |> Enum.map(&in_milliseconds/1) |> encode_term()
+
+  # The module reads times as integers of milliseconds. It refuses wrong facts.
+  defp in_milliseconds({type, %{at: %DateTime{} = at} = fields}), do: {type, %{fields | at: unix(at)}}
+  defp in_milliseconds({type, %{"at" => %DateTime{} = at} = fields}), do: {type, %{fields | "at" => unix(at)}}
+
+  defp in_milliseconds({type, [_ | _] = fields} = fact),
+    do: if(date_time?(fields), do: {type, with_unix(fields)}, else: fact)
+
+  defp in_milliseconds(fact), do: fact
+
+  defp date_time?([{at, %DateTime{}} | _rest]) when at in [:at, "at"], do: true
+  defp date_time?([_field | rest]), do: date_time?(rest)
+  defp date_time?(_end), do: false
+
+  defp with_unix([{at, %DateTime{} = time} | rest]) when at in [:at, "at"], do: [{at, unix(time)} | rest]
+  defp with_unix([field | rest]), do: [field | with_unix(rest)]
+
+  defp unix(time), do: DateTime.to_unix(time, :millisecond)
 
   defp encode_term(term), do: :erlang.term_to_binary(term, minor_version: 2)
 

@@ -18,7 +18,8 @@ defmodule BeTree.Rules.Page do
 
   alias BeTree.Rules.{Notice, Operation}
 
-  @derive {Inspect, except: [:operation]}
+  @derive {Inspect,
+           except: [:operation], optional: [:last_rule, :next_due, :reason, :notices, :ids, :mismatches, :late]}
   @enforce_keys [:operation]
   defstruct [
     :operation,
