@@ -196,7 +196,7 @@ defmodule BeTree.Rules.Server do
   the facts into a new server.
   """
 
-  import BeTree.Input.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_atom_name: 1, is_name: 1]
 
   alias BeTree.Journal
   alias BeTree.Input.{Check, Options}
@@ -206,8 +206,8 @@ defmodule BeTree.Rules.Server do
   alias BeTree.Rules.{Fact, Operation, Page}
   alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared, Subscribers}
 
-  @typedoc "The registered name of a server."
-  @type name :: atom
+  @typedoc "The name of a server."
+  @type name :: atom | {:via, module, term}
 
   @typedoc "The key of all fact types, or that of each."
   @type key ::
@@ -240,7 +240,13 @@ defmodule BeTree.Rules.Server do
   @key_type {:check, "a field, or a map or a keyword list of fields by fact type", &Routes.key?/1}
 
   @options [
-    name: [type: {:check, "an atom", &__MODULE__.name?/1}, required: true, doc: "the name, an atom"],
+    name: [
+      type: {:check, "an atom or {:via, module, term}", &__MODULE__.name?/1},
+      required: true,
+      doc:
+        "an atom, or `{:via, module, term}`, such as `{:via, Registry, {MyApp.Registry, id}}` or `{:via, :global, term}`. Calls and messages " <>
+          "have this name"
+    ],
     rules: [type: {:check, "a string", &is_binary/1}, required: true, doc: "the text of the rules"],
     clock: [type: {:one_of, [:facts, :system]}, default: :facts, doc: "the clock that moves time"],
     max_skew: [
@@ -339,10 +345,10 @@ defmodule BeTree.Rules.Server do
   @call_defaults Rules.default_options()
 
   @doc false
-  def name?(name), do: is_atom_name(name)
+  def name?(name), do: is_name(name)
 
   @doc false
-  def processes?(list), do: Check.proper_list?(list) and Enum.all?(list, &(is_pid(&1) or name?(&1)))
+  def processes?(list), do: Check.proper_list?(list) and Enum.all?(list, &(is_pid(&1) or is_atom_name(&1)))
 
   @doc false
   def since?(numbers) when is_map(numbers) and not is_struct(numbers),

@@ -33,7 +33,7 @@ defmodule BeTree.Rules.Server.Clock do
     * `:jump` - a jump of the system clock: since when by the monotonic clock, or `:followed`, and the system clock minus the monotonic.
   """
   @type t :: %__MODULE__{
-          name: atom,
+          name: BeTree.Rules.Server.name(),
           system: (() -> integer),
           monotonic: (() -> integer),
           max_skew: pos_integer,
@@ -49,7 +49,8 @@ defmodule BeTree.Rules.Server.Clock do
   @type sources :: {system :: (() -> integer), monotonic :: (() -> integer)}
 
   @doc "Returns a clock that shows the system's time."
-  @spec new(%{required(:name) => atom, required(:max_skew) => pos_integer, optional(atom) => term}) :: t
+  @spec new(%{required(:name) => BeTree.Rules.Server.name(), required(:max_skew) => pos_integer, optional(atom) => term}) ::
+          t
   def new(%{name: name, max_skew: max_skew} = options) do
     {system, monotonic} = Map.get(options, :clocks) || {&os_time/0, &monotonic_time/0}
     offset = system.() - monotonic.()

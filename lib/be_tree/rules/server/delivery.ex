@@ -37,7 +37,7 @@ defmodule BeTree.Rules.Server.Delivery do
   @doc "Makes the calling process one that sends notices as `{sender, name, notices}`."
   @spec begin(%{
           required(:sender) => module,
-          required(:name) => atom,
+          required(:name) => BeTree.Rules.Server.name(),
           required(:max_pending) => pos_integer,
           optional(atom) => term
         }) :: :ok

@@ -28,7 +28,7 @@ defmodule BeTree.Rules.Server.Owner do
   @identity "BeTree rules 2"
 
   @typedoc "The options of a server, the module that its notices name as their sender, and for a partition the server's table."
-  @type options :: %{required(:name) => atom, required(:sender) => module, optional(atom) => term}
+  @type options :: %{required(:name) => BeTree.Rules.Server.name(), required(:sender) => module, optional(atom) => term}
 
   @spec child_spec({non_neg_integer, options, keyword}) :: Supervisor.child_spec()
   def child_spec({number, _options, _new} = argument),
@@ -344,10 +344,16 @@ defmodule BeTree.Rules.Server.Owner do
   def terminate(_reason, %Closed{}), do: :ok
 
   def terminate(reason, state) do
-    if reason in [:normal, :shutdown] or match?({:shutdown, _reason}, reason),
-      do: Subscribers.stopped(state.options.name, state.number)
-
+    if reason in [:normal, :shutdown] or match?({:shutdown, _reason}, reason), do: stopped(state)
     Journal.Owner.close(state.journal)
+  end
+
+  # There may be any number of names that are no atoms.
+  defp stopped(%{options: %{name: name} = options, number: number}) do
+    Subscribers.stopped(name, number)
+
+    if not is_atom(name) and Operations.receivers(options, number) == [],
+      do: Subscribers.forget_last_notice(name, number)
   end
 
   defp copy(rules, fact, position) do

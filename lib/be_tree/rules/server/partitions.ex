@@ -11,7 +11,7 @@ defmodule BeTree.Rules.Server.Partitions do
   alias BeTree.Processes.Deadline
   alias BeTree.{Error, Rules}
   alias BeTree.Error.Attempt
-  alias BeTree.Rules.{Explanation, Fact, Page}
+  alias BeTree.Rules.{Explanation, Fact, Page, Server}
   alias BeTree.Rules.Server.{Clock, Front, Owner, Request, Routes, Shared, Subscribers}
 
   @typedoc "The options of a call that fires rules."
@@ -32,9 +32,9 @@ defmodule BeTree.Rules.Server.Partitions do
   @impl Supervisor
   def init({%{name: name, partitions: partitions} = options, new}) do
     case Shared.new(name, partitions) do
-      :ok ->
-        options = Map.put(options, :table, name)
-        if options.clock == :system, do: Shared.put_clock(name, Clock.new(options))
+      {:ok, table} ->
+        options = Map.put(options, :table, table)
+        if options.clock == :system, do: Shared.put_clock(table, Clock.new(options))
         owners = for number <- 0..(partitions - 1), do: {Owner, {number, options, new}}
         Supervisor.init([{Front, {options, new}} | owners], strategy: :one_for_one)
 
@@ -46,7 +46,7 @@ defmodule BeTree.Rules.Server.Partitions do
   ## Calls that fire rules
 
   @doc "Inserts facts, which are encoded as the input of the module."
-  @spec insert(atom, pos_integer, binary, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec insert(Server.name(), pos_integer, binary, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def insert(name, partitions, input, options) do
     {deadline, options} = begun(options)
     {source, options} = Map.get_and_update!(options, :source, &{&1, nil})
@@ -128,7 +128,7 @@ defmodule BeTree.Rules.Server.Partitions do
   defp one(operations), do: {:steps, operations}
 
   @doc "Retracts a fact by its number."
-  @spec retract(atom, pos_integer, Rules.id(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec retract(Server.name(), pos_integer, Rules.id(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def retract(name, partitions, id, options) do
     {deadline, options} = begun(options)
     {number, local} = local_id(id, partitions)
@@ -180,7 +180,7 @@ defmodule BeTree.Rules.Server.Partitions do
   end
 
   @doc "Moves time in every partition."
-  @spec advance(atom, pos_integer, Rules.time(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec advance(Server.name(), pos_integer, Rules.time(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def advance(name, partitions, now, options) do
     {deadline, options} = begun(options)
     {source, options} = Map.get_and_update!(options, :source, &{&1, nil})
@@ -207,7 +207,7 @@ defmodule BeTree.Rules.Server.Partitions do
     do: for(number <- 0..(partitions - 1), do: {number, [], {:operate, operation, options, deadline}})
 
   @doc "Forgets a source in every partition."
-  @spec end_source(atom, pos_integer, String.t(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec end_source(Server.name(), pos_integer, String.t(), call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def end_source(name, partitions, source, options) do
     {deadline, options} = begun(options)
 
@@ -218,7 +218,7 @@ defmodule BeTree.Rules.Server.Partitions do
   end
 
   @doc "Makes the clock of all partitions the system's, and moves time there."
-  @spec go_live(atom, pos_integer, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
+  @spec go_live(Server.name(), pos_integer, call_options) :: {:ok, Page.t()} | {:error, Error.t()}
   def go_live(name, partitions, options) do
     deadline = Deadline.new(options.timeout)
 
@@ -291,7 +291,7 @@ defmodule BeTree.Rules.Server.Partitions do
   Sends a process the notices of each partition after a number, 0 for a partition without one in `since`, and subscribes it. If a
   partition no longer has them, the process is subscribed as before.
   """
-  @spec subscribe(atom, pos_integer, pid, %{non_neg_integer => non_neg_integer}) :: :ok | {:error, Error.t()}
+  @spec subscribe(Server.name(), pos_integer, pid, %{non_neg_integer => non_neg_integer}) :: :ok | {:error, Error.t()}
   def subscribe(name, partitions, pid, since) do
     # Each partition begins by itself: it sends what it has, and then what comes.
     requests =
@@ -307,7 +307,7 @@ defmodule BeTree.Rules.Server.Partitions do
   ## Reads
 
   @doc "Returns the facts of a type."
-  @spec facts(atom, pos_integer, String.t(), keyword) :: {:ok, [Fact.t()]} | {:error, Error.t()}
+  @spec facts(Server.name(), pos_integer, String.t(), keyword) :: {:ok, [Fact.t()]} | {:error, Error.t()}
   def facts(name, partitions, type, options) do
     with {:ok, routes} <- routes(name),
          {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
@@ -340,7 +340,8 @@ defmodule BeTree.Rules.Server.Partitions do
   end
 
   @doc "Returns the event times of the sources, which are the same in each partition unless one of them was not reached."
-  @spec sources(atom, pos_integer, keyword) :: {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
+  @spec sources(Server.name(), pos_integer, keyword) ::
+          {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
   def sources(name, partitions, options) do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
       Attempt.reduce(read, %{}, fn {rules, _counts}, all ->
@@ -351,7 +352,8 @@ defmodule BeTree.Rules.Server.Partitions do
   end
 
   @doc "Explains a rule by the partition whose facts come farthest."
-  @spec explain(atom, pos_integer, atom | String.t(), keyword) :: {:ok, [Explanation.t()]} | {:error, Error.t()}
+  @spec explain(Server.name(), pos_integer, atom | String.t(), keyword) ::
+          {:ok, [Explanation.t()]} | {:error, Error.t()}
   def explain(name, partitions, rule, options) do
     with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
       read
@@ -379,7 +381,7 @@ defmodule BeTree.Rules.Server.Partitions do
   end
 
   @doc "Returns counts and sizes of all partitions."
-  @spec info(atom, pos_integer, keyword) :: {:ok, map} | {:error, Error.t()}
+  @spec info(Server.name(), pos_integer, keyword) :: {:ok, map} | {:error, Error.t()}
   def info(name, partitions, options) do
     with {:ok, routes} <- routes(name),
          {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),

@@ -2,23 +2,24 @@ defmodule BeTree.Rules.Server.Request do
   @moduledoc false
   # Calls of the processes of a server of rules.
 
-  import BeTree.Input.Limits, only: [is_atom_name: 1]
+  import BeTree.Input.Limits, only: [is_name: 1]
 
   alias BeTree.Input.Check
   alias BeTree.Processes.Deadline
   alias BeTree.Error
+  alias BeTree.Rules.Server
 
   @doc "Returns the name of a server. Raises for another term."
-  @spec name!(term) :: atom
-  def name!(name) when is_atom_name(name), do: name
-  def name!(other), do: Check.expected!("the name of a server, an atom", other)
+  @spec name!(term) :: Server.name()
+  def name!(name) when is_name(name), do: name
+  def name!(other), do: Check.expected!("the name of a server, an atom or {:via, module, term}", other)
 
   @doc "Calls a process, and returns its reply or an error."
-  @spec call(pid | atom | nil, atom, term, Deadline.t()) :: term
+  @spec call(pid | Server.name() | nil, Server.name(), term, Deadline.t()) :: term
   def call(process, name, request, deadline), do: hd(all([{process, request}], name, deadline))
 
   @doc "Calls several processes at once, and returns their replies or errors in the same order."
-  @spec all([{pid | atom | nil, term}], atom, Deadline.t()) :: [term]
+  @spec all([{pid | Server.name() | nil, term}], Server.name(), Deadline.t()) :: [term]
   def all(requests, name, deadline) do
     requests
     |> Enum.map(fn

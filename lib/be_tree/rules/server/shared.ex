@@ -1,53 +1,70 @@
 defmodule BeTree.Rules.Server.Shared do
   @moduledoc false
-  # The table of a server with partitions, under the server's name: its processes, its rules, and the times of the partitions.
-  # The server's supervisor owns it, so it outlives its processes.
+  # The table of a server with partitions: its processes, its rules, and the times of the partitions. The server's supervisor owns
+  # it, so it outlives its processes. It has the server's name if that is an atom. Otherwise BeTree.Server.Names finds it by the
+  # supervisor, so each function takes a table or a name.
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Server.Routes
+  alias BeTree.Server.Names
 
-  @type table :: atom
+  @type table :: Names.table() | Rules.Server.name()
 
   # The first of the atomic integers is the time of all partitions, the others are the times at which their windows close next.
   @no_time -0x8000_0000_0000_0000
   @never 0x7FFF_FFFF_FFFF_FFFF
 
   @doc "Makes the table. The calling process owns it."
-  @spec new(atom, pos_integer) :: :ok | {:error, Error.t()}
+  @spec new(Rules.Server.name(), pos_integer) :: {:ok, Names.table()} | {:error, Error.t()}
   def new(name, partitions) do
     times = :atomics.new(partitions + 1, signed: true)
     :atomics.put(times, 1, @no_time)
     for number <- 1..partitions, do: :atomics.put(times, number + 1, @never)
-    :ets.new(name, [:named_table, :public, read_concurrency: true])
-    :ets.insert(name, [{:be_tree_rules, partitions}, {:times, times}])
-    :ok
+    table = make(name)
+    :ets.insert(table, [{:be_tree_rules, partitions}, {:times, times}])
+    {:ok, table}
   rescue
     ArgumentError ->
       message = "a table with the name #{inspect(name)} exists already; give the server another name"
       {:error, %Error{kind: :not_ready, message: message}}
   end
 
+  defp make(name) when is_atom(name), do: :ets.new(name, [:named_table, :public, read_concurrency: true])
+
+  defp make(_via) do
+    table = :ets.new(__MODULE__, [:public, read_concurrency: true])
+    Names.register(table)
+    table
+  end
+
+  defp table(name) do
+    case Names.table(name) do
+      {:ok, table} -> table
+      :error -> raise ArgumentError, "no server with partitions has the name #{inspect(name)}"
+    end
+  end
+
   @doc "Returns the number of partitions of the server `name`, or `nil` if there is no server with partitions of this name."
-  @spec partitions(atom) :: pos_integer | nil
+  @spec partitions(table) :: pos_integer | nil
   def partitions(name), do: value(name, :be_tree_rules)
 
   @doc "Makes the rules, with the keys of their facts, those of all partitions. This decides a swap."
   @spec put_rules(table, String.t(), term, Routes.t()) :: true
-  def put_rules(table, text, by, routes), do: :ets.insert(table, [{:text, text}, {:by, by}, {:routes, routes}])
+  def put_rules(table, text, by, routes), do: :ets.insert(table(table), [{:text, text}, {:by, by}, {:routes, routes}])
 
   @doc "Returns the keys of the rules, as the option `:partition_by` gave them."
   @spec by(table) :: term
-  def by(table), do: :ets.lookup_element(table, :by, 2)
+  def by(table), do: :ets.lookup_element(table(table), :by, 2)
 
   @spec text(table) :: String.t()
-  def text(table), do: :ets.lookup_element(table, :text, 2)
+  def text(table), do: :ets.lookup_element(table(table), :text, 2)
 
   @spec routes(table) :: Routes.t() | nil
   def routes(table), do: value(table, :routes)
 
   @doc "Notes the process that swaps the rules of all partitions."
   @spec put_front(table, pid) :: true
-  def put_front(table, pid), do: :ets.insert(table, {:front, pid})
+  def put_front(table, pid), do: :ets.insert(table(table), {:front, pid})
 
   @spec front(table) :: pid | nil
   def front(table), do: value(table, :front)
@@ -57,7 +74,7 @@ defmodule BeTree.Rules.Server.Shared do
   def started(table, number, pid, time, event_times) do
     if time, do: raise_time(table, time)
     for {source, time} <- event_times, do: raise_event_time(table, source, time)
-    :ets.insert(table, {{:owner, number}, pid})
+    :ets.insert(table(table), {{:owner, number}, pid})
   end
 
   @doc "Returns the process of a partition, or `nil` if it is not ready."
@@ -93,7 +110,7 @@ defmodule BeTree.Rules.Server.Shared do
 
   @doc "Returns whether a named source was seen. Since then the facts without a source are those of one more source."
   @spec sources?(table) :: boolean
-  def sources?(table), do: :ets.member(table, :sources)
+  def sources?(table), do: :ets.member(table(table), :sources)
 
   @doc "Returns the event time of a source, or `nil` before its first call."
   @spec event_time(table, String.t() | nil) :: Rules.time() | nil
@@ -103,6 +120,7 @@ defmodule BeTree.Rules.Server.Shared do
   @spec raise_event_time(table, String.t() | nil, Rules.time()) :: :ok
   def raise_event_time(table, source, time) do
     key = source_key(source)
+    table = table(table)
 
     if not :ets.insert_new(table, {key, time}),
       do: :ets.select_replace(table, [{{key, :"$1"}, [{:<, :"$1", time}], [{{key, time}}]}])
@@ -112,7 +130,7 @@ defmodule BeTree.Rules.Server.Shared do
   end
 
   @spec forget_source(table, String.t()) :: true
-  def forget_source(table, source), do: :ets.delete(table, source_key(source))
+  def forget_source(table, source), do: :ets.delete(table(table), source_key(source))
 
   # No other key is a binary.
   defp source_key(nil), do: :no_source
@@ -128,11 +146,11 @@ defmodule BeTree.Rules.Server.Shared do
     for number <- 1..partitions, do: with(@never <- :atomics.get(times, number + 1), do: nil)
   end
 
-  defp times(table), do: :ets.lookup_element(table, :times, 2)
+  defp times(table), do: :ets.lookup_element(table(table), :times, 2)
 
   # Returns nil without the key, or without the table.
   defp value(table, key) do
-    case :ets.lookup(table, key) do
+    case :ets.lookup(table(table), key) do
       [{_key, value}] -> value
       [] -> nil
     end
@@ -144,12 +162,12 @@ defmodule BeTree.Rules.Server.Shared do
 
   @doc "Gives the server a clock, from which all partitions read the time."
   @spec put_clock(table, term) :: true
-  def put_clock(table, clock), do: :ets.insert(table, {:clock, 0, clock})
+  def put_clock(table, clock), do: :ets.insert(table(table), {:clock, 0, clock})
 
   @doc "Returns the clock, or `nil` if time moves by facts alone."
   @spec clock(table) :: term
   def clock(table) do
-    case :ets.lookup(table, :clock) do
+    case :ets.lookup(table(table), :clock) do
       [{:clock, _version, clock}] -> clock
       [] -> nil
     end
@@ -162,6 +180,8 @@ defmodule BeTree.Rules.Server.Shared do
   @spec update_clock(table, (clock -> {result, clock, [term]})) :: {result, clock, [term]} | nil
         when result: term, clock: term
   def update_clock(table, next) do
+    table = table(table)
+
     with [{:clock, version, clock}] <- :ets.lookup(table, :clock) do
       case next.(clock) do
         {_result, ^clock, []} = same ->

@@ -9,6 +9,8 @@ defmodule BeTree.Rules.Server.Subscribers do
 
   use BeTree.Processes.Server
 
+  alias BeTree.Rules.Server
+
   @typedoc "The number of a partition, or `:all`: the whole server."
   @type part :: non_neg_integer | :all
 
@@ -20,23 +22,23 @@ defmodule BeTree.Rules.Server.Subscribers do
   def start_link(_argument), do: GenServer.start_link(__MODULE__, [], name: __MODULE__)
 
   @doc "Subscribes a process to the server of a name, or to one of its partitions."
-  @spec add(atom, pid, part) :: :ok
+  @spec add(Server.name(), pid, part) :: :ok
   def add(name, pid, part) do
     :ets.insert(__MODULE__, {{:subscribers, name}, pid, part})
     GenServer.cast(__MODULE__, {:monitor, pid})
   end
 
   @doc "Ends the subscriptions of a process to a server and its partitions."
-  @spec remove(atom, pid) :: true
+  @spec remove(Server.name(), pid) :: true
   def remove(name, pid), do: :ets.match_delete(__MODULE__, {{:subscribers, name}, pid, :_})
 
   @doc "Ends the subscriptions of a process to single partitions of a server."
-  @spec remove_from_partitions(atom, pid) :: non_neg_integer
+  @spec remove_from_partitions(Server.name(), pid) :: non_neg_integer
   def remove_from_partitions(name, pid),
     do: :ets.select_delete(__MODULE__, [{{{:subscribers, name}, pid, :"$1"}, [{:is_integer, :"$1"}], [true]}])
 
   @doc "Returns the subscribers of a server, or, with a number, those of a partition."
-  @spec of(atom, non_neg_integer | nil) :: [pid]
+  @spec of(Server.name(), non_neg_integer | nil) :: [pid]
   def of(name, number \\ nil) do
     Enum.uniq(
       for {_key, pid, part} <- :ets.lookup(__MODULE__, {:subscribers, name}), part == :all or part == number, do: pid
@@ -48,15 +50,15 @@ defmodule BeTree.Rules.Server.Subscribers do
   def crashed?(name, number), do: :ets.member(__MODULE__, {:runs, name, number})
 
   @doc "Notes that a server or a partition runs."
-  @spec started(atom, non_neg_integer | nil) :: true
+  @spec started(Server.name(), non_neg_integer | nil) :: true
   def started(name, number), do: :ets.insert(__MODULE__, {{:runs, name, number}})
 
   @doc "Notes that a server or a partition was stopped."
-  @spec stopped(atom, non_neg_integer | nil) :: true
+  @spec stopped(Server.name(), non_neg_integer | nil) :: true
   def stopped(name, number), do: :ets.delete(__MODULE__, {:runs, name, number})
 
   @doc "Returns the number of the last notice of a server or a partition without a folder, and 0 before the first."
-  @spec last_notice(atom, non_neg_integer | nil) :: non_neg_integer
+  @spec last_notice(Server.name(), non_neg_integer | nil) :: non_neg_integer
   def last_notice(name, number) do
     case counter(name, number) do
       nil -> 0
@@ -65,8 +67,12 @@ defmodule BeTree.Rules.Server.Subscribers do
   end
 
   @doc "Notes the number of the last notice. Only the process of the server or the partition calls it."
-  @spec put_last_notice(atom, non_neg_integer | nil, pos_integer) :: :ok
+  @spec put_last_notice(Server.name(), non_neg_integer | nil, pos_integer) :: :ok
   def put_last_notice(name, number, last), do: :atomics.put(counter(name, number) || new_counter(name, number), 1, last)
+
+  @doc "Forgets the number of the last notice."
+  @spec forget_last_notice(Server.name(), non_neg_integer | nil) :: true
+  def forget_last_notice(name, number), do: :ets.delete(__MODULE__, {:last_notice, name, number})
 
   defp counter(name, number) do
     case :ets.lookup(__MODULE__, {:last_notice, name, number}) do
