@@ -94,8 +94,9 @@ defmodule BeTree do
   alias BeTree.{Domain, Error, Event, Explanation, Fuel, Guest, Index, Profile, Search, Stats, Target, Tree}
   alias BeTree.Call.{Instance, InstanceOptions}
   alias BeTree.Target.Shards
+  alias BeTree.Tree.Contents
   alias BeTree.Error.Bang
-  alias BeTree.Input.{Check, Options}
+  alias BeTree.Input.{Check, Options, Subscription}
   alias BeTree.Input.Options.Common
   alias BeTree.Processes.Deadline
   alias BeTree.Profile.Recorder
@@ -134,6 +135,10 @@ defmodule BeTree do
   @new_options Common.on_mismatch_of_schema() ++ InstanceOptions.take([:memory, :fuel_per_reduction, :guest, :runtime])
 
   @wait_options Common.wait()
+
+  @change_options Common.put_and_delete() ++ Common.change()
+
+  @validate_options Common.take([:constants]) ++ @wait_options
 
   @publish_options InstanceOptions.take([:replicas, :queue]) ++ @wait_options
 
@@ -369,6 +374,161 @@ defmodule BeTree do
   """
   @spec delete!(changed, id, timeout: timeout) :: :ok
   def delete!(tree, id, options \\ []), do: Bang.unwrap!(delete(tree, id, options))
+
+  @doc """
+  Makes several changes of a tree as one, all or nothing, as `BeTree.Server.change/2` does with a server. An id may occur only once in the
+  lists. Runs on a dirty scheduler, for about the time of the same insertions and deletions, and up to twice that of a replacement.
+
+  ## Options
+
+  #{Options.docs(@change_options)}
+
+  Returns `{:ok, %{put: count, deleted: count}}`, or `{:error, error}` and changes nothing, with the kinds of `insert_all/3` and
+  `delete/3`; `:duplicate_id` is the kind for an id that occurs twice in the lists.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "age < 21"}])
+      iex> BeTree.change(tree, put: [{2, "age >= 30"}, {3, "age = 30"}], delete: [1])
+      {:ok, %{put: 2, deleted: 1}}
+      iex> BeTree.search(tree, %{age: 30})
+      {:ok, [2, 3]}
+      iex> {:error, error} = BeTree.change(tree, put: [{4, "true"}], delete: [1])
+      iex> {error.kind, BeTree.search(tree, %{age: 30})}
+      {:not_found, {:ok, [2, 3]}}
+  """
+  @spec change(t, put: Enumerable.t(), delete: Enumerable.t(), timeout: timeout) ::
+          {:ok, %{put: non_neg_integer, deleted: non_neg_integer}} | {:error, Error.t()}
+  def change(tree, changes) do
+    check_contents!(tree)
+    options = Options.validate!(changes, @change_options)
+
+    with {:ok, wires} <- Subscription.new_all(options[:put], :integer),
+         {:ok, ids} <- Subscription.ids(options[:delete], :integer),
+         :ok <- Subscription.check_once(Enum.map(wires, &elem(&1, 0)) ++ ids),
+         do: Contents.change(tree, wires, ids, options[:timeout])
+  end
+
+  @doc """
+  Like `change/2`, but returns the counts and raises on error.
+
+      iex> BeTree.change!(BeTree.new!(age: :integer), put: [{1, "age >= 21"}])
+      %{put: 1, deleted: 0}
+  """
+  @spec change!(t, put: Enumerable.t(), delete: Enumerable.t(), timeout: timeout) ::
+          %{put: non_neg_integer, deleted: non_neg_integer}
+  def change!(tree, changes), do: Bang.unwrap!(change(tree, changes))
+
+  @doc """
+  Checks an expression as `insert/4` does, without inserting it into the tree. `BeTree.Server.validate/3` does that for a server.
+
+  ## Options
+
+  #{Options.docs(@validate_options)}
+
+  Returns `:ok`, or `{:error, error}` with the kinds of `insert/4` except `:duplicate_id`.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.validate(tree, "age >= 21")
+      :ok
+      iex> {:error, error} = BeTree.validate(tree, "age >= ")
+      iex> {error.kind, error.column}
+      {:syntax, 8}
+  """
+  @spec validate(t, String.t(), constants: constants, timeout: timeout) :: :ok | {:error, Error.t()}
+  def validate(tree, expression, options \\ []) do
+    check_contents!(tree)
+    {timeout, options} = options |> Options.validate!(@validate_options) |> Keyword.pop!(:timeout)
+
+    with {:ok, wire} <- Subscription.new(0, expression, options, :integer),
+         do: Contents.check(tree, wire, timeout)
+  end
+
+  @doc """
+  Like `validate/3`, but raises on error.
+
+      iex> BeTree.validate!(BeTree.new!(age: :integer), "age >= 21")
+      :ok
+  """
+  @spec validate!(t, String.t(), constants: constants, timeout: timeout) :: :ok
+  def validate!(tree, expression, options \\ []), do: Bang.unwrap!(validate(tree, expression, options))
+
+  @doc """
+  Returns the ids of all subscriptions of a tree, in ascending order. `BeTree.Server.ids/2` does that for a server.
+
+  A tree has no texts. A server has those of its subscriptions (`BeTree.Server.fetch/3`).
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kind `:timeout` or `:out_of_memory`.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert_all!(tree, [{2, "age >= 21"}, {1, "age < 21"}])
+      iex> BeTree.ids(tree)
+      {:ok, [1, 2]}
+  """
+  @spec ids(t, timeout: timeout) :: {:ok, [id]} | {:error, Error.t()}
+  def ids(tree, options \\ []) do
+    check_contents!(tree)
+    Contents.ids(tree, Check.timeout!(options))
+  end
+
+  @doc """
+  Like `ids/2`, but returns the ids and raises on error.
+
+      iex> BeTree.ids!(BeTree.new!(age: :integer))
+      []
+  """
+  @spec ids!(t, timeout: timeout) :: [id]
+  def ids!(tree, options \\ []), do: Bang.unwrap!(ids(tree, options))
+
+  @doc """
+  Returns whether a tree has the subscription `id`. Raises a `BeTree.Error` after the timeout, and for a term that is no id.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert!(tree, 1, "age >= 21")
+      iex> {BeTree.member?(tree, 1), BeTree.member?(tree, 2)}
+      {true, false}
+  """
+  @spec member?(t, id, timeout: timeout) :: boolean
+  def member?(tree, id, options \\ []) do
+    check_contents!(tree)
+    Bang.unwrap!(Contents.member(tree, id, Check.timeout!(options)))
+  end
+
+  @doc """
+  Returns the number of subscriptions of a tree. `BeTree.Server.count/2` does that for a server.
+
+  ## Options
+
+  #{Options.docs(@wait_options)}
+
+  Returns `{:error, error}` with the kind `:timeout`.
+
+      iex> tree = BeTree.new!(age: :integer)
+      iex> BeTree.insert!(tree, 1, "age >= 21")
+      iex> BeTree.count(tree)
+      {:ok, 1}
+  """
+  @spec count(t, timeout: timeout) :: {:ok, non_neg_integer} | {:error, Error.t()}
+  def count(tree, options \\ []) do
+    check_contents!(tree)
+    Contents.count(tree, Check.timeout!(options))
+  end
+
+  @doc """
+  Like `count/2`, but returns the number and raises on error.
+
+      iex> BeTree.count!(BeTree.new!(age: :integer))
+      0
+  """
+  @spec count!(t, timeout: timeout) :: non_neg_integer
+  def count!(tree, options \\ []), do: Bang.unwrap!(count(tree, options))
 
   @doc """
   Returns an immutable `BeTree.Index` with the subscriptions of the tree. Many processes can search it at once.
@@ -711,4 +871,7 @@ defmodule BeTree do
   end
 
   defp check_tree(other), do: Check.no_tree!(other)
+
+  defp check_contents!(%Tree{}), do: :ok
+  defp check_contents!(other), do: Check.expected!("a tree (BeTree.Server has the functions for a server)", other)
 end

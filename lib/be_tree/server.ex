@@ -235,14 +235,7 @@ defmodule BeTree.Server do
                               "errors, each with its position"
                         ]
                       ] ++ @change_options
-  @change_all_options [
-                        put: [
-                          type: :any,
-                          default: [],
-                          doc: "subscriptions to insert, or to replace where their ids exist"
-                        ],
-                        delete: [type: :any, default: [], doc: "ids to delete. All of them must exist"]
-                      ] ++ @collect_options ++ @change_options
+  @change_all_options Common.put_and_delete() ++ @collect_options ++ @change_options
   @migrate_options Common.on_mismatch_of_schema() ++ @change_options
   @read_timeout "milliseconds, or `:infinity`. The call waits for no other process, and returns an error if it took longer"
   @read_options Common.timeout(@read_timeout)
@@ -675,7 +668,7 @@ defmodule BeTree.Server do
   defp change(:stop, name, kind, options, deadline) do
     with {:ok, wires} <- Subscription.new_all(options[:put], kind),
          {:ok, ids} <- Subscription.ids(options[:delete], kind),
-         :ok <- check_once(Enum.map(wires, &elem(&1, 0)) ++ ids),
+         :ok <- Subscription.check_once(Enum.map(wires, &elem(&1, 0)) ++ ids),
          do: Request.change(name, {:change, wires, ids}, Deadline.left(deadline))
   end
 
@@ -691,13 +684,6 @@ defmodule BeTree.Server do
         Checks.report(name, :change, faults)
         {:ok, Map.put(counts, :faults, faults)}
       end
-    end
-  end
-
-  defp check_once(ids) do
-    case ids -- Enum.uniq(ids) do
-      [] -> :ok
-      [id | _] -> {:error, Checks.twice(id)}
     end
   end
 

@@ -12,13 +12,15 @@ defmodule BeTree.Call.Deletion do
     # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
     <<signed::signed-64>> = <<id::64>>
 
-    case Instance.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, options) do
-      {:ok, ""} -> :ok
-      {:ok, <<1>>} -> renew(tree)
-      {:ok, other} -> {:error, Reply.bad("a deletion with #{byte_size(other)} bytes")}
-      {:error, error} -> {:error, error}
-    end
+    with {:ok, output} <- Instance.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, options),
+         do: settle(tree, output)
   end
+
+  @doc "Moves the tree to a new instance if the output of a deletion or a change asks for that."
+  @spec settle(BeTree.t(), binary) :: :ok | {:error, Error.t()}
+  def settle(_tree, ""), do: :ok
+  def settle(tree, <<1>>), do: renew(tree)
+  def settle(_tree, other), do: {:error, Reply.bad("a deletion with #{byte_size(other)} bytes")}
 
   # Replaces the instance now, or when its current call ends. Without memory for a second instance the deletion still succeeds, and
   # the next deletion that empties the tree retries.

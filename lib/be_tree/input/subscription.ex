@@ -73,6 +73,20 @@ defmodule BeTree.Input.Subscription do
   def same?({text, constants}, {:ok, {text, present}}), do: Enum.sort(constants) == Enum.sort(present)
   def same?(_subscription, _present), do: false
 
+  @doc "Returns an error if an id occurs twice in a change."
+  @spec check_once([term]) :: :ok | {:error, Error.t()}
+  def check_once(ids) do
+    case ids -- Enum.uniq(ids) do
+      [] -> :ok
+      [id | _] -> {:error, twice(id)}
+    end
+  end
+
+  @doc "Returns the error of an id that stands twice in a list."
+  @spec twice(term) :: Error.t()
+  def twice(id),
+    do: %Error{kind: :duplicate_id, message: "the id #{Describe.value(id)} stands twice in the change; name it once"}
+
   @doc "Returns the error for an id that no subscription has."
   @spec not_found(term) :: Error.t()
   def not_found(id), do: %Error{kind: :not_found, message: "no subscription has the id #{Describe.value(id)}"}

@@ -81,12 +81,7 @@ defmodule BeTree.Server.Checks do
     end
   end
 
-  defp check_new(id, ids), do: if(MapSet.member?(ids, id), do: {:error, twice(id)}, else: :ok)
-
-  @doc "Returns the error of an id that stands twice in a list."
-  @spec twice(term) :: Error.t()
-  def twice(id),
-    do: %Error{kind: :duplicate_id, message: "the id #{Describe.value(id)} stands twice in the change; name it once"}
+  defp check_new(id, ids), do: if(MapSet.member?(ids, id), do: {:error, Subscription.twice(id)}, else: :ok)
 
   @doc "Returns the fault of a row. The error of a row without an id has its position."
   @spec fault(term, Error.t(), non_neg_integer) :: fault

@@ -98,7 +98,7 @@ defmodule BeTree.Server.Sync do
     case :ets.lookup(ids, id) do
       [] -> {:ok, give(ids, id, nil)}
       [{_id, version, :absent}] -> {:ok, give(ids, id, version)}
-      [{_id, _version, :given}] -> {:fault, Checks.twice(id)}
+      [{_id, _version, :given}] -> {:fault, Subscription.twice(id)}
     end
   end
 

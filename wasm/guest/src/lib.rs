@@ -35,6 +35,24 @@ pub extern "C" fn be_tree_delete(id: u64) -> i32 {
     STATE.with(|state| state.change(|state| state.delete(id)))
 }
 
+/// Deletes and puts the subscriptions in the inbox, all of them or none.
+#[no_mangle]
+pub extern "C" fn be_tree_change(length: u32) -> i32 {
+    STATE.with(|state| state.change(|state| state.change_many(length as usize)))
+}
+
+/// Returns whether a subscription has the id.
+#[no_mangle]
+pub extern "C" fn be_tree_has(id: u64) -> i32 {
+    STATE.with(|state| state.read(|state| state.has(id)))
+}
+
+/// Returns the ids of all subscriptions.
+#[no_mangle]
+pub extern "C" fn be_tree_ids() -> i32 {
+    STATE.with(|state| state.read(State::ids))
+}
+
 /// Returns the address of a `u32` that the host sets to abort a change.
 #[no_mangle]
 pub extern "C" fn be_tree_stop() -> u32 {

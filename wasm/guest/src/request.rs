@@ -135,7 +135,11 @@ fn optional_bound<'a, T>(
 
 /// Reads a list of `{Id, Expression, Constants}`, one subscription at a time.
 pub(crate) fn insertions(bytes: &[u8]) -> Result<impl Iterator<Item = Result<Insertion<'_>, Error>>, Error> {
-    let mut reader = Reader::new(bytes)?;
+    rest_insertions(Reader::new(bytes)?)
+}
+
+/// Reads the list of [`insertions`], which is the rest of a term.
+fn rest_insertions<'a>(mut reader: Reader<'a>) -> Result<impl Iterator<Item = Result<Insertion<'a>, Error>>, Error> {
     let mut list = reader.list()?;
     let mut failed = false;
     Ok(std::iter::from_fn(move || {
@@ -155,17 +159,32 @@ pub(crate) fn insertions(bytes: &[u8]) -> Result<impl Iterator<Item = Result<Ins
     }))
 }
 
+/// Reads `{[Id], [{Id, Expression, Constants}]}`: ids to delete, and subscriptions to put.
+pub(crate) fn deletions_and_puts(
+    bytes: &[u8],
+) -> Result<(Vec<u64>, impl Iterator<Item = Result<Insertion<'_>, Error>>), Error> {
+    let mut reader = Reader::new(bytes)?;
+    tuple_of(&mut reader, 2, "a change is {Deleted, Put}")?;
+    let deleted = ids(&mut reader)?;
+    Ok((deleted, rest_insertions(reader)?))
+}
+
+fn ids(reader: &mut Reader) -> Result<Vec<u64>, Error> {
+    let mut ids = Vec::new();
+    let mut list = reader.list()?;
+    while reader.next(&mut list)? {
+        push(&mut ids, reader.unsigned()?)?;
+    }
+    Ok(ids)
+}
+
 /// Reads `{Day, Declaration, [Id], [{Id, Expression, Constants, Declaration}]}`.
 pub(crate) fn change<'a>(bytes: &'a [u8], schema: &Schema) -> Result<Change<'a>, Refusal> {
     let mut reader = Reader::new(bytes)?;
     tuple_of(&mut reader, 4, "a change is {Day, Declaration, Deleted, Put}")?;
     let day = day(reader.integer()?)?;
     let declaration = Declaration::read(&mut reader, schema)?;
-    let mut deleted = Vec::new();
-    let mut list = reader.list()?;
-    while reader.next(&mut list)? {
-        push(&mut deleted, reader.unsigned()?)?;
-    }
+    let deleted = ids(&mut reader)?;
     let mut puts = Vec::new();
     let mut list = reader.list()?;
     while reader.next(&mut list)? {

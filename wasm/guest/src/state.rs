@@ -221,10 +221,29 @@ impl State {
 
     pub fn delete(&mut self, id: u64) -> Outcome {
         self.contents.index_mut()?.delete(id)?;
+        self.report_spent();
+        Ok(())
+    }
+
+    /// Deletes and puts subscriptions, all of them or none.
+    pub fn change_many(&mut self, length: usize) -> Outcome {
+        let State { contents, search, batch, stop, port, .. } = self;
+        let index = contents.index_mut()?;
+        let (deleted, puts) = request::deletions_and_puts(port.message(length)?)?;
+        let changed = index.change_for(&mut Stoppable::new(stop, (search, batch)), &deleted, puts);
+        changed.map_err(|(position, error)| match (position, error.kind) {
+            // No subscription is at fault.
+            (None, _) | (_, Kind::Timeout | Kind::OutOfFuel) => error.into(),
+            (Some(position), _) => Refusal::of(position, error),
+        })?;
+        self.report_spent();
+        Ok(())
+    }
+
+    fn report_spent(&mut self) {
         if self.is_large_and_empty() {
             self.port.outbox.send(&SPENT);
         }
-        Ok(())
     }
 
     /// Returns whether the index is empty and undamaged, and a new instance would take much less memory.
@@ -363,6 +382,24 @@ impl State {
         Ok(())
     }
 
+    /// Replies with one byte: 1 if a subscription has this id.
+    pub fn has(&mut self, id: u64) -> Outcome {
+        let has = self.contents.index()?.has(id);
+        self.port.reply(|out| out.push(has.into()));
+        Ok(())
+    }
+
+    /// Replies with the ids of all subscriptions.
+    pub fn ids(&mut self) -> Outcome {
+        let State { contents, port, .. } = self;
+        let index = contents.index()?;
+        Ok(port.reply_to(0, |_, out| {
+            out.try_reserve_exact(size_of::<u64>() * index.len()).map_err(|_| no_room_for_ids())?;
+            index.ids().for_each(|id| out.extend(id.to_le_bytes()));
+            Ok(())
+        })?)
+    }
+
     pub fn info(&mut self) -> Outcome {
         let index = self.contents.index()?;
         self.port.reply(|out| reply::info(&index.info(), out));
@@ -388,4 +425,8 @@ impl State {
         }
         Ok(())
     }
+}
+
+fn no_room_for_ids() -> Error {
+    Error::new(Kind::OutOfMemory, "the memory limit does not allow to list the ids; raise the limit")
 }

@@ -223,6 +223,16 @@ impl Index {
         self.len() == 0
     }
 
+    /// Returns whether a subscription has this id.
+    pub fn has(&self, id: u64) -> bool {
+        self.subscriptions.has(id)
+    }
+
+    /// Returns the ids of all subscriptions, in any order.
+    pub fn ids(&self) -> impl Iterator<Item = u64> + '_ {
+        self.subscriptions.iter().map(|(slot, _)| self.subscriptions.id(slot))
+    }
+
     /// Returns counts and sizes.
     pub fn info(&self) -> Info {
         Info {

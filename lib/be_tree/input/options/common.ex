@@ -21,6 +21,15 @@ defmodule BeTree.Input.Options.Common do
     )
   end
 
+  @doc "Returns the definitions of the subscriptions and the ids of a change."
+  @spec put_and_delete() :: BeTree.Input.Options.definitions()
+  def put_and_delete do
+    [
+      put: [type: :any, default: [], doc: "subscriptions to insert, or to replace where their ids exist"],
+      delete: [type: :any, default: [], doc: "ids to delete. All of them must exist"]
+    ]
+  end
+
   @doc "Returns the definitions of the options of functions that insert or put one subscription."
   @spec insert() :: BeTree.Input.Options.definitions()
   def insert, do: take([:constants]) ++ change()
