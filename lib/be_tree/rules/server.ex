@@ -140,8 +140,8 @@ defmodule BeTree.Rules.Server do
     * uses up its `:fuel` (`:out_of_fuel`);
     * needs more memory or inserts more facts than the options allow (`:out_of_memory`, `:out_of_bounds`), its notices among them.
 
-  There are two exceptions. An `advance/3` over very many events that fails has moved time to an event before the failing one; the
-  notices up to there are not sent and have no numbers. In a server with partitions the parts of a call in other partitions stay.
+  There are two exceptions. An `advance/3` over very many events that fails has moved time to an event before the failing one, and sends
+  the notices up to there. In a server with partitions the parts of a call in other partitions stay.
 
   Rolling back needs memory, at most three times as much as the facts that the call changed. An eighth of `:memory` is reserved for rolling back, notices
   and reads. A call that still waits for its turn when its `:timeout` passes is not made.

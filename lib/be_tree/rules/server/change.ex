@@ -17,21 +17,31 @@ defmodule BeTree.Rules.Server.Change do
   @typedoc "The part of a change that an error stopped: the time of `{:at, now, operation}`, or the operation itself."
   @type stopped :: :time | :operation
 
+  @typedoc """
+  The point to which an error rolled back a long advance: `:time`, and `:firings`, the number of all firings up to there. `:pages` has the
+  firings and the notices of the pages that were read, also of later ones, and `:pending` the notices of the page in which time was saved.
+  """
+  @type saved :: %{
+          time: Rules.time(),
+          firings: non_neg_integer,
+          pages: [{non_neg_integer, [Notice.t()]}],
+          pending: [Notice.t()]
+        }
+
   @doc """
   Makes an operation that may fire `most` rules. `options` are those of a call; their `:fuel` is a budget for the whole operation.
-  Returns the sum of its pages, without the notices, and the notices; or an error, the part that it stopped, and the time that was saved.
+  Returns the sum of its pages, without the notices, and the notices; or an error, the part that it stopped, and the saved point.
   """
   @spec make(Rules.t(), operation, pos_integer, map) ::
-          {:ok, Page.t(), [Notice.t()]} | {:error, Error.t(), stopped, saved :: Rules.time() | nil}
+          {:ok, Page.t(), [Notice.t()]} | {:error, Error.t(), stopped, saved | nil}
   def make(rules, operation, most, options \\ Rules.default_options()) do
     with :ok <- begin(rules),
-         {:ok, page, notices} <- parts(parts_of(operation), rules, most, options) do
-      {:ok, page, notices |> Enum.reverse() |> Enum.concat()}
+         {:ok, page, pages} <- parts(parts_of(operation), rules, most, options) do
+      {:ok, page, for({_firings, notices} <- Enum.reverse(pages), notice <- notices, do: notice)}
     else
-      {:error, reason, stopped} ->
-        {saved, cycle} = roll_back(rules)
-        if saved, do: drop_notices(rules, saved)
-        {:error, error(reason, cycle), stopped, saved}
+      {:error, reason, stopped, pages} ->
+        {time, cycle} = roll_back(rules)
+        {:error, error(reason, cycle), stopped, time && saved(rules, time, Enum.reverse(pages))}
 
       {:error, error} ->
         {:error, error, :operation, nil}
@@ -48,8 +58,26 @@ defmodule BeTree.Rules.Server.Change do
     {saved, cycle}
   end
 
-  # The notices up to the saved time wait in the engine, or were read with the pages before. They are not those of the next operation.
-  defp drop_notices(rules, saved), do: Operation.advance(rules, saved, Rules.default_options())
+  # An advance to the present time only reads the notices that wait in the engine.
+  defp saved(rules, time, pages) do
+    {:ok, %{firings: firings}} = Rules.info(rules)
+    {:ok, %{notices: pending}} = Operation.advance(rules, time, Rules.default_options())
+    %{time: time, firings: firings, pages: pages, pending: pending}
+  end
+
+  @doc "Returns the notices up to a saved point of an operation before which rules had fired `fired` times."
+  @spec notices_to(saved, non_neg_integer) :: [Notice.t()]
+  def notices_to(%{firings: firings, pages: pages, pending: pending}, fired),
+    do: to_saved(pages, firings - fired, pending)
+
+  defp to_saved(_later, 0, _pending), do: []
+
+  defp to_saved([{firings, notices} | pages], left, pending) when firings <= left,
+    do: notices ++ to_saved(pages, left - firings, pending)
+
+  # Time was saved within this page, which was read later. Then the engine has as many notices, with the content of a later page.
+  defp to_saved([{_firings, notices} | _later], _left, pending), do: Enum.take(notices, length(pending))
+  defp to_saved([], _left, pending), do: pending
 
   @doc "Sets the limits of rules."
   @spec set_limits(Rules.t(), map) :: {:ok, Rules.t()} | {:error, Error.t()}
@@ -65,20 +93,20 @@ defmodule BeTree.Rules.Server.Change do
   defp parts_of(operation), do: [{:operation, operation}]
 
   defp parts(parts, rules, most, options) do
-    # The number of facts of the parts before, the sum of the pages, and their notices, the last ones first.
+    # The number of facts of the parts before, the sum of the pages, and the firings and notices of each, the last ones first.
     sum = {0, %Page{operation: nil}, []}
 
-    Attempt.reduce(parts, sum, fn {stopped, part}, {facts, sum, notices} ->
+    Attempt.reduce(parts, sum, fn {stopped, part}, {facts, sum, pages} ->
       most = most - sum.firings
       options = %{options | fuel: left(options.fuel, sum.fuel), firings: most}
 
-      case part |> first(rules, options) |> pages(most, %Page{operation: nil}, notices) do
-        {:ok, page, notices} -> {:ok, {facts + facts_of(part), Page.join(sum, page), notices}}
-        {:error, reason} -> {:error, placed(reason, facts), stopped}
+      case part |> first(rules, options) |> pages(most, %Page{operation: nil}, pages) do
+        {:ok, page, pages} -> {:ok, {facts + facts_of(part), Page.join(sum, page), pages}}
+        {:error, reason, pages} -> {:error, placed(reason, facts), stopped, pages}
       end
     end)
     |> case do
-      {:ok, {_facts, page, notices}} -> {:ok, page, notices}
+      {:ok, {_facts, page, pages}} -> {:ok, page, pages}
       error -> error
     end
   end
@@ -102,21 +130,21 @@ defmodule BeTree.Rules.Server.Change do
 
   defp placed(reason, _facts), do: reason
 
-  defp pages({:error, error}, _most, _sum, _notices), do: {:error, error}
+  defp pages({:error, error}, _most, _sum, pages), do: {:error, error, pages}
 
-  defp pages({outcome, page}, most, sum, notices) do
+  defp pages({outcome, page}, most, sum, pages) do
     sum = Page.join(sum, %{page | notices: []})
-    notices = if page.notices == [], do: notices, else: [page.notices | notices]
+    pages = if page.firings == 0, do: pages, else: [{page.firings, page.notices} | pages]
 
     cond do
       outcome == :ok ->
-        {:ok, sum, notices}
+        {:ok, sum, pages}
 
       sum.firings < most ->
-        page.operation |> rest(page, most - sum.firings) |> Operation.next() |> pages(most, sum, notices)
+        page.operation |> rest(page, most - sum.firings) |> Operation.next() |> pages(most, sum, pages)
 
       true ->
-        {:error, {:too_many, sum.firings}}
+        {:error, {:too_many, sum.firings}, pages}
     end
   end
 

@@ -136,11 +136,7 @@ defmodule BeTree.Rules.Server.History do
   end
 
   defp next({:undone, nil}, state), do: {:ok, %{state | held: nil}}
-
-  # The server sent no notices of the operation.
-  defp next({:undone, time}, state) do
-    with {:ok, made} <- make(%{state | held: {:advance, time}}), do: {:ok, %{made | kept: state.kept}}
-  end
+  defp next({:undone, time}, state), do: make(%{state | held: {:advance, time}})
 
   defp next(record, state) do
     with {:ok, state} <- make(state), do: begin(record, state)

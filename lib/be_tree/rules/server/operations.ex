@@ -18,7 +18,7 @@ defmodule BeTree.Rules.Server.Operations do
 
       case Change.make(state.rules, operation, state.max_firings, options) do
         {:ok, page, notices} ->
-          {{:ok, page}, nil, send_notices(state, notices)}
+          {{:ok, page}, nil, send_notices(%{state | fired: state.fired + page.firings}, notices)}
 
         {:error, error, stopped, saved} ->
           {error, state} = undo(error, saved, state)
@@ -29,10 +29,16 @@ defmodule BeTree.Rules.Server.Operations do
     end
   end
 
-  # If the journal does not take the record now, it is written before the next one.
-  defp undo(error, saved, state) do
-    state = %{state | undone: {:undone, saved}}
+  # If the journal does not take the record now, it is written before the next one. The notices of a long advance up to its saved time are
+  # sent after the record: a recovery with it makes the advance up to there, one without it does not.
+  defp undo(error, nil, state), do: write_undone(error, %{state | undone: {{:undone, nil}, []}})
 
+  defp undo(error, saved, state) do
+    notices = Change.notices_to(saved, state.fired)
+    write_undone(error, %{state | undone: {{:undone, saved.time}, notices}, fired: saved.firings})
+  end
+
+  defp write_undone(error, state) do
     case append_undone(state) do
       {:ok, state} -> {error, state}
       {:error, journal_error, journal} -> {journal_error, %{state | journal: journal}}
@@ -41,9 +47,9 @@ defmodule BeTree.Rules.Server.Operations do
 
   defp append_undone(%{undone: nil} = state), do: {:ok, state}
 
-  defp append_undone(state) do
-    with {:ok, journal} <- History.append(state.journal, state.undone),
-         do: {:ok, %{state | journal: journal, undone: nil}}
+  defp append_undone(%{undone: {record, notices}} = state) do
+    with {:ok, journal} <- History.append(state.journal, record),
+         do: {:ok, send_notices(%{state | journal: journal, undone: nil}, notices)}
   end
 
   defp send_notices(state, []), do: state
@@ -71,12 +77,19 @@ defmodule BeTree.Rules.Server.Operations do
 
   defp notified(pid, notify), do: Enum.find(notify, &(Delivery.pid(&1) == pid))
 
+  @doc "Returns the number of firings of rules."
+  @spec fired(Rules.t()) :: non_neg_integer
+  def fired(rules) do
+    {:ok, %{firings: fired}} = Rules.info(rules)
+    fired
+  end
+
   @doc "Writes other rules to the journal, and continues with them."
   @spec put_rules(State.t(), Rules.t(), String.t()) :: {:ok, State.t()} | {:error, Error.t(), State.t()}
   def put_rules(state, rules, text) do
     with {:ok, state} <- append_undone(state),
          {:ok, journal} <- History.append(state.journal, {:swap, text}) do
-      {:ok, %{state | rules: rules, text: text, journal: journal}}
+      {:ok, %{state | rules: rules, text: text, journal: journal, fired: fired(rules)}}
     else
       {:error, error, journal} -> {:error, error, %{state | journal: journal}}
     end

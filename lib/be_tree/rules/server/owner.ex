@@ -73,6 +73,7 @@ defmodule BeTree.Rules.Server.Owner do
           rules: rules,
           text: text,
           kept: kept,
+          fired: Operations.fired(rules),
           journal: journal,
           clock: clock(number, options)
         })
