@@ -377,7 +377,8 @@ defmodule BeTree do
 
   @doc """
   Makes several changes of a tree as one, all or nothing, as `BeTree.Server.change/2` does with a server. An id may occur only once in the
-  lists. Runs on a dirty scheduler, for about the time of the same insertions and deletions, and up to twice that of a replacement.
+  lists. Runs on a dirty scheduler, as `insert_all/3` does. An expression that replaces another one is compiled twice: while it is on trial,
+  the other one stays.
 
   ## Options
 
