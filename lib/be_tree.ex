@@ -377,8 +377,8 @@ defmodule BeTree do
 
   @doc """
   Makes several changes of a tree as one, all or nothing, as `BeTree.Server.change/2` does with a server. An id may occur only once in the
-  lists. Runs on a dirty scheduler, as `insert_all/3` does. An expression that replaces another one is compiled twice: while it is on trial,
-  the other one stays.
+  lists. A tree has no texts, so it replaces equal expressions, too. Runs on a dirty scheduler, as `insert_all/3` does. An expression that
+  replaces another one is compiled twice: while it is on trial, the other one stays.
 
   ## Options
 

@@ -6,7 +6,7 @@ defmodule BeTree.Server.Checks do
   alias BeTree.{Error, Index, Telemetry}
   alias BeTree.Call.Instance
   alias BeTree.Error.Attempt
-  alias BeTree.Input.{Check, Describe, Subscription}
+  alias BeTree.Input.{Check, Subscription}
   alias BeTree.Input.Subscription.Id
   alias BeTree.Server.{Changes, Lookup, Names, Request}
 
