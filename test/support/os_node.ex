@@ -9,11 +9,14 @@ defmodule BeTree.Test.OsNode do
   import ExUnit.Callbacks, only: [on_exit: 2]
 
   @doc """
-  Starts a node that runs this Elixir code, and returns its port. `limits:` is a shell command that lowers limits first.
+  Starts a node that runs this Elixir code, and returns its port. `limits:` is a shell command that lowers limits first. `library:` is the
+  folder of another build of an application.
   """
   def start(code, options \\ []) do
     paths = for path <- :code.get_path(), path = List.to_string(path), path =~ "/_build/", do: ["-pa", path]
-    arguments = List.flatten(paths) ++ ["--erl", "+S 2:2 -start_epmd false", "-e", code]
+    # The last path is searched first.
+    library = if options[:library], do: ["-pa", Path.join(options[:library], "ebin")], else: []
+    arguments = List.flatten(paths) ++ library ++ ["--erl", "+S 2:2 -start_epmd false", "-e", code]
     {executable, arguments} = limited(System.find_executable("elixir"), arguments, options[:limits])
 
     port =

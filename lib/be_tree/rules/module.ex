@@ -12,6 +12,12 @@ defmodule BeTree.Rules.Module do
   @spec built_in(module) :: {:ok, Guest.t()} | {:error, Error.t()}
   def built_in(runtime), do: Instance.built_in(runtime, "be_tree_rules.wasm", &load/2)
 
+  @doc "Returns a module of rules in these bytes."
+  @spec load(binary, module) :: {:ok, Guest.t()} | {:error, Error.t()}
+  def load(wasm, runtime) do
+    with {:ok, compiled} <- runtime.load(wasm), do: {:ok, %Guest{runtime: runtime, compiled: compiled}}
+  end
+
   # Compilation mostly writes new memory, which takes longer than the fuel suggests, so slices are smaller.
   @slice 100_000
 
@@ -52,8 +58,4 @@ defmodule BeTree.Rules.Module do
     do: {:error, BeTree.Call.Reply.bad("be_tree_rules with status #{status}")}
 
   defp finish({:error, error}), do: {:error, error}
-
-  defp load(wasm, runtime) do
-    with {:ok, compiled} <- runtime.load(wasm), do: {:ok, %Guest{runtime: runtime, compiled: compiled}}
-  end
 end

@@ -10,14 +10,20 @@ defmodule BeTree.Rules.Swap do
   @doc "Returns new rules with the facts of `rules`, without firing for these."
   @spec swapped(Rules.t(), String.t(), keyword) :: {:ok, Rules.t()} | {:error, Error.t()}
   def swapped(rules, text, options) do
+    with {:ok, fresh} <- Rules.new(text, options),
+         :ok <- move_facts(rules, fresh),
+         do: {:ok, fresh}
+  end
+
+  @doc "Inserts the facts of `rules` into `fresh`, rules without facts, without firing for them. The two may have different modules."
+  @spec move_facts(Rules.t(), Rules.t()) :: :ok | {:error, Error.t()}
+  def move_facts(rules, fresh) do
     with {:ok, info} <- Rules.info(rules),
          {:ok, facts} <- all_facts(rules, Map.keys(info.types)),
-         {:ok, fresh} <- Rules.new(text, options),
          :ok <- load(fresh, encoded(facts)),
          :ok <- wait_again(rules, fresh, 0),
          :ok <- reach_again(rules, fresh),
-         :ok <- quietly(info.now, &Operation.advance(fresh, &1, Operation.quiet(Rules.default_options()))),
-         do: {:ok, fresh}
+         do: quietly(info.now, &Operation.advance(fresh, &1, Operation.quiet(Rules.default_options())))
   end
 
   defp load(rules, input), do: done(Operation.assert_encoded(rules, input, Operation.quiet(Rules.default_options())))

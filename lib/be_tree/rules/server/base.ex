@@ -7,8 +7,9 @@ defmodule BeTree.Rules.Server.Base do
 
   alias BeTree.Call.Instance
   alias BeTree.Journal.Owner
-  alias BeTree.{Error, Rules}
+  alias BeTree.{Error, Guest, Rules}
   alias BeTree.Rules.Module
+  alias BeTree.Rules.Server.ModuleFile
 
   @typedoc "`module` is the digest of the module that wrote the memory, `length` the bytes of the memory."
   @type head :: %{
@@ -25,15 +26,20 @@ defmodule BeTree.Rules.Server.Base do
   @doc "Takes a snapshot of the rules for a base with `content` in its head. Returns a function that writes it."
   @spec prepare(Rules.t(), map, non_neg_integer) ::
           {:ok, (Owner.write(), Owner.flush() -> {:ok, non_neg_integer} | {:error, Error.t()})} | {:error, Error.t()}
-  def prepare(%{runtime: runtime, instance: instance}, content, version) do
+  def prepare(rules, content, version) do
+    with {:ok, payload} <- payload(rules, content),
+         do: {:ok, fn write, flush -> with(:ok <- flush.(), :ok <- write.(version, payload), do: {:ok, version}) end}
+  end
+
+  @doc "Returns the parts of a base, which has a snapshot of the rules and `content` in its head. The rules have the present module."
+  @spec payload(Rules.t(), map) :: {:ok, Enumerable.t()} | {:error, Error.t()}
+  def payload(%{runtime: runtime, instance: instance}, content) do
     with {:ok, guest} <- Module.built_in(runtime),
          {:ok, snapshot} <- runtime.snapshot(instance, :infinity) do
       length = runtime.snapshot_length(snapshot)
-      head = Map.merge(content, %{module: digest(guest), length: length})
+      head = Map.merge(content, %{module: ModuleFile.digest(guest), length: length})
       # The process that writes the base encodes the head, which may have many notices.
-      payload = [head] |> Stream.map(&encode/1) |> Stream.concat(memory(runtime, snapshot, length))
-
-      {:ok, fn write, flush -> with(:ok <- flush.(), :ok <- write.(version, payload), do: {:ok, version}) end}
+      {:ok, [head] |> Stream.map(&encode/1) |> Stream.concat(memory(runtime, snapshot, length))}
     end
   end
 
@@ -52,31 +58,23 @@ defmodule BeTree.Rules.Server.Base do
     end)
   end
 
-  @doc "Returns the rules in the content of a base, which may take `memory` bytes, and its head."
-  @spec read(binary, map, pos_integer) :: {:ok, Rules.t(), head} | {:error, Error.t()}
-  def read(<<size::little-64, head::binary-size(size), parts::binary>>, options, memory) do
+  @doc """
+  Returns the rules in the content of a base, which may take `memory` bytes, the module that runs them, and the head of the base. `find`
+  returns the module with a digest.
+  """
+  @spec read(binary, map, pos_integer, (ModuleFile.digest() -> {:ok, Guest.t()} | {:error, Error.t()})) ::
+          {:ok, Rules.t(), Guest.t(), head} | {:error, Error.t()}
+  def read(<<size::little-64, head::binary-size(size), parts::binary>>, options, memory, find) do
     head = :erlang.binary_to_term(head, [:safe])
 
-    with {:ok, guest} <- Module.built_in(options.runtime),
-         :ok <- same_module(digest(guest), head.module),
+    with {:ok, guest} <- find.(head.module),
          {:ok, snapshot} <- options.runtime.snapshot_of(head.length, parts(parts)),
          {:ok, instance} <- Instance.instantiate(guest, memory, snapshot),
-         do: {:ok, Rules.handle(instance, options), head}
+         do: {:ok, Rules.handle(instance, options), guest, head}
   end
 
   defp parts(""), do: []
 
   defp parts(<<address::little-64, length::little-64, bytes::binary-size(length), rest::binary>>),
     do: [{address, bytes} | parts(rest)]
-
-  defp same_module(digest, digest), do: :ok
-
-  defp same_module(_this, _other) do
-    message =
-      "the base of this folder was written by another version of BeTree; start that version, or give the server another folder"
-
-    {:error, %Error{kind: :bad_module, message: message}}
-  end
-
-  defp digest(guest), do: :crypto.hash(:sha256, Instance.wasm(guest))
 end

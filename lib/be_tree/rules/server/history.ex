@@ -4,7 +4,7 @@ defmodule BeTree.Rules.Server.History do
   #
   # A record is an external term:
   #
-  #   * `{:rules, text, lateness}` - the first record of a folder;
+  #   * `{:rules, text, lateness, module}` - the first record of a folder, with the digest of the module that makes the operations;
   #   * `{:limits, facts, firings}` - the limits of the operations from here on;
   #   * an operation of `BeTree.Rules.Server.Change`, written before it is made;
   #   * `{:undone, time}` - the operation before was undone. Time moved to `time` if that is not `nil`;
@@ -16,6 +16,10 @@ defmodule BeTree.Rules.Server.History do
   #
   # The operations fire the same rules again, so the notices of a recovery have the same numbers as those of the server, which a base
   # tells.
+  #
+  # The folder has the module that its base and its records belong to. A version of BeTree with another module recovers with that one,
+  # moves the facts to its own, and replaces everything by a base of that. So later versions can read all records above, and call each
+  # export of the module that a recovery and a swap call, as they are now.
 
   @behaviour BeTree.Journal.Owner
 
@@ -25,7 +29,7 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.{Error, Rules}
   alias BeTree.Error.Attempt
   alias BeTree.Rules.{Module, Swap}
-  alias BeTree.Rules.Server.{Base, Change, Kept, Subscribers}
+  alias BeTree.Rules.Server.{Base, Change, Kept, ModuleFile, Subscribers}
 
   # The maximum memory of a module. A recovery may need more than the server did, because operations that are not in the journal,
   # such as reads, shaped the server's memory.
@@ -49,16 +53,19 @@ defmodule BeTree.Rules.Server.History do
   end
 
   def open(%{dir: dir} = options, number, new) do
+    dir = IO.chardata_to_string(dir)
+    options = %{options | dir: dir} |> Map.put_new(:files, Journal.Disk)
+
     settings = [
       identity: options.identity,
       durability: options.durability,
-      files: Map.get(options, :files, Journal.Disk),
+      files: options.files,
       base_bytes: options.base_bytes,
       # Operations are quick to repeat, and a base has the memory of all facts.
       base_changes: :infinity
     ]
 
-    case Owner.open(__MODULE__, IO.chardata_to_string(dir), settings) do
+    case Owner.open(__MODULE__, dir, settings) do
       {:ok, journal} ->
         with {:error, error} <- recover(journal, options, kept(options, number, 0), new) do
           :ok = Owner.release(journal)
@@ -80,17 +87,22 @@ defmodule BeTree.Rules.Server.History do
   defp kept(options, number, last), do: Kept.new(options.kept_notices, number, last)
 
   defp recover(journal, options, kept, new) do
+    recovered = Rules.check_new!(new)
+
     state = %{
+      find: &ModuleFile.find(options.files, options.dir, &1, recovered.runtime),
+      guest: nil,
       rules: nil,
       text: nil,
       kept: kept,
       # An operation is held until the next record, which may say that it was undone.
       held: nil,
-      options: Rules.check_new!(new)
+      options: recovered
     }
 
     with {:ok, state} <- Owner.recover(journal, state),
-         {:ok, journal, state} <- make_last(journal, state) do
+         {:ok, journal, state} <- make_last(journal, state),
+         {:ok, journal, state} <- renew(journal, state, options) do
       finish(journal, state, options, new)
     else
       {:error, error, _journal} -> {:error, error}
@@ -100,19 +112,20 @@ defmodule BeTree.Rules.Server.History do
 
   @impl Owner
   def load_base(content, state) do
-    with {:ok, rules, %{text: text, limits: limits} = head} <- Base.read(content, state.options, @max_memory) do
-      # Earlier versions numbered no notices.
-      kept = Kept.put_content(state.kept, Map.get(head, :notices, {0, []}))
-      limit(%{state | rules: rules, text: text, kept: kept}, limits)
+    with {:ok, rules, guest, %{text: text, limits: limits} = head} <-
+           Base.read(content, state.options, @max_memory, state.find) do
+      kept = Kept.put_content(state.kept, head.notices)
+      limit(%{state | rules: rules, guest: guest, text: text, kept: kept}, limits)
     end
   end
 
-  # Beside the memory of the rules, a base has their text, their limits and the kept notices.
   @impl Owner
-  def base({rules, text, kept, new}, version) do
-    limits = new |> Rules.check_new!() |> Map.take([:facts, :firings, :lateness])
-    Base.prepare(rules, %{text: text, limits: limits, notices: Kept.content(kept)}, version)
-  end
+  def base({rules, text, kept, new}, version),
+    do: Base.prepare(rules, head(text, kept, Rules.check_new!(new)), version)
+
+  # Beside the memory of the rules, a base has their text, their limits and the kept notices.
+  defp head(text, kept, options),
+    do: %{text: text, limits: Map.take(options, [:facts, :firings, :lateness]), notices: Kept.content(kept)}
 
   defp limit(state, limits) do
     options = Map.merge(state.options, limits)
@@ -126,13 +139,12 @@ defmodule BeTree.Rules.Server.History do
     end)
   end
 
-  defp next({:rules, text, lateness}, %{rules: nil, held: nil} = state) do
-    options = %{state.options | lateness: lateness}
+  defp next({:rules, text, lateness, module}, %{rules: nil, held: nil} = state) do
+    state = put_in(state.options.lateness, lateness)
 
-    with {:ok, guest} <- Module.built_in(options.runtime),
-         {:ok, instance, _warnings} <-
-           Module.compile(guest, @max_memory, Rules.input(text, options), unbounded(options)),
-         do: {:ok, %{state | rules: Rules.handle(instance, options), text: text, options: options}}
+    with {:ok, guest} <- state.find.(module),
+         {:ok, rules} <- compile(guest, text, state.options),
+         do: {:ok, %{state | rules: rules, guest: guest, text: text}}
   end
 
   defp next({:undone, nil}, state), do: {:ok, %{state | held: nil}}
@@ -142,16 +154,17 @@ defmodule BeTree.Rules.Server.History do
     with {:ok, state} <- make(state), do: begin(record, state)
   end
 
-  # The budget is for new rules.
-  defp unbounded(options), do: %{options | fuel: :infinity, timeout: :infinity}
+  # Makes rules without facts. The options bound the time of new rules only.
+  defp compile(guest, text, options) do
+    budget = %{options | fuel: :infinity, timeout: :infinity}
+
+    with {:ok, instance, _warnings} <- Module.compile(guest, @max_memory, Rules.input(text, options), budget),
+         do: {:ok, Rules.handle(instance, options)}
+  end
 
   defp begin({:limits, facts, firings}, state), do: limit(state, %{facts: facts, firings: firings})
 
-  defp begin({:swap, text}, state) do
-    options = state.options |> unbounded() |> Map.put(:memory, @max_memory) |> Map.to_list()
-    with {:ok, rules} <- Swap.swapped(state.rules, text, options), do: limit(%{state | rules: rules, text: text}, %{})
-  end
-
+  defp begin({:swap, text}, state), do: swap(text, state.guest, state)
   defp begin(operation, state), do: {:ok, %{state | held: operation}}
 
   defp make(%{held: nil} = state), do: {:ok, state}
@@ -179,9 +192,43 @@ defmodule BeTree.Rules.Server.History do
     end
   end
 
+  defp swap(text, guest, %{rules: rules, options: options} = state) do
+    with {:ok, fresh} <- compile(guest, text, options),
+         :ok <- Swap.move_facts(rules, fresh),
+         do: limit(%{state | rules: fresh, guest: guest, text: text}, %{})
+  end
+
+  # Moves the facts to the present module. The rules are those of the options: the present module may refuse an earlier text.
+  defp renew(journal, %{rules: nil} = state, _options), do: {:ok, journal, state}
+
+  defp renew(journal, %{guest: former} = state, %{files: files, dir: dir} = options) do
+    with {:ok, present} <- Module.built_in(state.options.runtime),
+         :ok <- ModuleFile.keep(files, dir, present),
+         {:ok, journal, state} <-
+           if(former == present, do: {:ok, journal, state}, else: renew(journal, present, state, options)) do
+      ModuleFile.remove_others(files, dir, present)
+      {:ok, journal, state}
+    end
+  end
+
+  defp renew(journal, present, state, options) do
+    with {:ok, state} <- swap(options.rules, present, state),
+         {:ok, payload} <- Base.payload(state.rules, head(state.text, state.kept, state.options)),
+         {:ok, journal} <- Owner.replace(journal, Owner.last(journal) + 1, payload) do
+      text =
+        "BeTree: the facts in #{options.dir} were moved from the module of another version of BeTree; they have new numbers"
+
+      :logger.notice(text, %{domain: [:be_tree]})
+      {:ok, journal, state}
+    end
+  end
+
   defp finish(journal, %{rules: nil, kept: kept}, options, new) do
     with {:ok, rules} <- Rules.new(options.rules, new),
-         {:ok, journal} <- append(journal, {:rules, options.rules, Rules.limit(new, :lateness)}),
+         {:ok, guest} <- Module.built_in(rules.runtime),
+         :ok <- ModuleFile.keep(options.files, options.dir, guest),
+         record = {:rules, options.rules, Rules.limit(new, :lateness), ModuleFile.digest(guest)},
+         {:ok, journal} <- append(journal, record),
          {:ok, journal} <- append_limits(journal, Rules.check_new!(new)),
          do: {:ok, rules, options.rules, kept, journal}
   end
