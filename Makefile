@@ -18,7 +18,7 @@ browser_ready := _build/browser.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release release.folders clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -223,6 +223,9 @@ fuzz: $(ready) ## Fuzz the index and the rules, each target for FUZZ_SECONDS (60
 release: $(ready) $(report) broker ## Build the package, the archive of the NIF and the plugin for RabbitMQ, in _build/release
 	@MIX_ENV=dev mix be_tree.release
 	@mkdir -p _build/release/rabbitmq && cp _build/broker/*.ez _build/release/rabbitmq/
+
+release.folders: build.test ## Write the folders and images of this version, which the tests of later versions open
+	@MIX_ENV=test mix run -e 'BeTree.Test.ReleaseFolders.archive!()'
 
 clean: ## Delete all builds; the next build takes minutes
 	@rm -rf _build wasm/target

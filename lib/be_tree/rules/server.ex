@@ -128,8 +128,10 @@ defmodule BeTree.Rules.Server do
 
   A server whose facts need more memory than `:memory` starts with as much as they need, and refuses new facts until some are retracted.
 
-  If the option `:rules` has another text than the folder, the start swaps the rules (`swap/3`). Only the version of BeTree that wrote a
-  base can read it; another version refuses the folder as `:bad_module`.
+  If the option `:rules` has another text than the folder, the start swaps the rules (`swap/3`).
+
+  The folder also has the module that wrote it, 1.8 MB. A later version of BeTree runs that module to recover, and moves the facts to its
+  own: [Upgrading](upgrading.md#rules). Facts then have new numbers.
 
   ## Calls
 

@@ -186,5 +186,6 @@ defmodule BeTree.Rules.UpgradeTest do
   defp present, do: :be_tree |> Application.app_dir("priv/be_tree_rules.wasm") |> digest()
   defp digest(file), do: :sha256 |> :crypto.hash(File.read!(file)) |> Base.encode16(case: :lower)
 
-  defp notes(name), do: Enum.sort(for(notice <- notices(name), do: {notice.name, notice.values}))
+  defp notes(name),
+    do: Enum.sort(for(notice <- notices(name), do: {notice.partition, notice.number, notice.name, notice.values}))
 end
