@@ -114,7 +114,8 @@ defmodule BeTree.Rules.Server.History do
   def load_base(content, state) do
     with {:ok, rules, guest, %{text: text, limits: limits} = head} <-
            Base.read(content, state.options, @max_memory, state.find) do
-      kept = Kept.put_content(state.kept, head.notices)
+      # Bases from before notices had numbers have none.
+      kept = Kept.put_content(state.kept, Map.get(head, :notices, {0, []}))
       limit(%{state | rules: rules, guest: guest, text: text, kept: kept}, limits)
     end
   end
@@ -137,6 +138,12 @@ defmodule BeTree.Rules.Server.History do
     Attempt.reduce(batch, state, fn {_version, record}, state ->
       next(:erlang.binary_to_term(record, [:safe]), state)
     end)
+  end
+
+  # Folders from before they had a module are of the present one.
+  defp next({:rules, text, lateness}, state) do
+    with {:ok, guest} <- Module.built_in(state.options.runtime),
+         do: next({:rules, text, lateness, ModuleFile.digest(guest)}, state)
   end
 
   defp next({:rules, text, lateness, module}, %{rules: nil, held: nil} = state) do
