@@ -18,7 +18,7 @@ browser_ready := _build/browser.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer fmt fuzz release release.folders clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer docs test.docs fmt fuzz release release.folders clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -86,7 +86,7 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, postgres, runtimes, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, postgres, runtimes, docs, erlang, elixir or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
@@ -141,6 +141,11 @@ test.broker4: broker $(broker_ready)
 test.postgres: build.test $(postgres_ready)
 	@echo "mix test: examples/postgres"
 	@scripts/test-postgres
+
+# The pages of the documentation, in Chromium.
+test.docs: docs $(browser_ready)
+	@echo "node --test: the documentation in Chromium"
+	@node --test --test-reporter=spec test/browser/docs.mjs
 
 # Images in Node, Python, Go and on the JVM. The first run builds the portable module.
 test.runtimes: build.test $(runtimes_ready)
@@ -204,6 +209,9 @@ lint.web: web $(browser_ready)
 
 dialyzer: build ## Check the types with Dialyzer
 	@scripts/dialyzer
+
+docs: build ## Build the documentation as Hex publishes it, in _build/docs
+	@scripts/docs
 
 fmt: $(ready) $(browser_ready) ## Format all code
 	@mix format

@@ -68,38 +68,61 @@ defmodule BeTree.MixProject do
     ]
   end
 
+  # In the order of the README, which is that of reading.
+  @guides ~w(getting_started ad_targeting feature_flags alert_routing rules supervision catalogue upgrading output pub_sub tenants image rabbitmq) ++
+            ~w(several_machines erlang migration)
+  @operating ~w(operating performance tuning scheduling server runtimes)
+  @contributing ~w(map architecture decisions abi notes/experiments notes/runs)
+  @notebooks ~w(first_steps measuring)
+
   defp docs do
+    guides = for name <- @guides, do: "docs/guides/#{name}.md"
+    operating = for name <- @operating, do: "docs/operating/#{name}.md"
+    notebooks = for name <- @notebooks, do: "notebooks/#{name}.livemd"
+    contributing = ["CONTRIBUTING.md" | for(name <- @contributing, do: "docs/contributing/#{name}.md")]
+    about = ["CHANGELOG.md", "SECURITY.md", "LICENSE"]
+
     [
       main: "readme",
       source_ref: "v" <> @version,
-      extras:
-        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE"] ++
-          Path.wildcard("docs/**/*.md") ++ Path.wildcard("notebooks/*.livemd"),
+      extras: ["README.md"] ++ guides ++ operating ++ notebooks ++ contributing ++ about,
+      assets: %{"docs/images" => "docs/images"},
+      before_closing_head_tag: &style/1,
       filter_modules: fn module, _metadata -> module.module_info(:compile)[:source] |> List.to_string() =~ "/lib/" end,
+      # A tool of a checkout, and a function that only developers call: they have no page.
+      skip_code_autolink_to: ["BeTree.Workload", "BeTree.Target.handle/1"],
       groups_for_extras: [
-        Guides: Path.wildcard("docs/guides/*.md"),
-        Operating: Path.wildcard("docs/operating/*.md"),
-        Notebooks: Path.wildcard("notebooks/*.livemd"),
-        Contributing: ["CONTRIBUTING.md" | Path.wildcard("docs/contributing/**/*.md")]
+        Guides: guides,
+        Operating: operating,
+        Notebooks: notebooks,
+        Contributing: contributing,
+        About: about
       ],
       groups_for_modules: [
-        "Stateful rules": [BeTree.Rules, ~r/^BeTree\.Rules\./],
+        "Trees and searches": ~r/^BeTree(\.(Domain|Tree|Index|Event|Search|Explanation|Stats|Error|Pattern)(\.\w+)?)?$/,
         "Servers and clusters": [BeTree.Server, BeTree.Cluster],
-        "Publish/subscribe": [BeTree.PubSub, ~r/^BeTree\.PubSub\./],
-        Tenants: [BeTree.Tenants, BeTree.Tenants.Dashboard],
-        Delivery: [BeTree.Output, ~r/^BeTree\.Output\./],
-        "Files and images": [BeTree.Files, ~r/^BeTree\.Files\./, BeTree.Image],
-        "Fuel, tuning and telemetry": [BeTree.Fuel, ~r/^BeTree\.Fuel\./, BeTree.Profile, BeTree.Tune, BeTree.Telemetry],
-        "Sandbox and runtimes": [
-          BeTree.Guest,
-          BeTree.Sandbox,
-          ~r/^BeTree\.Sandbox\./,
-          BeTree.Runtime,
-          ~r/^BeTree\.Runtime\./
-        ],
-        "Trees and searches": ~r/^BeTree(\.|$)/,
+        "Publish/subscribe": ~r/^BeTree\.PubSub(\.|$)/,
+        "Stateful rules": ~r/^BeTree\.Rules(\.|$)/,
+        Tenants: ~r/^BeTree\.Tenants(\.|$)/,
+        Delivery: ~r/^BeTree\.Output(\.|$)/,
+        "Files and images": ~r/^BeTree\.(Files|Image)(\.|$)/,
+        "Fuel, tuning and telemetry": ~r/^BeTree\.(Fuel|Profile|Tune|Telemetry)(\.|$)/,
+        "Sandbox and runtimes": ~r/^BeTree\.(Guest|Sandbox|Runtime)(\.|$)/,
         "erl-be-tree's interface": [:erl_betree]
       ]
     ]
   end
+
+  # On a phone a wide table scrolls by itself, instead of the page.
+  defp style(:html) do
+    """
+    <style>
+      .content-inner table { display: block; }
+      .content-inner :is(table, pre) { overflow-x: auto; }
+      .content-inner :not(pre) > code, .content-inner :is(h1, h2, h3) { overflow-wrap: anywhere; }
+    </style>
+    """
+  end
+
+  defp style(:epub), do: ""
 end

@@ -87,6 +87,15 @@ defmodule BeTree do
   Functions return `{:error, %BeTree.Error{}}` for a wrong schema, id, expression, constant or event. The error has a kind
   and a message that says how to mend it. A failed call changes nothing. Functions raise an `ArgumentError` for unknown or
   wrong options. Each function has a variant with `!` that raises the `BeTree.Error`.
+
+  ## Names in other libraries
+
+    * upsert, update, replace: `put/4`; remove: `delete/3`; bulk load, import: `insert_all/3` and `BeTree.Files`;
+    * percolate, match, query, filter: `search/3`; debug: `explain/4`; hot reload: `BeTree.Server.swap/3`;
+    * regex: `matches`; wildcard, glob: `like`; case-insensitive: `lower`; CIDR, IP address, subnet: `ip in (...)`; geo, geofence:
+      `geo_within_radius`; null, nil, missing: `is null`;
+    * backpressure: `BeTree.Output` and `BeTree.PubSub`; persistence, save to disk: `dir:` of `BeTree.Server`, and `BeTree.Image`;
+    * TTL, expiry, complex event processing (CEP): `BeTree.Rules`.
   """
 
   import BeTree.Input.Limits, only: [is_name: 1]
@@ -249,6 +258,8 @@ defmodule BeTree do
     * `:duplicate_id`, `:out_of_memory` or `:timeout`;
     * `:no_server` when no server of this name runs or it ends during the call.
 
+  An expression inserted, and one refused:
+
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert(tree, 1, "age >= 21")
       :ok
@@ -270,7 +281,7 @@ defmodule BeTree do
   def insert!(tree, id, expression, options \\ []), do: Bang.unwrap!(insert(tree, id, expression, options))
 
   @doc """
-  Inserts one subscription, or replaces the one with this id. A search sees the old or the new one.
+  Inserts one subscription, or replaces the one with this id (an upsert). A search sees the old or the new one.
 
   On a tree a replacement runs on a dirty scheduler and takes two insertions and two deletions: the tree tries the new subscription
   before it deletes the old one.
@@ -491,6 +502,8 @@ defmodule BeTree do
 
   #{Options.docs(@wait_options)}
 
+  A subscription that is there, and one that is not:
+
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")
       iex> {BeTree.member?(tree, 1), BeTree.member?(tree, 2)}
@@ -592,6 +605,8 @@ defmodule BeTree do
     * `:syntax` for JSON, with the column;
     * `:no_server` when no server of this name runs, and `:not_ready` before it has an index;
     * `:out_of_fuel`, `:timeout`, `:out_of_memory`, `:trap` or `:overloaded`.
+
+  Three searches, and two that fail:
 
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> BeTree.insert_all!(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}, {3, "age > 20 and country = 'CA'"}])

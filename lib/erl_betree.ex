@@ -97,7 +97,9 @@ defmodule :erl_betree do
   @typedoc "Microseconds."
   @type elapsed :: non_neg_integer
 
-  @type refusal :: Subscriptions.refusal()
+  @type refusal ::
+          {:error, :bad_id | :bad_constant_list | :bad_binary | :failed}
+          | {:error, :bad_constant, non_neg_integer, atom}
 
   @doc """
   Returns an empty tree. Wrong domains are `error:badarg`.
@@ -117,10 +119,11 @@ defmodule :erl_betree do
     * `{error, bad_id}` for an id that is no unsigned 64-bit integer;
     * `{error, bad_constant_list}` for constants that are no list;
     * `{error, bad_constant, Index, Name}` for the first constant, from 0, that is no atom with a signed 64-bit integer.
-      `Name`
-      is `unknown` for a constant without a name;
+      `Name` is `unknown` for a constant without a name;
     * `{error, bad_binary}` for an expression that is no iolist;
     * `{error, failed}` for a wrong expression.
+
+  Each of these results has a reason:
 
       iex> {:ok, tree} = :erl_betree.betree_make([[{:a, :bool, :allow_undefined}]])
       iex> {:ok, sub} = :erl_betree.betree_make_sub(tree, 1, [flight_id: 10], ["not ", "a"])

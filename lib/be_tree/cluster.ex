@@ -58,10 +58,10 @@ defmodule BeTree.Cluster do
   @wait_options Definitions.wait()
 
   @typedoc "A server by its name and its node."
-  @type shard :: Shards.shard()
+  @type shard :: {BeTree.Server.name(), node}
 
   @typedoc "A cluster. Its fields are private."
-  @type t :: Shards.t()
+  @type t :: %Shards{}
 
   @doc """
   Returns a cluster of `shards`, at least one.
@@ -224,6 +224,8 @@ defmodule BeTree.Cluster do
   ## Options
 
   #{Options.docs(@read_options)}
+
+  A subscription of a cluster of one server:
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Reading, schema: [age: :integer])
       iex> cluster = BeTree.Cluster.new([{Reading, node()}])

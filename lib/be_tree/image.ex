@@ -130,6 +130,8 @@ defmodule BeTree.Image do
     * `:out_of_memory` when the image has more memory than `:memory`. It is refused before it is read;
     * `:trap` or `:out_of_fuel` when starting its module fails.
 
+  An image read, and bytes that are none:
+
       iex> image = {:binary, BeTree.Image.to_binary!(BeTree.new!(age: :integer))}
       iex> {:ok, index} = BeTree.Image.read(image, replicas: 4)
       iex> BeTree.info!(index).expressions

@@ -37,6 +37,8 @@ defmodule BeTree.Search do
       results of several searches. It holds ids below 1,048,576, or below 64 times the number of subscriptions if that is
       more. When a greater id matches, the search returns an error of kind `:out_of_bounds`.
 
+  The same tree in both forms:
+
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert_all!(tree, [{1, "age > 3"}, {2, "age > 4"}, {9, "age > 5"}])
       iex> BeTree.search(tree, %{age: 5}, as: :binary)

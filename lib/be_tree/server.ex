@@ -893,6 +893,8 @@ defmodule BeTree.Server do
 
   #{Options.docs(@read_options)}
 
+  A subscription that is there:
+
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Containing, schema: [age: :integer])
       iex> BeTree.Server.insert!(Containing, 1, "age >= 21")
       iex> {BeTree.Server.member?(Containing, 1), BeTree.Server.member?(Containing, 2)}
@@ -1043,6 +1045,8 @@ defmodule BeTree.Server do
     * those of `BeTree.insert_all/3` when the module refuses an expression;
     * `:overloaded` when, during the building, another swap came, or a change of more than 1,000 subscriptions;
     * `:out_of_memory` or `:timeout`.
+
+  Another schema and another expression take the place of the old ones:
 
       iex> {:ok, _pid} = BeTree.Server.start_link(name: Swapping, schema: [age: :integer])
       iex> tree = BeTree.new!(age: :integer, plan: :integer)

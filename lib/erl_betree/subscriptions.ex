@@ -8,12 +8,8 @@ defmodule ErlBetree.Subscriptions do
   alias BeTree.Input.Subscription
   alias ErlBetree.{Reference, Tree}
 
-  @type refusal ::
-          {:error, :bad_id | :bad_constant_list | :bad_binary | :failed}
-          | {:error, :bad_constant, non_neg_integer, atom}
-
   @doc "Checks a subscription against the tree without inserting it. Returns a reference to it."
-  @spec make(Tree.t(), term, term, term) :: {:ok, reference} | refusal
+  @spec make(Tree.t(), term, term, term) :: {:ok, reference} | :erl_betree.refusal()
   def make(%Tree{tree: tree}, id, constants, expression) do
     with :ok <- check_id(id),
          {:ok, constants} <- encode_constants(constants),

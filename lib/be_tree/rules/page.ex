@@ -16,7 +16,7 @@ defmodule BeTree.Rules.Page do
     * `:operation` - private: where `BeTree.Rules.next/1` continues; `nil` in the sum of several pages.
   """
 
-  alias BeTree.Rules.{Notice, Operation}
+  alias BeTree.Rules.Notice
 
   @derive {Inspect,
            except: [:operation], optional: [:last_rule, :next_due, :reason, :notices, :ids, :mismatches, :late]}
@@ -46,7 +46,7 @@ defmodule BeTree.Rules.Page do
           fuel: BeTree.Fuel.t(),
           slices: non_neg_integer,
           reason: :firings | :notices | nil,
-          operation: Operation.t() | nil
+          operation: struct | nil
         }
 
   @doc false

@@ -200,7 +200,6 @@ defmodule BeTree.Rules.Server do
 
   import BeTree.Input.Limits, only: [is_atom_name: 1, is_name: 1]
 
-  alias BeTree.Journal
   alias BeTree.Input.{Check, Options}
   alias BeTree.Processes.Deadline
   alias BeTree.Input.Options.Common
@@ -224,7 +223,7 @@ defmodule BeTree.Rules.Server do
           | {:max_pending, pos_integer}
           | {:kept_notices, non_neg_integer}
           | {:dir, Path.t() | nil}
-          | {:durability, Journal.durability()}
+          | {:durability, :sync | {:interval, non_neg_integer} | :none}
           | {:base_bytes, pos_integer}
           | {:partitions, pos_integer | nil}
           | {:partition_by, key | nil}

@@ -6,7 +6,7 @@ defmodule BeTree.Sandbox.Call do
   @enforce_keys [:slices]
   defstruct @enforce_keys
 
-  @type t :: %__MODULE__{slices: Slices.t()}
+  @type t :: %__MODULE__{slices: struct}
 
   defimpl Inspect do
     def inspect(%{slices: slices}, _options) do
