@@ -25,7 +25,11 @@ const open = (width, use) =>
     await context.route("**/docs_config.js", (route) => route.fulfill({ contentType: "text/javascript", body: "" }));
     await context.route(
       (url) => !url.href.startsWith(site.url),
-      (route) => route.fulfill({ contentType: "image/svg+xml", body: "<svg xmlns='http://www.w3.org/2000/svg'/>" }),
+      (route) =>
+        route.fulfill({
+          contentType: "image/svg+xml",
+          body: "<svg xmlns='http://www.w3.org/2000/svg'/>",
+        }),
     );
     await use(page);
   });
@@ -60,7 +64,9 @@ test("links lead to a page and a heading, pictures are there, and examples stand
       const found = await page.evaluate(() => ({
         ids: [...document.querySelectorAll("[id]")].map(({ id }) => id),
         links: [...document.querySelectorAll("#content a[href]")].map((link) => link.getAttribute("href")),
-        pictures: [...document.querySelectorAll("#content img")].filter((img) => !img.complete || img.naturalWidth === 0),
+        pictures: [...document.querySelectorAll("#content img")].filter(
+          (img) => !img.complete || img.naturalWidth === 0,
+        ),
         listed: [...document.querySelectorAll("#content li")].filter((item) => item.textContent.includes("iex>")),
       }));
       ids.set(file, new Set(found.ids));
@@ -92,7 +98,9 @@ test("a search finds functions by the words that users look for", () =>
     for (const [word, title] of Object.entries(SEARCHES)) {
       await page.goto(`${site.url}search.html?q=${encodeURIComponent(word)}`);
       await page.waitForSelector("#search h1, #search .result");
-      const titles = await page.$$eval("#search .result h2", (heads) => heads.slice(0, 10).map((h) => h.textContent.trim()));
+      const titles = await page.$$eval("#search .result h2", (heads) =>
+        heads.slice(0, 10).map((h) => h.textContent.trim()),
+      );
       if (!titles.some((found) => found.includes(title))) missing.push(`${word}: ${titles.join(", ")}`);
     }
     assert.deepEqual(missing, []);
