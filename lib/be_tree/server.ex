@@ -627,8 +627,8 @@ defmodule BeTree.Server do
   Makes several changes as one: all or nothing, for the index and for every search.
 
   An id may occur only once in the lists. A subscription that is there already, with the same text and the same constants, stays as it is.
-  A change of which nothing is left makes no version and writes nothing. Other changes wait until this one is done, about 10 microseconds
-  per subscription and 20 per deletion or replacement.
+  If all puts are equal to present subscriptions and nothing is deleted, the change makes no version and writes nothing. Other changes wait
+  until this one is done, about 10 microseconds per subscription and 20 per deletion or replacement.
 
   ## Options
 

@@ -5,14 +5,12 @@ defmodule BeTree.Call.Deletion do
 
   alias BeTree.Error
   alias BeTree.Call.{Instance, Reply}
+  alias BeTree.Input.Subscription.Id
 
   @doc "Deletes `id`. Takes the options of `BeTree.Call.Instance.call/6`; their timeout is that of the wait for the tree."
   @spec delete(BeTree.t(), BeTree.id(), keyword) :: :ok | {:error, Error.t()}
   def delete(tree, id, options) do
-    # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
-    <<signed::signed-64>> = <<id::64>>
-
-    with {:ok, output} <- Instance.call(tree.runtime, tree.instance, "be_tree_delete", [signed], nil, options),
+    with {:ok, output} <- Instance.call(tree.runtime, tree.instance, "be_tree_delete", [Id.signed(id)], nil, options),
          do: settle(tree, output)
   end
 

@@ -66,7 +66,7 @@ defmodule BeTree.Search.Reads do
     with %_handle{runtime: runtime, instance: instance} = handle <- Target.handle(target),
          {:ok, number} <- number(handle, id),
          {:ok, format, bytes} <- Event.encode(event, options) do
-      arguments = [format, byte_size(bytes), signed(number)]
+      arguments = [format, byte_size(bytes), Id.signed(number)]
 
       case Instance.call(runtime, instance, "be_tree_explain", arguments, bytes, timeout: Deadline.left(deadline)) do
         {:ok, output} -> Explanation.decode(output, id)
@@ -96,10 +96,4 @@ defmodule BeTree.Search.Reads do
   # Returns the number under which the guest has a subscription.
   defp number(%View{} = view, id), do: View.number(view, id)
   defp number(_handle, id), do: with(:ok <- Id.check(id, :integer), do: {:ok, id})
-
-  # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
-  defp signed(id) do
-    <<signed::signed-64>> = <<id::64>>
-    signed
-  end
 end

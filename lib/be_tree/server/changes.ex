@@ -9,6 +9,7 @@ defmodule BeTree.Server.Changes do
   alias BeTree.Error.Attempt
   alias BeTree.Call.{Deletion, Instance, Reply}
   alias BeTree.Input.Subscription
+  alias BeTree.Input.Subscription.Id
   alias BeTree.Server.Table
   alias BeTree.Target.Ids
 
@@ -128,7 +129,7 @@ defmodule BeTree.Server.Changes do
   @doc "Returns a row as an entry of the log of replicas. Each id to delete is there."
   @spec entry(Table.row()) :: BeTree.Runtime.entry()
   def entry({_version, deleted, wires}) do
-    deletions = for key <- deleted, do: {"be_tree_delete", [signed(Ids.number(key))], nil}
+    deletions = for key <- deleted, do: {"be_tree_delete", [Id.signed(Ids.number(key))], nil}
     deletions ++ insertion(wires)
   end
 
@@ -137,12 +138,6 @@ defmodule BeTree.Server.Changes do
   defp insertion(wires) do
     input = encode(wires)
     [{"be_tree_insert", [byte_size(input)], input}]
-  end
-
-  # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
-  defp signed(id) do
-    <<signed::signed-64>> = <<id::64>>
-    signed
   end
 
   @doc "Returns the number of subscriptions that a row inserts and ids that it deletes."

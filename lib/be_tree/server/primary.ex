@@ -61,8 +61,8 @@ defmodule BeTree.Server.Primary do
   end
 
   @doc """
-  Deletes `keys`, and inserts `wires`, of which those with the keys `replaced` may be there. Returns the keys that it deleted. After an
-  error the tree is `:unchanged`, or `:torn` and must be rebuilt.
+  Deletes the subscriptions of `keys`, and those of `replaced` that exist. Then inserts `wires`. Returns the deleted keys. After an error
+  the tree is `:unchanged`, or `:torn` and must be rebuilt.
   """
   @spec change(t, [Ids.key()], replaced :: [Ids.key()], [Subscription.wire()]) ::
           {:ok, [Ids.key()], t} | {:error, Error.t(), :unchanged | :torn}

@@ -287,7 +287,7 @@ defmodule BeTree.Server.Writer do
   defp put_and_delete(wires, keys, optional, counts, from, state) do
     state = fit(state)
     given = Ids.add_keys(state.table.ids, wires)
-    pending = pending(state.group, MapSet.new(given, &elem(&1, 0)))
+    pending = pending(state.group, given)
     wires = Enum.reject(given, &same?(&1, pending, state.table))
     replaced = optional ++ replaced(wires, pending, state)
 
@@ -318,8 +318,13 @@ defmodule BeTree.Server.Writer do
     end
   end
 
-  # The subscriptions with these keys in the changes that wait for the journal, which the table lacks. A deleted one is `:error`.
-  defp pending(group, keys) do
+  # Returns, by key, the subscriptions of `wires` in the changes that wait for the journal: the table lacks these changes. A deleted
+  # subscription is `:error`.
+  defp pending(%Group{entries: []}, _wires), do: %{}
+
+  defp pending(group, wires) do
+    keys = MapSet.new(wires, &elem(&1, 0))
+
     for {_version, deleted, wires} <- Group.rows(group), reduce: %{} do
       pending ->
         pending = for key <- deleted, key in keys, into: pending, do: {key, :error}

@@ -27,10 +27,8 @@ defmodule BeTree.Tree.Contents do
   @doc "Returns whether the tree has a subscription."
   @spec member(Tree.t(), BeTree.id(), timeout) :: {:ok, boolean} | {:error, Error.t()}
   def member(tree, id, timeout) do
-    # WebAssembly has no unsigned integers, so the id is passed as the i64 with the same bits.
     with :ok <- Id.check(id, :integer),
-         <<signed::signed-64>> = <<id::64>>,
-         {:ok, output} <- call(tree, "be_tree_has", [signed], nil, timeout) do
+         {:ok, output} <- call(tree, "be_tree_has", [Id.signed(id)], nil, timeout) do
       case output do
         <<has>> when has in 0..1 -> {:ok, has == 1}
         other -> {:error, Reply.bad("a look-up of an id with #{byte_size(other)} bytes")}

@@ -1,5 +1,5 @@
 defmodule BeTree.Server.SyncTest do
-  # Catalogues: changes of which nothing differs, `sync/3`, and wrong subscriptions that are left out.
+  # Catalogues: equal puts, `sync/3`, and `on_error: :collect`.
   use ExUnit.Case, async: true
 
   import BeTree.Test.{Eventually, Logs, Quiet}

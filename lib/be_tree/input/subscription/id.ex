@@ -37,6 +37,16 @@ defmodule BeTree.Input.Subscription.Id do
     {:local, part} -> local(part)
   end
 
+  @doc """
+  Returns the signed integer with the same 64 bits as the id of a tree. WebAssembly has no unsigned integers, so a module gets the id as
+  an i64.
+  """
+  @spec signed(BeTree.id()) :: integer
+  def signed(id) do
+    <<signed::signed-64>> = <<id::64>>
+    signed
+  end
+
   defp too_large(id),
     do: refuse(:out_of_bounds, "an id takes at most #{@max_term_bytes} bytes, got: #{Describe.kind(id)}")
 

@@ -161,7 +161,7 @@ defmodule BeTree.Rules.Server.History do
     with {:ok, state} <- make(state), do: begin(record, state)
   end
 
-  # Makes rules without facts. The options bound the time of new rules only.
+  # Compiles rules without a limit of fuel or time: the limits of the options are for new rules, not for a recovery.
   defp compile(guest, text, options) do
     budget = %{options | fuel: :infinity, timeout: :infinity}
 
