@@ -308,11 +308,9 @@ defmodule BeTree.Search.Batch do
     end
   end
 
-  # Takes the outcome of the first task from its message, as Task.await/2 does.
   defp take_first(state, outcome) do
     {{:value, {task, chunk}}, queue} = :queue.out(state.queue)
-    Process.demonitor(task.ref, [:flush])
-    {pairs(chunk, Aside.returned(outcome)), %{state | queue: queue, count: state.count - 1}}
+    {pairs(chunk, Aside.returned(task, outcome)), %{state | queue: queue, count: state.count - 1}}
   end
 
   defp await_first(state) do
@@ -388,12 +386,12 @@ defmodule BeTree.Search.Batch do
     {Aside.start(fn -> results(encoded, target, options) end), chunk}
   end
 
-  defp found({task, chunk}), do: pairs(chunk, task |> Task.await(:infinity) |> Aside.returned())
+  defp found({task, chunk}), do: pairs(chunk, Aside.await(task))
 
   defp rest({queue, _count}), do: {queue |> :queue.to_list() |> Enum.flat_map(&found/1), no_tasks()}
 
   defp shut_down({queue, _count}) do
-    for {task, _chunk} <- :queue.to_list(queue), do: Task.shutdown(task, :brutal_kill)
+    for {task, _chunk} <- :queue.to_list(queue), do: Aside.shut_down(task)
   end
 
   # Returns a result for each event of a chunk.

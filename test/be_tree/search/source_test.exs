@@ -86,6 +86,17 @@ defmodule BeTree.Search.SourceTest do
       end
     end
 
+    test "leaves a consumer that traps exits no message of a searching process", %{index: index} do
+      Process.flag(:trap_exit, true)
+
+      for _round <- 1..20, take <- [1_000, 2_000], linger <- [1, :infinity] do
+        events = Stream.map(1..2_000, &%{a: &1})
+        pairs = index |> BeTree.stream(events, max_concurrency: 8, linger: linger) |> Enum.take(take)
+        assert length(pairs) == take
+        assert Process.info(self(), [:messages, :monitors, :links]) == nothing_left()
+      end
+    end
+
     test "delays no result of a server" do
       name = :"source_#{System.unique_integer([:positive])}"
       start_supervised!({BeTree.Server, name: name, schema: [a: :integer]})
