@@ -47,6 +47,38 @@ pub(super) struct Formula {
     /// The number of remaining leaves. `literals` is the number of literals of the expression.
     leaves: usize,
     literals: usize,
+    tables: Tables,
+}
+
+/// Tables of a removal, each with an element for each node. Windows take some fifteen removals of an expression, which share this
+/// memory.
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    /// The slopes of the lower and the upper value, which [`Formula::slopes`] computes.
+    slopes: [Vec<f32>; 2],
+    /// For each node, the probability that none of its children seen so far decides it.
+    undecided: Vec<f32>,
+    /// For each child, the probability that it does not decide its parent.
+    passes: Vec<f32>,
+    losses: Vec<(f32, Place)>,
+    settled: Vec<Settled>,
+    /// For each node, the new parent of its children, and the values that they can take there.
+    below: Vec<Option<(Place, bool, bool)>>,
+    kept: Vec<Node>,
+}
+
+/// A node in [`Formula::settle`].
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    is_gone: bool,
+    /// Over the children seen so far: whether any can decide the node, whether all can, and how many remain.
+    any: bool,
+    all: bool,
+    children: u32,
+}
+
+impl Settled {
+    const UNSEEN: Settled = Settled { is_gone: false, any: false, all: true, children: 0 };
 }
 
 impl Formula {
@@ -54,24 +86,24 @@ impl Formula {
     pub fn new(normal: &Normal, leaf: impl Fn(NodeIndex) -> Option<Leaf>) -> Self {
         let mut places = vec![NOWHERE; normal.capacity()];
         let mut nodes = Vec::with_capacity(normal.capacity());
-        let mut gone = Vec::new();
+        let mut tables = Tables::default();
         for index in normal.top_down() {
-            let place = nodes.len() as Place;
-            places[index as usize] = place;
-            let kind = match normal.node(index) {
-                NormalNode::Literal(_) => Kind::Leaf(leaf(index).unwrap_or_else(|| {
-                    gone.push(place);
-                    Leaf::default()
-                })),
-                NormalNode::And => Kind::And,
-                NormalNode::Or => Kind::Or,
+            places[index as usize] = nodes.len() as Place;
+            let (kind, is_gone) = match normal.node(index) {
+                NormalNode::Literal(_) => {
+                    let leaf = leaf(index);
+                    (Kind::Leaf(leaf.unwrap_or_default()), leaf.is_none())
+                }
+                NormalNode::And => (Kind::And, false),
+                NormalNode::Or => (Kind::Or, false),
             };
             let parent = normal.parent(index).map_or(NOWHERE, |parent| places[parent as usize]);
             nodes.push(Node { kind, parent, provable: true, refutable: true });
+            tables.settled.push(Settled { is_gone, ..Settled::UNSEEN });
         }
         let literals = nodes.iter().filter(|node| matches!(node.kind, Kind::Leaf(_))).count();
-        let mut formula = Formula { nodes, leaves: 0, literals };
-        formula.take_away(&gone);
+        let mut formula = Formula { nodes, leaves: 0, literals, tables };
+        formula.take_away();
         formula
     }
 
@@ -100,36 +132,31 @@ impl Formula {
 
     /// Removes the `count` least decisive leaves.
     pub fn shrink(&mut self, count: usize) {
-        let mut losses = self.losses();
-        let order = |a: &(f32, Place), b: &(f32, Place)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        self.slopes(LOWER);
+        self.slopes(UPPER);
+        let Formula { nodes, tables: Tables { slopes: [lower, upper], losses, settled, .. }, .. } = self;
+        // For each leaf the increase of the probability that the two values differ, if it is removed.
+        losses.clear();
+        losses.extend((0..).zip(nodes.iter()).filter_map(|(place, node)| {
+            let Kind::Leaf(Leaf { probability, .. }) = node.kind else { return None };
+            let (lower, upper) = (lower[place as usize], upper[place as usize]);
+            Some((lower * probability + upper * (1.0 - probability), place))
+        }));
         if count < losses.len() {
-            losses.select_nth_unstable_by(count, order);
+            losses.select_nth_unstable_by(count, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         }
-        let least: Vec<Place> = losses.iter().take(count).map(|&(_, place)| place).collect();
-        self.take_away(&least);
+        refill(settled, nodes.len(), Settled::UNSEEN);
+        losses.iter().take(count).for_each(|&(_, place)| settled[place as usize].is_gone = true);
+        self.take_away();
     }
 
-    /// Returns for each leaf the increase of the probability that the two values differ, if it is removed.
-    fn losses(&self) -> Vec<(f32, Place)> {
-        let lower = self.slopes(LOWER);
-        let upper = self.slopes(UPPER);
-        let loss = |place: usize| match self.nodes[place].kind {
-            Kind::Leaf(Leaf { probability, .. }) => {
-                Some((lower[place] * probability + upper[place] * (1.0 - probability), place as Place))
-            }
-            Kind::And | Kind::Or => None,
-        };
-        (0..self.nodes.len()).filter_map(loss).collect()
-    }
-
-    /// Returns for each node the derivative of the probability of the whole, on one side, by that of the node.
-    fn slopes(&self, side: usize) -> Vec<f32> {
-        let nodes = &self.nodes;
-        // For each node, the probability that none of its children seen so far decides it.
-        let mut undecided = vec![1.0; nodes.len()];
-        // For each child, the probability that it does not decide its parent. `slopes` has that of its later siblings.
-        let mut passes = vec![1.0; nodes.len()];
-        let mut slopes = vec![1.0; nodes.len()];
+    /// Computes for each node the derivative of the probability of the whole, on one side, by that of the node.
+    fn slopes(&mut self, side: usize) {
+        let Formula { nodes, tables: Tables { slopes, undecided, passes, .. }, .. } = self;
+        let slopes = &mut slopes[side];
+        for table in [&mut *slopes, undecided, passes] {
+            refill(table, nodes.len(), 1.0);
+        }
         for (i, node) in nodes.iter().enumerate().skip(1).rev() {
             let chance = match node.kind {
                 _ if node.is_fixed(side) => side as f32,
@@ -139,6 +166,7 @@ impl Formula {
             };
             let parent = node.parent as usize;
             passes[i] = if nodes[parent].kind == Kind::And { chance } else { 1.0 - chance };
+            // At first the chance that no later sibling decides the parent.
             slopes[i] = undecided[parent];
             undecided[parent] *= passes[i];
         }
@@ -153,76 +181,78 @@ impl Formula {
                 slopes[i] = 0.0;
             }
         }
-        slopes
     }
 
-    /// Removes leaves, the nodes that are then undecidable on both sides, and the nodes that are then useless.
-    fn take_away(&mut self, leaves: &[Place]) {
-        let mut gone = vec![false; self.nodes.len()];
-        leaves.iter().for_each(|&leaf| gone[leaf as usize] = true);
-        let children = self.settle(&mut gone);
-        self.close_up(&gone, &children);
+    /// Removes the leaves that are gone according to the table `settled`, the nodes that are then undecidable on both sides, and the
+    /// nodes that are then useless.
+    fn take_away(&mut self) {
+        self.settle();
+        self.close_up();
     }
 
-    /// Computes from the leaves up which values each node can still take. Returns the number of its remaining children.
-    fn settle(&mut self, gone: &mut [bool]) -> Vec<u32> {
-        let mut children = vec![0; self.nodes.len()];
-        // Over the children seen so far: whether any can decide the node, and whether all can.
-        let mut any = vec![false; self.nodes.len()];
-        let mut all = vec![true; self.nodes.len()];
-        for i in (0..self.nodes.len()).rev() {
-            let Node { kind, parent, provable, refutable } = self.nodes[i];
+    /// Computes from the leaves up which values each node can still take, and the number of its remaining children.
+    fn settle(&mut self) {
+        let Formula { nodes, tables: Tables { settled, .. }, .. } = self;
+        for i in (0..nodes.len()).rev() {
+            let Node { kind, parent, provable, refutable } = nodes[i];
+            let Settled { is_gone, any, all, .. } = settled[i];
             let (can_prove, can_refute) = match kind {
-                Kind::Leaf(_) => (!gone[i], !gone[i]),
-                Kind::And => (all[i], any[i]),
-                Kind::Or => (any[i], all[i]),
+                Kind::Leaf(_) => (!is_gone, !is_gone),
+                Kind::And => (all, any),
+                Kind::Or => (any, all),
             };
             let (provable, refutable) = (provable && can_prove, refutable && can_refute);
-            self.nodes[i] = Node { provable, refutable, ..self.nodes[i] };
-            gone[i] = !provable && !refutable;
+            nodes[i] = Node { provable, refutable, ..nodes[i] };
+            settled[i].is_gone = !provable && !refutable;
             if let Some(parent) = some(parent) {
-                let parent = parent as usize;
-                children[parent] += u32::from(!gone[i]);
-                let (one_decides, all_decide) = match self.nodes[parent].kind {
+                let is_kept = provable || refutable;
+                let (one_decides, all_decide) = match nodes[parent as usize].kind {
                     Kind::And => (refutable, provable),
                     _ => (provable, refutable),
                 };
-                any[parent] |= one_decides;
-                all[parent] &= all_decide;
+                let parent = &mut settled[parent as usize];
+                parent.children += u32::from(is_kept);
+                parent.any |= one_decides;
+                parent.all &= all_decide;
             }
         }
-        children
     }
 
     /// Removes nodes from the root down. It also dissolves nodes with a single child, and nodes below one of their own kind.
     /// The children of a dissolved node can take no values that the node could not.
-    fn close_up(&mut self, gone: &[bool], children: &[u32]) {
-        let mut kept: Vec<Node> = Vec::with_capacity(self.nodes.len());
-        // For each node, the new parent of its children, and the values that they can take there.
-        let mut below: Vec<Option<(Place, bool, bool)>> = vec![None; self.nodes.len()];
-        self.leaves = 0;
-        for (i, node) in self.nodes.iter().enumerate() {
+    fn close_up(&mut self) {
+        let Formula { nodes, leaves, tables: Tables { settled, below, kept, .. }, .. } = self;
+        kept.clear();
+        refill(below, nodes.len(), None);
+        *leaves = 0;
+        for (i, node) in nodes.iter().enumerate() {
             let above = match some(node.parent) {
                 None => Some((NOWHERE, true, true)),
                 Some(parent) => below[parent as usize],
             };
             let Some((parent, provable, refutable)) = above else { continue };
-            if gone[i] {
+            if settled[i].is_gone {
                 continue;
             }
             let (provable, refutable) = (provable && node.provable, refutable && node.refutable);
             let is_under_its_kind = some(parent).is_some_and(|parent| kept[parent as usize].kind == node.kind);
             let is_leaf = matches!(node.kind, Kind::Leaf(_));
-            if !is_leaf && (children[i] == 1 || is_under_its_kind) {
+            if !is_leaf && (settled[i].children == 1 || is_under_its_kind) {
                 below[i] = Some((parent, provable, refutable));
                 continue;
             }
             below[i] = Some((kept.len() as Place, true, true));
-            self.leaves += usize::from(is_leaf);
+            *leaves += usize::from(is_leaf);
             kept.push(Node { kind: node.kind, parent, provable, refutable });
         }
-        self.nodes = kept;
+        std::mem::swap(nodes, kept);
     }
+}
+
+/// Sets the table to `len` elements that are all `value`.
+fn refill<T: Clone>(table: &mut Vec<T>, len: usize, value: T) {
+    table.clear();
+    table.resize(len, value);
 }
 
 fn some(place: Place) -> Option<Place> {
