@@ -1,0 +1,17 @@
+import Config
+
+config :ads,
+  port: String.to_integer(System.get_env("PORT", "4000")),
+  dir: "data",
+  # Add an attribute here and start again: the server moves its campaigns to the new schema.
+  schema: [
+    country: :string,
+    age: {:integer, optional: true, min: 0, max: 120},
+    interests: {:string_list, optional: true}
+  ]
+
+# Port 0 is any free port.
+if config_env() == :test do
+  config :ads, port: 0, dir: Path.join(System.tmp_dir!(), "ads_test_#{System.pid()}")
+  config :logger, level: :warning
+end
