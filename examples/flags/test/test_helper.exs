@@ -1,0 +1,2 @@
+ExUnit.after_suite(fn _result -> File.rm_rf!(Application.fetch_env!(:flags, :dir)) end)
+ExUnit.start(timeout: 300_000)

@@ -1,0 +1,1 @@
+[inputs: ["mix.exs", "{config,lib,test}/**/*.{ex,exs}"], line_length: 120]
