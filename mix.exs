@@ -46,6 +46,7 @@ defmodule BeTree.MixProject do
     [
       {:telemetry, "~> 1.0", optional: true},
       {:jason, "~> 1.4", optional: true},
+      {:stream_data, "~> 1.0", optional: true},
       {:rustler_precompiled, "~> 0.8", optional: true, runtime: false},
       {:benchee, "~> 1.3", only: :dev, runtime: false},
       {:ex_doc, "~> 0.34.0", only: :dev, runtime: false}
@@ -69,7 +70,7 @@ defmodule BeTree.MixProject do
   end
 
   # In the order of the README, which is that of reading.
-  @guides ~w(getting_started ad_targeting feature_flags alert_routing rules supervision catalogue upgrading output pub_sub tenants image rabbitmq) ++
+  @guides ~w(getting_started ad_targeting feature_flags alert_routing rules supervision testing catalogue upgrading output pub_sub tenants image rabbitmq) ++
             ~w(several_machines erlang migration)
   @operating ~w(operating performance tuning scheduling server runtimes)
   @contributing ~w(map architecture decisions abi notes/experiments notes/runs)
@@ -107,6 +108,7 @@ defmodule BeTree.MixProject do
         Delivery: ~r/^BeTree\.Output(\.|$)/,
         "Files and images": ~r/^BeTree\.(Files|Image)(\.|$)/,
         "Fuel, tuning and telemetry": ~r/^BeTree\.(Fuel|Profile|Tune|Telemetry)(\.|$)/,
+        Testing: [BeTree.Test],
         "Sandbox and runtimes": ~r/^BeTree\.(Guest|Sandbox|Runtime)(\.|$)/,
         "erl-be-tree's interface": [:erl_betree]
       ]

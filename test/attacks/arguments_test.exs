@@ -127,6 +127,10 @@ defmodule BeTree.Attacks.ArgumentsTest do
     |> List.flatten()
     |> Kernel.++([
       {BeTree, :new, fn -> [[a: :integer]] end, new_options},
+      {BeTree.Test, :events, fn -> [[a: :integer]] end, [:near, :seed]},
+      {BeTree.Test, :generator, fn -> [[a: :integer]] end, [:near]},
+      {BeTree.Test, :assert_matches, fn -> [with_rules(), event, [1]] end, nil},
+      {BeTree.Test, :refute_matches, fn -> [with_rules(), event, [2]] end, nil},
       {BeTree, :insert, fn -> [with_rules(), 9, "a = 1"] end, [:constants, :timeout]},
       {BeTree, :insert_all, fn -> [with_rules(), [{9, "a = 1", constants: [c: 1]}]] end, [:timeout]},
       {BeTree, :put, fn -> [with_rules(), 9, "a = 1"] end, [:constants, :timeout]},
