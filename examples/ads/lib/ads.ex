@@ -24,7 +24,9 @@ defmodule Ads do
   @spec bid(BeTree.Event.t()) :: {:ok, {BeTree.id(), price :: pos_integer} | nil} | {:error, BeTree.Error.t()}
   def bid(request) do
     # An answer that comes too late is worth nothing, and no request may use too much of the machine.
-    with {:ok, ids} <- BeTree.search(Campaigns, request, timeout: 50, fuel: 10_000_000) do
+    timeout = Application.fetch_env!(:ads, :bid_timeout)
+
+    with {:ok, ids} <- BeTree.search(Campaigns, request, timeout: timeout, fuel: 10_000_000) do
       offers = ids |> Offers.of() |> Enum.sort_by(fn {_id, price, _left} -> -price end)
       {:ok, Enum.find_value(offers, fn {id, price, _left} -> if Offers.take(id), do: {id, price} end)}
     end

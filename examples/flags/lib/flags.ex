@@ -47,7 +47,9 @@ defmodule Flags do
   defp search(nil, _user, _options), do: []
 
   defp search(index, user, options) do
-    case BeTree.search(index, event(user), [timeout: 1_000] ++ options) do
+    options = [timeout: Application.fetch_env!(:flags, :search_timeout)] ++ options
+
+    case BeTree.search(index, event(user), options) do
       {:ok, ids} -> ids
       {:error, _error} -> []
     end

@@ -1,7 +1,7 @@
 defmodule Router.Listener do
   @moduledoc "Accepts connections, and starts a process for each."
 
-  use Task
+  use Task, restart: :permanent
 
   alias Router.Connection
 
