@@ -15,10 +15,11 @@ plugin := plugins/rabbitmq_be_tree_exchange
 broker4_suite ?= trixie
 broker4 ?= $(CURDIR)/_build/broker4-$(broker4_suite)
 browser_ready := _build/browser.done
+bundlers_ready := _build/bundlers.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer docs test.docs fmt fuzz release release.folders clean
+.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.bundlers test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer docs test.docs fmt fuzz release release.folders clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -57,6 +58,12 @@ $(browser_ready): test/browser/package-lock.json playground/package-lock.json $(
 	@cd playground && npm ci --no-audit --no-fund --loglevel=error
 	@touch $(browser_ready)
 
+# The runtimes and bundlers that the lock file names.
+$(bundlers_ready): test/bundlers/package-lock.json $(node_ready)
+	@mkdir -p _build/bundlers && cp test/bundlers/package.json test/bundlers/package-lock.json _build/bundlers
+	@cd _build/bundlers && npm ci --no-audit --no-fund --loglevel=error
+	@touch $(bundlers_ready)
+
 # The pages of mix be_tree.tune and mix be_tree.tenants. The library compiles without them.
 $(report): report/build.js report/package-lock.json $(wildcard report/src/*.* report/src/tenants/*) | $(node_ready)
 	@cd report && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run --silent build
@@ -86,7 +93,7 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, postgres, runtimes, docs, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, postgres, bundlers, runtimes, docs, erlang, elixir or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
@@ -120,6 +127,11 @@ test.web: build.test $(browser_ready)
 	@MIX_ENV=test mix run test/browser/cases.exs
 	@node playground/build.mjs
 	@node --test --test-reporter=spec wasm/web/test/*.test.mjs test/browser/*.test.mjs
+
+# The package for JavaScript in runtimes and bundlers from npm, which take 1.2 GB.
+test.bundlers: web $(bundlers_ready) $(browser_ready)
+	@echo "node --test: the package in runtimes and bundlers"
+	@node --test --test-reporter=spec test/bundlers/bundlers.test.mjs
 
 # The plugin for RabbitMQ, with Debian's broker: two and more nodes on the loopback interface.
 test.broker: broker $(broker_ready)

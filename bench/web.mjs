@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { BeTree } from "../_build/web/package/index.js";
+import { BeTree } from "../_build/web/package/node.js";
 
 const folder = process.argv[2];
 const lines = (name) => readFileSync(join(folder, name), "utf8").trimEnd().split("\n");

@@ -16,9 +16,7 @@ await build({
   minify: true,
   format: "esm",
   target: "es2022",
-  alias: { "be-tree": `${library}/index.js` },
-  // Only Node reads files.
-  external: ["node:fs/promises"],
+  alias: { "be-tree": `${library}/external.js` },
   legalComments: "linked",
   logLevel: "warning",
 });

@@ -1,5 +1,5 @@
 // The worker owns the index, so that the page answers to its user while an index is built.
-import { BeTree, BeTreeError, type Id, type Schema } from "be-tree";
+import { BeTree, BeTreeError, init, type Id, type Schema } from "be-tree";
 
 import { generate, sampleEvent, schema as generatedSchema } from "./generate";
 import { readLines } from "./lines";
@@ -36,6 +36,7 @@ onmessage = ({ data }: MessageEvent<Request>) => {
 
 async function work() {
   isBusy = true;
+  await init();
   for (let request = waiting.shift(); request; request = waiting.shift()) {
     if (request.kind === "build") await rebuild(request.build, request.source);
     else if (request.build === build) search(request);

@@ -491,6 +491,7 @@ test("all conformance cases, by the package in Chromium", async () => {
     await page.goto(`${files.url}wasm/web/package.json`);
     const found = await page.evaluate(async () => {
       const library = await import("/_build/web/package/index.js");
+      await library.init();
       const { differences } = await import("/wasm/web/test/conformance.js");
       const cases = await (await fetch("/_build/web/cases.json")).json();
       const image = new Uint8Array(await (await fetch("/_build/web/cases.wasm")).arrayBuffer());

@@ -90,10 +90,32 @@ export type Kind =
   | "out_of_memory"
   | "trap"
   | "freed"
+  | "not_loaded"
   | "bad_module";
 
+/** The module be_tree_web_bg.wasm: its address, its bytes, a response with them, or the compiled module. */
+export type Source =
+  | string
+  | { readonly href: string }
+  | Uint8Array
+  | ArrayBuffer
+  | { arrayBuffer(): Promise<ArrayBuffer> }
+  | CompiledModule;
+
+/** A `WebAssembly.Module`, a type that TypeScript's libraries for pages have only. */
+export type CompiledModule = object;
+
+/**
+ * Loads the WebAssembly module, which the first index needs. Browsers and bundlers need `await init()`. In Node, Bun, Deno and
+ * Cloudflare Workers the module is loaded when the package is imported, and `init` does nothing.
+ *
+ * Without a source `be-tree` has the module in its JavaScript, and `be-tree/external` fetches `be_tree_web_bg.wasm` from beside
+ * its own file. Later calls return the promise of the first. Rejects with the kind `not_loaded`, and may then be called again.
+ */
+export function init(source?: Source | Promise<Source>): Promise<void>;
+
 /** A refusal. It changed nothing, except for the kind `trap`, after which the index cannot be used. The kind `freed` is that of a
- * call after `free()`. */
+ * call after `free()`, `not_loaded` that of a call before `init()`. `structuredClone` and `postMessage` keep the fields in `cause`. */
 export class BeTreeError extends Error {
   readonly name: "BeTreeError";
   readonly kind: Kind;

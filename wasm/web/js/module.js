@@ -1,0 +1,27 @@
+// The WebAssembly module. Each entry of the package loads it in its own way, once.
+
+import { default as initialize, initSync } from "./be_tree_web.js";
+import { BeTreeError } from "./error.js";
+
+let isLoaded = false;
+
+/** Loads a compiled module or its bytes at once. */
+export function loadSync(module) {
+  initSync({ module });
+  isLoaded = true;
+}
+
+/** Loads a compiled module. Browsers instantiate a large one only asynchronously. */
+export async function load(module) {
+  await initialize({ module_or_path: module });
+  isLoaded = true;
+}
+
+/** Throws if no module is loaded. */
+export function checkLoaded() {
+  if (!isLoaded) throw notLoaded("the WebAssembly module is not loaded; await init() before the first index");
+}
+
+export function notLoaded(message) {
+  return new BeTreeError({ kind: "not_loaded", message });
+}
