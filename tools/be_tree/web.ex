@@ -16,7 +16,7 @@ defmodule BeTree.Web do
   @generated ["be_tree_web.js", @module_name]
 
   # The classes, which are written as CommonJS too.
-  @shared ~w(be_tree_web.js error.js library.js module.js profile.js)
+  @shared ~w(arguments.js attempt.js be_tree_web.js error.js event.js image.js library.js module.js profile.js schema.js)
   @types "js/index.d.ts"
 
   @doc "Builds the package, unless it is up to date, and returns its folder."

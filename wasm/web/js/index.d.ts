@@ -90,6 +90,7 @@ export type Kind =
   | "out_of_memory"
   | "trap"
   | "freed"
+  | "argument"
   | "not_loaded"
   | "bad_module";
 
@@ -115,7 +116,7 @@ export type CompiledModule = object;
 export function init(source?: Source | Promise<Source>): Promise<void>;
 
 /** A refusal. It changed nothing, except for the kind `trap`, after which the index cannot be used. The kind `freed` is that of a
- * call after `free()`, `not_loaded` that of a call before `init()`. `structuredClone` and `postMessage` keep the fields in `cause`. */
+ * call after `free()`, `argument` that of an argument of a wrong type or an unknown option, `not_loaded` that of a call before `init()`. `structuredClone` and `postMessage` keep the fields in `cause`. */
 export class BeTreeError extends Error {
   readonly name: "BeTreeError";
   readonly kind: Kind;
@@ -255,7 +256,7 @@ export interface Info {
  * An index of boolean expressions.
  *
  * Calls return at once and run on the calling thread. They throw a `BeTreeError` if they refuse their input, and then change
- * nothing; they throw a `TypeError` for an argument of a wrong type.
+ * nothing. Without room on the stack they throw a `RangeError`, which changes nothing either.
  */
 export class BeTree {
   /** Makes an empty index. `onMismatch` is that of the optional attributes that have none. */
