@@ -1,7 +1,7 @@
 // The package in the runtimes and bundlers of JavaScript, without any configuration: `make test PART=bundlers`.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cpSync, rmSync } from "node:fs";
+import { cpSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -245,6 +245,19 @@ await worker.dispose();`,
   });
   // Its present versions need Node 22.
   assert.equal(await run(folder, bin("node22/bin/node"), "run.mjs"), EXPECTED);
+});
+
+test(`TypeScript ${version("typescript")}, modules and CommonJS`, async () => {
+  const types = join(tools, "../../wasm/web/test/types");
+  const settings = JSON.parse(readFileSync(join(types, "tsconfig.json")));
+  delete settings.compilerOptions.paths;
+  const folder = write("types", {
+    "use.mts": readFileSync(join(types, "use.mts"), "utf8"),
+    "require.cts":
+      'import { BeTree } from "be-tree";\nexport const found: number[] = new BeTree<number>({}).search({});\n',
+    "tsconfig.json": JSON.stringify({ ...settings, files: ["use.mts", "require.cts"] }),
+  });
+  await run(folder, process.execPath, bin("typescript/bin/tsc"), "-p", folder);
 });
 
 describe("a page without a bundler", () => {

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" />
 /** Finds, among very many boolean expressions, those that an event makes true. */
 
 /** An unsigned 64-bit integer: a number up to 2^53 - 1, a bigint above. Ids come back in the same form. */
@@ -21,20 +22,20 @@ export type Type =
 export interface Domain {
   type: Type;
   /** Defaults to `false`: an event without the attribute is refused. */
-  optional?: boolean;
+  optional?: boolean | undefined;
   /** The least constant, of `integer`, `float`, and elements of `integer_list`. */
-  min?: number | bigint;
+  min?: number | bigint | undefined;
   /** The greatest constant. */
-  max?: number | bigint;
+  max?: number | bigint | undefined;
   /** The number of distinct constants, of `string`, `integer_enum` and `string_list`. */
-  count?: number;
+  count?: number | undefined;
   /** Convert values of other types, such as the string "42" for an integer. Defaults to `false`. */
-  coerce?: boolean;
+  coerce?: boolean | undefined;
   /** The treatment of a value that does not fit. Defaults to that of the schema for an optional attribute, and to `"error"`. A required
    * attribute takes `"error"` only. */
-  onMismatch?: OnMismatch;
+  onMismatch?: OnMismatch | undefined;
   /** The unit of numbers, of `datetime`, in events and in expressions. Defaults to `"microsecond"`. */
-  unit?: "second" | "millisecond" | "microsecond";
+  unit?: "second" | "millisecond" | "microsecond" | undefined;
 }
 
 /** A value that does not fit its attribute is an error, or counts as undefined. */
@@ -50,33 +51,58 @@ export interface Fields {
   readonly [name: string]: Type | Domain | Fields;
 }
 
-/** `undefined` and `null` stand for an undefined attribute. */
+/** A value of an event. `undefined` and `null` stand for an undefined attribute. An object with `toJSON`, such as a `Date`, stands for
+ * the result of that. */
 export type Value =
-  undefined | null | boolean | number | bigint | string | readonly Value[] | { readonly [field: string]: Value };
+  | undefined
+  | null
+  | boolean
+  | number
+  | bigint
+  | string
+  | Date
+  | readonly Value[]
+  | ReadonlySet<Value>
+  | ReadonlyMap<string, Value>
+  | { readonly [field: string]: Value };
 
-/** Values by name, or the text of a JSON object. */
-export type Event = Readonly<Record<string, Value>> | string;
+/** The text of a JSON object, or an object or a map with a `Value` for each name. It may be of any type, because TypeScript gives
+ * interfaces and classes no index signature. */
+export type Event = string | object;
 
 /** Integers by name, such as `flight_id`, which frequency caps read. */
 export type Constants = Readonly<Record<string, number | bigint>>;
 
-export interface Subscription {
-  id: Id;
-  /** The expression's text, or its bytes in UTF-8. */
-  expression: string | Uint8Array;
-  constants?: Constants;
+export interface InsertOptions {
+  constants?: Constants | undefined;
 }
 
+export interface Subscription<I extends Id = Id> extends InsertOptions {
+  id: I;
+  /** The expression's text, or its bytes in UTF-8. */
+  expression: string | Uint8Array;
+}
+
+/** A subscription as `get` returns it. */
+export interface Stored<I extends Id = Id> {
+  readonly id: Found<I>;
+  readonly expression: string;
+  readonly constants?: Constants;
+}
+
+/** The type in which ids of `I` come back: a bigint below 2^53 comes back as a number. */
+export type Found<I extends Id> = I extends bigint ? Id : I;
+
 export interface SearchOptions extends EventOptions {
-  /** Search only these subscriptions. Ids that do not exist are skipped. */
-  ids?: Iterable<Id>;
+  /** Search only these subscriptions: an array, a set or a typed array. Ids that do not exist are skipped. */
+  ids?: Iterable<Id> | undefined;
 }
 
 /** Options of the functions that read an event. */
 export interface EventOptions {
   /** With `"undefined"`, values of the event that do not fit count as undefined, unless their attribute is required. Defaults to
    * `"error"`, with which that depends on the attribute. */
-  onMismatch?: OnMismatch;
+  onMismatch?: OnMismatch | undefined;
 }
 
 export type Kind =
@@ -253,44 +279,61 @@ export interface Info {
 }
 
 /**
- * An index of boolean expressions.
+ * An index of boolean expressions, whose ids are of the type `I`: `BeTree<number>` where all are below 2^53.
  *
  * Calls return at once and run on the calling thread. They throw a `BeTreeError` if they refuse their input, and then change
  * nothing. Without room on the stack they throw a `RangeError`, which changes nothing either.
  */
-export class BeTree {
+export class BeTree<I extends Id = Id> {
   /** Makes an empty index. `onMismatch` is that of the optional attributes that have none. */
-  constructor(schema: Fields, options?: { onMismatch?: OnMismatch });
+  constructor(schema: Fields, options?: EventOptions);
 
   /**
    * Reads an image, as `mix be_tree.image` and `BeTree.Image` write them. The image's own module runs, in a memory of its own.
    * Rejects with the kind `bad_module` for other bytes. The digest is checked where the platform has WebCrypto.
    */
-  static load(image: Uint8Array | ArrayBuffer | Blob | Response): Promise<BeTree>;
+  static load<I extends Id = Id>(
+    image: Uint8Array | ArrayBuffer | { arrayBuffer(): Promise<ArrayBuffer> },
+  ): Promise<BeTree<I>>;
 
   /** The attributes in order. */
   readonly schema: Record<string, Domain>;
 
   /** Inserts an expression under a new id. */
-  insert(id: Id, expression: string | Uint8Array, options?: { constants?: Constants }): void;
+  insert(id: I, expression: string | Uint8Array, options?: InsertOptions): void;
 
   /** Inserts an expression under a new id, or in the place of the present expression of that id. */
-  put(id: Id, expression: string | Uint8Array, options?: { constants?: Constants }): void;
+  put(id: I, expression: string | Uint8Array, options?: InsertOptions): void;
 
   /** Inserts all subscriptions or none, and returns their number. */
-  insertAll(subscriptions: readonly Subscription[]): number;
+  insertAll(subscriptions: readonly Subscription<I>[]): number;
 
   /** Deletes a subscription. */
-  delete(id: Id): void;
+  delete(id: I): void;
+
+  /** Deletes all subscriptions. Not for an image. */
+  clear(): void;
+
+  /** Returns whether there is a subscription of this id. Not for an image. */
+  has(id: I): boolean;
+
+  /** Returns the subscription of this id, or `undefined`. Not for an image. */
+  get(id: I): Stored<I> | undefined;
+
+  /** Returns all ids, ascending. Not for an image. */
+  ids(): Found<I>[];
+
+  /** The number of subscriptions. */
+  readonly size: number;
 
   /** Returns the ids of all subscriptions that the event makes true, ascending. */
-  search(event: Event, options?: SearchOptions): Id[];
+  search(event: Event, options?: SearchOptions): Found<I>[];
 
   /** Returns the ids for each of the events. It is faster than as many searches where expressions test booleans only. */
-  searchMany(events: readonly Event[], options?: SearchOptions): Id[][];
+  searchMany(events: readonly Event[], options?: SearchOptions): Found<I>[][];
 
   /** Explains why a subscription matches the event, or does not. Every part is evaluated. */
-  explain(event: Event, id: Id, options?: EventOptions): Explanation;
+  explain(event: Event, id: I, options?: EventOptions): Explanation;
 
   /** Searches for the events, and returns which attributes and expressions take the work. */
   profile(events: readonly Event[], options?: EventOptions): Profile;
@@ -306,4 +349,7 @@ export class BeTree {
 
   /** Frees the index's memory. Every later call throws an error of kind `freed`, except for `free()`, which does nothing. */
   free(): void;
+
+  /** Calls `free()`, at the end of the block of `using tree = new BeTree(...)`. */
+  [Symbol.dispose](): void;
 }

@@ -4,6 +4,7 @@ import { attempt, ensureStack } from "./attempt.js";
 import {
   checkNames,
   describe,
+  fromId,
   fromIds,
   isFields,
   toConstants,
@@ -29,6 +30,8 @@ export class BeTree {
   // `null` once it is freed.
   #engine;
   #attributes;
+  // The subscriptions by id, or `null` for an image, which has more than were inserted here.
+  #subscriptions = new Map();
   // The error of a call that trapped, after which the index may be damaged.
   #trap = null;
 
@@ -36,6 +39,7 @@ export class BeTree {
     checkLoaded();
     if (schema instanceof Instance) {
       this.#attributes = schema.attributes;
+      this.#subscriptions = null;
       this.#engine = attempt(() => new Image(schema.exports));
     } else {
       const { onMismatch } = toOptions(options, ["onMismatch"], "BeTree");
@@ -78,6 +82,13 @@ export class BeTree {
       (refusal) => ({ ...refusal, position: isList ? refusal.position : null }),
       ({ position }) => texts[position ?? 0],
     );
+    if (this.#subscriptions === null) return;
+    for (const [place, wide] of ids.entries()) {
+      const id = fromId(wide);
+      const [text, values] = [toText(texts[place]), constants[place]];
+      const given = values === undefined ? {} : { constants: Object.fromEntries(values) };
+      this.#subscriptions.set(id, Object.freeze({ id, expression: text, ...given }));
+    }
   }
 
   put(id, expression, options) {
@@ -108,6 +119,41 @@ export class BeTree {
   delete(id) {
     const wide = toId(id);
     this.#attempt((engine) => engine.delete(wide));
+    this.#subscriptions?.delete(fromId(wide));
+  }
+
+  clear() {
+    const subscriptions = this.#listed("clear");
+    const empty = attempt(() => new Engine(this.#attributes));
+    this.#engine.free();
+    this.#engine = empty;
+    subscriptions.clear();
+  }
+
+  has(id) {
+    return this.#listed("has").has(fromId(toId(id)));
+  }
+
+  get(id) {
+    return this.#listed("get").get(fromId(toId(id)));
+  }
+
+  ids() {
+    return [...this.#listed("ids").keys()].sort((a, b) => (a < b ? -1 : 1));
+  }
+
+  get size() {
+    return this.info().expressions;
+  }
+
+  /** Returns the subscriptions, if these are all. */
+  #listed(call) {
+    this.#check();
+    if (this.#subscriptions !== null) return this.#subscriptions;
+    throw new BeTreeError({
+      kind: "not_found",
+      message: `an image has no list of its subscriptions, which ${call} needs; insert into a new BeTree`,
+    });
   }
 
   search(event, options) {
@@ -189,6 +235,11 @@ export class BeTree {
     ensureStack();
     this.#engine?.free();
     this.#engine = null;
+    this.#subscriptions?.clear();
+  }
+
+  [Symbol.dispose ?? Symbol.for("Symbol.dispose")]() {
+    this.free();
   }
 
   /** Throws if the index cannot be used any more. */
@@ -232,4 +283,9 @@ function textOf(event) {
 function isForgiving(onMismatch) {
   checkOnMismatch(onMismatch, "the option onMismatch");
   return onMismatch === "undefined";
+}
+
+/** The module has accepted the bytes, so they are UTF-8. */
+function toText(expression) {
+  return typeof expression === "string" ? expression : new TextDecoder().decode(expression);
 }

@@ -138,8 +138,8 @@ test("the package has at most 700 KB, and no file that is not named", () => {
 
 test("the types describe each method", () => {
   const types = readFileSync(join(built, "package/index.d.ts"), "utf8");
-  const [, body] = types.match(/export class BeTree \{([^]*?)\n\}/);
-  const described = [...body.matchAll(/^ {2}(?:static |readonly )*(\w+)[(:]/gm)].map(([, name]) => name);
+  const [, body] = types.match(/export class BeTree<I extends Id = Id> \{([^]*?)\n\}/);
+  const described = [...body.matchAll(/^ {2}(?:static |readonly )*(\w+)[(:<]/gm)].map(([, name]) => name);
   const own = [...Object.getOwnPropertyNames(BeTree.prototype), "load"];
   assert.deepEqual(described.sort(), own.sort());
 });
@@ -336,6 +336,39 @@ test("it runs in a worker", async () => {
   assert.deepEqual(found, [1]);
 });
 
+test("has, get, ids, size and clear know the subscriptions", async () => {
+  const tree = ages();
+  tree.insertAll([
+    { id: 2n ** 60n, expression: "age > 1" },
+    { id: 7, expression: new TextEncoder().encode("age > 2"), constants: { flight_id: 3 } },
+    { id: 5n, expression: "age > 3" },
+  ]);
+  tree.put(5, "age > 4");
+  assert.throws(() => tree.insert(9, "age >"), { kind: "syntax" });
+  assert.throws(() => tree.put(7, "age >"), { kind: "syntax" });
+  assert.deepEqual(tree.ids(), [5, 7, 2n ** 60n]);
+  assert.deepEqual([tree.has(5n), tree.has(9), tree.size], [true, false, 3]);
+  assert.deepEqual(tree.get(7), { id: 7, expression: "age > 2", constants: { flight_id: 3 } });
+  assert.deepEqual([tree.get(5).expression, tree.get(9)], ["age > 4", undefined]);
+  tree.delete(7);
+  assert.deepEqual(tree.ids(), [5, 2n ** 60n]);
+  tree.clear();
+  assert.deepEqual([tree.ids(), tree.size, tree.search({ age: 9 })], [[], 0, []]);
+  tree.insert(7, "age > 2");
+  assert.deepEqual(tree.search({ age: 9 }), [7]);
+
+  const read = await BeTree.load(image);
+  assert.equal(read.size, read.info().expressions);
+  for (const call of [() => read.has(1), () => read.get(1), () => read.ids(), () => read.clear()])
+    assert.throws(call, { kind: "not_found" });
+});
+
+test("an index is freed at the end of its block", () => {
+  const tree = ages();
+  tree[Symbol.dispose ?? Symbol.for("Symbol.dispose")]();
+  assert.throws(() => tree.size, { kind: "freed" });
+});
+
 test("after free() every call throws an error of its own kind, and free() does nothing", async () => {
   for (const tree of [new BeTree({ age: "integer" }), await BeTree.load(image)]) {
     tree.free();
@@ -352,6 +385,11 @@ test("after free() every call throws an error of its own kind, and free() does n
       () => tree.trace({ age: 3 }),
       () => tree.draw(),
       () => tree.info(),
+      () => tree.has(1),
+      () => tree.get(1),
+      () => tree.ids(),
+      () => tree.clear(),
+      () => tree.size,
     ]) {
       assert.throws(call, (error) => {
         assert.ok(error instanceof BeTreeError);

@@ -1,0 +1,49 @@
+// Uses of the types that compile in the strictest settings, without the types of pages. `tsc` fails if one marked as wrong compiles.
+import { BeTree, BeTreeError, init, type Id, type Kind, type SearchOptions, type Stored } from "be-tree";
+import { init as initFrom } from "be-tree/external";
+
+interface Visit {
+  age: number;
+  user: { name: string; tags?: readonly string[] };
+  at: Date;
+}
+
+await init();
+await initFrom("https://example.com/be_tree_web_bg.wasm");
+await initFrom(new Uint8Array(3));
+
+const visit: Visit = { age: 3, user: { name: "Ada" }, at: new Date() };
+const options: SearchOptions = { onMismatch: undefined };
+
+using tree = new BeTree<number>({ age: "integer", user: { name: { type: "string", optional: true } } });
+const matches: number[] = tree.search(visit, options);
+const many: number[][] = tree.searchMany([visit, new Map([["age", 3]]), "{}"], { ids: new Set([1]) });
+const stored: Stored<number> | undefined = tree.get(1);
+const [size, ids, known]: [number, number[], boolean] = [tree.size, tree.ids(), tree.has(1)];
+// @ts-expect-error: the ids of this index are numbers.
+tree.insert(1n, "age > 3");
+// @ts-expect-error: there is no such option.
+tree.search(visit, { id: [1] });
+
+type AdId = number & { readonly brand: "ad" };
+const ads = new BeTree<AdId>({ age: "integer" });
+const found: AdId[] = ads.search(visit);
+
+const wide = new BeTree<bigint>({ age: "integer" });
+// @ts-expect-error: a bigint below 2^53 comes back as a number.
+const bigints: bigint[] = wide.search(visit);
+const either: Id[] = wide.search(visit);
+
+const read: BeTree<number> = await BeTree.load<number>(new Uint8Array(3));
+
+try {
+  tree.insert(1, "age >", { constants: { flight_id: 1n } });
+} catch (error) {
+  if (error instanceof BeTreeError) {
+    const kind: Kind = error.kind;
+    console_log(kind, error.column);
+  }
+}
+
+declare function console_log(...values: unknown[]): void;
+console_log(matches, many, stored, size, ids, known, found, bigints, either, read);
