@@ -1,7 +1,7 @@
 // The package in Node. `make test` builds it and the cases before.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readFileSync, rmSync, mkdtempSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -42,6 +42,39 @@ test("the example of the README", () => {
   new Function("BeTree", "results", body)(BeTree, results);
   assert.equal(results.length, 2);
   results.forEach(([actual, expected]) => assert.deepEqual(actual, expected));
+});
+
+test("the worker of the README", () => {
+  const folder = mkdtempSync(join(tmpdir(), "be-tree-"));
+  try {
+    mkdirSync(join(folder, "node_modules"));
+    symlinkSync(join(built, "package"), join(folder, "node_modules/be-tree"));
+    const readme = readFileSync(join(built, "package/README.md"), "utf8");
+    for (const [, file, text] of readme.matchAll(/```js\n\/\/ (\w+\.mjs)\n([^]*?)```/g))
+      writeFileSync(join(folder, file), text);
+    const out = execFileSync(process.execPath, [join(folder, "main.mjs")], { encoding: "utf8" });
+    const expected = [...readFileSync(join(folder, "main.mjs"), "utf8").matchAll(/; \/\/ (.*)$/gm)];
+    assert.equal(out.trim(), expected.map(([, line]) => line).join("\n"));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("each expression of the README's table is one", () => {
+  const tree = new BeTree({
+    ...{ a: "boolean", b: "boolean", age: "integer", plan: "integer", price: "float", limit: "float" },
+    ...{ country: "string", list: "integer_list", name: "string", s: "string", t: "string", path: "string" },
+    ...{ ip: "ip", at: "datetime", x: { type: "integer", optional: true }, items: "object_list" },
+    ...{ "items.sku": "string", "items.qty": "integer" },
+  });
+  const readme = readFileSync(join(built, "package/README.md"), "utf8");
+  const [, table] = readme.match(/## Expressions\n([^]*?)\n\n[A-Z]/);
+  const expressions = [...table.matchAll(/`([^`]*)`/g)].map(([, text]) => text);
+  const whole = expressions.filter(
+    (text) => /^[a-z_(]+.*(['\w)]|empty)$/.test(text) && !/seconds|itude|\.\.\.|namespace/.test(text),
+  );
+  assert.ok(whole.length > 25);
+  whole.forEach((expression, id) => tree.insert(id, expression));
 });
 
 test("values that do not fit count as undefined where that is asked for", () => {
