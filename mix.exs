@@ -72,7 +72,7 @@ defmodule BeTree.MixProject do
   # In the order of the README, which is that of reading.
   @guides ~w(getting_started ad_targeting feature_flags alert_routing rules supervision testing catalogue upgrading output pub_sub tenants image rabbitmq) ++
             ~w(several_machines erlang migration)
-  @operating ~w(operating performance tuning scheduling server runtimes)
+  @operating ~w(operating metrics performance tuning scheduling server runtimes)
   @contributing ~w(map architecture decisions abi notes/experiments notes/runs)
   @notebooks ~w(first_steps measuring)
 
@@ -107,7 +107,7 @@ defmodule BeTree.MixProject do
         Tenants: ~r/^BeTree\.Tenants(\.|$)/,
         Delivery: ~r/^BeTree\.Output(\.|$)/,
         "Files and images": ~r/^BeTree\.(Files|Image)(\.|$)/,
-        "Fuel, tuning and telemetry": ~r/^BeTree\.(Fuel|Profile|Tune|Telemetry)(\.|$)/,
+        "Fuel, tuning and telemetry": ~r/^BeTree\.(Fuel|Gauges|Profile|Tune|Telemetry)(\.|$)/,
         Testing: [BeTree.Test],
         "Sandbox and runtimes": ~r/^BeTree\.(Guest|Sandbox|Runtime)(\.|$)/,
         "erl-be-tree's interface": [:erl_betree]

@@ -126,7 +126,7 @@ defmodule BeTree.Server do
   alias BeTree.Processes.{Aside, Deadline, Supervised}
   alias BeTree.Input.Options.Common
   alias BeTree.Input.Subscription.Id
-  alias BeTree.Server.{Checks, Copy, Follower, Keeper, Lookup, Names, Request, Sync, Table, Writer}
+  alias BeTree.Server.{Checks, Copy, Follower, Gauges, Keeper, Lookup, Names, Request, Sync, Table, Writer}
   alias BeTree.Target.View
 
   @options [
@@ -1232,34 +1232,24 @@ defmodule BeTree.Server do
   @measure_ms 1_000
 
   @doc """
-  Emits the event `[:be_tree, :server, :measure]` (`BeTree.Telemetry`) with the size, memory and lag of the server, for a periodic
-  measurement, for example by `:telemetry_poller`:
+  Emits the event `[:be_tree, :server, :measure]` (`BeTree.Telemetry`) with the size, memory and lag of one server.
+  `BeTree.Gauges.measure/0` does that for everything that runs on a node.
 
       {:telemetry_poller, measurements: [{BeTree.Server, :measure, [Ads]}], period: 10_000}
 
-  Emits nothing if no such server runs, or if it does not reply within a second, because `:telemetry_poller` removes a measurement that
-  raises. Returns `:ok`.
+  Of a server that does not reply within a second the event has only `busy: 1` and the length of its mailbox. Emits nothing if no such
+  server runs, because `:telemetry_poller` removes a measurement that raises. Returns `:ok`.
 
       iex> BeTree.Server.measure(:no_such_server)
       :ok
   """
   @spec measure(name) :: :ok
   def measure(name) do
-    with {:ok, info} <- info(name, timeout: @measure_ms) do
-      measurements =
-        info
-        |> Map.take([:expressions, :memory, :memory_bytes, :version, :log, :lag])
-        |> Map.merge(%{replicas: info.replicas.count, replica_bytes: info.replicas.bytes})
-        |> Map.merge(unwritten(info))
-
-      Telemetry.event([:server, :measure], measurements, %{server: name})
-    end
+    with {:ok, measurements} <- name |> Request.check_name!() |> Gauges.read(@measure_ms),
+         do: Telemetry.event([:server, :measure], measurements, %{server: name})
 
     :ok
   end
-
-  defp unwritten(%{journal: %{durable: written}, version: version}), do: %{unwritten: version - written}
-  defp unwritten(_no_journal), do: %{}
 
   @doc """
   Returns a map that describes the server: the counts and sizes of `BeTree.info/2`, and
@@ -1270,7 +1260,8 @@ defmodule BeTree.Server do
     * `:bases` - how many bases were made;
     * `:building` - whether a process builds the next base;
     * `:memory` - the bytes of the base; `:memory_bytes` - those of the tree that accepts changes, which shares most of them;
-    * `:journal` - with `:dir`, a map of the last version on the disk and the error of the last failed write; otherwise `nil`;
+    * `:journal` - with `:dir`, a map of the last version on the disk, `:durable`, the `:bytes` of the changes after its newest base, and the
+      `:error` of the last failed write; otherwise `nil`;
     * `:replicas` - how many replicas there are, `:count`, and the memory that they have of their own, `:bytes`;
     * `:ids` - with `ids: :term`, a map of the terms that are kept, `:count`, and the `:bytes` of their tables; otherwise `nil`;
     * `:error` - the error of the last base that could not be built, or `nil`.

@@ -29,7 +29,11 @@ defmodule BeTree.Telemetry do
   | --- | --- | --- | --- |
   | `[:be_tree, :queue, :stop]` | a search ends its wait for a tree or a replica | `duration` | |
   | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: how many changes the most outdated free replica lacks | |
-  | `[:be_tree, :server, :measure]` | a call of `BeTree.Server.measure/1` | `expressions`, `memory`, `memory_bytes`, `replicas`, `replica_bytes`, `version`, `log`, `lag`, `unwritten` with a folder | |
+  | `[:be_tree, :server, :measure]` | `BeTree.Gauges.measure/0` or `BeTree.Server.measure/1` was called | `queue`, `busy`; unless it is busy `expressions`, `memory`, `memory_bytes`, `version`, `log`, `lag`, `failed`; with a folder `unwritten`, `journal_bytes`; of a follower `connected`, of others `replicas`, `replica_bytes` | |
+  | `[:be_tree, :rules, :measure]` | `BeTree.Gauges.measure/0` was called | `queue`, `busy`; unless it is busy `rules`, `facts`, `waiting`, `due`, `held`, `behind`, `facts_bytes`, `memory_bytes`, `journal_bytes` | `server` |
+  | `[:be_tree, :output, :measure]` | `BeTree.Gauges.measure/0` was called | `pending`, `pending_bytes`, `senders`, `memory`, `lateness`, `overloaded`, `closed` | `output` |
+  | `[:be_tree, :pub_sub, :measure]` | `BeTree.Gauges.measure/0` was called | `subscriptions`, `subscribers`, `full` | `pubsub` |
+  | `[:be_tree, :tenants, :measure]` | `BeTree.Gauges.measure/0` was called | `hot`, `bytes`, `shards`, `shard_bytes`, `round` | `tenants` |
   | `[:be_tree, :server, :faults]` | `on_error: :collect` has left out wrong subscriptions | `faults` | `operation`: `:load`, `:sync` or `:change` |
   | `[:be_tree, :follower, :change]` | a follower receives changes | `changes`, `version` | `follows` |
   | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
@@ -63,12 +67,12 @@ defmodule BeTree.Telemetry do
   | `matches` | count | the matching ids, 0 for an error |
   | `mismatches` | count | values of events or facts that count as undefined because they do not fit (`BeTree.Domain`); 0 for an error, and for several events in a cluster, whose shards count them |
   | `late` | count | facts from before the watermark (`BeTree.Rules`, Time); 0 for an error |
-  | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error |
+  | `firings`, `facts`, `notices` | count | the rules that fired, the facts that were inserted, and the notices; 0 for an error. In `[:be_tree, :rules, :measure]` the facts that there are |
   | `put`, `deleted`, `changes`, `events`, `errors` | count | 0 if nothing changed |
   | `delivered`, `dropped` | count | messages to subscribers of this node that were sent, and that were dropped at their limits |
   | `unsent` | count | events that were not sent to another node, the sum over the nodes |
   | `faults` | count | subscriptions and ids that a change, a sync or the start of a server has left out |
-  | `waiting` | count | messages in the mailbox of a subscriber |
+  | `waiting` | count | messages in the mailbox of a subscriber; in `[:be_tree, :rules, :measure]` facts that wait for the rules' time |
   | `bytes` | byte | the size of the written changes, of the image of an index, of a module, or of messages |
   | `messages` | count | messages of an output |
   | `skipped` | count | events of tenants that were skipped for their quotas |
@@ -77,6 +81,19 @@ defmodule BeTree.Telemetry do
   | `expressions`, `memory`, `memory_bytes`, `version`, `log`, `lag` | count, byte | of a server, as `BeTree.Server.info/2` returns them |
   | `replicas`, `replica_bytes` | count, byte | the replicas of a server, and the memory that they have of their own |
   | `unwritten` | count | changes of a server that are not on its disk |
+  | `journal_bytes` | byte | the changes on the disk since the newest base there |
+  | `queue` | count | messages in the mailboxes of a server's processes |
+  | `busy` | 0 or 1 | 1 if the process did not reply to the measurement in time |
+  | `failed` | 0 or 1 | 1 if `BeTree.Server.info/2` has an `:error`: of a base, a write or the connection of a follower |
+  | `connected` | 0 or 1 | 1 if a follower is connected |
+  | `rules`, `due`, `held` | count, 0 or 1 | the rules, whether rules are due, and whether time is held (`BeTree.Rules.Server.info/2`) |
+  | `behind` | millisecond | from the time of the rules, the watermark, to the latest time that they have seen |
+  | `facts_bytes` | byte | that facts and their indices ever took at once |
+  | `pending`, `pending_bytes`, `senders` | count, byte | of an output (`BeTree.Output.Stats`) |
+  | `overloaded`, `closed` | 0 or 1 | whether an output is above its limits, and whether its sink is gone |
+  | `subscriptions`, `subscribers`, `full` | count | of a pubsub (`BeTree.PubSub.stats/2`) |
+  | `hot`, `shards`, `shard_bytes` | count, byte | the tenants in memory, and their shards (`BeTree.Tenants.info/1`) |
+  | `round` | millisecond | in which the statistics of all used tenants were last written once |
   | `lateness` | microsecond | since the oldest of the messages was put |
 
   ## Metadata
@@ -84,7 +101,7 @@ defmodule BeTree.Telemetry do
   | key | meaning |
   | --- | --- |
   | `tree` | the handle that was searched or changed |
-  | `server` | the name of the `BeTree.Server`, if the handle is one; for `[:be_tree, :rules, :dropped]` the name of the `BeTree.Rules.Server` |
+  | `server` | the name of the `BeTree.Server`, if the handle is one; for `[:be_tree, :rules, :dropped]` and `[:be_tree, :rules, :measure]` the name of the `BeTree.Rules.Server` |
   | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/operating/runtimes.md`); `:compiled`, compiled now |
   | `process` | the process whose notices were dropped, or its name in `:notify`; for `[:be_tree, :pub_sub, ...]` the subscriber |
   | `pubsub` | the name of the `BeTree.PubSub` |
@@ -139,9 +156,12 @@ defmodule BeTree.Telemetry do
       def metrics, do: BeTree.Telemetry.metrics() ++ my_metrics()
 
   A duration, lateness, fuel or number of matches has a summary, which LiveDashboard shows, and a distribution with buckets, because
-  reporters of Prometheus drop summaries. `BeTree.Server.measure/1` emits the event of the gauges; `:telemetry_poller` can call it:
+  reporters of Prometheus drop summaries. Events are counted by counters, whose names end in `count`. The sizes, queues and lags of what
+  runs are `last_value`s of the events of `BeTree.Gauges.measure/0`; `:telemetry_poller` can call it:
 
-      {:telemetry_poller, measurements: [{BeTree.Server, :measure, [Ads]}], period: 10_000}
+      {:telemetry_poller, measurements: [{BeTree.Gauges, :measure, []}], period: 10_000}
+
+  `docs/operating/metrics.md` has a whole configuration, the alerts worth having, and how to keep out the summaries.
 
   Durations are in milliseconds. Metrics of servers have the tag `server`, the name as text. Returns `[]` when the package
   `:telemetry_metrics` is not present.

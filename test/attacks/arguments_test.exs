@@ -296,6 +296,8 @@ defmodule BeTree.Attacks.ArgumentsTest do
       {Server, :measure, fn -> [server] end, nil},
       {Server, :swap, fn -> [server, BeTree.publish!(with_rules())] end, [:timeout]},
       {Server, :migrate, fn -> [:no_such_server, [a: :integer]] end, [:on_mismatch, :timeout]},
+      {BeTree.Gauges, :measure, fn -> [] end, nil},
+      {BeTree.Gauges, :read, fn -> [] end, nil},
       {BeTree.Telemetry, :enabled?, fn -> [] end, nil},
       {BeTree.Telemetry, :metrics, fn -> [] end, nil},
       {Workload, :all, fn -> [] end, nil},

@@ -271,8 +271,13 @@ defmodule BeTree.Journal.Owner do
   def bytes(nil), do: 0
   def bytes(%__MODULE__{journal: journal}), do: Journal.bytes(journal)
 
-  @doc "Returns the version up to which all changes are on the disk, and the error of the last sync in the background."
-  @spec status(t | nil) :: %{durable: non_neg_integer, error: Error.t() | nil} | nil
+  @doc """
+  Returns the version up to which all changes are on the disk, the bytes of the changes after the newest base, and the error of the last
+  sync in the background.
+  """
+  @spec status(t | nil) :: %{durable: non_neg_integer, bytes: non_neg_integer, error: Error.t() | nil} | nil
   def status(nil), do: nil
-  def status(%__MODULE__{journal: journal}), do: %{durable: journal.durable, error: journal.error}
+
+  def status(%__MODULE__{journal: journal}),
+    do: %{durable: journal.durable, bytes: Journal.bytes(journal), error: journal.error}
 end

@@ -48,6 +48,15 @@ defmodule BeTree.Server.Names do
     end
   end
 
+  @doc "Returns the tables of the servers on this node whose names are not atoms."
+  @spec tables() :: [table]
+  def tables do
+    for {_pid, table} <- :ets.tab2list(__MODULE__), do: table
+  rescue
+    # The application does not run.
+    ArgumentError -> []
+  end
+
   @spec start_link(term) :: GenServer.on_start()
   def start_link(_argument), do: GenServer.start_link(__MODULE__, [], name: __MODULE__)
 

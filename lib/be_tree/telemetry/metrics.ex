@@ -6,10 +6,13 @@ defmodule BeTree.Telemetry.Metrics do
 
   @milliseconds {:native, :millisecond}
 
+  # From 10 microseconds, a search of a small index, to 10 seconds.
+  @times [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000]
+
   # Upper bounds of the buckets of distributions, in the units of their metrics.
   @buckets %{
-    duration: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000],
-    lateness: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000],
+    duration: @times,
+    lateness: @times,
     fuel: [1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000],
     matches: [0, 1, 10, 100, 1_000, 10_000, 100_000]
   }
@@ -25,7 +28,8 @@ defmodule BeTree.Telemetry.Metrics do
     List.flatten(metrics)
   end
 
-  # A dashboard shows the summary. Reporters of Prometheus drop summaries and take the distribution.
+  # A dashboard shows the summary. Reporters of Prometheus drop summaries and take the distribution. The name of a counter ends in
+  # `count`, because Prometheus refuses two metrics of one name.
   defp spread(module, name, tags) do
     measurement = name |> String.split(".") |> List.last() |> String.to_existing_atom()
 
@@ -37,12 +41,12 @@ defmodule BeTree.Telemetry.Metrics do
 
   defp searches(module) do
     [
-      module.counter("be_tree.search.stop.duration", tags([:result], description: "searches")),
+      module.counter("be_tree.search.stop.count", tags([:result], description: "searches")),
       spread(module, "be_tree.search.stop.duration", tags([], unit: @milliseconds)),
       spread(module, "be_tree.search.stop.fuel", tags([], [])),
       spread(module, "be_tree.search.stop.matches", tags([], [])),
       module.sum("be_tree.search.stop.mismatches", tags([], description: "values that do not fit")),
-      module.counter("be_tree.search.exception.duration", tags([], description: "searches that raised")),
+      module.counter("be_tree.search.exception.count", tags([], description: "searches that raised")),
       spread(module, "be_tree.queue.stop.duration", tags([], unit: @milliseconds, description: "waits for a replica")),
       module.sum("be_tree.search_many.stop.events", tags([:result], [])),
       spread(module, "be_tree.search_many.stop.duration", tags([], unit: @milliseconds)),
@@ -55,7 +59,7 @@ defmodule BeTree.Telemetry.Metrics do
 
   defp changes(module) do
     [
-      module.counter("be_tree.change.stop.duration", tags([:operation, :result], description: "changes")),
+      module.counter("be_tree.change.stop.count", tags([:operation, :result], description: "changes")),
       spread(module, "be_tree.change.stop.duration", tags([:operation], unit: @milliseconds)),
       module.sum("be_tree.change.stop.put", tags([], description: "subscriptions inserted or replaced")),
       module.sum("be_tree.change.stop.deleted", tags([], description: "subscriptions deleted")),
@@ -68,9 +72,10 @@ defmodule BeTree.Telemetry.Metrics do
     [
       spread(module, "be_tree.base.stop.duration", tags([:operation, :result], unit: @milliseconds)),
       module.last_value("be_tree.replica.lag.lag", tags([], description: "changes that a free replica lacks")),
+      module.sum("be_tree.server.faults.faults", tags([:operation], description: "subscriptions that were left out")),
       module.last_value("be_tree.follower.change.version", tags([], [])),
       module.sum("be_tree.follower.base.bytes", tags([], unit: :byte)),
-      module.counter("be_tree.follower.lost.version", tags([], description: "connections that a follower lost")),
+      module.counter("be_tree.follower.lost.count", tags([], description: "connections that a follower lost")),
       spread(module, "be_tree.module.compile.duration", tags([:source], unit: @milliseconds)),
       module.sum("be_tree.rules.dropped.notices", tags([], description: "notices that were not sent"))
     ]
@@ -78,7 +83,7 @@ defmodule BeTree.Telemetry.Metrics do
 
   defp rules(module) do
     [
-      module.counter("be_tree.rules.stop.duration", tags([:operation, :result], description: "calls of rules")),
+      module.counter("be_tree.rules.stop.count", tags([:operation, :result], description: "calls of rules")),
       spread(module, "be_tree.rules.stop.duration", tags([:operation], unit: @milliseconds)),
       spread(module, "be_tree.rules.stop.fuel", tags([:operation], [])),
       module.sum("be_tree.rules.stop.firings", tags([], description: "rules that fired")),
@@ -88,26 +93,64 @@ defmodule BeTree.Telemetry.Metrics do
     ]
   end
 
-  # Of the event that BeTree.Server.measure/1 emits.
+  # Of the events that BeTree.Gauges.measure/0 emits.
   defp gauges(module) do
     [
-      module.last_value("be_tree.server.measure.expressions", tags([], description: "subscriptions of a server")),
-      module.last_value("be_tree.server.measure.memory", tags([], unit: :byte, description: "the base")),
-      module.last_value(
-        "be_tree.server.measure.memory_bytes",
-        tags([], unit: :byte, description: "the changeable tree")
+      values(module, "be_tree.server.measure", [],
+        expressions: [description: "subscriptions"],
+        memory: [unit: :byte, description: "the base"],
+        memory_bytes: [unit: :byte, description: "the changeable tree"],
+        replicas: [],
+        replica_bytes: [unit: :byte, description: "memory of replicas"],
+        version: [],
+        log: [description: "changes since the base"],
+        lag: [description: "changes that a free replica lacks"],
+        queue: [description: "messages that wait for the server's process"],
+        busy: [description: "1 if the server's process did not reply"],
+        failed: [description: "1 if the last base, write or connection failed"],
+        unwritten: [description: "changes that the disk lacks"],
+        journal_bytes: [unit: :byte, description: "changes on the disk since the base there"],
+        connected: [description: "1 if a follower is connected"]
       ),
-      module.last_value(
-        "be_tree.server.measure.replica_bytes",
-        tags([], unit: :byte, description: "memory of replicas")
+      values(module, "be_tree.rules.measure", [],
+        rules: [],
+        facts: [],
+        waiting: [description: "facts that wait for the rules' time"],
+        due: [description: "1 if rules are due"],
+        held: [description: "1 if time is held before an event that fails"],
+        behind: [unit: :millisecond, description: "the rules' time behind the latest time"],
+        facts_bytes: [unit: :byte],
+        memory_bytes: [unit: :byte],
+        journal_bytes: [unit: :byte],
+        queue: [description: "messages that wait for the server's processes"],
+        busy: [description: "1 if the server did not reply"]
       ),
-      module.last_value("be_tree.server.measure.replicas", tags([], [])),
-      module.last_value("be_tree.server.measure.version", tags([], [])),
-      module.last_value("be_tree.server.measure.log", tags([], description: "changes since the base")),
-      module.last_value("be_tree.server.measure.lag", tags([], description: "changes that a free replica lacks")),
-      module.last_value("be_tree.server.measure.unwritten", tags([], description: "changes that the disk lacks"))
+      values(module, "be_tree.output.measure", [:output],
+        pending: [description: "messages in pages"],
+        pending_bytes: [unit: :byte],
+        senders: [],
+        memory: [unit: :byte],
+        lateness: [unit: {:microsecond, :millisecond}, description: "age of the oldest pending message"],
+        overloaded: [description: "1 above the limits"],
+        closed: [description: "1 if the sink is gone"]
+      ),
+      values(module, "be_tree.pub_sub.measure", [:pubsub],
+        subscriptions: [],
+        subscribers: [],
+        full: [description: "subscribers at their limits"]
+      ),
+      values(module, "be_tree.tenants.measure", [:tenants],
+        hot: [description: "tenants in memory"],
+        bytes: [unit: :byte, description: "their indexes and statistics"],
+        shards: [],
+        shard_bytes: [unit: :byte, description: "memory of shards"],
+        round: [unit: :millisecond, description: "the longest last round of writing statistics"]
+      )
     ]
   end
+
+  defp values(module, event, tags, measurements),
+    do: for({name, options} <- measurements, do: module.last_value("#{event}.#{name}", tags(tags, options)))
 
   defp pubsubs(module) do
     [
@@ -126,8 +169,8 @@ defmodule BeTree.Telemetry.Metrics do
       module.sum("be_tree.tenants.match.fuel", tags([:tenants], [])),
       module.sum("be_tree.tenants.match.skipped", tags([:tenants], description: "events skipped for quotas")),
       spread(module, "be_tree.tenants.load.duration", tags([:tenants], unit: @milliseconds)),
-      module.counter("be_tree.tenants.evict.bytes", tags([:tenants], description: "tenants that left memory")),
-      module.counter("be_tree.tenants.quota.left", tags([:tenants, :threshold], description: "warnings of quotas")),
+      module.counter("be_tree.tenants.evict.count", tags([:tenants], description: "tenants that left memory")),
+      module.counter("be_tree.tenants.quota.count", tags([:tenants, :threshold], description: "warnings of quotas")),
       spread(module, "be_tree.tenants.restore.duration", tags([:tenants], unit: @milliseconds)),
       spread(module, "be_tree.tenants.move.duration", tags([:tenants], unit: @milliseconds)),
       module.sum("be_tree.tenants.rebuild.lost", tags([:tenants], description: "tenants of shards that trapped"))
@@ -146,10 +189,18 @@ defmodule BeTree.Telemetry.Metrics do
 
   defp tags(more, options), do: [tags: [:server | more], tag_values: &__MODULE__.tag_values/1] ++ options
 
-  @doc "Returns the tags: the name of a server as text, none for other targets."
+  # The tags that are names.
+  @names [:server, :output, :pubsub, :tenants]
+
+  @doc "Returns the tags: names as text, and an empty name of a server for other targets."
   @spec tag_values(map) :: map
   def tag_values(metadata) do
-    name = Map.get(metadata, :server)
-    Map.put(metadata, :server, if(name == nil, do: "", else: Describe.value(name)))
+    for name <- @names, is_map_key(metadata, name), reduce: Map.put_new(metadata, :server, "") do
+      tags -> Map.update!(tags, name, &text/1)
+    end
   end
+
+  # A target that is no server.
+  defp text(nil), do: ""
+  defp text(name), do: Describe.value(name)
 end

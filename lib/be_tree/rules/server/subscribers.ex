@@ -57,6 +57,15 @@ defmodule BeTree.Rules.Server.Subscribers do
   @spec stopped(Server.name(), non_neg_integer | nil) :: true
   def stopped(name, number), do: :ets.delete(__MODULE__, {:runs, name, number})
 
+  @doc "Returns the names of the servers that run, or have crashed and will run again."
+  @spec running() :: [Server.name()]
+  def running do
+    __MODULE__ |> :ets.select([{{{:runs, :"$1", :_}}, [], [:"$1"]}]) |> Enum.uniq()
+  rescue
+    # The application does not run.
+    ArgumentError -> []
+  end
+
   @doc "Returns the number of the last notice of a server or a partition without a folder, and 0 before the first."
   @spec last_notice(Server.name(), non_neg_integer | nil) :: non_neg_integer
   def last_notice(name, number) do

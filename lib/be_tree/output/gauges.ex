@@ -1,0 +1,18 @@
+defmodule BeTree.Output.Gauges do
+  @moduledoc false
+  # The measurements of the event [:be_tree, :output, :measure] (BeTree.Telemetry).
+
+  alias BeTree.Error
+  alias BeTree.Output.Stats
+
+  @doc "Returns the measurements of an output, from its counters."
+  @spec read(BeTree.Output.name()) :: {:ok, %{atom => number}} | {:error, Error.t()}
+  def read(name) do
+    with {:ok, stats} <- Stats.read(name) do
+      flags = %{overloaded: flag(stats.overloaded), closed: flag(stats.closed != nil)}
+      {:ok, stats |> Map.take([:pending, :pending_bytes, :senders, :memory, :lateness]) |> Map.merge(flags)}
+    end
+  end
+
+  defp flag(boolean), do: if(boolean, do: 1, else: 0)
+end
