@@ -107,7 +107,7 @@ defmodule BeTree.MixProject do
         Tenants: ~r/^BeTree\.Tenants(\.|$)/,
         Delivery: ~r/^BeTree\.Output(\.|$)/,
         "Files and images": ~r/^BeTree\.(Files|Image)(\.|$)/,
-        "Fuel, tuning and telemetry": ~r/^BeTree\.(Fuel|Gauges|Profile|Tune|Telemetry)(\.|$)/,
+        "Fuel, tuning and telemetry": ~r/^BeTree\.(Fuel|Gauges|LiveDashboard|Profile|Tune|Telemetry)(\.|$)/,
         Testing: [BeTree.Test],
         "Sandbox and runtimes": ~r/^BeTree\.(Guest|Sandbox|Runtime)(\.|$)/,
         "erl-be-tree's interface": [:erl_betree]

@@ -42,8 +42,8 @@ defmodule BeTree.LayoutTest do
 
   # The folders of lib/be_tree from the lowest to the highest. The file of the same name counts to the folder.
   @layers ~w(stats error input processes target telemetry journal domain pattern fuel runtime event guest call explanation search
-             tree index sandbox profile image be_tree files server cluster output pub_sub rules tenants gauges tune test encoders
-             application)
+             tree index sandbox profile image be_tree files server cluster output pub_sub rules tenants gauges live_dashboard tune test
+             encoders application)
 
   test "folders use lower folders only" do
     arrows =
