@@ -1,6 +1,6 @@
 defmodule BeTree.Files do
   @moduledoc """
-  Reads schemas, expressions and events from files, in the two public formats.
+  Reads schemas, expressions and events from files: JSON and CSV, and the formats of erl-be-tree and be-tree.
 
       {:ok, schema, subscriptions} = BeTree.Files.load("betree_exprs", schema: "betree_defs")
       {:ok, tree} = BeTree.new(schema)
@@ -10,7 +10,38 @@ defmodule BeTree.Files do
         BeTree.search!(tree, event)
       end
 
-  The first character of a file determines its format; the name does not matter.
+  The first line of a file determines its format. The name matters only if it ends in `.csv`.
+
+  ## JSON and CSV
+
+  The attributes are a JSON object, as in the playground. A domain is a type of `BeTree.Domain`, or an object with a type and options:
+  `optional`, `min`, `max`, `count`, `coerce`, `onMismatch` and `unit`. An object without a type has the fields of a map. The attributes
+  are in the order of their names. The objects in an `object_list` have their attributes beside it.
+
+      {
+        "age": {"type": "integer", "min": 0, "max": 120},
+        "country": {"type": "string", "optional": true},
+        "user": {"address": {"city": "string"}},
+        "items": "object_list",
+        "items.sku": "string"
+      }
+
+  A field with the name `type` is written as a path, `"user.type": "string"`.
+
+  The expressions are JSON objects, one a line, or CSV with the header `id,expression`. An id is a string or an integer. `constants` are
+  those of frequency caps; in CSV each has a column of its name.
+
+      {"id": "a7", "expression": "age >= 21"}
+      {"id": "a8", "expression": "country = 'CA'", "constants": {"flight_id": 7}}
+
+      id,expression
+      a7,age >= 21
+      a8,"country in ('CA', 'US') and user.address.city = ""Quebec\"""
+
+  CSV is that of RFC 4180: a field with a comma, a quote or a line end is in double quotes, and a quote in it is written twice. Ids of
+  CSV are integers if all of them are unsigned 64-bit integers.
+
+  An event is a JSON object, one a line.
 
   ## Erlang terms, as in erl-be-tree
 
@@ -52,7 +83,7 @@ defmodule BeTree.Files do
 
   ## Patterns of EventBridge
 
-  A file of expressions that begins with `{` has a pattern of `BeTree.Pattern`, a JSON object, on each line. Ids and
+  A file of expressions that begins with `{`, and whose first object has only arrays and objects, has a pattern of `BeTree.Pattern`, a JSON object, on each line. Ids and
   constants work as in be-tree's lines. Without a file of attributes the schema is that of `BeTree.Pattern.schema/2`. With
   one, the list attributes are the fields that may have arrays.
 
@@ -64,7 +95,7 @@ defmodule BeTree.Files do
   """
 
   alias BeTree.Input.{Check, Limits, Options}
-  alias BeTree.Files.{Caps, Error, Loaded, Reader, Terms}
+  alias BeTree.Files.{Caps, Error, Ids, Loaded, Reader, Terms}
 
   require Limits
 
@@ -73,14 +104,18 @@ defmodule BeTree.Files do
     schema: [
       type: @path,
       doc:
-        "the path of the file of attributes, in either format. Needed unless `path` begins with the attributes or has patterns"
+        "the path of the file of attributes, in any format. Needed unless `path` begins with the attributes or has patterns"
     ],
     constants: [type: @path, doc: "the path of the file of ids and constants"]
   ]
 
-  @typedoc "A subscription for `BeTree.insert_all/3`."
-  @type subscription ::
-          {BeTree.id(), String.t()} | {BeTree.id(), String.t(), constants: keyword(integer)}
+  @typedoc """
+  A subscription for `BeTree.insert_all/3`, or, if its file has an id that is no unsigned 64-bit integer, for a `BeTree.Server` with
+  `ids: :term`.
+  """
+  @type subscription :: {id, String.t()} | {id, String.t(), constants: keyword(integer)}
+
+  @type id :: BeTree.id() | integer | String.t()
 
   @doc """
   Returns `{:ok, schema, subscriptions}` for the file of expressions at `path`.
@@ -106,10 +141,12 @@ defmodule BeTree.Files do
   def load(path, options \\ []) do
     options = check(path, options)
     loaded = Loaded.read!(path, options)
-    {:ok, loaded.schema, loaded.subscriptions}
+    {:ok, loaded.schema, for(subscription <- loaded.subscriptions, do: with_id(subscription, loaded.ids))}
   rescue
     error in Error -> {:error, error}
   end
+
+  defp with_id(subscription, ids), do: put_elem(subscription, 0, Ids.given(ids, elem(subscription, 0)))
 
   @doc """
   Returns a stream of `{event, line}` for the file at `path`: an event for `BeTree.search/3`, and the number of its first

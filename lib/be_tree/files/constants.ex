@@ -6,6 +6,9 @@ defmodule BeTree.Files.Constants do
 
   @constant_names [:campaign_group_id, :campaign_id, :advertiser_id, :flight_id]
 
+  @spec names() :: [atom]
+  def names, do: @constant_names
+
   # Returns the id and the constants of each line.
   @spec read(Path.t()) :: [{Reader.line(), {non_neg_integer, keyword(integer)}}]
   def read(path) do

@@ -2,16 +2,17 @@ defmodule BeTree.Files.Loaded do
   @moduledoc false
   # A file of expressions with its files of attributes and constants, each read once, and the place of each expression.
 
-  alias BeTree.Files.{Constants, Error, Patterns, Reader, Schema, Terms}
+  alias BeTree.Files.{Constants, Error, Ids, Patterns, Reader, Rows, Schema, Terms}
 
   @enforce_keys [:path, :schema_path, :constants_path, :schema, :subscriptions, :places, :constants]
-  defstruct @enforce_keys
+  defstruct @enforce_keys ++ [:ids]
 
   @typedoc """
   The place of an expression: the text that an error shows, its line, and its offset in that line. The offset is `nil` if
-  the expression is the whole line, and `:pattern` if it was translated from a pattern.
+  the expression is the whole line, `:pattern` if it was translated from a pattern, and the place of `BeTree.Files.Rows` for a row.
   """
-  @type place :: {text :: binary, line :: pos_integer, nil | :pattern | {file_line :: binary, non_neg_integer}}
+  @type place ::
+          {text :: binary, line :: pos_integer, nil | :pattern | {file_line :: binary, non_neg_integer} | Rows.place()}
 
   @type t :: %__MODULE__{
           path: Path.t(),
@@ -20,14 +21,51 @@ defmodule BeTree.Files.Loaded do
           schema: [BeTree.Domain.t()],
           subscriptions: [BeTree.Files.subscription()],
           places: [place],
-          constants: [Reader.line()]
+          constants: [Reader.line()],
+          ids: Ids.t()
         }
 
   # Takes the options of `BeTree.Files.load/2`. Raises a `BeTree.Files.Error`.
   @spec read!(Path.t(), keyword(Path.t() | nil)) :: t
   def read!(path, options) do
+    Reader.with_open!(path, fn cursor ->
+      case Rows.format(cursor) do
+        nil -> read_lines(cursor, path, options)
+        format -> read_rows(cursor, format, path, options)
+      end
+    end)
+  end
+
+  defp read_rows(cursor, format, path, options) do
+    if options[:constants] do
+      reason =
+        "the constants of these expressions are in the same file, in fields of their own; remove the option constants"
+
+      raise %Error{path: path, reason: reason}
+    end
+
+    schema = read_schema(options[:schema] || refuse_missing_schema(path))
+    rows = Rows.read!(cursor, format)
+    {numbers, ids} = Ids.number!(rows, path)
+
+    %__MODULE__{
+      path: path,
+      schema_path: options[:schema],
+      constants_path: nil,
+      schema: schema,
+      subscriptions: Enum.zip_with(numbers, rows, &subscription/2),
+      places: for(row <- rows, do: {row.expression, row.line, row.place}),
+      constants: [],
+      ids: ids
+    }
+  end
+
+  defp subscription(number, %{constants: [], expression: expression}), do: {number, expression}
+  defp subscription(number, row), do: {number, row.expression, constants: row.constants}
+
+  defp read_lines(cursor, path, options) do
     schema_path = options[:schema]
-    {schema, texts, places} = Reader.with_open!(path, &expressions(&1, schema_path))
+    {schema, texts, places} = expressions(cursor, schema_path)
 
     {lines, constants} =
       if(options[:constants], do: options[:constants] |> Constants.read() |> Enum.unzip(), else: {[], nil})
@@ -56,11 +94,12 @@ defmodule BeTree.Files.Loaded do
 
   def locate(%__MODULE__{} = loaded, %BeTree.Error{} = error) do
     {text, number, offset} = Enum.at(loaded.places, error.position)
+    {line, column} = if error.column, do: position(offset, number, error.column), else: {number, nil}
 
     %Error{
       path: loaded.path,
-      line: number,
-      column: error.column && column(offset, error.column),
+      line: line,
+      column: column,
       reason: error.message,
       text: text,
       # The column of an error about a pattern refers to the translated expression.
@@ -68,9 +107,10 @@ defmodule BeTree.Files.Loaded do
     }
   end
 
-  defp column(nil, column), do: column
-  defp column(:pattern, _column), do: nil
-  defp column({line, offset}, column), do: column_in_file(line, offset, column)
+  defp position(nil, number, column), do: {number, column}
+  defp position(:pattern, number, _column), do: {number, nil}
+  defp position({line, offset}, number, column) when is_binary(line), do: {number, column_in_file(line, offset, column)}
+  defp position(row_place, number, column), do: Rows.position(row_place, number, column)
 
   ## Reading
 
@@ -96,14 +136,17 @@ defmodule BeTree.Files.Loaded do
     {schema, texts, for({pattern, number} <- lines, do: {pattern, number, :pattern})}
   end
 
-  defp expressions({_rest, %{path: path}}, nil),
-    do: raise(%Error{path: path, reason: "has no attributes; name their file with the option schema"})
+  defp expressions({_rest, %{path: path}}, nil), do: refuse_missing_schema(path)
 
   defp expressions(cursor, schema_path) do
     schema = read_schema(schema_path)
     lines = lines(cursor)
     {schema, for({text, _number} <- lines, do: text), for({text, number} <- lines, do: {text, number, nil})}
   end
+
+  @spec refuse_missing_schema(Path.t()) :: no_return
+  defp refuse_missing_schema(path),
+    do: raise(%Error{path: path, reason: "has no attributes; name their file with the option schema"})
 
   defp lines(cursor), do: cursor |> Stream.unfold(&Reader.take/1) |> Enum.to_list()
 

@@ -3,7 +3,7 @@ defmodule BeTree.Files.Match do
   # Matches a file of events against a file of expressions, and sums up the cost.
 
   alias BeTree.{Files, Image}
-  alias BeTree.Files.{Latencies, Loaded}
+  alias BeTree.Files.{Ids, Latencies, Loaded}
 
   import BeTree.Input.Describe, only: [grouped: 1]
 
@@ -12,6 +12,7 @@ defmodule BeTree.Files.Match do
               [
                 origin: "built",
                 on_mismatch: :error,
+                ids: nil,
                 mismatches: 0,
                 events: 0,
                 matches: 0,
@@ -25,11 +26,12 @@ defmodule BeTree.Files.Match do
 
   @typedoc """
   Counts and sums over all events. `build` is the microseconds that the index took, read or built according to `origin`;
-  `nanoseconds` is the time of searches; `on_mismatch` is the option of the searches.
+  `nanoseconds` is the time of searches; `on_mismatch` is the option of the searches, and
+  `ids` has the given id of each number in the index.
   """
   @type t :: %__MODULE__{}
 
-  # Returns an index: read from the option `:image`, or built from `:expressions` and the options of `BeTree.Files.load/2`.
+  # Returns an index: read from the option `:image`, with the file of `:ids` if there is one, or built from `:expressions` and the options of `BeTree.Files.load/2`.
   # A built tree is published, so that its searches take the same time as those of an image.
   @spec open(keyword(Path.t())) ::
           {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t() | Files.Error.t()}
@@ -42,9 +44,12 @@ defmodule BeTree.Files.Match do
              {:ok, index} <- BeTree.publish(tree),
              do: {:ok, index, summary}
 
-      {image, _none} ->
-        read(image)
+      {image, others} ->
+        with {:ok, index, summary} <- read(image),
+             do: {:ok, index, %{summary | ids: others[:ids] && Ids.read!(others[:ids])}}
     end
+  rescue
+    error in Files.Error -> {:error, error}
   end
 
   # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of
@@ -64,7 +69,7 @@ defmodule BeTree.Files.Match do
 
     with {:ok, tree} <- BeTree.new(loaded.schema, tree_options),
          {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, loaded.subscriptions) end) do
-      {:ok, tree, %__MODULE__{expressions: count, build: elapsed}, loaded.subscriptions}
+      {:ok, tree, %__MODULE__{expressions: count, build: elapsed, ids: loaded.ids}, loaded.subscriptions}
     else
       {:error, error} -> {:error, Loaded.locate(loaded, error)}
       {_elapsed, {:error, error}} -> {:error, Loaded.locate(loaded, error)}
@@ -109,20 +114,32 @@ defmodule BeTree.Files.Match do
     error in Files.Error -> {:error, error}
   end
 
-  # Returns the profile of searches for the events in the file at `path`.
-  @spec profile(BeTree.target(), Path.t(), BeTree.Domain.on_mismatch()) ::
+  # Returns the profile of searches for the events in the file at `path`, with the given ids of expressions.
+  @spec profile(BeTree.target(), t, Path.t()) ::
           {:ok, BeTree.Profile.t()} | {:error, BeTree.Error.t() | Files.Error.t()}
-  def profile(target, path, on_mismatch) do
+  def profile(target, summary, path) do
     events = path |> Files.events() |> Enum.to_list()
+    texts = Enum.map(events, fn {event, _line} -> event end)
 
-    with {:error, %BeTree.Error{position: position} = error} when position != nil <-
-           BeTree.profile(target, Enum.map(events, fn {event, _line} -> event end), on_mismatch: on_mismatch) do
-      {event, line} = Enum.at(events, position)
-      {:error, Files.locate_event(%{error | position: nil}, event, path, line)}
+    case BeTree.profile(target, texts, on_mismatch: summary.on_mismatch) do
+      {:ok, profile} ->
+        {:ok, with_ids(profile, summary.ids)}
+
+      {:error, %BeTree.Error{position: position} = error} when position != nil ->
+        {event, line} = Enum.at(events, position)
+        {:error, Files.locate_event(%{error | position: nil}, event, path, line)}
+
+      {:error, error} ->
+        {:error, error}
     end
   rescue
     error in Files.Error -> {:error, error}
   end
+
+  # Returns the profile with the given id of each expression.
+  @spec with_ids(BeTree.Profile.t(), Ids.t()) :: BeTree.Profile.t()
+  def with_ids(profile, ids),
+    do: %{profile | expressions: for(entry <- profile.expressions, do: %{entry | id: Ids.given(ids, entry.id)})}
 
   defp count(summary, ids, stats, elapsed) do
     %{

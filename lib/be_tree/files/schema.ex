@@ -1,10 +1,10 @@
 defmodule BeTree.Files.Schema do
   @moduledoc false
-  # Reads the schema in either format: Erlang terms, `{age, int, allow_undefined, 0, 99}`, or be-tree's lines,
+  # Reads the schema in each format: JSON (`BeTree.Domain.Json`), Erlang terms, `{age, int, allow_undefined, 0, 99}`, or be-tree's lines,
   # `age|integer|true|0|99`. Ordered types may have two bounds, the other bounded types a count of distinct values.
 
   alias BeTree.Domain
-  alias BeTree.Input.Describe
+  alias BeTree.Input.{Describe, Json}
   alias BeTree.Files.{Error, Reader, Terms}
 
   @term_types %{
@@ -46,7 +46,46 @@ defmodule BeTree.Files.Schema do
     end
   end
 
+  def read({first, %{format: :objects} = reader}), do: read_json([first | following(reader)], reader)
   def read({_rest, %{path: path}} = cursor), do: cursor |> Stream.unfold(&Reader.take/1) |> read_lines(path)
+
+  # Returns the lines behind the reader's line, the blank ones too.
+  defp following(reader) do
+    case Reader.next_line(reader) do
+      {:ok, reader} -> [reader.text | following(reader)]
+      :eof -> []
+    end
+  end
+
+  defp read_json(lines, reader) do
+    text = Enum.join(lines, "\n")
+
+    case BeTree.Domain.Json.parse(text) do
+      {:ok, schema} -> schema
+      {:error, error} -> raise json_error(error, name_offset(text, error.attribute), lines, reader)
+      {:error, error, offset} -> raise json_error(error, offset, lines, reader)
+    end
+  end
+
+  # Returns the byte at which the text has the attribute's name, if it has that name once.
+  defp name_offset(_text, nil), do: nil
+
+  defp name_offset(text, attribute) do
+    with {:ok, fields} <- BeTree.Domain.Path.fields(attribute),
+         [{offset, _length}] <- :binary.matches(text, Json.encode(List.last(fields))) do
+      offset
+    else
+      _none_or_several -> nil
+    end
+  end
+
+  defp json_error(error, nil, _lines, reader), do: %Error{path: reader.path, reason: error.message}
+
+  defp json_error(error, offset, lines, reader) do
+    before = lines |> Enum.join("\n") |> binary_part(0, offset) |> String.split("\n")
+    index = length(before) - 1
+    Reader.error(reader.path, Enum.at(lines, index), reader.number + index, byte_size(List.last(before)), error.message)
+  end
 
   # Returns the domains in a term, which must be a list of tuples.
   @spec from_term(Terms.located(), Path.t()) :: [Domain.t()]

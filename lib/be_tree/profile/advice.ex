@@ -66,7 +66,7 @@ defmodule BeTree.Profile.Advice do
     end
   end
 
-  defp ids(profile), do: profile.expressions |> Enum.take(3) |> Enum.map_join(", ", &Integer.to_string(&1.id))
+  defp ids(profile), do: profile.expressions |> Enum.take(3) |> Enum.map_join(", ", &to_string(&1.id))
 
   defp decode(profile) do
     if share(fuel(profile, :decode), profile.fuel) >= @min_share do

@@ -73,7 +73,7 @@ defmodule BeTree.Tune.Document do
   end
 
   # Ids become strings, because JavaScript's numbers have 53 bits.
-  defp ids(%{id: id} = map), do: %{map | id: Integer.to_string(id)}
+  defp ids(%{id: id} = map), do: %{map | id: to_string(id)}
 
   defp event(cost, run) do
     cost
@@ -93,7 +93,7 @@ defmodule BeTree.Tune.Document do
     tested = run.profile.expressions |> Enum.take(@max_named) |> Enum.map(& &1.id)
 
     for id <- Enum.uniq(tested ++ lost), text = run.input.texts[id] do
-      {Integer.to_string(id),
+      {to_string(id),
        if(String.length(text) > @max_text_length, do: String.slice(text, 0, @max_text_length) <> "…", else: text)}
     end
   end

@@ -9,10 +9,16 @@ defmodule BeTree.Tune.Report do
 
   @spec html(String.t()) :: {:ok, iodata} | {:error, Error.t()}
   def html(json) do
-    case :be_tree |> Application.app_dir(@page) |> File.read() do
-      {:ok, page} -> {:ok, fill(page, json)}
-      {:error, reason} -> {:error, %Error{kind: :file, message: missing(reason)}}
-    end
+    with {:ok, page} <- page(), do: {:ok, fill(page, json)}
+  end
+
+  # Returns `:ok` if there is a page, or the error of `html/1`.
+  @spec check() :: :ok | {:error, Error.t()}
+  def check, do: with({:ok, _page} <- page(), do: :ok)
+
+  defp page do
+    with {:error, reason} <- :be_tree |> Application.app_dir(@page) |> File.read(),
+         do: {:error, %Error{kind: :file, message: missing(reason)}}
   end
 
   # Escaping every `<` keeps the JSON from closing its script element.

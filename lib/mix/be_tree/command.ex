@@ -14,7 +14,21 @@ defmodule Mix.BeTree.Command do
       Mix.shell().info(Mix.Task.moduledoc(task) || "mix help #{Mix.Task.task_name(task)} has no text in this build")
     else
       {options, rest} = parse!(arguments, switches)
-      fun.(options, rest)
+      fun.(standard_input!(options), rest)
+    end
+  end
+
+  # Options whose value is a file that a task reads.
+  @inputs [:expressions, :schema, :constants, :events, :image, :compare]
+
+  # Replaces `-` by the standard input, which only one option can read.
+  defp standard_input!(options) do
+    case for {name, "-"} <- options, name in @inputs, do: name do
+      [first, second | _others] ->
+        Mix.raise("--#{first} and --#{second} are both -, but the standard input is read once")
+
+      _at_most_one ->
+        for {name, value} <- options, do: {name, if(value == "-" and name in @inputs, do: "/dev/stdin", else: value)}
     end
   end
 
@@ -142,14 +156,22 @@ defmodule Mix.BeTree.Command do
   def ok!({:error, error}, text), do: Mix.raise(text.(error))
 
   # The options that `open!/1` takes.
-  @sources [:expressions, :image, :schema, :constants]
+  @sources [:expressions, :image, :ids, :schema, :constants]
 
   # Checks the options of a task that searches for `:events` in the index of a file.
   @spec check_sources!(keyword, [String.t()], String.t()) :: :ok
   def check_sources!(options, rest, usage) do
     if rest != [], do: Mix.raise("#{inspect(hd(rest))} belongs to no option\n\nUsage: #{usage}")
     require!(options, [if(options[:image], do: :image, else: :expressions), :events], usage)
-    check_one!(options, :image, @sources -- [:image], usage)
+    check_one!(options, :image, @sources -- [:image, :ids], usage)
+    check_ids!(options, usage)
+  end
+
+  # Raises if a file of ids is there without an image.
+  @spec check_ids!(keyword, String.t()) :: :ok
+  def check_ids!(options, usage) do
+    if options[:ids] && !options[:image], do: Mix.raise("--ids belongs to --image\n\nUsage: #{usage}")
+    :ok
   end
 
   # Returns the index of the files among the options, and the summary of its build.

@@ -3,11 +3,11 @@ defmodule Mix.Tasks.BeTree.Image do
   @moduledoc """
   Builds an image: an index as one file, a WebAssembly module (`BeTree.Image`).
 
-      mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] [--portable] --out FILE
+      mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] [--ids FILE] [--portable] --out FILE
       mix be_tree.image info FILE
       mix be_tree.image verify FILE
 
-  `build` reads files in either of the formats of `BeTree.Files`. `mix be_tree.match --image` matches events against an image.
+  `build` reads files in the formats of `BeTree.Files`, as `mix be_tree.match` does. `mix be_tree.match --image` matches events against an image.
   `info` prints the header of an image. `verify` reads the whole image, starts its module, and checks the header.
 
   ## Options
@@ -17,6 +17,8 @@ defmodule Mix.Tasks.BeTree.Image do
     * `--constants` - the ids and constants of the expressions;
     * `--on-mismatch` - with `undefined` a value of an event that does not fit an optional attribute counts as undefined
       (`BeTree.Domain`). Defaults to `error`, and belongs to `--expressions`;
+    * `--ids` - a file for the ids of expressions. An image has only unsigned 64-bit integers. If the expressions have another id, they are
+      numbered from 1, and this file has a line for each: `{"id":"a7","number":1}`. `mix be_tree.match --image` takes it as `--ids`;
     * `--portable` - makes an image without vector instructions (SIMD), for WebAssembly runtimes that lack them, such as Chicory
       on the JVM. Its searches take longer where both run (`docs/guides/image.md`). The first use builds the module with Rust, in a
       minute or more; a released package has it;
@@ -26,9 +28,10 @@ defmodule Mix.Tasks.BeTree.Image do
 
       mix be_tree.image build --schema betree_defs --expressions betree_exprs --out ads.wasm
       mix be_tree.match --image ads.wasm --events betree_events
+      mix be_tree.image build --schema schema.json --expressions expressions.csv --ids ads.ids --out ads.wasm
       mix be_tree.image build --portable --schema betree_defs --expressions betree_exprs --out portable.wasm
 
-  Each input may be a pipe or `/dev/stdin`: it is opened and read once. An existing image is replaced when the new one is complete. The
+  Each input may be a pipe, or `-` for the standard input: it is opened and read once. An existing image is replaced when the new one is complete. The
   output may be a pipe or a device, and must not be one of the inputs.
 
   On an error the task prints it and ends with status 1.
@@ -38,7 +41,7 @@ defmodule Mix.Tasks.BeTree.Image do
 
   alias BeTree.{Guest, Image}
   alias Mix.BeTree.{Command, PortableGuest}
-  alias BeTree.Files.Match
+  alias BeTree.Files.{Ids, Match}
 
   import BeTree.Input.Describe, only: [grouped: 1]
 
@@ -49,11 +52,12 @@ defmodule Mix.Tasks.BeTree.Image do
     schema: :string,
     constants: :string,
     on_mismatch: :string,
+    ids: :string,
     portable: :boolean,
     out: :string
   ]
 
-  @usage "mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] [--portable] --out FILE\n" <>
+  @usage "mix be_tree.image build --expressions FILE [--schema FILE] [--constants FILE] [--ids FILE] [--portable] --out FILE\n" <>
            "       mix be_tree.image info FILE\n" <>
            "       mix be_tree.image verify FILE"
 
@@ -68,14 +72,34 @@ defmodule Mix.Tasks.BeTree.Image do
   defp build(options) do
     Command.require!(options, [:expressions, :out], @usage)
     inputs = Command.values_of(options, [:expressions, :schema, :constants])
-    Command.check_output!(options[:out], inputs)
+    for path <- Command.values_of(options, [:out, :ids]), do: Command.check_output!(path, inputs)
+    if options[:ids] == options[:out], do: Mix.raise("--ids and --out are the same file; name two")
     files = Keyword.take(options, [:schema, :constants])
     tree_options = [on_mismatch: Command.on_mismatch!(options), guest: if(options[:portable], do: portable_guest())]
-    {tree, summary} = Command.ok!(Match.build(options[:expressions], files, tree_options))
+    {tree, summary, subscriptions} = build!(options[:expressions], files, tree_options)
+    if summary.ids && !options[:ids], do: Mix.raise(missing_ids(options[:expressions]))
     bytes = Command.ok!(Image.to_binary(tree))
     info = Command.ok!(Image.info({:binary, bytes}))
+
+    if options[:ids] do
+      numbers = for subscription <- subscriptions, do: elem(subscription, 0)
+      Command.write_output!(options[:ids], Ids.text(summary.ids, numbers), inputs)
+    end
+
     Command.write_output!(options[:out], bytes, inputs)
     Mix.shell().info("#{grouped(summary.expressions)} expressions in #{grouped(info.length)} bytes, #{info.sha256}")
+  end
+
+  defp build!(path, files, tree_options) do
+    case Match.build_with_subscriptions(path, files, tree_options) do
+      {:ok, tree, summary, subscriptions} -> {tree, summary, subscriptions}
+      {:error, error} -> Mix.raise(Exception.message(error))
+    end
+  end
+
+  defp missing_ids(path) do
+    "#{path}: an id is no unsigned 64-bit integer, and an image has no other ids; " <>
+      "name a file that keeps the ids: --ids #{Path.rootname(path)}.ids"
   end
 
   defp portable_guest, do: Command.ok!(Guest.load(PortableGuest.read!()))

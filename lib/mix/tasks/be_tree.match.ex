@@ -4,13 +4,15 @@ defmodule Mix.Tasks.BeTree.Match do
   Matches a file of events against a file of expressions.
 
       mix be_tree.match --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FILE] [--on-mismatch undefined] [--stats]
-      mix be_tree.match --image FILE --events FILE [--out FILE] [--on-mismatch undefined] [--stats]
+      mix be_tree.match --image FILE [--ids FILE] --events FILE [--out FILE] [--on-mismatch undefined] [--stats]
 
-  The files are in the formats of `BeTree.Files`, told apart by their content. A file of expressions may have patterns of EventBridge,
-  one JSON object a line (`BeTree.Pattern`); their attributes need no file.
+  The files are in the formats of `BeTree.Files`, told apart by their content. The schema is JSON, as in the playground. Expressions
+  are JSON objects, one a line, or CSV with ids; plain lines, whose ids are their numbers; or patterns of EventBridge, one JSON object a
+  line (`BeTree.Pattern`), whose attributes need no file. Events are JSON, one a line.
 
   ## Example
 
+      mix be_tree.match --schema schema.json --expressions expressions.csv --events events.ndjson --out results.ndjson
       mix be_tree.match --expressions P_128_Ex_5_000.txt --events P_128_Ev_3_000.txt
       mix be_tree.match --schema betree_defs --expressions betree_exprs --events betree_events --out results
 
@@ -22,17 +24,19 @@ defmodule Mix.Tasks.BeTree.Match do
 
     * `--expressions` - the expressions;
     * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
+    * `--ids` - the file of ids that `mix be_tree.image build --ids` wrote with the image;
     * `--events` - the events;
     * `--schema` - the attributes, unless the file of expressions begins with them or has patterns;
     * `--constants` - the ids and constants of the expressions;
-    * `--out` - a file for the results: for each event a line with a JSON array of ascending ids. With `-` the results go to
+    * `--out` - a file for the results: for each event a line with a JSON array of ids as the expressions' file has them. They
+      ascend, or are in the order of that file if an id in it is no unsigned 64-bit integer. With `-` the results go to
       the standard output, and the other output to the standard error. An existing file is replaced when all events are matched,
       and stays as it is if one cannot be;
     * `--on-mismatch` - with `undefined` a value of an event that does not fit its attribute counts as undefined, unless the attribute is
       required (`BeTree.Domain`). Defaults to `error`;
     * `--stats` - also print the work of the index and its size.
 
-  Each input may be a pipe or `/dev/stdin`: it is opened and read once. An output may be a pipe or a device. It must not be one of
+  Each input may be a pipe, or `-` for the standard input: it is opened and read once. An output may be a pipe or a device. It must not be one of
   the inputs.
 
   On an error in a file the task prints the file, the line and the column, and ends with status 1.
@@ -50,6 +54,7 @@ defmodule Mix.Tasks.BeTree.Match do
   @switches [
     expressions: :string,
     image: :string,
+    ids: :string,
     events: :string,
     schema: :string,
     constants: :string,
@@ -60,7 +65,7 @@ defmodule Mix.Tasks.BeTree.Match do
 
   @usage "mix be_tree.match --expressions FILE --events FILE " <>
            "[--schema FILE] [--constants FILE] [--out FILE] [--on-mismatch undefined] [--stats]\n" <>
-           "       mix be_tree.match --image FILE --events FILE [--out FILE] [--on-mismatch undefined] [--stats]"
+           "       mix be_tree.match --image FILE [--ids FILE] --events FILE [--out FILE] [--on-mismatch undefined] [--stats]"
 
   # The interval between two lines of progress on a terminal.
   @progress_milliseconds 200
@@ -74,7 +79,7 @@ defmodule Mix.Tasks.BeTree.Match do
     {target, summary} =
       with_output(options, fn write ->
         {target, summary} = index(options)
-        {target, match(target, summary, options, write)}
+        {target, match(target, summary, options, &write.(Results.line(&1, summary.ids)))}
       end)
 
     say(options, Match.report(summary))
@@ -99,17 +104,17 @@ defmodule Mix.Tasks.BeTree.Match do
     )
   end
 
-  # Calls `fun` with a function that writes the ids of one event.
+  # Calls `fun` with a function that writes a line of results.
   defp with_output(options, fun) do
     case options[:out] do
       nil ->
-        fun.(fn _ids -> :ok end)
+        fun.(fn _line -> :ok end)
 
       "-" ->
-        fun.(&IO.binwrite(Results.line(&1)))
+        fun.(&IO.binwrite/1)
 
       path ->
-        Command.with_output!(path, Command.inputs(options), fn write -> fun.(&write.(Results.line(&1))) end)
+        Command.with_output!(path, Command.inputs(options), fun)
     end
   end
 

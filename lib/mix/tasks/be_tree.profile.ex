@@ -5,9 +5,9 @@ defmodule Mix.Tasks.BeTree.Profile do
   and by event (`BeTree.Profile`).
 
       mix be_tree.profile --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--top N] [--folded FILE]
-      mix be_tree.profile --image FILE --events FILE [--top N] [--folded FILE]
+      mix be_tree.profile --image FILE [--ids FILE] --events FILE [--top N] [--folded FILE]
 
-  The files are in either of the formats of `BeTree.Files`, told apart by their content.
+  The files are in the formats of `BeTree.Files`, told apart by their content, as those of `mix be_tree.match`.
 
   The output is the same on every machine, as it counts fuel and not time. An event takes some five times as long as its
   search. The profile of all events is held in memory.
@@ -16,6 +16,7 @@ defmodule Mix.Tasks.BeTree.Profile do
 
     * `--expressions` - the expressions;
     * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
+    * `--ids` - the file of ids that `mix be_tree.image build --ids` wrote with the image;
     * `--events` - the events;
     * `--schema` - the attributes, unless the file of expressions begins with them;
     * `--constants` - the ids and constants of the expressions;
@@ -25,11 +26,12 @@ defmodule Mix.Tasks.BeTree.Profile do
     * `--folded` - a file for the stacks in the folded format, from which tools such as `flamegraph.pl`, inferno and speedscope
       draw a flame graph.
 
-  Each input may be a pipe or `/dev/stdin`: it is opened and read once. An existing file of stacks is replaced as a whole. It may be a
+  Each input may be a pipe, or `-` for the standard input: it is opened and read once. An existing file of stacks is replaced as a whole. It may be a
   pipe or a device, and must not be one of the inputs.
 
   ## Example
 
+      mix be_tree.profile --schema schema.json --expressions expressions.csv --events events.ndjson
       mix be_tree.profile --schema betree_defs --expressions betree_exprs --events betree_events --folded search.folded
   """
 
@@ -46,6 +48,7 @@ defmodule Mix.Tasks.BeTree.Profile do
   @switches [
     expressions: :string,
     image: :string,
+    ids: :string,
     events: :string,
     schema: :string,
     constants: :string,
@@ -55,7 +58,7 @@ defmodule Mix.Tasks.BeTree.Profile do
   ]
 
   @usage "mix be_tree.profile --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--top N] [--folded FILE]\n" <>
-           "       mix be_tree.profile --image FILE --events FILE [--top N] [--folded FILE]"
+           "       mix be_tree.profile --image FILE [--ids FILE] --events FILE [--top N] [--folded FILE]"
 
   @impl true
   def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
@@ -66,8 +69,9 @@ defmodule Mix.Tasks.BeTree.Profile do
 
     inputs = Command.inputs(options)
     if options[:folded], do: Command.check_output!(options[:folded], inputs)
-    {index, _summary} = Command.open!(options)
-    profile = index |> Match.profile(options[:events], Command.on_mismatch!(options)) |> Command.ok!()
+    {index, summary} = Command.open!(options)
+    summary = %{summary | on_mismatch: Command.on_mismatch!(options)}
+    profile = index |> Match.profile(summary, options[:events]) |> Command.ok!()
     if options[:folded], do: Command.write_output!(options[:folded], Profile.folded(profile), inputs)
 
     profile
@@ -96,7 +100,7 @@ defmodule Mix.Tasks.BeTree.Profile do
         end
       ),
       table("\nexpression", ~w(candidate tests matched failed), profile.expressions, top, fn row ->
-        {Integer.to_string(row.id), [row.candidate, row.tests, row.matched, row.failed], ""}
+        {to_string(row.id), [row.candidate, row.tests, row.matched, row.failed], ""}
       end),
       table("\nevent, from 0", ~w(fuel visited evaluated matches), profile.events, top, fn row ->
         {Integer.to_string(row.position), [row.fuel, row.visited, row.evaluated, row.matches], row.reason}

@@ -4,13 +4,13 @@ defmodule Mix.Tasks.BeTree.Tune do
   Measures an index on your events, recommends how to search it, and writes a report.
 
       mix be_tree.tune --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FOLDER]
-      mix be_tree.tune --image FILE --events FILE
+      mix be_tree.tune --image FILE [--ids FILE] --events FILE
       mix be_tree.tune --workload W3
       mix be_tree.tune --budget ...
       mix be_tree.tune --compare OLD.json ...
       mix be_tree.tune --calibrate
 
-  The files are in either of the formats of `BeTree.Files`. The first 10,000 events are used. In two minutes the task
+  The files are in the formats of `BeTree.Files`, as those of `mix be_tree.match`. The first 10,000 events are used. In two minutes the task
 
     * counts the fuel of every event, and shows what total budgets would end, and where the fuel goes (`BeTree.profile/3`);
     * measures slices, fuel per reduction, batches, replicas and numbers of processes: searches a second, the time of a call from
@@ -28,6 +28,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     * `--on-mismatch` - with `undefined` a value of an event that does not fit an optional attribute counts as undefined
       (`BeTree.Domain`). Defaults to `error`, and belongs to `--expressions`;
     * `--image` - an image in place of the expressions, as `mix be_tree.image` builds it;
+    * `--ids` - the file of ids that `mix be_tree.image build --ids` wrote with the image;
     * `--events` - the events;
     * `--workload` - generated expressions and events in place of files: `W1`, dense boolean expressions, or `W3`, ad targeting;
     * `--out` - the folder of the report. Defaults to `be_tree_tune`, and to `be_tree_tune/compared` with `--compare`;
@@ -45,10 +46,11 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   ## Example
 
+      mix be_tree.tune --schema schema.json --expressions expressions.csv --events events.ndjson
       mix be_tree.tune --schema betree_defs --expressions betree_exprs --events betree_events
       mix be_tree.tune --schema betree_defs --expressions betree_exprs --events betree_events --budget --compare be_tree_tune/tune.json
 
-  Each input may be a pipe or `/dev/stdin`: it is opened and read once. The files of the report must not be among the inputs, and
+  Each input may be a pipe, or `-` for the standard input: it is opened and read once. The files of the report must not be among the inputs, and
   replace earlier ones when they are complete.
 
   On an error in a file the task prints the file, the line and the column, and ends with status 1.
@@ -56,9 +58,9 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   use Mix.Task
 
-  alias BeTree.Files.Match
+  alias BeTree.Files.{Ids, Match}
   alias BeTree.Tune.Calibration
-  alias BeTree.{Files, Image, Tune}
+  alias BeTree.{Files, Tune}
   alias Mix.BeTree.{CalibrationText, Command, TuneText}
 
   @requirements ["app.start"]
@@ -69,6 +71,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     constants: :string,
     on_mismatch: :string,
     image: :string,
+    ids: :string,
     events: :string,
     workload: :string,
     out: :string,
@@ -81,7 +84,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   ]
 
   @usage "mix be_tree.tune --expressions FILE --events FILE [--schema FILE] [--constants FILE] [--out FOLDER]\n" <>
-           "       mix be_tree.tune --image FILE --events FILE\n" <>
+           "       mix be_tree.tune --image FILE [--ids FILE] --events FILE\n" <>
            "       mix be_tree.tune --workload W1|W3\n" <>
            "       mix be_tree.tune --calibrate"
 
@@ -103,22 +106,33 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   defp tune(options) do
     check!(options)
+    warn_of_missing_page()
     paths = for name <- ["tune.json", "tune.html"], do: Path.join(folder!(options), name)
-    inputs = Command.values_of(options, [:expressions, :schema, :constants, :image, :events, :compare])
+    inputs = Command.values_of(options, [:expressions, :schema, :constants, :image, :ids, :events, :compare])
     for path <- paths, do: Command.check_output!(path, inputs)
     old = options[:compare] && earlier!(options[:compare])
-    {target, events, others} = input(options)
+    {target, events, others, ids} = input(options)
 
     run =
       target
       |> Tune.run(events, [seconds: seconds(options), progress: progress()] ++ others)
       |> Command.ok!(&located(&1, events, others[:lines], options[:events]))
+      |> with_ids(ids)
 
     run = if old, do: Tune.compare(run, old, (options[:threshold] || 5.0) / 100), else: run
 
     Mix.shell().info(TuneText.of(run))
     write!(run, paths, inputs)
     if run.comparison && run.comparison.worse, do: Mix.raise(TuneText.worse(run.comparison))
+  end
+
+  # Said before the measurement, which takes minutes.
+  defp warn_of_missing_page do
+    with {:error, error} <- Tune.Report.check(),
+         do:
+           Mix.shell().error(
+             "There will be no page with charts, only text and tune.json: #{Exception.message(error)}\n"
+           )
   end
 
   defp check!(options) do
@@ -137,6 +151,8 @@ defmodule Mix.Tasks.BeTree.Tune do
         options[name],
         not Keyword.has_key?(options, :expressions),
         do: refuse("--#{String.replace(to_string(name), "_", "-")} belongs to --expressions")
+
+    Command.check_ids!(options, @usage)
 
     cond do
       options[:workload] && options[:events] -> refuse("--workload and --events exclude each other")
@@ -172,31 +188,36 @@ defmodule Mix.Tasks.BeTree.Tune do
     end
   end
 
-  # Returns the searched tree or index, the events, and further options of `BeTree.Tune.run/3`.
+  # Returns the searched tree or index, the events, further options of `BeTree.Tune.run/3`, and the given ids.
   defp input(options) do
     cond do
       name = options[:workload] -> workload(name)
-      path = options[:image] -> with_events(Command.ok!(Image.read(path)), options, [])
+      options[:image] -> image(options)
       true -> files(options)
     end
+  end
+
+  defp image(options) do
+    {index, summary} = options |> Keyword.take([:image, :ids]) |> Match.open() |> Command.ok!()
+    with_events(index, options, [], summary.ids)
   end
 
   defp files(options) do
     others = Keyword.take(options, [:schema, :constants])
 
     case Match.build_with_subscriptions(options[:expressions], others, on_mismatch: Command.on_mismatch!(options)) do
-      {:ok, tree, _summary, subscriptions} ->
-        with_events(tree, options, subscriptions: subscriptions)
+      {:ok, tree, summary, subscriptions} ->
+        with_events(tree, options, [subscriptions: subscriptions], summary.ids)
 
       {:error, error} ->
         Mix.raise(Exception.message(error))
     end
   end
 
-  defp with_events(target, options, others) do
+  defp with_events(target, options, others, ids) do
     {events, lines} = options[:events] |> Files.events() |> Enum.take(@max_events) |> Enum.unzip()
     if events == [], do: Mix.raise("#{options[:events]}: there are no events to measure with")
-    {target, events, [lines: lines] ++ others}
+    {target, events, [lines: lines] ++ others, ids}
   rescue
     error in Files.Error -> Mix.raise(Exception.message(error))
   end
@@ -212,7 +233,24 @@ defmodule Mix.Tasks.BeTree.Tune do
     subscriptions = parameters |> workload.expressions() |> Enum.with_index(&{&2 + 1, &1})
     tree = Command.ok!(BeTree.new(workload.schema(parameters)))
     BeTree.insert_all!(tree, subscriptions)
-    {tree, Enum.to_list(workload.events(parameters)), [subscriptions: subscriptions]}
+    {tree, Enum.to_list(workload.events(parameters)), [subscriptions: subscriptions], nil}
+  end
+
+  # Returns the run with the given id of each expression.
+  defp with_ids(run, ids) do
+    stops =
+      for stop <- run.budget.stops do
+        %{stop | most: stop.most && for(entry <- stop.most, do: %{entry | id: Ids.given(ids, entry.id)})}
+      end
+
+    texts = Map.new(run.input.texts, fn {number, text} -> {Ids.given(ids, number), text} end)
+
+    %{
+      run
+      | profile: Match.with_ids(run.profile, ids),
+        budget: %{run.budget | stops: stops},
+        input: %{run.input | texts: texts}
+    }
   end
 
   # An error of an event gets the event's line.

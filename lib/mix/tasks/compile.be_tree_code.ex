@@ -1,17 +1,14 @@
 defmodule Mix.Tasks.Compile.BeTreeCode do
-  @shortdoc "Compiles the sandboxed modules to machine code"
-
-  @moduledoc """
-  This task compiles the sandboxed modules to machine code for this machine, with the NIF, in the folder `priv/native/code` of
-  the project's build. A VM then loads that code in milliseconds, in place of compiling the modules for seconds.
-
-  `mix compile` runs it after the modules and the NIF are there, also where the NIF was downloaded. It needs no Rust. It starts
-  a VM for the NIF, because a VM cannot load another NIF later. While the NIF and the modules are the same, the task does
-  nothing; `--force` does not change that.
-
-  If the NIF cannot run here, because it was compiled for another platform for example, the task prints the reason once, and each VM
-  compiles the modules. A VM also does that if its CPU lacks features of the CPU that the code was compiled for.
-  """
+  @moduledoc false
+  # This task compiles the sandboxed modules to machine code for this machine, with the NIF, in the folder `priv/native/code` of
+  # the project's build. A VM then loads that code in milliseconds, in place of compiling the modules for seconds.
+  #
+  # `mix compile` runs it after the modules and the NIF are there, also where the NIF was downloaded. It needs no Rust. It starts
+  # a VM for the NIF, because a VM cannot load another NIF later. While the NIF and the modules are the same, the task does
+  # nothing; `--force` does not change that.
+  #
+  # If the NIF cannot run here, because it was compiled for another platform for example, the task prints the reason once, and each VM
+  # compiles the modules. A VM also does that if its CPU lacks features of the CPU that the code was compiled for.
 
   use Mix.Task.Compiler
 

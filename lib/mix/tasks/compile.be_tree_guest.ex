@@ -1,18 +1,15 @@
 defmodule Mix.Tasks.Compile.BeTreeGuest do
-  @shortdoc "Compiles the sandboxed modules, be_tree.wasm and be_tree_rules.wasm"
-
-  @moduledoc """
-  This task compiles the sandboxed modules to `priv` in the build of the project (`_build/dev/lib/be_tree`): the index and the
-  evaluator to `be_tree.wasm`, and the engine of stateful rules to `be_tree_rules.wasm`. It writes nothing to the folder of the
-  sources.
-
-  `mix compile` runs it. A released package has the modules, with the digests of their sources (`priv/be_tree.wasm.sha256`), and
-  needs no Rust for them. A git or path dependency has no modules, so the task compiles them. It needs Rust 1.95 with the standard
-  library for `wasm32-unknown-unknown`, or Debian's Rust and the source of that library. While the digest of a module in the
-  build is that of its sources, the task does nothing; `--force` does not change that.
-
-  The portable index module is not built here, but by the first `mix be_tree.image build --portable` (`Mix.Tasks.BeTree.Image`).
-  """
+  @moduledoc false
+  # This task compiles the sandboxed modules to `priv` in the build of the project (`_build/dev/lib/be_tree`): the index and the
+  # evaluator to `be_tree.wasm`, and the engine of stateful rules to `be_tree_rules.wasm`. It writes nothing to the folder of the
+  # sources.
+  #
+  # `mix compile` runs it. A released package has the modules, with the digests of their sources (`priv/be_tree.wasm.sha256`), and
+  # needs no Rust for them. A git or path dependency has no modules, so the task compiles them. It needs Rust 1.95 with the standard
+  # library for `wasm32-unknown-unknown`, or Debian's Rust and the source of that library. While the digest of a module in the
+  # build is that of its sources, the task does nothing; `--force` does not change that.
+  #
+  # The portable index module is not built here, but by the first `mix be_tree.image build --portable` (`Mix.Tasks.BeTree.Image`).
 
   use Mix.Task.Compiler
 

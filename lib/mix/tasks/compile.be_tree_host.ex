@@ -1,24 +1,21 @@
 defmodule Mix.Tasks.Compile.BeTreeHost do
-  @shortdoc "Compiles the NIF, be_tree_host.so"
-
-  @moduledoc """
-  This task installs the NIF, the crate `wasm/host`, as `priv/native/be_tree_host.so` in the build of the project
-  (`_build/dev/lib/be_tree`). It writes nothing to the folder of the sources.
-
-  `mix compile` runs it. The NIF is the built-in runtime. In this order:
-
-    * if `config :be_tree, :runtime` names another runtime, the task does nothing;
-    * if the package `rustler_precompiled` is present, and BeTree's package has the checksums of released NIFs, the task
-      downloads the one for this machine, and refuses it if its checksum differs. `config :be_tree, force_build: true`, or the
-      environment variable `BE_TREE_BUILD=1`, turns this off;
-    * with Rust 1.95 the task compiles the crate, which takes minutes, most of them for wasmtime. cargo's other files are
-      deleted afterwards, unless `CARGO_TARGET_DIR` names a folder for them;
-    * if wasmex is present, the task prints once that the NIF is left out;
-    * otherwise it raises an error that names these ways.
-
-  While `priv/native/be_tree_host.so.sha256` holds the digests of the library and of its sources and flags, the task does
-  nothing; `--force` does not change that. A library that another environment of the project has is copied.
-  """
+  @moduledoc false
+  # This task installs the NIF, the crate `wasm/host`, as `priv/native/be_tree_host.so` in the build of the project
+  # (`_build/dev/lib/be_tree`). It writes nothing to the folder of the sources.
+  #
+  # `mix compile` runs it. The NIF is the built-in runtime. In this order:
+  #
+  #   * if `config :be_tree, :runtime` names another runtime, the task does nothing;
+  #   * if the package `rustler_precompiled` is present, and BeTree's package has the checksums of released NIFs, the task
+  #     downloads the one for this machine, and refuses it if its checksum differs. `config :be_tree, force_build: true`, or the
+  #     environment variable `BE_TREE_BUILD=1`, turns this off;
+  #   * with Rust 1.95 the task compiles the crate, which takes minutes, most of them for wasmtime. cargo's other files are
+  #     deleted afterwards, unless `CARGO_TARGET_DIR` names a folder for them;
+  #   * if wasmex is present, the task prints once that the NIF is left out;
+  #   * otherwise it raises an error that names these ways.
+  #
+  # While `priv/native/be_tree_host.so.sha256` holds the digests of the library and of its sources and flags, the task does
+  # nothing; `--force` does not change that. A library that another environment of the project has is copied.
 
   use Mix.Task.Compiler
 

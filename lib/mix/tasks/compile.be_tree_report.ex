@@ -1,13 +1,10 @@
 defmodule Mix.Tasks.Compile.BeTreeReport do
-  @shortdoc "Installs the pages of the tuning report and of tenants"
-
-  @moduledoc """
-  This task copies the pages of `mix be_tree.tune` and `mix be_tree.tenants` to `priv/tune.html` and `priv/tenants.html` in the build of
-  the project.
-
-  `mix compile` runs it. A released package has the pages. In a checkout `make report` builds them with npm, in the folder
-  `report`. Where there is no page the task does nothing, and the task that needs it says why it cannot go on.
-  """
+  @moduledoc false
+  # This task copies the pages of `mix be_tree.tune` and `mix be_tree.tenants` to `priv/tune.html` and `priv/tenants.html` in the build of
+  # the project.
+  #
+  # `mix compile` runs it. A released package has the pages. In a checkout `make report` builds them with npm, in the folder
+  # `report`. Where there is no page the task does nothing, and the task that needs it says why it cannot go on.
 
   use Mix.Task.Compiler
 
