@@ -46,6 +46,8 @@ defmodule BeTree.Call.Reply do
   @doc "Returns the attributes in a schema that `BeTree.Domain.encode/1` encoded. It may come from another program."
   @spec schema(binary) :: {:ok, [Domain.t()]} | {:error, Error.t()}
   def schema(binary) do
+    # The atoms of a schema are those of this module, which a VM in interactive mode loads only when it is called.
+    {:module, Domain} = Code.ensure_loaded(Domain)
     with {:ok, term} <- term(binary), do: Domain.from_term(term)
   end
 
