@@ -32,8 +32,8 @@ defmodule BeTree.Files.Match do
   @type t :: %__MODULE__{}
 
   # Returns an index: read from the option `:image`, with the file of `:ids` if there is one, or built from `:expressions` and the options of `BeTree.Files.load/2`.
-  # A built tree is published, so that its searches take the same time as those of an image.
-  @spec open(keyword(Path.t())) ::
+  # `:progress` is a function of a step's name and a count or nil. A built tree is published, so that its searches take the same time as those of an image.
+  @spec open(keyword) ::
           {:ok, BeTree.Index.t(), t} | {:error, BeTree.Error.t() | Files.Error.t()}
   def open(options) do
     case Keyword.pop(options, :image) do
@@ -53,8 +53,8 @@ defmodule BeTree.Files.Match do
   end
 
   # Returns a tree with the expressions in the files, and the time of their insertion. `options` are those of
-  # `BeTree.Files.load/2`, `tree_options` those of `BeTree.new/2`.
-  @spec build(Path.t(), [schema: Path.t(), constants: Path.t()], keyword) ::
+  # `BeTree.Files.load/2` and `:progress` as in `open/1`, `tree_options` those of `BeTree.new/2`.
+  @spec build(Path.t(), keyword, keyword) ::
           {:ok, BeTree.t(), t} | {:error, Files.Error.t()}
   def build(path, options, tree_options \\ []) do
     with {:ok, tree, summary, _subscriptions} <- build_with_subscriptions(path, options, tree_options),
@@ -62,10 +62,13 @@ defmodule BeTree.Files.Match do
   end
 
   # Like `build/3`, but also returns the subscriptions.
-  @spec build_with_subscriptions(Path.t(), [schema: Path.t(), constants: Path.t()], keyword) ::
+  @spec build_with_subscriptions(Path.t(), keyword, keyword) ::
           {:ok, BeTree.t(), t, [Files.subscription()]} | {:error, Files.Error.t()}
   def build_with_subscriptions(path, options, tree_options) do
+    {progress, options} = Keyword.pop(options, :progress, fn _step, _done -> :ok end)
+    progress.("reading the expressions", nil)
     loaded = Loaded.read!(path, options)
+    progress.("inserting the expressions", length(loaded.subscriptions))
 
     with {:ok, tree} <- BeTree.new(loaded.schema, tree_options),
          {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, loaded.subscriptions) end) do

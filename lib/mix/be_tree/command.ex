@@ -4,6 +4,7 @@ defmodule Mix.BeTree.Command do
 
   alias BeTree.Files.Match
   alias BeTree.Input.{AtomicFile, FileReader}
+  alias Mix.BeTree.Progress
 
   # Runs a task: prints the task's documentation for `--help`, otherwise calls `fun` with the options and the other
   # arguments.
@@ -175,8 +176,8 @@ defmodule Mix.BeTree.Command do
   end
 
   # Returns the index of the files among the options, and the summary of its build.
-  @spec open!(keyword) :: {BeTree.Index.t(), Match.t()}
-  def open!(options), do: options |> Keyword.take(@sources) |> Match.open() |> ok!()
+  @spec open!(keyword, Progress.show()) :: {BeTree.Index.t(), Match.t()}
+  def open!(options, show), do: ok!(Match.open([progress: show] ++ Keyword.take(options, @sources)))
 
   # Returns the paths of the input files of such a task.
   @spec inputs(keyword) :: [Path.t()]

@@ -22,6 +22,7 @@ defmodule Mix.Tasks.BeTree.Image do
     * `--portable` - makes an image without vector instructions (SIMD), for WebAssembly runtimes that lack them, such as Chicory
       on the JVM. Its searches take longer where both run (`docs/guides/image.md`). The first use builds the module with Rust, in a
       minute or more; a released package has it;
+    * `--quiet` - no progress. Otherwise the task tells it on the standard error: on a terminal in one line, else every ten seconds;
     * `--out` - the image.
 
   ## Example
@@ -40,7 +41,7 @@ defmodule Mix.Tasks.BeTree.Image do
   use Mix.Task
 
   alias BeTree.{Guest, Image}
-  alias Mix.BeTree.{Command, PortableGuest}
+  alias Mix.BeTree.{Command, PortableGuest, Progress}
   alias BeTree.Files.{Ids, Match}
 
   import BeTree.Input.Describe, only: [grouped: 1]
@@ -53,6 +54,7 @@ defmodule Mix.Tasks.BeTree.Image do
     constants: :string,
     on_mismatch: :string,
     ids: :string,
+    quiet: :boolean,
     portable: :boolean,
     out: :string
   ]
@@ -76,9 +78,15 @@ defmodule Mix.Tasks.BeTree.Image do
     if options[:ids] == options[:out], do: Mix.raise("--ids and --out are the same file; name two")
     files = Keyword.take(options, [:schema, :constants])
     tree_options = [on_mismatch: Command.on_mismatch!(options), guest: if(options[:portable], do: portable_guest())]
-    {tree, summary, subscriptions} = build!(options[:expressions], files, tree_options)
-    if summary.ids && !options[:ids], do: Mix.raise(missing_ids(options[:expressions]))
-    bytes = Command.ok!(Image.to_binary(tree))
+
+    {bytes, summary, subscriptions} =
+      Progress.run(options, fn show ->
+        {tree, summary, subscriptions} = build!(options[:expressions], [progress: show] ++ files, tree_options)
+        if summary.ids && !options[:ids], do: Mix.raise(missing_ids(options[:expressions]))
+        show.("making the image", nil)
+        {Command.ok!(Image.to_binary(tree)), summary, subscriptions}
+      end)
+
     info = Command.ok!(Image.info({:binary, bytes}))
 
     if options[:ids] do

@@ -34,6 +34,7 @@ defmodule Mix.Tasks.BeTree.Match do
       and stays as it is if one cannot be;
     * `--on-mismatch` - with `undefined` a value of an event that does not fit its attribute counts as undefined, unless the attribute is
       required (`BeTree.Domain`). Defaults to `error`;
+    * `--quiet` - no progress. Otherwise the task tells it on the standard error: on a terminal in one line, else every ten seconds;
     * `--stats` - also print the work of the index and its size.
 
   Each input may be a pipe, or `-` for the standard input: it is opened and read once. An output may be a pipe or a device. It must not be one of
@@ -45,9 +46,8 @@ defmodule Mix.Tasks.BeTree.Match do
 
   use Mix.Task
 
-  alias Mix.BeTree.Command
+  alias Mix.BeTree.{Command, Progress}
   alias BeTree.Files.{Match, Results}
-  alias BeTree.Input.Describe
 
   @requirements ["app.start"]
 
@@ -60,15 +60,13 @@ defmodule Mix.Tasks.BeTree.Match do
     constants: :string,
     out: :string,
     on_mismatch: :string,
+    quiet: :boolean,
     stats: :boolean
   ]
 
   @usage "mix be_tree.match --expressions FILE --events FILE " <>
            "[--schema FILE] [--constants FILE] [--out FILE] [--on-mismatch undefined] [--stats]\n" <>
            "       mix be_tree.match --image FILE [--ids FILE] --events FILE [--out FILE] [--on-mismatch undefined] [--stats]"
-
-  # The interval between two lines of progress on a terminal.
-  @progress_milliseconds 200
 
   @impl true
   def run(arguments), do: Command.run(__MODULE__, arguments, @switches, &run/2)
@@ -77,29 +75,30 @@ defmodule Mix.Tasks.BeTree.Match do
     Command.check_sources!(options, rest, @usage)
 
     {target, summary} =
-      with_output(options, fn write ->
-        {target, summary} = index(options)
-        {target, match(target, summary, options, &write.(Results.line(&1, summary.ids)))}
+      Progress.run([quiet: quiet?(options)], fn show ->
+        with_output(options, fn write ->
+          {target, summary} = index(options, show)
+          {target, match(target, summary, options, &write.(Results.line(&1, summary.ids)), show)}
+        end)
       end)
 
     say(options, Match.report(summary))
     if options[:stats], do: say(options, Match.report_index(summary, target))
   end
 
-  defp index(options) do
-    show(options, if(options[:image], do: "reading the image", else: "building the index"))
+  # Progress would stand between results on a terminal.
+  defp quiet?(options), do: options[:quiet] || (options[:out] == "-" and Command.terminal?())
 
-    {target, summary} = Command.open!(options)
+  defp index(options, show) do
+    {target, summary} = Command.open!(options, show)
     {target, %{summary | on_mismatch: Command.on_mismatch!(options)}}
   end
 
-  defp match(target, summary, options, write) do
-    progress = progress(options)
-
+  defp match(target, summary, options, write, show) do
     Command.ok!(
       Match.run(target, summary, options[:events], fn summary, _event, ids ->
         write.(ids)
-        progress.(summary)
+        show.("searching for events", summary.events)
       end)
     )
   end
@@ -120,24 +119,5 @@ defmodule Mix.Tasks.BeTree.Match do
 
   defp say(options, text) do
     if options[:out] == "-", do: IO.write(:stderr, text), else: Mix.shell().info(String.trim_trailing(to_string(text)))
-  end
-
-  # Returns a function that shows the number of searched events on a terminal, at intervals.
-  defp progress(options) do
-    shown = :atomics.new(1, [])
-
-    fn summary ->
-      now = System.monotonic_time(:millisecond)
-
-      if now - :atomics.get(shown, 1) >= @progress_milliseconds do
-        :atomics.put(shown, 1, now)
-        show(options, "#{Describe.grouped(summary.events)} events")
-      end
-    end
-  end
-
-  # Shows a line that the next one overwrites, on a terminal that receives no results.
-  defp show(options, text) do
-    if options[:out] != "-" and Command.terminal?(), do: IO.write(["\r", String.pad_trailing(text, 40), "\r"])
   end
 end

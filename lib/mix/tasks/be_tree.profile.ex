@@ -23,6 +23,7 @@ defmodule Mix.Tasks.BeTree.Profile do
     * `--on-mismatch` - with `undefined` a value of an event that does not fit its attribute counts as undefined, unless the attribute is
       required (`BeTree.Domain`). Defaults to `error`;
     * `--top` - the number of attributes, expressions and events to show, 10 by default;
+    * `--quiet` - no progress. Otherwise the task tells it on the standard error: on a terminal in one line, else every ten seconds;
     * `--folded` - a file for the stacks in the folded format, from which tools such as `flamegraph.pl`, inferno and speedscope
       draw a flame graph.
 
@@ -39,7 +40,7 @@ defmodule Mix.Tasks.BeTree.Profile do
 
   alias BeTree.Files.Match
   alias BeTree.Profile
-  alias Mix.BeTree.Command
+  alias Mix.BeTree.{Command, Progress}
 
   import BeTree.Input.Describe, only: [grouped: 1]
 
@@ -53,6 +54,7 @@ defmodule Mix.Tasks.BeTree.Profile do
     schema: :string,
     constants: :string,
     on_mismatch: :string,
+    quiet: :boolean,
     top: :integer,
     folded: :string
   ]
@@ -69,9 +71,7 @@ defmodule Mix.Tasks.BeTree.Profile do
 
     inputs = Command.inputs(options)
     if options[:folded], do: Command.check_output!(options[:folded], inputs)
-    {index, summary} = Command.open!(options)
-    summary = %{summary | on_mismatch: Command.on_mismatch!(options)}
-    profile = index |> Match.profile(summary, options[:events]) |> Command.ok!()
+    profile = Progress.run(options, &profile(options, &1))
     if options[:folded], do: Command.write_output!(options[:folded], Profile.folded(profile), inputs)
 
     profile
@@ -79,6 +79,13 @@ defmodule Mix.Tasks.BeTree.Profile do
     |> IO.iodata_to_binary()
     |> String.trim_trailing()
     |> Mix.shell().info()
+  end
+
+  defp profile(options, show) do
+    {index, summary} = Command.open!(options, show)
+    show.("profiling the searches", nil)
+    summary = %{summary | on_mismatch: Command.on_mismatch!(options)}
+    index |> Match.profile(summary, options[:events]) |> Command.ok!()
   end
 
   defp report(%{searches: 0}, _top), do: "There are no events.\n"

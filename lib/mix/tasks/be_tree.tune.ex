@@ -36,6 +36,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     * `--quick` - the same as `--seconds 20`;
     * `--budget` - only what total budgets would end, and where the fuel goes. No time is measured: it takes seconds, and the
       result is the same on every machine;
+    * `--quiet` - no progress. Otherwise the task tells it on the standard error: on a terminal in one line, else every ten seconds;
     * `--compare` - a `tune.json` of an earlier run. The task prints what became better or worse, and ends with status 1 if
       a figure is worse by more than the threshold, with 95 % confidence. With `--budget` only fuel is compared, which suits a
       busy CI;
@@ -61,7 +62,7 @@ defmodule Mix.Tasks.BeTree.Tune do
   alias BeTree.Files.{Ids, Match}
   alias BeTree.Tune.Calibration
   alias BeTree.{Files, Tune}
-  alias Mix.BeTree.{CalibrationText, Command, TuneText}
+  alias Mix.BeTree.{CalibrationText, Command, Progress, TuneText}
 
   @requirements ["app.start"]
 
@@ -77,6 +78,7 @@ defmodule Mix.Tasks.BeTree.Tune do
     out: :string,
     seconds: :integer,
     quick: :boolean,
+    quiet: :boolean,
     budget: :boolean,
     compare: :string,
     threshold: :float,
@@ -111,19 +113,22 @@ defmodule Mix.Tasks.BeTree.Tune do
     inputs = Command.values_of(options, [:expressions, :schema, :constants, :image, :ids, :events, :compare])
     for path <- paths, do: Command.check_output!(path, inputs)
     old = options[:compare] && earlier!(options[:compare])
-    {target, events, others, ids} = input(options)
-
-    run =
-      target
-      |> Tune.run(events, [seconds: seconds(options), progress: progress()] ++ others)
-      |> Command.ok!(&located(&1, events, others[:lines], options[:events]))
-      |> with_ids(ids)
-
+    run = Progress.run(options, &measure(options, &1))
     run = if old, do: Tune.compare(run, old, (options[:threshold] || 5.0) / 100), else: run
 
     Mix.shell().info(TuneText.of(run))
     write!(run, paths, inputs)
     if run.comparison && run.comparison.worse, do: Mix.raise(TuneText.worse(run.comparison))
+  end
+
+  defp measure(options, show) do
+    {target, events, others, ids} = input(options, show)
+    progress = fn part, share -> show.(part_name(part), share) end
+
+    target
+    |> Tune.run(events, [seconds: seconds(options), progress: progress] ++ others)
+    |> Command.ok!(&located(&1, events, others[:lines], options[:events]))
+    |> with_ids(ids)
   end
 
   # Said before the measurement, which takes minutes.
@@ -189,11 +194,11 @@ defmodule Mix.Tasks.BeTree.Tune do
   end
 
   # Returns the searched tree or index, the events, further options of `BeTree.Tune.run/3`, and the given ids.
-  defp input(options) do
+  defp input(options, show) do
     cond do
       name = options[:workload] -> workload(name)
       options[:image] -> image(options)
-      true -> files(options)
+      true -> files(options, show)
     end
   end
 
@@ -202,8 +207,8 @@ defmodule Mix.Tasks.BeTree.Tune do
     with_events(index, options, [], summary.ids)
   end
 
-  defp files(options) do
-    others = Keyword.take(options, [:schema, :constants])
+  defp files(options, show) do
+    others = [progress: show] ++ Keyword.take(options, [:schema, :constants])
 
     case Match.build_with_subscriptions(options[:expressions], others, on_mismatch: Command.on_mismatch!(options)) do
       {:ok, tree, summary, subscriptions} ->
@@ -277,16 +282,6 @@ defmodule Mix.Tasks.BeTree.Tune do
 
   defp earlier!(path) do
     path |> Command.read_text!() |> Tune.read() |> Command.ok!(&"#{path}: #{Exception.message(&1)}")
-  end
-
-  # A line that the next one overwrites, on a terminal.
-  defp progress do
-    fn part, share ->
-      if Command.terminal?() do
-        text = "#{part_name(part)} #{round(100 * share)} %"
-        IO.write(["\r", String.pad_trailing(text, 60), "\r"])
-      end
-    end
   end
 
   defp part_name(:fuel), do: "counting fuel"

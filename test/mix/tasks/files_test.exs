@@ -431,6 +431,14 @@ defmodule Mix.Tasks.FilesTest do
     for feeder <- [compared_feeder, bad_feeder], do: Task.await(feeder, :infinity)
   end
 
+  test "image reads a schema with every option in a VM that has read none before", %{tmp_dir: folder} do
+    image = Path.join(folder, "options.wasm")
+    schema = [at: {:datetime, optional: true, unit: :second, on_mismatch: :undefined}, n: {:integer, coerce: true}]
+    schema |> BeTree.new!() |> Image.write!(image)
+    assert {output, 0} = separate("image", ["info", image], "")
+    assert output =~ ~r/attributes +2/
+  end
+
   test "is read once by erl_bench", %{files: files, tmp_dir: folder} do
     stats = write(folder, "stats", "{n_events,9}.\n{snapshot_freq,3}.\n{nano_diffs,[1,2]}.\n")
     {base, base_feeder} = fed(folder, stats)
