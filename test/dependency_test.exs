@@ -49,6 +49,7 @@ defmodule BeTree.DependencyTest do
     assert Enum.filter(modules, &(&1 =~ "Test")) -- published == []
 
     help = mix(folder, environment, ["help"])
+    refute help =~ "compile.be_tree"
 
     assert Regex.scan(~r/mix (be_tree\.\w+)/, help, capture: :all_but_first) == [
              ["be_tree.image"],

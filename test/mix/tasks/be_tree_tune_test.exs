@@ -18,7 +18,7 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     ]
   end
 
-  defp tune(arguments, folder), do: run(arguments ++ ["--out", Path.join(folder, "out")])
+  defp tune(arguments, folder), do: run(arguments ++ ["--quiet", "--out", Path.join(folder, "out")])
   defp refused(arguments, folder), do: String.replace(refusal(arguments), folder <> "/", "")
 
   test "--calibrate measures this machine and prints the configuration" do
@@ -55,6 +55,23 @@ defmodule Mix.Tasks.BeTree.TuneTest do
     assert json["sweep"] == nil
     assert Enum.sum(for phase <- json["profile"]["phases"], do: phase["fuel"]) == Enum.sum(json["fuel"])
     assert said() =~ ~r/(The report: .*tune\.html|No report: )[^\n]*\nFor a later --compare: .*tune\.json/
+  end
+
+  test "says before it measures that the page is missing, and what to run", %{tmp_dir: folder} do
+    page = Application.app_dir(:be_tree, "priv/tune.html")
+    aside = Path.join(folder, "page")
+
+    if File.exists?(page) do
+      File.cp!(page, aside)
+      File.rm!(page)
+      on_exit(fn -> File.cp!(aside, page) end)
+    end
+
+    # Refused after the warning, and before anything is measured.
+    message = refusal(["--expressions", "nowhere", "--events", "nowhere", "--out", Path.join(folder, "out")])
+    assert message =~ "nowhere: no such file"
+    assert_received {:mix_shell, :error, ["There will be no page with charts" <> text]}
+    assert text =~ "make report"
   end
 
   test "recommends a configuration, or reports a noisy machine", %{tmp_dir: folder} do
