@@ -40,7 +40,7 @@ defmodule BeTree.Bench.Benchee do
   @doc """
   Runs jobs in Benchee. Each is `{name, function, searches, fuel}`, with the number and the fuel of the searches of a call.
   """
-  @spec run([{String.t(), (() -> term), pos_integer, non_neg_integer}], boolean) :: term
+  @spec run([{String.t(), (... -> term), pos_integer, non_neg_integer}], boolean) :: term
   def run(jobs, quick) do
     costs = for {name, _function, searches, fuel} <- jobs, into: %{}, do: {name, %{searches: searches, fuel: fuel}}
 

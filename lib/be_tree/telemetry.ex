@@ -189,7 +189,7 @@ defmodule BeTree.Telemetry do
 
   @doc false
   # Runs `fun` as a span. `measure` derives measurements from the result.
-  @spec span(atom, map, (() -> result), (result -> map)) :: result when result: var
+  @spec span(atom, map, (... -> result), (result -> map)) :: result when result: var
   def span(name, metadata, fun, measure) do
     case sink() do
       false -> fun.()
@@ -221,7 +221,7 @@ defmodule BeTree.Telemetry do
 
   @doc false
   # Runs a step of a search and emits the event for its outcome. `search` is the state before the step.
-  @spec observe(Search.t(), (() -> Search.outcome())) :: Search.outcome()
+  @spec observe(Search.t(), (... -> Search.outcome())) :: Search.outcome()
   def observe(%{span: nil}, step), do: step.()
   def observe(%{span: span} = search, step), do: span |> Span.guard(step) |> Span.observe(search)
 end

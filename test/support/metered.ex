@@ -8,7 +8,7 @@ defmodule BeTree.Test.Metered do
   alias BeTree.Runtime.Wasmtime
 
   @doc "Returns the result of `run`, and the fuel of the calls completed in it."
-  @spec measure((() -> result)) :: {result, non_neg_integer} when result: term
+  @spec measure((... -> result)) :: {result, non_neg_integer} when result: term
   def measure(run) do
     Process.put(__MODULE__, 0)
     result = run.()

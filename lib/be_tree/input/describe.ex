@@ -63,7 +63,7 @@ defmodule BeTree.Input.Describe do
   Returns the content of an instance for `inspect/2`: the text that `read` returns, or why there is none. Printing does not wait until
   another process is done with the instance, so `read` has a timeout of 0.
   """
-  @spec content(map, (() -> {:ok, String.t()} | {:error, BeTree.Error.t()})) :: String.t() | atom
+  @spec content(map, (... -> {:ok, String.t()} | {:error, BeTree.Error.t()})) :: String.t() | atom
   def content(%{state: state}, _read) when state != :free, do: state
 
   def content(_info, read) do

@@ -63,7 +63,7 @@ defmodule BeTree.Journal.Owner do
   @type write :: (version :: non_neg_integer, Enumerable.t() -> :ok | {:error, Error.t()})
 
   @typedoc "Returns when all changes that the owner has appended so far are on the disk."
-  @type flush :: (() -> :ok | {:error, Error.t()})
+  @type flush :: (... -> :ok | {:error, Error.t()})
 
   @doc "Loads the content of the newest base."
   @callback load_base(content :: binary, state :: term) :: {:ok, state :: term} | {:error, Error.t()}

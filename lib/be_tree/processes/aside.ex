@@ -9,7 +9,7 @@ defmodule BeTree.Processes.Aside do
   @type outcome(result) :: {:returned, result} | {:caught, :error | :exit | :throw, term, Exception.stacktrace()}
 
   @doc "Returns the function's result, or an error of kind `:timeout` after `timeout` milliseconds, when the process is killed."
-  @spec run((() -> result), timeout) :: result | {:error, Error.t()} when result: term
+  @spec run((... -> result), timeout) :: result | {:error, Error.t()} when result: term
   def run(function, :infinity), do: function.()
 
   def run(function, timeout) do
@@ -22,7 +22,7 @@ defmodule BeTree.Processes.Aside do
   end
 
   @doc "Starts a task with the function. Its outcome is for `await/1`, or for `returned/2` if the caller received its message."
-  @spec start((() -> term)) :: Task.t()
+  @spec start((... -> term)) :: Task.t()
   def start(function), do: Task.async(fn -> outcome(function) end)
 
   @doc "Returns what the task's function returned, or raises what it raised. No link or message of the task is left."

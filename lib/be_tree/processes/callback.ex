@@ -36,7 +36,7 @@ defmodule BeTree.Processes.Callback do
   Returns what `function` returns. If it fails, logs the failure with its stack trace and returns an error of kind `:callback`. `name`
   names the function in both.
   """
-  @spec run(String.t(), values, (() -> result)) :: result | {:error, Error.t()} when result: term
+  @spec run(String.t(), values, (... -> result)) :: result | {:error, Error.t()} when result: term
   def run(name, values, function) do
     function.()
   catch

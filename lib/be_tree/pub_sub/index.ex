@@ -28,7 +28,7 @@ defmodule BeTree.PubSub.Index do
   end
 
   @doc "Returns the result of `search`, which is called again while the index is being rebuilt, for at most `timeout` milliseconds."
-  @spec search(atom, timeout, (() -> result)) :: result | {:error, Error.t()} when result: term
+  @spec search(atom, timeout, (... -> result)) :: result | {:error, Error.t()} when result: term
   def search(name, timeout, search) do
     case search.() do
       {:error, %Error{kind: kind}} when kind in [:no_server, :not_ready] ->

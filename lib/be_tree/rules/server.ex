@@ -609,8 +609,10 @@ defmodule BeTree.Rules.Server do
 
   defp operate_source(name, operation, %{source: nil} = options), do: operate(name, operation, options)
 
-  defp operate_source(name, operation, %{source: source} = options),
-    do: operate(name, Tuple.append(operation, to_string(source)), %{options | source: nil})
+  defp operate_source(name, operation, %{source: source} = options) do
+    operation = Tuple.insert_at(operation, tuple_size(operation), to_string(source))
+    operate(name, operation, %{options | source: nil})
+  end
 
   defp named(%{source: nil} = options), do: options
   defp named(options), do: %{options | source: to_string(options.source)}

@@ -7,7 +7,7 @@ defmodule BeTree.Rules.Span do
   alias BeTree.Telemetry.Span
 
   @doc "Runs a call as a span. The sink is the module whose execute/3 takes the events."
-  @spec run(module, Rules.t(), atom, (() -> Rules.outcome())) :: Rules.outcome()
+  @spec run(module, Rules.t(), atom, (... -> Rules.outcome())) :: Rules.outcome()
   def run(sink, rules, operation, call) do
     span = Span.start(sink, :rules, %{rules: rules, operation: operation})
     outcome = Span.guard(span, call)

@@ -130,7 +130,7 @@ defmodule BeTree.Server.Builder do
   end
 
   @doc "Starts a builder that calls `build` and sends its outcome."
-  @spec start(Table.t(), (() -> {:ok, term} | {:error, Error.t()})) :: pid
+  @spec start(Table.t(), (... -> {:ok, term} | {:error, Error.t()})) :: pid
   def start(table, build) do
     server = self()
     metadata = %{server: table.server, operation: :build}

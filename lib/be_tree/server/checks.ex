@@ -97,7 +97,7 @@ defmodule BeTree.Server.Checks do
   Makes a change with `wires`, by the function `make`. If one of them is wrong, separates the wrong ones in an empty tree, which `tree` returns,
   and makes the change with the others. Returns what `make` returned, and the faults.
   """
-  @spec collect([Subscription.wire()], (() -> {:ok, BeTree.t()} | failure), ([Subscription.wire()] -> outcome)) ::
+  @spec collect([Subscription.wire()], (... -> {:ok, BeTree.t()} | failure), ([Subscription.wire()] -> outcome)) ::
           {outcome | failure, [fault]}
         when outcome: {:ok, term} | failure, failure: {:error, Error.t()}
   def collect(wires, tree, make) do

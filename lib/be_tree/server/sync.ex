@@ -51,7 +51,7 @@ defmodule BeTree.Server.Sync do
   end
 
   @doc "Compares `given` with the subscriptions of a server. With `:stop`, the first row that cannot be read is an error."
-  @spec compare(Table.t(), Enumerable.t(), Id.kind(), :stop | :collect, (() -> :ok | {:error, Error.t()})) ::
+  @spec compare(Table.t(), Enumerable.t(), Id.kind(), :stop | :collect, (... -> :ok | {:error, Error.t()})) ::
           {:ok, difference} | {:error, Error.t()}
   def compare(table, given, kind, on_error, in_time) do
     ids = :ets.new(:ids, [:set, :private])

@@ -383,7 +383,7 @@ defmodule BeTree.Server.Table do
   Replaces all texts by rows of `rows_of_texts/3`, for a base that `put_base` puts. If the calling process is killed meanwhile, the
   next one finds no base.
   """
-  @spec replace_texts(t, [[{Ids.key(), version, String.t(), Subscription.constants()}]], (() -> :ok)) :: true
+  @spec replace_texts(t, [[{Ids.key(), version, String.t(), Subscription.constants()}]], (... -> :ok)) :: true
   def replace_texts(%__MODULE__{tid: tid} = table, parts, put_base) do
     :ets.insert(tid, {:partial})
     forget_texts(table)

@@ -30,7 +30,7 @@ defmodule BeTree.Telemetry.Span do
   def target(name), do: %{server: name}
 
   # Runs `fun` as a span.
-  @spec run(module, atom, map, (() -> result), (result -> map)) :: result when result: var
+  @spec run(module, atom, map, (... -> result), (result -> map)) :: result when result: var
   def run(sink, name, metadata, fun, measure) do
     span = start(sink, name, metadata)
     result = guard(span, fun)
@@ -39,7 +39,7 @@ defmodule BeTree.Telemetry.Span do
   end
 
   # Runs `fun`, and emits an exception event if it raises.
-  @spec guard(t, (() -> result)) :: result when result: var
+  @spec guard(t, (... -> result)) :: result when result: var
   def guard(span, fun) do
     fun.()
   catch

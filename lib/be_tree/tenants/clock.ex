@@ -11,7 +11,7 @@ defmodule BeTree.Tenants.Clock do
   `nil` for the clocks of the system. Tests pass functions: the first returns the seconds since 1970, the second microseconds that never
   decrease.
   """
-  @type t :: nil | {(() -> non_neg_integer), (() -> integer)}
+  @type t :: nil | {(... -> non_neg_integer), (... -> integer)}
 
   @typedoc "Days since 1970 in UTC."
   @type day :: integer

@@ -110,7 +110,7 @@ defmodule BeTreeExchange.Bench.Inside do
     :rabbit_basic.delivery(false, false, message, :undefined)
   end
 
-  defp pad(tuple, size), do: if(tuple_size(tuple) == size, do: tuple, else: pad(Tuple.append(tuple, :undefined), size))
+  defp pad(tuple, size), do: List.to_tuple(Tuple.to_list(tuple) ++ List.duplicate(:undefined, size - tuple_size(tuple)))
 
   # Microseconds of user and system time of the node, in steps of 10 ms.
   defp processor_time do

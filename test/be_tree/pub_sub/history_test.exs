@@ -108,7 +108,7 @@ defmodule BeTree.PubSub.HistoryTest do
         await(stop)
         messages = messages()
         PubSub.unsubscribe!(name)
-        {[Tuple.append(entry, {now(), now()})], messages}
+        {[ended(entry, {now(), now()})], messages}
       end)
 
     receive(do: ({:subscribed, pid} when pid == task.pid -> task))
@@ -150,7 +150,7 @@ defmodule BeTree.PubSub.HistoryTest do
         # All publishers have returned, so their messages are in the mailbox.
         messages = messages()
         PubSub.unsubscribe!(name)
-        {Enum.map(present, &Tuple.append(&1, {now(), now()})) ++ ended, messages}
+        {Enum.map(present, &ended(&1, {now(), now()})) ++ ended, messages}
 
       length(present) < 3 or (length(present) < 8 and :rand.uniform(2) == 1) ->
         values = Enum.take_random(1..@values, :rand.uniform(3))
@@ -162,15 +162,18 @@ defmodule BeTree.PubSub.HistoryTest do
         called = now()
         PubSub.unsubscribe!(name)
         times = {called, now()}
-        subscriber(name, stop, [], Enum.map(present, &Tuple.append(&1, times)) ++ ended, tag)
+        subscriber(name, stop, [], Enum.map(present, &ended(&1, times)) ++ ended, tag)
 
       true ->
         {_tag, _values, subscription, _times} = entry = Enum.random(present)
         called = now()
         PubSub.unsubscribe!(name, subscription)
-        subscriber(name, stop, List.delete(present, entry), [Tuple.append(entry, {called, now()}) | ended], tag)
+        subscriber(name, stop, List.delete(present, entry), [ended(entry, {called, now()}) | ended], tag)
     end
   end
+
+  # Adds the times before and after the call that ended a subscription.
+  defp ended({tag, values, subscription, made}, times), do: {tag, values, subscription, made, times}
 
   defp now, do: System.monotonic_time()
 

@@ -34,8 +34,8 @@ defmodule BeTree.Rules.Server.Clock do
   """
   @type t :: %__MODULE__{
           name: BeTree.Rules.Server.name(),
-          system: (() -> integer),
-          monotonic: (() -> integer),
+          system: (... -> integer),
+          monotonic: (... -> integer),
           max_skew: pos_integer,
           offset: integer,
           slewed_to: integer | nil,
@@ -46,11 +46,17 @@ defmodule BeTree.Rules.Server.Clock do
   @type holder :: t | {:shared, Shared.table()} | nil
 
   @typedoc "The functions that read the clocks of the system, for tests."
-  @type sources :: {system :: (() -> integer), monotonic :: (() -> integer)}
+  @type sources :: {system :: (... -> integer), monotonic :: (... -> integer)}
+
+  @typedoc "The options of a clock: a server's name, its largest correction in milliseconds, and `clocks:` of `t:sources/0`."
+  @type options :: %{
+          required(:name) => BeTree.Rules.Server.name(),
+          required(:max_skew) => pos_integer,
+          optional(atom) => term
+        }
 
   @doc "Returns a clock that shows the system's time."
-  @spec new(%{required(:name) => BeTree.Rules.Server.name(), required(:max_skew) => pos_integer, optional(atom) => term}) ::
-          t
+  @spec new(options) :: t
   def new(%{name: name, max_skew: max_skew} = options) do
     {system, monotonic} = Map.get(options, :clocks) || {&os_time/0, &monotonic_time/0}
     offset = system.() - monotonic.()

@@ -21,7 +21,7 @@ defmodule BeTreeExchange.Counters do
   def all(counters), do: for(name <- @names, name != :logged, do: {name, get(counters, name)})
 
   @doc "Logs a message of the broker at most once a second for each exchange."
-  @spec log(t, (() -> String.t())) :: :ok
+  @spec log(t, (... -> String.t())) :: :ok
   def log(counters, message) do
     now = System.monotonic_time(:second)
 
