@@ -1,7 +1,9 @@
 // Builds the page: `node build.mjs FOLDER`. The package for JavaScript has been built before (`make web`).
-import { cp, copyFile, mkdir, rm } from "node:fs/promises";
+import { cp, copyFile, mkdir, rm, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+
+import { languagePage } from "./language.mjs";
 
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 const folder = process.argv[2] ?? here("../_build/playground");
@@ -22,3 +24,4 @@ await build({
 });
 await copyFile(`${library}/be_tree_web_bg.wasm`, `${folder}/be_tree_web_bg.wasm`);
 await cp(here("static"), folder, { recursive: true });
+await writeFile(`${folder}/language.html`, await languagePage());

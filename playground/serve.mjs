@@ -31,9 +31,24 @@ export async function serve(folder, { port = 0, prefix = "/" } = {}) {
   return { url: `http://localhost:${server.address().port}${prefix}`, close };
 }
 
+/** The ports that are tried after a busy one. */
+const NEXT = 20;
+
+/** Serves a folder at the first free port from `first` on. */
+async function serveNear(folder, first) {
+  for (let port = first; ; port++) {
+    try {
+      return { ...(await serve(folder, { port })), isBusy: port !== first };
+    } catch (error) {
+      if (error.code !== "EADDRINUSE" || port === first + NEXT) throw error;
+    }
+  }
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [folder = fileURLToPath(new URL("../_build/playground", import.meta.url)), port = "8080"] =
     process.argv.slice(2);
-  const { url } = await serve(folder, { port: Number(port) });
+  const { url, isBusy } = await serveNear(folder, Number(port));
+  if (isBusy) console.log(`Another program uses port ${port}.`);
   console.log(`The playground is at ${url} (end it with Ctrl+C)`);
 }

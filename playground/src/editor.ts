@@ -74,23 +74,26 @@ class FaultWidget extends WidgetType {
   }
 }
 
-/** Returns the offset of a fault. Its column counts characters. */
-function offsetOf(state: EditorState, fault: Fault) {
+/** Returns the offsets of a fault. Its column and its length count characters. */
+function placeOf(state: EditorState, fault: Fault) {
   const line = state.doc.line(Math.min(fault.line, state.doc.lines));
   const before = Array.from(line.text)
     .slice(0, fault.column - 1)
     .join("");
-  return { line, before, from: line.from + before.length };
+  const from = line.from + before.length;
+  const behind = line.text.slice(before.length);
+  const marked =
+    fault.length === undefined ? /^(\w+|.?)/u.exec(behind)![0] : Array.from(behind).slice(0, fault.length).join("");
+  return { line, before, from, to: from + marked.length };
 }
 
 function faultDecorations(state: EditorState, faults: readonly Fault[]): DecorationSet {
   const ranges = faults.flatMap((fault) => {
-    const { line, before, from } = offsetOf(state, fault);
-    const length = /^(\w+|.?)/u.exec(line.text.slice(from - line.from))![0].length;
+    const { line, before, from, to } = placeOf(state, fault);
     const below = Decoration.widget({ widget: new FaultWidget(before, fault.reason), block: true, side: 1 }).range(
       line.to,
     );
-    return length > 0 ? [Decoration.mark({ class: "cm-fault" }).range(from, from + length), below] : [below];
+    return to > from ? [Decoration.mark({ class: "cm-fault" }).range(from, to), below] : [below];
   });
   return Decoration.set(ranges, true);
 }

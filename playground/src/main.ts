@@ -202,13 +202,17 @@ function showBuilt(built: Built) {
   schema = built.schema ?? {};
   drawing = built.drawing;
   faults = { ...faults, schema: built.schemaFault ? [built.schemaFault] : [], expressions: built.faults };
+  // Without a schema an event is not read.
+  if (built.schemaFault) faults.event = [];
   if (built.sample) {
     schemaEditor.set(built.sample.schema, true);
     expressionsEditor.set(built.sample.expressions || "# The texts of an image's expressions are not known.", true);
     eventEditor.set(start.event ?? built.sample.event);
+    hasTexts = true;
     startSearch();
   }
   schemaEditor.showFaults(faults.schema);
+  eventEditor.showFaults(faults.event);
   expressionsEditor.showFaults(faults.expressions);
   showCounts(built);
   tellFaults();
@@ -273,6 +277,7 @@ function showNothing(headline: string) {
   page.headline.textContent = headline;
   page.detail.textContent = "";
   page.verdict.textContent = "";
+  page.explained.value = chosen === null ? "" : `${chosen}`;
   page.matches.replaceChildren();
   page.explanation.replaceChildren();
   page.picture.replaceChildren();
@@ -411,10 +416,42 @@ function showTexts({ schema, expressions, event }: Texts) {
   schemaEditor.set(schema);
   expressionsEditor.set(expressions);
   eventEditor.set(event);
+  hasTexts = true;
   startBuild({ kind: "text", schema, expressions });
 }
 
+/** The name of the example on the page, `null` for other texts. */
+let example: string | null = null;
+/** Whether the editors have the texts of the source. Those of a generator and of an image come with the index. */
+let hasTexts = false;
+/** The texts of each example as the user left them. */
+const drafts = new Map<string, Texts>();
+/** The images that were opened: the history of the browser has their places in this list. */
+const images: File[] = [];
+
+/** What the history of the browser keeps of a page, besides the texts, which are in its address. */
+interface Visit {
+  example: string | null;
+  image: number | null;
+}
+
+const texts = (): Texts => ({
+  schema: schemaEditor.text,
+  expressions: expressionsEditor.text,
+  event: eventEditor.text,
+});
+
+/** Keeps the texts of the page, for its example and for the Back button, before those of `next` replace them. */
+async function leave(next: Visit) {
+  clearTimeout(pause);
+  if (example !== null && hasTexts) drafts.set(example, texts());
+  await remember();
+  history.pushState(next, "");
+}
+
 function begin(name: string | null) {
+  example = name;
+  hasTexts = false;
   notice = "";
   stop();
   step = null;
@@ -422,14 +459,24 @@ function begin(name: string | null) {
   start = { event: null };
   faults = { schema: [], expressions: [], event: [] };
   for (const button of page.examples.querySelectorAll("button")) {
-    button.setAttribute("aria-pressed", `${button.dataset.name === name}`);
+    const isShown = button.dataset.name === name;
+    button.setAttribute("aria-pressed", `${isShown}`);
+    button.title = isShown ? "Press again for the example's own texts" : "";
   }
 }
 
-function showExample(name: string) {
+/** Shows the texts of an example as the user left them, or as they are if the example is there already. */
+async function chooseExample(name: string) {
+  const isThere = name === example;
+  await leave({ example: name, image: null });
+  showExample(name, isThere ? undefined : drafts.get(name));
+}
+
+function showExample(name: string, draft?: Texts) {
   begin(name);
-  const example = EXAMPLES.find((given) => given.name === name);
-  if (example) return showTexts(example);
+  const given = EXAMPLES.find((each) => each.name === name);
+  if (given) return showTexts(draft ?? given);
+  if (draft) start = { event: draft.event };
   showGenerated(GENERATED);
 }
 
@@ -439,9 +486,15 @@ function showGenerated(generated: Source & { kind: "generated" }) {
   startBuild({ ...generated });
 }
 
-for (const button of page.examples.querySelectorAll("button")) button.onclick = () => showExample(button.dataset.name!);
+for (const button of page.examples.querySelectorAll("button"))
+  button.onclick = () => chooseExample(button.dataset.name!);
 
-function openImage(file: File) {
+async function openImage(file: File) {
+  await leave({ example: null, image: images.push(file) - 1 });
+  showImage(file);
+}
+
+function showImage(file: File) {
   begin(null);
   showNothing(`Reading ${file.name}`);
   startBuild({ kind: "image", file });
@@ -449,7 +502,7 @@ function openImage(file: File) {
 
 page.file.onchange = () => {
   const [file] = page.file.files ?? [];
-  if (file) openImage(file);
+  if (file) void openImage(file);
   page.file.value = "";
 };
 
@@ -470,7 +523,7 @@ addEventListener("drop", (event) => {
   const [file] = event.dataTransfer?.files ?? [];
   if (!file) return;
   event.preventDefault();
-  openImage(file);
+  void openImage(file);
 });
 
 page.explained.onchange = () => {
@@ -488,12 +541,11 @@ let turn = 0;
 
 function state(): State | null {
   const common = { step, selected: chosen };
-  const event = eventEditor.text;
   switch (source.kind) {
     case "text":
-      return { ...common, kind: "text", schema: schemaEditor.text, expressions: expressionsEditor.text, event };
+      return { ...common, kind: "text", ...texts() };
     case "generated":
-      return { ...common, kind: "generated", count: source.count, seed: source.seed, event };
+      return { ...common, ...source, event: hasTexts ? eventEditor.text : start.event };
     case "image":
       return null;
   }
@@ -506,7 +558,8 @@ async function remember(): Promise<void> {
   const fragment = given ? await encode(given) : "#";
   if (fragment === written || own !== turn) return;
   written = fragment;
-  history.replaceState(null, "", fragment);
+  const visit: Visit = { example, image: source.kind === "image" ? images.indexOf(source.file) : null };
+  history.replaceState(visit, "", fragment);
 }
 
 page.share.onclick = async () => {
@@ -522,11 +575,15 @@ page.share.onclick = async () => {
 
 async function restore() {
   const own = ++turn;
+  const visit = history.state as Visit | null;
+  written = location.hash;
+  const image = images[visit?.image ?? -1];
+  if (image) return showImage(image);
   try {
     const given = await decode(location.hash);
     if (own !== turn) return;
-    if (!given) return showExample(EXAMPLES[0]!.name);
-    begin(null);
+    if (!given) return showExample(visit?.example ?? EXAMPLES[0]!.name);
+    begin(visit?.example ?? null);
     ({ step, selected: chosen } = given);
     if (given.kind === "text") return showTexts(given);
     start = { event: given.event };
@@ -539,8 +596,7 @@ async function restore() {
   }
 }
 
-addEventListener("hashchange", () => {
-  if (location.hash !== written) void restore();
-});
+// Back and Forward, and a link that is followed in this page.
+addEventListener("popstate", () => void restore());
 
 void restore();

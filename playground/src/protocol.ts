@@ -16,6 +16,8 @@ export type Request =
 export interface Fault {
   line: number;
   column: number;
+  /** The characters that are marked. Without it the word at the column is. */
+  length?: number;
   reason: string;
 }
 

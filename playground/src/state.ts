@@ -28,10 +28,11 @@ const PIECE = 1_024;
 /** Why a link is not read. */
 export class LinkError extends Error {}
 
-/** Returns the state of a fragment, or `null` if it has none. Throws a `LinkError` for a fragment that was damaged or is too large. */
+/** Returns the state of a fragment, or `null` if there is none. Throws a `LinkError` for any fragment that this page has not written. */
 export async function decode(fragment: string): Promise<State | null> {
-  const [key, given] = fragment.replace(/^#/, "").split("=");
-  if (key !== KEY || !given) return null;
+  if (fragment === "" || fragment === "#") return null;
+  const [key, given] = fragment.slice(1).split("=");
+  if (key !== KEY || !given) throw new LinkError("The part of the address after # is no link of the playground.");
   try {
     const binary = atob(given.replaceAll("-", "+").replaceAll("_", "/"));
     const text = await inflate(Uint8Array.from(binary, (character) => character.charCodeAt(0)));

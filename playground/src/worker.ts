@@ -2,6 +2,7 @@
 import { BeTree, BeTreeError, init, type Id, type Schema } from "be-tree";
 
 import { generate, sampleEvent, schema as generatedSchema } from "./generate";
+import { placeInSchema } from "./json";
 import { readLines } from "./lines";
 import type { Built, Fault, Reply, Request, Source } from "./protocol";
 
@@ -92,13 +93,18 @@ function buildText(schemaText: string, expressions: string): Built {
   return { ...built, schema: tree.schema, faults, info: tree.info(), milliseconds, drawing: drawing() };
 }
 
-/** Finds the place of a fault: a browser tells the position of one in JSON, and the index the attribute. */
+/** Finds the place of a fault: a browser tells the position of one in JSON, and the package the attribute. */
 function schemaFault(error: Error, text: string): Fault {
   const reason = error instanceof BeTreeError ? error.reason : error.message;
-  const named = error instanceof BeTreeError ? error.attribute : /the domain of (\S+)/.exec(reason)?.[1];
+  const named =
+    error instanceof BeTreeError ? error.attribute : /^(?:the domain|unit|onMismatch) of (\S+)/.exec(reason)?.[1];
   const position = /at position (\d+)/.exec(reason)?.[1];
   const place = /line (\d+) column (\d+)/.exec(reason);
-  if (named) return at(text, Math.max(0, text.indexOf(JSON.stringify(named))), reason);
+  const span = typeof named === "string" ? placeInSchema(text, named, reason) : null;
+  if (span) {
+    const [line] = text.slice(span.from, span.to).split("\n");
+    return { ...at(text, span.from, reason), length: [...line!].length };
+  }
   if (position) return at(text, Number(position), reason);
   if (place) return { line: Number(place[1]), column: Number(place[2]), reason };
   // The text ends too early.

@@ -1,6 +1,8 @@
 // The playground in Chromium, with real clicks and keys. `make test` builds it and the cases before.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { after, before, test } from "node:test";
 import { deflateRawSync, gzipSync } from "node:zlib";
@@ -158,6 +160,187 @@ test("faults of the event and of the schema are told too", async () => {
     },
     fragment(SMALL),
   );
+});
+
+/** Waits until `read` returns what is expected. */
+async function eventually(read, expected) {
+  for (let left = 600; left > 0; left--) {
+    if ((await read()) === expected) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  assert.equal(await read(), expected);
+}
+
+test("a fault of the schema is marked at its value", async () => {
+  const cases = [
+    [`{"country": "string", "age": "number"}`, `"number"`],
+    [`{\n  "age": {"type": "number"}}`, `"number"`],
+    [`{"age": {"type": "integer", "optinal": true}}`, `"optinal"`],
+    [`{"age": {"type": "integer", "min": 5, "max": 1}}`, `5`],
+    [`{"age": {"type": "integer", "min": "x"}}`, `{"type": "integer", "min": "x"}`],
+    [`{"at": {"type": "datetime", "unit": "hour"}}`, `"hour"`],
+    [`{"at": {"type": "datetime", "onMismatch": "no"}}`, `"no"`],
+    [`{"user": {"age": null}}`, `null`],
+    [`{"and": "integer"}`, `"and"`],
+  ];
+  await playground(
+    DESKTOP,
+    async (page) => {
+      for (const [schema, marked] of cases) {
+        await replace(page, "schema", schema);
+        await settled(page);
+        assert.equal(await headline(page), "The schema has a fault");
+        const texts = await page.locator("#schema .cm-fault").allInnerTexts();
+        assert.equal(texts.join(""), marked, schema);
+      }
+    },
+    fragment(SMALL),
+  );
+});
+
+test("a result is faint while a later one is awaited, and a fault replaces it", async () => {
+  await playground(
+    DESKTOP,
+    async (page) => {
+      const opacity = () => page.locator(".halves").evaluate((halves) => getComputedStyle(halves).opacity);
+      assert.deepEqual([await opacity(), await ids(page)], ["1", ["1"]]);
+      // A search of some seconds.
+      const slow = Array.from({ length: 100 }, (_, index) => `country matches '.*a.{${1 + index}}x'`);
+      await replace(page, "expressions", slow.join("\n"));
+      await settled(page);
+      await replace(page, "event", `{"age": 30, "country": "${"a".repeat(20_000)}"}`);
+      await eventually(opacity, "0.4");
+      await page.locator("#stop").click();
+      await eventually(opacity, "1");
+      assert.deepEqual(await ids(page), []);
+      await replace(page, "event", `{"ag": 30}`);
+      await settled(page);
+      assert.equal(await headline(page), "The event has a fault");
+      assert.deepEqual(await ids(page), []);
+      // The fault of an event is gone with the schema that it was read by.
+      await replace(page, "schema", `{"age": `);
+      await settled(page);
+      assert.equal(await page.locator("#event .cm-fault-line").count(), 0);
+      assert.doesNotMatch(await status(page), /more fault/);
+    },
+    fragment(SMALL),
+  );
+});
+
+test("texts survive a change of examples, and the Back button", async () => {
+  const event = async (page) => (await page.locator("#event .cm-line").allInnerTexts()).join("\n");
+  const isPressed = (page, name) => page.getByRole("button", { name }).getAttribute("aria-pressed");
+  await playground(DESKTOP, async (page) => {
+    const original = await event(page);
+    const own = `{"country": "DE"}`;
+    await replace(page, "event", own);
+    // Before the pause after the last key has passed.
+    await page.getByRole("button", { name: "Fraud" }).click();
+    await eventually(() => isPressed(page, "Fraud"), "true");
+    await settled(page);
+    const fraud = await event(page);
+    assert.notEqual(fraud, own);
+
+    await page.getByRole("button", { name: "Ad targeting" }).click();
+    await eventually(() => event(page), own);
+    await page.getByRole("button", { name: "Ad targeting" }).click();
+    await eventually(() => event(page), original);
+
+    for (const [text, name] of [
+      [own, "Ad targeting"],
+      [fraud, "Fraud"],
+      [own, "Ad targeting"],
+    ]) {
+      await page.goBack();
+      await eventually(() => event(page), text);
+      await eventually(() => isPressed(page, name), "true");
+    }
+    await page.goForward();
+    await eventually(() => event(page), fraud);
+    await page.reload();
+    await eventually(() => event(page), fraud);
+    await eventually(() => isPressed(page, "Fraud"), "true");
+  });
+
+  // The page of another site, and an image.
+  await playground(DESKTOP, async (page) => {
+    await replace(page, "event", `{"country": "FR"}`);
+    await settled(page);
+    await page.goto(`${site.url}language.html`, { waitUntil: "networkidle" });
+    await page.goBack();
+    await eventually(() => event(page), `{"country": "FR"}`);
+    await settled(page);
+    await page.locator("#file").setInputFiles(image);
+    await page.locator("#counts", { hasText: `${cases.info.expressions} expressions` }).waitFor();
+    await page.goBack();
+    await eventually(() => event(page), `{"country": "FR"}`);
+    await page.goForward();
+    await page.locator("#counts", { hasText: `${cases.info.expressions} expressions` }).waitFor();
+  });
+});
+
+test("an address with anything but a link behind its # says so", async () => {
+  for (const other of ["#expressions", "#2=abc", "#1=", "#1=abc"]) {
+    await playground(
+      DESKTOP,
+      async (page) => {
+        assert.match(await status(page), /(no link of the playground|link is damaged)\. This is an example instead\./);
+        assert.ok((await ids(page)).length > 2);
+      },
+      other,
+    );
+  }
+  await playground(DESKTOP, async (page) => assert.equal(await status(page), ""), "#");
+});
+
+test("the expression language has a page", async () => {
+  await playground(DESKTOP, async (page, context) => {
+    const opened = context.waitForEvent("page");
+    await page.getByRole("link", { name: "Language" }).click();
+    const language = await opened;
+    await language.getByRole("heading", { name: "Expressions" }).waitFor();
+    const forms = await language.locator("li").allInnerTexts();
+    assert.ok(forms.length > 15 && forms.some((form) => form.includes(`country in ("CA", "US")`)));
+    assert.ok(forms.some((form) => form.includes(String.raw`A \ escapes *, ? and itself`)));
+    assert.deepEqual(await accessibilityFaults(language), []);
+  });
+});
+
+test("a phone shows the first matches without scrolling", async () => {
+  await playground(PHONE, async (page) => {
+    const { y, height } = await page.locator("#matches button").nth(2).boundingBox();
+    assert.ok(y + height <= PHONE.viewport.height, `the third match ends at ${y + height}`);
+    const tops = await Promise.all(
+      ["expressions", "event", "matches", "schema", "picture"].map(
+        async (id) => (await page.locator(`#${id}`).boundingBox()).y,
+      ),
+    );
+    assert.deepEqual(
+      tops,
+      tops.toSorted((a, b) => a - b),
+    );
+  });
+});
+
+test("serve.mjs takes the next port if one is busy, and says so", async () => {
+  const busy = createServer();
+  await new Promise((done) => busy.listen(0, "127.0.0.1", done));
+  const { port } = busy.address();
+  const server = spawn(process.execPath, [`${root}playground/serve.mjs`, `${root}_build/playground`, `${port}`]);
+  try {
+    let output = "";
+    for await (const text of server.stdout) {
+      output += text;
+      if (output.includes("Ctrl+C")) break;
+    }
+    assert.match(output, new RegExp(`^Another program uses port ${port}\\.\n`));
+    const [url, next] = /http:\/\/localhost:(\d+)\//.exec(output);
+    assert.ok(Number(next) > port);
+    assert.equal((await fetch(url)).status, 200);
+  } finally {
+    server.kill();
+    busy.close();
+  }
 });
 
 test("attributes and operators are completed", async () => {

@@ -199,6 +199,13 @@ test("fits a phone", () =>
   open({ viewport: { width: 390, height: 800 }, isMobile: true, hasTouch: true }, async (page) => {
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
     for (const id of CHARTS) assert.ok((await page.locator(`${id} svg`).boundingBox()).width <= 390);
+    // Tables that are wider have shadows that stay where they are, and covers that scroll with the table.
+    const wide = await page.evaluate(() =>
+      [...document.querySelectorAll(".scroll")]
+        .filter((place) => place.scrollWidth > place.clientWidth)
+        .map((place) => getComputedStyle(place).backgroundAttachment),
+    );
+    assert.deepEqual([...new Set(wide)], ["local, local, scroll, scroll"]);
   }));
 
 test("texts of the run are never read as HTML", () =>
