@@ -19,7 +19,7 @@ bundlers_ready := _build/bundlers.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.bundlers test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer docs test.docs fmt fuzz release release.folders clean
+.PHONY: audit help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.bundlers test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer docs test.docs fmt fuzz release release.folders clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -218,6 +218,9 @@ lint.rust: $(ready) ## Check the formatting of the Rust, and lint it
 lint.web: web $(browser_ready)
 	@echo "tsc, prettier"
 	@cd playground && npm run --silent lint
+
+audit: $(node_ready) ## Check the licenses, the sources and the advisories of all dependencies
+	@scripts/audit
 
 dialyzer: build ## Check the types with Dialyzer
 	@scripts/dialyzer
