@@ -21,9 +21,5 @@ defmodule BeTree.ExamplesTest do
       output = Packaging.mix!(folder, ["test", "--no-deps-check", "--warnings-as-errors"], variables)
       assert output =~ ~r/\b[1-9]\d* tests?, 0 failures/
     end
-
-    test "the code of examples/#{example} is formatted" do
-      assert Packaging.mix!(Path.join("examples", unquote(example)), ["format", "--check-formatted"]) == ""
-    end
   end
 end
