@@ -61,13 +61,16 @@ defmodule BeTree.Files.Match do
          do: {:ok, tree, summary}
   end
 
-  # Like `build/3`, but also returns the subscriptions.
+  # Like `build/3`, but also returns the subscriptions. With the option `:check` a function of `BeTree.Files.Ids` is called before they
+  # are inserted.
   @spec build_with_subscriptions(Path.t(), keyword, keyword) ::
           {:ok, BeTree.t(), t, [Files.subscription()]} | {:error, Files.Error.t()}
   def build_with_subscriptions(path, options, tree_options) do
     {progress, options} = Keyword.pop(options, :progress, fn _step, _done -> :ok end)
+    {check, options} = Keyword.pop(options, :check, fn _ids -> :ok end)
     progress.("reading the expressions", nil)
     loaded = Loaded.read!(path, options)
+    check.(loaded.ids)
     progress.("inserting the expressions", length(loaded.subscriptions))
 
     with {:ok, tree} <- BeTree.new(loaded.schema, tree_options),

@@ -81,8 +81,8 @@ defmodule Mix.Tasks.BeTree.Image do
 
     {bytes, summary, subscriptions} =
       Progress.run(options, fn show ->
-        {tree, summary, subscriptions} = build!(options[:expressions], [progress: show] ++ files, tree_options)
-        if summary.ids && !options[:ids], do: Mix.raise(missing_ids(options[:expressions]))
+        files = [progress: show, check: &check_ids(&1, options)] ++ files
+        {tree, summary, subscriptions} = build!(options[:expressions], files, tree_options)
         show.("making the image", nil)
         {Command.ok!(Image.to_binary(tree)), summary, subscriptions}
       end)
@@ -105,9 +105,15 @@ defmodule Mix.Tasks.BeTree.Image do
     end
   end
 
-  defp missing_ids(path) do
-    "#{path}: an id is no unsigned 64-bit integer, and an image has no other ids; " <>
-      "name a file that keeps the ids: --ids #{Path.rootname(path)}.ids"
+  defp check_ids(ids, options) do
+    if ids && !options[:ids] do
+      path = options[:expressions]
+
+      Mix.raise(
+        "#{path}: an id is no unsigned 64-bit integer, and an image has no other ids; " <>
+          "name a file that keeps the ids: --ids #{Path.rootname(path)}.ids"
+      )
+    end
   end
 
   defp portable_guest, do: Command.ok!(Guest.load(PortableGuest.read!()))
