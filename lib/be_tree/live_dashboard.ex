@@ -30,108 +30,109 @@ defmodule BeTree.LiveDashboard do
       @impl true
       def menu_link(_session, _capabilities), do: {:ok, "BeTree"}
 
+      # The tables are outside of the navigation bar: within its items LiveDashboard 0.8.7 renders no search and no order anew.
       @impl true
       def render(var!(assigns)) do
         ~H"""
         <.live_nav_bar id="be-tree-nav" page={@page}>
-          <:item name="servers" label="Servers">
-            <.live_table
-              id="be-tree-servers"
-              dom_id="be-tree-servers"
-              page={@page}
-              title="Servers"
-              rows_name="servers"
-              row_fetcher={&BeTree.LiveDashboard.rows(:server, &1, &2)}
-            >
-              <:col field={:name} sortable={:asc} />
-              <:col field={:expressions} header="Subscriptions" text_align="right" sortable={:desc} />
-              <:col field={:memory} header="Base, bytes" text_align="right" sortable={:desc} />
-              <:col field={:replicas} text_align="right" sortable={:desc} />
-              <:col field={:replica_bytes} header="Replicas, bytes" text_align="right" sortable={:desc} />
-              <:col field={:version} text_align="right" sortable={:desc} />
-              <:col field={:lag} text_align="right" sortable={:desc} />
-              <:col field={:unwritten} text_align="right" sortable={:desc} />
-              <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
-              <:col field={:queue} text_align="right" sortable={:desc} />
-              <:col field={:busy} text_align="right" sortable={:desc} />
-              <:col field={:failed} text_align="right" sortable={:desc} />
-              <:col field={:connected} text_align="right" sortable={:asc} />
-            </.live_table>
-          </:item>
-          <:item name="rules" label="Rules">
-            <.live_table
-              id="be-tree-rules"
-              dom_id="be-tree-rules"
-              page={@page}
-              title="Servers of rules"
-              rows_name="servers"
-              row_fetcher={&BeTree.LiveDashboard.rows(:rules, &1, &2)}
-            >
-              <:col field={:name} sortable={:asc} />
-              <:col field={:rules} text_align="right" sortable={:desc} />
-              <:col field={:facts} text_align="right" sortable={:desc} />
-              <:col field={:waiting} text_align="right" sortable={:desc} />
-              <:col field={:due} text_align="right" sortable={:desc} />
-              <:col field={:held} text_align="right" sortable={:desc} />
-              <:col field={:behind} header="Behind, ms" text_align="right" sortable={:desc} />
-              <:col field={:memory_bytes} header="Memory, bytes" text_align="right" sortable={:desc} />
-              <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
-              <:col field={:queue} text_align="right" sortable={:desc} />
-              <:col field={:busy} text_align="right" sortable={:desc} />
-            </.live_table>
-          </:item>
-          <:item name="outputs" label="Outputs">
-            <.live_table
-              id="be-tree-outputs"
-              dom_id="be-tree-outputs"
-              page={@page}
-              title="Outputs"
-              rows_name="outputs"
-              row_fetcher={&BeTree.LiveDashboard.rows(:output, &1, &2)}
-            >
-              <:col field={:name} sortable={:asc} />
-              <:col field={:pending} text_align="right" sortable={:desc} />
-              <:col field={:pending_bytes} header="Pending, bytes" text_align="right" sortable={:desc} />
-              <:col field={:lateness} header="Lateness, µs" text_align="right" sortable={:desc} />
-              <:col field={:senders} text_align="right" sortable={:desc} />
-              <:col field={:memory} header="Memory, bytes" text_align="right" sortable={:desc} />
-              <:col field={:overloaded} text_align="right" sortable={:desc} />
-              <:col field={:closed} text_align="right" sortable={:desc} />
-            </.live_table>
-          </:item>
-          <:item name="pub_subs" label="Publish/subscribe">
-            <.live_table
-              id="be-tree-pub-subs"
-              dom_id="be-tree-pub-subs"
-              page={@page}
-              title="Publish/subscribe"
-              rows_name="pubsubs"
-              row_fetcher={&BeTree.LiveDashboard.rows(:pub_sub, &1, &2)}
-            >
-              <:col field={:name} sortable={:asc} />
-              <:col field={:subscriptions} text_align="right" sortable={:desc} />
-              <:col field={:subscribers} text_align="right" sortable={:desc} />
-              <:col field={:full} text_align="right" sortable={:desc} />
-            </.live_table>
-          </:item>
-          <:item name="tenants" label="Tenants">
-            <.live_table
-              id="be-tree-tenants"
-              dom_id="be-tree-tenants"
-              page={@page}
-              title="Tenants"
-              rows_name="tenants"
-              row_fetcher={&BeTree.LiveDashboard.rows(:tenants, &1, &2)}
-            >
-              <:col field={:name} sortable={:asc} />
-              <:col field={:hot} header="In memory" text_align="right" sortable={:desc} />
-              <:col field={:bytes} text_align="right" sortable={:desc} />
-              <:col field={:shards} text_align="right" sortable={:desc} />
-              <:col field={:shard_bytes} header="Shards, bytes" text_align="right" sortable={:desc} />
-              <:col field={:round} header="Round, ms" text_align="right" sortable={:desc} />
-            </.live_table>
-          </:item>
+          <:item name="servers" label="Servers"></:item>
+          <:item name="rules" label="Rules"></:item>
+          <:item name="outputs" label="Outputs"></:item>
+          <:item name="pub_subs" label="Publish/subscribe"></:item>
+          <:item name="tenants" label="Tenants"></:item>
         </.live_nav_bar>
+        <.live_table
+          :if={@page.params["nav"] in [nil, "servers"]}
+          id="be-tree-servers"
+          dom_id="be-tree-servers"
+          page={@page}
+          title="Servers"
+          rows_name="servers"
+          row_fetcher={&BeTree.LiveDashboard.rows(:server, &1, &2)}
+        >
+          <:col field={:name} sortable={:asc} />
+          <:col field={:busy} text_align="right" sortable={:desc} />
+          <:col field={:failed} text_align="right" sortable={:desc} />
+          <:col field={:connected} text_align="right" sortable={:asc} />
+          <:col field={:expressions} header="Subscriptions" text_align="right" sortable={:desc} />
+          <:col field={:memory} header="Base, bytes" text_align="right" sortable={:desc} />
+          <:col field={:replicas} text_align="right" sortable={:desc} />
+          <:col field={:replica_bytes} header="Replicas, bytes" text_align="right" sortable={:desc} />
+          <:col field={:version} text_align="right" sortable={:desc} />
+          <:col field={:lag} text_align="right" sortable={:desc} />
+          <:col field={:unwritten} text_align="right" sortable={:desc} />
+          <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:queue} text_align="right" sortable={:desc} />
+        </.live_table>
+        <.live_table
+          :if={@page.params["nav"] == "rules"}
+          id="be-tree-rules"
+          dom_id="be-tree-rules"
+          page={@page}
+          title="Servers of rules"
+          rows_name="servers"
+          row_fetcher={&BeTree.LiveDashboard.rows(:rules, &1, &2)}
+        >
+          <:col field={:name} sortable={:asc} />
+          <:col field={:busy} text_align="right" sortable={:desc} />
+          <:col field={:rules} text_align="right" sortable={:desc} />
+          <:col field={:facts} text_align="right" sortable={:desc} />
+          <:col field={:waiting} text_align="right" sortable={:desc} />
+          <:col field={:due} text_align="right" sortable={:desc} />
+          <:col field={:held} text_align="right" sortable={:desc} />
+          <:col field={:behind} header="Behind, ms" text_align="right" sortable={:desc} />
+          <:col field={:memory_bytes} header="Memory, bytes" text_align="right" sortable={:desc} />
+          <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:queue} text_align="right" sortable={:desc} />
+        </.live_table>
+        <.live_table
+          :if={@page.params["nav"] == "outputs"}
+          id="be-tree-outputs"
+          dom_id="be-tree-outputs"
+          page={@page}
+          title="Outputs"
+          rows_name="outputs"
+          row_fetcher={&BeTree.LiveDashboard.rows(:output, &1, &2)}
+        >
+          <:col field={:name} sortable={:asc} />
+          <:col field={:pending} text_align="right" sortable={:desc} />
+          <:col field={:pending_bytes} header="Pending, bytes" text_align="right" sortable={:desc} />
+          <:col field={:lateness} header="Lateness, µs" text_align="right" sortable={:desc} />
+          <:col field={:senders} text_align="right" sortable={:desc} />
+          <:col field={:memory} header="Memory, bytes" text_align="right" sortable={:desc} />
+          <:col field={:overloaded} text_align="right" sortable={:desc} />
+          <:col field={:closed} text_align="right" sortable={:desc} />
+        </.live_table>
+        <.live_table
+          :if={@page.params["nav"] == "pub_subs"}
+          id="be-tree-pub-subs"
+          dom_id="be-tree-pub-subs"
+          page={@page}
+          title="Publish/subscribe"
+          rows_name="pubsubs"
+          row_fetcher={&BeTree.LiveDashboard.rows(:pub_sub, &1, &2)}
+        >
+          <:col field={:name} sortable={:asc} />
+          <:col field={:subscriptions} text_align="right" sortable={:desc} />
+          <:col field={:subscribers} text_align="right" sortable={:desc} />
+          <:col field={:full} text_align="right" sortable={:desc} />
+        </.live_table>
+        <.live_table
+          :if={@page.params["nav"] == "tenants"}
+          id="be-tree-tenants"
+          dom_id="be-tree-tenants"
+          page={@page}
+          title="Tenants"
+          rows_name="tenants"
+          row_fetcher={&BeTree.LiveDashboard.rows(:tenants, &1, &2)}
+        >
+          <:col field={:name} sortable={:asc} />
+          <:col field={:hot} header="In memory" text_align="right" sortable={:desc} />
+          <:col field={:bytes} text_align="right" sortable={:desc} />
+          <:col field={:shards} text_align="right" sortable={:desc} />
+          <:col field={:shard_bytes} header="Shards, bytes" text_align="right" sortable={:desc} />
+          <:col field={:round} header="Round, ms" text_align="right" sortable={:desc} />
+        </.live_table>
         """
       end
     end
@@ -148,8 +149,10 @@ defmodule BeTree.LiveDashboard do
           String.contains?(row.name, search || ""),
           do: row
 
-    # A server that does not reply has no value. It counts as less than all.
-    {rows |> Enum.sort_by(&Map.get(&1, column, -1), direction) |> Enum.take(limit), length(rows)}
+    # A server that does not reply has no value, and one that follows none is neither connected nor not. Such rows come last.
+    {known, unknown} = Enum.split_with(rows, &is_map_key(&1, column))
+    sorted = Enum.sort_by(known, & &1[column], direction) ++ unknown
+    {Enum.take(sorted, limit), length(rows)}
   end
 
   defp gauges(node) do

@@ -113,47 +113,54 @@ defmodule BeTree.Files.Rows do
   end
 
   defp object({text, number}, path) do
-    fail = fn offset, reason -> raise Reader.error(path, text, number, offset, reason) end
+    error = &Reader.error(path, text, number, &1, &2)
 
     fields =
       case Json.decode(text) do
-        {:ok, fields} when is_map(fields) -> fields
-        {:ok, _other} -> fail.(0, "a line is a JSON object: #{@example}")
-        {:error, {:twice, name, offset}} -> fail.(offset, "the name #{Json.encode(name)} is there twice; remove one")
-        {:error, offset} -> fail.(offset, "this is no JSON; a line is an object: #{@example}")
+        {:ok, fields} when is_map(fields) ->
+          fields
+
+        {:ok, _other} ->
+          raise error.(0, "a line is a JSON object: #{@example}")
+
+        {:error, {:twice, name, offset}} ->
+          raise error.(offset, "the name #{Json.encode(name)} is there twice; remove one")
+
+        {:error, offset} ->
+          raise error.(offset, "this is no JSON; a line is an object: #{@example}")
       end
 
     for name <- Map.keys(fields), name not in ["constants" | @columns] do
-      fail.(
-        key(text, name),
-        "there is no #{Json.encode(name)} in an expression's line, only id, expression and constants"
-      )
+      raise error.(
+              key(text, name),
+              "there is no #{Json.encode(name)} in an expression's line, only id, expression and constants"
+            )
     end
 
-    for name <- @columns, not is_map_key(fields, name), do: fail.(0, "the line has no #{name}: #{@example}")
+    for name <- @columns, not is_map_key(fields, name), do: raise(error.(0, "the line has no #{name}: #{@example}"))
 
     %{"id" => id, "expression" => expression} = fields
-    check_id!(id, &Reader.error(path, text, number, key(text, "id"), &1))
-    unless is_binary(expression), do: fail.(key(text, "expression"), "an expression is a string: #{@example}")
+    check_id!(id, &error.(key(text, "id"), &1))
+    unless is_binary(expression), do: raise(error.(key(text, "expression"), "an expression is a string: #{@example}"))
 
     %__MODULE__{
       id: id,
       expression: expression,
-      constants: fields |> Map.get("constants", %{}) |> constants(&fail.(key(text, "constants"), &1)),
+      constants: fields |> Map.get("constants", %{}) |> constants(&error.(key(text, "constants"), &1)),
       text: text,
       line: number,
       place: {:json, text, value(text, "expression")}
     }
   end
 
-  defp constants(constants, fail) when is_map(constants) do
-    for {name, value} <- constants do
-      unless is_map_key(@constants, name) and is_integer(value), do: constants(nil, fail)
-      {@constants[name], value}
-    end
+  defp constants(constants, error) do
+    unless is_map(constants) and Enum.all?(constants, &constant?/1),
+      do: raise(error.("constants are an object of integers: #{names(@constants)}"))
+
+    for {name, value} <- constants, do: {@constants[name], value}
   end
 
-  defp constants(_other, fail), do: fail.("constants are an object of integers: #{names(@constants)}")
+  defp constant?({name, value}), do: is_map_key(@constants, name) and is_integer(value)
 
   defp check_id!(id, _error) when is_integer(id), do: :ok
 
