@@ -4,6 +4,7 @@ defmodule BeTree.Files.Match do
 
   alias BeTree.{Files, Image}
   alias BeTree.Files.{Ids, Latencies, Loaded}
+  alias BeTree.Input.Describe
 
   import BeTree.Input.Describe, only: [grouped: 1]
 
@@ -71,7 +72,7 @@ defmodule BeTree.Files.Match do
     progress.("reading the expressions", nil)
     loaded = Loaded.read!(path, options)
     check.(loaded.ids)
-    progress.("inserting the expressions", length(loaded.subscriptions))
+    progress.("inserting #{Describe.grouped(length(loaded.subscriptions))} expressions", nil)
 
     with {:ok, tree} <- BeTree.new(loaded.schema, tree_options),
          {elapsed, {:ok, count}} <- :timer.tc(fn -> BeTree.insert_all(tree, loaded.subscriptions) end) do

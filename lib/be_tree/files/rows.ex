@@ -10,8 +10,11 @@ defmodule BeTree.Files.Rows do
   @enforce_keys [:id, :expression, :constants, :text, :line, :place]
   defstruct @enforce_keys
 
-  @typedoc "The place of an expression's text: a field of CSV, or the line of JSON with the byte behind the opening quote."
-  @type place :: {:csv, Csv.field()} | {:json, String.t(), non_neg_integer}
+  @typedoc """
+  The place of an expression's text: a field of CSV, or the line of JSON with the byte behind the opening quote. `nil` for the byte if the
+  field's name is written with escapes.
+  """
+  @type place :: {:csv, Csv.field()} | {:json, String.t(), non_neg_integer | nil}
 
   @typedoc "An expression; `text` and `line` are those of the line in which it begins."
   @type t :: %__MODULE__{
@@ -62,6 +65,10 @@ defmodule BeTree.Files.Rows do
 
     for name <- @columns, name not in columns do
       raise error(reader.path, text, number, 1, "the header has no column #{name}; it is id,expression")
+    end
+
+    for name <- columns -- Enum.uniq(columns) do
+      raise error(reader.path, text, number, 1, "the header has the column #{name} twice; remove one")
     end
 
     rows = cursor |> Stream.unfold(&Csv.take/1) |> Enum.map(&row(&1, columns, reader.path))
@@ -179,13 +186,16 @@ defmodule BeTree.Files.Rows do
 
   # Returns the byte behind the opening quote of a field's string.
   defp value(text, name) do
-    [_all, {offset, _length}] = Regex.run(~r/[{,]\s*#{Regex.escape(Json.encode(name))}\s*:\s*"()/, text, return: :index)
-    offset
+    case Regex.run(~r/[{,]\s*#{Regex.escape(Json.encode(name))}\s*:\s*"()/, text, return: :index) do
+      [_all, {offset, _length}] -> offset
+      nil -> nil
+    end
   end
 
-  # Returns the line and the column in the file of the character `column` of an expression.
-  @spec position(place, line :: pos_integer, column :: pos_integer) :: {pos_integer, pos_integer}
+  # Returns the line and, if it is known, the column in the file of the character `column` of an expression.
+  @spec position(place, line :: pos_integer, column :: pos_integer) :: {pos_integer, pos_integer | nil}
   def position({:csv, field}, _line, column), do: Csv.position(field, column)
+  def position({:json, _text, nil}, line, _column), do: {line, nil}
 
   def position({:json, text, offset}, line, column) do
     {before, literal} = :erlang.split_binary(text, offset)
