@@ -86,7 +86,7 @@ impl Formula {
     pub fn new(normal: &Normal, leaf: impl Fn(NodeIndex) -> Option<Leaf>) -> Self {
         let mut places = vec![NOWHERE; normal.capacity()];
         let mut nodes = Vec::with_capacity(normal.capacity());
-        let mut tables = Tables::default();
+        let mut tables = Tables { settled: Vec::with_capacity(normal.capacity()), ..Tables::default() };
         for index in normal.top_down() {
             places[index as usize] = nodes.len() as Place;
             let (kind, is_gone) = match normal.node(index) {
