@@ -31,7 +31,8 @@ defmodule BeTree.Server.Swap do
 
   defp check_schema(schema, present, _dir) do
     message =
-      "the folder of this server belongs to its schema; swap in an index of the same schema, or start another server"
+      "the folder of this server belongs to its schema; swap in an index of the same schema, or move the server to another schema " <>
+        "with BeTree.Server.migrate/3"
 
     Start.check_schema(schema, present, message)
   end
