@@ -95,12 +95,10 @@ function buildText(schemaText: string, expressions: string): Built {
 
 /** Finds the place of a fault: a browser tells the position of one in JSON, and the package the attribute. */
 function schemaFault(error: Error, text: string): Fault {
-  const reason = error instanceof BeTreeError ? error.reason : error.message;
-  const named =
-    error instanceof BeTreeError ? error.attribute : /^(?:the domain|unit|onMismatch) of (\S+)/.exec(reason)?.[1];
+  const [reason, named] = error instanceof BeTreeError ? [error.reason, error.attribute] : [error.message, null];
   const position = /at position (\d+)/.exec(reason)?.[1];
   const place = /line (\d+) column (\d+)/.exec(reason);
-  const span = typeof named === "string" ? placeInSchema(text, named, reason) : null;
+  const span = named === null ? null : placeInSchema(text, named, reason);
   if (span) {
     const [line] = text.slice(span.from, span.to).split("\n");
     return { ...at(text, span.from, reason), length: [...line!].length };

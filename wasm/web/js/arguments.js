@@ -16,12 +16,12 @@ export function toOptions(options, names, call) {
 }
 
 /** Checks that an object has no other names than these. */
-export function checkNames(object, names, owner) {
+export function checkNames(object, names, owner, attribute = null) {
   const unknown = Object.keys(object).find((name) => !names.includes(name));
   if (unknown === undefined) return;
   const nearest = names.find((name) => isNear(name, unknown));
   const mend = nearest === undefined ? `it has ${names.join(", ")}` : `did you mean ${nearest}?`;
-  throw wrong(`${owner} has no ${unknown}; ${mend}`);
+  throw wrong(`${owner} has no ${unknown}; ${mend}`, attribute);
 }
 
 /** Two changes of letters make one name of the other, or they differ in case only. */

@@ -25,11 +25,11 @@ function toFields(schema, around) {
       return toFields(given, path);
     if (!isFields(given) || typeof given.type !== "string")
       throw wrong(`the domain of ${name} is a type or an object with a type, but this is ${describe(domain)}`, name);
-    checkNames(given, DOMAIN, `the domain of ${name}`);
+    checkNames(given, DOMAIN, `the domain of ${name}`, name);
     const { type, optional, min, max, count, coerce, onMismatch, unit } = given;
-    checkFlag(optional, `optional of ${name}`);
-    checkFlag(coerce, `coerce of ${name}`);
-    checkOnMismatch(onMismatch, `onMismatch of ${name}`);
+    checkFlag(optional, `optional of ${name}`, name);
+    checkFlag(coerce, `coerce of ${name}`, name);
+    checkOnMismatch(onMismatch, `onMismatch of ${name}`, name);
     if (unit !== undefined && !UNITS.includes(unit))
       throw wrong(`unit of ${name} is one of ${UNITS.join(", ")}, but this is ${describe(unit)}`, name);
     return [[name, type, optional === true, min, max, count, coerce || undefined, onMismatch, unit]];
@@ -38,14 +38,14 @@ function toFields(schema, around) {
 
 const fromMap = (map, name) => Object.fromEntries(entriesOf(map, name));
 
-function checkFlag(value, name) {
+function checkFlag(value, name, attribute) {
   if (value !== undefined && typeof value !== "boolean")
-    throw wrong(`${name} is true or false, but this is ${describe(value)}`);
+    throw wrong(`${name} is true or false, but this is ${describe(value)}`, attribute);
 }
 
-export function checkOnMismatch(value, name) {
+export function checkOnMismatch(value, name, attribute = null) {
   if (value === undefined || value === "error" || value === "undefined") return;
-  throw wrong(`${name} is "error" or "undefined", but this is ${describe(value)}`);
+  throw wrong(`${name} is "error" or "undefined", but this is ${describe(value)}`, attribute);
 }
 
 /** Gives the optional attributes that have no `onMismatch` that of the schema. */
