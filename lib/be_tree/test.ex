@@ -25,7 +25,7 @@ defmodule BeTree.Test do
 
   @compile {:no_warn_undefined, [ExUnit.Assertions, StreamData]}
 
-  # A failure explains at most so many expressions of each kind.
+  # The largest number of expressions of each kind that a failure explains.
   @max_explained 5
 
   @near [

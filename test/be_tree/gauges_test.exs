@@ -15,7 +15,7 @@ defmodule BeTree.GaugesTest do
 
   defp names(kind), do: for(%{kind: ^kind, name: name} <- Gauges.read(), do: name)
 
-  # Repeats the measurement until an event has these values: other work of the machine may make a process reply too late.
+  # Repeats the measurement until an event has these values: on a busy machine a process may reply too late.
   defp measured(event, metadata, wanted \\ %{busy: 0}) do
     :ok = Gauges.measure()
     received(event, metadata, wanted) || measured(event, metadata, wanted)

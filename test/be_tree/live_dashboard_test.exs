@@ -65,7 +65,7 @@ defmodule BeTree.LiveDashboardTest do
       shown = if name == server, do: [server, follower], else: [name]
       wanted = for {column, _order} <- columns, uniq: true, do: column
 
-      # Other work of the machine may make a process reply too late.
+      # On a busy machine a process may reply too late.
       eventually(fn ->
         {rows, _total} = fetch.(params(), node())
         rows = for name <- shown, row <- rows, row.name == inspect(name), do: row

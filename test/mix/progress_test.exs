@@ -50,7 +50,7 @@ defmodule Mix.BeTree.ProgressTest do
     end
   end
 
-  test "writes nothing if it is told to be quiet" do
+  test "writes nothing with the option quiet" do
     assert Progress.run([quiet: true], fn show -> show.("reading", nil) end) == :ok
   end
 end

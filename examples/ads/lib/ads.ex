@@ -23,7 +23,7 @@ defmodule Ads do
   @doc "Returns the campaign to show for a bid request and its price, and takes it from the budget. `nil` if there is none."
   @spec bid(BeTree.Event.t()) :: {:ok, {BeTree.id(), price :: pos_integer} | nil} | {:error, BeTree.Error.t()}
   def bid(request) do
-    # An answer that comes too late is worth nothing, and no request may use too much of the machine.
+    # A late answer is worth nothing, and the fuel limits the work of one request.
     timeout = Application.fetch_env!(:ads, :bid_timeout)
 
     with {:ok, ids} <- BeTree.search(Campaigns, request, timeout: timeout, fuel: 10_000_000) do

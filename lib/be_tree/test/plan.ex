@@ -72,7 +72,7 @@ defmodule BeTree.Test.Plan do
     end
   end
 
-  # A value that is not notable, of types that have such values.
+  # An ordinary value. A type without ordinary values has only its edges.
   defp plain(%{type: type} = domain, _edges, random) when type in [:integer, :integer_list, :integer_enum] do
     {min, max} = Values.range(domain)
     integer(min, max, random)

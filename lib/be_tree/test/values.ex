@@ -87,7 +87,7 @@ defmodule BeTree.Test.Values do
     plain = string |> String.replace("*", "") |> String.replace("?", "x")
     shorter = String.slice(string, 0, max(String.length(string) - 1, 0))
     others = Enum.uniq([plain, string <> "x", "x" <> string, shorter, String.upcase(string), String.downcase(string)])
-    # An event seldom has the constants of several attributes, so each is frequent.
+    # The constant three times, so that one event often has the constants of several attributes.
     List.duplicate(string, 3) ++ others
   end
 

@@ -1,7 +1,7 @@
 defmodule Mix.BeTree.Progress do
   @moduledoc false
-  # Tells how far a long task is: on a terminal in a line that the next one overwrites, otherwise in a line every ten seconds. A process
-  # of its own writes these lines, so that a single long call, such as an insertion of all expressions, is told too.
+  # Shows the progress of a long task: on a terminal as one line that is overwritten, otherwise as a new line every ten seconds. A separate
+  # process writes the lines, so that they also appear during one long call, such as the insertion of all expressions.
 
   alias BeTree.Input.Describe
   alias Mix.BeTree.Command

@@ -3,7 +3,7 @@ defmodule Mix.BeTree.Toolchain do
   # Finds the Rust that builds BeTree's crates: the cargo on the PATH, or Debian's (packages rustc-web and cargo-web, in
   # /usr/bin) if the one on the PATH is older than wasmtime needs or cannot build for wasm32.
 
-  # The rust-version of wasmtime, of which all its crates refuse an older Rust.
+  # The rust-version of wasmtime: its crates refuse an older Rust.
   @oldest "1.95.0"
   @wasm32 "wasm32-unknown-unknown"
   @debian_cargo "/usr/bin/cargo"
