@@ -157,8 +157,8 @@ fn a_loop_of_rules_is_rolled_back_with_little_memory() {
     assert_eq!(engine.run().unwrap().pause, None);
 }
 
-#[test]
-fn an_advance_saves_its_time_where_nothing_is_due() {
+/// Returns an engine with 8,000 orders that become late, and are forgotten, while time advances.
+fn with_unpaid_orders() -> Engine {
     let rules = "
         fact order(id: integer, user: string)
         fact payment(order: integer)
@@ -178,6 +178,12 @@ fn an_advance_saves_its_time_where_nothing_is_due() {
         engine.assert(&engine.types().fact("order", Some(10 * id), &fields).unwrap()).unwrap();
     }
     engine.run().unwrap();
+    engine
+}
+
+#[test]
+fn an_advance_saves_its_time_where_nothing_is_due() {
+    let mut engine = with_unpaid_orders();
     let mut twin = engine.clone();
     for turns in [0, 20_000, 20_000] {
         let before = engine.clock().now();
@@ -190,6 +196,28 @@ fn an_advance_saves_its_time_where_nothing_is_due() {
         assert_eq!(engine.clock().now() > before, turns > 0, "{before}");
         twin.advance(EventTime::OfAll(engine.clock().now())).unwrap();
         assert!(state(&engine) == state(&twin), "{turns}");
+    }
+}
+
+#[test]
+fn an_advance_after_an_asserted_or_retracted_fact_is_rolled_back_with_it() {
+    for is_asserted in [true, false] {
+        let mut engine = with_unpaid_orders();
+        let before = state(&engine);
+        engine.begin_transaction().unwrap();
+        if is_asserted {
+            let fields = [("id", Value::Integer(8_000)), ("user", Value::String(b"bob"))];
+            engine.assert(&engine.types().fact("order", Some(90_000), &fields).unwrap()).unwrap();
+        } else {
+            let id = engine.stored().facts("order").unwrap()[0].id;
+            engine.retract(id).unwrap();
+        }
+        for _ in 0..40_000 {
+            engine.turn_to(1 << 40).unwrap();
+            engine.save_time();
+        }
+        assert_eq!(engine.roll_back(), None);
+        assert!(state(&engine) == before);
     }
 }
 

@@ -72,6 +72,7 @@ impl Engine {
         let Arrival { ty, values, source, position, .. } = fact;
         let time = self.clock().time_of(fact.time, source);
         let is_reloaded = self.call.is_quiet();
+        self.has_changed_facts = true;
         self.retried(|step| {
             step.scratch.cells.clear();
             for (number, (value, field)) in values.iter().zip(&step.program.types[ty].fields).enumerate() {
@@ -128,6 +129,7 @@ impl Engine {
     /// Errors: `not_found`, `out_of_memory`.
     pub fn retract(&mut self, id: u64) -> Result<(), Error> {
         self.recover();
+        self.has_changed_facts = true;
         let Some(fact) = NUMBERS.find(&self.words, id) else {
             return Err(Error::new(Kind::NotFound, format!("there is no fact {id}; it was retracted or dropped")));
         };

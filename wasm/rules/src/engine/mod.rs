@@ -107,6 +107,8 @@ pub struct Engine {
     lacked: Option<Full>,
     /// The time that a roll-back restores, if one was saved.
     saved_time: Option<i64>,
+    /// Whether facts were asserted or retracted since the transaction began.
+    has_changed_facts: bool,
     history: History,
 }
 
@@ -164,6 +166,7 @@ impl Engine {
             defers: false,
             lacked: None,
             saved_time: None,
+            has_changed_facts: false,
             history: History::default(),
         };
         engine.scratch.released.reserve(64);

@@ -15,6 +15,7 @@ impl Engine {
     pub fn begin_transaction(&mut self) -> Result<(), Error> {
         self.recover();
         self.saved_time = None;
+        self.has_changed_facts = false;
         self.history.begin_transaction();
         self.words.begin_transaction()
     }
@@ -30,9 +31,10 @@ impl Engine {
     }
 
     /// Begins the next transaction here if this one has changed many words and nothing is due. A roll-back then restores this time,
-    /// so an advance over any number of events needs little memory.
+    /// so an advance over any number of events needs little memory. After facts that this transaction asserted or retracted nothing is
+    /// saved, because a roll-back undoes them too.
     pub fn save_time(&mut self) {
-        if self.words.changed_in_transaction() < MIN_CHANGED_WORDS || !self.is_at_rest() {
+        if self.has_changed_facts || self.words.changed_in_transaction() < MIN_CHANGED_WORDS || !self.is_at_rest() {
             return;
         }
         // Advancing every source to this event time leads to the current time.
