@@ -67,7 +67,7 @@ defmodule BeTree.Files.Rows do
       raise error(reader.path, text, number, 1, "the header has no column #{name}; it is id,expression")
     end
 
-    for name <- columns -- Enum.uniq(columns) do
+    if name = List.first(columns -- Enum.uniq(columns)) do
       raise error(reader.path, text, number, 1, "the header has the column #{name} twice; remove one")
     end
 
