@@ -4,7 +4,7 @@ defmodule BeTree.Rules.AtomicTest do
 
   import BeTree.Test.Eventually
   import BeTree.Test.Quiet, only: [quiet: 1]
-  import BeTree.Test.RulesServers, only: [kill: 2, start!: 1]
+  import BeTree.Test.RulesServers, only: [kill: 2, kill_partition: 2, start!: 1]
 
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Server
@@ -169,6 +169,37 @@ defmodule BeTree.Rules.AtomicTest do
     kill(name, id)
     {name, _id} = start!([name: name, rules: rules] ++ options)
     assert state(name) == before
+  end
+
+  test "a fact of a partition is not stored if the advance behind it stops with an error, after a restart too", %{
+    tmp_dir: dir
+  } do
+    # An advance over all orders changes so many words that it would save its time.
+    orders =
+      for number <- 1..12_000, do: {:order, id: if(number == 12_000, do: 1_000, else: -number), at: 1_000 * number}
+
+    rules = String.replace(@late_loop, "10 milliseconds", "10 hours")
+    by = %{order: :id, payment: :order, ping: :id, other: :id}
+    options = [rules: rules, firings: 1_000_000, dir: dir, durability: :none, partitions: 2, partition_by: by]
+    {name, _id} = start!(options)
+    for part <- Enum.chunk_every(orders, 1_000), do: {:ok, _page} = Server.assert_all(name, part)
+
+    # An id of the other partition.
+    {:ok, %{ids: [first | others]}} =
+      Server.assert_all(name, for(id <- [1_000 | Enum.to_list(1..20)], do: {:other, id: id}))
+
+    {_fact, elsewhere} = others |> Enum.zip(1..20) |> Enum.find(fn {fact, _id} -> rem(fact - first, 2) != 0 end)
+
+    # The last fact has the time of the second. So time advances in the partition of order 1,000, whose rules then fire endlessly.
+    list = [{:other, id: 1_000, at: 12_000_000}, {:other, id: elsewhere, at: 100_000_000}, {:other, id: 1_000}]
+    {:ok, before} = Server.facts(name, :other)
+    assert {:error, %Error{kind: :out_of_bounds}} = Server.assert_all(name, list)
+    {:ok, stored} = Server.facts(name, :other)
+    assert Enum.filter(stored, &(&1.fields["id"] == 1_000)) == Enum.filter(before, &(&1.fields["id"] == 1_000))
+    {:ok, %{firings: firings}} = Server.info(name)
+    for number <- 0..1, do: kill_partition(name, number)
+    assert {:ok, ^stored} = Server.facts(name, :other)
+    assert {:ok, %{firings: ^firings}} = Server.info(name)
   end
 
   describe "a server without memory" do

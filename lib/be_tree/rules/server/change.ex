@@ -5,7 +5,8 @@ defmodule BeTree.Rules.Server.Change do
   # An operation is `{:assert, input}`, `{:retract, id}` or `{:advance, now}`; `{:assert, input, source}`, `{:advance, now, source}`
   # (`nil`: facts without a source) or `{:end_source, source}`; `{:at, now, operation}`, which moves time first; or a sequence,
   # `{:steps, operations}`. It runs in a transaction of the engine: an error rolls all of it back. A long advance saves its time at
-  # intervals, and an error rolls it back to the last saved time.
+  # intervals, and an error rolls it back to the last saved time. Behind facts asserted or retracted in the same transaction nothing
+  # is saved.
 
   alias BeTree.Call.Instance
   alias BeTree.{Error, Rules}
