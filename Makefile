@@ -14,12 +14,13 @@ postgres_ready := _build/postgres.done
 plugin := plugins/rabbitmq_be_tree_exchange
 broker4_suite ?= trixie
 broker4 ?= $(CURDIR)/_build/broker4-$(broker4_suite)
+aarch64 ?= $(CURDIR)/_build/erlang-aarch64
 browser_ready := _build/browser.done
 bundlers_ready := _build/bundlers.done
 runtimes_ready := _build/runtimes.done
 report := report/dist/tune.html
 
-.PHONY: audit help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.bundlers test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer docs test.docs fmt fuzz release release.folders clean
+.PHONY: audit help setup report build build.test web playground demo test test.mix test.rust test.wasm32 test.host test.web test.bundlers test.runtimes test.erlang test.repeat test.elixir test.broker test.workers test.postgres test.broker4 test.aarch64 broker attack soak bench lint lint.mix lint.rust lint.web dialyzer docs test.docs fmt fuzz release release.folders clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9.]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -93,7 +94,7 @@ playground: web $(browser_ready) ## Build the playground, in _build/playground, 
 demo: $(ready) ## Show what BeTree does
 	@MIX_ENV=dev mix be_tree.demo
 
-test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, postgres, bundlers, runtimes, docs, erlang, elixir or repeat
+test: ## Run all tests, two parts at once, or PART=mix, rust, wasm32, host, web, broker, workers, postgres, bundlers, runtimes, aarch64, docs, erlang, elixir or repeat
 ifdef PART
 	@$(MAKE_COMMAND) --no-print-directory $(addprefix test.,$(PART))
 else
@@ -180,6 +181,13 @@ attack: $(ready) ## Run the attacks and all other tests that have two sizes in f
 	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks \
 	  $$(grep -rl 'Attack\.size' test --include='*_test.exs' --exclude-dir=attacks)
 
+# The native tests, and the index, the rules and the NIF in the Erlang of ARM, with QEMU. Needs root, for debootstrap.
+aarch64_tests := test/conformance test/be_tree/search_test.exs
+test.aarch64: build.test
+	@scripts/setup aarch64 $(aarch64)
+	@echo "cargo test and mix test on ARM, with QEMU, half an hour"
+	@scripts/test-aarch64 $(aarch64) $(or $(TESTS),$(aarch64_tests))
+
 soak: $(ready) ## Search, change, swap and kill for SOAK_MINUTES (60)
 	@BE_TREE_SOAK_MINUTES=$${SOAK_MINUTES:-60} MIX_ENV=test mix test test/soak
 
@@ -243,8 +251,11 @@ fmt: $(ready) $(browser_ready) ## Format all code
 fuzz: $(ready) ## Fuzz the index and the rules, each target for FUZZ_SECONDS (60)
 	@scripts/fuzz
 
-release: $(ready) $(report) broker ## Build the package, the archive of the NIF and the plugin for RabbitMQ, in _build/release
-	@MIX_ENV=dev mix be_tree.release
+release: $(ready) $(report) broker ## Build the package, the archives of the NIF for this system (or TARGETS) and the plugin for RabbitMQ, in _build/release
+ifeq ($(shell uname -sm),Linux x86_64)
+	@scripts/setup aarch64
+endif
+	@MIX_ENV=dev mix be_tree.release $(addprefix --target=,$(TARGETS))
 	@mkdir -p _build/release/rabbitmq && cp _build/broker/*.ez _build/release/rabbitmq/
 
 release.folders: build.test ## Write the folders and images of this version, which the tests of later versions open

@@ -1,35 +1,42 @@
 defmodule BeTree.Release do
   @moduledoc """
-  Builds the published files of a version: the package, and the NIF's archive for this platform.
+  Builds the published files of a version: the package, and an archive of the NIF for each target.
 
   The package holds exactly the files of `package()[:files]` in `mix.exs`. The WebAssembly module comes from the build. The
   checksums cover the archives in the release folder, so those of other platforms must be there too.
   """
 
-  alias Mix.BeTree.{Crate, PortableGuest, Precompiled, Toolchain}
+  alias BeTree.Release.Targets
+  alias Mix.BeTree.{Crate, PortableGuest, Precompiled}
 
   # NIFs of rustler also run on later versions: OTP 22 and newer.
   @nif_version "2.15"
 
-  @doc "Writes all files into `folder`, and returns the paths of the package and the archive."
-  @spec write(Path.t()) :: %{package: Path.t(), archive: Path.t()}
-  def write(folder) do
-    archive = archive(folder, built("native/be_tree_host.so"), version(), target!())
+  @doc """
+  Writes the archives of these targets and the package into `folder`. Returns their paths, and the targets without an archive there.
+  """
+  @spec write(Path.t(), [String.t()]) :: %{archives: [Path.t()], package: Path.t(), missing: [String.t()]}
+  def write(folder, targets) do
+    archives = for target <- targets, do: archive(folder, Targets.build!(target), version(), target)
     # Into the build, from which it is packaged.
     _portable = PortableGuest.read!()
     package = package(folder)
-    for path <- [package, archive], do: write_sha256(path)
-    %{package: package, archive: archive}
+    for path <- [package | archives], do: write_sha256(path)
+    missing = for target <- Targets.names(), not File.exists?(archive_path(folder, version(), target)), do: target
+    %{archives: archives, package: package, missing: missing}
   end
 
   @doc "Writes a NIF's archive under rustler_precompiled's name, and returns its path."
   @spec archive(Path.t(), Path.t(), String.t(), String.t()) :: Path.t()
   def archive(folder, nif, version, target) do
-    name = Precompiled.library(version, @nif_version, target) <> ".so"
-    path = Path.join(folder, name <> ".tar.gz")
-    tar!(path, [{name, nif}])
+    path = archive_path(folder, version, target)
+    tar!(path, [{Path.basename(path, ".tar.gz"), nif}])
     path
   end
+
+  # rustler_precompiled names a library of macOS .so too.
+  defp archive_path(folder, version, target),
+    do: Path.join(folder, Precompiled.library(version, @nif_version, target) <> ".so.tar.gz")
 
   @doc "Writes the package as a folder and as an archive of it, and returns the path of the archive."
   @spec package(Path.t()) :: Path.t()
@@ -88,20 +95,7 @@ defmodule BeTree.Release do
 
   defp sha256(path), do: :sha256 |> :crypto.hash(File.read!(path)) |> Base.encode16(case: :lower)
 
-  defp built(path), do: Application.app_dir(:be_tree, Path.join("priv", path))
-
   defp version, do: Mix.Project.config()[:version]
-
-  # Rust's name of this platform.
-  defp target! do
-    with {:ok, toolchain} <- Toolchain.native(),
-         {text, 0} <- System.cmd(toolchain.rustc, ["-vV"]),
-         [_all, target] <- Regex.run(~r/^host: (.+)$/m, text) do
-      target
-    else
-      _missing -> Mix.raise("rustc -vV does not tell the name of this platform")
-    end
-  end
 
   defp tar!(path, files) do
     File.mkdir_p!(Path.dirname(path))
