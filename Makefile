@@ -126,6 +126,7 @@ test.host: $(ready)
 test.web: build.test $(browser_ready)
 	@echo "node --test: the package, and pages in Chromium"
 	@MIX_ENV=test mix run test/browser/cases.exs
+	@MIX_ENV=test mix run test/browser/rules_cases.exs
 	@node playground/build.mjs
 	@node --test --test-reporter=spec wasm/web/test/*.test.mjs test/browser/*.test.mjs
 

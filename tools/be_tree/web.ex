@@ -1,6 +1,7 @@
 defmodule BeTree.Web do
   @moduledoc """
-  Builds the package for JavaScript: the index behind wasm-bindgen (`wasm/web`), in `_build/web/package`.
+  Builds the package for JavaScript: the index and the rules behind wasm-bindgen (`wasm/web`), each a module of its own, in
+  `_build/web/package`.
 
   A compilation runs only if its sources changed, whatever the environment of Mix.
   """
@@ -12,20 +13,24 @@ defmodule BeTree.Web do
   @folder "_build/web"
   @package "_build/web/package"
 
-  @module_name "be_tree_web_bg.wasm"
-  @generated ["be_tree_web.js", @module_name]
+  # Each module, by the name of its crate, and the file that has it within JavaScript.
+  @modules [{"be_tree_web", "embedded.js"}, {"be_tree_rules_web", "rules_embedded.js"}]
 
   # The classes, which are written as CommonJS too.
-  @shared ~w(arguments.js attempt.js be_tree_web.js error.js event.js image.js library.js module.js profile.js schema.js)
-  @types "js/index.d.ts"
+  @shared ~w(arguments.js attempt.js be_tree_rules_web.js be_tree_web.js caret.js error.js event.js image.js library.js module.js profile.js
+             rules_facts.js rules_library.js rules_module.js schema.js)
+  # The types of an entry are the same for CommonJS, which imports them from files of its own.
+  @types ~w(index.d.ts rules.d.ts)
 
   @doc "Builds the package, unless it is up to date, and returns its folder."
   @spec build() :: Path.t()
   def build do
-    Crate.compile(module(), &Toolchain.wasm32/0)
+    modules = for {name, _embedded} <- @modules, do: module(name)
+    for module <- modules, do: Crate.compile(module, &Toolchain.wasm32/0)
     Crate.compile(bindgen(), &Toolchain.native/0)
     files = files()
-    inputs = [module().file, bindgen().file, "tools/be_tree/web.ex", "tools/be_tree/web/common_js.ex" | files]
+    tools = [bindgen().file, "tools/be_tree/web.ex", "tools/be_tree/web/common_js.ex"]
+    inputs = Enum.map(modules, & &1.file) ++ tools ++ files
     digest = inputs |> Enum.map(&File.read!/1) |> then(&:crypto.hash(:sha256, &1)) |> Base.encode16(case: :lower)
     stamp = @package <> ".sha256"
 
@@ -37,7 +42,7 @@ defmodule BeTree.Web do
     Path.expand(@package)
   end
 
-  # What the package has beside the module and the JavaScript that wasm-bindgen writes.
+  # What the package has beside the modules and the JavaScript that wasm-bindgen writes.
   defp files do
     sources = Path.wildcard(Path.join(@workspace, "js/*"))
     ["LICENSE" | Enum.map(~w(README.md package.json), &Path.join(@workspace, &1))] ++ sources
@@ -46,11 +51,19 @@ defmodule BeTree.Web do
   defp assemble(files) do
     File.rm_rf!(@package)
     File.mkdir_p!(@package)
-    run!(bindgen().file, [module().file, @package])
-    for file <- File.ls!(@package), file not in @generated, do: File.rm!(Path.join(@package, file))
+    for {name, _embedded} <- @modules, do: run!(bindgen().file, [module(name).file, @package])
+    for file <- Path.wildcard(Path.join(@package, "*.d.ts")), do: File.rm!(file)
     for file <- files, do: File.cp!(file, Path.join(@package, Path.basename(file)))
-    File.cp!(Path.join(@workspace, @types), Path.join(@package, "index.d.cts"))
-    File.write!(Path.join(@package, "embedded.js"), embedded(File.read!(Path.join(@package, @module_name))))
+
+    for file <- @types do
+      types = File.read!(Path.join(@package, file))
+      File.write!(Path.join(@package, Path.basename(file, ".ts") <> ".cts"), String.replace(types, ".js\"", ".cjs\""))
+    end
+
+    for {name, embedded} <- @modules do
+      module = File.read!(Path.join(@package, name <> "_bg.wasm"))
+      File.write!(Path.join(@package, embedded), embedded(module))
+    end
 
     for file <- @shared do
       source = File.read!(Path.join(@package, file))
@@ -74,20 +87,25 @@ defmodule BeTree.Web do
     end
   end
 
-  defp module do
+  defp module(name) do
     %Crate{
       workspace: @workspace,
-      package: "be_tree_web",
+      package: name,
       profile: "web",
       target: "wasm32-unknown-unknown",
       # Inlining makes the module larger.
       rustflags: ~w(-C target-feature=+simd128 -C llvm-args=-inline-threshold=0),
-      sources: ["src/**/*.rs", "../Cargo.toml", "../index/Cargo.toml", "../index/src/**/*.rs"],
-      product: "be_tree_web.wasm",
-      file: Path.join(@folder, "be_tree_web.wasm"),
+      sources: sources(name) ++ ["../Cargo.toml", "../index/Cargo.toml", "../index/src/**/*.rs"],
+      product: name <> ".wasm",
+      file: Path.join(@folder, name <> ".wasm"),
       remark: ", a minute"
     }
   end
+
+  defp sources("be_tree_web"), do: ["src/**/*.rs"]
+
+  defp sources("be_tree_rules_web"),
+    do: ["rules/Cargo.toml", "rules/src/**/*.rs", "../rules/Cargo.toml", "../rules/src/**/*.rs"]
 
   defp bindgen do
     %Crate{

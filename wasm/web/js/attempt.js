@@ -11,7 +11,7 @@ export function attempt(call, adapt = (refusal) => refusal, textOf = () => null)
     if (thrown instanceof WebAssembly.RuntimeError || thrown instanceof RangeError) {
       throw new BeTreeError({
         kind: "trap",
-        message: `the module stopped (${thrown.message}); make a new index`,
+        message: `the module stopped (${thrown.message}); make a new index, or new rules`,
       });
     }
     if (typeof thrown?.kind !== "string" || thrown instanceof Error) throw thrown;

@@ -1,20 +1,27 @@
 // The error of every refusal.
 
-import { caret } from "./be_tree_web.js";
+import { caret } from "./caret.js";
 
 export class BeTreeError extends Error {
-  constructor({ kind, message, attribute = null, column = null, position = null }, text = null) {
+  constructor({ kind, message, attribute = null, column = null, position = null, line = null }, text = null) {
     const shown = text !== null && column !== null ? caret(text, column) : null;
     // `structuredClone` and `postMessage` keep the cause of an error, and drop its other fields.
-    const cause = { kind, message, attribute, column, position, text, caret: shown };
-    super(shown === null ? message : `${message}\n\n${shown.replace(/^/gm, "    ")}`, { cause });
+    const cause = { kind, message, attribute, column, position, line, text, caret: shown };
+    const sentence = line === null ? message : `${message} (line ${line})`;
+    super(shown === null ? sentence : `${sentence}\n\n${shown.replace(/^/gm, "    ")}`, { cause });
     this.name = "BeTreeError";
     this.kind = kind;
     this.reason = message;
     this.attribute = attribute;
     this.column = column;
     this.position = position;
+    this.line = line;
     this.text = text;
     this.caret = shown;
   }
+}
+
+/** Returns the error of a WebAssembly module that is not there yet, or cannot be loaded. */
+export function notLoaded(message) {
+  return new BeTreeError({ kind: "not_loaded", message });
 }

@@ -120,7 +120,7 @@ export type Kind =
   | "not_loaded"
   | "bad_module";
 
-/** The module be_tree_web_bg.wasm: its address, its bytes, a response with them, or the compiled module. */
+/** The module be_tree_web_bg.wasm, of rules be_tree_rules_web_bg.wasm: its address, its bytes, a response with them, or the compiled module. */
 export type Source =
   | string
   | { readonly href: string }
@@ -152,9 +152,11 @@ export class BeTreeError extends Error {
   readonly attribute: string | null;
   /** The character, from 1, of the fault in `text`. */
   readonly column: number | null;
-  /** The subscription of `insertAll` or the event of `searchMany`, from 0. */
+  /** The subscription of `insertAll`, the event of `searchMany` or the fact of `assertAll`, from 0. */
   readonly position: number | null;
-  /** The expression, or the JSON of an event that was given as text. */
+  /** The line of a text of rules, from 1. */
+  readonly line: number | null;
+  /** The expression, the line of the rules, or the JSON of an event or of a fact that was given as text. */
   readonly text: string | null;
   /** Two lines: the line of the fault, and a caret below the fault. */
   readonly caret: string | null;

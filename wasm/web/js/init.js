@@ -1,12 +1,15 @@
-// Loads the module asynchronously, from a source of the caller or of the entry.
+// Loads a module asynchronously, from a source of the caller or of the entry.
 
-import { load, notLoaded } from "./module.js";
+import { notLoaded } from "./error.js";
 
-/** Returns the function `init` of an entry. `standard` returns the source that is used if the caller gives none. */
-export function initOf(standard) {
+/**
+ * Returns the function `init` of an entry whose module is `file`: `load` takes the compiled module, `standard` returns the source that
+ * is used if the caller gives none.
+ */
+export function initOf(file, load, standard) {
   let loading = null;
   return (source) => {
-    loading ??= compiled(source ?? standard()).then(load);
+    loading ??= compiled(file, source ?? standard()).then(load);
     const current = loading;
     // The next call tries again.
     current.catch(() => (loading = loading === current ? null : loading));
@@ -15,16 +18,14 @@ export function initOf(standard) {
 }
 
 /** Returns the compiled module of a source: a module, its bytes, a Response, a Blob, or the address of one; or a promise of these. */
-async function compiled(source) {
+async function compiled(file, source) {
   const given = await source;
   if (given instanceof WebAssembly.Module) return given;
   if (ArrayBuffer.isView(given) || Object.prototype.toString.call(given) === "[object ArrayBuffer]")
     return attempt(() => WebAssembly.compile(given));
-  if (typeof given === "string" || typeof given?.href === "string") return ofResponse(await fetched(given));
-  if (typeof given?.arrayBuffer === "function") return ofResponse(given);
-  throw notLoaded(
-    "init expects the address of be_tree_web_bg.wasm, its bytes, a Response, a Blob or a WebAssembly.Module",
-  );
+  if (typeof given === "string" || typeof given?.href === "string") return ofResponse(file, await fetched(given));
+  if (typeof given?.arrayBuffer === "function") return ofResponse(file, given);
+  throw notLoaded(`init expects the address of ${file}, its bytes, a Response, a Blob or a WebAssembly.Module`);
 }
 
 async function fetched(url) {
@@ -35,15 +36,14 @@ async function fetched(url) {
   }
 }
 
-const MEND = "serve be_tree_web_bg.wasm of the package there, or give init its address";
-
 /** Compiles while the body arrives, if the server tells the type of WebAssembly. */
-async function ofResponse(response) {
+async function ofResponse(file, response) {
+  const mend = `serve ${file} of the package there, or give init its address`;
   if (response.ok === false)
-    throw notLoaded(`${response.url} cannot be read: HTTP status ${response.status} ${response.statusText}; ${MEND}`);
+    throw notLoaded(`${response.url} cannot be read: HTTP status ${response.status} ${response.statusText}; ${mend}`);
   const type = response.headers?.get("content-type") ?? "";
   if (type.startsWith("text/html"))
-    throw notLoaded(`${response.url} is a page of HTML, no WebAssembly module; ${MEND}`);
+    throw notLoaded(`${response.url} is a page of HTML, no WebAssembly module; ${mend}`);
   return attempt(async () =>
     type.startsWith("application/wasm") && WebAssembly.compileStreaming !== undefined
       ? WebAssembly.compileStreaming(response)

@@ -1,7 +1,7 @@
-// The WebAssembly module. Each entry of the package loads it in its own way, once.
+// The WebAssembly module of the index. Each entry of the package loads it in its own way, once.
 
 import { default as initialize, initSync } from "./be_tree_web.js";
-import { BeTreeError } from "./error.js";
+import { notLoaded } from "./error.js";
 
 let isLoaded = false;
 
@@ -20,8 +20,4 @@ export async function load(module) {
 /** Throws if no module is loaded. */
 export function checkLoaded() {
   if (!isLoaded) throw notLoaded("the WebAssembly module is not loaded; await init() before the first index");
-}
-
-export function notLoaded(message) {
-  return new BeTreeError({ kind: "not_loaded", message });
 }

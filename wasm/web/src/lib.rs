@@ -3,7 +3,6 @@
 //! An [`Engine`] is an index in this module's memory, an [`Image`](image::Image) one in the memory of an image. Both have the
 //! same functions. Events are JSON. Errors are thrown as objects ([`refusal`]).
 
-mod caret;
 mod explanation;
 mod image;
 mod profile;

@@ -102,7 +102,7 @@ function withDefaults([name, domain]) {
 }
 
 /** Returns the value that a case stands for. */
-function fromCase(value) {
+export function fromCase(value) {
   if (Array.isArray(value)) return value.map(fromCase);
   if (typeof value !== "object" || value === null) return value;
   if ("$integer" in value) return BigInt(value.$integer);
@@ -111,7 +111,7 @@ function fromCase(value) {
 }
 
 /** Returns the JSON of an event, which may have bigints. */
-function toText(value) {
+export function toText(value) {
   if (typeof value === "bigint") return `${value}`;
   if (Array.isArray(value)) return `[${value.map(toText)}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
@@ -119,7 +119,7 @@ function toText(value) {
 }
 
 /** Returns a text that is equal for equal values. Fields are sorted, and those that are undefined are left out. */
-function canonical(value) {
+export function canonical(value) {
   return JSON.stringify(value, (_name, field) => {
     if (typeof field === "bigint") return { $integer: `${field}` };
     if (typeof field !== "object" || field === null || Array.isArray(field)) return field;

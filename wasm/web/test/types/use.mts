@@ -1,6 +1,16 @@
 // Uses of the types that compile in the strictest settings, without the types of pages. `tsc` fails if one marked as wrong compiles.
 import { BeTree, BeTreeError, init, type Id, type Kind, type SearchOptions, type Stored } from "be-tree";
 import { init as initFrom } from "be-tree/external";
+import {
+  BeTreeError as RulesError,
+  init as initRules,
+  Rules,
+  type Fact,
+  type Notice,
+  type Page,
+  type StoredFact,
+} from "be-tree/rules";
+import { init as initRulesFrom } from "be-tree/rules/external";
 
 interface Visit {
   age: number;
@@ -45,5 +55,27 @@ try {
   }
 }
 
+interface Login {
+  user: string;
+  at: Date;
+}
+
+await initRules();
+await initRulesFrom(new Uint8Array(3));
+using rules = new Rules("fact login(user: string)", { firings: 100, lateness: undefined });
+const login: Login = { user: "ann", at: new Date() };
+const facts: Fact[] = [{ login }, '{"login": {}}', new Map([["login", new Map([["user", "ann"]])]])];
+const page: Page = rules.assertAll(facts, { source: "web" });
+const notices: Notice[] = rules.advance(new Date()).notices;
+const logins: StoredFact[] = rules.facts("login", { before: 3n, limit: 10 });
+const user: null | boolean | number | bigint | string | undefined = logins[0]?.fields["user"];
+const isSameClass: typeof BeTreeError = RulesError;
+const warnings: string[] = rules.warnings;
+// @ts-expect-error: the type of a fact has an object of fields.
+rules.assert({ login: 3 });
+// @ts-expect-error: there is no such option.
+new Rules("", { notices: 3 });
+
 declare function console_log(...values: unknown[]): void;
 console_log(matches, many, stored, size, ids, known, found, bigints, either, read);
+console_log(page, notices, user, isSameClass, warnings);

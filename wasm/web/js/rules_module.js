@@ -1,0 +1,23 @@
+// The WebAssembly module of rules. Each entry of the package loads it in its own way, once.
+
+import { default as initialize, initSync } from "./be_tree_rules_web.js";
+import { notLoaded } from "./error.js";
+
+let isLoaded = false;
+
+/** Loads a compiled module or its bytes at once. */
+export function loadSync(module) {
+  initSync({ module });
+  isLoaded = true;
+}
+
+/** Loads a compiled module. Browsers instantiate a large one only asynchronously. */
+export async function load(module) {
+  await initialize({ module_or_path: module });
+  isLoaded = true;
+}
+
+/** Throws if no module is loaded. */
+export function checkLoaded() {
+  if (!isLoaded) throw notLoaded("the WebAssembly module is not loaded; await init() before the first rules");
+}
