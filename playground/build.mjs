@@ -12,16 +12,17 @@ const library = here("../_build/web/package");
 await rm(folder, { recursive: true, force: true });
 await mkdir(folder, { recursive: true });
 await build({
-  entryPoints: [here("src/main.ts"), here("src/worker.ts")],
+  entryPoints: ["main", "worker", "rules", "rules_worker"].map((name) => here(`src/${name}.ts`)),
   outdir: folder,
   bundle: true,
   minify: true,
   format: "esm",
   target: "es2022",
-  alias: { "be-tree": `${library}/external.js` },
+  alias: { "be-tree": `${library}/external.js`, "be-tree/rules": `${library}/rules_external.js` },
   legalComments: "linked",
   logLevel: "warning",
 });
-await copyFile(`${library}/be_tree_web_bg.wasm`, `${folder}/be_tree_web_bg.wasm`);
+for (const module of ["be_tree_web_bg.wasm", "be_tree_rules_web_bg.wasm"])
+  await copyFile(`${library}/${module}`, `${folder}/${module}`);
 await cp(here("static"), folder, { recursive: true });
 await writeFile(`${folder}/language.html`, await languagePage());

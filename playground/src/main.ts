@@ -9,7 +9,7 @@ import { explanationList } from "./explanation";
 import { completeEvent, completeExpression, completeSchema, expressionLanguage } from "./expressions";
 import { Picture, readDrawing, readTrace } from "./picture";
 import type { Built, Fault, Found, Reply, Request, Source } from "./protocol";
-import { decode, encode, LinkError, type State } from "./state";
+import { decode, encode, LinkError, readState, type State } from "./state";
 
 /** The time after the last key before the index is built again. */
 const PAUSE = 120;
@@ -580,7 +580,7 @@ async function restore() {
   const image = images[visit?.image ?? -1];
   if (image) return showImage(image);
   try {
-    const given = await decode(location.hash);
+    const given = await decode(location.hash, readState);
     if (own !== turn) return;
     if (!given) return showExample(visit?.example ?? EXAMPLES[0]!.name);
     begin(visit?.example ?? null);

@@ -12,8 +12,8 @@ export type State = {
 
 const KEY = "1";
 
-/** Returns the fragment of a state. */
-export async function encode(state: State): Promise<string> {
+/** Returns the fragment of a page's state. */
+export async function encode(state: object): Promise<string> {
   const text = JSON.stringify(state, (_name, value) => (typeof value === "bigint" ? { id: `${value}` } : value));
   const bytes = await pipe(new TextEncoder().encode(text), new CompressionStream("deflate-raw"));
   const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
@@ -28,18 +28,24 @@ const PIECE = 1_024;
 /** Why a link is not read. */
 export class LinkError extends Error {}
 
-/** Returns the state of a fragment, or `null` if there is none. Throws a `LinkError` for any fragment that this page has not written. */
-export async function decode(fragment: string): Promise<State | null> {
+/** Returns the state of a fragment, or `null` if there is none. Throws a `LinkError` for any fragment that this page has not written:
+ * `read` returns `null` for the state of another. */
+export async function decode<Read>(
+  fragment: string,
+  read: (given: Record<string, unknown>) => Read | null,
+): Promise<Read | null> {
   if (fragment === "" || fragment === "#") return null;
   const [key, given] = fragment.slice(1).split("=");
   if (key !== KEY || !given) throw new LinkError("The part of the address after # is no link of the playground.");
   try {
     const binary = atob(given.replaceAll("-", "+").replaceAll("_", "/"));
     const text = await inflate(Uint8Array.from(binary, (character) => character.charCodeAt(0)));
-    return check(JSON.parse(text, (_name, value) => (typeof value?.id === "string" ? BigInt(value.id) : value)));
+    const state = read(JSON.parse(text, (_name, value) => (typeof value?.id === "string" ? BigInt(value.id) : value)));
+    if (state !== null) return state;
   } catch (error) {
-    throw error instanceof LinkError ? error : new LinkError("The link is damaged.");
+    if (error instanceof LinkError) throw error;
   }
+  throw new LinkError("The link is damaged.");
 }
 
 async function pipe(bytes: Uint8Array<ArrayBuffer>, through: ReadableWritablePair): Promise<Uint8Array> {
@@ -76,7 +82,8 @@ const isCount = (value: unknown): value is number => Number.isInteger(value) && 
 /** The most expressions that a link may have generated. */
 const MOST = 1_000_000;
 
-function check(given: Record<string, unknown>): State {
+/** Reads the state of the page of expressions. */
+export function readState(given: Record<string, unknown>): State | null {
   const { kind, schema, expressions, event, count, seed } = given;
   const step = isCount(given.step) ? given.step : null;
   const selected = isCount(given.selected) || typeof given.selected === "bigint" ? given.selected : null;
@@ -86,5 +93,5 @@ function check(given: Record<string, unknown>): State {
   if (kind === "generated" && isCount(count) && count > 0 && count <= MOST && isCount(seed)) {
     return { kind, count, seed, event: isText(event) ? event : null, step, selected };
   }
-  throw new LinkError("The link is damaged.");
+  return null;
 }
