@@ -41,7 +41,11 @@ function watch(page, faults) {
     if (["error", "warning"].includes(message.type())) faults.push(`${message.type()}: ${message.text()}`);
   });
   page.on("pageerror", (error) => faults.push(`uncaught: ${error.message}`));
-  page.on("requestfailed", (request) => faults.push(`not loaded: ${request.url()} (${request.failure()?.errorText})`));
+  page.on("requestfailed", (request) => {
+    const reason = request.failure()?.errorText;
+    // The browser ends the requests of a page that is left, such as that of its icon.
+    if (reason !== "net::ERR_ABORTED") faults.push(`not loaded: ${request.url()} (${reason})`);
+  });
   page.on("response", (response) => {
     if (response.status() >= 400) faults.push(`${response.status()}: ${response.url()}`);
   });
