@@ -62,6 +62,7 @@ defmodule BeTree.LiveDashboard do
           <:col field={:lag} text_align="right" sortable={:desc} />
           <:col field={:unwritten} text_align="right" sortable={:desc} />
           <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:journal_age} header="Journal, age in µs" text_align="right" sortable={:desc} />
           <:col field={:queue} text_align="right" sortable={:desc} />
         </.live_table>
         <.live_table
@@ -83,6 +84,7 @@ defmodule BeTree.LiveDashboard do
           <:col field={:behind} header="Behind, ms" text_align="right" sortable={:desc} />
           <:col field={:memory_bytes} header="Memory, bytes" text_align="right" sortable={:desc} />
           <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:journal_age} header="Journal, age in µs" text_align="right" sortable={:desc} />
           <:col field={:queue} text_align="right" sortable={:desc} />
         </.live_table>
         <.live_table
@@ -132,6 +134,8 @@ defmodule BeTree.LiveDashboard do
           <:col field={:shards} text_align="right" sortable={:desc} />
           <:col field={:shard_bytes} header="Shards, bytes" text_align="right" sortable={:desc} />
           <:col field={:round} header="Round, ms" text_align="right" sortable={:desc} />
+          <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:journal_age} header="Journal, age in µs" text_align="right" sortable={:desc} />
         </.live_table>
         """
       end

@@ -43,8 +43,8 @@ defmodule BeTree.Server.Gauges do
   defp of_replicas(%{replicas: %{count: count, bytes: bytes}}), do: %{replicas: count, replica_bytes: bytes}
   defp of_replicas(_follower), do: %{}
 
-  defp of_folder(%{journal: %{durable: written, bytes: bytes}, version: version}),
-    do: %{unwritten: version - written, journal_bytes: bytes}
+  defp of_folder(%{journal: %{durable: written, bytes: bytes, age: age}, version: version}),
+    do: %{unwritten: version - written, journal_bytes: bytes, journal_age: age}
 
   defp of_folder(_no_journal), do: %{}
 

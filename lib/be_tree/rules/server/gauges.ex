@@ -39,7 +39,7 @@ defmodule BeTree.Rules.Server.Gauges do
 
   defp values(info) do
     info
-    |> Map.take([:rules, :facts, :waiting, :facts_bytes, :memory_bytes, :journal_bytes])
+    |> Map.take([:rules, :facts, :waiting, :facts_bytes, :memory_bytes, :journal_bytes, :journal_age])
     |> Map.merge(%{due: flag(info.due), held: flag(info.held != nil), behind: behind(info)})
   end
 

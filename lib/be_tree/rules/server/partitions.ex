@@ -422,6 +422,7 @@ defmodule BeTree.Rules.Server.Partitions do
       facts_bytes: sum.(:facts_bytes),
       memory_bytes: sum.(:memory_bytes),
       journal_bytes: counts |> Enum.map(& &1.journal_bytes) |> Enum.sum(),
+      journal_age: counts |> Enum.map(& &1.journal_age) |> Enum.max(),
       dropped: counts |> Enum.map(& &1.dropped) |> Enum.sum(),
       first_notice: by_partition(counts, :first_notice),
       last_notice: by_partition(counts, :last_notice),
