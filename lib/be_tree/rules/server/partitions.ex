@@ -383,16 +383,21 @@ defmodule BeTree.Rules.Server.Partitions do
   @doc "Returns counts and sizes of all partitions."
   @spec info(Server.name(), pos_integer, keyword) :: {:ok, map} | {:error, Error.t()}
   def info(name, partitions, options) do
+    deadline = Deadline.new(options[:timeout])
+
     with {:ok, routes} <- routes(name),
-         {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
-         {:ok, infos} <- infos(read, options),
+         {:ok, read} <- read(name, partitions, deadline),
+         {:ok, infos} <- infos(read, deadline),
          do: {:ok, summed(infos, for({_rules, counts} <- read, do: counts), routes.keys)}
   end
 
-  defp infos([], _options), do: {:ok, []}
+  # All partitions share the time of the call.
+  defp infos([], _deadline), do: {:ok, []}
 
-  defp infos([{rules, _counts} | rest], options) do
-    with {:ok, info} <- Rules.info(rules, options), {:ok, infos} <- infos(rest, options), do: {:ok, [info | infos]}
+  defp infos([{rules, _counts} | rest], deadline) do
+    with {:ok, info} <- Rules.info(rules, timeout: Deadline.left(deadline)),
+         {:ok, infos} <- infos(rest, deadline),
+         do: {:ok, [info | infos]}
   end
 
   defp summed([first | _others] = infos, counts, keys) do
