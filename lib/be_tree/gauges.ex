@@ -9,8 +9,8 @@ defmodule BeTree.Gauges do
   `BeTree.Telemetry` lists the events `[:be_tree, ..., :measure]` with their measurements, and `BeTree.Telemetry.metrics/0` has a
   `last_value` for each. `docs/operating/metrics.md` shows a whole configuration, and alerts.
 
-  The gauges of outputs, pubsubs and tenants are read from tables and counters. A server, a server of rules and each of its
-  partitions are asked, for at most 100 milliseconds each and a second together. One that does not reply in this time
+  The gauges of outputs, pubsubs and tenants are read from tables and counters. Servers and servers of rules,
+  with all partitions at once, are asked, for at most 100 milliseconds each and a second together. One that does not reply in this time
   reports `busy: 1` and the length of its mailbox, `queue`, and nothing else. The processes that no time is left for report nothing.
   """
 

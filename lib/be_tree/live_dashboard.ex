@@ -1,6 +1,7 @@
 defmodule BeTree.LiveDashboard do
   @moduledoc """
-  A page for Phoenix LiveDashboard (0.8) that shows the gauges of a node: servers, servers of rules, outputs, pubsubs and tenants.
+  A page for Phoenix LiveDashboard (0.8) that shows what BeTree does on a node: the gauges of servers, servers of rules, outputs, pubsubs and
+  tenants, the searches and their fuel, and the expressions that cost most.
 
   Make a module of your application the page, and add it to the router:
 
@@ -10,17 +11,34 @@ defmodule BeTree.LiveDashboard do
 
       live_dashboard "/dashboard", metrics: MyApp.Metrics, additional_pages: [be_tree: MyAppWeb.BeTreePage]
 
-  The page is compiled in your application, so BeTree does not depend on Phoenix. It has a tab for each kind, with a table that can be
-  searched and sorted, and follows the node and the refresh interval that are chosen in the dashboard. The cells of a server that does not
-  reply are empty, except for `busy` and `queue`. `BeTree.Telemetry` tells what the columns mean. The tab Metrics of the dashboard
-  shows searches: their rates, durations and fuel (`BeTree.Telemetry.metrics/0`).
+  The page is compiled in your application, so BeTree does not depend on Phoenix. It follows the node and the refresh interval that are chosen
+  in the dashboard. All tables can be searched by name and sorted.
+
+  ## Gauges
+
+  The tabs *Servers*, *Rules*, *Outputs*, *Publish/subscribe* and *Tenants* show the gauges; `BeTree.Telemetry` tells what they mean. The
+  cells of a server that does not reply are empty, except for `busy` and `queue`. *Module* has the first digits of the SHA-256 of the index
+  module that a server or tenants run, which tell nodes with different versions apart. A module other than that of this version of BeTree is
+  marked `(not built in)`.
+
+  ## Searches
+
+  The tab *Searches* shows for each server how many searches ended since sampling began, and the mean of their fuel, duration and matches.
+  *Slow searches* shows the slowest search of each server in each of the last 300 seconds, the newest first: its time, duration, fuel, slices,
+  matches and the kind of its error. Both count searches for one event, as the events `[:be_tree, :search, :stop]` do. They have no value of
+  an event and no id, because an event may be private.
+
+  A node samples searches from the moment at which one of these tabs is opened, until the last page that has opened them is left or loses its
+  connection. Otherwise the page costs a search nothing. The tables are empty without the package `:telemetry`.
+
+  ## Expensive expressions
+
+  The tab *Profile* tells which expressions cost most: choose a server, enter events, one JSON object a line, and submit. `BeTree.profile/3`
+  runs the searches in a copy of the server's index on the chosen node, for at most 5 seconds and 1,000 events. It counts fuel and tests, changes
+  nothing, and keeps no event. A server with terms for ids has no profile.
+
+  The tab Metrics of the dashboard shows searches over time: their rates, durations and fuel (`BeTree.Telemetry.metrics/0`).
   """
-
-  alias BeTree.Gauges
-  alias BeTree.Input.Describe
-
-  # Milliseconds for the gauges of a node. `BeTree.Gauges.read/0` waits for processes of a node for a second.
-  @timeout 5_000
 
   @doc false
   defmacro __using__(_options) do
@@ -29,6 +47,15 @@ defmodule BeTree.LiveDashboard do
 
       @impl true
       def menu_link(_session, _capabilities), do: {:ok, "BeTree"}
+
+      @impl true
+      def mount(_params, _session, socket), do: {:ok, assign(socket, be_tree_profile: nil)}
+
+      @impl true
+      def handle_event("be-tree-profile", %{"server" => server, "events" => events}, socket) do
+        profile = BeTree.LiveDashboard.Rows.profile(socket.assigns.page.node, server, events)
+        {:noreply, assign(socket, be_tree_profile: profile)}
+      end
 
       # The tables are outside of the navigation bar: within its items LiveDashboard 0.8.7 renders no search and no order anew.
       @impl true
@@ -40,6 +67,9 @@ defmodule BeTree.LiveDashboard do
           <:item name="outputs" label="Outputs"></:item>
           <:item name="pub_subs" label="Publish/subscribe"></:item>
           <:item name="tenants" label="Tenants"></:item>
+          <:item name="searches" label="Searches"></:item>
+          <:item name="slow" label="Slow searches"></:item>
+          <:item name="profile" label="Profile"></:item>
         </.live_nav_bar>
         <.live_table
           :if={@page.params["nav"] in [nil, "servers"]}
@@ -48,7 +78,7 @@ defmodule BeTree.LiveDashboard do
           page={@page}
           title="Servers"
           rows_name="servers"
-          row_fetcher={&BeTree.LiveDashboard.rows(:server, &1, &2)}
+          row_fetcher={&BeTree.LiveDashboard.Rows.gauges(:server, &1, &2)}
         >
           <:col field={:name} sortable={:asc} />
           <:col field={:busy} text_align="right" sortable={:desc} />
@@ -62,7 +92,9 @@ defmodule BeTree.LiveDashboard do
           <:col field={:lag} text_align="right" sortable={:desc} />
           <:col field={:unwritten} text_align="right" sortable={:desc} />
           <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:journal_age} header="Journal, age in µs" text_align="right" sortable={:desc} />
           <:col field={:queue} text_align="right" sortable={:desc} />
+          <:col field={:module} sortable={:asc} />
         </.live_table>
         <.live_table
           :if={@page.params["nav"] == "rules"}
@@ -71,7 +103,7 @@ defmodule BeTree.LiveDashboard do
           page={@page}
           title="Servers of rules"
           rows_name="servers"
-          row_fetcher={&BeTree.LiveDashboard.rows(:rules, &1, &2)}
+          row_fetcher={&BeTree.LiveDashboard.Rows.gauges(:rules, &1, &2)}
         >
           <:col field={:name} sortable={:asc} />
           <:col field={:busy} text_align="right" sortable={:desc} />
@@ -83,6 +115,7 @@ defmodule BeTree.LiveDashboard do
           <:col field={:behind} header="Behind, ms" text_align="right" sortable={:desc} />
           <:col field={:memory_bytes} header="Memory, bytes" text_align="right" sortable={:desc} />
           <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:journal_age} header="Journal, age in µs" text_align="right" sortable={:desc} />
           <:col field={:queue} text_align="right" sortable={:desc} />
         </.live_table>
         <.live_table
@@ -92,7 +125,7 @@ defmodule BeTree.LiveDashboard do
           page={@page}
           title="Outputs"
           rows_name="outputs"
-          row_fetcher={&BeTree.LiveDashboard.rows(:output, &1, &2)}
+          row_fetcher={&BeTree.LiveDashboard.Rows.gauges(:output, &1, &2)}
         >
           <:col field={:name} sortable={:asc} />
           <:col field={:pending} text_align="right" sortable={:desc} />
@@ -110,7 +143,7 @@ defmodule BeTree.LiveDashboard do
           page={@page}
           title="Publish/subscribe"
           rows_name="pubsubs"
-          row_fetcher={&BeTree.LiveDashboard.rows(:pub_sub, &1, &2)}
+          row_fetcher={&BeTree.LiveDashboard.Rows.gauges(:pub_sub, &1, &2)}
         >
           <:col field={:name} sortable={:asc} />
           <:col field={:subscriptions} text_align="right" sortable={:desc} />
@@ -124,7 +157,7 @@ defmodule BeTree.LiveDashboard do
           page={@page}
           title="Tenants"
           rows_name="tenants"
-          row_fetcher={&BeTree.LiveDashboard.rows(:tenants, &1, &2)}
+          row_fetcher={&BeTree.LiveDashboard.Rows.gauges(:tenants, &1, &2)}
         >
           <:col field={:name} sortable={:asc} />
           <:col field={:hot} header="In memory" text_align="right" sortable={:desc} />
@@ -132,33 +165,84 @@ defmodule BeTree.LiveDashboard do
           <:col field={:shards} text_align="right" sortable={:desc} />
           <:col field={:shard_bytes} header="Shards, bytes" text_align="right" sortable={:desc} />
           <:col field={:round} header="Round, ms" text_align="right" sortable={:desc} />
+          <:col field={:journal_bytes} header="Journal, bytes" text_align="right" sortable={:desc} />
+          <:col field={:journal_age} header="Journal, age in µs" text_align="right" sortable={:desc} />
+          <:col field={:module} sortable={:asc} />
         </.live_table>
+        <.live_table
+          :if={@page.params["nav"] == "searches"}
+          id="be-tree-searches"
+          dom_id="be-tree-searches"
+          page={@page}
+          title="Searches for one event, since sampling began"
+          rows_name="servers"
+          row_fetcher={&BeTree.LiveDashboard.Rows.searches/2}
+        >
+          <:col field={:searches} text_align="right" sortable={:desc} />
+          <:col field={:name} header="Server" sortable={:asc} />
+          <:col field={:per_second} header="Per second" text_align="right" sortable={:desc} />
+          <:col field={:fuel} header="Fuel, mean" text_align="right" sortable={:desc} />
+          <:col field={:duration} header="Duration, mean in µs" text_align="right" sortable={:desc} />
+          <:col field={:matches} header="Matches, mean" text_align="right" sortable={:desc} />
+          <:col field={:errors} text_align="right" sortable={:desc} />
+        </.live_table>
+        <.live_table
+          :if={@page.params["nav"] == "slow"}
+          id="be-tree-slow"
+          dom_id="be-tree-slow"
+          page={@page}
+          title="The slowest search of each server in each second"
+          rows_name="searches"
+          row_fetcher={&BeTree.LiveDashboard.Rows.slow/2}
+        >
+          <:col field={:time} header="Time, UTC" sortable={:desc} />
+          <:col field={:name} header="Server" sortable={:asc} />
+          <:col field={:duration} header="Duration, µs" text_align="right" sortable={:desc} />
+          <:col field={:fuel} text_align="right" sortable={:desc} />
+          <:col field={:slices} text_align="right" sortable={:desc} />
+          <:col field={:matches} text_align="right" sortable={:desc} />
+          <:col field={:result} sortable={:asc} />
+        </.live_table>
+        <div :if={@page.params["nav"] == "profile"}>
+          <%!-- A refresh must not empty the fields. --%>
+          <form id="be-tree-profile" phx-submit="be-tree-profile" phx-update="ignore" class="mb-4">
+            <h5 class="card-title">Profile</h5>
+            <label for="be-tree-profile-server">Server</label>
+            <select id="be-tree-profile-server" name="server" class="custom-select custom-select-sm mb-2">
+              <option :for={name <- BeTree.LiveDashboard.Rows.servers(@page.node)} value={name}><%= name %></option>
+            </select>
+            <label for="be-tree-profile-events">Events, a JSON object a line</label>
+            <textarea id="be-tree-profile-events" name="events" rows="4" class="form-control mb-2"></textarea>
+            <button type="submit" class="btn btn-primary btn-sm" phx-disable-with="Searching...">Profile</button>
+          </form>
+          <%= case @be_tree_profile do %>
+            <% nil -> %>
+            <% {:error, text} -> %>
+              <pre id="be-tree-profile-error"><%= text %></pre>
+            <% {:ok, profile} -> %>
+              <p id="be-tree-profile-summary"><%= profile.summary %></p>
+              <ul>
+                <li :for={sentence <- profile.advice}><%= sentence %>.</li>
+              </ul>
+              <.live_table
+                id="be-tree-expressions"
+                dom_id="be-tree-expressions"
+                page={@page}
+                title="Expressions that were tested"
+                rows_name="expressions"
+                row_fetcher={&BeTree.LiveDashboard.Rows.expressions(profile, &1, &2)}
+              >
+                <:col field={:tests} text_align="right" sortable={:desc} />
+                <:col field={:name} header="Id" sortable={:asc} />
+                <:col field={:candidate} header="Candidate" text_align="right" sortable={:desc} />
+                <:col field={:matched} text_align="right" sortable={:desc} />
+                <:col field={:failed} text_align="right" sortable={:desc} />
+                <:col field={:decided_by} header="Decided by" sortable={:asc} />
+              </.live_table>
+          <% end %>
+        </div>
         """
       end
     end
-  end
-
-  @doc false
-  # Fetches the rows of a table, as `live_table` of LiveDashboard asks for them, and their number before the limit. There are none of a node
-  # that is lost, or that has no BeTree.
-  @spec rows(Gauges.kind(), map, node) :: {[map], non_neg_integer}
-  def rows(kind, %{search: search, sort_by: column, sort_dir: direction, limit: limit}, node) do
-    rows =
-      for %{kind: ^kind, name: name, measurements: measurements} <- gauges(node),
-          row = Map.put(measurements, :name, Describe.value(name)),
-          String.contains?(row.name, search || ""),
-          do: row
-
-    # A server that does not reply has no value, and one that follows none is neither connected nor not. Such rows come last.
-    {known, unknown} = Enum.split_with(rows, &is_map_key(&1, column))
-    sorted = Enum.sort_by(known, & &1[column], direction) ++ unknown
-    {Enum.take(sorted, limit), length(rows)}
-  end
-
-  defp gauges(node) do
-    :erpc.call(node, Gauges, :read, [], @timeout)
-  catch
-    # A failure of that node, or of the connection.
-    _kind, _reason -> []
   end
 end

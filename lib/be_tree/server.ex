@@ -1260,8 +1260,9 @@ defmodule BeTree.Server do
     * `:bases` - how many bases were made;
     * `:building` - whether a process builds the next base;
     * `:memory` - the bytes of the base; `:memory_bytes` - those of the tree that accepts changes, which shares most of them;
-    * `:journal` - with `:dir`, a map of the last version on the disk, `:durable`, the `:bytes` of the changes after its newest base, and the
-      `:error` of the last failed write; otherwise `nil`;
+    * `:journal` - with `:dir`, a map of the last version on the disk, `:durable`, the `:bytes` of the changes after its newest base, the
+      `:age` of the oldest of them in microseconds, counted from the start if it is from before, and the `:error` of the last failed write;
+      otherwise `nil`;
     * `:replicas` - how many replicas there are, `:count`, and the memory that they have of their own, `:bytes`;
     * `:ids` - with `ids: :term`, a map of the terms that are kept, `:count`, and the `:bytes` of their tables; otherwise `nil`;
     * `:error` - the error of the last base that could not be built, or `nil`.

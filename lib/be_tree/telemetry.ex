@@ -29,11 +29,11 @@ defmodule BeTree.Telemetry do
   | --- | --- | --- | --- |
   | `[:be_tree, :queue, :stop]` | a search ends its wait for a tree or a replica | `duration` | |
   | `[:be_tree, :replica, :lag]` | with about every 32nd change of a server | `lag`: how many changes the most outdated free replica lacks | |
-  | `[:be_tree, :server, :measure]` | `BeTree.Gauges.measure/0` or `BeTree.Server.measure/1` was called | `queue`, `busy`; unless it is busy `expressions`, `memory`, `memory_bytes`, `version`, `log`, `lag`, `failed`; with a folder `unwritten`, `journal_bytes`; of a follower `connected`, of others `replicas`, `replica_bytes` | |
-  | `[:be_tree, :rules, :measure]` | `BeTree.Gauges.measure/0` was called | `queue`, `busy`; unless it is busy `rules`, `facts`, `waiting`, `due`, `held`, `behind`, `facts_bytes`, `memory_bytes`, `journal_bytes` | `server` |
+  | `[:be_tree, :server, :measure]` | `BeTree.Gauges.measure/0` or `BeTree.Server.measure/1` was called | `queue`, `busy`; unless it is busy `expressions`, `memory`, `memory_bytes`, `version`, `log`, `lag`, `failed`; with a folder `unwritten`, `journal_bytes`, `journal_age`; of a follower `connected`, of others `replicas`, `replica_bytes` | |
+  | `[:be_tree, :rules, :measure]` | `BeTree.Gauges.measure/0` was called | `queue`, `busy`; unless it is busy `rules`, `facts`, `waiting`, `due`, `held`, `behind`, `facts_bytes`, `memory_bytes`, `journal_bytes`, `journal_age` | `server` |
   | `[:be_tree, :output, :measure]` | `BeTree.Gauges.measure/0` was called | `pending`, `pending_bytes`, `senders`, `memory`, `lateness`, `overloaded`, `closed` | `output` |
   | `[:be_tree, :pub_sub, :measure]` | `BeTree.Gauges.measure/0` was called | `subscriptions`, `subscribers`, `full` | `pubsub` |
-  | `[:be_tree, :tenants, :measure]` | `BeTree.Gauges.measure/0` was called | `hot`, `bytes`, `shards`, `shard_bytes`, `round` | `tenants` |
+  | `[:be_tree, :tenants, :measure]` | `BeTree.Gauges.measure/0` was called | `hot`, `bytes`, `shards`, `shard_bytes`, `round`; with a folder `journal_bytes`, `journal_age` | `tenants` |
   | `[:be_tree, :server, :faults]` | `on_error: :collect` has left out wrong subscriptions | `faults` | `operation`: `:load`, `:sync` or `:change` |
   | `[:be_tree, :follower, :change]` | a follower receives changes | `changes`, `version` | `follows` |
   | `[:be_tree, :follower, :base]` | a follower receives an index | `bytes`, `version` | `follows`, `lineage` |
@@ -82,6 +82,7 @@ defmodule BeTree.Telemetry do
   | `replicas`, `replica_bytes` | count, byte | the replicas of a server, and the memory that they have of their own |
   | `unwritten` | count | changes of a server that are not on its disk |
   | `journal_bytes` | byte | the changes on the disk since the newest base there |
+  | `journal_age` | microsecond | since the oldest of these changes, or since the start if that was later; 0 if there are none |
   | `queue` | count | messages in the mailboxes of a server's processes |
   | `busy` | 0 or 1 | 1 if the process did not reply to the measurement in time |
   | `failed` | 0 or 1 | 1 if `BeTree.Server.info/2` has an `:error`: of a base, a write or the connection of a follower |

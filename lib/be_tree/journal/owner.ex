@@ -37,14 +37,17 @@ defmodule BeTree.Journal.Owner do
   @retry_after 1_000
 
   @enforce_keys [:journal, :user, :base_bytes, :base_changes]
-  defstruct @enforce_keys ++ [:writer, :retry, :error, base_at: 0]
+  defstruct @enforce_keys ++ [:writer, :retry, :error, :oldest, :oldest_of_writer, base_at: 0]
 
   @typedoc """
     * `:user` - the module with the callbacks;
     * `:base_at` - the bytes that the journal had written when the last base began;
     * `:writer` - the process that writes a base, and the bytes that the journal had written when it began; or `nil`;
     * `:retry` - the timer of the next attempt after a failure, or `nil`;
-    * `:error` - the error of the last base or of the removal of the files that it replaces, or `nil`.
+    * `:error` - the error of the last base or of the removal of the files that it replaces, or `nil`;
+    * `:oldest` - when the oldest change after the newest base was appended, in monotonic microseconds, or `nil` if there is none. Records
+      have no time, so a change from before the journal was opened counts as appended then;
+    * `:oldest_of_writer` - the same of the changes since `:writer` began.
   """
   @type t :: %__MODULE__{
           journal: Journal.t(),
@@ -54,7 +57,9 @@ defmodule BeTree.Journal.Owner do
           base_at: non_neg_integer,
           writer: {pid, non_neg_integer} | nil,
           retry: reference | nil,
-          error: Error.t() | nil
+          error: Error.t() | nil,
+          oldest: integer | nil,
+          oldest_of_writer: integer | nil
         }
 
   @type option :: Journal.option() | {:base_bytes, pos_integer} | {:base_changes, pos_integer | :infinity}
@@ -91,6 +96,7 @@ defmodule BeTree.Journal.Owner do
        %__MODULE__{
          journal: journal,
          user: user,
+         oldest: if(Journal.last(journal) > journal.kept, do: now()),
          base_bytes: Keyword.get(limits, :base_bytes, @base_bytes),
          base_changes: Keyword.get(limits, :base_changes, @base_changes)
        }}
@@ -116,7 +122,19 @@ defmodule BeTree.Journal.Owner do
   @doc "Appends changes, all of them or none, like `BeTree.Journal.append/2`."
   @spec append(t | nil, [iodata]) :: {:ok, t | nil} | {:error, Error.t(), t}
   def append(nil, _records), do: {:ok, nil}
-  def append(owner, records), do: put(Journal.append(owner.journal, records), owner)
+
+  def append(owner, records) do
+    with {:ok, owner} <- put(Journal.append(owner.journal, records), owner), do: {:ok, appended(owner, records)}
+  end
+
+  defp appended(owner, []), do: owner
+
+  defp appended(owner, _records) do
+    now = now()
+    %{owner | oldest: owner.oldest || now, oldest_of_writer: owner.oldest_of_writer || now}
+  end
+
+  defp now, do: System.monotonic_time(:microsecond)
 
   @doc "Returns the reply to the call `:flush`, when all changes are on the disk."
   @spec flush(t | nil) :: {:ok | {:error, Error.t()}, t | nil}
@@ -173,7 +191,8 @@ defmodule BeTree.Journal.Owner do
   defp start_base(%{journal: journal, user: user} = owner, source) do
     case user.base(source, Journal.last(journal)) do
       {:ok, write_base} ->
-        %{owner | writer: {start_writer(write_base, Journal.base_writer(journal)), Journal.written(journal)}}
+        writer = {start_writer(write_base, Journal.base_writer(journal)), Journal.written(journal)}
+        %{owner | writer: writer, oldest_of_writer: nil}
 
       {:error, error} ->
         failed(owner, error)
@@ -190,8 +209,11 @@ defmodule BeTree.Journal.Owner do
     end)
   end
 
-  defp ended(owner, {:ok, version}, written),
-    do: trimmed(%{owner | base_at: written}, Journal.trim(owner.journal, version))
+  # The base may have changes that came after its writer began. They count as missing if it lacks later ones.
+  defp ended(owner, {:ok, version}, written) do
+    oldest = if Journal.last(owner.journal) > version, do: owner.oldest_of_writer || owner.oldest
+    trimmed(%{owner | base_at: written, oldest: oldest}, Journal.trim(owner.journal, version))
+  end
 
   defp ended(owner, {:error, error}, _written), do: failed(owner, error)
 
@@ -224,7 +246,8 @@ defmodule BeTree.Journal.Owner do
     case Journal.base_writer(journal).(version, content) do
       :ok ->
         owner = stop_writer(%{owner | journal: journal})
-        {:ok, trimmed(%{owner | base_at: Journal.written(journal)}, Journal.rebase(journal, version))}
+        owner = %{owner | base_at: Journal.written(journal), oldest: nil}
+        {:ok, trimmed(owner, Journal.rebase(journal, version))}
 
       {:error, error} ->
         Journal.remove_base(journal, version)
@@ -271,13 +294,24 @@ defmodule BeTree.Journal.Owner do
   def bytes(nil), do: 0
   def bytes(%__MODULE__{journal: journal}), do: Journal.bytes(journal)
 
+  @doc "Returns the moment at which the oldest change after the newest base was appended, for `age/1`, or `nil` if there is none."
+  @spec oldest(t | nil) :: integer | nil
+  def oldest(nil), do: nil
+  def oldest(%__MODULE__{oldest: oldest}), do: oldest
+
+  @doc "Returns the microseconds since a moment of `oldest/1`."
+  @spec age(integer | nil) :: non_neg_integer
+  def age(nil), do: 0
+  def age(oldest), do: now() - oldest
+
   @doc """
-  Returns the version up to which all changes are on the disk, the bytes of the changes after the newest base, and the error of the last
-  sync in the background.
+  Returns the version up to which all changes are on the disk, the bytes of the changes after the newest base, the age of the oldest of
+  them in microseconds, and the error of the last sync in the background.
   """
-  @spec status(t | nil) :: %{durable: non_neg_integer, bytes: non_neg_integer, error: Error.t() | nil} | nil
+  @spec status(t | nil) ::
+          %{durable: non_neg_integer, bytes: non_neg_integer, age: non_neg_integer, error: Error.t() | nil} | nil
   def status(nil), do: nil
 
-  def status(%__MODULE__{journal: journal}),
-    do: %{durable: journal.durable, bytes: Journal.bytes(journal), error: journal.error}
+  def status(%__MODULE__{journal: journal} = owner),
+    do: %{durable: journal.durable, bytes: Journal.bytes(journal), age: age(owner.oldest), error: journal.error}
 end

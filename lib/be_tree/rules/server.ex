@@ -684,14 +684,15 @@ defmodule BeTree.Rules.Server do
   @doc """
   Returns the counts and sizes of `BeTree.Rules.info/2`, with its options, and
 
-    * `:journal_bytes` - 0 without a folder;
+    * `:journal_bytes`, `:journal_age` - the bytes of the calls after the newest base in the folder, and the microseconds since the oldest of
+      them, or since the start if that was later; 0 without a folder;
     * `:dropped` - the notices that were not sent because as many as `:max_pending` waited, counted for each receiver since the server
       started;
     * `:first_notice`, `:last_notice` - the numbers of the first notice that a process can ask for, and of the last one (Numbers);
       with partitions, maps of them by the number of the partition. If none is kept, `:first_notice` is the number of the next one;
     * `:held` - `nil`, or `%{at: time, error: error}` if time is held before an event that ends with an error.
 
-  Of a server with partitions the others are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
+  Of a server with partitions `:journal_age` is that of the oldest, and the others are sums. `:facts` and `:types` count a fact that is in every partition once. `:partitions` is a list
   of maps with the `:facts`, `:firings` and `:memory_bytes` of each partition, which show whether the keys are spread evenly.
   """
   @spec info(name, timeout: timeout) :: {:ok, map} | {:error, Error.t()}

@@ -5,6 +5,7 @@ defmodule BeTree.Server.Gauges do
   alias BeTree.Error
   alias BeTree.Server.{Request, Table}
   alias BeTree.Target.View
+  alias BeTree.Telemetry.Gauge
 
   @doc """
   Returns the measurements of a server. Of one whose process does not reply within `timeout` milliseconds they are `busy: 1` and the
@@ -15,11 +16,7 @@ defmodule BeTree.Server.Gauges do
     with {:ok, table} <- Request.table(name),
          pid when is_pid(pid) <- Table.process(table),
          {:message_queue_len, queue} <- Process.info(pid, :message_queue_len) do
-      case Request.call(name, :info, timeout) do
-        {:ok, info} -> {:ok, info |> values() |> Map.merge(%{queue: queue, busy: 0})}
-        {:error, %Error{kind: :timeout}} -> {:ok, %{queue: queue, busy: 1}}
-        {:error, error} -> {:error, error}
-      end
+      name |> Request.call(:info, timeout) |> Gauge.of_reply(queue, &values/1)
     else
       {:error, error} -> {:error, error}
       # Its process has not started, or has ended.
@@ -33,7 +30,7 @@ defmodule BeTree.Server.Gauges do
   defp values(info) do
     info
     |> Map.take([:expressions, :memory, :memory_bytes, :version, :log, :lag])
-    |> Map.put(:failed, flag(info.error != nil))
+    |> Map.put(:failed, Gauge.flag(info.error != nil))
     |> Map.merge(of_replicas(info))
     |> Map.merge(of_folder(info))
     |> Map.merge(of_follower(info))
@@ -43,13 +40,11 @@ defmodule BeTree.Server.Gauges do
   defp of_replicas(%{replicas: %{count: count, bytes: bytes}}), do: %{replicas: count, replica_bytes: bytes}
   defp of_replicas(_follower), do: %{}
 
-  defp of_folder(%{journal: %{durable: written, bytes: bytes}, version: version}),
-    do: %{unwritten: version - written, journal_bytes: bytes}
+  defp of_folder(%{journal: %{durable: written, bytes: bytes, age: age}, version: version}),
+    do: %{unwritten: version - written, journal_bytes: bytes, journal_age: age}
 
   defp of_folder(_no_journal), do: %{}
 
-  defp of_follower(%{connected: connected}), do: %{connected: flag(connected)}
+  defp of_follower(%{connected: connected}), do: %{connected: Gauge.flag(connected)}
   defp of_follower(_no_follower), do: %{}
-
-  defp flag(boolean), do: if(boolean, do: 1, else: 0)
 end

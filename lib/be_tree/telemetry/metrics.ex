@@ -110,6 +110,10 @@ defmodule BeTree.Telemetry.Metrics do
         failed: [description: "1 if the last base, write or connection failed"],
         unwritten: [description: "changes that the disk lacks"],
         journal_bytes: [unit: :byte, description: "changes on the disk since the base there"],
+        journal_age: [
+          unit: {:microsecond, :millisecond},
+          description: "age of the oldest change that the base there lacks"
+        ],
         connected: [description: "1 if a follower is connected"]
       ),
       values(module, "be_tree.rules.measure", [],
@@ -121,7 +125,11 @@ defmodule BeTree.Telemetry.Metrics do
         behind: [unit: :millisecond, description: "the rules' time behind the latest time"],
         facts_bytes: [unit: :byte],
         memory_bytes: [unit: :byte],
-        journal_bytes: [unit: :byte],
+        journal_bytes: [unit: :byte, description: "changes on the disk since the base there"],
+        journal_age: [
+          unit: {:microsecond, :millisecond},
+          description: "age of the oldest change that the base there lacks"
+        ],
         queue: [description: "messages that wait for the server's processes"],
         busy: [description: "1 if the server did not reply"]
       ),
@@ -144,7 +152,12 @@ defmodule BeTree.Telemetry.Metrics do
         bytes: [unit: :byte, description: "their indexes and statistics"],
         shards: [],
         shard_bytes: [unit: :byte, description: "memory of shards"],
-        round: [unit: :millisecond, description: "the longest last round of writing statistics"]
+        round: [unit: :millisecond, description: "the longest last round of writing statistics"],
+        journal_bytes: [unit: :byte, description: "changes on the disk since the base there"],
+        journal_age: [
+          unit: {:microsecond, :millisecond},
+          description: "age of the oldest change that the base there lacks"
+        ]
       )
     ]
   end

@@ -243,6 +243,18 @@ defmodule BeTree.Tenants.Store do
   def flush(store), do: call(store, :flush, @first_pause)
 
   @doc """
+  Returns the bytes of the journal's changes after its newest base, and the microseconds since the oldest of them was appended. Returns an
+  empty map without a folder. Reads a table, so it does not wait for the process.
+  """
+  @spec journal(t) :: %{optional(:journal_bytes) => non_neg_integer, optional(:journal_age) => non_neg_integer}
+  def journal(store) do
+    case Table.get(store, :journal) do
+      nil -> %{}
+      %{bytes: bytes, oldest: oldest} -> %{journal_bytes: bytes, journal_age: Journal.Owner.age(oldest)}
+    end
+  end
+
+  @doc """
   Returns the number of tenants, of requests that wait, the bytes of the tables, of the journal, of the segments with bodies and with
   days, and the last error of the disk.
   """

@@ -41,6 +41,7 @@ defmodule BeTree.Journal.OwnerTest do
       {:ok,
        fn write, flush ->
          if hd(texts) == "killed", do: Process.exit(self(), :kill)
+         if hd(texts) == "held", do: receive(do: (:go_on -> :ok))
          with :ok <- flush.(), :ok <- write.(version, [:erlang.term_to_binary(texts)]), do: {:ok, version}
        end}
     end
@@ -200,6 +201,48 @@ defmodule BeTree.Journal.OwnerTest do
 
       :ok = append(pid, ["a"])
       eventually(fn -> match?(%{error: nil}, owner(pid)) and bases(folder) != [] end)
+    end
+  end
+
+  describe "oldest/1" do
+    test "is the moment of the first change after the base, also of one that came while the base was written", %{
+      folder: folder
+    } do
+      pid = start(folder, base_bytes: 100)
+      assert Owner.oldest(owner(pid)) == nil
+      :ok = append(pid, ["a"])
+      first = Owner.oldest(owner(pid))
+      :ok = append(pid, ["b"])
+      assert Owner.oldest(owner(pid)) == first
+
+      :ok = append(pid, [String.duplicate("x", 200), "held"])
+      %{writer: {writer, _written}} = owner(pid)
+      now = System.monotonic_time(:microsecond)
+      :ok = append(pid, ["c"])
+      assert Owner.oldest(owner(pid)) == first
+      send(writer, :go_on)
+      eventually(fn -> owner(pid).writer == nil end)
+      assert Owner.oldest(owner(pid)) >= now
+    end
+
+    test "is nil once a base has all changes", %{folder: folder} do
+      pid = start(folder, base_bytes: 1)
+      :ok = append(pid, ["a"])
+      eventually(fn -> Owner.oldest(owner(pid)) == nil end)
+
+      pid = restart(pid, folder)
+      assert Owner.oldest(owner(pid)) == nil
+      :ok = append(pid, ["b"])
+      assert Owner.oldest(owner(pid)) != nil
+      :ok = GenServer.call(pid, {:replace, ["z"]})
+      assert Owner.oldest(owner(pid)) == nil
+    end
+
+    test "is the moment of the start for changes from before it", %{folder: folder} do
+      pid = start(folder)
+      :ok = append(pid, ["a"])
+      now = System.monotonic_time(:microsecond)
+      assert pid |> restart(folder) |> owner() |> Owner.oldest() >= now
     end
   end
 

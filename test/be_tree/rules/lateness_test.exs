@@ -185,7 +185,7 @@ defmodule BeTree.Rules.LatenessTest do
       {:ok, info} = Server.info(name)
       {:ok, sources} = Server.sources(name)
       facts = for type <- Map.keys(info.types), do: Server.facts(name, type)
-      {Map.drop(info, [:facts_bytes, :memory_bytes, :journal_bytes]), sources, facts}
+      {Map.drop(info, [:facts_bytes, :memory_bytes, :journal_bytes, :journal_age]), sources, facts}
     end
 
     defp call(name, :web, number), do: Server.assert(name, order(number), source: :web)

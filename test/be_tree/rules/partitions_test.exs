@@ -270,7 +270,9 @@ defmodule BeTree.Rules.PartitionsTest do
     {:ok, _page} = Server.assert_all(one, facts)
     {:ok, _page} = Server.assert_all(name, facts)
     assert Enum.sort(content(notices(name))) == Enum.sort(content(notices(one)))
-    {:ok, before} = Server.info(name)
+    # The age of the journal changes with time.
+    state = fn -> with {:ok, info} <- Server.info(name), do: Map.delete(info, :journal_age) end
+    before = state.()
 
     wrong = "fact order(id: string, who: string) rule r when o: order then notify r(key: o.id)"
     assert {:error, %Error{}} = Server.swap(name, wrong)
@@ -281,7 +283,7 @@ defmodule BeTree.Rules.PartitionsTest do
     changed = "fact order(id: integer, who: string) rule r when o: order then notify r(key: o.id)"
     assert {:error, %Error{kind: :other_schema} = error} = Server.swap(name, changed, partition_by: :who)
     assert error.message =~ "the facts of `order` lie in the partitions of `id`"
-    assert Server.info(name) == {:ok, before}
+    assert state.() == before
 
     more =
       @text <>

@@ -247,7 +247,7 @@ defmodule BeTree.Telemetry.EventsTest do
 
     for {name, without} <- [
           {name, ["connected"]},
-          {follower, ["replicas", "replica_bytes", "unwritten", "journal_bytes"]}
+          {follower, ["replicas", "replica_bytes", "unwritten", "journal_bytes", "journal_age"]}
         ] do
       assert Server.measure(name) == :ok
       assert {measurements, %{server: ^name}, _pid} = event([:server, :measure])

@@ -5,6 +5,7 @@ defmodule BeTree.Rules.Server.Gauges do
   alias BeTree.Error
   alias BeTree.Rules.Server
   alias BeTree.Rules.Server.Shared
+  alias BeTree.Telemetry.Gauge
 
   @doc """
   Returns the measurements of a server of rules. Of one that does not reply within `timeout` milliseconds they are `busy: 1` and the
@@ -13,12 +14,7 @@ defmodule BeTree.Rules.Server.Gauges do
   @spec read(Server.name(), timeout) :: {:ok, %{atom => number}} | {:error, Error.t()}
   def read(name, timeout) do
     queue = name |> processes() |> Enum.map(&queue/1) |> Enum.sum()
-
-    case Server.info(name, timeout: timeout) do
-      {:ok, info} -> {:ok, info |> values() |> Map.merge(%{queue: queue, busy: 0})}
-      {:error, %Error{kind: :timeout}} -> {:ok, %{queue: queue, busy: 1}}
-      {:error, error} -> {:error, error}
-    end
+    name |> Server.info(timeout: timeout) |> Gauge.of_reply(queue, &values/1)
   rescue
     # The server, or the registry of its name, ended meanwhile.
     ArgumentError -> {:error, %Error{kind: :no_server, message: "no server #{inspect(name)} runs"}}
@@ -39,13 +35,11 @@ defmodule BeTree.Rules.Server.Gauges do
 
   defp values(info) do
     info
-    |> Map.take([:rules, :facts, :waiting, :facts_bytes, :memory_bytes, :journal_bytes])
-    |> Map.merge(%{due: flag(info.due), held: flag(info.held != nil), behind: behind(info)})
+    |> Map.take([:rules, :facts, :waiting, :facts_bytes, :memory_bytes, :journal_bytes, :journal_age])
+    |> Map.merge(%{due: Gauge.flag(info.due), held: Gauge.flag(info.held != nil), behind: behind(info)})
   end
 
   # The milliseconds from the rules' time to the latest time that they have seen.
   defp behind(%{now: now, latest: latest}) when is_integer(now) and is_integer(latest), do: max(latest - now, 0)
   defp behind(_no_time), do: 0
-
-  defp flag(boolean), do: if(boolean, do: 1, else: 0)
 end

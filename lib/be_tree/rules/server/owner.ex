@@ -274,6 +274,7 @@ defmodule BeTree.Rules.Server.Owner do
   defp counts(%{journal: journal, held: held, kept: kept}) do
     %{
       journal_bytes: Journal.Owner.bytes(journal),
+      journal_age: journal |> Journal.Owner.oldest() |> Journal.Owner.age(),
       dropped: Delivery.dropped(),
       first_notice: Kept.first(kept),
       last_notice: kept.last,

@@ -383,16 +383,21 @@ defmodule BeTree.Rules.Server.Partitions do
   @doc "Returns counts and sizes of all partitions."
   @spec info(Server.name(), pos_integer, keyword) :: {:ok, map} | {:error, Error.t()}
   def info(name, partitions, options) do
+    deadline = Deadline.new(options[:timeout])
+
     with {:ok, routes} <- routes(name),
-         {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
-         {:ok, infos} <- infos(read, options),
+         {:ok, read} <- read(name, partitions, deadline),
+         {:ok, infos} <- infos(read, deadline),
          do: {:ok, summed(infos, for({_rules, counts} <- read, do: counts), routes.keys)}
   end
 
-  defp infos([], _options), do: {:ok, []}
+  # All partitions share the time of the call.
+  defp infos([], _deadline), do: {:ok, []}
 
-  defp infos([{rules, _counts} | rest], options) do
-    with {:ok, info} <- Rules.info(rules, options), {:ok, infos} <- infos(rest, options), do: {:ok, [info | infos]}
+  defp infos([{rules, _counts} | rest], deadline) do
+    with {:ok, info} <- Rules.info(rules, timeout: Deadline.left(deadline)),
+         {:ok, infos} <- infos(rest, deadline),
+         do: {:ok, [info | infos]}
   end
 
   defp summed([first | _others] = infos, counts, keys) do
@@ -422,6 +427,7 @@ defmodule BeTree.Rules.Server.Partitions do
       facts_bytes: sum.(:facts_bytes),
       memory_bytes: sum.(:memory_bytes),
       journal_bytes: counts |> Enum.map(& &1.journal_bytes) |> Enum.sum(),
+      journal_age: counts |> Enum.map(& &1.journal_age) |> Enum.max(),
       dropped: counts |> Enum.map(& &1.dropped) |> Enum.sum(),
       first_notice: by_partition(counts, :first_notice),
       last_notice: by_partition(counts, :last_notice),

@@ -355,8 +355,14 @@ defmodule BeTree.Tenants.Store.Writer do
   defp refused({:done, reply}, _error), do: reply
   defp refused({:operations, _operations}, error), do: {:error, error}
 
-  defp base_if_due(%{journal: journal, table: table} = state),
-    do: %{state | journal: Owner.write_base_if_due(journal, table, 0)}
+  defp base_if_due(%{journal: nil} = state), do: state
+
+  defp base_if_due(%{journal: journal, table: table} = state) do
+    journal = Owner.write_base_if_due(journal, table, 0)
+    # For the gauges, which do not wait for this process.
+    Table.put(table, :journal, %{bytes: Owner.bytes(journal), oldest: Owner.oldest(journal)})
+    %{state | journal: journal}
+  end
 
   ## Retention and compaction
 
