@@ -183,7 +183,8 @@ attack: $(ready) ## Run the attacks and all other tests that have two sizes in f
 	  $$(grep -rl 'Attack\.size' test --include='*_test.exs' --exclude-dir=attacks)
 
 # The native tests, and the index, the rules and the NIF in the Erlang of ARM, with QEMU. Needs root, for debootstrap.
-aarch64_tests := test/conformance test/be_tree/search_test.exs
+aarch64_tests := test/conformance_test.exs test/property_test.exs $(addprefix test/be_tree/,search_test.exs fuel_test.exs \
+  instructions_test.exs put_test.exs rollback_test.exs runtime_test.exs image_test.exs rules_test.exs)
 test.aarch64: build.test
 	@scripts/setup aarch64 $(aarch64)
 	@echo "cargo test and mix test on ARM, with QEMU, half an hour"
