@@ -13,19 +13,19 @@ defmodule BeTree.Web do
   @folder "_build/web"
   @package "_build/web/package"
 
-  # Each module, by the name of its crate, and the file that has it within JavaScript.
-  @modules [{"be_tree_web", "embedded.js"}, {"be_tree_rules_web", "rules_embedded.js"}]
+  # Each module, by the name of its crate; the file that has it within JavaScript; and further arguments of its build.
+  @modules [{"be_tree_web", "embedded.js", ["metered"]}, {"be_tree_rules_web", "rules_embedded.js", []}]
 
   # The classes, which are written as CommonJS too.
-  @shared ~w(arguments.js attempt.js be_tree_rules_web.js be_tree_web.js caret.js error.js event.js image.js library.js module.js profile.js
-             rules_facts.js rules_library.js rules_module.js schema.js)
+  @shared ~w(arguments.js attempt.js be_tree_rules_web.js be_tree_web.js bounds.js caret.js error.js event.js image.js library.js module.js profile.js
+             rules_facts.js rules_library.js rules_module.js schema.js steps.js)
   # The types of an entry are the same for CommonJS, which imports them from files of its own.
   @types ~w(index.d.ts rules.d.ts)
 
   @doc "Builds the package, unless it is up to date, and returns its folder."
   @spec build() :: Path.t()
   def build do
-    modules = for {name, _embedded} <- @modules, do: module(name)
+    modules = for {name, _embedded, _arguments} <- @modules, do: module(name)
     for module <- modules, do: Crate.compile(module, &Toolchain.wasm32/0)
     Crate.compile(bindgen(), &Toolchain.native/0)
     files = files()
@@ -51,7 +51,7 @@ defmodule BeTree.Web do
   defp assemble(files) do
     File.rm_rf!(@package)
     File.mkdir_p!(@package)
-    for {name, _embedded} <- @modules, do: run!(bindgen().file, [module(name).file, @package])
+    for {name, _embedded, arguments} <- @modules, do: run!(bindgen().file, [module(name).file, @package | arguments])
     for file <- Path.wildcard(Path.join(@package, "*.d.ts")), do: File.rm!(file)
     for file <- files, do: File.cp!(file, Path.join(@package, Path.basename(file)))
 
@@ -60,7 +60,7 @@ defmodule BeTree.Web do
       File.write!(Path.join(@package, Path.basename(file, ".ts") <> ".cts"), String.replace(types, ".js\"", ".cjs\""))
     end
 
-    for {name, embedded} <- @modules do
+    for {name, embedded, _arguments} <- @modules do
       module = File.read!(Path.join(@package, name <> "_bg.wasm"))
       File.write!(Path.join(@package, embedded), embedded(module))
     end

@@ -5,8 +5,8 @@ defmodule BeTree.Web.CommonJs do
   @doc """
   Returns the CommonJS of an ES module.
 
-  It reads the forms that the package and wasm-bindgen write: `import {names} from "./file.js"` at the start of a line, `export` in front of
-  a class, a function or a constant, and one list of exports.
+  It reads the forms that the package and wasm-bindgen write: `import {names} from "./file.js"` and `import * as name from "./file.js"` at
+  the start of a line, `export` in front of a class, a function or a constant, and one list of exports.
   """
   @spec convert(String.t()) :: String.t()
   def convert(source) do
@@ -16,6 +16,7 @@ defmodule BeTree.Web.CommonJs do
     body =
       source
       |> String.replace(~r/^import \{([^}]*)\} from "(.*)\.js";$/m, "const {\\1} = require(\"\\2.cjs\");")
+      |> String.replace(~r/^import \* as (\w+) from "(.*)\.js";?$/m, "const \\1 = require(\"\\2.cjs\");")
       |> String.replace(~r/^export \{[^}]*\};\n/m, "")
       |> String.replace(~r/^export /m, "")
       |> String.replace(~r/^const \{.*\} = require/m, &String.replace(&1, " as ", ": "))

@@ -3,10 +3,11 @@
 import { caret } from "./caret.js";
 
 export class BeTreeError extends Error {
-  constructor({ kind, message, attribute = null, column = null, position = null, line = null }, text = null) {
+  constructor(refusal, text = null) {
+    const { kind, message, attribute = null, column = null, position = null, line = null, steps = null } = refusal;
     const shown = text !== null && column !== null ? caret(text, column) : null;
     // `structuredClone` and `postMessage` keep the cause of an error, and drop its other fields.
-    const cause = { kind, message, attribute, column, position, line, text, caret: shown };
+    const cause = { kind, message, attribute, column, position, line, steps, text, caret: shown };
     const sentence = line === null ? message : `${message} (line ${line})`;
     super(shown === null ? sentence : `${sentence}\n\n${shown.replace(/^/gm, "    ")}`, { cause });
     this.name = "BeTreeError";
@@ -16,6 +17,7 @@ export class BeTreeError extends Error {
     this.column = column;
     this.position = position;
     this.line = line;
+    this.steps = steps;
     this.text = text;
     this.caret = shown;
   }

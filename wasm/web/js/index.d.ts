@@ -73,12 +73,26 @@ export type Event = string | object;
 /** Integers by name, such as `flight_id`, which frequency caps read. */
 export type Constants = Readonly<Record<string, number | bigint>>;
 
-export interface InsertOptions {
+/** Bounds of a call. A call that reaches one throws, and all is as before. Not for an image, whose module counts no steps. */
+export interface Bounds {
+  /** The most steps of the call: iterations of loops in the module. The same call on the same subscriptions makes the same steps everywhere;
+   * `steps` tells how many. Beyond it the call throws the kind `out_of_steps`. */
+  budget?: number | undefined;
+  /** The most milliseconds. Beyond it the call throws the kind `timeout`. */
+  timeout?: number | undefined;
+}
+
+export interface InsertOptions extends Bounds {
   constants?: Constants | undefined;
 }
 
-export interface Subscription<I extends Id = Id> extends InsertOptions {
+export interface PutOptions {
+  constants?: Constants | undefined;
+}
+
+export interface Subscription<I extends Id = Id> {
   id: I;
+  constants?: Constants | undefined;
   /** The expression's text, or its bytes in UTF-8. */
   expression: string | Uint8Array;
 }
@@ -93,10 +107,12 @@ export interface Stored<I extends Id = Id> {
 /** The type in which ids of `I` come back: a bigint below 2^53 comes back as a number. */
 export type Found<I extends Id> = I extends bigint ? Id : I;
 
-export interface SearchOptions extends EventOptions {
+export interface SearchOptions extends ExplainOptions {
   /** Search only these subscriptions: an array, a set or a typed array. Ids that do not exist are skipped. */
   ids?: Iterable<Id> | undefined;
 }
+
+export interface ExplainOptions extends EventOptions, Bounds {}
 
 /** Options of the functions that read an event. */
 export interface EventOptions {
@@ -114,6 +130,8 @@ export type Kind =
   | "duplicate_id"
   | "not_found"
   | "out_of_memory"
+  | "out_of_steps"
+  | "timeout"
   | "trap"
   | "freed"
   | "argument"
@@ -156,6 +174,8 @@ export class BeTreeError extends Error {
   readonly position: number | null;
   /** The line of a text of rules, from 1. */
   readonly line: number | null;
+  /** The steps of a call that reached a bound. */
+  readonly steps: number | null;
   /** The expression, the line of the rules, or the JSON of an event or of a fact that was given as text. */
   readonly text: string | null;
   /** Two lines: the line of the fault, and a caret below the fault. */
@@ -298,6 +318,15 @@ export class BeTree<I extends Id = Id> {
     image: Uint8Array | ArrayBuffer | { arrayBuffer(): Promise<ArrayBuffer> },
   ): Promise<BeTree<I>>;
 
+  /**
+   * The most memory of the module in bytes, which all indexes of the thread share: at most 4 GiB, the default. Calls that need more throw
+   * the kind `out_of_memory`, and change nothing. It does not apply to images.
+   */
+  static maxMemory: number;
+
+  /** The steps of the last call of an index in this thread. */
+  readonly steps: number;
+
   /** The attributes in order. */
   readonly schema: Record<string, Domain>;
 
@@ -305,10 +334,10 @@ export class BeTree<I extends Id = Id> {
   insert(id: I, expression: string | Uint8Array, options?: InsertOptions): void;
 
   /** Inserts an expression under a new id, or in the place of the present expression of that id. */
-  put(id: I, expression: string | Uint8Array, options?: InsertOptions): void;
+  put(id: I, expression: string | Uint8Array, options?: PutOptions): void;
 
   /** Inserts all subscriptions or none, and returns their number. */
-  insertAll(subscriptions: readonly Subscription<I>[]): number;
+  insertAll(subscriptions: readonly Subscription<I>[], options?: Bounds): number;
 
   /** Deletes a subscription. */
   delete(id: I): void;
@@ -335,7 +364,7 @@ export class BeTree<I extends Id = Id> {
   searchMany(events: readonly Event[], options?: SearchOptions): Found<I>[][];
 
   /** Explains why a subscription matches the event, or does not. Every part is evaluated. */
-  explain(event: Event, id: I, options?: EventOptions): Explanation;
+  explain(event: Event, id: I, options?: ExplainOptions): Explanation;
 
   /** Searches for the events, and returns which attributes and expressions take the work. */
   profile(events: readonly Event[], options?: EventOptions): Profile;

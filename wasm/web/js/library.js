@@ -15,16 +15,24 @@ import {
   toOptions,
   wrong,
 } from "./arguments.js";
-import { Engine, Image } from "./be_tree_web.js";
+import { Engine, hasRoom, Image } from "./be_tree_web.js";
+import { bounded, maxMemory, noteChange, setMaxMemory, toBounds } from "./bounds.js";
 import { BeTreeError } from "./error.js";
 import { toJson } from "./event.js";
 import { Instance, instantiate } from "./image.js";
 import { checkLoaded } from "./module.js";
 import { summarize } from "./profile.js";
+import { lastSteps } from "./steps.js";
 import { checkOnMismatch, forgives, toAttributes, toDomain, withDefault } from "./schema.js";
 
-const SEARCH = ["ids", "onMismatch"];
+const BOUNDS = ["budget", "timeout"];
+const SEARCH = ["ids", "onMismatch", ...BOUNDS];
 const EVENT = ["onMismatch"];
+/** Smaller inputs find room, or the module's own refusal. */
+const LARGE = 2 ** 16;
+
+/** Frees that JavaScript's collector makes change the memory too. */
+const collected = new FinalizationRegistry(noteChange);
 
 export class BeTree {
   // `null` once it is freed.
@@ -37,6 +45,8 @@ export class BeTree {
 
   constructor(schema, options) {
     checkLoaded();
+    collected.register(this);
+    noteChange();
     if (schema instanceof Instance) {
       this.#attributes = schema.attributes;
       this.#subscriptions = null;
@@ -53,27 +63,42 @@ export class BeTree {
     return new BeTree(await instantiate(image));
   }
 
+  static get maxMemory() {
+    checkLoaded();
+    return maxMemory();
+  }
+
+  static set maxMemory(bytes) {
+    checkLoaded();
+    setMaxMemory(bytes);
+  }
+
+  get steps() {
+    return lastSteps();
+  }
+
   get schema() {
     return Object.fromEntries(this.#attributes.map(([name, ...domain]) => [name, toDomain(domain)]));
   }
 
   insert(id, expression, options) {
-    const { constants } = toOptions(options, ["constants"], "insert");
-    this.#insert([{ id, expression, constants }], false);
+    const { constants, ...bounds } = toOptions(options, ["constants", ...BOUNDS], "insert");
+    this.#insert([{ id, expression, constants }], false, toBounds(bounds));
   }
 
-  insertAll(subscriptions) {
+  insertAll(subscriptions, options) {
+    const bounds = toBounds(toOptions(options, BOUNDS, "insertAll"));
     const list = toList(subscriptions, "insertAll");
     list.forEach((subscription, position) => {
       if (!isFields(subscription))
         throw wrong(`a subscription is {id, expression}, but number ${position} is ${describe(subscription)}`);
       checkNames(subscription, ["id", "expression", "constants"], `subscription ${position}`);
     });
-    this.#insert(list, true);
+    this.#insert(list, true, bounds);
     return list.length;
   }
 
-  #insert(subscriptions, isList) {
+  #insert(subscriptions, isList, bounds) {
     const ids = BigUint64Array.from(subscriptions, ({ id }) => toId(id));
     const texts = subscriptions.map(({ expression }) => toExpression(expression));
     const constants = subscriptions.map(({ constants }) => toConstants(constants));
@@ -81,7 +106,10 @@ export class BeTree {
       (engine) => engine.insert(ids, texts, constants),
       (refusal) => ({ ...refusal, position: isList ? refusal.position : null }),
       ({ position }) => texts[position ?? 0],
+      bounds,
+      texts,
     );
+    noteChange();
     if (this.#subscriptions === null) return;
     for (const [place, wide] of ids.entries()) {
       const id = fromId(wide);
@@ -92,6 +120,7 @@ export class BeTree {
   }
 
   put(id, expression, options) {
+    toOptions(options, ["constants"], "put");
     if (!this.#inserts(id, expression, options)) this.#replace(id, expression, options);
   }
 
@@ -118,12 +147,14 @@ export class BeTree {
 
   delete(id) {
     const wide = toId(id);
+    noteChange();
     this.#attempt((engine) => engine.delete(wide));
     this.#subscriptions?.delete(fromId(wide));
   }
 
   clear() {
     const subscriptions = this.#listed("clear");
+    noteChange();
     const empty = attempt(() => new Engine(this.#attributes));
     this.#engine.free();
     this.#engine = empty;
@@ -157,16 +188,17 @@ export class BeTree {
   }
 
   search(event, options) {
-    const { ids, onMismatch } = toOptions(options, SEARCH, "search");
+    const { ids, onMismatch, ...bounds } = toOptions(options, SEARCH, "search");
     const forgiving = isForgiving(onMismatch);
     const json = this.#toJson(event, forgiving);
     const only = toIds(ids);
-    return fromIds(this.#attempt((engine) => engine.search(json, only, forgiving), ...ofEvent(event)));
+    const find = (engine) => engine.search(json, only, forgiving);
+    return fromIds(this.#attempt(find, ...ofEvent(event), toBounds(bounds), [json]));
   }
 
   searchMany(events, options) {
     const list = toList(events, "searchMany");
-    const { ids, onMismatch } = toOptions(options, SEARCH, "searchMany");
+    const { ids, onMismatch, ...bounds } = toOptions(options, SEARCH, "searchMany");
     const forgiving = isForgiving(onMismatch);
     const texts = list.map((event) => this.#toJson(event, forgiving));
     const only = toIds(ids);
@@ -175,16 +207,19 @@ export class BeTree {
       find,
       (refusal) => withoutColumn(refusal, list[refusal.position]),
       ({ position }) => textOf(list[position]),
+      toBounds(bounds),
+      texts,
     );
     return found.map(fromIds);
   }
 
   explain(event, id, options) {
-    const { onMismatch } = toOptions(options, EVENT, "explain");
+    const { onMismatch, ...bounds } = toOptions(options, [...EVENT, ...BOUNDS], "explain");
     const forgiving = isForgiving(onMismatch);
     const json = this.#toJson(event, forgiving);
     const wide = toId(id);
-    return this.#attempt((engine) => engine.explain(json, wide, forgiving), ...ofEvent(event));
+    const find = (engine) => engine.explain(json, wide, forgiving);
+    return this.#attempt(find, ...ofEvent(event), toBounds(bounds), [json]);
   }
 
   profile(events, options) {
@@ -233,6 +268,7 @@ export class BeTree {
 
   free() {
     ensureStack();
+    noteChange();
     this.#engine?.free();
     this.#engine = null;
     this.#subscriptions?.clear();
@@ -255,16 +291,36 @@ export class BeTree {
     return toJson(event, forgiving || forgives(this.#attributes));
   }
 
-  /** Calls the module. After a trap no call reaches it again. */
-  #attempt(call, adapt, textOf) {
+  /** Calls the module with texts, within bounds if there are any. After a trap without bounds no call reaches it again. */
+  #attempt(call, adapt, textOf, bounds = null, texts = []) {
     this.#check();
+    if (bounds !== null && this.#engine instanceof Image) throw unbounded();
+    checkRoom(texts);
     try {
-      return attempt(() => call(this.#engine), adapt, textOf);
+      return attempt(() => bounded(() => call(this.#engine), bounds), adapt, textOf);
     } catch (error) {
-      if (error.kind === "trap") this.#trap = error;
+      if (error.kind === "trap" && bounds === null) this.#trap = error;
       throw error;
     }
   }
+}
+
+function unbounded() {
+  return wrong("the module of an image counts no steps; a BeTreeWorker ends a search of an image at its timeout");
+}
+
+/** The module copies each text twice, at most 3 bytes of UTF-8 for each unit, and keeps records of it. */
+const PER_UNIT = 6;
+const PER_TEXT = 256;
+
+/** Refuses texts for whose copies the module has no memory. */
+function checkRoom(texts) {
+  const bytes = texts.reduce((sum, text) => sum + PER_UNIT * text.length + PER_TEXT, 0);
+  if (bytes < LARGE || hasRoom(bytes)) return;
+  throw new BeTreeError({
+    kind: "out_of_memory",
+    message: `the input needs about ${bytes} bytes, and the memory is at most ${maxMemory()} (BeTree.maxMemory)`,
+  });
 }
 
 /** A column counts in the text of an event, not in the JSON that is made of an object. */

@@ -129,6 +129,28 @@ impl Engine {
     }
 }
 
+#[wasm_bindgen(raw_module = "./steps.js")]
+extern "C" {
+    #[wasm_bindgen(js_name = moreSteps)]
+    fn more_steps() -> u32;
+}
+
+/// Returns whether memory for so many bytes can be had.
+#[wasm_bindgen(js_name = hasRoom)]
+pub fn has_room(bytes: usize) -> bool {
+    let mut room: Vec<u8> = Vec::new();
+    let has_room = room.try_reserve_exact(bytes).is_ok();
+    // Otherwise the compiler would leave the allocation out.
+    std::hint::black_box(&room);
+    has_room
+}
+
+/// Returns how many steps the running call may make before it asks again, or throws. The build inserts the calls (`bindgen`).
+#[wasm_bindgen]
+pub fn steps_are_spent() -> u32 {
+    more_steps()
+}
+
 fn malformed(message: &str) -> Error {
     Error::new(Kind::Type, message)
 }

@@ -35,6 +35,12 @@ tree.insert(1n, "age > 3");
 // @ts-expect-error: there is no such option.
 tree.search(visit, { id: [1] });
 
+tree.searchMany([visit], { budget: 1_000, timeout: 5 });
+tree.insertAll([{ id: 1, expression: "age > 3" }], { budget: undefined });
+// @ts-expect-error: a replacement has no budget.
+tree.put(1, "age > 3", { budget: 1_000 });
+const limit: number = (BeTree.maxMemory = 2 ** 26);
+
 type AdId = number & { readonly brand: "ad" };
 const ads = new BeTree<AdId>({ age: "integer" });
 const found: AdId[] = ads.search(visit);
@@ -78,4 +84,4 @@ new Rules("", { notices: 3 });
 
 declare function console_log(...values: unknown[]): void;
 console_log(matches, many, stored, size, ids, known, found, bigints, either, read);
-console_log(page, notices, user, isSameClass, warnings);
+console_log(page, notices, user, isSameClass, warnings, limit);

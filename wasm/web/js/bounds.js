@@ -1,0 +1,85 @@
+// Calls with bounds. A call that reaches a bound stops anywhere, also in the middle of an insertion. So a copy of the module's memory
+// from before the call replaces its memory. Searches change nothing that later calls depend on: one copy serves all searches up to the
+// next change of an index.
+
+import { describe, wrong } from "./arguments.js";
+import { BeTreeError } from "./error.js";
+import { counted, Ended, setCounter } from "./steps.js";
+
+const PAGE = 2 ** 16;
+const MOST_MEMORY = 2 ** 32;
+const NONE = { budget: Infinity, end: Infinity };
+
+let wasm = null;
+let copy = new Uint8Array(0);
+// Whether an index has changed since.
+let isStale = true;
+
+/** Takes the exports of the module. */
+export function setModule(exports) {
+  wasm = exports;
+  setCounter(exports.steps);
+}
+
+/** Called by all that changes an index, makes one or frees one. */
+export function noteChange() {
+  isStale = true;
+}
+
+/** Returns the bounds of a call, which begins now, from its options. */
+export function toBounds({ budget, timeout }) {
+  if (budget === undefined && timeout === undefined) return null;
+  if (budget !== undefined && !(Number.isSafeInteger(budget) && budget >= 1))
+    throw wrong(`the option budget is a number of steps, an integer from 1, but this is ${describe(budget)}`);
+  if (timeout !== undefined && !(typeof timeout === "number" && timeout >= 0))
+    throw wrong(`the option timeout is a number of milliseconds, but this is ${describe(timeout)}`);
+  const end = timeout === undefined ? Infinity : performance.now() + timeout;
+  return { budget: budget ?? Infinity, timeout, end };
+}
+
+/** Returns the result of a call of the module. If it stops at a bound, or traps, and it has bounds, all is as before. */
+export function bounded(call, bounds) {
+  if (bounds === null) return counted(call, NONE);
+  if (isStale) save();
+  const stack = wasm.stack.value;
+  try {
+    return counted(call, bounds);
+  } catch (thrown) {
+    const isStopped = thrown instanceof Ended;
+    if (isStopped || thrown instanceof WebAssembly.RuntimeError || thrown instanceof RangeError) restore(stack);
+    throw isStopped ? stopped(thrown, bounds) : thrown;
+  }
+}
+
+/** Copies the memory, into the last copy if that has the size, because new memory takes longer. */
+function save() {
+  const used = new Uint8Array(wasm.memory.buffer, 0, PAGE * wasm.pages.value);
+  if (copy.length === used.length) copy.set(used);
+  else copy = used.slice();
+  isStale = false;
+}
+
+/** The module takes the pages behind the copy as new ones, which are empty. */
+function restore(stack) {
+  const all = new Uint8Array(wasm.memory.buffer);
+  all.set(copy);
+  all.fill(0, copy.length);
+  wasm.pages.value = copy.length / PAGE;
+  wasm.stack.value = stack;
+}
+
+function stopped({ kind, steps }, { budget, timeout }) {
+  const bound = kind === "timeout" ? `timeout of ${timeout} ms` : `budget of ${budget} steps`;
+  return new BeTreeError({ kind, message: `the call reached its ${bound}, after ${steps} steps`, steps });
+}
+
+/** The most memory that the module may have, in bytes. */
+export function maxMemory() {
+  return PAGE * wasm.max_pages.value;
+}
+
+export function setMaxMemory(bytes) {
+  if (!(Number.isSafeInteger(bytes) && bytes >= PAGE && bytes <= MOST_MEMORY))
+    throw wrong(`maxMemory is a number of bytes from ${PAGE} to ${MOST_MEMORY}, but this is ${describe(bytes)}`);
+  wasm.max_pages.value = Math.floor(bytes / PAGE);
+}
