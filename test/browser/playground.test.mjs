@@ -684,6 +684,26 @@ test("all conformance cases, by the package in Chromium", async () => {
   });
 });
 
+test("an index in a worker of a page, which is ended and begins anew", async () => {
+  await withPage(browser, {}, async (page) => {
+    await page.route("**/favicon.ico", (route) => route.fulfill({ status: 204 }));
+    await page.goto(`${files.url}wasm/web/package.json`);
+    const found = await page.evaluate(async () => {
+      const { BeTreeWorker } = await import("/_build/web/package/worker.js");
+      const worker = new BeTreeWorker({ age: "integer" });
+      await worker.insert(1, "age >= 21");
+      const first = await worker.search({ age: 30 });
+      const late = await worker.profile(Array(20_000).fill({ age: 30 }), { timeout: 0 }).catch((error) => error.kind);
+      const again = await worker.search({ age: 30 });
+      const refused = await worker.search({ age: "x" }).catch((error) => error.kind);
+      const { restarts } = worker;
+      worker.terminate();
+      return { first, late, again, refused, restarts };
+    });
+    assert.deepEqual(found, { first: [1], late: "timeout", again: [1], refused: "type", restarts: 1 });
+  });
+});
+
 test("all conformance cases, on the page", async () => {
   const integer = (_name, value) => (value?.$integer === undefined ? value : (JSON.rawJSON?.(value.$integer) ?? value));
   const toText = (value) =>

@@ -187,6 +187,17 @@ test("the package has at most 1.55 MB, and no file that is not named", () => {
       "schema.js",
       "steps.cjs",
       "steps.js",
+      "worker.d.cts",
+      "worker.d.ts",
+      "worker.js",
+      "worker_client.cjs",
+      "worker_client.js",
+      "worker_node.cjs",
+      "worker_node.js",
+      "worker_page.js",
+      "worker_serve.js",
+      "worker_thread.js",
+      "worker_workerd.js",
       "workerd.js",
     ]);
   } finally {

@@ -10,6 +10,7 @@ import {
   type Page,
   type StoredFact,
 } from "be-tree/rules";
+import { BeTreeWorker } from "be-tree/worker";
 import { init as initRulesFrom } from "be-tree/rules/external";
 
 interface Visit {
@@ -82,6 +83,12 @@ rules.assert({ login: 3 });
 // @ts-expect-error: there is no such option.
 new Rules("", { notices: 3 });
 
+await using worker = new BeTreeWorker<number>({ age: "integer" }, { timeout: 5 });
+const counted: number = await worker.insertAll([{ id: 1, expression: "age > 3" }], { timeout: undefined });
+const answered: number[] = await worker.search(visit, { budget: 1_000, ids: [1] });
+// @ts-expect-error: the ids of this index are numbers.
+await worker.delete(1n);
+
 declare function console_log(...values: unknown[]): void;
 console_log(matches, many, stored, size, ids, known, found, bigints, either, read);
-console_log(page, notices, user, isSameClass, warnings, limit);
+console_log(page, notices, user, isSameClass, warnings, limit, counted, answered);

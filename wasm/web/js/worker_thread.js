@@ -1,0 +1,11 @@
+// A worker of Node, Bun and Deno.
+
+import { parentPort } from "node:worker_threads";
+
+import { BeTree, init } from "./node.js";
+import { serve } from "./worker_serve.js";
+
+parentPort.on(
+  "message",
+  serve({ BeTree, init }, (answer) => parentPort.postMessage(answer)),
+);
