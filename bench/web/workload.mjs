@@ -1,10 +1,10 @@
-// Measures the package for JavaScript on a workload: `node bench/web.mjs FOLDER`, with the files of `mix be_tree.gen W3` or
+// Measures the package for JavaScript on a workload: `node bench/web/workload.mjs FOLDER`, with the files of `mix be_tree.gen W3` or
 // another workload. Prints the processor time of insertions, and of a search: the minimum of the means of some rounds over
 // all events. Other work on the machine disturbs processor time less than wall-clock time.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { BeTree } from "../_build/web/package/node.js";
+import { BeTree } from "../../_build/web/package/node.js";
 
 const folder = process.argv[2];
 const lines = (name) => readFileSync(join(folder, name), "utf8").trimEnd().split("\n");
