@@ -31,8 +31,8 @@ const EVENT = ["onMismatch"];
 /** Smaller inputs find room, or the module's own refusal. */
 const LARGE = 2 ** 16;
 
-/** Frees that JavaScript's collector makes change the memory too. */
-const collected = new FinalizationRegistry(noteChange);
+/** Frees that JavaScript's collector makes change the memory too. Cloudflare Workers make none. */
+const collected = typeof FinalizationRegistry === "undefined" ? null : new FinalizationRegistry(noteChange);
 
 export class BeTree {
   // `null` once it is freed.
@@ -45,7 +45,7 @@ export class BeTree {
 
   constructor(schema, options) {
     checkLoaded();
-    collected.register(this);
+    collected?.register(this);
     noteChange();
     if (schema instanceof Instance) {
       this.#attributes = schema.attributes;
