@@ -7,12 +7,11 @@ import { Editor } from "./editor";
 import { EXAMPLES, type Texts } from "./examples";
 import { explanationList } from "./explanation";
 import { completeEvent, completeExpression, completeSchema, expressionLanguage } from "./expressions";
+import { afterPause, endPause } from "./pause";
 import { Picture, readDrawing, readTrace } from "./picture";
 import type { Built, Fault, Found, Reply, Request, Source } from "./protocol";
 import { decode, encode, LinkError, readState, type State } from "./state";
 
-/** The time after the last key before the index is built again. */
-const PAUSE = 120;
 /** The time between two steps when they are played. */
 const BEAT = 450;
 
@@ -79,7 +78,7 @@ function startWorker() {
 
 /** Ends what the worker does. Nothing else ends a search: the next one builds the index again, in a new worker. */
 function stopWork() {
-  clearTimeout(pause);
+  endPause();
   worker.end();
   worker = startWorker();
   hasIndex = false;
@@ -109,12 +108,9 @@ function receive(reply: Reply) {
 
 // --- Editors
 
-let pause: ReturnType<typeof setTimeout> | undefined;
-
 const later = (run: () => void) => {
   setBusy(true);
-  clearTimeout(pause);
-  pause = setTimeout(run, PAUSE);
+  afterPause(run);
 };
 
 const schemaEditor = new Editor({
@@ -443,7 +439,7 @@ const texts = (): Texts => ({
 
 /** Keeps the texts of the page, for its example and for the Back button, before those of `next` replace them. */
 async function leave(next: Visit) {
-  clearTimeout(pause);
+  endPause();
   if (example !== null && hasTexts) drafts.set(example, texts());
   await remember();
   history.pushState(next, "");

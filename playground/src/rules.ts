@@ -4,14 +4,12 @@ import type { Notice, StoredFact } from "be-tree/rules";
 
 import { element, find, plural } from "./dom";
 import { Editor } from "./editor";
+import { afterPause, endPause } from "./pause";
 import type { Fault } from "./protocol";
 import { RULE_EXAMPLES, type RuleTexts } from "./rules_examples";
 import { completeRules, completeScript, rulesLanguage } from "./rules_language";
 import type { Left, Ran, Reply, Request, Told } from "./rules_protocol";
 import { decode, encode, LinkError } from "./state";
-
-/** The time after the last key before the rules run again. */
-const PAUSE = 120;
 
 const page = {
   examples: find("examples", HTMLElement),
@@ -51,7 +49,7 @@ function startWorker() {
 
 /** Nothing but the end of its worker ends a long join. */
 page.stop.onclick = () => {
-  clearTimeout(pause);
+  endPause();
   worker.end();
   worker = startWorker();
   showNothing("Stopped");
@@ -61,12 +59,9 @@ page.stop.onclick = () => {
 
 // --- Editors
 
-let pause: ReturnType<typeof setTimeout> | undefined;
-
 function later() {
   setBusy(true);
-  clearTimeout(pause);
-  pause = setTimeout(start, PAUSE);
+  afterPause(start);
 }
 
 const rulesEditor = new Editor({
@@ -203,7 +198,7 @@ let turn = 0;
 let written = "";
 
 function showTexts(name: string | null, { rules, script }: RuleTexts) {
-  clearTimeout(pause);
+  endPause();
   example = name;
   notice = "";
   for (const button of page.examples.querySelectorAll("button"))

@@ -514,7 +514,7 @@ defmodule BeTree.Attacks.ArgumentsTest do
       answer -> consume(answer)
     end
   rescue
-    # An assertion about ids that no subscription has fails.
+    # `assert_matches` with an id that no tree can have is a failed assertion, whose message says so.
     error in [ArgumentError, Error, Files.Error, File.Error, ExUnit.AssertionError] -> short(Exception.message(error))
     other -> {:raised, other.__struct__, other |> Exception.message() |> String.slice(0, 300)}
   catch

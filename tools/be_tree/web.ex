@@ -17,9 +17,9 @@ defmodule BeTree.Web do
   @modules [{"be_tree_web", "embedded.js", ["metered"]}, {"be_tree_rules_web", "rules_embedded.js", []}]
 
   # The classes, which are written as CommonJS too.
-  @shared ~w(arguments.js attempt.js be_tree_rules_web.js be_tree_web.js bounds.js caret.js error.js event.js image.js library.js module.js profile.js
+  @shared ~w(arguments.js attempt.js be_tree_rules_web.js be_tree_web.js bounds.js caret.js error.js event.js image.js image_bytes.js library.js module.js profile.js
              rules_facts.js rules_library.js rules_module.js schema.js steps.js worker_client.js)
-  # The types of an entry are the same for CommonJS, which imports them from files of its own.
+  # The types of the ES modules. TypeScript needs a copy with the ending .d.cts for `require`.
   @types ~w(index.d.ts rules.d.ts worker.d.ts)
 
   @doc "Builds the package, unless it is up to date, and returns its folder."

@@ -23,7 +23,7 @@ defmodule Ads do
   @doc "Returns the campaign to show for a bid request and its price, and takes it from the budget. `nil` if there is none."
   @spec bid(BeTree.Event.t()) :: {:ok, {BeTree.id(), price :: pos_integer} | nil} | {:error, BeTree.Error.t()}
   def bid(request) do
-    # A late answer is worth nothing, and the fuel limits the work of one request.
+    # An auction drops an answer that comes late, so a request has a timeout; its fuel limits its work.
     timeout = Application.fetch_env!(:ads, :bid_timeout)
 
     with {:ok, ids} <- BeTree.search(Campaigns, request, timeout: timeout, fuel: 10_000_000) do

@@ -9,10 +9,11 @@ defmodule BeTree.LiveDashboard.Sampler do
 
   alias BeTree.Telemetry
 
-  # The seconds of which the slowest searches are kept, and the searches that are kept of them. Of more servers it keeps fewer seconds.
+  # The sampler keeps the slowest search of each server in each of the last 300 seconds, up to 5,000 searches. With many servers these
+  # cover fewer seconds.
   @kept_seconds 300
   @max_slow 5_000
-  # The rows with sums. Names may come and go while a page is open.
+  # The maximum number of rows with sums: a node may start and stop servers of ever new names while a page is open.
   @max_sums 20_000
   @forget_every_ms 1_000
 
@@ -91,7 +92,7 @@ defmodule BeTree.LiveDashboard.Sampler do
 
     GenServer.call(__MODULE__, {:view, viewer}, :infinity)
   catch
-    # It ended with its last viewer, before this one came.
+    # The sampler ended because its last viewer had left.
     :exit, {reason, _call} when reason in [:normal, :noproc] -> view(viewer)
   end
 

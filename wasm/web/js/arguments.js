@@ -86,6 +86,22 @@ export function toList(list, call) {
   return Array.from(list);
 }
 
+/** Returns a list of `{id, expression, constants}`, whose values are not checked yet. */
+export function toSubscriptions(subscriptions, call) {
+  const list = toList(subscriptions, call);
+  list.forEach((subscription, position) => {
+    if (!isFields(subscription))
+      throw wrong(`a subscription is {id, expression}, but number ${position} is ${describe(subscription)}`);
+    checkNames(subscription, ["id", "expression", "constants"], `subscription ${position}`);
+  });
+  return list;
+}
+
+export function checkTimeout(timeout) {
+  if (timeout === undefined || (typeof timeout === "number" && timeout >= 0)) return;
+  throw wrong(`the option timeout is a number of milliseconds, but this is ${describe(timeout)}`);
+}
+
 /** UTF-8 has no half of a surrogate pair; the module would get another character in its place. */
 export function wellFormed(text, what) {
   if (/\p{Surrogate}/u.test(text)) throw wrong(`${what} has half of a surrogate pair; give whole characters`);

@@ -2,7 +2,7 @@
 // from before the call replaces its memory. Searches change nothing that later calls depend on: one copy serves all searches up to the
 // next change of an index.
 
-import { describe, wrong } from "./arguments.js";
+import { checkTimeout, describe, wrong } from "./arguments.js";
 import { BeTreeError } from "./error.js";
 import { counted, Ended, setCounter } from "./steps.js";
 
@@ -31,8 +31,7 @@ export function toBounds({ budget, timeout }) {
   if (budget === undefined && timeout === undefined) return null;
   if (budget !== undefined && !(Number.isSafeInteger(budget) && budget >= 1))
     throw wrong(`the option budget is a number of steps, an integer from 1, but this is ${describe(budget)}`);
-  if (timeout !== undefined && !(typeof timeout === "number" && timeout >= 0))
-    throw wrong(`the option timeout is a number of milliseconds, but this is ${describe(timeout)}`);
+  checkTimeout(timeout);
   const end = timeout === undefined ? Infinity : performance.now() + timeout;
   return { budget: budget ?? Infinity, timeout, end };
 }

@@ -2,8 +2,7 @@
 
 import { attributes } from "./be_tree_web.js";
 import { attempt } from "./attempt.js";
-import { describe, isArrayBuffer, isBytes, toBytes, wrong } from "./arguments.js";
-import { BeTreeError } from "./error.js";
+import { notAnImage, read } from "./image_bytes.js";
 
 /** The exports of an image's instance, and the attributes of its schema. */
 export class Instance {
@@ -30,16 +29,6 @@ export async function instantiate(image) {
   return new Instance(instance.exports, fields);
 }
 
-async function read(image) {
-  if (isBytes(image)) return toBytes(image);
-  if (isArrayBuffer(image)) return new Uint8Array(image);
-  if (typeof image?.arrayBuffer !== "function")
-    throw wrong(`load expects a Uint8Array, an ArrayBuffer, a Blob or a Response, but got ${describe(image)}`);
-  if (image.ok === false)
-    throw notAnImage(`${image.url} cannot be read: HTTP status ${image.status} ${image.statusText}`);
-  return new Uint8Array(await image.arrayBuffer());
-}
-
 async function compile(bytes) {
   try {
     return await WebAssembly.compile(bytes);
@@ -62,11 +51,4 @@ async function checkDigest(bytes, section) {
   const actual = new Uint8Array(await subtle.digest("SHA-256", covered));
   if (!actual.every((byte, place) => byte === expected[place]))
     throw notAnImage("its digest is another; it was changed");
-}
-
-function notAnImage(fault) {
-  return new BeTreeError({
-    kind: "bad_module",
-    message: `this is no image of an index: ${fault}`,
-  });
 }

@@ -2,17 +2,15 @@
 
 import { attempt, ensureStack } from "./attempt.js";
 import {
-  checkNames,
-  describe,
   fromId,
   fromIds,
-  isFields,
   toConstants,
   toExpression,
   toId,
   toIds,
   toList,
   toOptions,
+  toSubscriptions,
   wrong,
 } from "./arguments.js";
 import { Engine, hasRoom, Image } from "./be_tree_web.js";
@@ -88,12 +86,7 @@ export class BeTree {
 
   insertAll(subscriptions, options) {
     const bounds = toBounds(toOptions(options, BOUNDS, "insertAll"));
-    const list = toList(subscriptions, "insertAll");
-    list.forEach((subscription, position) => {
-      if (!isFields(subscription))
-        throw wrong(`a subscription is {id, expression}, but number ${position} is ${describe(subscription)}`);
-      checkNames(subscription, ["id", "expression", "constants"], `subscription ${position}`);
-    });
+    const list = toSubscriptions(subscriptions, "insertAll");
     this.#insert(list, true, bounds);
     return list.length;
   }

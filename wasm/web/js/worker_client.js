@@ -2,23 +2,20 @@
 // another one with the same subscriptions.
 
 import {
-  checkNames,
-  describe,
+  checkTimeout,
   fromId,
-  isArrayBuffer,
-  isBytes,
-  isFields,
-  toBytes,
   toConstants,
   toExpression,
   toId,
   toIds,
   toList,
   toOptions,
+  toSubscriptions,
   wrong,
 } from "./arguments.js";
 import { BeTreeError } from "./error.js";
 import { toJson } from "./event.js";
+import { read } from "./image_bytes.js";
 import { checkOnMismatch, toAttributes, withDefault } from "./schema.js";
 
 const OPTIONS = ["onMismatch", "timeout", "maxMemory"];
@@ -71,7 +68,7 @@ export function workerOf(begin) {
 
     static async load(image, options) {
       toOptions(options, ["timeout"], "load");
-      return new BeTreeWorker(new ImageBytes(await read(image)), options);
+      return new BeTreeWorker(new ImageBytes((await read(image)).slice()), options);
     }
 
     async insert(id, expression, options) {
@@ -90,12 +87,7 @@ export function workerOf(begin) {
 
     async insertAll(subscriptions, options) {
       const bounds = toOptions(options, BOUNDS, "insertAll");
-      const list = toList(subscriptions, "insertAll").map((subscription, position) => {
-        if (!isFields(subscription))
-          throw wrong(`a subscription is {id, expression}, but number ${position} is ${describe(subscription)}`);
-        checkNames(subscription, ["id", "expression", "constants"], `subscription ${position}`);
-        return toSubscription(subscription);
-      });
+      const list = toSubscriptions(subscriptions, "insertAll").map(toSubscription);
       const note = () => list.forEach((subscription) => this.#note(subscription));
       return this.#call({ method: "insertAll", arguments: [list, bounds] }, bounds, note);
     }
@@ -261,9 +253,8 @@ function bounded(call, limit) {
 }
 
 function toTimeout(timeout, standard) {
-  if (timeout === undefined) return standard;
-  if (typeof timeout === "number" && timeout >= 0) return timeout;
-  throw wrong(`the option timeout is a number of milliseconds, but this is ${describe(timeout)}`);
+  checkTimeout(timeout);
+  return timeout ?? standard;
 }
 
 function toSubscription({ id, expression, constants }) {
@@ -288,13 +279,6 @@ function rethrow(error, event) {
 
 function toPlain({ ids, ...options }) {
   return ids === undefined ? options : { ...options, ids: toIds(ids) };
-}
-
-async function read(image) {
-  if (isBytes(image)) return toBytes(image).slice();
-  if (isArrayBuffer(image)) return new Uint8Array(image.slice(0));
-  if (typeof image?.arrayBuffer === "function" && image.ok !== false) return new Uint8Array(await image.arrayBuffer());
-  throw wrong(`load expects a Uint8Array, an ArrayBuffer, a Blob or a Response, but got ${describe(image)}`);
 }
 
 /** Errors cross as their causes, because only those keep their fields. */

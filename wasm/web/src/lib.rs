@@ -135,7 +135,7 @@ extern "C" {
     fn more_steps() -> u32;
 }
 
-/// Returns whether memory for so many bytes can be had.
+/// Returns whether the allocator has, or can get, this many bytes.
 #[wasm_bindgen(js_name = hasRoom)]
 pub fn has_room(bytes: usize) -> bool {
     let mut room: Vec<u8> = Vec::new();
@@ -145,7 +145,8 @@ pub fn has_room(bytes: usize) -> bool {
     has_room
 }
 
-/// Returns how many steps the running call may make before it asks again, or throws. The build inserts the calls (`bindgen`).
+/// Returns the next steps of the running call, or throws if it has reached a bound. The build inserts the calls of this function
+/// (`bindgen`).
 #[wasm_bindgen]
 pub fn steps_are_spent() -> u32 {
     more_steps()

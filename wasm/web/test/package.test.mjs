@@ -153,6 +153,8 @@ test("the package has at most 1.55 MB, and no file that is not named", () => {
       "external.js",
       "image.cjs",
       "image.js",
+      "image_bytes.cjs",
+      "image_bytes.js",
       "index.d.cts",
       "index.d.ts",
       "index.js",

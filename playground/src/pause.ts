@@ -1,0 +1,17 @@
+// Waits until nobody types.
+
+/** The milliseconds after the last key before a text is read. */
+const PAUSE = 120;
+
+let pause: ReturnType<typeof setTimeout> | undefined;
+
+/** Calls `run` after a pause. A later call replaces it. */
+export function afterPause(run: () => void) {
+  endPause();
+  pause = setTimeout(run, PAUSE);
+}
+
+/** Calls nothing after this pause. */
+export function endPause() {
+  clearTimeout(pause);
+}
