@@ -7,7 +7,7 @@ import { Editor } from "./editor";
 import { EXAMPLES, type Texts } from "./examples";
 import { explanationList } from "./explanation";
 import { completeEvent, completeExpression, completeSchema, expressionLanguage } from "./expressions";
-import { afterPause, endPause } from "./pause";
+import { afterPause, endPause, isPausing } from "./pause";
 import { Picture, readDrawing, readTrace } from "./picture";
 import type { Built, Fault, Found, Reply, Request, Source } from "./protocol";
 import { decode, encode, LinkError, readState, type State } from "./state";
@@ -84,7 +84,7 @@ function stopWork() {
   hasIndex = false;
   showNothing("Stopped");
   tell("The search was stopped. Change the event or another text to search again.");
-  setBusy(false);
+  endBusy();
 }
 
 page.stop.onclick = stopWork;
@@ -96,7 +96,7 @@ function receive(reply: Reply) {
       if (build > 0) tell(`Inserting: ${reply.done.toLocaleString("en")} of ${plural(reply.count, "expression")}`);
       return;
     case "refused":
-      setBusy(false);
+      endBusy();
       showNothing("No index");
       return tell(`${source.kind === "image" ? source.file.name : "The image"} was not read: ${reply.reason}`, true);
     case "built":
@@ -165,6 +165,9 @@ function setBusy(isBusy: boolean) {
   page.stop.disabled = !isBusy;
 }
 
+/** A reply about older texts ends nothing while a changed text waits. */
+const endBusy = () => setBusy(isPausing());
+
 function startBuild(next: Source) {
   setBusy(true);
   source = next;
@@ -214,7 +217,7 @@ function showBuilt(built: Built) {
   tellFaults();
   if (!built.schemaFault) return;
   showNothing("The schema has a fault");
-  setBusy(false);
+  endBusy();
 }
 
 function showCounts({ info, milliseconds }: Built) {
@@ -225,7 +228,7 @@ function showCounts({ info, milliseconds }: Built) {
 }
 
 function showFound({ fault, result }: Found) {
-  setBusy(false);
+  endBusy();
   faults.event = fault ? [fault] : [];
   eventEditor.showFaults(faults.event);
   tellFaults();

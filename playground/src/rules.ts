@@ -4,7 +4,7 @@ import type { Notice, StoredFact } from "be-tree/rules";
 
 import { element, find, plural } from "./dom";
 import { Editor } from "./editor";
-import { afterPause, endPause } from "./pause";
+import { afterPause, endPause, isPausing } from "./pause";
 import type { Fault } from "./protocol";
 import { RULE_EXAMPLES, type RuleTexts } from "./rules_examples";
 import { completeRules, completeScript, rulesLanguage } from "./rules_language";
@@ -54,7 +54,7 @@ page.stop.onclick = () => {
   worker = startWorker();
   showNothing("Stopped");
   tell("The rules were stopped. Change a text to run them again.");
-  setBusy(false);
+  endBusy();
 };
 
 // --- Editors
@@ -89,6 +89,9 @@ function setBusy(isBusy: boolean) {
   page.stop.disabled = !isBusy;
 }
 
+/** A reply about older texts ends nothing while a changed text waits. */
+const endBusy = () => setBusy(isPausing());
+
 function start() {
   setBusy(true);
   run += 1;
@@ -99,7 +102,7 @@ function start() {
 // --- The result
 
 function show({ rulesFault, faults, result }: Ran) {
-  setBusy(false);
+  endBusy();
   rulesEditor.showFaults(rulesFault ? [rulesFault] : []);
   scriptEditor.showFaults(faults);
   tellFaults(rulesFault, faults, result?.warnings ?? []);

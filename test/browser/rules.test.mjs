@@ -163,6 +163,37 @@ test("a join that takes long is stopped", async () => {
   });
 });
 
+test("a reply about older texts does not end the wait for newer ones", async () => {
+  await withPage(browser, DESKTOP, async (page) => {
+    await page.addInitScript(holdPauses);
+    const script = (count) => '{"click": {"n": 1}}\n'.repeat(count);
+    await page.goto(`${site.url}rules.html${fragment({ rules: COUNT, script: script(1) })}`);
+    await settled(page);
+    await replace(page, "script", script(2));
+    // The calls go to the worker, and a third one is typed before the reply comes.
+    await page.evaluate((text) => {
+      globalThis.endPauses();
+      document.execCommand("insertText", false, text);
+    }, script(1));
+    await page.locator("#headline", { hasText: "2 notices" }).waitFor();
+    assert.equal(await page.locator("#result").getAttribute("aria-busy"), "true");
+    await page.evaluate(() => globalThis.endPauses());
+    await settled(page);
+    assert.equal(await headline(page), "3 notices");
+  });
+});
+
+/** Runs in the page: its pauses after typing end when `endPauses` is called. */
+function holdPauses() {
+  const { setTimeout } = globalThis;
+  let pauses = [];
+  globalThis.setTimeout = (run, delay, ...rest) => (delay === 120 ? pauses.push(run) : setTimeout(run, delay, ...rest));
+  globalThis.endPauses = () => {
+    const [run] = pauses.splice(0).slice(-1);
+    run();
+  };
+}
+
 test("a link reproduces the page, and Back returns to the texts before", async () => {
   await playground(DESKTOP, async (page, context) => {
     await replace(page, "rules", COUNT);
