@@ -7,6 +7,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 
+import { trapping } from "./trapping.js";
+
 const built = fileURLToPath(new URL("../../../_build/web/", import.meta.url));
 const entry = join(built, "package/worker_node.js");
 const { BeTreeError, BeTreeWorker } = await import(entry);
@@ -126,6 +128,20 @@ test("the worker of an image that takes too long is ended, and the next one has 
     assert.equal(await worker.size(), plain.size);
     const budget = await refusal(worker.search({ ...event, [name]: 77 }, { budget: 10 }));
     assert.equal(budget.kind, "argument");
+  });
+});
+
+test("an image that traps ends its worker, and the next one has the changes", async () => {
+  const event = "{}";
+  const options = { onMismatch: "undefined", ids: [900_001] };
+  await within(await BeTreeWorker.load(trapping(image, "be_tree_explain")), async (worker) => {
+    await worker.insert(900_001, "true");
+    for (const restarts of [1, 2]) {
+      const trapped = refusal(worker.explain(event, 900_001, { onMismatch: "undefined" }));
+      const later = worker.search(event, options);
+      assert.deepEqual([(await trapped).kind, worker.restarts], ["trap", restarts]);
+      assert.deepEqual(await later, [900_001]);
+    }
   });
 });
 
