@@ -1,7 +1,7 @@
 // The package in the runtimes and bundlers of JavaScript, without any configuration: `make test PART=bundlers`.
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
-import { cpSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -10,12 +10,14 @@ import { promisify } from "node:util";
 
 import {
   EXPECTED,
-  IMPORT,
+  EXTERNAL,
   ON_PAGE,
-  REQUIRE,
   USE,
+  dynamicImports,
+  imports,
   installPackage,
   module,
+  requires,
   synchronous,
   tools,
   version,
@@ -32,6 +34,10 @@ const environment = {
   NEXT_TELEMETRY_DISABLED: "1",
   WRANGLER_SEND_METRICS: "false",
 };
+
+const policy = (directives) => ({ "content-security-policy": directives });
+// It forbids a worker whose script is a text, which is then a file.
+const STRICT = policy("script-src 'self' 'wasm-unsafe-eval'");
 
 before(installPackage);
 after(close);
@@ -51,12 +57,12 @@ import { Worker } from "node:worker_threads";
 new Worker(new URL("./import.mjs", import.meta.url));`;
 
 const RUNTIMES = {
-  "import.mjs": synchronous(IMPORT),
-  "dynamic.mjs": synchronous('const { BeTree, BeTreeError } = await import("be-tree");'),
-  "require.cjs": synchronous(REQUIRE),
+  "import.mjs": synchronous(imports()),
+  "dynamic.mjs": synchronous(dynamicImports),
+  "require.cjs": synchronous(requires),
   "worker.mjs": WORKER,
   "init.mjs": module("console.log(result);"),
-  "external.mjs": module("console.log(result);", { entry: "be-tree/external" }),
+  "external.mjs": module("console.log(result);", { entries: EXTERNAL }),
 };
 
 describe("runtimes", () => {
@@ -65,7 +71,7 @@ describe("runtimes", () => {
     ["node18", version("node18"), [bin("node18/bin/node")]],
     ["node22", version("node22"), [bin("node22/bin/node")]],
     ["bun", version("bun"), [bin(".bin/bun")]],
-    ["deno", version("deno"), [bin(".bin/deno"), "run", "-A"]],
+    ["deno", version("deno"), [bin(".bin/deno"), "run", "--allow-read"]],
     ["deno-strict", version("deno"), [bin(".bin/deno"), "run"]],
   ];
   for (const [name, number, [program, ...words]] of runtimes) {
@@ -81,16 +87,17 @@ describe("runtimes", () => {
 });
 
 describe("test runners", () => {
-  const body = (load) => `${synchronous(load, "")}\ntest("it searches", () => expect(result).toBe('${EXPECTED}'));`;
+  const body = (load) =>
+    synchronous(load, { report: `test("it searches", async () => expect(await use()).toBe('${EXPECTED}'));` });
 
   test(`Jest ${version("jest")}`, async () => {
-    const folder = write("jest", { "app.test.js": body(REQUIRE) });
+    const folder = write("jest", { "app.test.js": body(requires) });
     await run(folder, process.execPath, installed.resolve("jest/bin/jest"), "--rootDir", folder);
   });
 
   test(`Vitest ${version("vitest")}`, async () => {
-    const imports = `import { expect, test } from "vitest";\n${IMPORT}`;
-    const folder = write("vitest", { "app.test.js": body(imports) });
+    const load = `import { expect, test } from "vitest";\n${imports()}`;
+    const folder = write("vitest", { "app.test.js": body(load) });
     await run(folder, process.execPath, bin("vitest/vitest.mjs"), "run");
   });
 });
@@ -106,9 +113,12 @@ describe("Vite", () => {
     url: {
       "index.html": html,
       "main.js": module(ON_PAGE, {
-        entry: "be-tree/external",
-        imports: 'import url from "be-tree/be_tree_web_bg.wasm?url";',
+        entries: EXTERNAL,
+        more: `
+import url from "be-tree/be_tree_web_bg.wasm?url";
+import urlOfRules from "be-tree/be_tree_rules_web_bg.wasm?url";`,
         init: "init(url)",
+        initRules: "initRules(urlOfRules)",
       }),
     },
   };
@@ -121,7 +131,8 @@ describe("Vite", () => {
         );
         const folder = write(`vite${major}-${app}`, files);
         await build({ root: folder, logLevel: "error" });
-        assert.equal(await serving(join(folder, "dist"), {}, titleOf), EXPECTED);
+        for (const headers of [{}, STRICT])
+          assert.equal(await serving(join(folder, "dist"), headers, titleOf), EXPECTED);
 
         const server = await createServer({ root: folder, logLevel: "error", server: { port: 0 } });
         try {
@@ -146,16 +157,16 @@ describe(`webpack ${version("webpack")}`, () => {
     return join(folder, "dist");
   }
 
-  for (const entry of ["be-tree", "be-tree/external"]) {
-    test(`${entry} for the web`, async () => {
-      const files = { "app.js": module(ON_PAGE, { entry }), "dist/index.html": page };
-      const dist = await bundle(`webpack-${entry.replace("/", "-")}`, files);
-      assert.equal(await serving(dist, {}, titleOf), EXPECTED);
+  for (const [name, entries] of [["be-tree"], ["be-tree/external", EXTERNAL]]) {
+    test(`${name} for the web`, async () => {
+      const files = { "app.js": module(ON_PAGE, { entries }), "dist/index.html": page };
+      const dist = await bundle(`webpack-${name.replace("/", "-")}`, files);
+      for (const headers of [{}, STRICT]) assert.equal(await serving(dist, headers, titleOf), EXPECTED);
     });
   }
 
   test("for Node", async () => {
-    const dist = await bundle("webpack-node", { "app.js": synchronous(IMPORT) }, { target: "node" });
+    const dist = await bundle("webpack-node", { "app.js": synchronous(imports()) }, { target: "node" });
     assert.equal(await run(dist, process.execPath, "main.js"), EXPECTED);
   });
 });
@@ -169,12 +180,27 @@ describe(`esbuild ${version("esbuild")}`, () => {
     assert.equal(await serving(join(folder, "dist"), {}, titleOf), EXPECTED);
   });
 
+  test("for a browser, where the policy permits no script of a worker", async () => {
+    const app = `
+import { BeTreeWorker } from "be-tree/worker";
+async function use() {
+  const worker = new BeTreeWorker({});
+  const kinds = [];
+  for (let calls = 0; calls < 2; calls++) await worker.size().catch(({ kind }) => kinds.push(kind));
+  document.title = kinds.join();
+}
+use();`;
+    const folder = write("esbuild-policy", { "app.js": app, "dist/index.html": page });
+    await build({ entryPoints: [join(folder, "app.js")], bundle: true, outfile: join(folder, "dist/main.js") });
+    assert.equal(await serving(join(folder, "dist"), STRICT, titleOf), "not_loaded,not_loaded");
+  });
+
   for (const [format, load] of [
-    ["esm", IMPORT],
-    ["cjs", IMPORT],
-    ["cjs", REQUIRE],
+    ["esm", imports()],
+    ["cjs", imports()],
+    ["cjs", requires],
   ]) {
-    test(`for Node, ${load.split(" ")[0]} as ${format}`, async () => {
+    test(`for Node, ${load.trim().split(" ")[0]} as ${format}`, async () => {
       const folder = write("esbuild-node", { "app.js": synchronous(load) });
       const outfile = join(folder, format === "esm" ? "dist/main.mjs" : "dist/main.cjs");
       await build({ entryPoints: [join(folder, "app.js")], bundle: true, platform: "node", format, outfile });
@@ -186,19 +212,19 @@ describe(`esbuild ${version("esbuild")}`, () => {
 describe(`Next ${version("next")}`, () => {
   const component = `"use client";
 import { useEffect } from "react";
-import { BeTree, BeTreeError, init } from "be-tree";
+${imports({ init: true })}
 ${USE}
 export default function Client() {
-  useEffect(() => void init().then(() => (document.title = use())), []);
+  useEffect(() => void Promise.all([init(), initRules()]).then(use).then((result) => (document.title = result)), []);
   return null;
 }`;
   const files = {
     "app/layout.js": "export default function Layout({ children }) { return <html><body>{children}</body></html>; }",
     "app/client.js": component,
     "app/page.js": 'import Client from "./client";\nexport default function Page() { return <Client />; }',
-    "app/server/route.js": `${IMPORT}\n${USE}
+    "app/server/route.js": `${imports()}\n${USE}
 export const dynamic = "force-dynamic";
-export const GET = () => new Response(use());`,
+export const GET = async () => new Response(await use());`,
   };
   const next = bin("next/dist/bin/next");
 
@@ -233,8 +259,8 @@ export const GET = () => new Response(use());`,
 
 test(`Cloudflare Workers, wrangler ${version("wrangler")}`, async () => {
   const folder = write("workers", {
-    "worker.js": `${IMPORT}\n${USE}
-export default { fetch: () => new Response(use()) };`,
+    "worker.js": `${imports()}\n${USE}
+export default { fetch: async () => new Response(await use()) };`,
     "run.mjs": `
 import { unstable_startWorker } from "wrangler";
 const dev = { server: { port: 0 }, inspector: false, logLevel: "error" };
@@ -244,7 +270,10 @@ await worker.dispose();`,
     "wrangler.toml": 'name = "app"\nmain = "worker.js"\ncompatibility_date = "2025-01-01"\n',
   });
   // Its present versions need Node 22.
-  assert.equal(await run(folder, bin("node22/bin/node"), "run.mjs"), EXPECTED);
+  const printed = await run(folder, bin("node22/bin/node"), "run.mjs");
+  const [found, kind, notice, inWorker] = JSON.parse(printed);
+  assert.deepEqual([found, kind, notice], [[1], "syntax", 7]);
+  assert.match(inWorker, /^not_loaded: Cloudflare Workers cannot begin a worker; search in a BeTree/);
 });
 
 test(`TypeScript ${version("typescript")}, modules and CommonJS`, async () => {
@@ -261,12 +290,12 @@ test(`TypeScript ${version("typescript")}, modules and CommonJS`, async () => {
 });
 
 describe("a page without a bundler", () => {
-  const policy = (sources) => ({ "content-security-policy": `script-src ${sources}` });
-
   function site(entry) {
+    const rules = entry === "index" ? "rules" : `rules_${entry}`;
+    const entries = { index: `./be-tree/${entry}.js`, rules: `./be-tree/${rules}.js`, worker: "./be-tree/worker.js" };
     const folder = write(`page-${entry}`, {
       "index.html": '<!doctype html><script type="module" src="./main.js"></script>',
-      "main.js": module(ON_PAGE, { entry: `./be-tree/${entry}.js` }),
+      "main.js": module(ON_PAGE, { entries }),
     });
     cpSync(join(tools, "node_modules/be-tree"), join(folder, "be-tree"), { recursive: true });
     return folder;
@@ -275,13 +304,36 @@ describe("a page without a bundler", () => {
   for (const entry of ["index", "external"]) {
     test(`${entry}.js under a Content-Security-Policy`, async () => {
       const folder = site(entry);
-      assert.equal(await serving(folder, policy("'self' 'wasm-unsafe-eval'"), titleOf), EXPECTED);
+      assert.equal(await serving(folder, STRICT, titleOf), EXPECTED);
       assert.match(
-        await serving(folder, policy("'self'"), titleOf),
+        await serving(folder, policy("script-src 'self'"), titleOf),
         /^not_loaded: .*add 'wasm-unsafe-eval' to script-src/,
       );
     });
   }
+
+  test("a worker without its file, where the policy has blob:", async () => {
+    const folder = site("index");
+    rmSync(join(folder, "be-tree/worker_page.js"));
+    const sources = "script-src 'self' 'wasm-unsafe-eval'; worker-src blob:";
+    assert.equal(await serving(folder, policy(sources), titleOf), EXPECTED);
+    assert.match(
+      await serving(folder, STRICT, titleOf),
+      /not_loaded: the worker cannot run: .*permit its script with worker-src blob:/,
+    );
+  });
+
+  test("a worker alone, where the policy lacks 'wasm-unsafe-eval'", async () => {
+    const folder = site("index");
+    const main = `
+import { BeTreeWorker } from "./be-tree/worker.js";
+new BeTreeWorker({}).size().catch((error) => (document.title = error.kind + ": " + error.message));`;
+    writeFileSync(join(folder, "main.js"), main);
+    assert.match(
+      await serving(folder, policy("script-src 'self'; worker-src 'self' blob:"), titleOf),
+      /^not_loaded: .*add 'wasm-unsafe-eval' to script-src/,
+    );
+  });
 
   test("a module that the server lacks", async () => {
     const folder = site("external");

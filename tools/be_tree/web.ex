@@ -6,7 +6,7 @@ defmodule BeTree.Web do
   A compilation runs only if its sources changed, whatever the environment of Mix.
   """
 
-  alias BeTree.Web.CommonJs
+  alias BeTree.Web.{CommonJs, Inline}
   alias Mix.BeTree.{Crate, Toolchain}
 
   @workspace "wasm/web"
@@ -18,7 +18,8 @@ defmodule BeTree.Web do
 
   # The classes, which are written as CommonJS too.
   @shared ~w(arguments.js attempt.js be_tree_rules_web.js be_tree_web.js bounds.js caret.js error.js event.js image.js image_bytes.js library.js module.js profile.js
-             rules_facts.js rules_library.js rules_module.js schema.js steps.js worker_client.js)
+             rules_facts.js rules_library.js rules_module.js schema.js steps.js worker_client.js
+             worker_inline.js worker_of_thread.js worker_serve.js)
   # The types of the ES modules. TypeScript needs a copy with the ending .d.cts for `require`.
   @types ~w(index.d.ts rules.d.ts worker.d.ts)
 
@@ -29,7 +30,7 @@ defmodule BeTree.Web do
     for module <- modules, do: Crate.compile(module, &Toolchain.wasm32/0)
     Crate.compile(bindgen(), &Toolchain.native/0)
     files = files()
-    tools = [bindgen().file, "tools/be_tree/web.ex", "tools/be_tree/web/common_js.ex"]
+    tools = [bindgen().file, "tools/be_tree/web.ex", "tools/be_tree/web/common_js.ex", "tools/be_tree/web/inline.ex"]
     inputs = Enum.map(modules, & &1.file) ++ tools ++ files
     digest = inputs |> Enum.map(&File.read!/1) |> then(&:crypto.hash(:sha256, &1)) |> Base.encode16(case: :lower)
     stamp = @package <> ".sha256"
@@ -69,6 +70,9 @@ defmodule BeTree.Web do
       source = File.read!(Path.join(@package, file))
       File.write!(Path.join(@package, Path.rootname(file) <> ".cjs"), CommonJs.convert(source))
     end
+
+    script = Inline.script(&File.read!(Path.join(@package, &1)), "worker_inline.cjs")
+    File.write!(Path.join(@package, "worker_source.js"), Inline.as_text(script))
   end
 
   defp embedded(module) do

@@ -18,7 +18,7 @@ export function initOf(file, load, standard) {
 }
 
 /** Returns the compiled module of a source: a module, its bytes, a Response, a Blob, or the address of one; or a promise of these. */
-async function compiled(file, source) {
+export async function compiled(file, source) {
   const given = await source;
   if (given instanceof WebAssembly.Module) return given;
   if (ArrayBuffer.isView(given) || Object.prototype.toString.call(given) === "[object ArrayBuffer]")

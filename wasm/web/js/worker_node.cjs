@@ -4,30 +4,9 @@
 const { join } = require("node:path");
 const { Worker } = require("node:worker_threads");
 const { BeTreeError } = require("./error.cjs");
-const { workerOf } = require("./worker_client.cjs");
+const { ofThread } = require("./worker_of_thread.cjs");
 
-const BeTreeWorker = workerOf((onMessage, onFailure) => {
-  // An argument such as --input-type would be for another file.
-  const worker = new Worker(join(__dirname, "worker_thread.js"), { execArgv: [] });
-  let isEnded = false;
-  worker.on("message", (answer) => {
-    worker.unref();
-    onMessage(answer);
-  });
-  worker.on("error", onFailure);
-  worker.on("exit", (code) => isEnded || onFailure(new Error(`it ended with code ${code}`)));
-
-  function post(message) {
-    worker.ref();
-    worker.postMessage(message);
-  }
-
-  function end() {
-    isEnded = true;
-    worker.terminate();
-  }
-
-  return { post, end };
-});
+// An argument such as --input-type would be for another file.
+const BeTreeWorker = ofThread(() => new Worker(join(__dirname, "worker_thread.js"), { execArgv: [] }));
 
 module.exports = { BeTreeError, BeTreeWorker };

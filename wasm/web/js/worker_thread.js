@@ -1,4 +1,4 @@
-// A worker of Node, Bun and Deno.
+// A worker of Node and Bun.
 
 import { parentPort } from "node:worker_threads";
 

@@ -115,14 +115,14 @@ test("numbers are times in the unit of their attribute", () => {
   assert.throws(() => new BeTree({ at: { type: "datetime", unit: "minute" } }), { kind: "argument", attribute: "at" });
 });
 
-test("the package has at most 1.55 MB, and no file that is not named", () => {
+test("the package has at most 1.57 MB, and no file that is not named", () => {
   const folder = mkdtempSync(join(tmpdir(), "be-tree-"));
   try {
     const out = execFileSync("npm", ["pack", "--json", "--pack-destination", folder, join(built, "package")], {
       encoding: "utf8",
     });
     const [{ size, files }] = JSON.parse(out);
-    assert.ok(size <= 1_550_000, `${size} bytes`);
+    assert.ok(size <= 1_570_000, `${size} bytes`);
     for (const module of ["embedded.js", "be_tree_web_bg.wasm"]) {
       const compressed = gzipSync(readFileSync(join(built, "package", module)), { level: 9 }).length;
       assert.ok(compressed <= 325_000, `${module}: ${compressed} bytes`);
@@ -194,10 +194,17 @@ test("the package has at most 1.55 MB, and no file that is not named", () => {
       "worker.js",
       "worker_client.cjs",
       "worker_client.js",
+      "worker_inline.cjs",
+      "worker_inline.js",
       "worker_node.cjs",
       "worker_node.js",
+      "worker_node_bundled.js",
+      "worker_of_thread.cjs",
+      "worker_of_thread.js",
       "worker_page.js",
+      "worker_serve.cjs",
       "worker_serve.js",
+      "worker_source.js",
       "worker_thread.js",
       "worker_workerd.js",
       "workerd.js",
