@@ -129,7 +129,7 @@ defmodule BeTree.Files do
 
   Returns `{:error, error}` with a `BeTree.Files.Error`.
 
-      iex> path = Path.join(System.tmp_dir!(), "be_tree_files_doctest")
+      iex> path = Path.join(System.tmp_dir!(), "be_tree_files_\#{System.pid()}")
       iex> File.write!(path, ~s([{age,int,disallow_undefined}].\\n<<"age > 20">>.\\n<<"age > 30">>.\\n))
       iex> {:ok, [age], subscriptions} = BeTree.Files.load(path)
       iex> File.rm!(path)
@@ -155,7 +155,7 @@ defmodule BeTree.Files do
   The file is read as the stream is consumed. The stream raises a `BeTree.Files.Error` at the first unreadable event.
   Parsing JSON and checking events against the schema is left to the search.
 
-      iex> path = Path.join(System.tmp_dir!(), "be_tree_events_doctest")
+      iex> path = Path.join(System.tmp_dir!(), "be_tree_events_\#{System.pid()}")
       iex> File.write!(path, "[1,0,<<\\"CA\\">>].\\n[0,undefined,\\n <<\\"US\\">>].\\n")
       iex> events = path |> BeTree.Files.events() |> Enum.to_list()
       iex> File.rm!(path)

@@ -2,7 +2,7 @@ defmodule BeTree.Image do
   @moduledoc """
   An image is an index as one file: a WebAssembly module with all subscriptions in its memory.
 
-      iex> path = Path.join(System.tmp_dir!(), "be_tree_image_doctest.wasm")
+      iex> path = Path.join(System.tmp_dir!(), "be_tree_image_\#{System.pid()}.wasm")
       iex> tree = BeTree.new!(age: :integer, country: {:string, optional: true})
       iex> {:ok, 2} = BeTree.insert_all(tree, [{1, "age >= 21"}, {2, "country = 'CA'"}])
       iex> BeTree.Image.write(tree, path)

@@ -225,9 +225,9 @@ defmodule BeTree.Output do
   Returns the counts of an output. Runs in the calling process, on a dirty scheduler, in time linear in the number of senders. It waits
   for no process.
 
-      iex> {:ok, _pid} = BeTree.Output.start_link(name: Counted, sink: {:process, self()})
-      iex> BeTree.Output.put_many(Counted, ["a", "b"])
-      iex> {:ok, stats} = BeTree.Output.stats(Counted)
+      iex> {:ok, _pid} = BeTree.Output.start_link(name: Pending, sink: {:process, self()})
+      iex> BeTree.Output.put_many(Pending, ["a", "b"])
+      iex> {:ok, stats} = BeTree.Output.stats(Pending)
       iex> {stats.accepted, stats.pending}
       {2, 2}
 
