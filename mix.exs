@@ -121,7 +121,7 @@ defmodule BeTree.MixProject do
     <style>
       .content-inner table { display: block; }
       .content-inner :is(table, pre) { overflow-x: auto; }
-      .content-inner :not(pre) > code, .content-inner :is(h1, h2, h3) { overflow-wrap: anywhere; }
+      .content-inner :not(pre) > code, .content-inner :is(h1, h2, h3) { overflow-wrap: break-word; }
     </style>
     """
   end

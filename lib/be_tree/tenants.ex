@@ -16,10 +16,10 @@ defmodule BeTree.Tenants do
 
   ## Memory
 
-  Some hundred tenants share an instance of the index module, a *shard*, in which each has an index of its own. A tenant's ids and
-  errors do not depend on the other tenants of its shard. A tenant that asks for it (`change/4`), or has more than 10,000 expressions when
-  it is loaded, has an instance of its own. Neither does its fuel, except for what the allocator burns when an expression
-  first matches on a day and gets its counts: less than a thousandth.
+  Some hundred tenants share an instance of the index module, a *shard*, in which each has an index of its own. The ids, the
+  errors and the fuel of a tenant do not depend on the other tenants of its shard. One exception is less than a thousandth of the fuel, which
+  the allocator burns when an expression first matches on a day and gets its counts. A tenant has an instance of its own if it asks for one
+  (`change/4`), or if it has more than 10,000 expressions when it is loaded.
 
   A tenant is loaded when it is used, once for concurrent callers, and evicted when more than `:hot` tenants or `:memory` bytes are in
   memory. The least recently used tenant of a partition goes first.
