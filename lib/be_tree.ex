@@ -22,6 +22,10 @@ defmodule BeTree do
     * `BeTree.Image` - an index as one file, for other nodes, for a restart, or for use outside the BEAM;
     * `BeTree.Server` - a named index under a supervisor, changed while it is searched;
     * `BeTree.Cluster` - an index over several nodes;
+    * `BeTree.Rules` - rules that join several events over time;
+    * `BeTree.PubSub` - processes that subscribe to events with an expression, and `BeTree.Output` - messages of many processes to one sink;
+    * `BeTree.Tenants` - many small indexes, each with statistics, a quota and a bill;
+    * `BeTree.Test` - assertions and generated events for your tests;
     * `BeTree.Telemetry` - events and metrics of searches, changes and servers;
     * `search/3` and `BeTree.Search` - budgets, slices, timeouts, and searches that run step by step;
     * `BeTree.Fuel` - fuel and reductions;
@@ -33,9 +37,9 @@ defmodule BeTree do
 
   ## Expressions
 
-  The forms, from the loosest binding to the tightest. Names are attributes: `user.address.city` is a field of nested maps, and
-  backticks quote a name that is no identifier, as in ``user.`first name` ``. Strings stand in single or double quotes with
-  `\\` for escapes.
+  `not` binds tighter than `and`, and `and` tighter than `or`. Keywords are lower case. Names are attributes: `user.address.city` is a field
+  of nested maps, and backticks quote a name that is no identifier, as in ``user.`first name` ``. Strings stand in single or double quotes
+  with `\\` for escapes. The forms:
 
     * `a or b`, `a || b`; `a and b`, `a && b`; `not a`; `(a)`; `true`, `false`; a boolean attribute's name;
     * `age > 3`, `3 < age` and so on with `<`, `<=`, `>`, `>=` for integers and floats;
@@ -69,8 +73,8 @@ defmodule BeTree do
       `flight_id` of the subscription.
 
   A value of an event that does not fit its attribute is an error, or counts as undefined with `on_mismatch: :undefined`
-  (`BeTree.Domain`). A predicate that reads an undefined attribute is false; `<>`, `not in` and `none of` are no exceptions. Only `is null` is
-  true. `not` turns that false into true: with `age` undefined, `not (age > 3)` is true and `age <= 3` is false.
+  (`BeTree.Domain`). A predicate that reads an undefined attribute is false, and so are `<>`, `not in` and `none of`. Only `is null` is
+  true. `not` makes a false predicate true: with `age` undefined, `not (age > 3)` is true, and `age <= 3` is false.
 
   Computed numbers are exact integers of 64 bits, or floats if one operand is a float or the operator is `/`. A number is
   undefined if an attribute is, if an integer does not fit 64 bits, after a division by zero, and if a float is not finite. The
@@ -555,7 +559,7 @@ defmodule BeTree do
   #{Options.docs(@publish_options)}
 
   Returns `{:error, error}` with the kind `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or `:bad_module` for a
-  guest that has state outside its memory (`docs/contributing/abi.md`).
+  guest that has state outside its memory ([the ABI](abi.md)).
 
       iex> tree = BeTree.new!(age: :integer)
       iex> BeTree.insert!(tree, 1, "age >= 21")

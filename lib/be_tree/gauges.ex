@@ -7,7 +7,7 @@ defmodule BeTree.Gauges do
       {:telemetry_poller, measurements: [{BeTree.Gauges, :measure, []}], period: 10_000}
 
   `BeTree.Telemetry` lists the events `[:be_tree, ..., :measure]` with their measurements, and `BeTree.Telemetry.metrics/0` has a
-  `last_value` for each. `docs/operating/metrics.md` shows a whole configuration, and alerts.
+  `last_value` for each. [Metrics](metrics.md) shows a whole configuration, and alerts.
 
   The gauges of outputs, pubsubs and tenants are read from tables and counters. Servers and servers of rules,
   with all partitions at once, are asked, for at most 100 milliseconds each and a second together. One that does not reply in this time

@@ -3,7 +3,7 @@ defmodule BeTree.Guest do
   A guest is an index module, loaded and checked, ready to run in the sandbox.
 
   The built-in module lies in the application's `priv` directory. Any WebAssembly module with the same exports can replace
-  it (`docs/contributing/abi.md`). `BeTree.new/2` takes the bytes of a module, or a guest, which is compiled once for many trees:
+  it ([the ABI](abi.md)). `BeTree.new/2` takes the bytes of a module, or a guest, which is compiled once for many trees:
 
       {:ok, guest} = BeTree.Guest.load(File.read!("my_index.wasm"))
       {:ok, tree} = BeTree.new([age: :integer], guest: guest)

@@ -14,7 +14,7 @@ defmodule BeTree.Image do
       :ok
 
   An image is written once and read any number of times: after a restart, on other nodes, or by another WebAssembly runtime
-  (`docs/guides/image.md` describes the format, and searches in JavaScript, Go, Python and Java; for runtimes without vector
+  ([Images](image.md) describes the format, and searches in JavaScript, Go, Python and Java; for runtimes without vector
   instructions see `mix be_tree.image build --portable`). Its properties:
 
     * it is self-contained: the index module with its memory. A newer release of this library does not change that module;
@@ -47,7 +47,7 @@ defmodule BeTree.Image do
   The header of an image.
 
     * `:version` - of the format;
-    * `:abi` - the version of the index module's interface (`docs/contributing/abi.md`);
+    * `:abi` - the version of the index module's interface ([the ABI](abi.md));
     * `:schema` - the attributes of the index;
     * `:counts` - the map of `BeTree.info/2`;
     * `:length`, `:memory` - the bytes of the image file, and of the index's memory;
@@ -86,7 +86,7 @@ defmodule BeTree.Image do
   #{Options.docs(@write_options)}
 
   Returns `{:error, error}` with the kind `:file`, `:out_of_memory`, `:timeout`, `:trap` for a damaged tree, or
-  `:bad_module` for a guest with state outside its memory (`docs/contributing/abi.md`).
+  `:bad_module` for a guest with state outside its memory ([the ABI](abi.md)).
   """
   @spec write(BeTree.target(), Path.t(), timeout: timeout) :: :ok | {:error, Error.t()}
   def write(target, path, options \\ []) do

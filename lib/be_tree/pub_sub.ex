@@ -15,7 +15,7 @@ defmodule BeTree.PubSub do
       end
 
   Registry, `Phoenix.PubSub` and `:pg` find receivers by the name of a topic. This module finds them by the values of the event. The
-  guide `docs/guides/pub_sub.md` says when topics are the better choice.
+  guide [Publish/subscribe](pub_sub.md) says when topics are the better choice.
 
   ## Guarantees
 

@@ -14,7 +14,7 @@ defmodule BeTree.Runtime do
       is fixed for the life of the instance.
 
   A runtime that cannot keep a call's stack between slices also needs the export *resume*, `() -> i32`. It continues a call that
-  a trap cut off. A third `u32` of the outbox then holds the progress of the call (`docs/contributing/abi.md`, Interruption).
+  a trap cut off. A third `u32` of the outbox then holds the progress of the call ([the ABI, Interruption](abi.md#interruption)).
 
   A *snapshot* is the state of an instance at one moment: the bytes of its memory, and its exported mutable globals.
   `c:replicate/3` makes an instance that is a set of *replicas*, instances of the same compiled module whose state begins as the
@@ -116,7 +116,7 @@ defmodule BeTree.Runtime do
   @doc """
   Returns an instance whose memories and tables may take `:memory` bytes. A module that imports anything is refused. With a
   `:snapshot` the instance begins in that state. `:stop` names the export with the address of the word by which a change is asked to
-  give up (`docs/contributing/abi.md`); a module may lack it, and a runtime that cannot interrupt a call ignores it.
+  give up ([the ABI](abi.md)); a module may lack it, and a runtime that cannot interrupt a call ignores it.
 
   Errors by kind: `:bad_module`, also when the snapshot is not of this module, `:out_of_memory`, and for its start
   function `:out_of_fuel` and `:trap`.
@@ -134,7 +134,7 @@ defmodule BeTree.Runtime do
   Returns a snapshot of an instance's state, and compiles nothing. Waits while calls hold the instance, and holds it while
   the memory is copied. The instance is unchanged.
 
-  Errors by kind: `:bad_module` when the module has state that a snapshot does not hold (`docs/contributing/abi.md`, Replicas);
+  Errors by kind: `:bad_module` when the module has state that a snapshot does not hold ([the ABI, Replicas](abi.md#replicas));
   `:out_of_memory`; `:overloaded` when the calling process itself holds the instance by a suspended call.
   """
   @callback snapshot(instance, timeout) :: {:ok, snapshot} | {:error, Error.t()}
@@ -282,7 +282,7 @@ defmodule BeTree.Runtime do
 
   This is the runtime in the application's environment, `config :be_tree, runtime: BeTree.Runtime.Wasmex`; without one, the
   built-in runtime if it can be used; otherwise `BeTree.Runtime.Wasmex` if the hex package wasmex is present. With none of
-  them, the error of loading a module names the ways to get one. `docs/operating/runtimes.md` compares the two.
+  them, the error of loading a module names the ways to get one. [Runtimes](runtimes.md) compares the two.
 
   Raises an `ArgumentError` if the environment names no runtime.
 

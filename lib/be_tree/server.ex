@@ -15,23 +15,25 @@ defmodule BeTree.Server do
 
   ## Searches
 
-  A search that begins after a change was acknowledged sees the change, in any process of the node. It sees a change as a
+  A search that begins after a change was acknowledged sees the change, in any process of the node. A search sees a change as a
   whole or not at all, and never without the changes acknowledged before it.
 
   A search sends no message to the server's process. It looks up the replicas of the index under the server's name, and runs in
   one of them (`BeTree.Index`). The replica first applies the changes that it lacks, some 40 microseconds each; a search
   normally finds few or none. When all replicas are in use, the search waits for one, or returns an error of kind
-  `:overloaded`. A search ends on the index on which it began, even if that is swapped meanwhile.
+  `:overloaded`. A search ends on the index on which it began, even if another index is swapped in meanwhile.
 
   ## Changes
 
-  One process makes all changes, in order: `insert/4`, `insert_all/3`, `put/4`, `put_all/3`, `delete/3`, `delete_all/3`, `change/2`, which
-  is all or nothing for any number of subscriptions, and `sync/3`, which makes the difference to a list of all subscriptions. It makes a change in a tree of its own, which accepts or refuses it, appends
-  it to a log, and acknowledges it, in about 50 microseconds. The replicas apply the log.
+  Changes of one or several subscriptions are `insert/4`, `insert_all/3`, `put/4`, `put_all/3`, `delete/3` and `delete_all/3`. `change/2` puts
+  and deletes any number of subscriptions, all or nothing. `sync/3` takes a list of all subscriptions, and makes the difference.
+
+  One process makes all changes, in order. It makes a change in a tree of its own, which accepts or refuses the change, appends the change to
+  a log, and acknowledges it, in about 50 microseconds. The replicas apply the log.
 
   At times another process copies a replica. The copy is the next *base*, with which new replicas begin, and the log before it is
-  dropped. Neither searches nor changes wait for that, and the other replicas stay as they are. A change of more than 1,000 subscriptions makes a base at once, and other
-  changes wait for it: about 50 milliseconds for 100,000 ad-targeting expressions.
+  dropped. Neither searches nor changes wait for that, and the other replicas stay as they are. A change of more than 1,000 subscriptions makes a
+  base at once, and other changes wait for it: about 50 milliseconds for 100,000 ad-targeting expressions.
 
   ## Ids
 
@@ -112,7 +114,7 @@ defmodule BeTree.Server do
   `replicas + 2` indexes. While the index keeps its size, the memory then stays flat. The server also keeps the texts of the
   expressions.
 
-  `docs/operating/server.md` describes how a server works, and its cost.
+  [Servers](server.md) describes how a server works, and its cost.
   """
 
   @behaviour Supervisor

@@ -103,7 +103,7 @@ defmodule BeTree.Telemetry do
   | --- | --- |
   | `tree` | the handle that was searched or changed |
   | `server` | the name of the `BeTree.Server`, if the handle is one; for `[:be_tree, :rules, :dropped]` and `[:be_tree, :rules, :measure]` the name of the `BeTree.Rules.Server` |
-  | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` (`docs/operating/runtimes.md`); `:compiled`, compiled now |
+  | `source` | where a module's code comes from: `:built`, the library's build; `:cache`, the folder `:code_cache` ([Runtimes](runtimes.md)); `:compiled`, compiled now |
   | `process` | the process whose notices were dropped, or its name in `:notify`; for `[:be_tree, :pub_sub, ...]` the subscriber |
   | `pubsub` | the name of the `BeTree.PubSub` |
   | `output` | the name of the `BeTree.Output` |
@@ -162,7 +162,7 @@ defmodule BeTree.Telemetry do
 
       {:telemetry_poller, measurements: [{BeTree.Gauges, :measure, []}], period: 10_000}
 
-  `docs/operating/metrics.md` has a whole configuration, the alerts worth having, and how to keep out the summaries.
+  [Metrics](metrics.md) has a whole configuration, the alerts worth having, and how to keep out the summaries.
 
   Durations are in milliseconds. Metrics of servers have the tag `server`, the name as text. Returns `[]` when the package
   `:telemetry_metrics` is not present.

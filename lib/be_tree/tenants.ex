@@ -11,7 +11,7 @@ defmodule BeTree.Tenants do
       {:ok, [1]} = BeTree.Tenants.match(MyApp.Tenants, "acme", %{plan: "free"})
 
   A tenant is any term. It exists from its first change. All tenants have the schema of the supervisor, and each has its own
-  expressions: an event of a tenant is matched with the expressions of this tenant only. The guide `docs/guides/tenants.md` has a
+  expressions: an event of a tenant is matched with the expressions of this tenant only. The guide [Tenants](tenants.md) has a
   worked case.
 
   ## Memory

@@ -15,7 +15,7 @@ defmodule BeTree.Test do
   `assert_matches/3` and `refute_matches/3` are for ExUnit. A failure has the explanation of each expression that is missing or unexpected.
 
   All functions run the real index. Expressions are parsed by the index module alone, so there is no evaluation without a runtime. The
-  guide `docs/guides/testing.md` shows how to test the code around it without one, and servers, followers and images in tests.
+  guide [Testing](testing.md) shows how to test the code around it without one, and servers, followers and images in tests.
   """
 
   alias BeTree.{Domain, Event, Explanation}

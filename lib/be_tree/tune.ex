@@ -296,7 +296,7 @@ defmodule BeTree.Tune do
   def compare(other, _earlier, _threshold), do: Check.expected!("a BeTree.Tune", other)
 
   @doc """
-  Returns the run as JSON, which `read/1` reads. `docs/operating/tuning.md` describes it.
+  Returns the run as JSON, which `read/1` reads. [Tuning](tuning.md) describes it.
 
       iex> tree = BeTree.new!(age: :integer)
       iex> json = tree |> BeTree.Tune.run!([%{age: 30}], seconds: nil) |> BeTree.Tune.to_json()

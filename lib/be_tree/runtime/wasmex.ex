@@ -4,11 +4,11 @@ defmodule BeTree.Runtime.Wasmex do
 
   A slice runs on wasmex's threads while the calling process waits. The process is charged for the fuel all the same.
   When the fuel of a slice is exhausted, the call traps and loses its stack. It continues from its last checkpoint
-  (`docs/contributing/abi.md`) and repeats the work since. So ids are the same for every slice, and fuel includes the repeated work.
+  ([the ABI](abi.md)) and repeats the work since. So ids are the same for every slice, and fuel includes the repeated work.
   A slice that is too small to reach the next checkpoint is doubled until it does, up to a billion fuel. A call without
   progress even then ends as `:out_of_fuel`.
 
-  A call sends wasmex all its requests at once, and waits once. `docs/operating/runtimes.md` has the cost.
+  A call sends wasmex all its requests at once, and waits once. [Runtimes](runtimes.md) has the cost.
 
   Differences from the built-in runtime:
 

@@ -8,7 +8,7 @@ defmodule BeTree.Runtime.Wasmtime do
 
   A call that is cancelled, or whose process dies, leaves its instance usable: its memory is as the last instruction left it, and
   `__stack_pointer` is restored. A call on dirty schedulers, a change for example, runs there in slices of about a millisecond. When
-  its timeout passes, or its budget of fuel ends, the call is asked to give up between two slices (`be_tree_stop` in `docs/contributing/abi.md`):
+  its timeout passes, or its budget of fuel ends, the call is asked to give up between two slices (`be_tree_stop` in [the ABI](abi.md)):
   the module rolls the change back and returns an error. When its process dies, a thread of the host continues the call for about
   0.1 seconds and 2 microseconds per byte of input, and then asks it too. A module that does not give up for as long again is cut off.
 
