@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Logs do
   @moduledoc "Captures the library's log lines about one subject."
 
-  @doc "Returns the result of `fun`, and the lines with `about` that any process of the library logged meanwhile."
+  @doc "Returns the result of `fun`, and the lines with `about`, a text or a regular expression, that any process of the library logged meanwhile."
   def with_log(about, fun) do
     id = :"logs_#{System.unique_integer([:positive])}"
     tag = make_ref()

@@ -206,6 +206,7 @@ defmodule BeTree.Rules.Server do
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page}
   alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared, Subscribers}
+  alias BeTree.Server.Names
 
   @typedoc "The name of a server."
   @type name :: atom | {:via, module, term}
@@ -408,6 +409,7 @@ defmodule BeTree.Rules.Server do
     Options.keyword!(options)
     {new, own} = Keyword.split(options, @new_options)
     own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__) |> Map.merge(private)
+    Names.check!(own.name)
 
     case {own.partitions, own.partition_by} do
       {nil, nil} ->
