@@ -604,7 +604,7 @@ defmodule BeTree.Rules.Server do
     options = [timeout: Check.timeout!(options)]
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.sources(rules, options)
+      nil -> with {:ok, {rules, _counts, options}} <- read(name, options), do: Rules.sources(rules, options)
       partitions -> Partitions.sources(name, partitions, options)
     end
   end
@@ -666,7 +666,7 @@ defmodule BeTree.Rules.Server do
     {type, options} = Rules.check_facts!(type, options)
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.facts(rules, type, options)
+      nil -> with {:ok, {rules, _counts, options}} <- read(name, options), do: Rules.facts(rules, type, options)
       partitions -> Partitions.facts(name, partitions, type, options)
     end
   end
@@ -678,7 +678,7 @@ defmodule BeTree.Rules.Server do
     options = [timeout: Check.timeout!(options)]
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.explain(rules, rule, options)
+      nil -> with {:ok, {rules, _counts, options}} <- read(name, options), do: Rules.explain(rules, rule, options)
       partitions -> Partitions.explain(name, partitions, rule, options)
     end
   end
@@ -703,7 +703,7 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil ->
-        with {:ok, {rules, counts}} <- read(name, options),
+        with {:ok, {rules, counts, options}} <- read(name, options),
              {:ok, info} <- Rules.info(rules, options),
              do: {:ok, Map.merge(info, counts)}
 
@@ -712,10 +712,13 @@ defmodule BeTree.Rules.Server do
     end
   end
 
-  # What is read runs in the calling process.
+  # Returns the rules, which are read in the calling process, the counts of the server's process, and the options with the time that
+  # is left.
   defp read(name, options) do
     deadline = Deadline.new(options[:timeout])
-    Request.call(name, name, {:read, deadline}, deadline)
+
+    with {:ok, {rules, counts}} <- Request.call(name, name, {:read, deadline}, deadline),
+         do: {:ok, {rules, counts, Keyword.put(options, :timeout, Deadline.left(deadline))}}
   end
 
   defp partitions(name), do: name |> Request.name!() |> Shared.partitions()
