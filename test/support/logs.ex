@@ -33,7 +33,7 @@ defmodule BeTree.Test.Logs do
 
   defp filter(event, about), do: if(line(event, about), do: :stop, else: :ignore)
 
-  defp line(%{meta: %{domain: [:be_tree]}, msg: {:string, text}}, about) do
+  defp line(%{meta: %{application: :be_tree}, msg: {:string, text}}, about) do
     line = IO.chardata_to_string(text)
     if line =~ about, do: line
   end

@@ -8,6 +8,7 @@ defmodule BeTree.Processes.Failure do
 
   alias BeTree.Error
   alias BeTree.Input.Describe
+  alias BeTree.Processes.Log
 
   @typedoc "Whether an exception may print the values that the function had."
   @type values :: :public | :private
@@ -99,7 +100,7 @@ defmodule BeTree.Processes.Failure do
   @spec log(String.t(), Exception.stacktrace()) :: :ok
   def log(failure, stacktrace) do
     trace = stacktrace |> without_arguments() |> Exception.format_stacktrace()
-    :logger.error("BeTree: #{failure}\n#{trace}", %{domain: [:be_tree]})
+    Log.error("#{failure}\n#{trace}")
   end
 
   @doc "Returns a stack trace without the arguments of its first function, if it has them."
