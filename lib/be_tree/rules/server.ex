@@ -148,6 +148,10 @@ defmodule BeTree.Rules.Server do
   Rolling back needs memory, at most three times as much as the facts that the call changed. An eighth of `:memory` is reserved for rolling back, notices
   and reads. A call that still waits for its turn when its `:timeout` passes is not made.
 
+  While the process of the server starts again after a crash, calls return an error of kind `:no_server`, and so does the call during which it
+  ended: that call may be made or not. Repeat a call after a pause. A repeated `assert/3` inserts its facts a second time if the first call
+  was made, so look for them with `facts/3` before.
+
   When the clock or another partition moves time, an event can fail in the same ways. Then time stops before the event, an error is
   logged, and `info/2` has the time and the error under `:held`. Calls continue at that time. The server tries again after a second,
   then with exponential back-off up to a minute, and at once after a retraction or a swap.
