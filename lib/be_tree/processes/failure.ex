@@ -34,7 +34,7 @@ defmodule BeTree.Processes.Failure do
   ]
 
   # Functions of these applications raise in the name of their callers.
-  @languages [:elixir, :kernel, :stdlib]
+  @languages [:crypto, :elixir, :kernel, :stdlib]
   # Without Mix and releases they may run without being loaded, and then their modules are not known.
   @known [:elixir, :be_tree]
 
