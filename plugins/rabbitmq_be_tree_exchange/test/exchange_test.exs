@@ -217,7 +217,6 @@ defmodule BeTreeExchange.ExchangeTest do
             {[{"x-schema", table([{"seen", "segments"}])}], "`seen`: \"segments\" is no type that can be used here"},
             {[{"x-schema", table([{"price", 7}])}], "x-schema: `price`: a domain is a type"},
             {[{"x-schema", table([{"price", <<255>>}])}], "x-schema: `price`: \"\u00ff\" is no type"},
-            {[{"x-schema", table([{<<255>>, "flaot"}])}], "x-schema: `a binary of 3 bytes`: \"flaot\" is no type"},
             {[{"x-schema", table([])}], "x-schema: a schema is a JSON object with an attribute or more"},
             {[{"x-schema", "{\"user\": {\"city\": {}}}"}], "`user.city`: a domain is"},
             {[{"x-schema", "{\"price\": {\"type\": \"float\", \"maximum\": 1}}"}], "there is no option \"maximum\""},
@@ -232,6 +231,26 @@ defmodule BeTreeExchange.ExchangeTest do
         assert text =~ "PRECONDITION_FAILED"
         assert text =~ reason
       end
+    end
+
+    test "is refused with characters of all languages, and with a part of a long reason", %{client: client} do
+      for {schema, reason} <- [
+            {"{\"größe\": \"flaot\"}", "`größe`: \"flaot\" is no type"},
+            {"{\"日本\": \"flaot\"}", "`日本`: \"flaot\" is no type"},
+            {"{\"#{String.duplicate("日本", 30)}\": \"flaot\"}", "日本日本日"},
+            {"{\"a#{String.duplicate("日本", 30)}\": \"flaot\"}", "日本日本日"}
+          ] do
+        assert {:error, text} =
+                 Client.declare_exchange(Client.reopen(client), unique("refused"), [{"x-schema", schema}])
+
+        assert text =~ "PRECONDITION_FAILED"
+        assert text =~ reason
+      end
+
+      exchange = exchange(client)
+      queue = queue(client)
+      assert {:error, text} = Client.bind(Client.reopen(client), queue, exchange, expression: "`größe日本` = 1")
+      assert text =~ "größe日本"
     end
 
     test "takes a table of AMQP in place of JSON", %{client: client} do
