@@ -52,7 +52,7 @@ defmodule BeTree.Error do
   | `:schema_change` | subscriptions do not fit the schema to which a server should change; `:faults` lists them |
   | `:locked` | another server has the folder open |
   | `:closed` | the sink of a `BeTree.Output` is gone |
-  | `:callback` | a function of yours that the library called, such as that of `load:`, raised, threw or exited |
+  | `:callback` | a function of yours that the library called, such as that of `load:` or of a runtime, raised, threw or exited |
   """
 
   @type kind ::

@@ -36,6 +36,7 @@ defmodule BeTree.Journal do
   alias BeTree.Error.Attempt
   alias BeTree.Journal.{Base, Disk, Fault, Lock, Manifest, Record, Recovery, Segment, Syncer}
   alias BeTree.Error
+  alias BeTree.Processes.Log
 
   @enforce_keys [:files, :background, :folder, :identity, :durability, :segment_bytes, :ref, :lock]
   defstruct @enforce_keys ++
@@ -175,7 +176,7 @@ defmodule BeTree.Journal do
 
   defp report(%{cut: cut, last: last}) do
     fault = "#{cut.path} ends with a write that was interrupted, at byte #{cut.at}"
-    :logger.warning("BeTree: #{fault}; the last whole change is #{last}", %{domain: [:be_tree]})
+    Log.warning("#{fault}; the last whole change is #{last}")
   end
 
   defp start_syncer(%{durability: {:interval, _ms}} = journal) do
@@ -551,8 +552,8 @@ defmodule BeTree.Journal do
   # The pending changes are still in memory.
   defp failed(%{durability: {:interval, ms}} = journal, error) do
     if journal.error == nil do
-      text = "BeTree: #{Exception.message(error)}; accepted changes are not on the disk, and are written again"
-      :logger.error(text, %{domain: [:be_tree]})
+      text = "#{Exception.message(error)}; accepted changes are not on the disk, and are written again"
+      Log.error(text)
     end
 
     due(%{journal | error: error}, max(ms, @retry_after))

@@ -64,7 +64,7 @@ defmodule BeTree.Output do
   alias BeTree.Error
   alias BeTree.Input.{Check, Describe, Options}
   alias BeTree.Output.{Sender, Settings, Sink, Stats, Writer}
-  alias BeTree.Processes.{CrashReport, Deadline, Supervised}
+  alias BeTree.Processes.{Deadline, Failure, Supervised}
   alias BeTree.Runtime.Native
 
   @type name :: atom
@@ -204,7 +204,7 @@ defmodule BeTree.Output do
     _error ->
       reraise ArgumentError,
               "the format takes other arguments (`:io_lib.format/2`): #{Describe.kind(format)}, #{Describe.kind(arguments)}",
-              CrashReport.without_arguments(__STACKTRACE__)
+              Failure.without_arguments(__STACKTRACE__)
   end
 
   defp device(name) when name in [:standard_io, :standard_error], do: name

@@ -76,6 +76,7 @@ defmodule BeTree.Rules do
   the list at a fact: `:out_of_memory`, `:out_of_bounds` (too many facts), `:out_of_fuel` and `:timeout`. The facts before stand.
   """
 
+  alias BeTree.Processes.Log
   alias BeTree.{Error, Fuel}
   alias BeTree.Call.{Instance, InstanceOptions, Slices}
   alias BeTree.Input.{Check, Limits, Options}
@@ -237,7 +238,7 @@ defmodule BeTree.Rules do
 
     with {:ok, guest} <- Module.built_in(options.runtime),
          {:ok, instance, warnings} <- Module.compile(guest, options.memory, input(text, options), options) do
-      Enum.each(warnings, &:logger.warning("BeTree: #{&1}", %{domain: [:be_tree]}))
+      Enum.each(warnings, &Log.warning/1)
       {:ok, handle(instance, options)}
     end
   end

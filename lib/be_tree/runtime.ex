@@ -22,6 +22,11 @@ defmodule BeTree.Runtime do
   replica, and the next call may run in another replica.
 
   Instances, compiled modules, snapshots and suspended calls are opaque, and live as long as a process refers to them.
+
+  A callback returns its errors. If it raises, throws or exits in the calling process, the caller gets that failure. In the process of a
+  server the process ends and starts again, and errors and the log have the exception's class, message and place: the start of the server
+  returns an error of kind `:callback`, a change one of kind `:no_server`. Exceptions that print a value, such as `MatchError`, appear
+  without their message, because the value may be of an event.
   """
 
   alias BeTree.Error

@@ -63,7 +63,12 @@ defmodule BeTree.Server do
 
   The server's supervisor owns the tables with the base, the log and the texts of the subscriptions. When the process that makes
   changes crashes or is killed, it is started again, and rebuilds its state from these tables. No acknowledged change is lost,
-  and searches continue meanwhile. A change that was not acknowledged may be made or not.
+  and searches continue meanwhile.
+
+  Until the process runs again, changes, `info/2` and waits return an error of kind `:no_server`, and so does a change during which it
+  ended: that change may be made or not. Call again after a pause, as [the guide](supervision.md#a-crash) shows. A repeated `put/4`,
+  `put_all/3` or `sync/3` has the same effect as one. A repeated `insert/4` returns `:duplicate_id`, and a repeated `delete/3` `:not_found`, if
+  the first call was made.
 
   ## Durability
 

@@ -173,4 +173,20 @@ defmodule BeTree.DomainTest do
     assert inspect(%Domain{name: "a", type: :integer}) == ~s(%BeTree.Domain{name: "a", type: :integer})
     assert inspect(%Domain{name: "a", type: :integer, optional: true, max: 9}) =~ "optional: true, max: 9}"
   end
+
+  test "a schema in JSON has the types that its reader takes" do
+    schema = %{"user" => %{"seen" => "segments", "age" => %{"type" => "integer", "min" => 0}}}
+    assert {:ok, [%{name: "user.age", type: :integer, min: 0}, %{name: "user.seen"}]} = Domain.Json.domains(schema)
+    assert {:error, error} = Domain.Json.domains(schema, [:segments])
+    assert error.attribute == "user.seen"
+
+    assert error.message =~
+             ~s(`user.seen`: "segments" is no type that can be used here; the types are boolean, datetime)
+
+    assert {:error, error} = Domain.Json.domains(%{"seen" => "segment"}, [:segments])
+    assert error.message =~ ~s(`seen`: "segment" is no type; the types are boolean, datetime)
+    refute error.message =~ "segments"
+    assert {:error, %{message: "a schema is a JSON object" <> _}} = Domain.Json.domains([], [:segments])
+    assert {:error, %{message: "`a binary of 3 bytes`: " <> _}} = Domain.Json.domains(%{<<255>> => "flaot"})
+  end
 end

@@ -2,6 +2,7 @@ defmodule BeTree.JournalTest do
   use ExUnit.Case, async: true
 
   import BeTree.Test.Disk, only: [folder: 1]
+  import BeTree.Test.Quiet, only: [quiet: 1]
 
   alias BeTree.Journal
   alias BeTree.Journal.Lock.SocketFile
@@ -9,20 +10,22 @@ defmodule BeTree.JournalTest do
 
   setup :folder
 
-  # Sends the journal's log lines to the test, and prints none.
-  setup do
-    test = self()
+  setup :quiet
+
+  # Sends the log lines about the folder to the test.
+  setup %{folder: folder} do
     id = :"journal_#{System.unique_integer([:positive])}"
-    :logger.add_primary_filter(id, {&log/2, test})
+    :ok = :logger.add_primary_filter(id, {&log/2, {self(), folder}})
     on_exit(fn -> :logger.remove_primary_filter(id) end)
   end
 
-  defp log(%{meta: %{domain: [:be_tree]}, msg: {:string, text}}, test) do
-    send(test, {:log, IO.chardata_to_string(text)})
-    :stop
+  defp log(%{meta: %{application: :be_tree}, msg: {:string, text}}, {test, folder}) do
+    line = IO.chardata_to_string(text)
+    if line =~ folder, do: send(test, {:log, line})
+    :ignore
   end
 
-  defp log(_event, _test), do: :ignore
+  defp log(_event, _extra), do: :ignore
 
   @identity "age: integer"
 

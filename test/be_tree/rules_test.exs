@@ -17,7 +17,7 @@ defmodule BeTree.RulesTest do
     on_exit(fn -> :logger.remove_handler_filter(:default, id) end)
   end
 
-  defp filter(%{meta: %{domain: [:be_tree]}}, _extra), do: :stop
+  defp filter(%{meta: %{application: :be_tree}}, _extra), do: :stop
   defp filter(_event, _extra), do: :ignore
 
   @orders """

@@ -1,7 +1,7 @@
 defmodule BeTree.Test.Logs do
   @moduledoc "Captures the library's log lines about one subject."
 
-  @doc "Returns the result of `fun`, and the lines with `about` that any process of the library logged meanwhile."
+  @doc "Returns the result of `fun`, and the lines with `about`, a text or a regular expression, that any process of the library logged meanwhile."
   def with_log(about, fun) do
     id = :"logs_#{System.unique_integer([:positive])}"
     tag = make_ref()
@@ -33,7 +33,7 @@ defmodule BeTree.Test.Logs do
 
   defp filter(event, about), do: if(line(event, about), do: :stop, else: :ignore)
 
-  defp line(%{meta: %{domain: [:be_tree]}, msg: {:string, text}}, about) do
+  defp line(%{meta: %{application: :be_tree}, msg: {:string, text}}, about) do
     line = IO.chardata_to_string(text)
     if line =~ about, do: line
   end

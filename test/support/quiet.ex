@@ -13,6 +13,6 @@ defmodule BeTree.Test.Quiet do
        when source in [:supervisor, :proc_lib, :gen_server],
        do: :stop
 
-  defp filter(%{meta: %{domain: [:be_tree]}}, _extra), do: :stop
+  defp filter(%{meta: %{application: :be_tree}}, _extra), do: :stop
   defp filter(_event, _extra), do: :ignore
 end

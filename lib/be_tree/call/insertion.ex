@@ -4,7 +4,6 @@ defmodule BeTree.Call.Insertion do
   # collector never copies a list of a hundred thousand tuples.
 
   alias BeTree.Error
-  alias BeTree.Call.Reply
   alias BeTree.Input.{Check, Subscription}
 
   @derive {Inspect, only: [:count]}
@@ -51,20 +50,9 @@ defmodule BeTree.Call.Insertion do
   defp list(_chunks, 0), do: <<@version, @nil_tag>>
   defp list(chunks, count), do: IO.iodata_to_binary([<<@version, @list, count::32>>, chunks, @nil_tag])
 
-  @doc "Adds to the guest's refusal the text and the id of the subscription that it concerns."
-  @spec blame(Error.t(), t) :: Error.t()
-  def blame(%Error{position: nil} = error, _batch), do: error
-
-  def blame(%Error{position: position} = error, %__MODULE__{count: count} = batch) when position < count do
-    {id, expression, _constants} = fetch(batch, position)
-    %{error | text: expression, message: "subscription #{id}: #{error.message}"}
-  end
-
-  def blame(%Error{position: position}, %__MODULE__{count: count}) do
-    Reply.bad("an error of subscription #{position}, and there are #{count}")
-  end
-
-  defp fetch(%__MODULE__{count: count, input: input, sizes: sizes}, position) do
+  @doc "Returns a subscription, decoded, by its position."
+  @spec fetch!(t, non_neg_integer) :: Subscription.wire()
+  def fetch!(%__MODULE__{count: count, input: input, sizes: sizes}, position) do
     {before, [size | _after]} = Enum.split(sizes, div(position, @chunk))
     start = byte_size(<<@version, @list, count::32>>) + Enum.sum(before)
     length = min(@chunk, count - @chunk * length(before))

@@ -4,7 +4,8 @@ defmodule BeTree.Call.Reply do
   # trusted: one of another shape is an error of kind :bad_module.
 
   alias BeTree.{Domain, Error}
-  alias BeTree.Input.{Describe, Limits}
+  alias BeTree.Input.{Describe, Limits, Subscription}
+  alias BeTree.Target.Ids
 
   @kinds [
     :syntax,
@@ -172,4 +173,25 @@ defmodule BeTree.Call.Reply do
   @doc "Returns the error for a guest whose reply is wrong. `reply` describes it, and completes the sentence."
   @spec bad(String.t()) :: Error.t()
   def bad(reply), do: %Error{kind: :bad_module, message: "the index module returned #{reply}"}
+
+  @doc """
+  Returns the error for the refusal of one of `count` subscriptions, with the text and the id of that subscription, which `fetch` returns
+  by its position. A server has keys for ids (`BeTree.Target.Ids`).
+  """
+  @spec blame(Error.t(), non_neg_integer, (non_neg_integer -> Subscription.wire())) :: Error.t()
+  def blame(%Error{position: nil} = error, _count, _fetch), do: error
+
+  def blame(%Error{position: position} = error, count, fetch) when position < count do
+    {key, text, _constants} = fetch.(position)
+    %{error | text: text, message: "subscription #{Ids.text(key)}: #{message(error, key)}"}
+  end
+
+  def blame(%Error{position: position}, count, _fetch),
+    do: bad("an error of subscription #{position}, and there are #{count}")
+
+  # The guest's message has the number of the id. This one has the term.
+  defp message(%Error{kind: :duplicate_id}, {_number, _term} = key),
+    do: "a subscription with the id #{Ids.text(key)} exists; `put` replaces it"
+
+  defp message(%Error{message: message}, _key), do: message
 end

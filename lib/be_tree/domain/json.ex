@@ -9,7 +9,7 @@ defmodule BeTree.Domain.Json do
 
   alias BeTree.{Domain, Error}
   alias BeTree.Domain.Path
-  alias BeTree.Input.Json
+  alias BeTree.Input.{Describe, Json}
 
   # The options of `BeTree.Domain`, by their names in JavaScript.
   @options %{
@@ -38,11 +38,8 @@ defmodule BeTree.Domain.Json do
   @spec parse(binary) :: {:ok, [Domain.t()]} | {:error, Error.t()} | {:error, Error.t(), offset :: non_neg_integer}
   def parse(text) do
     case Json.decode(text) do
-      {:ok, fields} when is_map(fields) and fields != %{} ->
-        with {:ok, schema} <- fields(fields, []), do: Domain.parse(schema)
-
-      {:ok, _other} ->
-        refuse([], "a schema is a JSON object with an attribute or more, such as #{@example}")
+      {:ok, schema} ->
+        domains(schema)
 
       {:error, {:twice, name, offset}} ->
         {:error, fault("the name #{Json.encode(name)} is there twice; remove one"), offset}
@@ -52,12 +49,24 @@ defmodule BeTree.Domain.Json do
     end
   end
 
+  @doc "Returns the attributes in a schema that is decoded already, whose types are all but those of `without`."
+  @spec domains(term, [Domain.type()]) :: {:ok, [Domain.t()]} | {:error, Error.t()}
+  def domains(schema, without \\ [])
+
+  def domains(schema, without) when is_map(schema) and schema != %{} do
+    types = Map.reject(@types, fn {_name, type} -> type in without end)
+    with {:ok, schema} <- fields(schema, [], types), do: Domain.parse(schema)
+  end
+
+  def domains(_other, _without),
+    do: refuse([], "a schema is a JSON object with an attribute or more, such as #{@example}")
+
   # `around` has the names of the maps that contain the fields, the innermost first.
-  defp fields(fields, around) do
+  defp fields(fields, around, types) do
     fields
     |> Enum.sort()
     |> Enum.reduce_while({:ok, []}, fn {name, domain}, {:ok, found} ->
-      case field(domain, [name | around]) do
+      case field(domain, [name | around], types) do
         {:ok, domain} -> {:cont, {:ok, [{name, domain} | found]}}
         {:error, error} -> {:halt, {:error, error}}
       end
@@ -65,18 +74,18 @@ defmodule BeTree.Domain.Json do
     |> then(fn result -> with {:ok, found} <- result, do: {:ok, Enum.reverse(found)} end)
   end
 
-  defp field(type, path) when is_binary(type), do: field(%{"type" => type}, path)
+  defp field(type, path, types) when is_binary(type), do: field(%{"type" => type}, path, types)
 
-  defp field(%{"type" => type} = domain, path) when is_binary(type) do
-    case @types do
+  defp field(%{"type" => type} = domain, path, types) when is_binary(type) do
+    case types do
       %{^type => type} -> options(Map.delete(domain, "type"), type, path)
-      _others -> refuse(path, "#{Json.encode(type)} is no type; the types are #{names(@types)}")
+      _others -> refuse(path, "#{Json.encode(type)} is no type#{here(type)}; the types are #{names(types)}")
     end
   end
 
-  defp field(fields, path) when is_map(fields) and fields != %{}, do: fields(fields, path)
+  defp field(fields, path, types) when is_map(fields) and fields != %{}, do: fields(fields, path, types)
 
-  defp field(other, path) do
+  defp field(other, path, _types) do
     refuse(
       path,
       "a domain is a type, or an object with a type or with fields, such as #{@example}; got: #{Json.encode(other)}"
@@ -90,13 +99,16 @@ defmodule BeTree.Domain.Json do
     end
   end
 
+  # A type that the caller does not take.
+  defp here(type), do: if(is_map_key(@types, type), do: " that can be used here", else: "")
+
   defp names(map), do: map |> Map.keys() |> Enum.sort() |> Enum.join(", ")
 
   defp refuse([], reason), do: {:error, fault(reason)}
 
   defp refuse(path, reason) do
     name = path |> Enum.reverse() |> Path.join()
-    {:error, %{fault("`#{name}`: #{reason}") | attribute: name}}
+    {:error, %{fault("#{Describe.quoted(name)}: #{reason}") | attribute: name}}
   end
 
   defp fault(reason), do: %Error{kind: :type, message: reason}

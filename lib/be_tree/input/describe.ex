@@ -38,6 +38,9 @@ defmodule BeTree.Input.Describe do
   @spec reason(term) :: String.t()
   def reason({:exception, reason, stacktrace}) when is_list(stacktrace), do: reason({reason, stacktrace})
 
+  # Its message has the function.
+  def reason({%BeTree.Error{kind: :callback} = error, stacktrace}) when is_list(stacktrace), do: reason(error)
+
   def reason({reason, [{module, function, arity_or_arguments, location} | _rest]})
       when is_atom(module) and is_atom(function) and is_list(location) do
     arity = if is_list(arity_or_arguments), do: length(arity_or_arguments), else: arity_or_arguments
@@ -49,6 +52,11 @@ defmodule BeTree.Input.Describe do
   def reason(%BeTree.Error{message: message}), do: message
   def reason(reason) when is_atom(reason), do: value(reason)
   def reason(reason), do: kind(reason)
+
+  @doc "Returns `, because` and the failure of the user's code that ended a process, or an empty text for another exit reason."
+  @spec because(term) :: String.t()
+  def because({%BeTree.Error{kind: :callback, message: message}, _stacktrace}), do: ", because #{message}"
+  def because(_other), do: ""
 
   @doc "Returns a number of expressions as `1 expression` or `12000 expressions`."
   @spec expressions(non_neg_integer) :: String.t()

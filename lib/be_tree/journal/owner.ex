@@ -26,7 +26,7 @@ defmodule BeTree.Journal.Owner do
   # A linked process writes the base while the owner goes on. After a failure the owner keeps all changes, logs the error once, and
   # the base is due again a second later.
 
-  alias BeTree.Processes.CrashReport
+  alias BeTree.Processes.{CrashReport, Log}
   alias BeTree.Input.Describe
   alias BeTree.Journal
   alias BeTree.Error
@@ -225,7 +225,7 @@ defmodule BeTree.Journal.Owner do
     do: report(%{owner | retry: :erlang.start_timer(@retry_after, self(), __MODULE__)}, error)
 
   defp report(%{error: nil} = owner, error) do
-    :logger.error("BeTree: #{Exception.message(error)}; the journal keeps all changes", %{domain: [:be_tree]})
+    Log.error("#{Exception.message(error)}; the journal keeps all changes")
     %{owner | error: error}
   end
 
@@ -275,8 +275,8 @@ defmodule BeTree.Journal.Owner do
 
   def close(%__MODULE__{} = owner) do
     with {:error, error} <- Journal.close(stop_writer(owner).journal) do
-      text = "BeTree: the last changes may not be on the disk: #{Exception.message(error)}"
-      :logger.error(text, %{domain: [:be_tree]})
+      text = "the last changes may not be on the disk: #{Exception.message(error)}"
+      Log.error(text)
     end
   end
 

@@ -26,6 +26,11 @@ defmodule BeTree.Output.Runner do
     :ok
   end
 
+  @doc "Ends the connection of a sink, in a process of its own, because the callback may block."
+  @spec disconnect({module, term}) :: pid
+  def disconnect({module, argument}),
+    do: spawn(fn -> Callback.run(name(module), :private, fn -> Sink.disconnect(module, argument) end) end)
+
   @doc "Closes the sink behind the present job. The process ends."
   @spec close(pid) :: :ok
   def close(runner) do
@@ -35,9 +40,11 @@ defmodule BeTree.Output.Runner do
 
   # Callbacks get messages, so the log has none of their values. The exit reason tells the writer what failed.
   defp guard(writer, {module, _argument} = sink) do
-    name = "the sink #{Describe.value(module)}"
-    with {:error, error} <- Callback.run(name, :private, fn -> run(writer, sink) end), do: exit({:shutdown, error})
+    with {:error, error} <- Callback.run(name(module), :private, fn -> run(writer, sink) end),
+         do: exit({:shutdown, error})
   end
+
+  defp name(module), do: "the sink #{Describe.value(module)}"
 
   defp run(writer, {module, argument}) do
     case module.open(argument) do
@@ -85,8 +92,9 @@ defmodule BeTree.Output.Runner do
     loop(writer, module, state)
   end
 
+  # A sink that cannot be closed is logged, and the writer gets the reason for which it stopped.
   defp stop(writer, module, state, reason) do
-    Sink.close(module, state)
+    Callback.run(name(module), :private, fn -> Sink.close(module, state) end)
     send(writer, {:written, self(), {:error, reason}})
     :ok
   end

@@ -22,7 +22,8 @@ defmodule BeTree.Output.Sink do
   One process of the output calls the callbacks, one after the other, and may block in them as long as it likes. If a callback
   raises or its process is killed, the messages of the call count as lost, and the sink is opened again. The log then has the
   exception's class and message with the stack trace. Exceptions that print a value, such as `MatchError`, appear without their message,
-  because the value may be one of your messages.
+  because the value may be one of your messages. The reason of `{:error, reason, state}` is in the log if it is an atom, a text or an
+  exception, so put no message into it.
   """
 
   @type state :: term

@@ -10,8 +10,8 @@ defmodule BeTree.Output.Writer do
 
   alias BeTree.{Error, Telemetry}
   alias BeTree.Input.Describe
-  alias BeTree.Output.{Runner, Settings, Sink}
-  alias BeTree.Processes.{Deadline, Stray}
+  alias BeTree.Output.{Runner, Settings}
+  alias BeTree.Processes.{Deadline, Failure, Stray}
   alias BeTree.Runtime.Native
 
   # The bytes of a job. Larger ones are not faster.
@@ -202,9 +202,9 @@ defmodule BeTree.Output.Writer do
     {:noreply, state |> forget_waiting(fn {other, _reference} -> other == pid end) |> pump()}
   end
 
-  def handle_info(:disconnect, %{settings: %{closed: nil, sink: {module, argument}}} = state) do
+  def handle_info(:disconnect, %{settings: %{closed: nil, sink: sink}} = state) do
     kill(state.runner)
-    spawn(fn -> Sink.disconnect(module, argument) end)
+    Runner.disconnect(sink)
     message = "the output was disconnected, because its sink was too slow; give it another sink with configure/2"
     {:noreply, close(state, %Error{kind: :closed, message: message}, true)}
   end
@@ -379,20 +379,19 @@ defmodule BeTree.Output.Writer do
   end
 
   defp closed(reason) do
-    message = "the sink is gone: #{Describe.reason(reason)}; give the output another one with configure/2"
+    message = "the sink is gone: #{Failure.reason(reason)}; give the output another one with configure/2"
     %Error{kind: :closed, message: message}
   end
 
   defp unopened(state, reason) do
-    message = "the sink of #{Describe.value(state.name)} cannot be opened: #{Describe.reason(reason)}"
+    message = "the sink of #{Describe.value(state.name)} cannot be opened: #{Failure.reason(reason)}"
     %Error{kind: :file, message: message}
   end
 
   defp event(state, name, measurements), do: Telemetry.event([:output, name], measurements, %{output: state.name})
 
   defp warn(state, messages, reason) do
-    text =
-      "#{Describe.value(state.name)} lost #{messages} messages, because its sink failed: #{Describe.reason(reason)}"
+    text = "#{Describe.value(state.name)} lost #{messages} messages, because its sink failed: #{Failure.reason(reason)}"
 
     Stray.warn(text)
   end

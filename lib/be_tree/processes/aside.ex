@@ -3,7 +3,7 @@ defmodule BeTree.Processes.Aside do
   # Calls a function in a linked process and raises its exception in the caller. A crash of the process itself would log arguments of
   # functions, which may be events.
 
-  alias BeTree.Processes.CrashReport
+  alias BeTree.Processes.Failure
   alias BeTree.Error
 
   @type outcome(result) :: {:returned, result} | {:caught, :error | :exit | :throw, term, Exception.stacktrace()}
@@ -64,6 +64,6 @@ defmodule BeTree.Processes.Aside do
   defp outcome(function) do
     {:returned, function.()}
   catch
-    kind, reason -> {:caught, kind, reason, CrashReport.without_arguments(__STACKTRACE__)}
+    kind, reason -> {:caught, kind, reason, Failure.without_arguments(__STACKTRACE__)}
   end
 end

@@ -5,10 +5,11 @@ defmodule BeTree.Processes.CrashReport do
   # State and messages hold handles, texts of expressions, and snapshots of memories with the last events. They belong in no
   # log, and may be large. `use BeTree.Processes.CrashReport` in a GenServer replaces them by their kind in its report and in
   # `:sys.get_status/1`. It also guards the callbacks: the reason and the stack trace of a crash have values too, such as the
-  # arguments of a function without a matching clause.
+  # arguments of a function without a matching clause. A failure of the user's code, such as a runtime, keeps its message and place.
 
   alias BeTree.Input.Describe
   alias BeTree.Error
+  alias BeTree.Processes.Failure
 
   @callbacks [init: 1, handle_call: 3, handle_cast: 2, handle_continue: 2, handle_info: 2]
 
@@ -32,11 +33,14 @@ defmodule BeTree.Processes.CrashReport do
 
         @impl GenServer
         def unquote(name)(unquote_splicing(arguments)) do
-          BeTree.Processes.CrashReport.guard(fn -> super(unquote_splicing(arguments)) end)
+          BeTree.Processes.CrashReport.unquote(guard_of(name))(fn -> super(unquote_splicing(arguments)) end)
         end
       end
     end
   end
+
+  defp guard_of(:init), do: :guard_init
+  defp guard_of(_callback), do: :guard
 
   @doc "Returns the status of a process with the kinds of its state and messages in place of their values."
   @spec hide(map) :: map
@@ -46,27 +50,40 @@ defmodule BeTree.Processes.CrashReport do
   defp hide(:log, _messages), do: []
   defp hide(_part, value), do: Describe.kind(value)
 
-  @doc "Returns the result of `fun`. An error or an exit leaves it with the name of its reason, and without other values."
+  @doc """
+  Returns the result of `fun`. A failure leaves it with the name of its reason, and without other values. A failure of the user's code
+  leaves it as an error of kind `:callback`.
+  """
   @spec guard((... -> result)) :: result when result: var
   def guard(fun) do
     fun.()
   catch
-    kind, reason when kind in [:error, :exit] ->
-      :erlang.raise(kind, name(reason), without_arguments(__STACKTRACE__))
+    kind, reason ->
+      stacktrace = __STACKTRACE__
+      user = Failure.of_user(kind, reason, stacktrace)
+      :erlang.raise(raised(kind, user), user || name(kind, reason), Failure.without_arguments(stacktrace))
   end
 
-  defp name(reason) when is_atom(reason), do: reason
-  defp name(%Error{} = error), do: error
-  defp name({:shutdown, %Error{}} = reason), do: reason
-  defp name(%exception{}), do: exception
-  defp name(reason) when is_tuple(reason) and is_atom(elem(reason, 0)), do: elem(reason, 0)
-  defp name(_other), do: :crash
-
-  @doc "Returns a stack trace without the arguments of its first function, if it has them."
-  @spec without_arguments(Exception.stacktrace()) :: Exception.stacktrace()
-  def without_arguments([{module, function, arguments, location} | rest]) when is_list(arguments) do
-    [{module, function, length(arguments), location} | rest]
+  @doc "Like `guard/1` for `init/1`: a failure of the user's code is logged with its stack trace, and is the reason of `{:stop, error}`."
+  @spec guard_init((... -> result)) :: result | {:stop, Error.t()} when result: var
+  def guard_init(fun) do
+    guard(fun)
+  rescue
+    error in Error ->
+      if error.kind != :callback, do: reraise(error, __STACKTRACE__)
+      Failure.log(error.message, __STACKTRACE__)
+      {:stop, error}
   end
 
-  def without_arguments(stacktrace), do: stacktrace
+  # A value that a callback of GenServer throws would count as its result.
+  defp raised(:exit, nil), do: :exit
+  defp raised(_kind, _user), do: :error
+
+  defp name(:throw, _value), do: :nocatch
+  defp name(_kind, reason) when is_atom(reason), do: reason
+  defp name(_kind, %Error{} = error), do: error
+  defp name(_kind, {:shutdown, %Error{}} = reason), do: reason
+  defp name(_kind, %exception{}), do: exception
+  defp name(_kind, reason) when is_tuple(reason) and is_atom(elem(reason, 0)), do: elem(reason, 0)
+  defp name(_kind, _other), do: :crash
 end

@@ -3,13 +3,14 @@ defmodule BeTree.Processes.Stray do
   # Unknown messages to a process and other warnings: it logs at most one per second, and continues.
 
   alias BeTree.Input.Describe
+  alias BeTree.Processes.Log
 
   @key {__MODULE__, :logged}
   @min_log_interval_ms 1_000
 
   @doc "Logs that the calling process ignores `message`."
   @spec ignore(:message | :call | :cast, term) :: :ok
-  def ignore(sort, message), do: warn("a process of BeTree ignores an unknown #{sort}: #{Describe.kind(message)}")
+  def ignore(sort, message), do: warn("a process ignores an unknown #{sort}: #{Describe.kind(message)}")
 
   @doc "Logs a warning of the calling process, at most one per second."
   @spec warn(String.t()) :: :ok
@@ -25,7 +26,7 @@ defmodule BeTree.Processes.Stray do
         more = if logged, do: elem(logged, 1), else: 0
         Process.put(@key, {now, 0})
         others = if more > 0, do: ", and #{more} before it", else: ""
-        :logger.warning(text <> others, %{domain: [:be_tree]})
+        Log.warning(text <> others)
     end
   end
 

@@ -148,6 +148,10 @@ defmodule BeTree.Rules.Server do
   Rolling back needs memory, at most three times as much as the facts that the call changed. An eighth of `:memory` is reserved for rolling back, notices
   and reads. A call that still waits for its turn when its `:timeout` passes is not made.
 
+  While the process of the server starts again after a crash, calls return an error of kind `:no_server`, and so does the call during which it
+  ended: that call may be made or not. Repeat a call after a pause. A repeated `assert/3` inserts its facts a second time if the first call
+  was made, so look for them with `facts/3` before.
+
   When the clock or another partition moves time, an event can fail in the same ways. Then time stops before the event, an error is
   logged, and `info/2` has the time and the error under `:held`. Calls continue at that time. The server tries again after a second,
   then with exponential back-off up to a minute, and at once after a retraction or a swap.
@@ -206,6 +210,7 @@ defmodule BeTree.Rules.Server do
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.{Fact, Operation, Page}
   alias BeTree.Rules.Server.{Layout, Owner, Partitions, Request, Routes, Shared, Subscribers}
+  alias BeTree.Server.Names
 
   @typedoc "The name of a server."
   @type name :: atom | {:via, module, term}
@@ -408,6 +413,7 @@ defmodule BeTree.Rules.Server do
     Options.keyword!(options)
     {new, own} = Keyword.split(options, @new_options)
     own = own |> Options.validate!(@options) |> Map.new() |> Map.put(:sender, __MODULE__) |> Map.merge(private)
+    Names.check!(own.name)
 
     case {own.partitions, own.partition_by} do
       {nil, nil} ->
@@ -602,7 +608,7 @@ defmodule BeTree.Rules.Server do
     options = [timeout: Check.timeout!(options)]
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.sources(rules, options)
+      nil -> with {:ok, {rules, _counts, options}} <- read(name, options), do: Rules.sources(rules, options)
       partitions -> Partitions.sources(name, partitions, options)
     end
   end
@@ -664,7 +670,7 @@ defmodule BeTree.Rules.Server do
     {type, options} = Rules.check_facts!(type, options)
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.facts(rules, type, options)
+      nil -> with {:ok, {rules, _counts, options}} <- read(name, options), do: Rules.facts(rules, type, options)
       partitions -> Partitions.facts(name, partitions, type, options)
     end
   end
@@ -676,7 +682,7 @@ defmodule BeTree.Rules.Server do
     options = [timeout: Check.timeout!(options)]
 
     case partitions(name) do
-      nil -> with {:ok, {rules, _counts}} <- read(name, options), do: Rules.explain(rules, rule, options)
+      nil -> with {:ok, {rules, _counts, options}} <- read(name, options), do: Rules.explain(rules, rule, options)
       partitions -> Partitions.explain(name, partitions, rule, options)
     end
   end
@@ -701,7 +707,7 @@ defmodule BeTree.Rules.Server do
 
     case partitions(name) do
       nil ->
-        with {:ok, {rules, counts}} <- read(name, options),
+        with {:ok, {rules, counts, options}} <- read(name, options),
              {:ok, info} <- Rules.info(rules, options),
              do: {:ok, Map.merge(info, counts)}
 
@@ -710,10 +716,13 @@ defmodule BeTree.Rules.Server do
     end
   end
 
-  # What is read runs in the calling process.
+  # Returns the rules, which are read in the calling process, the counts of the server's process, and the options with the time that
+  # is left.
   defp read(name, options) do
     deadline = Deadline.new(options[:timeout])
-    Request.call(name, name, {:read, deadline}, deadline)
+
+    with {:ok, {rules, counts}} <- Request.call(name, name, {:read, deadline}, deadline),
+         do: {:ok, {rules, counts, Keyword.put(options, :timeout, Deadline.left(deadline))}}
   end
 
   defp partitions(name), do: name |> Request.name!() |> Shared.partitions()

@@ -6,6 +6,7 @@ defmodule BeTree.Runtime.MachineCode do
   # in a VM that `mix compile.be_tree_code` starts.
 
   alias BeTree.Input.Describe
+  alias BeTree.Processes.Log
   alias BeTree.Runtime.Native
   alias BeTree.Telemetry.Sink
 
@@ -79,10 +80,9 @@ defmodule BeTree.Runtime.MachineCode do
   end
 
   defp warn(cache, fault) do
-    text =
-      "BeTree: the folder #{cache} (config :be_tree, :code_cache) cannot keep the code of compiled modules: #{fault}"
+    text = "the folder #{cache} (config :be_tree, :code_cache) cannot keep the code of compiled modules: #{fault}"
 
-    :logger.warning(text, %{domain: [:be_tree]})
+    Log.warning(text)
   end
 
   @doc """

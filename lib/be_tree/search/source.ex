@@ -16,7 +16,7 @@ defmodule BeTree.Search.Source do
   # The buffer monitors the consumer and is linked to the reader. The consumer has one monitor, of the buffer, whose reference marks all
   # messages to the consumer.
 
-  alias BeTree.Processes.{Callback, CrashReport}
+  alias BeTree.Processes.{Failure, Log}
   alias BeTree.Search.Source.Reader
 
   # Milliseconds after which a source counts as blocked, if its consumer halts. A source whose after function is still running then
@@ -286,11 +286,11 @@ defmodule BeTree.Search.Source do
   catch
     kind, reason ->
       text =
-        "BeTree: the source of a stream was blocked when its consumer halted, and its after function failed in another process: it "
+        "the source of a stream was blocked when its consumer halted, and its after function failed in another process: it "
 
-      trace = Exception.format_stacktrace(CrashReport.without_arguments(__STACKTRACE__))
+      trace = Exception.format_stacktrace(Failure.without_arguments(__STACKTRACE__))
       # Values of the reason may belong to events.
-      :logger.warning("#{text}#{Callback.describe(kind, reason, :private)}\n#{trace}", %{domain: [:be_tree]})
+      Log.warning("#{text}#{Failure.describe(kind, reason, :private)}\n#{trace}")
   end
 
   defp now, do: System.monotonic_time(:millisecond)

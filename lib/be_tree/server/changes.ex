@@ -88,27 +88,9 @@ defmodule BeTree.Server.Changes do
 
     case Instance.call(tree.runtime, tree.instance, function, [byte_size(input)], input, scheduler: scheduler) do
       {:ok, output} -> Reply.nothing(output)
-      {:error, error} -> {:error, blame(error, subscriptions)}
+      {:error, error} -> {:error, Reply.blame(error, length(subscriptions), &Enum.fetch!(subscriptions, &1))}
     end
   end
-
-  defp blame(%Error{position: nil} = error, _subscriptions), do: error
-
-  defp blame(%Error{position: position} = error, subscriptions) do
-    case Enum.fetch(subscriptions, position) do
-      {:ok, {key, text, _constants}} ->
-        %{error | text: text, message: "subscription #{Ids.text(key)}: #{message(error, key)}"}
-
-      :error ->
-        Reply.bad("an error of subscription #{position}, and there are #{length(subscriptions)}")
-    end
-  end
-
-  # The guest's message has the number of the id. This one has the term.
-  defp message(%Error{kind: :duplicate_id}, {_number, _term} = key),
-    do: "a subscription with the id #{Ids.text(key)} exists; `put` replaces it"
-
-  defp message(%Error{message: message}, _key), do: message
 
   # Encodes subscriptions for the guest.
   defp encode(wires) do

@@ -10,7 +10,7 @@ defmodule BeTree.Server.Courier do
   alias BeTree.{Error, Image}
   alias BeTree.Call.Instance
   alias BeTree.Processes.CrashReport
-  alias BeTree.Server.{Copy, Lineage, Lookup, Table}
+  alias BeTree.Server.{Copy, Lineage, Lookup, Names, Table}
   alias BeTree.Target.Ids
 
   # The bytes of a piece of an image, the texts of a message, and the changes of one.
@@ -29,6 +29,9 @@ defmodule BeTree.Server.Courier do
   @spec serve(BeTree.Server.name(), pid, position) :: no_return
   def serve(name, follower, position) do
     CrashReport.guard(fn ->
+      with {:error, message} <- Names.check_module(name),
+           do: exit({:shutdown, %Error{kind: :no_server, message: message}})
+
       # An up-to-date follower gets no row until the next change. This message tells it that it is connected.
       history = history(name)
       if Lineage.includes?(history, position), do: send(follower, {:followed, self(), history})

@@ -9,6 +9,7 @@ defmodule BeTree.Server.Keeper do
 
   alias BeTree.Error
   alias BeTree.Input.Describe
+  alias BeTree.Processes.Log
   alias BeTree.Server.Table
 
   # Milliseconds: the first and the longest pause, and the run time after which the next pause is the first again.
@@ -81,7 +82,7 @@ defmodule BeTree.Server.Keeper do
     if :queue.len(ends) > most do
       name = Describe.value(state.table.server)
       text = "the process of the server #{name} ended more than #{most} times in #{seconds} seconds; the server ends"
-      :logger.error(text, %{domain: [:be_tree]})
+      Log.error(text)
       {:stop, {:shutdown, :max_restarts}, state}
     else
       {:noreply, %{state | ends: ends}}
@@ -131,7 +132,7 @@ defmodule BeTree.Server.Keeper do
   defp report(%{table: table}, reason, pause) do
     name = Describe.value(table.server)
     text = "the process of the server #{name} ended (#{text(reason)}); it starts again in #{pause} ms"
-    :logger.warning(text, %{domain: [:be_tree]})
+    Log.warning(text)
   end
 
   defp text(%Error{message: message}), do: message

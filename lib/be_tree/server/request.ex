@@ -110,10 +110,10 @@ defmodule BeTree.Server.Request do
         "the server #{Describe.value(name)} did not reply within #{timeout} ms: the change may still be made"
       )
 
-    :exit, {_reason, _call} ->
+    :exit, {reason, _call} ->
       error(
         :no_server,
-        "the server #{Describe.value(name)} ended before it replied: the change may have been made or not"
+        "the server #{Describe.value(name)} ended before it replied#{Describe.because(reason)}: the change may have been made or not"
       )
   end
 

@@ -8,7 +8,7 @@ defmodule BeTree.Server.Start do
   alias BeTree.{Domain, Error, Image}
   alias BeTree.Journal.Owner
   alias BeTree.Input.{Describe, Subscription}
-  alias BeTree.Processes.Callback
+  alias BeTree.Processes.{Callback, Log}
   alias BeTree.Server.{Builder, Changes, Checks, Lineage, Migration, Primary, Store, Table}
   alias BeTree.Target.Ids
 
@@ -163,10 +163,9 @@ defmodule BeTree.Server.Start do
     Checks.report(server, :load, faults)
     name = Describe.value(server)
 
-    text =
-      "BeTree: `load:` of the server #{name} has left out #{count(faults)}; BeTree.Server.faults(#{name}) returns them"
+    text = "`load:` of the server #{name} has left out #{count(faults)}; BeTree.Server.faults(#{name}) returns them"
 
-    :logger.warning(text, %{domain: [:be_tree]})
+    Log.warning(text)
   end
 
   defp count([_one]), do: "1 wrong subscription"

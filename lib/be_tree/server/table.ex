@@ -73,13 +73,11 @@ defmodule BeTree.Server.Table do
   @spec fetch(BeTree.Server.name() | Names.table()) :: {:ok, t} | {:error, Error.t()}
   def fetch(name) do
     with {:ok, table} <- Names.table(name),
-         [{__MODULE__, tables}] <- :ets.lookup(table, __MODULE__) do
+         [{__MODULE__, tables}] <- lookup(table) do
       {:ok, tables}
     else
       _other -> View.no_server(name)
     end
-  rescue
-    ArgumentError -> View.no_server(name)
   end
 
   @doc "Records the tables of ids that are terms, or `nil` for a server whose ids are integers."
@@ -99,11 +97,13 @@ defmodule BeTree.Server.Table do
 
   @doc "Returns whether `name` is the table of a server."
   @spec server?(Names.table()) :: boolean
-  def server?(name) do
-    match?([{__MODULE__, %__MODULE__{}}], :ets.lookup(name, __MODULE__))
+  def server?(name), do: match?([{__MODULE__, %__MODULE__{}}], lookup(name))
+
+  defp lookup(table) do
+    :ets.lookup(table, __MODULE__)
   rescue
     # There is no such table, or it is a private table of another process.
-    ArgumentError -> false
+    ArgumentError -> []
   end
 
   @doc "Returns whether the server's process has ever started."

@@ -5,7 +5,7 @@ defmodule BeTree.Telemetry.Span do
 
   alias BeTree.Target.Shards
   alias BeTree.{Error, Search, Stats}
-  alias BeTree.Processes.CrashReport
+  alias BeTree.Processes.Failure
   alias BeTree.Target.View
 
   @enforce_keys [:sink, :name, :started, :metadata]
@@ -45,7 +45,7 @@ defmodule BeTree.Telemetry.Span do
   catch
     kind, reason ->
       stacktrace = __STACKTRACE__
-      more = %{kind: kind, reason: reason, stacktrace: CrashReport.without_arguments(stacktrace)}
+      more = %{kind: kind, reason: reason, stacktrace: Failure.without_arguments(stacktrace)}
       emit(span, :exception, %{}, more)
       :erlang.raise(kind, reason, stacktrace)
   end

@@ -110,9 +110,10 @@ defmodule BeTree.Tenants.Request do
 
       {:error, %Error{kind: :timeout, message: message}}
 
-    :exit, {_reason, _call} ->
+    :exit, {reason, _call} ->
       message =
-        "a process of the tenants #{Describe.value(directory.name)} ended before it replied: a change may have been made or not"
+        "a process of the tenants #{Describe.value(directory.name)} ended before it replied#{Describe.because(reason)}: a change " <>
+          "may have been made or not"
 
       {:error, %Error{kind: :no_server, message: message}}
   end

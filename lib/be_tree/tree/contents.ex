@@ -69,17 +69,7 @@ defmodule BeTree.Tree.Contents do
          :ok <- Deletion.settle(tree, output) do
       {:ok, counts}
     else
-      {:error, error} -> {:error, blame(error, puts)}
-    end
-  end
-
-  # Adds the text and the id of the subscription at fault.
-  defp blame(%Error{position: nil} = error, _puts), do: error
-
-  defp blame(%Error{position: position} = error, puts) do
-    case Enum.fetch(puts, position) do
-      {:ok, {id, text, _constants}} -> %{error | text: text, message: "subscription #{id}: #{error.message}"}
-      :error -> Reply.bad("an error of subscription #{position}, and there are #{length(puts)}")
+      {:error, error} -> {:error, Reply.blame(error, counts.put, &Enum.fetch!(puts, &1))}
     end
   end
 

@@ -60,7 +60,7 @@ defimpl BeTree.Target, for: BeTree.Tree do
   defp insert_batch(tree, batch, timeout) do
     case send_encoded(tree, "be_tree_insert", batch.input, timeout) do
       :ok -> {:ok, batch.count}
-      {:error, error} -> {:error, Insertion.blame(error, batch)}
+      {:error, error} -> {:error, Reply.blame(error, batch.count, &Insertion.fetch!(batch, &1))}
     end
   end
 

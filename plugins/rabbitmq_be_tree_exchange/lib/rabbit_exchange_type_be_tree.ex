@@ -52,10 +52,23 @@ defmodule :rabbit_exchange_type_be_tree do
     end
   end
 
-  defp refuse(reason), do: :rabbit_misc.protocol_error(:precondition_failed, ~c"~ts", [reason])
+  defp refuse(reason), do: :rabbit_misc.protocol_error(:precondition_failed, ~c"~s", [reply(reason)])
+
+  # The broker makes the reply of bytes, so "~ts" with its characters would end the connection. Its replies end after 255 bytes, where a
+  # character may be cut in two, which clients refuse. They begin with `PRECONDITION_FAILED - `.
+  @max_reply_bytes 230
+
+  defp reply(reason) when byte_size(reason) <= @max_reply_bytes, do: reason
+
+  defp reply(reason) do
+    case reason |> binary_part(0, @max_reply_bytes - 3) |> :unicode.characters_to_binary() do
+      {_fault, whole, _rest} -> whole <> "..."
+      whole -> whole <> "..."
+    end
+  end
 
   def validate_binding(exchange, binding) do
-    with {:error, reason} <- Check.run(exchange, binding), do: {:error, {:binding_invalid, ~c"~ts", [reason]}}
+    with {:error, reason} <- Check.run(exchange, binding), do: {:error, {:binding_invalid, ~c"~s", [reply(reason)]}}
   end
 
   # The form of RabbitMQ 3.10, with a delivery, and that of 4, with a message.

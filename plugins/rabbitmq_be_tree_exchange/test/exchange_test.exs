@@ -207,11 +207,19 @@ defmodule BeTreeExchange.ExchangeTest do
             {[{"x-schema", 7}], "x-schema is missing"},
             {[{"x-schema", "{\"price\" \"float\"}"}], "x-schema, column 10: no JSON"},
             {[{"x-schema", "{\"price\": \"float\", \"price\": \"float\"}"}], "column 20: price is there twice"},
-            {[{"x-schema", "{}"}], "x-schema has no attribute"},
-            {[{"x-schema", "[]"}], "x-schema is a JSON object"},
-            {[{"x-schema", "{\"price\": \"flaot\"}"}], "`price`: `flaot` is no type"},
+            {[{"x-schema", "{}"}], "x-schema: a schema is a JSON object with an attribute or more"},
+            {[{"x-schema", "[]"}], "x-schema: a schema is a JSON object with an attribute or more"},
+            {[{"x-schema", "{\"price\": \"flaot\"}"}],
+             "x-schema: `price`: \"flaot\" is no type; the types are boolean"},
+            {[{"x-schema", "{\"seen\": \"segments\"}"}],
+             "`seen`: \"segments\" is no type that can be used here; the types"},
+            {[{"x-schema", "{\"seen\": \"frequency_caps\"}"}], "\"frequency_caps\" is no type that can be used here"},
+            {[{"x-schema", table([{"seen", "segments"}])}], "`seen`: \"segments\" is no type that can be used here"},
+            {[{"x-schema", table([{"price", 7}])}], "x-schema: `price`: a domain is a type"},
+            {[{"x-schema", table([{"price", <<255>>}])}], "x-schema: `price`: \"\u00ff\" is no type"},
+            {[{"x-schema", table([])}], "x-schema: a schema is a JSON object with an attribute or more"},
             {[{"x-schema", "{\"user\": {\"city\": {}}}"}], "`user.city`: a domain is"},
-            {[{"x-schema", "{\"price\": {\"type\": \"float\", \"maximum\": 1}}"}], "no option `maximum`"},
+            {[{"x-schema", "{\"price\": {\"type\": \"float\", \"maximum\": 1}}"}], "there is no option \"maximum\""},
             {[{"x-schema", "{\"price\": {\"type\": \"float\", \"min\": 9, \"max\": 1}}"}], "above its max"},
             {[{"x-schema", "{\"routing_key\": \"integer\"}"}], "its type is string"},
             {[{"x-schema", @schema}, {"x-event", "body"}], "x-event is headers or payload"},
@@ -225,14 +233,35 @@ defmodule BeTreeExchange.ExchangeTest do
       end
     end
 
+    test "is refused with characters of all languages, and with a part of a long reason", %{client: client} do
+      for {schema, reason} <- [
+            {"{\"größe\": \"flaot\"}", "`größe`: \"flaot\" is no type"},
+            {"{\"日本\": \"flaot\"}", "`日本`: \"flaot\" is no type"},
+            {"{\"#{String.duplicate("日本", 30)}\": \"flaot\"}", "日本日本日"},
+            {"{\"a#{String.duplicate("日本", 30)}\": \"flaot\"}", "日本日本日"}
+          ] do
+        assert {:error, text} =
+                 Client.declare_exchange(Client.reopen(client), unique("refused"), [{"x-schema", schema}])
+
+        assert text =~ "PRECONDITION_FAILED"
+        assert text =~ reason
+      end
+
+      exchange = exchange(client)
+      queue = queue(client)
+      assert {:error, text} = Client.bind(Client.reopen(client), queue, exchange, expression: "`größe日本` = 1")
+      assert text =~ "größe日本"
+    end
+
     test "takes a table of AMQP in place of JSON", %{client: client} do
-      table = {:table, Client.arguments([{"price", "float"}, {"user", {:table, Client.arguments(city: "string")}}])}
+      table = table([{"price", "float"}, {"user", table(city: "string")}])
       exchange = exchange(client, [{"x-schema", table}])
       queue = queue(client)
       :ok = Client.bind(client, queue, exchange, expression: "user.city = 'Bonn' and price > 1")
-      user = {:table, Client.arguments(city: "Bonn")}
-      assert Client.publish(client, exchange, headers: [{"user", user}, {"price", 2.5}])
+      assert Client.publish(client, exchange, headers: [{"user", table(city: "Bonn")}, {"price", 2.5}])
     end
+
+    defp table(pairs), do: {:table, Client.arguments(pairs)}
 
     test "of the same name again, after a deletion, has the new schema and no old binding", %{client: client} do
       exchange = exchange(client)

@@ -2,7 +2,7 @@ defmodule BeTree.Input.SubscriptionTest do
   use ExUnit.Case, async: true
 
   alias BeTree.Error
-  alias BeTree.Call.Insertion
+  alias BeTree.Call.{Insertion, Reply}
 
   # Around one chunk, and around several.
   @counts [0, 1, 499, 500, 501, 1_000, 1_234]
@@ -58,6 +58,8 @@ defmodule BeTree.Input.SubscriptionTest do
 
   test "a refusal with a position outside the batch is an error of kind :bad_module" do
     {:ok, batch} = Insertion.new([{1, "age > 1"}])
-    assert %Error{kind: :bad_module} = Insertion.blame(%Error{kind: :syntax, message: "no", position: 1}, batch)
+    fetch = &Insertion.fetch!(batch, &1)
+    assert %Error{kind: :bad_module} = Reply.blame(%Error{kind: :syntax, message: "no", position: 1}, 1, fetch)
+    assert %Error{text: "age > 1"} = Reply.blame(%Error{kind: :syntax, message: "no", position: 0}, 1, fetch)
   end
 end

@@ -51,6 +51,31 @@ defmodule BeTree.Output.SinksTest do
     def write(_messages, host), do: {:ok, host}
   end
 
+  defmodule Closing do
+    @moduledoc false
+    # A sink that refuses each message with a reason, and whose end fails. `fail` raises or throws.
+    @behaviour Output.Sink
+
+    @impl true
+    def open({test, reason, fail}) do
+      send(test, {:opened, self()})
+      {:ok, {reason, fail}}
+    end
+
+    @impl true
+    def write(_messages, {:block, _fail}), do: Process.sleep(:infinity)
+    def write(_messages, {reason, _fail} = state), do: {:stop, reason, state}
+
+    @impl true
+    def close({_reason, fail}), do: fail.()
+
+    @impl true
+    def disconnect({test, _reason, fail}) do
+      send(test, {:disconnects, self()})
+      receive(do: (:go -> fail.()))
+    end
+  end
+
   defp answer(request, answer) do
     receive do
       {sink, ^request} -> send(sink, answer)
@@ -135,6 +160,75 @@ defmodule BeTree.Output.SinksTest do
       assert {:error, %Error{kind: :file, message: message}} = result
       assert message =~ "raised RuntimeError: cannot reach logs.example.com"
     end
+
+    test "is logged with the text or the exception of its reason, in one line", %{test: test} do
+      name = start_scripted(test)
+
+      for {reason, expected} <- [
+            {"connection refused\nby logs.example.com", ~r/: connection refused by logs.example.com$/},
+            {String.duplicate("long ", 200), ~r/: (long ){99}long \.\.\.$/},
+            {<<255, 254>>, ~r/: a binary of 2 bytes$/},
+            {%RuntimeError{message: "the quota is used up"}, ~r/: RuntimeError: the quota is used up$/},
+            {%MatchError{term: "a private message"}, ~r/: MatchError$/}
+          ] do
+        # Each writer logs its first loss at once.
+        {_result, [line]} = with_log(inspect(name), fn -> lose(name, "one", {:answer, {:stop, reason, self()}}) end)
+        assert line =~ "lost 1 messages, because its sink failed"
+        assert line =~ expected
+        restart_writer(name)
+      end
+    end
+
+    defp restart_writer(name) do
+      {:ok, writer} = Output.Settings.fetch(name, :writer)
+      Process.exit(writer, :kill)
+      answer(:open, {:answer, {:ok, self()}})
+      eventually(fn -> match?({:ok, pid} when pid != writer, Output.Settings.fetch(name, :writer)) end)
+    end
+
+    test "whose close/1 fails is logged with the reason for which it stopped", %{test: test} do
+      for {number, fail} <- [{1, fn -> raise "the socket is gone" end}, {2, fn -> throw(:the_socket) end}] do
+        sink = {Closing, {self(), "connection refused", fail}}
+        name = start(:"#{test} #{number}", sink: sink, linger: 0)
+        assert_receive {:opened, _sink}, @wait_ms
+
+        {_result, lines} =
+          with_log(~r/#{inspect(name)}|#{inspect(Closing)}/, fn ->
+            Output.put(name, "one")
+            # The sink is opened again.
+            assert_receive {:opened, _sink}, @wait_ms
+          end)
+
+        assert Enum.any?(lines, &(&1 =~ "because its sink failed: connection refused"))
+        assert Enum.any?(lines, &(&1 =~ ~r/raised RuntimeError: the socket is gone|threw an atom/))
+      end
+    end
+
+    test "whose disconnect/1 fails is logged, and the output says why it was closed", %{test: test} do
+      for {number, fail} <- [{1, fn -> raise "the socket is gone" end}, {2, fn -> throw(:the_socket) end}] do
+        options = [sink: {Closing, {self(), :block, fail}}, page: 10, buffer: [bytes: 40], overflow: :disconnect]
+        name = start(:"#{test} #{number}", options)
+        {:ok, writer} = Output.Settings.fetch(name, :writer)
+
+        {_result, [line]} =
+          with_log(inspect(Closing), fn ->
+            overflow(name)
+            assert_receive {:disconnects, sink}, @wait_ms
+            monitor = Process.monitor(sink)
+            send(sink, :go)
+            assert_receive {:DOWN, ^monitor, :process, ^sink, :normal}, @wait_ms
+          end)
+
+        assert line =~ ~r/raised RuntimeError: the socket is gone|threw an atom/
+        eventually(fn -> stats(name).closed != nil end)
+        assert {:error, %Error{kind: :closed, message: message}} = Output.put(name, "m")
+        assert message =~ "its sink was too slow"
+        assert Output.Settings.fetch(name, :writer) == {:ok, writer}
+        assert Process.alive?(writer)
+      end
+    end
+
+    defp overflow(name), do: if(Output.put(name, "message") == :ok, do: overflow(name))
 
     test "that can never be opened closes the output", %{test: test} do
       name = start_scripted(test)

@@ -98,4 +98,25 @@ defmodule BeTree.Rules.NamesTest do
       assert_raise ArgumentError, ~r/:name/, fn -> Server.start_link(name: wrong, rules: @rules) end
     end
   end
+
+  test "a module that cannot register and find processes raises" do
+    for {module, fault} <- [
+          {Missing, "there is no module Missing; give Registry"},
+          {String, "lacks register_name/2, send/2, unregister_name/1, whereis_name/1; give Registry"}
+        ] do
+      name = {:via, module, 7}
+
+      for call <- [
+            &Server.start_link(name: &1, rules: @rules),
+            &Server.start_link(name: &1, rules: @rules, partitions: 2, partition_by: :id),
+            &Server.assert(&1, {:click, id: 1}),
+            &Server.advance(&1, 1),
+            &Server.info/1,
+            &Server.subscribe/1
+          ] do
+        error = assert_raise ArgumentError, fn -> call.(name) end
+        assert Exception.message(error) =~ fault
+      end
+    end
+  end
 end

@@ -131,4 +131,52 @@ defmodule BeTree.Server.NamesTest do
       assert_raise ArgumentError, ~r/server's name/, fn -> call.({:via, "Registry", 1}) end
     end
   end
+
+  defmodule Half do
+    @moduledoc false
+    def register_name(_term, _pid), do: :yes
+    def unregister_name(_term), do: :ok
+  end
+
+  test "modules that cannot register and find processes raise" do
+    for {module, fault} <- [
+          {Missing, "there is no module Missing; give Registry, :global or one like them"},
+          {Half, "the module #{inspect(Half)} lacks send/2, whereis_name/1; give Registry"}
+        ] do
+      name = {:via, module, 7}
+      text = "the name #{inspect(name)} is of no use: #{fault}"
+
+      for call <- [
+            &Server.start_link(name: &1, schema: [age: :integer]),
+            &Server.insert(&1, 1, "true"),
+            &Server.insert_all(&1, [{1, "true"}]),
+            &Server.ids/1,
+            &Server.info/1,
+            &Server.index/1,
+            &Server.stop/1,
+            &BeTree.search(&1, %{age: 1}),
+            &BeTree.explain(&1, %{age: 1}, 1)
+          ] do
+        error = assert_raise ArgumentError, fn -> call.(name) end
+        assert Exception.message(error) =~ text
+      end
+    end
+  end
+
+  test "a follower of a name whose module is missing says so" do
+    follower = :"follower_#{System.unique_integer([:positive])}"
+    start!(name: follower, schema: nil, follow: {{:via, Missing, 7}, node()})
+
+    eventually(fn ->
+      {:ok, info} = Server.info(follower)
+      info.error != nil and info.error.message =~ "cannot be followed now: the name {:via, Missing, 7} is of no use"
+    end)
+  end
+
+  test "an error of the module itself is raised as it is" do
+    name = {:via, Registry, {:"a registry that does not run", 7}}
+
+    for call <- [&Server.start_link(name: &1, schema: []), &BeTree.search(&1, %{}), &Server.insert(&1, 1, "true")],
+        do: assert_raise(ArgumentError, ~r/unknown registry/, fn -> call.(name) end)
+  end
 end

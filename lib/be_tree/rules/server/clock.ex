@@ -16,6 +16,7 @@ defmodule BeTree.Rules.Server.Clock do
   #
   # Partitions share one clock, which lies in the server's table. Each of their processes moves it on.
 
+  alias BeTree.Processes.Log
   alias BeTree.Rules.Server.Shared
 
   @noise 10
@@ -186,7 +187,7 @@ defmodule BeTree.Rules.Server.Clock do
   defp report(events, clock), do: Enum.each(events, &log(text(&1, clock), clock))
 
   defp log(text, clock),
-    do: :logger.warning("BeTree: the rules of #{inspect(clock.name)}: #{text}", %{domain: [:be_tree]})
+    do: Log.warning("the rules of #{inspect(clock.name)}: #{text}")
 
   defp text({:jumped, by}, %{max_skew: max_skew}) do
     "the system clock jumped #{abs(by)} milliseconds #{direction(by)}; time goes on by the monotonic clock, and follows the jump if it " <>

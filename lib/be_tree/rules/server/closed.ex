@@ -5,6 +5,7 @@ defmodule BeTree.Rules.Server.Closed do
   # end, because its supervisor would end the whole server after a few restarts.
 
   alias BeTree.Error
+  alias BeTree.Processes.Log
   alias BeTree.Rules.Server.Shared
 
   @first_delay 100
@@ -42,6 +43,6 @@ defmodule BeTree.Rules.Server.Closed do
   def opened(%__MODULE__{argument: argument}), do: report(argument, "is open again")
 
   defp report({number, options, _new}, text) do
-    :logger.error("BeTree: partition #{number} of #{inspect(options.name)} #{text}", %{domain: [:be_tree]})
+    Log.error("partition #{number} of #{inspect(options.name)} #{text}")
   end
 end

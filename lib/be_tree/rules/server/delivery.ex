@@ -11,6 +11,7 @@ defmodule BeTree.Rules.Server.Delivery do
   #
   # The accounts lie in the dictionary of the process, because notices are sent from within an operation.
 
+  alias BeTree.Processes.Log
   alias BeTree.Telemetry
 
   @key __MODULE__
@@ -179,10 +180,9 @@ defmodule BeTree.Rules.Server.Delivery do
 
   defp drop(account, receiver, count, delivery) do
     if account.dropped == 0 do
-      :logger.warning(
-        "BeTree: #{account.notices} notices of #{inspect(delivery.name)} wait in the mailbox of #{inspect(receiver)}; later ones are " <>
-          "dropped until it has received half of them",
-        %{domain: [:be_tree]}
+      Log.warning(
+        "#{account.notices} notices of #{inspect(delivery.name)} wait in the mailbox of #{inspect(receiver)}; later ones are " <>
+          "dropped until it has received half of them"
       )
 
       look_later(receiver)

@@ -26,6 +26,7 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.Call.Instance
   alias BeTree.Journal
   alias BeTree.Journal.Owner
+  alias BeTree.Processes.Log
   alias BeTree.{Error, Rules}
   alias BeTree.Error.Attempt
   alias BeTree.Rules.{Module, Swap}
@@ -223,9 +224,9 @@ defmodule BeTree.Rules.Server.History do
          {:ok, payload} <- Base.payload(state.rules, head(state.text, state.kept, state.options)),
          {:ok, journal} <- Owner.replace(journal, Owner.last(journal) + 1, payload) do
       text =
-        "BeTree: the facts in #{options.dir} were moved from the module of another version of BeTree; they have new numbers"
+        "the facts in #{options.dir} were moved from the module of another version of BeTree; they have new numbers"
 
-      :logger.notice(text, %{domain: [:be_tree]})
+      Log.notice(text)
       {:ok, journal, state}
     end
   end

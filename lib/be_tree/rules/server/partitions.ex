@@ -113,7 +113,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
   defp watermark(name, partitions, true, deadline) do
     with {:ok, [{rules, _counts} | _]} <- read(name, partitions, deadline),
-         {:ok, info} <- Rules.info(rules),
+         {:ok, info} <- Rules.info(rules, in_time(deadline)),
          do: {:ok, later(info.now, Shared.time(name))}
   end
 
@@ -156,7 +156,7 @@ defmodule BeTree.Rules.Server.Partitions do
 
     with [_ | _] <- types, {:ok, [{rules, _counts} | _]} <- read(name, partitions, deadline) do
       Enum.reduce_while(types, {:ok, nil}, fn type, {:ok, nil} ->
-        case Rules.facts(rules, type) do
+        case Rules.facts(rules, type, in_time(deadline)) do
           {:ok, facts} -> found(facts, local)
           {:error, error} -> {:halt, {:error, error}}
         end
@@ -309,9 +309,11 @@ defmodule BeTree.Rules.Server.Partitions do
   @doc "Returns the facts of a type."
   @spec facts(Server.name(), pos_integer, String.t(), keyword) :: {:ok, [Fact.t()]} | {:error, Error.t()}
   def facts(name, partitions, type, options) do
+    deadline = Deadline.new(options[:timeout])
+
     with {:ok, routes} <- routes(name),
-         {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])),
-         {:ok, facts} <- facts_of(read, routes.keys[type], partitions, type, options) do
+         {:ok, read} <- read(name, partitions, deadline),
+         {:ok, facts} <- facts_of(read, routes.keys[type], partitions, type, {options, deadline}) do
       facts = facts |> Enum.concat() |> Enum.sort_by(& &1.id, :desc)
       {:ok, if(limit = options[:limit], do: Enum.take(facts, limit), else: facts)}
     end
@@ -324,9 +326,9 @@ defmodule BeTree.Rules.Server.Partitions do
   defp facts_of(read, _field, partitions, type, options),
     do: read |> Enum.with_index() |> collect(partitions, type, options)
 
-  defp collect(read, partitions, type, options) do
+  defp collect(read, partitions, type, {options, deadline}) do
     Attempt.reduce(read, [], fn {{rules, _counts}, number}, all ->
-      with {:ok, facts} <- Rules.facts(rules, type, before(options, number, partitions)),
+      with {:ok, facts} <- Rules.facts(rules, type, options |> before(number, partitions) |> in_time(deadline)),
            do: {:ok, [Enum.map(facts, &renumbered(&1, number, partitions)) | all]}
     end)
   end
@@ -339,13 +341,18 @@ defmodule BeTree.Rules.Server.Partitions do
     end
   end
 
+  # All partitions share the time of the call.
+  defp in_time(options \\ [], deadline), do: Keyword.put(options, :timeout, Deadline.left(deadline))
+
   @doc "Returns the event times of the sources, which are the same in each partition unless one of them was not reached."
   @spec sources(Server.name(), pos_integer, keyword) ::
           {:ok, %{(String.t() | nil) => Rules.time()}} | {:error, Error.t()}
   def sources(name, partitions, options) do
-    with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
+    deadline = Deadline.new(options[:timeout])
+
+    with {:ok, read} <- read(name, partitions, deadline) do
       Attempt.reduce(read, %{}, fn {rules, _counts}, all ->
-        with {:ok, sources} <- Rules.sources(rules, options),
+        with {:ok, sources} <- Rules.sources(rules, in_time(deadline)),
              do: {:ok, Map.merge(all, sources, fn _source, one, other -> max(one, other) end)}
       end)
     end
@@ -355,11 +362,13 @@ defmodule BeTree.Rules.Server.Partitions do
   @spec explain(Server.name(), pos_integer, atom | String.t(), keyword) ::
           {:ok, [Explanation.t()]} | {:error, Error.t()}
   def explain(name, partitions, rule, options) do
-    with {:ok, read} <- read(name, partitions, Deadline.new(options[:timeout])) do
+    deadline = Deadline.new(options[:timeout])
+
+    with {:ok, read} <- read(name, partitions, deadline) do
       read
       |> Enum.with_index()
       |> Attempt.reduce(nil, fn {{rules, _counts}, number}, best ->
-        with {:ok, explanations} <- Rules.explain(rules, rule, options),
+        with {:ok, explanations} <- Rules.explain(rules, rule, in_time(deadline)),
              do: {:ok, farther(best, Enum.map(explanations, &renumber_all(&1, number, partitions)))}
       end)
     end
@@ -387,17 +396,8 @@ defmodule BeTree.Rules.Server.Partitions do
 
     with {:ok, routes} <- routes(name),
          {:ok, read} <- read(name, partitions, deadline),
-         {:ok, infos} <- infos(read, deadline),
+         {:ok, infos} <- Attempt.map(read, fn {rules, _counts} -> Rules.info(rules, in_time(deadline)) end),
          do: {:ok, summed(infos, for({_rules, counts} <- read, do: counts), routes.keys)}
-  end
-
-  # All partitions share the time of the call.
-  defp infos([], _deadline), do: {:ok, []}
-
-  defp infos([{rules, _counts} | rest], deadline) do
-    with {:ok, info} <- Rules.info(rules, timeout: Deadline.left(deadline)),
-         {:ok, infos} <- infos(rest, deadline),
-         do: {:ok, [info | infos]}
   end
 
   defp summed([first | _others] = infos, counts, keys) do

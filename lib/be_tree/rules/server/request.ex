@@ -4,7 +4,7 @@ defmodule BeTree.Rules.Server.Request do
 
   import BeTree.Input.Limits, only: [is_name: 1]
 
-  alias BeTree.Input.Check
+  alias BeTree.Input.{Check, Describe}
   alias BeTree.Processes.Deadline
   alias BeTree.Error
   alias BeTree.Rules.Server
@@ -36,7 +36,7 @@ defmodule BeTree.Rules.Server.Request do
       {:reply, reply} -> reply
       :timeout -> late(name)
       {:error, {:noproc, _process}} -> no_server(name)
-      {:error, {_reason, _process}} -> ended(name)
+      {:error, {reason, _process}} -> ended(name, reason)
     end
   end
 
@@ -67,8 +67,11 @@ defmodule BeTree.Rules.Server.Request do
     )
   end
 
-  defp ended(name) do
-    error(:no_server, "the server #{inspect(name)} ended before it replied: the call may have been made or not")
+  defp ended(name, reason) do
+    error(
+      :no_server,
+      "the server #{inspect(name)} ended before it replied#{Describe.because(reason)}: the call may have been made or not"
+    )
   end
 
   defp late(name) do

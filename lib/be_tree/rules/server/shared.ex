@@ -149,13 +149,14 @@ defmodule BeTree.Rules.Server.Shared do
   defp times(table), do: :ets.lookup_element(table(table), :times, 2)
 
   # Returns nil without the key, or without the table.
-  defp value(table, key) do
-    case :ets.lookup(table(table), key) do
-      [{_key, value}] -> value
-      [] -> nil
-    end
+  defp value(name, key) do
+    with {:ok, table} <- Names.table(name), [{_key, value}] <- lookup(table, key), do: value, else: (_none -> nil)
+  end
+
+  defp lookup(table, key) do
+    :ets.lookup(table, key)
   rescue
-    ArgumentError -> nil
+    ArgumentError -> []
   end
 
   ## The clock

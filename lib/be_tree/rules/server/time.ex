@@ -7,6 +7,7 @@ defmodule BeTree.Rules.Server.Time do
   # depend on it. So time moves event by event, and is held before the failing event until a timer, a retraction or new rules
   # retry it.
 
+  alias BeTree.Processes.Log
   alias BeTree.{Error, Rules}
   alias BeTree.Rules.Page
   alias BeTree.Rules.Server.{Change, Clock, Layout, Operations, Shared, State}
@@ -165,10 +166,7 @@ defmodule BeTree.Rules.Server.Time do
     pause = if state.held, do: min(2 * state.held.pause, @max_retry), else: @first_retry
 
     if state.held == nil do
-      :logger.error(
-        "BeTree: the time of the rules of #{inspect(state.options.name)} is held at #{at}: #{Exception.message(error)}",
-        %{domain: [:be_tree]}
-      )
+      Log.error("the time of the rules of #{inspect(state.options.name)} is held at #{at}: #{Exception.message(error)}")
     end
 
     held = %{at: at, until: until, error: error, pause: pause, retry: :erlang.start_timer(pause, self(), :held)}

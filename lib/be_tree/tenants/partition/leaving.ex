@@ -3,6 +3,7 @@ defmodule BeTree.Tenants.Partition.Leaving do
   # How tenants of a partition leave memory: when they are asked to, and when too much is in memory.
 
   alias BeTree.Error
+  alias BeTree.Processes.Log
   alias BeTree.Tenants.{Copy, Directory, Shard, Victims}
   alias BeTree.Tenants.Partition.{Loading, State}
 
@@ -74,7 +75,7 @@ defmodule BeTree.Tenants.Partition.Leaving do
 
   defp lost_statistics(state, copy, error) do
     text = "the statistics of a tenant since they were last written are lost: #{Exception.message(error)}"
-    :logger.error(text, %{domain: [:be_tree]})
+    Log.error(text)
     _ = Shard.drop(copy.shard, copy.number)
     State.left(state, copy)
   end

@@ -3,6 +3,7 @@ defmodule BeTree.Tenants.Partition.State do
   # The state of a partition (BeTree.Tenants.Partition), and its bookkeeping: the copies in memory, the operations that wait, and the
   # sizes that all partitions share.
 
+  alias BeTree.Processes.Log
   alias BeTree.{Error, Telemetry}
   alias BeTree.Input.Describe
   alias BeTree.Tenants.{Clock, Copy, Directory, Shards, Victims}
@@ -157,7 +158,7 @@ defmodule BeTree.Tenants.Partition.State do
   @spec warn(t, Error.t()) :: t
   def warn(%{error: nil, directory: directory} = state, error) do
     text = "the tenants #{Describe.value(directory.name)} cannot write to their store: #{Exception.message(error)}"
-    :logger.error(text, %{domain: [:be_tree]})
+    Log.error(text)
     %{state | error: error, stuck: true}
   end
 

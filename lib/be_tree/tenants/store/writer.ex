@@ -15,6 +15,7 @@ defmodule BeTree.Tenants.Store.Writer do
   alias BeTree.Error
   alias BeTree.Input.Describe
   alias BeTree.Journal.{Fault, Owner}
+  alias BeTree.Processes.Log
   alias BeTree.Tenants.Store.{Blobs, Compaction, History, Segments, Table}
 
   @max_group 1_000
@@ -399,9 +400,7 @@ defmodule BeTree.Tenants.Store.Writer do
   defp compacted(state, :more), do: start_compaction(%{state | compaction_error: nil})
 
   defp compacted(%{compaction_error: nil} = state, {:error, error}) do
-    :logger.error("BeTree: #{Exception.message(error)}; the garbage of tenants stays in the folder", %{
-      domain: [:be_tree]
-    })
+    Log.error("#{Exception.message(error)}; the garbage of tenants stays in the folder")
 
     %{state | compaction_error: error}
   end
