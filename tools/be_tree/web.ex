@@ -18,7 +18,7 @@ defmodule BeTree.Web do
 
   # The classes, which are written as CommonJS too.
   @shared ~w(arguments.js attempt.js be_tree_rules_web.js be_tree_web.js bounds.js caret.js error.js event.js image.js image_bytes.js library.js module.js profile.js
-             rules_facts.js rules_library.js rules_module.js schema.js steps.js worker_client.js
+             reads.js rules_facts.js rules_library.js rules_module.js schema.js steps.js worker_client.js
              worker_inline.js worker_of_thread.js worker_serve.js)
   # The types of the ES modules. TypeScript needs a copy with the ending .d.cts for `require`.
   @types ~w(index.d.ts rules.d.ts worker.d.ts)
@@ -99,7 +99,7 @@ defmodule BeTree.Web do
       target: "wasm32-unknown-unknown",
       # Inlining makes the module larger.
       rustflags: ~w(-C target-feature=+simd128 -C llvm-args=-inline-threshold=0),
-      sources: sources(name) ++ ["../Cargo.toml", "../index/Cargo.toml", "../index/src/**/*.rs"],
+      sources: sources(name) ++ ["../Cargo.toml", "../{index,module}/Cargo.toml", "../{index,module}/src/**/*.rs"],
       product: name <> ".wasm",
       file: Path.join(@folder, name <> ".wasm"),
       remark: ", a minute"

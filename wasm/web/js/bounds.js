@@ -1,10 +1,9 @@
 // Calls with bounds. A call that reaches a bound stops anywhere, also in the middle of an insertion. So a copy of the module's memory
-// from before the call replaces its memory. Searches change nothing that later calls depend on: one copy serves all searches up to the
-// next change of an index.
+// from before a change replaces its memory. A read changes nothing that later calls depend on, and needs no copy.
 
 import { checkTimeout, describe, wrong } from "./arguments.js";
 import { BeTreeError } from "./error.js";
-import { counted, Ended, setCounter } from "./steps.js";
+import { counted, countedParts, Ended, setCounter } from "./steps.js";
 
 const PAGE = 2 ** 16;
 const MOST_MEMORY = 2 ** 32;
@@ -36,19 +35,41 @@ export function toBounds({ budget, timeout }) {
   return { budget: budget ?? Infinity, timeout, end };
 }
 
-/** Returns the result of a call of the module. If it stops at a bound, or traps, and it has bounds, all is as before. */
-export function bounded(call, bounds) {
-  if (bounds === null) return counted(call, NONE);
-  if (isStale) save();
-  const stack = wasm.stack.value;
+/** Returns the result of a change of the module. If it stops at a bound, or traps, and it has bounds, all is as before. */
+export function bounded(change, bounds) {
+  if (bounds !== null && isStale) save();
   try {
-    return counted(call, bounds);
+    return withStacks(() => counted(change, bounds ?? NONE));
   } catch (thrown) {
-    const isStopped = thrown instanceof Ended;
-    if (isStopped || thrown instanceof WebAssembly.RuntimeError || thrown instanceof RangeError) restore(stack);
-    throw isStopped ? stopped(thrown, bounds) : thrown;
+    if (bounds !== null && (thrown instanceof Ended || isTrap(thrown))) restore();
+    throw refused(thrown, bounds);
   }
 }
+
+/** Returns the result of a read of the module, and calls `end` behind it. If the read stops at a bound, all is as before. */
+export function boundedRead(read, end, bounds) {
+  try {
+    return withStacks(() => countedParts(read, bounds ?? NONE));
+  } catch (thrown) {
+    throw refused(thrown, bounds);
+  } finally {
+    end();
+  }
+}
+
+/** An exception leaves the stacks of the module where they are. */
+function withStacks(call) {
+  const { stack, references } = wasm;
+  const pointers = [stack.value, references.value];
+  try {
+    return call();
+  } catch (thrown) {
+    [stack.value, references.value] = pointers;
+    throw thrown;
+  }
+}
+
+const isTrap = (thrown) => thrown instanceof WebAssembly.RuntimeError || thrown instanceof RangeError;
 
 /** Copies the memory, into the last copy if that has the size, because new memory takes longer. */
 function save() {
@@ -59,15 +80,18 @@ function save() {
 }
 
 /** The module takes the pages behind the copy as new ones, which are empty. */
-function restore(stack) {
+function restore() {
   const all = new Uint8Array(wasm.memory.buffer);
   all.set(copy);
   all.fill(0, copy.length);
   wasm.pages.value = copy.length / PAGE;
-  wasm.stack.value = stack;
 }
 
-function stopped({ kind, steps }, { budget, timeout }) {
+/** Returns the error for what a call threw. */
+function refused(thrown, bounds) {
+  if (!(thrown instanceof Ended)) return thrown;
+  const { kind, steps } = thrown;
+  const { budget, timeout } = bounds;
   const bound = kind === "timeout" ? `timeout of ${timeout} ms` : `budget of ${budget} steps`;
   return new BeTreeError({ kind, message: `the call reached its ${bound}, after ${steps} steps`, steps });
 }

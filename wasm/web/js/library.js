@@ -20,6 +20,7 @@ import { toJson } from "./event.js";
 import { Instance, instantiate } from "./image.js";
 import { checkLoaded } from "./module.js";
 import { summarize } from "./profile.js";
+import { explain, profile, search, searchMany, trace } from "./reads.js";
 import { lastSteps } from "./steps.js";
 import { checkOnMismatch, forgives, toAttributes, toDomain, withDefault } from "./schema.js";
 
@@ -96,7 +97,7 @@ export class BeTree {
     const texts = subscriptions.map(({ expression }) => toExpression(expression));
     const constants = subscriptions.map(({ constants }) => toConstants(constants));
     this.#attempt(
-      (engine) => engine.insert(ids, texts, constants),
+      (engine) => bounded(() => engine.insert(ids, texts, constants), bounds),
       (refusal) => ({ ...refusal, position: isList ? refusal.position : null }),
       ({ position }) => texts[position ?? 0],
       bounds,
@@ -141,7 +142,7 @@ export class BeTree {
   delete(id) {
     const wide = toId(id);
     noteChange();
-    this.#attempt((engine) => engine.delete(wide));
+    this.#attempt((engine) => bounded(() => engine.delete(wide), null));
     this.#subscriptions?.delete(fromId(wide));
   }
 
@@ -185,8 +186,9 @@ export class BeTree {
     const forgiving = isForgiving(onMismatch);
     const json = this.#toJson(event, forgiving);
     const only = toIds(ids);
-    const find = (engine) => engine.search(json, only, forgiving);
-    return fromIds(this.#attempt(find, ...ofEvent(event), toBounds(bounds), [json]));
+    const limits = toBounds(bounds);
+    const find = (engine) => search(engine, json, only, forgiving, limits);
+    return fromIds(this.#attempt(find, ...ofEvent(event), limits, [json]));
   }
 
   searchMany(events, options) {
@@ -195,12 +197,12 @@ export class BeTree {
     const forgiving = isForgiving(onMismatch);
     const texts = list.map((event) => this.#toJson(event, forgiving));
     const only = toIds(ids);
-    const find = (engine) => engine.searchMany(texts, only, forgiving);
+    const limits = toBounds(bounds);
     const found = this.#attempt(
-      find,
+      (engine) => searchMany(engine, texts, only, forgiving, limits),
       (refusal) => withoutColumn(refusal, list[refusal.position]),
       ({ position }) => textOf(list[position]),
-      toBounds(bounds),
+      limits,
       texts,
     );
     return found.map(fromIds);
@@ -211,8 +213,9 @@ export class BeTree {
     const forgiving = isForgiving(onMismatch);
     const json = this.#toJson(event, forgiving);
     const wide = toId(id);
-    const find = (engine) => engine.explain(json, wide, forgiving);
-    return this.#attempt(find, ...ofEvent(event), toBounds(bounds), [json]);
+    const limits = toBounds(bounds);
+    const find = (engine) => explain(engine, json, wide, forgiving, limits);
+    return this.#attempt(find, ...ofEvent(event), limits, [json]);
   }
 
   profile(events, options) {
@@ -226,7 +229,7 @@ export class BeTree {
         position,
       });
       return this.#attempt(
-        (engine) => engine.profile(json, forgiving),
+        (engine) => profile(engine, json, forgiving),
         adapt,
         () => textOf(event),
       );
@@ -247,16 +250,16 @@ export class BeTree {
         message: "the module of an image does not trace; insert into a new BeTree",
       });
     }
-    const trace = this.#attempt((engine) => engine.trace(json, forgiving), ...ofEvent(event));
-    return { ...trace, ids: fromIds(trace.ids) };
+    const traced = this.#attempt((engine) => trace(engine, json, forgiving), ...ofEvent(event));
+    return { ...traced, ids: fromIds(traced.ids) };
   }
 
   draw() {
-    return this.#attempt((engine) => engine.draw());
+    return this.#attempt((engine) => bounded(() => engine.draw(), null));
   }
 
   info() {
-    return this.#attempt((engine) => engine.info());
+    return this.#attempt((engine) => bounded(() => engine.info(), null));
   }
 
   free() {
@@ -284,13 +287,13 @@ export class BeTree {
     return toJson(event, forgiving || forgives(this.#attributes));
   }
 
-  /** Calls the module with texts, within bounds if there are any. After a trap without bounds no call reaches it again. */
+  /** Calls the module with texts. After a trap without bounds no call reaches it again. */
   #attempt(call, adapt, textOf, bounds = null, texts = []) {
     this.#check();
     if (bounds !== null && this.#engine instanceof Image) throw unbounded();
     checkRoom(texts);
     try {
-      return attempt(() => bounded(() => call(this.#engine), bounds), adapt, textOf);
+      return attempt(() => call(this.#engine), adapt, textOf);
     } catch (error) {
       if (error.kind === "trap" && bounds === null) this.#trap = error;
       throw error;

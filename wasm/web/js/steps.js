@@ -15,27 +15,48 @@ const MANY = 2 ** 30;
 const BETWEEN = 2_000;
 
 let counter = null;
-// The steps that the running call may make and the time at which it ends, or infinities.
+// Whether the running call may be ended now.
+let mayEnd = false;
+// The steps that it may make and the time at which it ends, or infinities.
 let [most, deadline] = [Infinity, Infinity];
-// The steps that it has got, and the ones that the last call made.
+// The steps that it has got, and the ones that it has made.
 let [granted, made] = [0, 0];
 
 export function setCounter(global) {
   counter = global;
+  counter.value = MANY;
 }
 
 /** Returns the result of a call of the module that may make `budget` steps until the time `end`. */
-export function counted(call, { budget, end }) {
+export function counted(call, bounds) {
+  return countedParts(() => endable(call), bounds);
+}
+
+/** Returns the result of a call whose parts in `endable` together may make `budget` steps until the time `end`. */
+export function countedParts(call, { budget, end }) {
   // The step behind the budget ends the call.
   most = budget + 1;
   deadline = end;
-  granted = 0;
-  counter.value = grant();
+  made = 0;
   try {
     return call();
   } finally {
-    made = granted - counter.value;
     [most, deadline] = [Infinity, Infinity];
+  }
+}
+
+/** Returns the result of the part of a call that counts, and may be ended. */
+export function endable(part) {
+  granted = made;
+  counter.value = 0;
+  mayEnd = true;
+  try {
+    counter.value = moreSteps();
+    return part();
+  } finally {
+    mayEnd = false;
+    made = granted - counter.value;
+    counter.value = MANY;
   }
 }
 
@@ -46,12 +67,9 @@ export function lastSteps() {
 
 /** Called by the module when its counter is at zero. Returns the new value of the counter. */
 export function moreSteps() {
+  if (!mayEnd) return MANY;
   if (granted >= most) throw new Ended("out_of_steps", granted - 1);
   if (deadline !== Infinity && performance.now() >= deadline) throw new Ended("timeout", granted);
-  return grant();
-}
-
-function grant() {
   const steps = Math.min(deadline === Infinity ? MANY : BETWEEN, most - granted);
   granted += steps;
   return steps;

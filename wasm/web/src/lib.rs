@@ -1,8 +1,14 @@
 //! The index for JavaScript. `js/index.js` makes the package's class of what is exported here.
 //!
-//! An [`Engine`] is an index in this module's memory, an [`Image`](image::Image) one in the memory of an image. Both have the
-//! same functions. Events are JSON. Errors are thrown as objects ([`refusal`]).
+//! An [`Engine`] is an index in this module's memory, an [`Image`](image::Image) one in the memory of an image. Events are JSON. Errors
+//! are thrown as objects ([`refusal`]).
+//!
+//! A read of an engine is several calls, because JavaScript may end a search at any step: [`begin_search`] and the like take what it
+//! needs, [`run_read`] searches, [`found_ids`] and the like return its result, and [`end_read`] ends it. Only the search itself is ended,
+//! which allocates in the search arena alone and so leaves the heap as it is (`be_tree_module::memory`). None of these calls is a method,
+//! since `wasm_bindgen` would keep an object borrowed whose method never returned.
 
+mod engines;
 mod explanation;
 mod image;
 mod profile;
@@ -12,24 +18,20 @@ mod trace;
 mod values;
 
 use be_tree_index::diagnostics::draw::draw;
-use be_tree_index::diagnostics::explain::explain;
-use be_tree_index::diagnostics::trace::trace;
 use be_tree_index::error::{Error, Kind};
-use be_tree_index::index::Index;
-use be_tree_index::search::{Batch, Form, Request, Search};
+use be_tree_module::memory;
 use js_sys::{Array, Object};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::JsValue;
 
+use engines::Read;
 use refusal::{refusal, refusal_at};
 use values::{ids_to_js, json, object, Subscription, Subscriptions};
 
 /// An index and its searches.
 #[wasm_bindgen]
 pub struct Engine {
-    index: Index,
-    search: Search,
-    batch: Batch,
+    place: usize,
 }
 
 #[wasm_bindgen]
@@ -37,83 +39,52 @@ impl Engine {
     /// Returns an empty index over attributes, as [`schema::schema`] reads them.
     #[wasm_bindgen(constructor)]
     pub fn new(attributes: &Array) -> Result<Engine, JsValue> {
-        let index = Index::new(schema::schema(attributes).map_err(refusal)?);
-        let (mut search, mut batch) = (Search::default(), Batch::default());
-        search.reserve(&index).and_then(|()| search.reserve_event(&index)).map_err(refusal)?;
-        batch.reserve(&index).map_err(refusal)?;
-        Ok(Engine { index, search, batch })
+        let place = schema::schema(attributes).and_then(engines::add).map_err(refusal)?;
+        Ok(Engine { place })
+    }
+
+    /// The number by which reads name the index.
+    #[wasm_bindgen(getter)]
+    pub fn place(&self) -> usize {
+        self.place
     }
 
     /// Inserts subscriptions, all or none. `constants` has the names and the values of each, or `undefined`.
     pub fn insert(&mut self, ids: &[u64], texts: &Array, constants: &Array) -> Result<(), JsValue> {
-        let Engine { index, search, batch } = self;
         let subscriptions: Vec<Subscription> = Subscriptions::new(ids, texts, constants).collect();
         let insertions = subscriptions.iter().map(|subscription| Ok(subscription.as_insertion()));
-        let inserted = index.insert_all_for(&mut (search, batch), insertions);
-        inserted.map(drop).map_err(|(position, error)| refusal_at(error, position))
+        let inserted = engines::with(self.place, |engine| engine.insert(insertions));
+        inserted.map_err(|(position, error)| refusal_at(error, position))
     }
 
     /// Deletes a subscription.
     pub fn delete(&mut self, id: u64) -> Result<(), JsValue> {
-        self.index.delete(id).map_err(refusal)
+        engines::with(self.place, |engine| engine.index.delete(id)).map_err(refusal)
     }
 
-    /// Returns the ids of the subscriptions that the event makes true, among all or only among those with the given ids. If `forgiving`,
-    /// values that do not fit count as undefined, here and below.
-    pub fn search(&mut self, event: &str, only: Option<Vec<u64>>, forgiving: bool) -> Result<JsValue, JsValue> {
-        let Engine { index, search, .. } = self;
-        let only = only.map(Vec::into_iter);
-        search.open(index, json(forgiving), event.as_bytes(), only).map_err(refusal)?;
-        Ok(ids_to_js(search.run(index).ids()))
-    }
-
-    /// Returns the ids for each of the events.
-    #[wasm_bindgen(js_name = searchMany)]
-    pub fn search_many(&mut self, events: &Array, only: Option<Vec<u64>>, forgiving: bool) -> Result<Array, JsValue> {
-        let Engine { index, search, batch } = self;
-        let mut message = values::framed(events, forgiving);
-        let bytes = message.len();
-        message.extend(only.iter().flatten().flat_map(|id| id.to_le_bytes()));
-        let only = only.map(|ids| size_of::<u64>() * ids.len());
-        batch.open(Request { events: events.length(), bytes, only, form: Form::Ids });
-        let found = Array::new();
-        while !batch.is_done() {
-            batch.next_part();
-            let part = batch.run(index, search, &message, || ());
-            values::push_results(part.map_err(|(position, error)| refusal_at(error, position))?, &found);
-        }
-        Ok(found)
-    }
-
-    /// Returns the explanation of a subscription for the event.
-    pub fn explain(&self, event: &str, id: u64, forgiving: bool) -> Result<Object, JsValue> {
-        let mut term = Vec::new();
-        explain(&self.index, json(forgiving), event.as_bytes(), id, &mut term).map_err(refusal)?;
-        explanation::read(&term).map_err(refusal)
-    }
-
-    /// Returns the path of a search through the tree.
+    /// Returns the path of a search through the tree. If `forgiving`, values that do not fit count as undefined, here and below.
     pub fn trace(&mut self, event: &str, forgiving: bool) -> Result<Object, JsValue> {
-        let Engine { index, search, .. } = self;
-        Ok(trace::to_js(&trace(index, search, json(forgiving), event.as_bytes()).map_err(refusal)?))
+        engines::with(self.place, |engine| match engine.trace(json(forgiving), event) {
+            Ok(trace) => Ok(trace::to_js(&trace)),
+            Err(error) => Err(refusal(error)),
+        })
     }
 
     /// Returns the parts of the search for the event, each `[phase, counts]`.
     pub fn profile(&mut self, event: &str, forgiving: bool) -> Result<Array, JsValue> {
-        let Engine { index, search, .. } = self;
-        profile::parts(index, search, json(forgiving), event).map_err(refusal)
+        engines::with(self.place, |engine| profile::parts(engine, json(forgiving), event)).map_err(refusal)
     }
 
     /// Returns a drawing of the tree in Graphviz's language.
     pub fn draw(&self) -> Result<String, JsValue> {
         let mut picture = Vec::new();
-        draw(&self.index, &mut picture);
+        engines::with(self.place, |engine| draw(&engine.index, &mut picture));
         Ok(String::from_utf8_lossy(&picture).into_owned())
     }
 
     /// Returns counts and sizes.
     pub fn info(&self) -> Result<Object, JsValue> {
-        let info = self.index.info();
+        let info = engines::with(self.place, |engine| engine.index.info());
         let memory = values::memory_bytes();
         Ok(object([
             ("expressions", (info.expressions as f64).into()),
@@ -129,6 +100,72 @@ impl Engine {
     }
 }
 
+impl Drop for Engine {
+    fn drop(&mut self) {
+        engines::remove(self.place);
+    }
+}
+
+/// Begins a search of the index at `place` for the event, among all subscriptions or only among those with the given ids.
+#[wasm_bindgen(js_name = beginSearch)]
+pub fn begin_search(place: usize, event: String, only: Option<Vec<u64>>, forgiving: bool) {
+    engines::with(place, |engine| engine.begin(Read::Search { event, only, encoding: json(forgiving) }));
+}
+
+/// Begins a search for each of the events.
+#[wasm_bindgen(js_name = beginBatch)]
+pub fn begin_batch(place: usize, events: &Array, only: Option<Vec<u64>>, forgiving: bool) {
+    let message = values::framed(events, forgiving);
+    engines::with(place, |engine| engine.begin(Read::batch(events.length(), message, only)));
+}
+
+/// Begins the explanation of a subscription for the event.
+#[wasm_bindgen(js_name = beginExplanation)]
+pub fn begin_explanation(place: usize, event: String, id: u64, forgiving: bool) {
+    engines::with(place, |engine| engine.begin(Read::Explanation { event, id, encoding: json(forgiving) }));
+}
+
+/// Runs the read that was begun, or its next part. JavaScript may end this call, and no other one of a read, at any step. The next call is
+/// then [`end_read`].
+#[wasm_bindgen(js_name = runRead)]
+pub fn run_read(place: usize) {
+    engines::with(place, |engine| engine.run());
+}
+
+/// Returns the ids of a search.
+#[wasm_bindgen(js_name = foundIds)]
+pub fn found_ids(place: usize) -> Result<JsValue, JsValue> {
+    engines::with(place, |engine| {
+        engine.refused().map_err(|(_position, error)| refusal(error))?;
+        Ok(ids_to_js(engine.search.found().ids()))
+    })
+}
+
+/// Appends the ids for each of the events in a part of a batch to `found`. Returns whether it was the last part.
+#[wasm_bindgen(js_name = takePart)]
+pub fn take_part(place: usize, found: &Array) -> Result<bool, JsValue> {
+    engines::with(place, |engine| {
+        engine.refused().map_err(|(position, error)| refusal_at(error, position))?;
+        values::push_results(engine.batch.part(&engine.search), found);
+        Ok(engine.batch.is_done())
+    })
+}
+
+/// Returns an explanation.
+#[wasm_bindgen(js_name = explained)]
+pub fn explained(place: usize) -> Result<Object, JsValue> {
+    engines::with(place, |engine| {
+        engine.refused().map_err(|(_position, error)| refusal(error))?;
+        explanation::read(&engine.explanation).map_err(refusal)
+    })
+}
+
+/// Ends a read, also one that JavaScript ended.
+#[wasm_bindgen(js_name = endRead)]
+pub fn end_read(place: usize) {
+    engines::with(place, |engine| engine.end());
+}
+
 #[wasm_bindgen(raw_module = "./steps.js")]
 extern "C" {
     #[wasm_bindgen(js_name = moreSteps)]
@@ -139,7 +176,9 @@ extern "C" {
 #[wasm_bindgen(js_name = hasRoom)]
 pub fn has_room(bytes: usize) -> bool {
     let mut room: Vec<u8> = Vec::new();
+    memory::lend(true);
     let has_room = room.try_reserve_exact(bytes).is_ok();
+    memory::lend(false);
     // Otherwise the compiler would leave the allocation out.
     std::hint::black_box(&room);
     has_room

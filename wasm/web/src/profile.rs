@@ -2,23 +2,29 @@
 
 use be_tree_index::error::Error;
 use be_tree_index::event::Encoding;
-use be_tree_index::index::Index;
 use be_tree_index::model::schema::AttributeId;
-use be_tree_index::search::{Counts, Search};
+use be_tree_index::search::Counts;
+use be_tree_module::memory;
 use js_sys::Array;
 use wasm_bindgen::JsValue;
 
+use crate::engines::Engine;
 use crate::values::id_to_js;
 
 /// Returns the parts of the search for an event, each `[phase, counts]`.
-pub(crate) fn parts(index: &Index, search: &mut Search, encoding: Encoding, event: &str) -> Result<Array, Error> {
-    search.open(index, encoding, event.as_bytes(), None::<std::iter::Empty<u64>>)?;
+pub(crate) fn parts(engine: &mut Engine, encoding: Encoding, event: &str) -> Result<Array, Error> {
     let parts = Array::new();
-    while let Some(part) = search.next_part(index) {
-        let counts = counts(&search.counts(index));
-        parts.push(&row([part.code().into(), counts.into()]));
-    }
-    Ok(parts)
+    engine.in_arena(|index, search| {
+        search.open(index, encoding, event.as_bytes(), None::<std::iter::Empty<u64>>)?;
+        while let Some(part) = search.next_part(index) {
+            // The table of JavaScript's objects is on the heap.
+            memory::use_heap();
+            let counts = counts(&search.counts(index));
+            parts.push(&row([part.code().into(), counts.into()]));
+            memory::use_search_memory(false);
+        }
+        Ok(parts)
+    })
 }
 
 fn counts(counts: &Counts) -> Array {

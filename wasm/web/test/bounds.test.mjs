@@ -149,6 +149,78 @@ test("indexes beside one whose call stopped keep their subscriptions", () => {
   assert.deepEqual(state(tree), before);
 });
 
+test("a read that stops copies no memory", () => {
+  const tree = made();
+  const { prototype } = Uint8Array;
+  const names = ["set", "slice", "fill"];
+  const copied = [];
+  const originals = names.map((name) => Object.getPrototypeOf(prototype)[name]);
+  names.forEach((name, place) => {
+    prototype[name] = function (...rest) {
+      copied.push(this.length);
+      return Reflect.apply(originals[place], this, rest);
+    };
+  });
+  try {
+    for (const read of [
+      () => tree.search(EVENTS[1], { budget: 10 }),
+      () => tree.searchMany(EVENTS, { budget: 10 }),
+      () => tree.explain(EVENTS[1], 2, { budget: 10 }),
+    ])
+      assert.equal(refusal(read).kind, "out_of_steps");
+    assert.ok(copied.every((length) => length < 2 ** 16));
+    refusal(() => tree.insertAll(list(1_000), { budget: 10 }));
+    assert.ok(copied.some((length) => length > 2 ** 20));
+  } finally {
+    names.forEach((name) => delete prototype[name]);
+  }
+});
+
+test("reads and changes that stop at any step, of several indexes in turn, change no later result", () => {
+  // A linear congruential generator, with the numbers of Numerical Recipes.
+  let seed = 1;
+  const below = (limit) => (seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0) % limit;
+  const trees = [made(), made(), made()];
+  const expected = EVENTS.map((event) => trees[0].search(event));
+  const explanation = trees[0].explain(EVENTS[1], 2);
+  const long = { age: 30, name: `\u00e9${"ab".repeat(2_000)}`, tags: Array(500).fill("t") };
+  const same = (read, result) => assert.deepEqual(read, result);
+  for (let round = 0; round < 3_000; round++) {
+    const place = below(trees.length);
+    const tree = trees[place];
+    const event = below(EVENTS.length);
+    const stopped = { budget: 1 + below(below(10) === 0 ? 20_000 : 400) };
+    const call = [
+      () => tree.search(below(2) ? long : EVENTS[event], stopped),
+      () => tree.searchMany([...EVENTS, long, ...EVENTS], stopped),
+      () => tree.explain(long, 1 + below(60), stopped),
+      () => tree.insertAll(list(1_000), stopped),
+      () => tree.search({ age: "x" }),
+      () => same(tree.search(EVENTS[event]), expected[event]),
+      () => same(tree.searchMany(EVENTS), expected),
+      () => same(tree.explain(EVENTS[1], 2), explanation),
+      () => same(tree.trace(EVENTS[event]).ids.sort(), [...expected[event]].sort()),
+      () => tree.profile(EVENTS),
+      () => {
+        tree.insert(1_000, "age > 3");
+        tree.delete(1_000);
+      },
+      () => {
+        tree.free();
+        trees[place] = made();
+      },
+    ][below(round % 50 === 0 ? 12 : 11)];
+    try {
+      call();
+    } catch (error) {
+      assert.ok(["out_of_steps", "type"].includes(error.kind), error);
+    }
+    if (trees[place].size !== EXPRESSIONS.length) trees[place] = made();
+  }
+  const fresh = state(made());
+  trees.forEach((tree) => assert.deepEqual(state(tree).found, fresh.found));
+});
+
 test("calls end at their time", () => {
   const tree = made();
   const before = state(tree);
@@ -176,12 +248,14 @@ test("many calls that stop take no more memory", () => {
   const more = list(1_000);
   const event = { age: 1, name: "a".repeat(100_000) };
   const stop = () => {
-    refusal(() => tree.insertAll(more, { budget: 20_000 }));
-    refusal(() => tree.search(event, { budget: 5_000 }));
+    assert.equal(refusal(() => tree.insertAll(more, { budget: 2_000 })).kind, "out_of_steps");
+    assert.equal(refusal(() => tree.search(event, { budget: 5_000 })).kind, "out_of_steps");
+    assert.equal(refusal(() => tree.searchMany([event], { budget: 5_000 })).kind, "out_of_steps");
   };
   stop();
   const { memoryBytes } = tree.info();
-  for (let i = 0; i < 200; i++) stop();
+  // The module has a table of 1,024 references to arguments.
+  for (let i = 0; i < 1_100; i++) stop();
   assert.equal(tree.info().memoryBytes, memoryBytes);
 });
 

@@ -170,6 +170,8 @@ test("the package has at most 1.57 MB, and no file that is not named", () => {
       "package.json",
       "profile.cjs",
       "profile.js",
+      "reads.cjs",
+      "reads.js",
       "rules.d.cts",
       "rules.d.ts",
       "rules.js",

@@ -7,8 +7,8 @@
 //! The memory grows within a limit. Its size is a counter, not the size that WebAssembly tells, since WebAssembly cannot make a
 //! memory smaller: after JavaScript restored a smaller size, the module grows into the pages that are there.
 //!
-//! JavaScript reads and sets four exported globals: `steps`, `pages` (the size in pages), `max_pages` and `stack` (the pointer of the
-//! stack in memory, which a thrown exception leaves where it is).
+//! JavaScript reads and sets five exported globals: `steps`, `pages` (the size in pages), `max_pages`, and the pointers of two stacks, which a
+//! thrown exception leaves where they are: `stack` in memory, and `references` in the table of JavaScript's objects.
 
 use std::collections::HashSet;
 
@@ -22,8 +22,8 @@ use wasmparser::{
 
 /// The export that is called when the steps are spent.
 const SPENT: &str = "steps_are_spent";
-/// A part of the names of the allocator's functions.
-const ALLOCATOR: &str = "dlmalloc";
+/// Parts of the names of the allocator's functions.
+const ALLOCATOR: [&str; 2] = ["dlmalloc", "be_tree_module"];
 /// The pages of a memory that 32 bits address.
 const MOST_PAGES: i32 = 1 << 16;
 /// The global of the stack pointer, the first one that LLVM writes.
@@ -37,6 +37,8 @@ struct Additions {
     steps: u32,
     pages: u32,
     max_pages: u32,
+    /// The global that `wasm_bindgen` adds: the pointer of the stack of references.
+    references: u32,
     /// The functions: the export that returns steps, and the added ones.
     spent: u32,
     refill: u32,
@@ -67,11 +69,12 @@ pub fn metered(wasm: &[u8]) -> Result<Vec<u8>> {
             }
             Payload::GlobalSection(section) => {
                 globals = section.count();
-                let stack = section.into_iter().next().transpose()?.map(|global| global.ty);
-                assert!(
-                    stack.is_some_and(|ty| ty.mutable && ty.content_type == wasmparser::ValType::I32),
-                    "global 0 is the stack pointer"
-                );
+                let pointers =
+                    section.into_iter().map(|global| Ok(is_pointer(global?.ty))).collect::<Result<Vec<_>>>()?;
+                let [true, between @ .., true] = &pointers[..] else {
+                    panic!("the first and the last global are stack pointers")
+                };
+                assert!(!between.contains(&true), "no other global is a stack pointer");
             }
             Payload::ExportSection(exports) => {
                 for export in exports {
@@ -88,7 +91,7 @@ pub fn metered(wasm: &[u8]) -> Result<Vec<u8>> {
                         let Name::Function(functions) = name? else { continue };
                         for function in functions {
                             let function = function?;
-                            if function.name.contains(ALLOCATOR) {
+                            if ALLOCATOR.iter().any(|part| function.name.contains(part)) {
                                 uncounted.insert(function.index);
                             }
                         }
@@ -103,6 +106,7 @@ pub fn metered(wasm: &[u8]) -> Result<Vec<u8>> {
         steps: globals,
         pages: globals + 1,
         max_pages: globals + 2,
+        references: globals - 1,
         spent: spent.unwrap_or_else(|| panic!("the module has the export {SPENT}")),
         refill: functions,
         grow: functions + 1,
@@ -115,6 +119,11 @@ pub fn metered(wasm: &[u8]) -> Result<Vec<u8>> {
     code.function(&additions.refill());
     code.function(&additions.grow());
     additions.assemble(wasm, types, pages as i32, &code)
+}
+
+/// Returns whether a global may be the pointer of a stack.
+fn is_pointer(ty: wasmparser::GlobalType) -> bool {
+    ty.mutable && ty.content_type == wasmparser::ValType::I32
 }
 
 impl Additions {
@@ -269,6 +278,7 @@ impl Additions {
             export("pages", self.pages),
             export("max_pages", self.max_pages),
             export("stack", STACK),
+            export("references", self.references),
         ]
     }
 }
