@@ -84,6 +84,14 @@ defmodule BeTree.Server.Names do
       reraise error, __STACKTRACE__
   end
 
+  @doc "Returns the rows of a key in a table, and none if there is no such table, or it is a private one of another process."
+  @spec lookup(table, term) :: [tuple]
+  def lookup(table, key) do
+    :ets.lookup(table, key)
+  rescue
+    ArgumentError -> []
+  end
+
   @doc "Returns the tables of the servers on this node whose names are not atoms."
   @spec tables() :: [table]
   def tables do

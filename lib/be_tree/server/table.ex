@@ -73,7 +73,7 @@ defmodule BeTree.Server.Table do
   @spec fetch(BeTree.Server.name() | Names.table()) :: {:ok, t} | {:error, Error.t()}
   def fetch(name) do
     with {:ok, table} <- Names.table(name),
-         [{__MODULE__, tables}] <- lookup(table) do
+         [{__MODULE__, tables}] <- Names.lookup(table, __MODULE__) do
       {:ok, tables}
     else
       _other -> View.no_server(name)
@@ -97,14 +97,7 @@ defmodule BeTree.Server.Table do
 
   @doc "Returns whether `name` is the table of a server."
   @spec server?(Names.table()) :: boolean
-  def server?(name), do: match?([{__MODULE__, %__MODULE__{}}], lookup(name))
-
-  defp lookup(table) do
-    :ets.lookup(table, __MODULE__)
-  rescue
-    # There is no such table, or it is a private table of another process.
-    ArgumentError -> []
-  end
+  def server?(name), do: match?([{__MODULE__, %__MODULE__{}}], Names.lookup(name, __MODULE__))
 
   @doc "Returns whether the server's process has ever started."
   @spec started?(t) :: boolean

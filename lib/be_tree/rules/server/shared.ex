@@ -150,13 +150,7 @@ defmodule BeTree.Rules.Server.Shared do
 
   # Returns nil without the key, or without the table.
   defp value(name, key) do
-    with {:ok, table} <- Names.table(name), [{_key, value}] <- lookup(table, key), do: value, else: (_none -> nil)
-  end
-
-  defp lookup(table, key) do
-    :ets.lookup(table, key)
-  rescue
-    ArgumentError -> []
+    with {:ok, table} <- Names.table(name), [{_key, value}] <- Names.lookup(table, key), do: value, else: (_none -> nil)
   end
 
   ## The clock
