@@ -12,24 +12,14 @@ use be_tree_index::search::{Batch, Form, Request, Search};
 use be_tree_module::cell::Cell;
 use be_tree_module::memory;
 
-/// Where the events of a request are, and what their searches are among.
+/// A read, with its events, and the ids to search among.
 pub(crate) enum Read {
     Search { event: String, only: Option<Vec<u64>>, encoding: Encoding },
-    Batch { request: Request, message: Vec<u8> },
+    Batch { message: Vec<u8> },
     Explanation { event: String, id: u64, encoding: Encoding },
 }
 
-impl Read {
-    /// Returns the read of a batch whose events are in `message`, framed.
-    pub fn batch(events: u32, mut message: Vec<u8>, only: Option<Vec<u64>>) -> Read {
-        let bytes = message.len();
-        message.extend(only.iter().flatten().flat_map(|id| id.to_le_bytes()));
-        let only = only.map(|ids| size_of::<u64>() * ids.len());
-        Read::Batch { request: Request { events, bytes, only, form: Form::Ids }, message }
-    }
-}
-
-/// An index, with the read that is in progress.
+/// An index, with the read that is in progress. Without a read, nothing of it is in the search arena.
 pub(crate) struct Engine {
     pub index: Index,
     pub search: Search,
@@ -73,9 +63,7 @@ pub(crate) fn with<R>(place: usize, operation: impl FnOnce(&mut Engine) -> R) ->
 /// Frees the index at a place.
 pub(crate) fn remove(place: usize) {
     ENGINES.with(|engines| {
-        if let Some(mut engine) = engines[place].take() {
-            engine.abandon();
-        }
+        engines[place] = None;
     });
 }
 
@@ -92,40 +80,45 @@ impl Engine {
         &mut self,
         insertions: impl Iterator<Item = Result<Insertion<'a>, Error>> + Clone,
     ) -> Result<(), (usize, Error)> {
-        self.abandon();
         memory::lend(true);
         let Engine { index, search, batch, .. } = self;
         index.insert_all_for(&mut (search, batch), insertions).map(drop)
     }
 
     pub fn begin(&mut self, read: Read) {
-        self.abandon();
         self.read = Some(read);
         self.has_begun = false;
+    }
+
+    /// Begins the batch of the events in `message`, framed.
+    pub fn begin_batch(&mut self, events: u32, mut message: Vec<u8>, only: Option<Vec<u64>>) {
+        let bytes = message.len();
+        message.extend(only.iter().flatten().flat_map(|id| id.to_le_bytes()));
+        let only = only.map(|ids| size_of::<u64>() * ids.len());
+        self.batch.open(Request { events, bytes, only, form: Form::Ids });
+        self.begin(Read::Batch { message });
     }
 
     /// Runs the read, or its next part, in the search arena.
     pub fn run(&mut self) {
         let Engine { index, search, batch, read, explanation, has_begun, .. } = self;
         memory::use_search_memory(!*has_begun);
+        let of_event = |error| (0, error);
         let done = match read {
             None => Ok(()),
             Some(Read::Search { event, only, encoding }) => {
                 let only = only.as_ref().map(|ids| ids.iter().copied());
-                search.open(index, *encoding, event.as_bytes(), only).map(|()| {
+                let opened = search.open(index, *encoding, event.as_bytes(), only);
+                opened.map_err(of_event).map(|()| {
                     search.run(index);
                 })
             }
-            .map_err(|error| (0, error)),
-            Some(Read::Batch { request, message }) => {
-                match has_begun {
-                    true => batch.next_part(),
-                    false => batch.open(*request),
-                }
+            Some(Read::Batch { message }) => {
+                batch.next_part();
                 batch.run(index, search, message, || ()).map(drop)
             }
             Some(Read::Explanation { event, id, encoding }) => {
-                explain(index, *encoding, event.as_bytes(), *id, explanation).map_err(|error| (0, error))
+                explain(index, *encoding, event.as_bytes(), *id, explanation).map_err(of_event)
             }
         };
         *has_begun = true;
@@ -138,30 +131,24 @@ impl Engine {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Ends the read.
+    /// Ends the read, and forgets what is in the search arena. A read that JavaScript ended may have left it inconsistent.
     pub fn end(&mut self) {
-        self.abandon();
+        self.search.abandon();
+        forget(take(&mut self.explanation));
+        forget(self.error.take());
         self.read = None;
     }
 
-    /// Returns the path of a search for an event.
+    /// Returns the path of a search for an event. [`Engine::end`] comes behind it.
     pub fn trace(&mut self, encoding: Encoding, event: &str) -> Result<Trace, Error> {
         self.in_arena(|index, search| trace(index, search, encoding, event.as_bytes()))
     }
 
-    /// Runs `work` of a new search in the search arena. JavaScript does not end it.
+    /// Runs `work` of a new search in the search arena. [`Engine::end`] comes behind it.
     pub fn in_arena<R>(&mut self, work: impl FnOnce(&Index, &mut Search) -> R) -> R {
-        self.abandon();
         memory::use_search_memory(true);
         let done = work(&self.index, &mut self.search);
         memory::use_heap();
         done
-    }
-
-    /// Forgets what is in the search arena. An ended search may have left it inconsistent.
-    fn abandon(&mut self) {
-        self.search.abandon();
-        forget(take(&mut self.explanation));
-        forget(self.error.take());
     }
 }

@@ -116,7 +116,7 @@ pub fn begin_search(place: usize, event: String, only: Option<Vec<u64>>, forgivi
 #[wasm_bindgen(js_name = beginBatch)]
 pub fn begin_batch(place: usize, events: &Array, only: Option<Vec<u64>>, forgiving: bool) {
     let message = values::framed(events, forgiving);
-    engines::with(place, |engine| engine.begin(Read::batch(events.length(), message, only)));
+    engines::with(place, |engine| engine.begin_batch(events.length(), message, only));
 }
 
 /// Begins the explanation of a subscription for the event.
