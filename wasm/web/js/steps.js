@@ -51,7 +51,7 @@ export function endable(part) {
   counter.value = 0;
   mayEnd = true;
   try {
-    counter.value = moreSteps();
+    counter.value = grant();
     return part();
   } finally {
     mayEnd = false;
@@ -68,8 +68,12 @@ export function lastSteps() {
 /** Called by the module when its counter is at zero. Returns the new value of the counter. */
 export function moreSteps() {
   if (!mayEnd) return MANY;
+  if (granted < most && deadline !== Infinity && performance.now() >= deadline) throw new Ended("timeout", granted);
+  return grant();
+}
+
+function grant() {
   if (granted >= most) throw new Ended("out_of_steps", granted - 1);
-  if (deadline !== Infinity && performance.now() >= deadline) throw new Ended("timeout", granted);
   const steps = Math.min(deadline === Infinity ? MANY : BETWEEN, most - granted);
   granted += steps;
   return steps;
