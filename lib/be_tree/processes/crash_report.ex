@@ -75,7 +75,7 @@ defmodule BeTree.Processes.CrashReport do
       {:stop, error}
   end
 
-  # A value that a callback of GenServer throws would count as its result.
+  # GenServer takes a value that a callback throws for the result of the callback.
   defp raised(:exit, nil), do: :exit
   defp raised(_kind, _user), do: :error
 

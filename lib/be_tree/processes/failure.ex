@@ -2,9 +2,9 @@ defmodule BeTree.Processes.Failure do
   @moduledoc false
   # Puts failures of the user's code into words.
   #
-  # CrashReport keeps messages of exceptions out of logs, because they may have values of events. An exception of the user's own
-  # code is described with its class and message: without them no user finds the fault. Exceptions that the VM raises print the value
-  # that did not match. `:private` drops their messages, for functions that get events or messages.
+  # CrashReport keeps the messages of exceptions out of logs, because the messages may contain values of events. An exception of the
+  # user's own code is described with its class and message: without these nobody finds the fault. Exceptions that the VM raises print the
+  # value that did not match. `:private` drops their messages, for functions that get events or messages.
 
   alias BeTree.Error
   alias BeTree.Input.Describe
@@ -33,7 +33,7 @@ defmodule BeTree.Processes.Failure do
     WithClauseError
   ]
 
-  # Functions of these applications raise in the name of their callers.
+  # If a function of these applications raises, its caller is at fault.
   @languages [:crypto, :elixir, :kernel, :stdlib]
   # Without Mix and releases they may run without being loaded, and then their modules are not known.
   @known [:elixir, :be_tree]
