@@ -182,7 +182,7 @@ attack: $(ready) ## Run the attacks and all other tests that have two sizes in f
 	@BE_TREE_ATTACK=full MIX_ENV=test mix test --timeout 3600000 test/attacks \
 	  $$(grep -rl 'Attack\.size' test --include='*_test.exs' --exclude-dir=attacks)
 
-# The native tests, and the index, the rules and the NIF in the Erlang of ARM, with QEMU. Needs root, for debootstrap.
+# The unit tests of the index, and the NIF with both modules in the Erlang of ARM, with QEMU. Needs root, for debootstrap.
 aarch64_tests := test/conformance_test.exs test/property_test.exs $(addprefix test/be_tree/,search_test.exs fuel_test.exs \
   instructions_test.exs put_test.exs rollback_test.exs runtime_test.exs image_test.exs rules_test.exs)
 test.aarch64: build.test
