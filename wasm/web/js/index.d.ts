@@ -86,10 +86,6 @@ export interface InsertOptions extends Bounds {
   constants?: Constants | undefined;
 }
 
-export interface PutOptions {
-  constants?: Constants | undefined;
-}
-
 export interface Subscription<I extends Id = Id> {
   id: I;
   constants?: Constants | undefined;
@@ -334,7 +330,7 @@ export class BeTree<I extends Id = Id> {
   insert(id: I, expression: string | Uint8Array, options?: InsertOptions): void;
 
   /** Inserts an expression under a new id, or in the place of the present expression of that id. */
-  put(id: I, expression: string | Uint8Array, options?: PutOptions): void;
+  put(id: I, expression: string | Uint8Array, options?: InsertOptions): void;
 
   /** Inserts all subscriptions or none, and returns their number. */
   insertAll(subscriptions: readonly Subscription<I>[], options?: Bounds): number;

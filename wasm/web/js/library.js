@@ -82,23 +82,28 @@ export class BeTree {
 
   insert(id, expression, options) {
     const { constants, ...bounds } = toOptions(options, ["constants", ...BOUNDS], "insert");
-    this.#insert([{ id, expression, constants }], false, toBounds(bounds));
+    this.#insert([{ id, expression, constants }], "insert", toBounds(bounds));
+  }
+
+  put(id, expression, options) {
+    const { constants, ...bounds } = toOptions(options, ["constants", ...BOUNDS], "put");
+    this.#insert([{ id, expression, constants }], "put", toBounds(bounds));
   }
 
   insertAll(subscriptions, options) {
     const bounds = toBounds(toOptions(options, BOUNDS, "insertAll"));
     const list = toSubscriptions(subscriptions, "insertAll");
-    this.#insert(list, true, bounds);
+    this.#insert(list, "insertAll", bounds);
     return list.length;
   }
 
-  #insert(subscriptions, isList, bounds) {
+  #insert(subscriptions, call, bounds) {
     const ids = BigUint64Array.from(subscriptions, ({ id }) => toId(id));
     const texts = subscriptions.map(({ expression }) => toExpression(expression));
     const constants = subscriptions.map(({ constants }) => toConstants(constants));
     this.#attempt(
-      (engine) => bounded(() => engine.insert(ids, texts, constants), bounds),
-      (refusal) => ({ ...refusal, position: isList ? refusal.position : null }),
+      (engine) => bounded(() => engine.insert(ids, texts, constants, call === "put"), bounds),
+      (refusal) => ({ ...refusal, position: call === "insertAll" ? refusal.position : null }),
       ({ position }) => texts[position ?? 0],
       bounds,
       texts,
@@ -110,32 +115,6 @@ export class BeTree {
       const [text, values] = [toText(texts[place]), constants[place]];
       const given = values === undefined ? {} : { constants: Object.fromEntries(values) };
       this.#subscriptions.set(id, Object.freeze({ id, expression: text, ...given }));
-    }
-  }
-
-  put(id, expression, options) {
-    toOptions(options, ["constants"], "put");
-    if (!this.#inserts(id, expression, options)) this.#replace(id, expression, options);
-  }
-
-  /** Under a spare id the new expression is checked, and gets its memory, before the present one goes. */
-  #replace(id, expression, options) {
-    let spare;
-    do spare = 2n ** 63n + BigInt(Math.floor(Math.random() * Number.MAX_SAFE_INTEGER));
-    while (!this.#inserts(spare, expression, options));
-    this.delete(id);
-    this.insert(id, expression, options);
-    this.delete(spare);
-  }
-
-  /** Inserts, and returns whether the id is new. */
-  #inserts(id, expression, options) {
-    try {
-      this.insert(id, expression, options);
-      return true;
-    } catch (error) {
-      if (error.kind === "duplicate_id") return false;
-      throw error;
     }
   }
 

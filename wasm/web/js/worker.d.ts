@@ -15,7 +15,6 @@ import {
   type InsertOptions,
   type OnMismatch,
   type Profile,
-  type PutOptions,
   type SearchOptions,
   type Stored,
   type Subscription,
@@ -48,7 +47,7 @@ export class BeTreeWorker<I extends Id = Id> {
   ): Promise<BeTreeWorker<I>>;
 
   insert(id: I, expression: string | Uint8Array, options?: InsertOptions): Promise<void>;
-  put(id: I, expression: string | Uint8Array, options?: PutOptions): Promise<void>;
+  put(id: I, expression: string | Uint8Array, options?: InsertOptions): Promise<void>;
   insertAll(subscriptions: readonly Subscription<I>[], options?: Bounds): Promise<number>;
   delete(id: I): Promise<void>;
   clear(): Promise<void>;

@@ -24,7 +24,7 @@ const SEARCH = ["ids", "onMismatch", ...BOUNDS];
 /** A later end than timers have means none. */
 const LATEST = 2 ** 31 - 1;
 /** The calls that an index ends at their time by itself, with the places of their options, and how much longer it may take then. */
-const BOUNDED = { insert: 2, insertAll: 1, search: 1, searchMany: 1, explain: 2 };
+const BOUNDED = { insert: 2, put: 2, insertAll: 1, search: 1, searchMany: 1, explain: 2 };
 const GRACE = 1_000;
 
 /** The bytes of an image, in place of a schema. */
@@ -72,17 +72,18 @@ export function workerOf(begin) {
     }
 
     async insert(id, expression, options) {
-      const { constants, ...bounds } = toOptions(options, ["constants", ...BOUNDS], "insert");
+      await this.#insert("insert", id, expression, options);
+    }
+
+    async #insert(method, id, expression, options) {
+      const { constants, ...bounds } = toOptions(options, ["constants", ...BOUNDS], method);
       const subscription = toSubscription({ id, expression, constants });
-      const made = { method: "insert", arguments: [id, subscription.expression, { constants, ...bounds }] };
+      const made = { method, arguments: [id, subscription.expression, { constants, ...bounds }] };
       await this.#call(made, bounds, () => this.#note(subscription));
     }
 
     async put(id, expression, options) {
-      const { constants } = toOptions(options, ["constants"], "put");
-      const subscription = toSubscription({ id, expression, constants });
-      const made = { method: "put", arguments: [id, subscription.expression, { constants }] };
-      await this.#call(made, {}, () => this.#note(subscription));
+      await this.#insert("put", id, expression, options);
     }
 
     async insertAll(subscriptions, options) {

@@ -85,6 +85,13 @@ impl Engine {
         index.insert_all_for(&mut (search, batch), insertions).map(drop)
     }
 
+    /// Inserts a subscription, or replaces the one with its id.
+    pub fn put(&mut self, insertion: &Insertion) -> Result<(), Error> {
+        memory::lend(true);
+        let Engine { index, search, batch, .. } = self;
+        index.put_for(&mut (search, batch), insertion)
+    }
+
     pub fn begin(&mut self, read: Read) {
         self.read = Some(read);
         self.has_begun = false;

@@ -36,6 +36,8 @@ extern "C" {
     #[wasm_bindgen(method, structural, catch)]
     fn be_tree_insert(this: &Exports, length: u32) -> Result<i32, JsValue>;
     #[wasm_bindgen(method, structural, catch)]
+    fn be_tree_put(this: &Exports, length: u32) -> Result<i32, JsValue>;
+    #[wasm_bindgen(method, structural, catch)]
     fn be_tree_delete(this: &Exports, id: u64) -> Result<i32, JsValue>;
     #[wasm_bindgen(method, structural, catch)]
     fn be_tree_search(this: &Exports, format: i32, event: u32, ids: i32, form: i32) -> Result<i32, JsValue>;
@@ -84,8 +86,8 @@ impl Image {
         }
     }
 
-    /// Inserts subscriptions, all or none.
-    pub fn insert(&self, ids: &[u64], texts: &Array, constants: &Array) -> Result<(), JsValue> {
+    /// Inserts subscriptions, all or none. If it `replaces`, there is one subscription, and it may replace the one with its id.
+    pub fn insert(&self, ids: &[u64], texts: &Array, constants: &Array, replaces: bool) -> Result<(), JsValue> {
         let mut request = Vec::new();
         let mut writer = Writer::new(&mut request);
         writer.list(ids.len());
@@ -103,7 +105,11 @@ impl Image {
         }
         writer.end_list();
         let length = self.send(&request)?;
-        self.result(self.exports.be_tree_insert(length)?).map(drop)
+        let status = match replaces {
+            true => self.exports.be_tree_put(length)?,
+            false => self.exports.be_tree_insert(length)?,
+        };
+        self.result(status).map(drop)
     }
 
     /// Deletes a subscription.

@@ -49,11 +49,15 @@ impl Engine {
         self.place
     }
 
-    /// Inserts subscriptions, all or none. `constants` has the names and the values of each, or `undefined`.
-    pub fn insert(&mut self, ids: &[u64], texts: &Array, constants: &Array) -> Result<(), JsValue> {
+    /// Inserts subscriptions, all or none. `constants` has the names and the values of each, or `undefined`. If it `replaces`, there is
+    /// one subscription, and it may replace the one with its id.
+    pub fn insert(&mut self, ids: &[u64], texts: &Array, constants: &Array, replaces: bool) -> Result<(), JsValue> {
         let subscriptions: Vec<Subscription> = Subscriptions::new(ids, texts, constants).collect();
-        let insertions = subscriptions.iter().map(|subscription| Ok(subscription.as_insertion()));
-        let inserted = engines::with(self.place, |engine| engine.insert(insertions));
+        let mut insertions = subscriptions.iter().map(Subscription::as_insertion);
+        let inserted = engines::with(self.place, |engine| match replaces {
+            true => insertions.try_for_each(|insertion| engine.put(&insertion)).map_err(|error| (0, error)),
+            false => engine.insert(insertions.map(Ok)),
+        });
         inserted.map_err(|(position, error)| refusal_at(error, position))
     }
 

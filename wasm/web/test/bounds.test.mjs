@@ -133,6 +133,58 @@ test("an insertion that spends its budget leaves the index as it was", () => {
   assert.deepEqual(tree.search(EVENTS[0], { ids: [5_000] }), [5_000]);
 });
 
+test("a replacement that spends its budget leaves the old expression", () => {
+  const [tree, other] = [made(), made()];
+  const before = state(tree);
+  const text = EXPRESSIONS.slice(0, 12).join(" or ");
+  other.put(5, text);
+  const { steps } = other;
+  for (const budget of budgets(steps, 60)) {
+    const error = refusal(() => tree.put(5, text, { budget }));
+    assert.deepEqual([error.kind, error.steps], ["out_of_steps", budget]);
+    assert.deepEqual([state(tree), tree.get(5).expression], [before, EXPRESSIONS[4]]);
+  }
+  tree.put(5, text, { budget: steps });
+  assert.deepEqual([state(tree), tree.get(5).expression], [state(other), text]);
+});
+
+test("a replacement beside full memory succeeds, or leaves the old expression", () => {
+  const { maxMemory } = BeTree;
+  const tree = made();
+  const oneOf = (first, count) => `age in (${Array.from({ length: count }, (_, i) => first + i).join(", ")})`;
+  const outcomes = { put: 0, out_of_memory: 0 };
+  let text = "age = 1000";
+  tree.put(5, text);
+  try {
+    BeTree.maxMemory = tree.info().memoryBytes + 2 ** 20;
+    assert.equal(refusal(() => fill(tree, (id) => oneOf(100_000 * id, 5_000))).kind, "out_of_memory");
+    assert.equal(refusal(() => fill(tree, (id) => oneOf(100_000 * id, 100))).kind, "out_of_memory");
+    // From expressions that do not fit, over those that fit once but not twice, to those that fit.
+    for (let count = 1_500; count > 10; count = Math.floor(0.995 * count)) {
+      const next = oneOf(1_000, count);
+      try {
+        tree.put(5, next);
+        text = next;
+        outcomes.put++;
+      } catch (error) {
+        assert.equal(error.kind, "out_of_memory");
+        outcomes.out_of_memory++;
+      }
+      assert.equal(tree.get(5).expression, text);
+      assert.deepEqual(tree.search({ age: 1_000 }), [5]);
+      assert.equal(tree.info().expressions, tree.ids().length);
+    }
+  } finally {
+    BeTree.maxMemory = maxMemory;
+  }
+  assert.ok(outcomes.put > 0 && outcomes.out_of_memory > 0, JSON.stringify(outcomes));
+});
+
+/** Inserts expressions under new ids until one is refused. */
+function fill(tree, expression) {
+  for (let id = 10_000; ; id++) if (!tree.has(id)) tree.insert(id, expression(id));
+}
+
 test("indexes beside one whose call stopped keep their subscriptions", () => {
   const [tree, neighbour] = [made(), made()];
   const before = state(neighbour);
@@ -301,12 +353,13 @@ test("wrong bounds are refused", async () => {
       () => tree.searchMany(EVENTS, options),
       () => tree.explain(EVENTS[0], 1, options),
       () => tree.insert(1_000, "age = 1", options),
+      () => tree.put(1, "age = 1", options),
       () => tree.insertAll(list(1_000), options),
     ])
       assert.equal(refusal(call).kind, "argument");
   for (const bytes of [0, -1, 2 ** 33, 1.5, "1"])
     assert.equal(refusal(() => (BeTree.maxMemory = bytes)).kind, "argument");
-  assert.equal(refusal(() => tree.put(1, "age = 1", { budget: 1 })).kind, "argument");
+  assert.equal(refusal(() => tree.profile(EVENTS, { budget: 1 })).kind, "argument");
 
   const image = await BeTree.load(readFileSync(join(built, "cases.wasm")));
   const error = refusal(() => image.search({}, { budget: 1 }));

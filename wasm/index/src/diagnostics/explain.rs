@@ -1,11 +1,11 @@
 //! Explains why a subscription matches an event or not: its expression with the value of every part.
 
 use crate::compile::{Expression, Step};
+use crate::diagnostics;
 use crate::error::{Error, Kind};
 use crate::eval::predicate;
 use crate::event::{decode, Encoding, Event, Span, Value};
 use crate::index::Index;
-use crate::language::predicate_text;
 use crate::model::arithmetic::Term;
 use crate::model::predicate::{Lowered, Predicate, Test};
 use crate::model::schema::Schema;
@@ -287,10 +287,9 @@ fn write_operator(kind: &str, writer: &mut Writer) {
 }
 
 fn write_detail(predicate: &Predicate<StringId>, index: &Index, event: &Event, writer: &mut Writer) {
-    let bytes = |id: &StringId| index.strings().get(*id);
     writer.tuple(3);
     writer.binary(index.schema().attribute(predicate.attribute).name.as_bytes());
-    writer.binary(shortened(predicate_text(predicate, index.schema(), bytes)).as_bytes());
+    writer.binary(shortened(diagnostics::text(predicate, index)).as_bytes());
     let value = event.values[predicate.attribute.index()];
     if length(value, event) > MAX_DETAIL_BYTES {
         writer.tuple(2);

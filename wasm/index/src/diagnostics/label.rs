@@ -1,9 +1,9 @@
 //! The labels of the edges from a value level to its nodes: a value, an interval of values, or any value.
 
+use crate::diagnostics;
 use crate::event::key;
 use crate::handles::NodeId;
 use crate::index::Index;
-use crate::language::predicate_text;
 use crate::model::schema::{AttributeId, Type};
 use crate::model::time;
 use crate::tree::level::{Level, Place};
@@ -41,8 +41,7 @@ pub(super) fn point(index: &Index, attribute: AttributeId, key: i64) -> String {
 
 /// Returns the text of the pattern with this key, as a predicate.
 fn pattern(index: &Index, key: i64) -> String {
-    let predicate = index.catalog().predicates.get(key::to_predicate(key));
-    predicate_text(predicate, index.schema(), |id| index.strings().get(*id))
+    diagnostics::text(index.catalog().predicates.get(key::to_predicate(key)), index)
 }
 
 /// Returns the label of a bucket from its least and its greatest key.

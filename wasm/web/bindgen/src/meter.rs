@@ -241,7 +241,8 @@ impl Additions {
                     module.section(code);
                     continue;
                 }
-                Payload::CustomSection(section) if section.name() == "name" => continue,
+                // Only linkers and optimizers read the names and the target's features.
+                Payload::CustomSection(section) if ["name", "target_features"].contains(&section.name()) => continue,
                 _ => {
                     if let Some((id, range)) = payload.as_section() {
                         module.section(&RawSection { id, data: &wasm[range] });

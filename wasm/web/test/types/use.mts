@@ -38,8 +38,9 @@ tree.search(visit, { id: [1] });
 
 tree.searchMany([visit], { budget: 1_000, timeout: 5 });
 tree.insertAll([{ id: 1, expression: "age > 3" }], { budget: undefined });
-// @ts-expect-error: a replacement has no budget.
 tree.put(1, "age > 3", { budget: 1_000 });
+// @ts-expect-error: a profile has no budget.
+tree.profile([visit], { budget: 1_000 });
 const limit: number = (BeTree.maxMemory = 2 ** 26);
 
 type AdId = number & { readonly brand: "ad" };
