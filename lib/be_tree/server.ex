@@ -717,7 +717,8 @@ defmodule BeTree.Server do
   #{Options.docs(@sync_options)}
 
   Returns `{:ok, %{put: count, deleted: count, unchanged: count}}`. With `on_error: :collect` the map has `:faults`, as that of
-  `change/2`, and `faults/2` returns them too. A subscription stays as it was if its row is wrong.
+  `change/2`, and `faults/2` returns them too. A subscription stays as it was if its row is wrong. If the id of a row is wrong, nothing is
+  deleted, because that row may be any of the subscriptions that the list lacks.
 
   Returns `{:error, error}`, and changes nothing, with the kinds of `insert_all/3`, and `:not_found` when the server does not know its
   expressions, because their index was swapped in. The error has the `position` of the first wrong row. If the stream raises, nothing is

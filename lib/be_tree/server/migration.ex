@@ -129,23 +129,34 @@ defmodule BeTree.Server.Migration do
 
   defp check_faults(%{faults: faults}) do
     faults = faults |> Enum.map(fn {key, error} -> {Ids.id(key), error} end) |> Enum.sort_by(&elem(&1, 0))
-    {named, others} = Enum.split(faults, @max_named)
-    list = Enum.map_join(named, "; ", fn {id, error} -> "#{Describe.value(id)}: #{error.message}" end)
-    more = if others == [], do: "", else: "; and #{length(others)} more"
-
-    message =
-      "#{count(faults)} not fit the new schema, and nothing was changed; change or delete them first " <>
-        "(the field :faults lists them): #{list}#{more}"
-
+    message = message(faults, "change or delete them first (the field :faults lists them)")
     {:error, %Error{kind: :schema_change, message: message, faults: faults}}
   end
 
-  @doc "Returns the error with its first faults only. Supervisors log the error of a start several times."
-  @spec abridge(Error.t()) :: Error.t()
-  def abridge(%Error{faults: faults} = error) when is_list(faults),
-    do: %{error | faults: Enum.take(faults, @max_logged)}
+  @doc """
+  Returns the error of a start, when no server runs that could change the subscriptions. It has the first faults only, because
+  supervisors log it several times.
+  """
+  @spec at_start(Error.t()) :: Error.t()
+  def at_start(%Error{kind: :schema_change, faults: faults} = error) do
+    mend =
+      "start the server with the schema of the folder, change or delete them (the field :faults has the first), and migrate"
 
-  def abridge(error), do: error
+    %{error | message: message(faults, mend), faults: Enum.take(faults, @max_logged)}
+  end
+
+  def at_start(error), do: error
+
+  defp message(faults, mend) do
+    {named, others} = Enum.split(faults, @max_named)
+    more = if others == [], do: "", else: "; and #{length(others)} more"
+    list = named |> Enum.chunk_by(fn {_id, error} -> error.message end) |> Enum.map_join("; ", &named/1)
+    "#{count(faults)} not fit the new schema, and nothing was changed; #{mend}: #{list}#{more}"
+  end
+
+  # Subscriptions with the same error.
+  defp named([{_id, error} | _] = faults),
+    do: "#{Enum.map_join(faults, ", ", fn {id, _error} -> Describe.value(id) end)}: #{error.message}"
 
   defp count([_one]), do: "1 subscription does"
   defp count(faults), do: "#{length(faults)} subscriptions do"

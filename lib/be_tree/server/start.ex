@@ -202,7 +202,7 @@ defmodule BeTree.Server.Start do
       {:ok, %{start | base: base, rows: [], tree: tree, lineage: :kept, journal: journal}}
     else
       true -> {:ok, start}
-      {:error, error} -> {:error, Migration.abridge(error)}
+      {:error, error} -> {:error, Migration.at_start(error)}
     end
   end
 

@@ -17,14 +17,15 @@ defmodule BeTree.Server.Sync do
   alias BeTree.Target.View
 
   @enforce_keys [:table, :ids, :kind, :on_error, :in_time]
-  defstruct @enforce_keys ++ [rows: 0, puts: [], faults: []]
+  defstruct @enforce_keys ++ [rows: 0, puts: [], faults: [], has_all_ids: true]
 
   @typedoc """
     * `:ids` - a table of `{id, version, :given | :absent}`: the ids of the server when the sync began and of the list;
     * `:in_time` - returns an error when the call has passed its timeout;
     * `:rows` - the rows that were read;
     * `:puts` - `{{wire, version}, position}` of the subscriptions that differ, the last one first;
-    * `:faults` - the rows that cannot be read, the last one first.
+    * `:faults` - the rows that cannot be read, the last one first;
+    * `:has_all_ids` - the id of each of these rows can be read.
   """
   @type t :: %__MODULE__{}
 
@@ -63,13 +64,17 @@ defmodule BeTree.Server.Sync do
            {:ok, versions} <- look_up(table, &Table.versions/1),
            true = :ets.insert(ids, for({id, version} <- versions, do: {Id.copy(id), version, :absent})),
            %__MODULE__{} = sync <- Enum.reduce_while(given, sync, &add/2) do
-        absent = :ets.select(ids, [{{:"$1", :"$2", :absent}, [], [{{:"$1", :"$2"}}]}])
-        {:ok, %{rows: sync.rows, puts: Enum.reverse(sync.puts), absent: absent, faults: Enum.reverse(sync.faults)}}
+        {:ok,
+         %{rows: sync.rows, puts: Enum.reverse(sync.puts), absent: absent(sync), faults: Enum.reverse(sync.faults)}}
       end
     after
       :ets.delete(ids)
     end
   end
+
+  # A row without an id may be that of any subscription of the server, so none is deleted.
+  defp absent(%{has_all_ids: false}), do: []
+  defp absent(%{ids: ids}), do: :ets.select(ids, [{{:"$1", :"$2", :absent}, [], [{{:"$1", :"$2"}}]}])
 
   defp add(row, %{rows: position} = sync) do
     sync = %{sync | rows: position + 1}
@@ -81,7 +86,7 @@ defmodule BeTree.Server.Sync do
       {:cont, compare_one(wire, version, present, position, sync)}
     else
       {:fault, error} when sync.on_error == :collect ->
-        {:cont, %{sync | faults: [Checks.fault(keep(row, sync), error, position) | sync.faults]}}
+        {:cont, %{keep(row, sync) | faults: [Checks.fault(row, error, position) | sync.faults]}}
 
       {:fault, error} ->
         {:halt, {:error, %{error | position: position}}}
@@ -108,13 +113,21 @@ defmodule BeTree.Server.Sync do
   end
 
   # A subscription whose row is wrong is not deleted.
-  defp keep(row, %{ids: ids}) do
-    with row when is_tuple(row) and tuple_size(row) in 2..3 <- row,
-         [{id, version, :absent}] <- :ets.lookup(ids, elem(row, 0)),
-         do: give(ids, id, version)
-
-    row
+  defp keep(row, %{ids: ids} = sync) do
+    with {:ok, id} <- id_of(row, sync) do
+      with [{id, version, :absent}] <- :ets.lookup(ids, id), do: give(ids, id, version)
+      sync
+    else
+      :error -> %{sync | has_all_ids: false}
+    end
   end
+
+  defp id_of(row, %{kind: kind}) when is_tuple(row) and tuple_size(row) in 2..3 do
+    id = elem(row, 0)
+    if Id.check(id, kind) == :ok, do: {:ok, id}, else: :error
+  end
+
+  defp id_of(_row, _sync), do: :error
 
   # The server may end while the list is read, and its tables with it.
   defp look_up(%{server: server} = table, read) do

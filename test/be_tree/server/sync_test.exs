@@ -206,17 +206,30 @@ defmodule BeTree.Server.SyncTest do
     test "with on_error: :collect keeps a subscription whose row is wrong, and lists it in faults/2" do
       name = start()
       {:ok, 4} = Server.insert_all(name, for(id <- 1..4, do: {id, "a = #{id}"}))
-      rows = [{1, "a ="}, {2, 7}, {3, "a = 30"}, {5, "b = 5"}, {3, "a = 31"}, :none]
+      rows = [{1, "a ="}, {2, 7}, {3, "a = 30"}, {5, "b = 5"}, {3, "a = 31"}]
       {:ok, %{faults: faults} = counts} = Server.sync(name, rows, on_error: :collect)
       assert Map.delete(counts, :faults) == %{put: 1, deleted: 1, unchanged: 0}
 
       assert Enum.sort(kinds(faults)) ==
-               Enum.sort([{1, :syntax}, {2, :type}, {5, :unknown_attribute}, {3, :duplicate_id}, {nil, :type}])
+               Enum.sort([{1, :syntax}, {2, :type}, {5, :unknown_attribute}, {3, :duplicate_id}])
 
       assert texts(name) == %{1 => "a = 1", 2 => "a = 2", 3 => "a = 30"}
       assert Server.faults(name) == {:ok, faults}
       {:ok, %{faults: []}} = Server.sync(name, [{1, "a = 1"}], on_error: :collect)
       assert Server.faults(name) == {:ok, []}
+    end
+
+    test "with on_error: :collect deletes nothing when a row has a wrong id or none", %{folder: folder} do
+      terms = [ids: :term, dir: folder]
+
+      for {options, wrong, id} <- [{[], {"4", "a = 4"}, "4"}, {[], :none, nil}, {terms, {self(), "a = 4"}, self()}] do
+        name = start(options)
+        {:ok, 4} = Server.insert_all(name, for(id <- 1..4, do: {id, "a = #{id}"}))
+        {:ok, %{faults: [{^id, error}]} = counts} = Server.sync(name, [{1, "a = 10"}, wrong], on_error: :collect)
+        assert error.kind == :type
+        assert Map.delete(counts, :faults) == %{put: 1, deleted: 0, unchanged: 0}
+        assert texts(name) == %{1 => "a = 10", 2 => "a = 2", 3 => "a = 3", 4 => "a = 4"}
+      end
     end
 
     test "changes nothing after an error, and names the position of the row" do

@@ -27,7 +27,13 @@ defmodule BeTree.Input.Subscription.Id do
     refuse(:out_of_bounds, "an id is an integer from 0 to #{Limits.max_u64()}, got: #{Describe.value(id)}")
   end
 
-  def check(id, :integer), do: refuse(:type, "an id is an integer, got: #{Describe.value(id)}")
+  def check(id, :integer) do
+    refuse(
+      :type,
+      "an id is an integer, got: #{Describe.value(id)}; only a server with the option ids: :term takes other ids"
+    )
+  end
+
   def check(id, _term) when is_atom(id), do: :ok
 
   def check(id, kind) do
