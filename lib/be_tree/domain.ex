@@ -62,7 +62,8 @@ defmodule BeTree.Domain do
 
     * `:optional` - with `true` an event may leave the attribute undefined. Otherwise such an event is an error of kind
       `:missing_attribute`;
-    * `:min`, `:max` - inclusive bounds. An expression with a constant outside of them is an error of kind `:out_of_bounds`;
+    * `:min`, `:max` - inclusive bounds of the constants in expressions; a constant outside of them is an error of kind `:out_of_bounds`. The
+      index also estimates selectivity from them. Values of events are not checked against them;
     * `:count` - the number of distinct values that all expressions may name, from 1 to 4,294,967,295;
     * `:coerce` - with `true` values of other types in events are converted, as [a table below](#module-conversions) says. Otherwise they are an error of
       kind `:type`. All types except segments, frequency caps, addresses, times and lists of objects take it;

@@ -177,7 +177,7 @@ defmodule BeTree.FilesTest do
       assert {:ok, [%Domain{name: "a"}], [{1, "a"}]} = Files.load(exprs, schema: domains)
 
       assert message(Files.load(exprs), folder) ==
-               "exprs: does not begin with its attributes; name their file with the option schema"
+               "exprs: does not begin with its attributes; name the file that has them: `--schema` of a task, `schema:` in Elixir"
 
       assert message(Files.load(domains, schema: domains), folder) =~
                "domains:1:1: the attributes begin here; remove the option schema\n"
@@ -213,7 +213,9 @@ defmodule BeTree.FilesTest do
       constants = write(folder, "constants", "7,1,2,3,4\n18446744073709551615, 5,-6,7,8")
       events = write(folder, "events", ~s({"a":true}\n\n  {"b": 1, "f": "é"}))
 
-      assert message(Files.load(exprs), folder) == "exprs: has no attributes; name their file with the option schema"
+      assert message(Files.load(exprs), folder) ==
+               "exprs: has no attributes; name the file that has them: `--schema` of a task, `schema:` in Elixir"
+
       assert {:ok, parsed, subscriptions} = Files.load(exprs, schema: domains)
       assert subscriptions == [{1, "a"}, {2, "b > 3 and\tf = \"[x]\""}, {3, "   not a"}]
 

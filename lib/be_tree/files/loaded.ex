@@ -146,7 +146,11 @@ defmodule BeTree.Files.Loaded do
 
   @spec refuse_missing_schema(Path.t()) :: no_return
   defp refuse_missing_schema(path),
-    do: raise(%Error{path: path, reason: "has no attributes; name their file with the option schema"})
+    do:
+      raise(%Error{
+        path: path,
+        reason: "has no attributes; name the file that has them: `--schema` of a task, `schema:` in Elixir"
+      })
 
   defp lines(cursor), do: cursor |> Stream.unfold(&Reader.take/1) |> Enum.to_list()
 
@@ -157,7 +161,12 @@ defmodule BeTree.Files.Loaded do
     do: raise(Reader.error(path, text, number, offset, "the attributes begin here; remove the option schema"))
 
   defp with_schema(_terms, nil, path),
-    do: raise(%Error{path: path, reason: "does not begin with its attributes; name their file with the option schema"})
+    do:
+      raise(%Error{
+        path: path,
+        reason:
+          "does not begin with its attributes; name the file that has them: `--schema` of a task, `schema:` in Elixir"
+      })
 
   defp with_schema(terms, schema_path, _path), do: {read_schema(schema_path), terms}
 

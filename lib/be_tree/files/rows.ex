@@ -35,9 +35,7 @@ defmodule BeTree.Files.Rows do
   def format({text, %{format: :objects}}), do: if(expression?(text), do: :json)
 
   def format({text, %{path: path}}) do
-    if text =~ ~r/\A\s*"?(?:id|expression)"?\s*(?:,|\z)/ or
-         (text != "" and String.downcase(Path.extname(path)) == ".csv"),
-       do: :csv
+    if text =~ ~r/\A\s*"?(?:id|expression)"?\s*(?:,|\z)/ or String.downcase(Path.extname(path)) == ".csv", do: :csv
   end
 
   # In a pattern the value of each field is an array or an object.
@@ -58,7 +56,9 @@ defmodule BeTree.Files.Rows do
   end
 
   def read!({_text, reader} = cursor, :csv) do
-    {{header, text, number}, cursor} = Csv.take(cursor)
+    # An empty file may be what is left of a failed export. Without its header it does not stand for no expressions.
+    {{header, text, number}, cursor} =
+      Csv.take(cursor) || raise %Error{path: reader.path, reason: "is empty; it begins with the header id,expression"}
 
     columns =
       for {name, _line, column, _quoted} <- header, do: column(name, &error(reader.path, text, number, column, &1))

@@ -6,6 +6,9 @@ defmodule BeTree.Input.Options do
 
   alias BeTree.Input.{Describe, Limits}
 
+  # The similarity of two names, from 0 to 1, from which one is suggested for the other.
+  @similar 0.8
+
   @typedoc """
   The type of an option's value.
 
@@ -70,8 +73,15 @@ defmodule BeTree.Input.Options do
 
       {unknown, _value} ->
         raise ArgumentError,
-              "unknown keys [#{Describe.value(unknown)}]; the options are #{Enum.map_join(names, ", ", &Describe.value/1)}"
+              "unknown keys [#{Describe.value(unknown)}]; #{nearest(unknown, names)}the options are " <>
+                Enum.map_join(names, ", ", &Describe.value/1)
     end
+  end
+
+  defp nearest(unknown, names) do
+    similarity = &String.jaro_distance(Atom.to_string(&1), Atom.to_string(unknown))
+    name = Enum.max_by(names, similarity, fn -> nil end)
+    if name != nil and similarity.(name) > @similar, do: "did you mean #{Describe.value(name)}? All ", else: ""
   end
 
   @doc "Raises an `ArgumentError` unless `options` is a keyword list."
@@ -88,8 +98,12 @@ defmodule BeTree.Input.Options do
     case Keyword.fetch(definition, :default) do
       {:ok, {:computed, function}} -> [{name, function.()}]
       {:ok, value} -> [{name, value}]
-      :error -> if definition[:required], do: [{name, check!(name, definition[:type], nil)}], else: []
+      :error -> if definition[:required], do: missing(name, definition[:type]), else: []
     end
+  end
+
+  defp missing(name, type) do
+    raise ArgumentError, "the option #{Describe.value(name)} is missing; it takes #{expected(type)}"
   end
 
   @doc "Returns `value`, or raises an `ArgumentError` unless the option `name` of this type can have it."

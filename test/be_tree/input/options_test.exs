@@ -31,7 +31,7 @@ defmodule BeTree.Input.OptionsTest do
 
   test "validate!/2 names the option and the expected values in its error" do
     for {options, message} <- [
-          {[], "the option :name takes an atom, got: nil"},
+          {[], "the option :name is missing; it takes an atom"},
           {[name: 1], "the option :name takes an atom, got: 1"},
           {[name: :x, count: 0], "the option :count takes a positive integer, got: 0"},
           {[name: :x, size: 10], "the option :size takes bytes, an integer from 1 to 9, got: 10"},
@@ -43,6 +43,9 @@ defmodule BeTree.Input.OptionsTest do
            "the option :timeout takes milliseconds from 0 to 4294967295, the most that a process can wait, or :infinity, got: -1"},
           {[unknown: 1],
            "unknown keys [:unknown]; the options are :name, :count, :size, :form, :only, :budget, :timeout, :loud, :other"},
+          {[timout: 1],
+           "unknown keys [:timout]; did you mean :timeout? All the options are :name, :count, :size, :form, :only, :budget, :timeout, " <>
+             ":loud, :other"},
           {%{name: :x}, "options are a keyword list, got: %{name: :x}"},
           {[:name], "options are a keyword list, got: [:name]"}
         ] do

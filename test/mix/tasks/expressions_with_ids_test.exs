@@ -143,6 +143,7 @@ defmodule Mix.Tasks.ExpressionsWithIdsTest do
          "rows.csv:2:3: a field with a quote is in quotes"},
         {"text behind a quote", "id,expression\na,\"age > 3\" \n",
          "rows.csv:2:12: expected a comma or the end of the line"},
+        {"an empty file", "", "rows.csv: is empty; it begins with the header id,expression"},
         {"another header", "name,expression\na,age > 3\n", "rows.csv:1:1: the header names the columns"},
         {"a column that is there twice", "id,expression,expression\na,age > 3,age > 5\n",
          "rows.csv:1:1: the header has the column expression twice"},
