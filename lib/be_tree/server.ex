@@ -521,7 +521,7 @@ defmodule BeTree.Server do
         with :ok <- in_time(deadline, name),
              {:ok, {id, _text, _constants} = wire} <- Subscription.new(subscription, kind),
              :ok <- check_new(id, ids, table),
-             :ok <- Checks.check(tree, wire) do
+             :ok <- check(tree, wire) do
           {:cont, {[wire | wires], errors, MapSet.put(ids, id)}}
         else
           {:error, %Error{kind: :timeout} = error} -> {:halt, {:error, error}}
@@ -534,6 +534,12 @@ defmodule BeTree.Server do
         {_wires, errors, _ids} -> {:error, Enum.reverse(errors)}
       end
     end
+  end
+
+  # Names the subscription, as the error of an insertion does.
+  defp check(tree, {id, _text, _constants} = wire) do
+    with {:error, error} <- Checks.check(tree, wire),
+         do: {:error, %{error | message: "subscription #{Describe.value(id)}: #{error.message}"}}
   end
 
   defp check_new(id, ids, table) do

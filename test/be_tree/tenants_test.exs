@@ -591,7 +591,7 @@ defmodule BeTree.TenantsTest do
   describe "start_link/1" do
     test "refuses wrong options" do
       for {options, text} <- [
-            {[schema: [a: :integer]], "the option :name takes an atom"},
+            {[schema: [a: :integer]], "the option :name is missing; it takes an atom"},
             {[name: Wrong], "schema"},
             {[name: Wrong, schema: [a: :integer], hot: 0], "the option :hot takes a positive integer"},
             {[name: Wrong, schema: [a: :integer], quota: [rate: 0]], "the option :quota takes nil, or a keyword list"},

@@ -103,7 +103,8 @@ defmodule BeTree.Input.Options do
   end
 
   defp missing(name, type) do
-    raise ArgumentError, "the option #{Describe.value(name)} is missing; it takes #{expected(type)}"
+    taken = if type == :any, do: "", else: "; it takes #{expected(type)}"
+    raise ArgumentError, "the option #{Describe.value(name)} is missing#{taken}"
   end
 
   @doc "Returns `value`, or raises an `ArgumentError` unless the option `name` of this type can have it."

@@ -46,6 +46,8 @@ fn faults_have_their_place_and_their_remedy() {
         ("rule r when a: login(ok = true) then notify x(y: max(1))", Type, 50, "takes 2 arguments"),
         ("rule r when a: login(tries = 99999999999999999999) then retract a", OutOfBounds, 30, "64 bits"),
         ("rule r when a: login % then retract a", Syntax, 22, "`%` has no meaning"),
+        ("rule r when a: login(at == 1) then retract a", Syntax, 25, "`==` is no operator; write `=`"),
+        ("rule r when a: login(at != 1) then retract a", Syntax, 25, "`!=` is no operator; write `<>`"),
     ];
     let mut wrong = Vec::new();
     for (rules, kind, column, message) in cases {

@@ -517,7 +517,8 @@ impl<'a, 's> Checker<'a, 's> {
             Type::Integer => "compare it with an integer, as in `i > 1` or `i in (1, 2)`",
             Type::Float => "compare it with a number, as in `f > 1.5`",
             Type::String => {
-                "compare it with `=`, `<>` or `in`, or use `like`, `matches`, `contains`, `starts_with` or `ends_with`"
+                "compare it with `=`, `<>` or `in`, or use `like`, `matches`, `contains(s, 'x')`, `starts_with(s, 'x')` or \
+                 `ends_with(s, 'x')`"
             }
             Type::IntegerEnum => "it has no order: compare it with `=`, `<>` or `in`",
             Type::IntegerList => "use `one of`, `none of`, `all of` or `is empty`, or write `1 in l`",

@@ -217,6 +217,7 @@ fn null_and_empty() {
         means(&format!("{name} is empty"), name, Test::Empty);
     }
     fails("i is empty", Kind::Type, 1, Some("i"), "cannot be used so");
+    fails("country starts_with 'a'", Kind::Type, 1, Some("country"), "`starts_with(s, 'x')`");
     fails("i is", Kind::Syntax, 5, None, "`null`, `not null` or `empty`");
     fails("i is not empty", Kind::Syntax, 10, None, "expected `null` after `is not`, found `empty`");
 }

@@ -44,6 +44,12 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token, Offset)>, Error> {
                 at = end;
                 tokens.push((Token::Constant(Constant::String(string)), start));
             }
+            b'=' if text[at..].starts_with("==") => {
+                return Err(Error::new(Kind::Syntax, "`==` is no operator; write `=`").at(text, start));
+            }
+            b'!' if text[at..].starts_with("!=") => {
+                return Err(Error::new(Kind::Syntax, "`!=` is no operator; write `<>`").at(text, start));
+            }
             _ => match SYMBOLS.iter().find(|symbol| text[at..].starts_with(**symbol)) {
                 Some(symbol) => {
                     at += symbol.len();
