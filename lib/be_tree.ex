@@ -745,7 +745,7 @@ defmodule BeTree do
           | {:on_mismatch, Domain.on_mismatch()}
         ]) :: Enumerable.t()
   def stream(target, events, options \\ []) do
-    with {:error, error} <- Check.enumerable(events, "events"), do: raise(ArgumentError, error.message)
+    with {:error, error} <- Check.events(events), do: raise(ArgumentError, error.message)
     most = concurrency(target)
     {given, options} = @stream_defaults |> Options.put!(options, @stream_options) |> Map.pop!(:max_concurrency)
     {linger, options} = Map.pop!(options, :linger)
@@ -829,7 +829,7 @@ defmodule BeTree do
     options = Options.validate!(options, @profile_options)
     deadline = Deadline.new(options[:timeout])
 
-    with :ok <- Check.enumerable(events, "events"),
+    with :ok <- Check.events(events),
          {:ok, source, snapshot} <- Target.snapshot(target, Deadline.left(deadline)),
          do: Recorder.profile(source, snapshot, events, deadline, options[:on_mismatch])
   end

@@ -227,6 +227,14 @@ defmodule BeTreeTest do
 
       assert {:error, %Error{kind: :type, position: 1}} = BeTree.search_many(tree, [%{a: 1}, %{a: "1"}])
       assert {:error, %Error{kind: :type, position: 0}} = BeTree.search_many(tree, [%{a: "1"}])
+
+      for {events, kind} <- [{%{a: 1}, "a map of 1 key"}, {5, "an integer"}, {"a", "a string of 1 byte"}] do
+        assert {:error, %Error{kind: :type, message: message}} = BeTree.search_many(tree, events)
+        assert message == "events are a list or a stream, got: #{kind}"
+      end
+
+      assert {:error, %Error{kind: :type, message: message}} = BeTree.search(tree, 5)
+      assert message =~ ~r/, got: an integer$/
       assert {:error, %Error{kind: :syntax, position: 0}} = BeTree.search_many(tree, [{:json, "{"}])
       assert {:error, %Error{position: 0}} = BeTree.search_many(tree, [self()])
       assert {:error, %Error{kind: :out_of_fuel, position: nil}} = BeTree.search_many(tree, [%{a: 1}], fuel: 10)

@@ -197,6 +197,16 @@ defmodule BeTree.Journal do
     end
   end
 
+  @doc "Returns the identity of a folder that is not open, or `nil` if its files do not tell it."
+  @spec identity(Path.t()) :: binary | nil
+  def identity(folder) do
+    # With any other identity than its own the folder is refused, and the refusal tells its own.
+    case Recovery.run(Disk, folder, "") do
+      {:error, {:identity, identity}} -> identity
+      _other -> nil
+    end
+  end
+
   @doc "Returns the version of the last change."
   @spec last(t) :: non_neg_integer
   def last(%__MODULE__{last: last}), do: last

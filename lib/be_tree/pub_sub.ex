@@ -400,7 +400,7 @@ defmodule BeTree.PubSub do
   def publish_many(pubsub, events, options \\ []) do
     timeout = timeout(options)
 
-    with :ok <- Check.enumerable(events, "events"),
+    with :ok <- Check.events(events),
          do: pubsub |> check_name!() |> Publication.publish_many(Enum.to_list(events), timeout)
   end
 

@@ -479,7 +479,7 @@ defmodule BeTree.Tenants do
     options = Options.put!(@match_defaults, options, @match_options)
 
     with {:ok, _directory} <- fetch(tenants),
-         :ok <- Check.enumerable(events, "events"),
+         :ok <- Check.events(events),
          {:ok, events} <- events |> Enum.with_index() |> Attempt.map(&pair/1),
          do: {:ok, Match.many(tenants, events, options)}
   end

@@ -138,7 +138,7 @@ defmodule BeTree.Tune do
     options = Options.validate!(options, @options)
     progress = options[:progress] || fn _part, _share -> :ok end
 
-    with :ok <- Check.enumerable(events, "events"),
+    with :ok <- Check.events(events),
          {:ok, events} <- require_events(Enum.take(events, @max_events)),
          {:ok, tree} <- tree(target),
          {:ok, run} <- fuel(tree, events, options, progress) do

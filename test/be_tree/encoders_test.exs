@@ -45,7 +45,7 @@ defmodule BeTree.EncodersTest do
       assert Plain.map(notice) == %{
                rule: "r",
                name: nil,
-               values: %{"a" => nil, "b" => "x", "c" => "a binary of 1 bytes"}
+               values: %{"a" => nil, "b" => "x", "c" => "a binary of 1 byte"}
              }
 
       assert %{number: 3, partition: 0} = Plain.map(%{notice | number: 3, partition: 0})

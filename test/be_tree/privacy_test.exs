@@ -271,7 +271,7 @@ defmodule BeTree.PrivacyTest do
     assert log =~ "ignores an unknown message: a tuple of 2 elements"
     # Elixir's and Erlang's logs differ.
     assert log =~ ~r/(Generic server |GenServer #PID)<.*> terminating/
-    assert log =~ "a map of 1 keys"
+    assert log =~ "a map of 1 key"
     assert log =~ "it starts again"
     check(log, nil)
   end

@@ -164,7 +164,7 @@ defmodule BeTree.ServerTest do
         assert message =~ ":nobody"
       end
 
-      assert_raise ArgumentError, ~r/a server's name or a cluster, got: a binary of 3 bytes/, fn ->
+      assert_raise ArgumentError, ~r/a server's name or a cluster, got: a string of 3 bytes/, fn ->
         BeTree.search("Ads", %{age: 1})
       end
     end

@@ -81,7 +81,7 @@ defimpl BeTree.Target, for: BeTree.Target.Shards do
   defp search_all(cluster, events, options) do
     timeout = Options.validate!(options, Definitions.search())[:timeout]
 
-    with :ok <- Check.enumerable(events, "events") do
+    with :ok <- Check.events(events) do
       arguments = [Enum.to_list(events), Keyword.put(options, :timeout, timeout)]
       cluster |> Call.all({Target, :search_many}, arguments, timeout) |> results() |> Results.lists()
     end

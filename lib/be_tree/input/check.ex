@@ -82,10 +82,16 @@ defmodule BeTree.Input.Check do
   """
   @spec enumerable(term, String.t()) :: :ok | {:error, Error.t()}
   def enumerable(many, name) do
-    if enumerable?(many),
-      do: :ok,
-      else: {:error, %Error{kind: :type, message: "#{name} are a list or a stream, got: #{Describe.kind(many)}"}}
+    if enumerable?(many), do: :ok, else: no_list(many, name)
   end
+
+  @doc "Like `enumerable/2` for events, but also refuses a map: it is one event, and its pairs are none."
+  @spec events(term) :: :ok | {:error, Error.t()}
+  def events(event) when is_map(event) and not is_struct(event), do: no_list(event, "events")
+  def events(events), do: enumerable(events, "events")
+
+  defp no_list(other, name),
+    do: {:error, %Error{kind: :type, message: "#{name} are a list or a stream, got: #{Describe.kind(other)}"}}
 
   # An improper list has no length.
   defp enumerable?(list) when is_list(list) and length(list) >= 0, do: true

@@ -11,6 +11,8 @@ defmodule BeTree.Input.Describe do
   @inspect [structs: false, custom_options: [sort_maps: true]]
   # The greatest number of list elements that are counted.
   @max_counted_elements 10_000
+  # The greatest number of bytes in which text is told from other bytes.
+  @max_checked_bytes 0x1000
 
   @doc "Returns a small `term` as text, or the kind and size of a large one."
   @spec value(term) :: String.t()
@@ -113,18 +115,23 @@ defmodule BeTree.Input.Describe do
 
   defp small(_other, budget), do: budget - 1
 
-  @doc "Returns the kind and the size of a term, such as `a binary of 3 bytes`. The text tells nothing else of the term."
+  @doc "Returns the kind and the size of a term, such as `a string of 3 bytes`. The text tells nothing else of the term."
   @spec kind(term) :: String.t()
-  def kind(integer) when is_integer(integer) do
-    "#{if integer < 0, do: "a negative", else: "an"} integer of #{:erlang.external_size(integer)} bytes"
+  def kind(integer) when integer in -0x8000_0000_0000_0000..0xFFFF_FFFF_FFFF_FFFF, do: "an integer"
+  def kind(integer) when is_integer(integer) and integer < 0, do: "a negative integer of more than 64 bits"
+  def kind(integer) when is_integer(integer), do: "an integer of more than 64 bits"
+
+  def kind(binary) when is_binary(binary) do
+    # The check of a long binary takes time in its length.
+    is_text = byte_size(binary) <= @max_checked_bytes and String.valid?(binary)
+    "#{if is_text, do: "a string", else: "a binary"} of #{number_of(byte_size(binary), "byte")}"
   end
 
-  def kind(binary) when is_binary(binary), do: "a binary of #{byte_size(binary)} bytes"
-  def kind(bits) when is_bitstring(bits), do: "a bitstring of #{bit_size(bits)} bits"
+  def kind(bits) when is_bitstring(bits), do: "a bitstring of #{number_of(bit_size(bits), "bit")}"
   def kind(list) when is_list(list), do: count(list, 0)
   def kind(%module{}), do: "a %#{inspect(module)}{}"
-  def kind(map) when is_map(map), do: "a map of #{map_size(map)} keys"
-  def kind(tuple) when is_tuple(tuple), do: "a tuple of #{tuple_size(tuple)} elements"
+  def kind(map) when is_map(map), do: "a map of #{number_of(map_size(map), "key")}"
+  def kind(tuple) when is_tuple(tuple), do: "a tuple of #{number_of(tuple_size(tuple), "element")}"
   def kind(float) when is_float(float), do: "a float"
   def kind(atom) when atom in [nil, true, false], do: inspect(atom)
   def kind(atom) when is_atom(atom), do: "an atom"
@@ -133,8 +140,8 @@ defmodule BeTree.Input.Describe do
   def kind(reference) when is_reference(reference), do: "a reference"
   def kind(_port), do: "a port"
 
-  defp count([], count), do: "a list of #{count} elements"
+  defp count([], count), do: "a list of #{number_of(count, "element")}"
   defp count([_ | _], @max_counted_elements), do: "a list of more than #{@max_counted_elements} elements"
   defp count([_ | rest], count), do: count(rest, count + 1)
-  defp count(_tail, count), do: "an improper list of #{count} elements"
+  defp count(_tail, count), do: "an improper list of #{number_of(count, "element")}"
 end

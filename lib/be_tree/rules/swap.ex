@@ -26,7 +26,25 @@ defmodule BeTree.Rules.Swap do
          do: quietly(info.now, &Operation.advance(fresh, &1, Operation.quiet(Rules.default_options())))
   end
 
-  defp load(rules, input), do: done(Operation.assert_encoded(rules, input, Operation.quiet(Rules.default_options())))
+  defp load(rules, input),
+    do: rules |> Operation.assert_encoded(input, Operation.quiet(Rules.default_options())) |> done() |> of_kept_fact()
+
+  # The caller gave rules and no fact, so the error must name a kept fact, and has no position among the facts of a call.
+  defp of_kept_fact({:error, %Error{kind: kind, message: message} = error})
+       when kind in [:unknown_attribute, :missing_attribute, :type, :out_of_bounds] do
+    # The rest of the message is for a caller who gives a fact.
+    [fault | _mend] = String.split(message, "; ")
+
+    text =
+      "the new rules do not fit a kept fact: #{fault}; #{mend(kind)}, or retract such facts under the old rules first"
+
+    {:error, %{error | message: text, position: nil}}
+  end
+
+  defp of_kept_fact(result), do: result
+
+  defp mend(:missing_attribute), do: "declare it optional"
+  defp mend(_kind), do: "keep the old declaration"
 
   # Facts read at a time.
   @page 1_000
@@ -42,7 +60,7 @@ defmodule BeTree.Rules.Swap do
   end
 
   defp hold(input, rules),
-    do: done(Operation.assert_encoded(rules, input, Operation.held(Rules.default_options())))
+    do: rules |> Operation.assert_encoded(input, Operation.held(Rules.default_options())) |> done() |> of_kept_fact()
 
   # Sets the event times of the sources, earliest first, so that time does not move.
   defp reach_again(rules, fresh) do

@@ -138,7 +138,7 @@ defmodule BeTree.Search.Batch do
   end
 
   defp search_all(tree, events, options) do
-    with :ok <- Check.enumerable(events, "events"),
+    with :ok <- Check.events(events),
          # The length of a stream is unknown.
          ahead = if(is_list(events), do: length(events), else: 0),
          {:ok, run} <- run(tree, options, ahead) do

@@ -6,6 +6,7 @@ defmodule BeTree.Server.Start do
   # have more. Otherwise the state comes from the folder, from the option `:image` or `:load`, or is empty.
 
   alias BeTree.{Domain, Error, Image}
+  alias BeTree.Domain.Difference
   alias BeTree.Journal.Owner
   alias BeTree.Input.{Describe, Subscription}
   alias BeTree.Processes.{Callback, Log}
@@ -59,11 +60,15 @@ defmodule BeTree.Server.Start do
   end
 
   defp begin(nil, _table, nil, %{image: image} = options) when image != nil do
-    message = "the image has another schema than the server; give the server the schema of the image"
-
     with {:ok, index} <- Image.read(image, options.read),
          {:ok, schema} <- Domain.parse(options.schema),
-         :ok <- check_schema(index.schema, schema, message),
+         :ok <-
+           check_schema(
+             index.schema,
+             schema,
+             "the image has another schema than the server",
+             "give the server that schema"
+           ),
          {:ok, index} <- Builder.adopt(index, options),
          do: begin_with(%{index: index, version: 0, history: [], complete: false}, nil, options)
   end
@@ -206,11 +211,14 @@ defmodule BeTree.Server.Start do
     end
   end
 
-  @doc "Returns the error with this message unless both schemas are the same."
-  @spec check_schema([Domain.t()], [Domain.t()], String.t()) :: :ok | {:error, Error.t()}
-  def check_schema(schema, other, message) do
-    if Domain.encode(schema) == Domain.encode(other),
-      do: :ok,
-      else: {:error, %Error{kind: :other_schema, message: message}}
+  @doc "Returns an error unless both schemas are the same: `fault`, the difference, and `mend`."
+  @spec check_schema([Domain.t()], [Domain.t()], String.t(), String.t()) :: :ok | {:error, Error.t()}
+  def check_schema(found, schema, fault, mend) do
+    if Domain.encode(found) == Domain.encode(schema) do
+      :ok
+    else
+      message = "#{fault}, #{Difference.text(found, schema)}; #{mend}"
+      {:error, %Error{kind: :other_schema, message: message}}
+    end
   end
 end

@@ -16,8 +16,8 @@ defmodule BeTree.Server.Store do
   @behaviour BeTree.Journal.Owner
 
   alias BeTree.{Domain, Error, Image, Index, Telemetry, Tree}
+  alias BeTree.Domain.Difference
   alias BeTree.Error.Attempt
-  alias BeTree.Input.Describe
   alias BeTree.Call.{Instance, Reply}
   alias BeTree.Journal
   alias BeTree.Journal.Owner
@@ -37,6 +37,8 @@ defmodule BeTree.Server.Store do
 
   # The prefix of the schema in the identity of a folder whose ids are terms.
   @terms "ids: :term\n"
+  # The prefix of the identity of a folder of rules (BeTree.Rules.Server.Layout).
+  @rules "BeTree rules "
 
   @doc """
   Opens the folder of a server with ids of this kind. The calling process owns the journal. Returns the schema of the folder, which is
@@ -56,6 +58,11 @@ defmodule BeTree.Server.Store do
       {:error, error} -> {:error, error}
     end
   end
+
+  @doc "Returns whether a folder with this identity holds the subscriptions of a server."
+  @spec subscriptions?(binary) :: boolean
+  def subscriptions?(@terms <> encoded), do: subscriptions?(encoded)
+  def subscriptions?(encoded), do: match?({:ok, _schema}, Reply.schema(encoded))
 
   defp open_as(folder, identity, durability),
     do: Owner.open(__MODULE__, folder, identity: identity, durability: durability)
@@ -79,53 +86,49 @@ defmodule BeTree.Server.Store do
   defp of_kind(encoded, :integer), do: {:ok, encoded}
   defp of_kind(_encoded, _terms), do: :other
 
-  defp other(folder, schema, :portable, @terms <> other), do: other_schema(folder, schema, other)
+  # A schema cannot be given for such a folder, and no migration reads it.
+  defp other(folder, _schema, _kind, @rules <> _other),
+    do: refuse("the folder #{folder} holds the facts of a BeTree.Rules.Server; give this server another :dir")
 
-  defp other(folder, _schema, _kind, @terms <> _other) do
-    message = "the folder #{folder} holds ids that are terms; start the server with ids: :term, or with another :dir"
-    %Error{kind: :other_schema, message: message}
-  end
-
-  defp other(folder, schema, :integer, other), do: other_schema(folder, schema, other)
-
-  defp other(folder, _schema, _kind, _other) do
-    message =
-      "the folder #{folder} holds ids that are integers; start the server without ids: :term, or with another :dir"
-
-    %Error{kind: :other_schema, message: message}
-  end
-
-  defp other_schema(folder, schema, other) do
-    difference =
-      case Reply.schema(other) do
-        {:ok, other} -> difference(schema, other)
-        {:error, _error} -> "which this version cannot read"
-      end
-
-    message =
-      "the folder #{folder} holds the changes of another schema, #{difference}; start the server with that schema, with " <>
-        "schema_change: :migrate, or with another :dir"
-
-    %Error{kind: :other_schema, message: message}
-  end
-
-  defp difference(schema, other) do
-    names = fn domains -> MapSet.new(domains, & &1.name) end
-
-    cond do
-      name = Enum.find(names.(other), &(&1 not in names.(schema))) ->
-        "with the attribute #{Describe.quoted(name)}"
-
-      name = Enum.find(names.(schema), &(&1 not in names.(other))) ->
-        "without the attribute #{Describe.quoted(name)}"
-
-      domain = Enum.find(other, &(&1 not in schema)) ->
-        "in which #{Describe.quoted(domain.name)} has another type or other bounds"
-
-      true ->
-        "with its attributes in another order"
+  defp other(folder, schema, :portable, @terms <> other) do
+    case Reply.schema(other) do
+      {:ok, found} -> other_schema(folder, schema, found)
+      {:error, _error} -> unreadable(folder)
     end
   end
+
+  defp other(folder, _schema, _kind, @terms <> _other),
+    do: refuse("the folder #{folder} holds ids that are terms; start the server with ids: :term, or with another :dir")
+
+  defp other(folder, schema, kind, other) do
+    case Reply.schema(other) do
+      {:ok, found} when kind == :integer ->
+        other_schema(folder, schema, found)
+
+      {:ok, _found} ->
+        refuse(
+          "the folder #{folder} holds ids that are integers; start the server without ids: :term, or with another :dir"
+        )
+
+      {:error, _error} ->
+        unreadable(folder)
+    end
+  end
+
+  defp other_schema(folder, schema, found) do
+    refuse(
+      "the folder #{folder} holds the changes of another schema, #{Difference.text(found, schema)}; start the server with that " <>
+        "schema, with schema_change: :migrate, or with another :dir"
+    )
+  end
+
+  defp unreadable(folder) do
+    refuse(
+      "the folder #{folder} holds no subscriptions of a server, or those of another version of BeTree; give the server another :dir"
+    )
+  end
+
+  defp refuse(message), do: %Error{kind: :other_schema, message: message}
 
   ## Changes
 

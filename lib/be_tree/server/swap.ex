@@ -30,11 +30,12 @@ defmodule BeTree.Server.Swap do
   defp check_schema(_schema, _present, nil), do: :ok
 
   defp check_schema(schema, present, _dir) do
-    message =
-      "the folder of this server belongs to its schema; swap in an index of the same schema, or move the server to another schema " <>
-        "with BeTree.Server.migrate/3"
-
-    Start.check_schema(schema, present, message)
+    Start.check_schema(
+      schema,
+      present,
+      "the index has another schema than the folder of this server",
+      "swap in an index of the same schema, or move the server to another schema with BeTree.Server.migrate/3"
+    )
   end
 
   @doc "Returns an error if an index of another module cannot be built, because the texts of the base are unknown."

@@ -427,11 +427,19 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {:error, %Error{kind: :locked}} = Server.start_link(options)
     stop_supervised(id)
     assert {:error, %Error{kind: :other_schema} = error} = Server.start_link(Keyword.put(options, :partitions, 5))
-    assert error.message =~ "has 4 partitions, not 5"
+    assert error.message =~ "has 4 partitions, not 5; start the server with `partitions: 4`, or give it another folder"
     by = Map.put(@by, :order, :who)
     text = String.replace(@text, "payment(order = o.id)", "payment(order = o.id), o.who = o.who")
     assert {:error, %Error{}} = Server.start_link(Keyword.merge(options, partition_by: by, rules: text))
-    assert {:error, %Error{kind: :other_schema}} = Server.start_link(name: :partitions_other, rules: @text, dir: folder)
+    single = [name: :partitions_other, rules: @text, dir: folder]
+    assert {:error, %Error{kind: :other_schema, message: message}} = Server.start_link(single)
+
+    assert message ==
+             "the folder #{folder} was written with 4 partitions; start the server with `partitions: 4`, or give it another folder"
+
+    one = Keyword.put(single, :dir, Path.join(folder, "partition-1"))
+    assert {:error, %Error{kind: :other_schema, message: message}} = Server.start_link(one)
+    assert message =~ "holds only partition 1 of 4; start the server with the folder of all partitions, or"
     assert {:ok, pid} = Server.start_link(options)
     assert {:ok, %{facts: 1}} = Server.info(:partitions_other)
     GenServer.stop(pid)
@@ -439,7 +447,28 @@ defmodule BeTree.Rules.PartitionsTest do
     single = Path.join(folder, "single")
     {:ok, pid} = Server.start_link(name: :partitions_other, rules: @text, dir: single)
     GenServer.stop(pid)
-    assert {:error, %Error{kind: :other_schema}} = Server.start_link(Keyword.put(options, :dir, single))
+
+    assert {:error, %Error{kind: :other_schema, message: message}} =
+             Server.start_link(Keyword.put(options, :dir, single))
+
+    assert message ==
+             "the folder #{single} was written without partitions; start the server without `partitions:`, or give it another folder"
+
+    for log <- Path.wildcard(Path.join(single, "*.log")), do: File.write!(log, "damaged")
+
+    assert {:error, %Error{kind: :other_schema, message: message}} =
+             Server.start_link(Keyword.put(options, :dir, single))
+
+    assert message =~ "has a journal whose owner cannot be read; give the server of rules another folder"
+    index = Path.join(folder, "index")
+    {:ok, pid} = BeTree.Server.start_link(name: :partitions_index, schema: [a: :integer], dir: index)
+    :ok = BeTree.Server.insert(:partitions_index, 1, "a = 1")
+    Supervisor.stop(pid)
+
+    assert {:error, %Error{kind: :other_schema, message: message}} =
+             Server.start_link(Keyword.put(options, :dir, index))
+
+    assert message =~ "holds the subscriptions of a BeTree.Server; give the server of rules another folder"
   end
 
   test "a failed first start can be repeated beside foreign files", %{tmp_dir: folder} do
@@ -464,7 +493,8 @@ defmodule BeTree.Rules.PartitionsTest do
     assert {"partitions", 0o600} in modes and {"partition-3", 0o700} in modes
     # A partition's other files name no partitions.
     File.rm!(Path.join(folder, "partitions"))
-    assert {:error, %Error{kind: :other_schema}} = Server.start_link(options)
+    assert {:error, %Error{kind: :other_schema, message: message}} = Server.start_link(options)
+    assert message =~ "lacks its file `partitions`; take the folder from a copy, or give it another folder"
   end
 
   defp mode(path), do: Bitwise.band(File.stat!(path).mode, 0o777)

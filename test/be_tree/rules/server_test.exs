@@ -225,6 +225,36 @@ defmodule BeTree.Rules.ServerTest do
     assert {:ok, [_, _]} = Server.facts(name, :order)
   end
 
+  test "start_link/1 and swap/3 name the kept fact that does not fit new rules", %{tmp_dir: folder} do
+    Process.flag(:trap_exit, true)
+    rules = "fact login(user: string, ok: boolean) strict"
+    {name, id} = start!(dir: folder, rules: rules)
+    {:ok, _page} = Server.assert(name, {:login, user: "a", ok: true})
+
+    refused = [
+      {"fact login(user: string) strict", :unknown_attribute,
+       "`login` has no field `ok`; keep the old declaration, or retract such facts under the old rules first"},
+      {"fact login(user: string, ok: boolean, ip: string) strict", :missing_attribute,
+       "`login` lacks `ip`; declare it optional, or retract such facts under the old rules first"},
+      {"fact logout(user: string)", :unknown_attribute,
+       "there is no fact type `login`; keep the old declaration, or retract such facts under the old rules first"}
+    ]
+
+    check = fn refuse ->
+      for {text, kind, message} <- refused do
+        assert {:error, %Error{kind: ^kind, position: nil} = error} = refuse.(text)
+        assert error.message == "the new rules do not fit a kept fact: #{message}"
+      end
+    end
+
+    check.(&Server.swap(name, &1))
+    stop_supervised(id)
+    check.(&Server.start_link(name: :rules_unfit, rules: &1, dir: folder))
+    assert {:ok, pid} = Server.start_link(name: :rules_unfit, rules: rules, dir: folder)
+    assert {:ok, [%{fields: %{"ok" => true}}]} = Server.facts(:rules_unfit, :login)
+    GenServer.stop(pid)
+  end
+
   test "refuses a folder of another owner, and a locked one", %{tmp_dir: folder} do
     Process.flag(:trap_exit, true)
     {_name, _id} = start!(dir: folder)
@@ -234,7 +264,12 @@ defmodule BeTree.Rules.ServerTest do
     {:ok, pid} = BeTree.Server.start_link(name: :rules_index, schema: [a: :integer], dir: index)
     :ok = BeTree.Server.insert(:rules_index, 1, "a = 1")
     GenServer.stop(pid)
-    assert {:error, %Error{kind: :other_schema}} = Server.start_link(Keyword.put(options, :dir, index))
+
+    assert {:error, %Error{kind: :other_schema, message: message}} =
+             Server.start_link(Keyword.put(options, :dir, index))
+
+    assert message ==
+             "the folder #{index} holds the subscriptions of a BeTree.Server; give the server of rules another folder"
   end
 
   test "a call past its timeout is not made" do

@@ -140,7 +140,8 @@ defmodule BeTree.Server.DurabilityTest do
     BeTree.insert!(tree, 7, "a = 2")
     :ok = Server.swap(name, BeTree.publish!(tree))
     :ok = Server.insert(name, 8, "a = 2")
-    assert {:error, %{kind: :other_schema}} = Server.swap(name, BeTree.publish!(BeTree.new!(b: :integer)))
+    assert {:error, %{kind: :other_schema} = error} = Server.swap(name, BeTree.publish!(BeTree.new!(b: :integer)))
+    assert error.message =~ "another schema than the folder of this server, with the attribute `b`; swap in an index"
     :ok = Server.stop(name)
     name = start!(folder)
     assert BeTree.search(name, %{a: 2}) == {:ok, [7, 8]}
@@ -176,6 +177,43 @@ defmodule BeTree.Server.DurabilityTest do
     name = start!(folder)
     assert map_size(texts(name)) == 3
     :ok = Server.stop(name)
+  end
+
+  test "start_link/1 refuses a folder of rules, with and without a migration or ids that are terms", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+    {:ok, pid} = BeTree.Rules.Server.start_link(name: name(), rules: "fact login(user: string)", dir: folder)
+    GenServer.stop(pid)
+
+    for options <- [[], [schema_change: :migrate], [ids: :term], [ids: :term, schema_change: :migrate]] do
+      assert {:error, %Error{kind: :other_schema, message: message}} =
+               Server.start_link([name: name(), schema: @schema, dir: folder] ++ options)
+
+      assert message == "the folder #{folder} holds the facts of a BeTree.Rules.Server; give this server another :dir"
+    end
+  end
+
+  test "start_link/1 refuses a folder whose schema it cannot read, and does not advise a migration", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+    {:ok, journal} = BeTree.Journal.open(folder, identity: "of another owner", durability: :sync)
+    {:ok, journal} = BeTree.Journal.append(journal, ["a change"])
+    BeTree.Journal.close(journal)
+
+    assert {:error, %Error{kind: :other_schema, message: message}} =
+             Server.start_link(name: name(), schema: @schema, dir: folder, schema_change: :migrate)
+
+    assert message =~ "holds no subscriptions of a server" and not (message =~ "migrate")
+  end
+
+  test "start_link/1 names the options in which the schema of a folder differs", %{folder: folder} do
+    Process.flag(:trap_exit, true)
+    name = start!(folder)
+    :ok = Server.insert(name, 1, "a = 1")
+    :ok = Server.stop(name)
+
+    assert {:error, %Error{kind: :other_schema, message: message}} =
+             Server.start_link(name: name(), schema: @schema, dir: folder, on_mismatch: :undefined)
+
+    assert message =~ "in which `s` has on_mismatch: :error, where the server has on_mismatch: :undefined; start"
   end
 
   test "a full disk refuses changes and nothing else", %{folder: folder} do
@@ -407,12 +445,17 @@ defmodule BeTree.Server.DurabilityTest do
     assert {:error, %Error{kind: :syntax, position: 1}} =
              Server.start_link(name: name(), schema: @schema, load: {__MODULE__, :wrong_rules, []})
 
-    assert {:error, %Error{kind: :other_schema}} =
-             Server.start_link(
-               name: name(),
-               schema: [b: :integer],
-               image: {:binary, BeTree.Image.to_binary!(BeTree.new!(@schema))}
-             )
+    image = {:binary, BeTree.Image.to_binary!(BeTree.new!(@schema))}
+
+    for {schema, difference} <- [
+          {[b: :integer], "with the attribute `a`"},
+          {Enum.reverse(@schema), "with its attributes in another order"}
+        ] do
+      assert {:error, %Error{kind: :other_schema, message: message}} =
+               Server.start_link(name: name(), schema: schema, image: image)
+
+      assert message == "the image has another schema than the server, #{difference}; give the server that schema"
+    end
 
     assert_raise ArgumentError, ~r/exclude each other/, fn ->
       Server.start_link(name: name(), schema: @schema, dir: "d", load: {__MODULE__, :rules, []})

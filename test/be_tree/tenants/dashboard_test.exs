@@ -176,7 +176,7 @@ defmodule BeTree.Tenants.DashboardTest do
     test "is a short text without control characters" do
       assert Label.tenant("acme") == "acme"
       assert Label.tenant({:customer, 3}) == "{:customer, 3}"
-      assert Label.tenant(<<255>>) == "a binary of 1 bytes" or Label.tenant(<<255>>) =~ "255"
+      assert Label.tenant(<<255>>) == "a binary of 1 byte" or Label.tenant(<<255>>) =~ "255"
       assert String.length(Label.tenant(String.duplicate("é", 1_000))) == 120
       refute Label.tenant("a\u202Eb\e[31m") =~ ~r/[\x{202E}\e]/u
     end

@@ -30,7 +30,7 @@ defmodule BeTree.Rules.Server.History do
   alias BeTree.{Error, Rules}
   alias BeTree.Error.Attempt
   alias BeTree.Rules.{Module, Swap}
-  alias BeTree.Rules.Server.{Base, Change, Kept, ModuleFile, Subscribers}
+  alias BeTree.Rules.Server.{Base, Change, Kept, Layout, ModuleFile, Subscribers}
 
   # The maximum memory of a module. A recovery may need more than the server did, because operations that are not in the journal,
   # such as reads, shaped the server's memory.
@@ -73,12 +73,8 @@ defmodule BeTree.Rules.Server.History do
           {:error, error}
         end
 
-      {:error, {:identity, _other}} ->
-        message =
-          "the folder #{dir} belongs to something else than these rules, to other partitions, or to an earlier version of BeTree; give " <>
-            "the server another one"
-
-        {:error, %Error{kind: :other_schema, message: message}}
+      {:error, {:identity, other}} ->
+        Layout.other_owner(dir, other)
 
       {:error, error} ->
         {:error, error}

@@ -1,15 +1,18 @@
 defmodule BeTree.Rules.Server.Layout do
   @moduledoc false
   # The files in a server's folder besides its journals: one that names its partitions and their keys, because a fact is found in the
-  # partition of its key only, and one that says that its clock is the system's.
+  # partition of its key only, and one that says that its clock is the system's. Also the identities of the journals, which tell the owner
+  # of a folder that a server refuses.
 
   alias BeTree.Journal
   alias BeTree.Journal.Disk
   alias BeTree.Error
   alias BeTree.Rules.Server.Routes
+  alias BeTree.Server.Store
 
   @file_name "partitions"
   @live "live"
+  @identity "BeTree rules 2"
 
   @typedoc "The key of each fact type, among other things."
   @type keyed :: %{required(:keys) => %{String.t() => String.t() | :all}, optional(atom) => term}
@@ -30,12 +33,14 @@ defmodule BeTree.Rules.Server.Layout do
         with :ok <- check_keys(old, new), do: write(dir, @file_name, :erlang.term_to_binary(new))
 
       {:ok, %{partitions: count}} ->
-        other("has #{partitions(count)}, not #{routes.partitions}", dir)
+        other("has #{partitions(count)}, not #{routes.partitions}; start the server with `partitions: #{count}`", dir)
 
       :none ->
-        if content?(dir),
-          do: other("has rules without partitions, or something else", dir),
-          else: write(dir, @file_name, :erlang.term_to_binary(new))
+        cond do
+          Journal.content?(dir) -> other_owner(dir, Journal.identity(dir))
+          any_partition?(dir) -> other("lacks its file `#{@file_name}`; take the folder from a copy", dir)
+          true -> write(dir, @file_name, :erlang.term_to_binary(new))
+        end
 
       {:error, error} ->
         {:error, error}
@@ -50,9 +55,14 @@ defmodule BeTree.Rules.Server.Layout do
     dir = IO.chardata_to_string(dir)
 
     case read(dir) do
-      :none -> :ok
-      {:ok, %{partitions: count}} -> other("has #{partitions(count)}; start the server with them", dir)
-      {:error, error} -> {:error, error}
+      :none ->
+        :ok
+
+      {:ok, %{partitions: count}} ->
+        other("was written with #{partitions(count)}; start the server with `partitions: #{count}`", dir)
+
+      {:error, error} ->
+        {:error, error}
     end
   end
 
@@ -98,14 +108,46 @@ defmodule BeTree.Rules.Server.Layout do
   defp partitions(count), do: "#{count} partitions"
 
   defp other(fault, dir) do
-    {:error, %Error{kind: :other_schema, message: "the folder #{dir} #{fault}, or give the server another folder"}}
+    {:error, %Error{kind: :other_schema, message: "the folder #{dir} #{fault}, or give it another folder"}}
+  end
+
+  @doc "Returns the identity of the journal of rules without partitions."
+  @spec identity :: String.t()
+  def identity, do: @identity
+
+  @doc "Returns the identity of the journal of the partition with this number."
+  @spec identity(non_neg_integer, pos_integer) :: String.t()
+  def identity(number, partitions), do: "#{@identity}, partition #{number} of #{partitions}"
+
+  @doc "Returns the error of a folder whose journal has this other identity, which is `nil` if it is unknown."
+  @spec other_owner(Path.t(), binary | nil) :: {:error, Error.t()}
+  def other_owner(dir, @identity),
+    do: other("was written without partitions; start the server without `partitions:`", dir)
+
+  def other_owner(dir, @identity <> ", partition " <> place),
+    do: other("holds only partition #{place}; start the server with the folder of all partitions", dir)
+
+  def other_owner(dir, "BeTree rules " <> _version),
+    do: other("was written by another version of BeTree; start the server with that version", dir)
+
+  def other_owner(dir, nil), do: foreign("has a journal whose owner cannot be read", dir)
+
+  def other_owner(dir, identity) do
+    if Store.subscriptions?(identity),
+      do: foreign("holds the subscriptions of a BeTree.Server", dir),
+      else: foreign("holds no rules", dir)
+  end
+
+  defp foreign(fault, dir) do
+    message = "the folder #{dir} #{fault}; give the server of rules another folder"
+    {:error, %Error{kind: :other_schema, message: message}}
   end
 
   # Foreign files, such as those of a file system, and the leftovers of a failed start are no content.
-  defp content?(dir) do
+  defp any_partition?(dir) do
     names = with {:error, _reason} <- File.ls(dir), do: {:ok, []}
     partitions = for "partition-" <> _number = name <- elem(names, 1), do: Path.join(dir, name)
-    Enum.any?([dir | partitions], &Journal.content?/1)
+    Enum.any?(partitions, &Journal.content?/1)
   end
 
   defp read(dir) do

@@ -17,6 +17,7 @@ defmodule BeTree.Rules.Server.Owner do
     Delivery,
     History,
     Kept,
+    Layout,
     Operations,
     Request,
     Shared,
@@ -24,8 +25,6 @@ defmodule BeTree.Rules.Server.Owner do
     Subscribers,
     Time
   }
-
-  @identity "BeTree rules 2"
 
   @typedoc "The options of a server, the module that its notices name as their sender, and for a partition the server's table."
   @type options :: %{required(:name) => BeTree.Rules.Server.name(), required(:sender) => module, optional(atom) => term}
@@ -99,14 +98,14 @@ defmodule BeTree.Rules.Server.Owner do
   defp clock(nil, options), do: Clock.new(options)
   defp clock(_number, options), do: {:shared, options.table}
 
-  defp options_of(nil, options), do: Map.put(options, :identity, @identity)
+  defp options_of(nil, options), do: Map.put(options, :identity, Layout.identity())
 
   # The rules may have been swapped since the server started.
   defp options_of(number, options) do
     Map.merge(options, %{
       rules: Shared.text(options.table),
       dir: options.dir && Shared.folder(options.dir, number),
-      identity: "#{@identity}, partition #{number} of #{options.partitions}"
+      identity: Layout.identity(number, options.partitions)
     })
   end
 
