@@ -421,7 +421,7 @@ fn broken_grammar() {
 #[test]
 fn types_and_names() {
     fails("i", Kind::Type, 1, Some("i"), "attribute `i` is of type integer");
-    fails("b and country", Kind::Type, 7, Some("country"), "`starts_with`");
+    fails("b and country", Kind::Type, 7, Some("country"), "`starts_with(s, 'x')`");
     fails("b = true", Kind::Type, 3, Some("b"), "its bare name");
     fails("true = b", Kind::Type, 6, None, "write `b` or `not b`");
     fails("i = true", Kind::Type, 5, Some("i"), "takes an integer, found `true`");
