@@ -200,7 +200,7 @@ defmodule BeTree.Journal do
   @doc "Returns the identity of a folder that is not open, or `nil` if its files do not tell it."
   @spec identity(Path.t()) :: binary | nil
   def identity(folder) do
-    # With any other identity than its own the folder is refused, and the refusal tells its own.
+    # The recovery refuses a folder whose identity is not the given one, and its error has the identity of the folder.
     case Recovery.run(Disk, folder, "") do
       {:error, {:identity, identity}} -> identity
       _other -> nil

@@ -7,6 +7,9 @@ defmodule BeTree.Files.Loaded do
   @enforce_keys [:path, :schema_path, :constants_path, :schema, :subscriptions, :places, :constants]
   defstruct @enforce_keys ++ [:ids]
 
+  # How to mend a file of expressions without attributes.
+  @name_schema "name the file that has them: `--schema` of a task, `schema:` in Elixir"
+
   @typedoc """
   The place of an expression: the text that an error shows, its line, and its offset in that line. The offset is `nil` if
   the expression is the whole line, `:pattern` if it was translated from a pattern, and the place of `BeTree.Files.Rows` for a row.
@@ -146,11 +149,7 @@ defmodule BeTree.Files.Loaded do
 
   @spec refuse_missing_schema(Path.t()) :: no_return
   defp refuse_missing_schema(path),
-    do:
-      raise(%Error{
-        path: path,
-        reason: "has no attributes; name the file that has them: `--schema` of a task, `schema:` in Elixir"
-      })
+    do: raise(%Error{path: path, reason: "has no attributes; #{@name_schema}"})
 
   defp lines(cursor), do: cursor |> Stream.unfold(&Reader.take/1) |> Enum.to_list()
 
@@ -161,12 +160,7 @@ defmodule BeTree.Files.Loaded do
     do: raise(Reader.error(path, text, number, offset, "the attributes begin here; remove the option schema"))
 
   defp with_schema(_terms, nil, path),
-    do:
-      raise(%Error{
-        path: path,
-        reason:
-          "does not begin with its attributes; name the file that has them: `--schema` of a task, `schema:` in Elixir"
-      })
+    do: raise(%Error{path: path, reason: "does not begin with its attributes; #{@name_schema}"})
 
   defp with_schema(terms, schema_path, _path), do: {read_schema(schema_path), terms}
 

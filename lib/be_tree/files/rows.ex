@@ -56,7 +56,7 @@ defmodule BeTree.Files.Rows do
   end
 
   def read!({_text, reader} = cursor, :csv) do
-    # An empty file may be what is left of a failed export. Without its header it does not stand for no expressions.
+    # A file with nothing but the header has no expressions. A file without a header may come from an export that failed.
     {{header, text, number}, cursor} =
       Csv.take(cursor) || raise %Error{path: reader.path, reason: "is empty; it begins with the header id,expression"}
 

@@ -85,7 +85,7 @@ defmodule BeTree.Input.Check do
     if enumerable?(many), do: :ok, else: no_list(many, name)
   end
 
-  @doc "Like `enumerable/2` for events, but also refuses a map: it is one event, and its pairs are none."
+  @doc "Like `enumerable/2` for events, but also refuses a map, which is a single event."
   @spec events(term) :: :ok | {:error, Error.t()}
   def events(event) when is_map(event) and not is_struct(event), do: no_list(event, "events")
   def events(events), do: enumerable(events, "events")

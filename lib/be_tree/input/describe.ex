@@ -11,7 +11,7 @@ defmodule BeTree.Input.Describe do
   @inspect [structs: false, custom_options: [sort_maps: true]]
   # The greatest number of list elements that are counted.
   @max_counted_elements 10_000
-  # The greatest number of bytes in which text is told from other bytes.
+  # A longer binary is not checked for UTF-8: the time of the check is linear in the length.
   @max_checked_bytes 0x1000
 
   @doc "Returns a small `term` as text, or the kind and size of a large one."
@@ -122,7 +122,6 @@ defmodule BeTree.Input.Describe do
   def kind(integer) when is_integer(integer), do: "an integer of more than 64 bits"
 
   def kind(binary) when is_binary(binary) do
-    # The check of a long binary takes time in its length.
     is_text = byte_size(binary) <= @max_checked_bytes and String.valid?(binary)
     "#{if is_text, do: "a string", else: "a binary"} of #{number_of(byte_size(binary), "byte")}"
   end

@@ -6,7 +6,7 @@ defmodule BeTree.Input.Options do
 
   alias BeTree.Input.{Describe, Limits}
 
-  # The similarity of two names, from 0 to 1, from which one is suggested for the other.
+  # The error of an unknown option suggests a known name whose similarity, from 0 to 1, is greater.
   @similar 0.8
 
   @typedoc """

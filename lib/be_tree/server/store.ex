@@ -86,7 +86,7 @@ defmodule BeTree.Server.Store do
   defp of_kind(encoded, :integer), do: {:ok, encoded}
   defp of_kind(_encoded, _terms), do: :other
 
-  # A schema cannot be given for such a folder, and no migration reads it.
+  # Rules have no schema, so neither another schema nor a migration would help.
   defp other(folder, _schema, _kind, @rules <> _other),
     do: refuse("the folder #{folder} holds the facts of a BeTree.Rules.Server; give this server another :dir")
 

@@ -72,7 +72,7 @@ defmodule BeTree.Server.Sync do
     end
   end
 
-  # A row without an id may be that of any subscription of the server, so none is deleted.
+  # A row whose id cannot be read may belong to any subscription that the list lacks, so the sync deletes none of them.
   defp absent(%{has_all_ids: false}), do: []
   defp absent(%{ids: ids}), do: :ets.select(ids, [{{:"$1", :"$2", :absent}, [], [{{:"$1", :"$2"}}]}])
 

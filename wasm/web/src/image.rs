@@ -86,7 +86,7 @@ impl Image {
         }
     }
 
-    /// Inserts subscriptions, all or none. If it `replaces`, there is one subscription, and it may replace the one with its id.
+    /// Inserts subscriptions, all or none. With `replaces`, inserts or replaces the only subscription of the lists.
     pub fn insert(&self, ids: &[u64], texts: &Array, constants: &Array, replaces: bool) -> Result<(), JsValue> {
         let mut request = Vec::new();
         let mut writer = Writer::new(&mut request);

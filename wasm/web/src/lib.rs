@@ -49,8 +49,8 @@ impl Engine {
         self.place
     }
 
-    /// Inserts subscriptions, all or none. `constants` has the names and the values of each, or `undefined`. If it `replaces`, there is
-    /// one subscription, and it may replace the one with its id.
+    /// Inserts subscriptions, all or none. `constants` has the names and the values of each, or `undefined`. With `replaces`, the lists
+    /// have one subscription, which replaces the present one of its id, if there is one.
     pub fn insert(&mut self, ids: &[u64], texts: &Array, constants: &Array, replaces: bool) -> Result<(), JsValue> {
         let subscriptions: Vec<Subscription> = Subscriptions::new(ids, texts, constants).collect();
         let mut insertions = subscriptions.iter().map(Subscription::as_insertion);

@@ -1,8 +1,8 @@
 defmodule BeTree.Rules.Server.Layout do
   @moduledoc false
   # The files in a server's folder besides its journals: one that names its partitions and their keys, because a fact is found in the
-  # partition of its key only, and one that says that its clock is the system's. Also the identities of the journals, which tell the owner
-  # of a folder that a server refuses.
+  # partition of its key only, and one that says that its clock is the system's. A journal has an identity, by which the refusal of a
+  # folder names the server that owns it.
 
   alias BeTree.Journal
   alias BeTree.Journal.Disk

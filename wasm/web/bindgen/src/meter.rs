@@ -241,7 +241,7 @@ impl Additions {
                     module.section(code);
                     continue;
                 }
-                // Only linkers and optimizers read the names and the target's features.
+                // Only linkers, optimizers and debuggers read these sections.
                 Payload::CustomSection(section) if ["name", "target_features"].contains(&section.name()) => continue,
                 _ => {
                     if let Some((id, range)) = payload.as_section() {
