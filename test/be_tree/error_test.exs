@@ -14,6 +14,16 @@ defmodule BeTree.ErrorTest do
     assert Exception.message(%BeTree.Error{kind: :type, message: "why", column: 7}) == "why (column 7)"
   end
 
+  test "message/1 begins with the position in a list" do
+    {:error, error} = BeTree.insert_all(BeTree.new!(a: :integer), [{1, "a = 1"}, {2, "a ="}])
+    assert Exception.message(error) =~ ~r/^position 1: subscription 2: expected .*\n\n    a =\n/s
+    events = [%{a: 1}, %{a: 2}, %{a: "x"}]
+
+    assert_raise BeTree.Error, ~r/^position 2: attribute `a`/, fn ->
+      BeTree.search_many!(BeTree.new!(a: :integer), events)
+    end
+  end
+
   test "inspect/1 leaves out the fields that are nil" do
     assert inspect(%BeTree.Error{kind: :type, message: "why", column: 7}) ==
              ~s(%BeTree.Error{kind: :type, message: "why", column: 7})

@@ -29,11 +29,14 @@ defmodule BeTree.LiveDashboard.Costs do
          {:ok, profile} <- BeTree.profile(name, events, timeout: @timeout_ms) do
       {:ok, %{summary: summary(profile), advice: Profile.advice(profile), expressions: profile.expressions}}
     else
-      {:error, %Error{position: nil} = error} -> {:error, Exception.message(error)}
-      {:error, %Error{position: position} = error} -> {:error, "event #{position + 1}: #{Exception.message(error)}"}
+      {:error, %Error{} = error} -> {:error, message(error)}
       {:error, text} -> {:error, text}
     end
   end
+
+  # People count the lines of events from 1.
+  defp message(%Error{position: nil} = error), do: Exception.message(error)
+  defp message(error), do: "event #{error.position + 1}: #{Exception.message(%{error | position: nil})}"
 
   defp find(server) do
     case Enum.find(Running.names()[:server], &(Describe.value(&1) == server)) do
