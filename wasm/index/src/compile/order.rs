@@ -77,14 +77,16 @@ struct Expected {
     estimate: Estimate,
     /// The number of literals below the node, or 1 for a literal.
     literals: u32,
+    /// The cost over the probability of deciding the parent.
+    ratio: f32,
     /// The range of its children in [`Measured::children`].
     children: (u32, u32),
     place: Place,
 }
 
 fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Measured {
-    let nothing =
-        Expected { estimate: Estimate { probability: 0.0, cost: 0.0 }, literals: 1, children: (0, 0), place: WHOLE };
+    let estimate_of_none = Estimate { probability: 0.0, cost: 0.0 };
+    let nothing = Expected { estimate: estimate_of_none, literals: 1, ratio: 0.0, children: (0, 0), place: WHOLE };
     let capacity = normal.capacity();
     let mut measured = Measured { nodes: vec![nothing; capacity], children: Vec::with_capacity(capacity) };
     for index in normal.bottom_up() {
@@ -99,28 +101,32 @@ fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -
 impl Measured {
     fn inner(&mut self, normal: &Normal, index: NodeIndex, kind: NormalNode) {
         let start = self.children.len();
-        self.children.extend(normal.children(index));
-        let nodes = &self.nodes;
-        let estimate = |child: NodeIndex| nodes[child as usize].estimate;
         // The probability that a child decides the node: that it is false under `And`, or true under `Or`.
-        let decides = |child: NodeIndex| match kind {
-            NormalNode::And => 1.0 - estimate(child).probability,
-            _ => estimate(child).probability,
+        let decides = |of: &Estimate| match kind {
+            NormalNode::And => 1.0 - of.probability,
+            _ => of.probability,
         };
-        let ratio = |child: NodeIndex| estimate(child).cost / greater(decides(child), 1e-6);
+        for child in normal.children(index) {
+            let Expected { estimate, ratio, .. } = &mut self.nodes[child as usize];
+            *ratio = estimate.cost / greater(decides(estimate), 1e-6);
+            self.children.push(child);
+        }
+        let nodes = &self.nodes;
+        let ratio = |child: NodeIndex| nodes[child as usize].ratio;
         let children = &mut self.children[start..];
         children.sort_by(|&a, &b| ratio(a).total_cmp(&ratio(b)));
-        let mut reached = 1.0;
-        let mut cost = 0.0;
+        let (mut reached, mut cost, mut literals) = (1.0, 0.0, 0);
         for &child in &*children {
-            cost += reached * estimate(child).cost;
-            reached *= 1.0 - decides(child);
+            let of_child = &nodes[child as usize];
+            cost += reached * of_child.estimate.cost;
+            reached *= 1.0 - decides(&of_child.estimate);
+            literals += of_child.literals;
         }
         let probability = if kind == NormalNode::And { reached } else { 1.0 - reached };
-        let literals = children.iter().map(|&child| nodes[child as usize].literals).sum();
-        let children = (start as u32, self.children.len() as u32);
-        let estimate = Estimate { probability, cost };
-        self.nodes[index as usize] = Expected { estimate, literals, children, place: WHOLE };
+        let node = &mut self.nodes[index as usize];
+        node.estimate = Estimate { probability, cost };
+        node.literals = literals;
+        node.children = (start as u32, self.children.len() as u32);
     }
 }
 
