@@ -315,6 +315,14 @@ impl<S> Predicate<S> {
 }
 
 impl<S> Constants<S> {
+    /// Returns the number of constants.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Constants::Integers(integers) => integers.len(),
+            Constants::Strings(strings) => strings.len(),
+        }
+    }
+
     fn heap_bytes(&self) -> usize {
         match self {
             Constants::Integers(integers) => of_slice(integers),
@@ -340,10 +348,7 @@ impl<S> Test<S> {
     /// memory for a copy of the test is estimated from this number.
     pub(crate) fn constants(&self) -> usize {
         match self {
-            Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
-                Constants::Integers(integers) => integers.len(),
-                Constants::Strings(strings) => strings.len(),
-            },
+            Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => constants.len(),
             Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
             Test::Contains(text) | Test::StartsWith(text) | Test::EndsWith(text) | Test::Like(text) => of_bytes(text),
             Test::Lowered(test) => test.constants(),
