@@ -3,6 +3,7 @@
 pub mod objects;
 
 use std::borrow::Cow;
+use std::slice;
 
 use crate::model::address::Network;
 use crate::model::arithmetic::Comparison;
@@ -376,14 +377,16 @@ impl<S> Test<S> {
 
     /// Calls `each` with every string of the test, in the order of [`Predicate::map`].
     pub(crate) fn each_string(&self, mut each: impl FnMut(&S)) {
-        match self {
-            Test::StringEqual(string) | Test::StringNotEqual(string) => each(string),
-            Test::WithinFrequencyCap { namespace, .. } => each(namespace),
-            Test::Objects(quantified) => quantified.each_string(&mut each),
+        // One loop over a slice, so that the compiler inlines `each`.
+        let strings: &[S] = match self {
+            Test::StringEqual(string) | Test::StringNotEqual(string) => slice::from_ref(string),
+            Test::WithinFrequencyCap { namespace, .. } => slice::from_ref(namespace),
+            Test::Objects(quantified) => return quantified.each_string(&mut each),
             Test::OneOf(Constants::Strings(strings))
             | Test::NoneOf(Constants::Strings(strings))
-            | Test::AllOf(Constants::Strings(strings)) => strings.iter().for_each(each),
-            _ => {}
-        }
+            | Test::AllOf(Constants::Strings(strings)) => strings,
+            _ => &[],
+        };
+        strings.iter().for_each(each);
     }
 }
