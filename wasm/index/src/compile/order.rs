@@ -143,27 +143,29 @@ const WHOLE: Place = Place { start: 0, on_true: Target::Done(true), on_false: Ta
 
 fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
     let root = normal.root();
+    if let Some(literal) = normal.literal(root) {
+        return vec![test(literal, WHOLE)];
+    }
     let unset = Test { literal: Literal { predicate: 0, negated: false }, on: false, target: Target::Done(false) };
     let mut tests = vec![unset; measured.nodes[root as usize].literals as usize];
     for index in normal.top_down() {
         let Expected { place, children: (from, to), .. } = measured.nodes[index as usize];
-        let kind = match normal.node(index) {
-            NormalNode::Literal(literal) => {
-                tests[place.start as usize] = test(literal, place);
-                continue;
-            }
-            kind => kind,
-        };
+        let is_and = normal.node(index) == NormalNode::And;
         let mut start = place.start;
         for position in from..to {
             let child = measured.children[position as usize];
-            let after = start + measured.nodes[child as usize].literals;
+            let below = &mut measured.nodes[child as usize];
+            let after = start + below.literals;
             let is_last = position + 1 == to;
-            measured.nodes[child as usize].place = match kind {
+            let place = match is_and {
                 _ if is_last => Place { start, ..place },
-                NormalNode::And => Place { start, on_true: Target::Test(after), ..place },
-                _ => Place { start, on_false: Target::Test(after), ..place },
+                true => Place { start, on_true: Target::Test(after), ..place },
+                false => Place { start, on_false: Target::Test(after), ..place },
             };
+            match normal.literal(child) {
+                Some(literal) => tests[start as usize] = test(literal, place),
+                None => below.place = place,
+            }
             start = after;
         }
     }
