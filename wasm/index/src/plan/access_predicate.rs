@@ -94,7 +94,7 @@ impl AccessPredicate {
         }
         let attribute = predicate.attribute;
         let declared = schema.attribute(attribute);
-        let is_lax = literal.negated && declared.optional && predicate.test != Test::Null;
+        let is_lax = literal.negated && declared.optional && !matches!(predicate.test, Test::Null);
         let values = match literal.negated {
             false => positive(&predicate.test)?,
             true if is_lax => exception(&predicate.test)?,

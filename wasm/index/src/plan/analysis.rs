@@ -204,7 +204,7 @@ impl Analysis {
     /// Chooses the access with the least expected cost for an event. `predicates` are those of the expression.
     pub fn access(&self, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
-        let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
+        let is_boolean = literals.all(|literal| matches!(predicates[literal.predicate as usize].test, Test::True));
         let worthwhile = if is_boolean { cost::MAX_INDEXED_BOOLEAN } else { cost::MAX_INDEXED };
         let costs = self.costs(catalog);
         let cost = costs[self.normal.root() as usize];
