@@ -64,13 +64,16 @@ impl Vocabulary {
         Vocabulary { attributes: vec![Known::default(); attributes], firsts: Chunks::default() }
     }
 
-    /// Counts the constants of `predicate`, even if they exceed the bound. [`Vocabulary::check`] tests the bound.
-    pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
+    /// Counts the constants of `predicate`, even if they exceed the bound. Returns whether any is new, so that
+    /// [`Vocabulary::check`] must test the bound.
+    pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) -> bool {
+        let mut any_new = false;
         each_test(predicate, schema, |attribute, test| {
             if limit(attribute, schema).is_some() {
-                self.retain_constants(attribute, test);
+                any_new |= self.retain_constants(attribute, test);
             }
         });
+        any_new
     }
 
     /// Undoes [`Vocabulary::retain`].
@@ -88,10 +91,12 @@ impl Vocabulary {
         self.firsts.clear();
     }
 
-    fn retain_constants(&mut self, attribute: AttributeId, test: &Test<StringId>) {
+    /// Counts the constants of `test`. Returns whether `attribute` has more distinct ones now.
+    fn retain_constants(&mut self, attribute: AttributeId, test: &Test<StringId>) -> bool {
         let (integers, strings) = constants(test);
         let Vocabulary { attributes, firsts } = self;
         let known = &mut attributes[attribute.index()];
+        let before = known.len();
         integers.iter().for_each(|&integer| *known.integers.entry(integer).or_insert(0) += 1);
         for &id in strings {
             while firsts.len() <= id.index() {
@@ -107,6 +112,7 @@ impl Vocabulary {
                 *known.shared.entry(id).or_insert(0) += 1;
             }
         }
+        known.len() > before
     }
 
     fn release_constants(&mut self, attribute: AttributeId, test: &Test<StringId>) {

@@ -14,13 +14,12 @@ use crate::index::{Index, Insertion};
 use crate::language;
 use crate::model::predicate::{self, Borrowed, Predicate, Step};
 use crate::model::schema::{Attribute, Type};
-use crate::model::strings::StringId;
+use crate::model::strings::{Lookup, StringId};
 use crate::patterns::{is_lowered, is_pattern};
 use crate::plan::analysis::{Access, Analysis};
 use crate::plan::estimates;
 use crate::plan::filter::Filter;
 use crate::room::{Extent, Searches};
-use crate::support::hash::hash_bytes;
 use crate::support::headroom::ensure;
 use crate::tree;
 
@@ -228,24 +227,23 @@ impl Index {
     fn intern(&mut self, postfix: Vec<Step<Borrowed>>, constants: usize) -> Result<Expression, Error> {
         let Index { strings, vocabulary, catalog: Catalog { schema, .. }, .. } = self;
         let mut refused = None;
-        let mut hashes = Vec::with_capacity(constants);
+        let mut lookups = Vec::with_capacity(constants);
         for predicate in predicates(&postfix) {
-            predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
+            predicate.test.each_string(|text| lookups.push(Lookup::new(text)));
         }
-        if strings.is_far() {
-            strings.prefetch(hashes.iter().copied());
-        }
-        let mut hashes = hashes.into_iter();
+        strings.look_up(&mut lookups);
+        let mut lookups = lookups.into_iter();
         let expression = Expression::new(postfix, |predicate| {
             let predicate = predicate.map(|text| {
-                let Some(hash) = hashes.next() else { unreachable!("each string was hashed") };
-                strings.take_in(hash, &text)
+                let Some(lookup) = lookups.next() else { unreachable!("each string was looked up") };
+                strings.take_in(lookup, &text)
             });
             // A string that is in a list twice counts as one reference.
             predicate.test.each_string(|&string| strings.count(string));
-            vocabulary.retain(&predicate, schema);
-            if let Err(error) = vocabulary.check(&predicate, schema) {
-                refused.get_or_insert(error);
+            if vocabulary.retain(&predicate, schema) {
+                if let Err(error) = vocabulary.check(&predicate, schema) {
+                    refused.get_or_insert(error);
+                }
             }
             predicate
         });
