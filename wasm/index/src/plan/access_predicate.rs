@@ -299,9 +299,10 @@ fn floats(relation: Relation, constant: f64) -> ValueSet {
 }
 
 fn keys(constants: &Constants<StringId>) -> Keys {
-    match constants {
-        Constants::Integers(integers) => integers.iter().copied().collect(),
-        Constants::Strings(ids) => ids.iter().map(|id| key::of_string(*id)).collect(),
+    match (first(constants), constants) {
+        (Some(key), constants) if constants.len() == 1 => Keys::One(key),
+        (_, Constants::Integers(integers)) => Keys::Many(integers.clone()),
+        (_, Constants::Strings(ids)) => Keys::Many(ids.iter().map(|id| key::of_string(*id)).collect()),
     }
 }
 
