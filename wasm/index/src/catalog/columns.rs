@@ -26,7 +26,7 @@ struct Wanted {
 
 /// Returns the demand of an `any` predicate over a list of objects. It depends only on the predicate and the schema, so
 /// insertions, moves and deletions compute the same demand.
-// Inlined, because most predicates are no such ones.
+// Inlined, because most predicates test no list of objects.
 #[inline]
 pub(crate) fn demand(predicate: &Predicate<StringId>, schema: &Schema) -> Option<Demand> {
     match &predicate.test {
