@@ -26,15 +26,22 @@ struct Wanted {
 
 /// Returns the demand of an `any` predicate over a list of objects. It depends only on the predicate and the schema, so
 /// insertions, moves and deletions compute the same demand.
+// Inlined, because most predicates test no list of objects.
+#[inline]
 pub(crate) fn demand(predicate: &Predicate<StringId>, schema: &Schema) -> Option<Demand> {
     match &predicate.test {
         Test::Objects(quantified) if quantified.quantifier == Quantifier::Any => {
-            let wanted = wanted(quantified, schema.objects(predicate.attribute))?;
-            let column = schema.column(predicate.attribute, wanted.attribute);
-            Some(Demand { column, keys: wanted.keys, is_exact: is_alone(quantified) })
+            of_condition(quantified, predicate.attribute, schema)
         }
         _ => None,
     }
+}
+
+/// Returns the demand of the condition that some object of `list` meets.
+fn of_condition(quantified: &Quantified<StringId>, list: AttributeId, schema: &Schema) -> Option<Demand> {
+    let wanted = wanted(quantified, schema.objects(list))?;
+    let column = schema.column(list, wanted.attribute);
+    Some(Demand { column, keys: wanted.keys, is_exact: is_alone(quantified) })
 }
 
 /// Returns whether the condition is one test that its keys decide.

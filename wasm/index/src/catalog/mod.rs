@@ -120,7 +120,7 @@ pub(crate) fn asked<'a>(
 }
 
 /// The length of an expression, on which the memory to read it back depends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Extent {
     pub steps: usize,
     /// The number of constants of predicates in the shared table.

@@ -3,34 +3,48 @@
 /// The number of classes of sizes: four to an octave.
 const CLASSES: usize = 4 * u32::BITS as usize;
 
-/// The number of sizes in each class.
+/// A histogram of sizes.
 #[derive(Clone, Debug)]
-pub(crate) struct Sizes([u32; CLASSES]);
+pub(crate) struct Sizes {
+    /// The number of sizes in each class.
+    counts: [u32; CLASSES],
+    /// The highest class with a size, or 0 if there is none. Each insertion reads it.
+    highest: usize,
+}
 
 impl Default for Sizes {
     fn default() -> Self {
-        Sizes([0; CLASSES])
+        Sizes { counts: [0; CLASSES], highest: 0 }
     }
 }
 
 impl Sizes {
     pub fn add(&mut self, bytes: usize) {
-        self.0[class(bytes)] += 1;
+        let class = class(bytes);
+        self.counts[class] += 1;
+        self.highest = self.highest.max(class);
     }
 
     /// Removes a size that was added.
     pub fn remove(&mut self, bytes: usize) {
-        self.0[class(bytes)] -= 1;
+        self.remove_many(class(bytes), 1);
     }
 
     /// Removes `count` sizes of a class that were added.
     pub fn remove_many(&mut self, class: usize, count: u32) {
-        self.0[class] -= count;
+        self.counts[class] -= count;
+        if self.counts[self.highest] == 0 {
+            self.highest = self.counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+        }
     }
 
     /// Returns an upper bound of the largest size, less than a quarter above it.
     pub fn max(&self) -> usize {
-        self.0.iter().rposition(|count| *count > 0).map_or(0, largest)
+        if self.counts[self.highest] > 0 {
+            largest(self.highest)
+        } else {
+            0
+        }
     }
 }
 

@@ -43,6 +43,13 @@ pub(crate) struct Statistics {
     expressions: u32,
 }
 
+impl Saved {
+    /// Returns the attributes in the order in which they were passed.
+    pub fn attributes(&self) -> impl Iterator<Item = AttributeId> + '_ {
+        self.attributes.iter().map(|(attribute, _)| *attribute)
+    }
+}
+
 impl Statistics {
     pub fn new(schema: &Schema) -> Self {
         Statistics { attributes: schema.all_attributes().iter().map(initial).collect(), expressions: 0 }

@@ -1,6 +1,7 @@
 //! The distinct constants of attributes whose number of values is bounded.
 
 use std::hash::Hash;
+use std::slice;
 
 use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
@@ -12,12 +13,6 @@ use crate::model::strings::StringId;
 use crate::support::chunks::Chunks;
 use crate::support::footprint::{of_hash_map, of_table};
 use crate::support::hash::State;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Constant {
-    Integer(i64),
-    String(StringId),
-}
 
 /// The constants of an attribute, with the number of predicates that contain each.
 #[derive(Clone, Debug, Default)]
@@ -69,22 +64,25 @@ impl Vocabulary {
         Vocabulary { attributes: vec![Known::default(); attributes], firsts: Chunks::default() }
     }
 
-    /// Counts the constants of `predicate`, even if they exceed the bound. [`Vocabulary::check`] tests the bound.
-    pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
-        for (attribute, test) in tests(predicate, schema) {
+    /// Counts the constants of `predicate`, even if they exceed the bound. Returns whether any is new, so that
+    /// [`Vocabulary::check`] must test the bound.
+    pub fn retain(&mut self, predicate: &Predicate<StringId>, schema: &Schema) -> bool {
+        let mut any_new = false;
+        each_test(predicate, schema, |attribute, test| {
             if limit(attribute, schema).is_some() {
-                each_constant(test, |constant| self.retain_constant(attribute, constant));
+                any_new |= self.retain_constants(attribute, test);
             }
-        }
+        });
+        any_new
     }
 
     /// Undoes [`Vocabulary::retain`].
     pub fn release(&mut self, predicate: &Predicate<StringId>, schema: &Schema) {
-        for (attribute, test) in tests(predicate, schema) {
+        each_test(predicate, schema, |attribute, test| {
             if limit(attribute, schema).is_some() {
-                each_constant(test, |constant| self.release_constant(attribute, constant));
+                self.release_constants(attribute, test);
             }
-        }
+        });
     }
 
     /// Frees all memory except the list of attributes.
@@ -93,32 +91,39 @@ impl Vocabulary {
         self.firsts.clear();
     }
 
-    fn retain_constant(&mut self, attribute: AttributeId, constant: Constant) {
-        let known = &mut self.attributes[attribute.index()];
-        let id = match constant {
-            Constant::Integer(integer) => return *known.integers.entry(integer).or_insert(0) += 1,
-            Constant::String(id) => id,
-        };
-        while self.firsts.len() <= id.index() {
-            self.firsts.push(First::default());
+    /// Counts the constants of `test`. Returns whether `attribute` has more distinct ones now.
+    fn retain_constants(&mut self, attribute: AttributeId, test: &Test<StringId>) -> bool {
+        let (integers, strings) = constants(test);
+        let Vocabulary { attributes, firsts } = self;
+        let known = &mut attributes[attribute.index()];
+        let before = known.len();
+        integers.iter().for_each(|&integer| *known.integers.entry(integer).or_insert(0) += 1);
+        for &id in strings {
+            while firsts.len() <= id.index() {
+                firsts.push(First::default());
+            }
+            let first = &mut firsts[id.index()];
+            if first.count > 0 && first.attribute == attribute {
+                first.count += 1;
+            } else if first.count == 0 && !known.shared.contains_key(&id) {
+                *first = First { attribute, count: 1 };
+                known.first += 1;
+            } else {
+                *known.shared.entry(id).or_insert(0) += 1;
+            }
         }
-        let first = &mut self.firsts[id.index()];
-        if first.count == 0 && !known.shared.contains_key(&id) {
-            *first = First { attribute, count: 1 };
-            known.first += 1;
-        } else if first.count > 0 && first.attribute == attribute {
-            first.count += 1;
-        } else {
-            *known.shared.entry(id).or_insert(0) += 1;
-        }
+        known.len() > before
     }
 
-    fn release_constant(&mut self, attribute: AttributeId, constant: Constant) {
+    fn release_constants(&mut self, attribute: AttributeId, test: &Test<StringId>) {
+        let (integers, strings) = constants(test);
         let known = &mut self.attributes[attribute.index()];
-        let id = match constant {
-            Constant::Integer(integer) => return release(&mut known.integers, integer),
-            Constant::String(id) => id,
-        };
+        integers.iter().for_each(|&integer| release(&mut known.integers, integer));
+        strings.iter().for_each(|&id| self.release_string(attribute, id));
+    }
+
+    fn release_string(&mut self, attribute: AttributeId, id: StringId) {
+        let known = &mut self.attributes[attribute.index()];
         let is_first = |first: &First| first.count > 0 && first.attribute == attribute;
         if !self.firsts.get(id.index()).is_some_and(is_first) {
             return release(&mut known.shared, id);
@@ -153,12 +158,16 @@ impl Vocabulary {
     /// elements.
     pub fn growth<'a, S: 'a>(
         &self,
-        predicates: impl Iterator<Item = &'a Predicate<S>>,
-        schema: &'a Schema,
+        mut predicates: impl Iterator<Item = &'a Predicate<S>>,
+        schema: &Schema,
         strings: usize,
     ) -> usize {
-        let mut tests = predicates.flat_map(|predicate| tests(predicate, schema));
-        if tests.any(|(attribute, _)| limit(attribute, schema).is_some()) {
+        let is_bounded = |predicate: &Predicate<S>| {
+            let mut is_bounded = false;
+            each_test(predicate, schema, |attribute, _| is_bounded |= limit(attribute, schema).is_some());
+            is_bounded
+        };
+        if predicates.any(is_bounded) {
             self.firsts.growth(strings.saturating_sub(self.firsts.len()))
         } else {
             0
@@ -167,7 +176,13 @@ impl Vocabulary {
 
     /// Checks that the attributes that `predicate` reads have no more distinct constants than their declared counts.
     pub fn check(&self, predicate: &Predicate<StringId>, schema: &Schema) -> Result<(), Error> {
-        tests(predicate, schema).try_for_each(|(attribute, _)| self.check_attribute(attribute, schema))
+        let mut checked = Ok(());
+        each_test(predicate, schema, |attribute, _| {
+            if checked.is_ok() {
+                checked = self.check_attribute(attribute, schema);
+            }
+        });
+        checked
     }
 
     fn check_attribute(&self, attribute: AttributeId, schema: &Schema) -> Result<(), Error> {
@@ -188,18 +203,15 @@ impl Vocabulary {
     }
 }
 
-/// Returns the tests of `predicate`, each with its attribute. A test in a condition over objects has a column instead.
-fn tests<'a, S>(
-    predicate: &'a Predicate<S>,
-    schema: &'a Schema,
-) -> impl Iterator<Item = (AttributeId, &'a Test<S>)> + 'a {
-    let Predicate { attribute: list, test } = predicate;
-    let (scalar, quantified) = match test {
-        Test::Objects(quantified) => (None, Some(quantified)),
-        test => (Some((*list, test)), None),
-    };
-    let inner = quantified.into_iter().flat_map(|quantified| quantified.predicates());
-    scalar.into_iter().chain(inner.map(|inner| (schema.column(*list, inner.attribute), &inner.test)))
+/// Calls `each` with the tests of `predicate` and their attributes. A test in a condition over objects has a column instead.
+fn each_test<S>(predicate: &Predicate<S>, schema: &Schema, mut each: impl FnMut(AttributeId, &Test<S>)) {
+    match &predicate.test {
+        Test::Objects(quantified) => {
+            let column = |inner: &Predicate<S>| schema.column(predicate.attribute, inner.attribute);
+            quantified.predicates().for_each(|inner| each(column(inner), &inner.test));
+        }
+        test => each(predicate.attribute, test),
+    }
 }
 
 fn limit(attribute: AttributeId, schema: &Schema) -> Option<u32> {
@@ -209,15 +221,16 @@ fn limit(attribute: AttributeId, schema: &Schema) -> Option<u32> {
     }
 }
 
-fn each_constant(test: &Test<StringId>, mut each: impl FnMut(Constant)) {
+/// Returns the integers and the strings of a test that count as values of its attribute.
+fn constants(test: &Test<StringId>) -> (&[i64], &[StringId]) {
     match test {
-        Test::Integer(_, constant) => each(Constant::Integer(*constant)),
-        Test::StringEqual(id) | Test::StringNotEqual(id) => each(Constant::String(*id)),
+        Test::Integer(_, constant) => (slice::from_ref(constant), &[]),
+        Test::StringEqual(id) | Test::StringNotEqual(id) => (&[], slice::from_ref(id)),
         Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
-            Constants::Integers(integers) => integers.iter().for_each(|&integer| each(Constant::Integer(integer))),
-            Constants::Strings(ids) => ids.iter().for_each(|&id| each(Constant::String(id))),
+            Constants::Integers(integers) => (integers, &[]),
+            Constants::Strings(ids) => (&[], ids),
         },
-        _ => {}
+        _ => (&[], &[]),
     }
 }
 

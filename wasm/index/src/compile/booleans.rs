@@ -61,7 +61,7 @@ pub(crate) enum Tests<'a> {
 /// Appends the packed form of `tests`, whose expression has these `predicates`. Returns false if they do not fit.
 pub(crate) fn pack(tests: &[Test], predicates: &[Predicate<StringId>], words: &mut Vec<u32>) -> bool {
     let fits = |predicate: &Predicate<StringId>| {
-        predicate.test == predicate::Test::True && literal(predicate.attribute, true) < PACKED_LITERALS
+        matches!(predicate.test, predicate::Test::True) && literal(predicate.attribute, true) < PACKED_LITERALS
     };
     if tests.len() > PACKED_TESTS || tests.len() != predicates.len() || !predicates.iter().all(fits) {
         return false;

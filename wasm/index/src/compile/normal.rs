@@ -101,29 +101,8 @@ impl Normal {
     /// Returns the literal at `index`, then the literal children of each `And` above it. All of them are true whenever this
     /// literal makes the expression true. Only the nearest [`cost::MAX_CONTEXT`] `And`s count. The time is constant for each
     /// literal, because other children of an `And` are skipped.
-    pub fn context(&self, index: NodeIndex) -> impl Iterator<Item = NodeIndex> + '_ {
-        let (mut above, mut next, mut conjunctions) = (index, NONE, 0);
-        let literals = std::iter::from_fn(move || loop {
-            match some(next) {
-                Some(literal) => {
-                    next = self.nodes[literal as usize].last;
-                    if literal != index {
-                        return Some(literal);
-                    }
-                }
-                None => {
-                    above = self.parent(above)?;
-                    if self.node(above) == NormalNode::And {
-                        conjunctions += 1;
-                        if conjunctions > cost::MAX_CONTEXT {
-                            return None;
-                        }
-                        next = self.nodes[above as usize].last;
-                    }
-                }
-            }
-        });
-        std::iter::once(index).chain(literals)
+    pub fn context(&self, index: NodeIndex) -> Context<'_> {
+        Context { normal: self, literal: index, above: NONE, next: NONE, conjunctions: 0 }
     }
 
     /// Returns the conjuncts of the node at `index`: the other children of each `And` above it.
@@ -149,6 +128,49 @@ impl Normal {
     }
 }
 
+/// The literals that [`Normal::context`] returns.
+pub(crate) struct Context<'a> {
+    normal: &'a Normal,
+    /// The literal whose context this is.
+    literal: NodeIndex,
+    /// The node whose literals are read, or [`NONE`] before the first literal.
+    above: NodeIndex,
+    /// The next literal under that node.
+    next: NodeIndex,
+    /// The number of `And`s so far.
+    conjunctions: usize,
+}
+
+impl Iterator for Context<'_> {
+    type Item = NodeIndex;
+
+    // Inlined, because the loops over a context do less for a literal than a call takes.
+    #[inline(always)]
+    fn next(&mut self) -> Option<NodeIndex> {
+        loop {
+            if let Some(literal) = some(self.next) {
+                self.next = self.normal.nodes[literal as usize].last;
+                if literal != self.literal {
+                    return Some(literal);
+                }
+            } else if self.above == NONE {
+                self.above = self.literal;
+                return Some(self.literal);
+            } else {
+                self.above = self.normal.parent(self.above)?;
+                let Linked { node, last, .. } = self.normal.nodes[self.above as usize];
+                if node == NormalNode::And {
+                    self.conjunctions += 1;
+                    if self.conjunctions > cost::MAX_CONTEXT {
+                        return None;
+                    }
+                    self.next = last;
+                }
+            }
+        }
+    }
+}
+
 fn some(index: NodeIndex) -> Option<NodeIndex> {
     (index != NONE).then_some(index)
 }
@@ -157,14 +179,12 @@ fn some(index: NodeIndex) -> Option<NodeIndex> {
 pub(crate) fn normalise(steps: &[Step]) -> Normalised {
     let negated = negations(steps);
     let mut builder = Builder { nodes: Vec::with_capacity(steps.len()) };
-    let mut stack: Vec<Operand> = Vec::with_capacity(steps.len());
+    let mut stack: Vec<NodeIndex> = Vec::with_capacity(steps.len());
     for (position, &step) in steps.iter().enumerate() {
         let negated = negated.get(position).is_some_and(|&negated| negated);
         let operand = match step {
-            Step::Constant(value) => Operand::Constant(value != negated),
-            Step::Predicate(predicate) => {
-                Operand::Node(builder.push(NormalNode::Literal(Literal { predicate, negated })))
-            }
+            Step::Constant(value) => constant(value != negated),
+            Step::Predicate(predicate) => builder.push(NormalNode::Literal(Literal { predicate, negated })),
             Step::Not => continue,
             Step::And | Step::Or => {
                 let (Some(right), Some(left)) = (stack.pop(), stack.pop()) else {
@@ -176,11 +196,29 @@ pub(crate) fn normalise(steps: &[Step]) -> Normalised {
         };
         stack.push(operand);
     }
-    match stack.pop() {
-        Some(Operand::Node(root)) => Normalised::Tree(builder.finish(root)),
-        Some(Operand::Constant(value)) => Normalised::Constant(value),
-        None => unreachable!("a kept expression has a value"),
+    let Some(root) = stack.pop() else { unreachable!("a kept expression has a value") };
+    match value(root) {
+        Some(value) => Normalised::Constant(value),
+        // The stack is empty now, and its memory takes the preorder.
+        None => Normalised::Tree(builder.finish(root, stack)),
     }
+}
+
+/// The operands on the stack that are constants. No expression has as many nodes.
+const FALSE: NodeIndex = NodeIndex::MAX - 2;
+const TRUE: NodeIndex = NodeIndex::MAX - 1;
+
+fn constant(value: bool) -> NodeIndex {
+    if value {
+        TRUE
+    } else {
+        FALSE
+    }
+}
+
+/// Returns the value of a constant operand, or `None` for a node.
+fn value(operand: NodeIndex) -> Option<bool> {
+    (operand >= FALSE).then_some(operand == TRUE)
 }
 
 /// Returns for each step whether the number of negations above it is odd. Empty if there is no negation.
@@ -204,12 +242,6 @@ fn negations(steps: &[Step]) -> Vec<bool> {
     negated
 }
 
-#[derive(Clone, Copy)]
-enum Operand {
-    Constant(bool),
-    Node(NodeIndex),
-}
-
 struct Builder {
     nodes: Vec<Linked>,
 }
@@ -220,15 +252,14 @@ impl Builder {
         self.nodes.len() as NodeIndex - 1
     }
 
-    fn join(&mut self, kind: NormalNode, left: Operand, right: Operand) -> Operand {
+    fn join(&mut self, kind: NormalNode, left: NodeIndex, right: NodeIndex) -> NodeIndex {
         // The operand that short-circuits the operator: false for `And`, true for `Or`.
         let decisive = kind == NormalNode::Or;
-        match (left, right) {
-            (Operand::Constant(value), _) | (_, Operand::Constant(value)) if value == decisive => {
-                Operand::Constant(decisive)
-            }
-            (Operand::Constant(_), other) | (other, Operand::Constant(_)) => other,
-            (Operand::Node(left), Operand::Node(right)) => {
+        match (value(left), value(right)) {
+            (Some(value), _) | (_, Some(value)) if value == decisive => constant(decisive),
+            (Some(_), _) => right,
+            (_, Some(_)) => left,
+            (None, None) => {
                 let node = if self.nodes[left as usize].node == kind {
                     left
                 } else {
@@ -236,13 +267,13 @@ impl Builder {
                     self.adopt(node, left, left);
                     node
                 };
-                if self.nodes[right as usize].node == kind {
-                    let Linked { first, last, .. } = self.nodes[right as usize];
+                let Linked { node: other, first, last, .. } = self.nodes[right as usize];
+                if other == kind {
                     self.adopt(node, first, last);
                 } else {
                     self.adopt(node, right, right);
                 }
-                Operand::Node(node)
+                node
             }
         }
     }
@@ -257,20 +288,25 @@ impl Builder {
         self.nodes[node as usize].last = last;
     }
 
-    fn finish(mut self, root: NodeIndex) -> Normal {
-        let mut preorder = Vec::with_capacity(self.nodes.len());
+    /// `preorder` is empty, and has room for all nodes.
+    fn finish(mut self, root: NodeIndex, mut preorder: Vec<NodeIndex>) -> Normal {
         let mut next = root;
         while let Some(index) = some(next) {
             preorder.push(index);
-            let first = self.nodes[index as usize].first;
-            let is_and = self.nodes[index as usize].node == NormalNode::And;
+            let Linked { node, first, .. } = self.nodes[index as usize];
+            if first == NONE {
+                next = self.behind(index);
+                continue;
+            }
+            let is_and = node == NormalNode::And;
             // The node whose `last` names the next literal.
             let mut before = index;
             let mut child = first;
             while let Some(below) = some(child) {
-                self.nodes[below as usize].parent = index;
-                child = self.nodes[below as usize].next;
-                if is_and && matches!(self.nodes[below as usize].node, NormalNode::Literal(_)) {
+                let linked = &mut self.nodes[below as usize];
+                linked.parent = index;
+                child = linked.next;
+                if is_and && matches!(linked.node, NormalNode::Literal(_)) {
                     self.nodes[before as usize].last = below;
                     before = below;
                 }
@@ -278,7 +314,7 @@ impl Builder {
             if is_and {
                 self.nodes[before as usize].last = NONE;
             }
-            next = if first == NONE { self.behind(index) } else { first };
+            next = first;
         }
         Normal { nodes: self.nodes, preorder }
     }

@@ -77,14 +77,16 @@ struct Expected {
     estimate: Estimate,
     /// The number of literals below the node, or 1 for a literal.
     literals: u32,
+    /// The cost over the probability of deciding the parent.
+    ratio: f32,
     /// The range of its children in [`Measured::children`].
     children: (u32, u32),
     place: Place,
 }
 
 fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -> Measured {
-    let nothing =
-        Expected { estimate: Estimate { probability: 0.0, cost: 0.0 }, literals: 1, children: (0, 0), place: WHOLE };
+    let estimate_of_none = Estimate { probability: 0.0, cost: 0.0 };
+    let nothing = Expected { estimate: estimate_of_none, literals: 1, ratio: 0.0, children: (0, 0), place: WHOLE };
     let capacity = normal.capacity();
     let mut measured = Measured { nodes: vec![nothing; capacity], children: Vec::with_capacity(capacity) };
     for index in normal.bottom_up() {
@@ -99,28 +101,32 @@ fn measure(normal: &Normal, estimate: impl Fn(NodeIndex, Literal) -> Estimate) -
 impl Measured {
     fn inner(&mut self, normal: &Normal, index: NodeIndex, kind: NormalNode) {
         let start = self.children.len();
-        self.children.extend(normal.children(index));
-        let nodes = &self.nodes;
-        let estimate = |child: NodeIndex| nodes[child as usize].estimate;
         // The probability that a child decides the node: that it is false under `And`, or true under `Or`.
-        let decides = |child: NodeIndex| match kind {
-            NormalNode::And => 1.0 - estimate(child).probability,
-            _ => estimate(child).probability,
+        let decides = |of: &Estimate| match kind {
+            NormalNode::And => 1.0 - of.probability,
+            _ => of.probability,
         };
-        let ratio = |child: NodeIndex| estimate(child).cost / greater(decides(child), 1e-6);
+        for child in normal.children(index) {
+            let Expected { estimate, ratio, .. } = &mut self.nodes[child as usize];
+            *ratio = estimate.cost / greater(decides(estimate), 1e-6);
+            self.children.push(child);
+        }
+        let nodes = &self.nodes;
+        let ratio = |child: NodeIndex| nodes[child as usize].ratio;
         let children = &mut self.children[start..];
         children.sort_by(|&a, &b| ratio(a).total_cmp(&ratio(b)));
-        let mut reached = 1.0;
-        let mut cost = 0.0;
+        let (mut reached, mut cost, mut literals) = (1.0, 0.0, 0);
         for &child in &*children {
-            cost += reached * estimate(child).cost;
-            reached *= 1.0 - decides(child);
+            let of_child = &nodes[child as usize];
+            cost += reached * of_child.estimate.cost;
+            reached *= 1.0 - decides(&of_child.estimate);
+            literals += of_child.literals;
         }
         let probability = if kind == NormalNode::And { reached } else { 1.0 - reached };
-        let literals = children.iter().map(|&child| nodes[child as usize].literals).sum();
-        let children = (start as u32, self.children.len() as u32);
-        let estimate = Estimate { probability, cost };
-        self.nodes[index as usize] = Expected { estimate, literals, children, place: WHOLE };
+        let node = &mut self.nodes[index as usize];
+        node.estimate = Estimate { probability, cost };
+        node.literals = literals;
+        node.children = (start as u32, self.children.len() as u32);
     }
 }
 
@@ -137,27 +143,29 @@ const WHOLE: Place = Place { start: 0, on_true: Target::Done(true), on_false: Ta
 
 fn lay_out(normal: &Normal, mut measured: Measured) -> Vec<Test> {
     let root = normal.root();
+    if let Some(literal) = normal.literal(root) {
+        return vec![test(literal, WHOLE)];
+    }
     let unset = Test { literal: Literal { predicate: 0, negated: false }, on: false, target: Target::Done(false) };
     let mut tests = vec![unset; measured.nodes[root as usize].literals as usize];
     for index in normal.top_down() {
         let Expected { place, children: (from, to), .. } = measured.nodes[index as usize];
-        let kind = match normal.node(index) {
-            NormalNode::Literal(literal) => {
-                tests[place.start as usize] = test(literal, place);
-                continue;
-            }
-            kind => kind,
-        };
+        let is_and = normal.node(index) == NormalNode::And;
         let mut start = place.start;
         for position in from..to {
             let child = measured.children[position as usize];
-            let after = start + measured.nodes[child as usize].literals;
+            let below = &mut measured.nodes[child as usize];
+            let after = start + below.literals;
             let is_last = position + 1 == to;
-            measured.nodes[child as usize].place = match kind {
+            let place = match is_and {
                 _ if is_last => Place { start, ..place },
-                NormalNode::And => Place { start, on_true: Target::Test(after), ..place },
-                _ => Place { start, on_false: Target::Test(after), ..place },
+                true => Place { start, on_true: Target::Test(after), ..place },
+                false => Place { start, on_false: Target::Test(after), ..place },
             };
+            match normal.literal(child) {
+                Some(literal) => tests[start as usize] = test(literal, place),
+                None => below.place = place,
+            }
             start = after;
         }
     }

@@ -129,12 +129,11 @@ impl Predicates {
         entries.heap_bytes() + held.sum::<usize>() + of_hash_table(by_value) + patterns.heap_bytes()
     }
 
-    /// Returns the bytes by which the insertion of `predicates` may grow the tables.
-    pub(crate) fn growth<'a, S: 'a>(&self, predicates: impl Iterator<Item = &'a Predicate<S>> + Clone) -> usize {
-        let more = predicates.clone().count();
+    /// Returns the bytes by which the insertion of `more` predicates, with these `patterns`, may grow the tables.
+    pub(crate) fn growth<'a, S: 'a>(&self, more: usize, patterns: impl Iterator<Item = &'a Predicate<S>>) -> usize {
         self.entries.growth(more)
             + table_growth(&self.by_value, more)
-            + self.patterns.growth(predicates, self.entries.len() + more)
+            + self.patterns.growth(patterns, self.entries.len() + more)
     }
 
     /// Checks that the counts, the table and the free list agree with `expected` references to each predicate.

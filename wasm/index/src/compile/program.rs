@@ -49,6 +49,8 @@ pub(crate) struct Program {
     pub words: Vec<u32>,
     /// The number of words of the operations. The expression's steps follow them.
     pub code: usize,
+    /// The number of constants of its predicates in the shared table.
+    pub constants: usize,
 }
 
 /// Returns an upper bound of a program's words, from the numbers of its expression's steps and constants.
@@ -116,7 +118,8 @@ fn lengthen(program: &mut Program, tests: &[Test], positions: &[usize]) {
         });
     }
     words.extend(&short[positions[tests.len()]..]);
-    *program = Program { words, code: program.code + LONG_JUMP_WORDS * tests.len() };
+    program.words = words;
+    program.code += LONG_JUMP_WORDS * tests.len();
 }
 
 /// The parts of the catalog that assembling a program uses.
@@ -133,6 +136,8 @@ struct Assembler<'a> {
     /// The place of each predicate among the operations, or [`NOWHERE`].
     places: Vec<PredicateIndex>,
     operations: PredicateIndex,
+    /// The number of constants of predicates in the shared table.
+    constants: usize,
 }
 
 /// The place of a predicate that has no operation yet.
@@ -143,7 +148,7 @@ impl<'a> Assembler<'a> {
         let places = vec![NOWHERE; expression.predicates.len()];
         let mut words = Vec::with_capacity(4 * places.len() + 4);
         words.push(slot.word());
-        Assembler { words, expression, catalog, places, operations: 0 }
+        Assembler { words, expression, catalog, places, operations: 0, constants: 0 }
     }
 
     /// Appends an operation whose jump is set later.
@@ -172,6 +177,7 @@ impl<'a> Assembler<'a> {
             None => {
                 self.words.truncate(start + 1);
                 self.words.push(self.catalog.predicates.retain(predicate).word());
+                self.constants += predicate.test.constants();
                 code::SHARED
             }
         };
@@ -191,7 +197,7 @@ impl<'a> Assembler<'a> {
         }
         let code = self.words.len();
         steps::pack(&self.expression.steps, &self.places, &mut self.words);
-        Program { words: self.words, code }
+        Program { words: self.words, code, constants: self.constants }
     }
 }
 

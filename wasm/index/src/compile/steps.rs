@@ -22,12 +22,11 @@ pub(crate) fn pack(steps: &[Step], places: &[PredicateIndex], words: &mut Vec<u3
         match step {
             Step::Predicate(predicate) => {
                 let place = places[*predicate as usize];
-                writer.push(0, 1);
-                if width > NARROW {
-                    writer.push(u32::from(place == next), 1);
-                }
-                if width <= NARROW || place != next {
-                    writer.push(place, width);
+                match (width <= NARROW, place == next) {
+                    (true, _) => writer.push(place << 1, width + 1),
+                    (false, true) => writer.push(1 << 1, 2),
+                    // An expression has fewer than 2^30 predicates.
+                    (false, false) => writer.push(place << 2, width + 2),
                 }
                 next = place + 1;
             }

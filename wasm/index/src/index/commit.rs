@@ -1,7 +1,7 @@
 //! The second half of an insertion: it applies the plan of [`Index::prepare`], and cannot fail.
 
 use crate::catalog::subscriptions::{Length, Placement, Subscription};
-use crate::catalog::Catalog;
+use crate::catalog::{self, Catalog};
 use crate::compile::program::{self, Program};
 use crate::compile::{booleans, Expression};
 use crate::handles::{NodeId, Slot};
@@ -28,7 +28,6 @@ impl Index {
         drop(expression);
         let Index { subscriptions, catalog, tree, dense, reasons, deletions, .. } = self;
         let subscription = subscriptions.get(slot);
-        deletions.add(catalog.extent(subscription).reading_bytes());
         if let Placement::Dense(position) = subscription.placement() {
             dense.settle(position);
         }
@@ -45,7 +44,8 @@ impl Index {
     }
 
     fn add_constant(&mut self, id: u64, value: bool, expression: &Expression) -> Slot {
-        let slot = self.add(id, |slot, catalog| program::constant(slot, value, expression, catalog.shared()));
+        let slot =
+            self.add(id, expression, |slot, catalog| program::constant(slot, value, expression, catalog.shared()));
         if value {
             self.insert_unindexed(slot);
         }
@@ -55,7 +55,8 @@ impl Index {
     /// Returns the slot, and the leaves that exceed their capacity.
     fn add_planned(&mut self, id: u64, expression: &Expression, planned: Planned) -> (Slot, Vec<NodeId>) {
         let Planned { analysis, tests, patterns, route } = planned;
-        let slot = self.add(id, |slot, catalog| program::assemble(slot, &tests, expression, catalog.shared()));
+        let slot =
+            self.add(id, expression, |slot, catalog| program::assemble(slot, &tests, expression, catalog.shared()));
         let mut long = Vec::new();
         match route {
             Route::Tree(plan) => {
@@ -74,14 +75,18 @@ impl Index {
         (slot, long)
     }
 
-    /// Adds a subscription without a placement. `assemble` returns the program for its slot.
-    fn add(&mut self, id: u64, assemble: impl FnOnce(Slot, &mut Catalog) -> Program) -> Slot {
-        let Index { subscriptions, catalog, code_bytes, .. } = self;
+    /// Adds a subscription without a placement, and its deletion. `assemble` returns the program for its slot.
+    fn add(&mut self, id: u64, expression: &Expression, assemble: impl FnOnce(Slot, &mut Catalog) -> Program) -> Slot {
+        let Index { subscriptions, catalog, code_bytes, deletions, .. } = self;
         subscriptions.insert(id, |slot| {
-            let Program { mut words, code } = assemble(slot, catalog);
+            let Program { mut words, code, constants } = assemble(slot, catalog);
             let length = Length::noted(&mut words, code);
             *code_bytes += words.len() * size_of::<u32>();
-            Subscription::new(catalog.programs.insert(&words), length)
+            let subscription = Subscription::new(catalog.programs.insert(&words), length);
+            let extent = catalog::Extent { steps: expression.steps.len(), constants, code };
+            debug_assert_eq!(extent, catalog.extent(&subscription), "a deletion finds the same extent");
+            deletions.add(extent.reading_bytes());
+            subscription
         })
     }
 

@@ -14,13 +14,12 @@ use crate::index::{Index, Insertion};
 use crate::language;
 use crate::model::predicate::{self, Borrowed, Predicate, Step};
 use crate::model::schema::{Attribute, Type};
-use crate::model::strings::StringId;
+use crate::model::strings::{Lookup, StringId};
 use crate::patterns::{is_lowered, is_pattern};
 use crate::plan::analysis::{Access, Analysis};
 use crate::plan::estimates;
 use crate::plan::filter::Filter;
 use crate::room::{Extent, Searches};
-use crate::support::hash::hash_bytes;
 use crate::support::headroom::ensure;
 use crate::tree;
 
@@ -31,6 +30,19 @@ pub(super) const HEADROOM: usize = 64 * 1024;
 const HEADROOM_PER_BYTE: usize = 16;
 /// Free memory that an insertion requires for each step and each constant, once its text is read.
 const HEADROOM_PER_STEP: usize = 200;
+
+/// The numbers of an expression's parts, on which the memory of its insertion depends.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    steps: usize,
+    /// The predicates, with repetitions.
+    predicates: usize,
+    /// An upper bound of the constants in all predicates.
+    constants: usize,
+    patterns: usize,
+    /// Whether a predicate reads the lower case of a string.
+    has_lowered: bool,
+}
 
 /// An insertion without errors.
 pub(super) struct Prepared {
@@ -81,16 +93,16 @@ impl Index {
             let message = format!("a subscription with the id {id} exists; delete it first");
             return Err(Error::new(Kind::DuplicateId, message));
         }
-        let (postfix, bytes) = self.read(insertion)?;
-        let (steps, constants) = (postfix.len(), constants(&postfix));
+        let (postfix, counts, bytes) = self.read(insertion)?;
+        let Counts { steps, constants, .. } = counts;
         let deletion = catalog::Extent { steps, constants, code: program::max_words(steps, constants) };
         let deletion = deletion.reading_bytes();
         self.deletions.hold(deletion)?;
-        let extent = self.extent_with(id, &postfix);
+        let extent = self.extent_with(id, &counts);
         searches.make_room(&extent)?;
         // Asks for `bytes` again: the reserve and the searches may have taken the free memory.
         ensure(bytes)?;
-        let expression = self.intern(postfix)?;
+        let expression = self.intern(postfix, constants)?;
         match self.plan(&expression, bytes, |nodes| searches.make_room(&Extent { nodes, ..extent })) {
             Ok(form) => Ok(Prepared { id, expression, form, bytes, deletion, extent }),
             Err(error) => {
@@ -119,7 +131,7 @@ impl Index {
         let patterns = catalog.hold_patterns(predicates);
         let analysis = Analysis::new(normal, predicates, catalog);
         let before = catalog.statistics.saved(asked(predicates, &catalog.schema));
-        catalog.statistics.ask(asked(predicates, &catalog.schema));
+        catalog.statistics.ask(before.attributes());
         analysis.observe(&mut catalog.statistics);
         let access = analysis.access(predicates, catalog);
         let route = match &access {
@@ -141,15 +153,15 @@ impl Index {
     }
 
     /// Returns an upper bound of the extent with one more subscription. The number of nodes stays as it is.
-    fn extent_with(&self, id: u64, postfix: &[Step<Borrowed>]) -> Extent {
+    fn extent_with(&self, id: u64, counts: &Counts) -> Extent {
         let extent = self.extent();
         let ids = extent.greatest.filter(|_| self.subscriptions.stays_ascending(id));
         Extent {
             slots: extent.slots.max(self.subscriptions.next(id).index() + 1),
-            predicates: extent.predicates + predicates(postfix).count(),
+            predicates: extent.predicates + counts.predicates,
             dense: extent.dense + 1,
-            patterns: extent.patterns + predicates(postfix).filter(|predicate| is_pattern(&predicate.test)).count(),
-            has_lowered: extent.has_lowered || predicates(postfix).any(|predicate| is_lowered(&predicate.test)),
+            patterns: extent.patterns + counts.patterns,
+            has_lowered: extent.has_lowered || counts.has_lowered,
             greatest: ids.map(|greatest| greatest.max(id)),
             ..extent
         }
@@ -159,9 +171,9 @@ impl Index {
     ///
     /// Errors: those of [`Index::insert`].
     pub fn check(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        let (postfix, bytes) = self.read(insertion)?;
+        let (postfix, counts, bytes) = self.read(insertion)?;
         ensure(bytes)?;
-        let expression = self.intern(postfix)?;
+        let expression = self.intern(postfix, counts.constants)?;
         self.release(&expression.predicates);
         Ok(())
     }
@@ -171,7 +183,7 @@ impl Index {
     /// Errors: those of [`Index::check`], and [`Kind::Type`] for predicates that only erl-be-tree refuses: whether a
     /// required attribute is null, whether segments or caps are empty, and membership of an enum.
     pub fn check_as_erl(&mut self, insertion: &Insertion) -> Result<(), Error> {
-        let (postfix, _bytes) = self.read(insertion)?;
+        let (postfix, ..) = self.read(insertion)?;
         for predicate in predicates(&postfix) {
             let Attribute { name, ty, optional, .. } = self.schema().attribute(predicate.attribute);
             let refusal = match (&predicate.test, ty) {
@@ -188,15 +200,18 @@ impl Index {
         self.check(insertion)
     }
 
-    /// Reads an expression. Also returns an upper bound of the bytes that its insertion requests, except for nodes of the
-    /// tree.
-    fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<(Vec<Step<Borrowed<'a>>>, usize), Error> {
+    /// Reads an expression. Also returns its counts, and an upper bound of the bytes that its insertion requests, except for
+    /// nodes of the tree.
+    fn read<'a>(&self, insertion: &Insertion<'a>) -> Result<(Vec<Step<Borrowed<'a>>>, Counts, usize), Error> {
         let text = HEADROOM_PER_BYTE * insertion.text.len();
         ensure(HEADROOM + text)?;
         let postfix = language::read_borrowed(insertion.text, &self.catalog.schema, &insertion.constants)?;
-        let constants = constants(&postfix);
-        let words = program::max_words(postfix.len(), constants);
-        let tables = self.catalog.predicates.growth(predicates(&postfix))
+        let counts = Counts::of(&postfix);
+        let Counts { steps, constants, .. } = counts;
+        let words = program::max_words(steps, constants);
+        // Most expressions have no pattern, and then need no search for them.
+        let patterns = predicates(&postfix).take(if counts.patterns > 0 { counts.predicates } else { 0 });
+        let tables = self.catalog.predicates.growth(counts.predicates, patterns)
             + self.catalog.programs.growth(words)
             + self.strings.growth(constants)
             + self.vocabulary.growth(predicates(&postfix), self.schema(), self.strings.capacity() + constants)
@@ -204,32 +219,31 @@ impl Index {
             + self.tree.growth()
             + self.dense.growth()
             + self.reasons.as_ref().map_or(0, |reasons| reasons.growth(insertion.text.len(), words));
-        let bytes = HEADROOM + text + HEADROOM_PER_STEP * (postfix.len() + constants) + tables;
-        Ok((postfix, bytes))
+        let bytes = HEADROOM + text + HEADROOM_PER_STEP * (steps + constants) + tables;
+        Ok((postfix, counts, bytes))
     }
 
-    /// Interns the strings of an expression and counts its constants.
-    fn intern(&mut self, postfix: Vec<Step<Borrowed>>) -> Result<Expression, Error> {
+    /// Interns the strings of an expression with this number of constants, and counts its constants.
+    fn intern(&mut self, postfix: Vec<Step<Borrowed>>, constants: usize) -> Result<Expression, Error> {
         let Index { strings, vocabulary, catalog: Catalog { schema, .. }, .. } = self;
         let mut refused = None;
-        let mut hashes = Vec::with_capacity(constants(&postfix));
+        let mut lookups = Vec::with_capacity(constants);
         for predicate in predicates(&postfix) {
-            predicate.test.each_string(|text| hashes.push(hash_bytes(text)));
+            predicate.test.each_string(|text| lookups.push(Lookup::new(text)));
         }
-        if strings.is_far() {
-            strings.prefetch(hashes.iter().copied());
-        }
-        let mut hashes = hashes.into_iter();
+        strings.look_up(&mut lookups);
+        let mut lookups = lookups.into_iter();
         let expression = Expression::new(postfix, |predicate| {
             let predicate = predicate.map(|text| {
-                let Some(hash) = hashes.next() else { unreachable!("each string was hashed") };
-                strings.take_in(hash, &text)
+                let Some(lookup) = lookups.next() else { unreachable!("each string was looked up") };
+                strings.take_in(lookup, &text)
             });
             // A string that is in a list twice counts as one reference.
             predicate.test.each_string(|&string| strings.count(string));
-            vocabulary.retain(&predicate, schema);
-            if let Err(error) = vocabulary.check(&predicate, schema) {
-                refused.get_or_insert(error);
+            if vocabulary.retain(&predicate, schema) {
+                if let Err(error) = vocabulary.check(&predicate, schema) {
+                    refused.get_or_insert(error);
+                }
             }
             predicate
         });
@@ -251,9 +265,17 @@ impl Index {
     }
 }
 
-/// Returns the number of constants in all predicates of an expression.
-fn constants<S>(postfix: &[Step<S>]) -> usize {
-    predicates(postfix).map(|predicate| predicate.test.constants()).sum()
+impl Counts {
+    fn of<S>(postfix: &[Step<S>]) -> Self {
+        let mut counts = Counts { steps: postfix.len(), ..Counts::default() };
+        for Predicate { test, .. } in predicates(postfix) {
+            counts.predicates += 1;
+            counts.constants += test.constants();
+            counts.patterns += usize::from(is_pattern(test));
+            counts.has_lowered |= is_lowered(test);
+        }
+        counts
+    }
 }
 
 /// Returns the predicates of an expression, with repetitions.

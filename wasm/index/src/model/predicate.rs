@@ -3,6 +3,7 @@
 pub mod objects;
 
 use std::borrow::Cow;
+use std::slice;
 
 use crate::model::address::Network;
 use crate::model::arithmetic::Comparison;
@@ -315,6 +316,14 @@ impl<S> Predicate<S> {
 }
 
 impl<S> Constants<S> {
+    /// Returns the number of constants.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Constants::Integers(integers) => integers.len(),
+            Constants::Strings(strings) => strings.len(),
+        }
+    }
+
     fn heap_bytes(&self) -> usize {
         match self {
             Constants::Integers(integers) => of_slice(integers),
@@ -340,10 +349,7 @@ impl<S> Test<S> {
     /// memory for a copy of the test is estimated from this number.
     pub(crate) fn constants(&self) -> usize {
         match self {
-            Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => match constants {
-                Constants::Integers(integers) => integers.len(),
-                Constants::Strings(strings) => strings.len(),
-            },
+            Test::OneOf(constants) | Test::NoneOf(constants) | Test::AllOf(constants) => constants.len(),
             Test::True | Test::Null | Test::NotNull | Test::Empty => 0,
             Test::Contains(text) | Test::StartsWith(text) | Test::EndsWith(text) | Test::Like(text) => of_bytes(text),
             Test::Lowered(test) => test.constants(),
@@ -371,14 +377,16 @@ impl<S> Test<S> {
 
     /// Calls `each` with every string of the test, in the order of [`Predicate::map`].
     pub(crate) fn each_string(&self, mut each: impl FnMut(&S)) {
-        match self {
-            Test::StringEqual(string) | Test::StringNotEqual(string) => each(string),
-            Test::WithinFrequencyCap { namespace, .. } => each(namespace),
-            Test::Objects(quantified) => quantified.each_string(&mut each),
+        // One loop over a slice, so that the compiler inlines `each`.
+        let strings: &[S] = match self {
+            Test::StringEqual(string) | Test::StringNotEqual(string) => slice::from_ref(string),
+            Test::WithinFrequencyCap { namespace, .. } => slice::from_ref(namespace),
+            Test::Objects(quantified) => return quantified.each_string(&mut each),
             Test::OneOf(Constants::Strings(strings))
             | Test::NoneOf(Constants::Strings(strings))
-            | Test::AllOf(Constants::Strings(strings)) => strings.iter().for_each(each),
-            _ => {}
-        }
+            | Test::AllOf(Constants::Strings(strings)) => strings,
+            _ => &[],
+        };
+        strings.iter().for_each(each);
     }
 }

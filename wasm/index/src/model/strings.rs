@@ -17,6 +17,20 @@ impl StringId {
     pub const UNKNOWN: StringId = StringId(u32::MAX);
 }
 
+/// The look-up of a string before it is taken in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookup {
+    hash: u64,
+    /// The position of the entry that probably has the string, or a position after the last one.
+    position: u32,
+}
+
+impl Lookup {
+    pub fn new(bytes: &[u8]) -> Self {
+        Lookup { hash: hash_bytes(bytes), position: u32::MAX }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Entry {
     bytes: Bytes,
@@ -78,6 +92,19 @@ impl Interner {
         std::hint::black_box(positions.fold(0, |sum, at| sum ^ self.entries[at as usize].references));
     }
 
+    /// Looks up strings that [`Interner::take_in`] will take in, and prefetches their entries. The reads are independent, so the
+    /// processor overlaps them.
+    pub(crate) fn look_up(&self, lookups: &mut [Lookup]) {
+        let mut read = 0;
+        for lookup in lookups {
+            if let Some(position) = self.by_bytes.find(lookup.hash, |_| true) {
+                lookup.position = position;
+                read ^= self.entries[position as usize].references;
+            }
+        }
+        std::hint::black_box(read);
+    }
+
     /// Returns the bytes of `id`, which must be in the table.
     pub fn get(&self, id: StringId) -> &[u8] {
         &self.entries[self.position(id)].bytes
@@ -104,17 +131,23 @@ impl Interner {
 
     /// Adds a reference to `bytes`, and inserts them if they are new. Returns their id.
     pub fn retain(&mut self, bytes: &[u8]) -> StringId {
-        let id = self.take_in(hash_bytes(bytes), bytes);
+        let id = self.take_in(Lookup::new(bytes), bytes);
         self.count(id);
         id
     }
 
-    /// Returns the id of `bytes`, whose hash is `hash`, and inserts them if they are new. The caller must count a reference.
-    pub(crate) fn take_in(&mut self, hash: u64, bytes: &[u8]) -> StringId {
-        debug_assert_eq!(hash, hash_bytes(bytes));
-        if let Some(id) = self.find_hashed(hash, bytes) {
-            return id;
+    /// Returns the id of `bytes`, and inserts them if they are new. The caller must count a reference. Since `lookup` was looked
+    /// up, no string may have been removed.
+    pub(crate) fn take_in(&mut self, lookup: Lookup, bytes: &[u8]) -> StringId {
+        debug_assert_eq!(lookup.hash, hash_bytes(bytes));
+        match self.entries.get(lookup.position as usize) {
+            Some(entry) if same(&entry.bytes, bytes) => entry.id,
+            _ => self.find_hashed(lookup.hash, bytes).unwrap_or_else(|| self.insert(lookup.hash, bytes)),
         }
+    }
+
+    /// Inserts `bytes`, which are new and whose hash is `hash`. Returns their id.
+    fn insert(&mut self, hash: u64, bytes: &[u8]) -> StringId {
         let position = self.entries.len() as u32;
         let number = match self.free.take_lowest() {
             Some(number) => {

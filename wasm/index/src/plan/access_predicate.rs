@@ -94,7 +94,7 @@ impl AccessPredicate {
         }
         let attribute = predicate.attribute;
         let declared = schema.attribute(attribute);
-        let is_lax = literal.negated && declared.optional && predicate.test != Test::Null;
+        let is_lax = literal.negated && declared.optional && !matches!(predicate.test, Test::Null);
         let values = match literal.negated {
             false => positive(&predicate.test)?,
             true if is_lax => exception(&predicate.test)?,
@@ -185,8 +185,8 @@ fn positive(test: &Test<StringId>) -> Option<ValueSet> {
         Test::Float(relation, constant) => floats(*relation, constant.get()),
         Test::StringEqual(id) => ValueSet::Points(Keys::One(key::of_string(*id))),
         Test::OneOf(constants) => ValueSet::Points(keys(constants)),
-        Test::AllOf(constants) => match keys(constants).first() {
-            Some(&key) => ValueSet::Points(Keys::One(key)),
+        Test::AllOf(constants) => match first(constants) {
+            Some(key) => ValueSet::Points(Keys::One(key)),
             None => ValueSet::Defined,
         },
         Test::SegmentWithin { id, .. } | Test::SegmentBefore { id, .. } => ValueSet::Points(Keys::One(*id)),
@@ -252,7 +252,7 @@ fn is_exact(negated: bool, test: &Test<StringId>) -> bool {
         }
         Test::Float(relation, _) => !matches!(relation, Relation::Equal | Relation::NotEqual),
         Test::NotNull => !negated,
-        Test::AllOf(constants) => !negated && keys(constants).len() == 1,
+        Test::AllOf(constants) => !negated && constants.len() == 1,
         Test::StringNotEqual(_) | Test::NoneOf(_) => true,
         Test::Null => negated,
         _ => false,
@@ -299,8 +299,17 @@ fn floats(relation: Relation, constant: f64) -> ValueSet {
 }
 
 fn keys(constants: &Constants<StringId>) -> Keys {
+    match (first(constants), constants) {
+        (Some(key), constants) if constants.len() == 1 => Keys::One(key),
+        (_, Constants::Integers(integers)) => Keys::Many(integers.clone()),
+        (_, Constants::Strings(ids)) => Keys::Many(ids.iter().map(|id| key::of_string(*id)).collect()),
+    }
+}
+
+/// Returns the first of [`keys`].
+fn first(constants: &Constants<StringId>) -> Option<i64> {
     match constants {
-        Constants::Integers(integers) => integers.iter().copied().collect(),
-        Constants::Strings(ids) => ids.iter().map(|id| key::of_string(*id)).collect(),
+        Constants::Integers(integers) => integers.first().copied(),
+        Constants::Strings(ids) => ids.first().map(|id| key::of_string(*id)),
     }
 }

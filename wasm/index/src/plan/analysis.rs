@@ -204,7 +204,7 @@ impl Analysis {
     /// Chooses the access with the least expected cost for an event. `predicates` are those of the expression.
     pub fn access(&self, predicates: &[Predicate<StringId>], catalog: &Catalog) -> Access {
         let mut literals = self.normal.top_down().filter_map(|index| self.normal.literal(index));
-        let is_boolean = literals.all(|literal| predicates[literal.predicate as usize].test == Test::True);
+        let is_boolean = literals.all(|literal| matches!(predicates[literal.predicate as usize].test, Test::True));
         let worthwhile = if is_boolean { cost::MAX_INDEXED_BOOLEAN } else { cost::MAX_INDEXED };
         let costs = self.costs(catalog);
         let cost = costs[self.normal.root() as usize];
@@ -240,16 +240,19 @@ impl Analysis {
     /// Returns the literals that lead to the expression at the least cost for an event.
     fn cheapest(&self, costs: &[f32]) -> Vec<NodeIndex> {
         let mut access = Vec::new();
-        let mut pending = vec![self.normal.root()];
-        while let Some(index) = pending.pop() {
+        let mut pending = Vec::new();
+        let mut next = Some(self.normal.root());
+        while let Some(index) = next {
             match self.normal.node(index) {
                 NormalNode::Literal(_) => access.push(index),
                 NormalNode::Or => pending.extend(self.normal.children(index)),
                 NormalNode::And => {
                     let cost = |child: &NodeIndex| costs[*child as usize];
-                    pending.extend(self.normal.children(index).min_by(|a, b| cost(a).total_cmp(&cost(b))));
+                    next = self.normal.children(index).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+                    continue;
                 }
             }
+            next = pending.pop();
         }
         access
     }
@@ -288,8 +291,13 @@ impl Analysis {
         };
         let mut led = self.share(index);
         let (mut filtering, mut filtered) = (None, 1.0);
-        for (index, access_predicate) in self.context(index).skip(1) {
+        for index in self.normal.context(index).take(cost::MAX_CONTEXT) {
             let share = self.share(index);
+            // An infinite share is that of a literal without an access predicate.
+            if share >= led && share >= filtered {
+                continue;
+            }
+            let Some(access_predicate) = self.access_predicate(index) else { continue };
             let is_other = access_predicate.attribute != leading.attribute;
             if share < led {
                 (filtering, filtered) = if is_other { (Some(leading), led) } else { (filtering, filtered) };

@@ -36,13 +36,16 @@ pub(crate) struct Demanded<'a> {
 impl<'a> Demands<'a> {
     /// Returns the demands of `literal` in the expression of `analysis`.
     pub fn of(literal: NodeIndex, analysis: &'a Analysis) -> Self {
-        let (mut sorted, mut len) = ([(0.0, literal); cost::MAX_CONTEXT], 0);
-        for (place, (literal, _)) in sorted.iter_mut().zip(analysis.context(literal)) {
-            *place = (analysis.share(literal), literal);
-            len += 1;
+        // Filled in place, so that the array is not copied.
+        let mut demands = Demands { analysis, literal, sorted: [(0.0, literal); cost::MAX_CONTEXT], len: 0 };
+        for literal in analysis.normal.context(literal).take(cost::MAX_CONTEXT) {
+            if analysis.access_predicate(literal).is_some() {
+                demands.sorted[demands.len] = (analysis.share(literal), literal);
+                demands.len += 1;
+            }
         }
-        sorted[..len].sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        Demands { analysis, literal, sorted, len }
+        demands.sorted[..demands.len].sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        demands
     }
 
     /// Returns the access predicate of the literal itself.

@@ -474,24 +474,28 @@ impl Tree {
     /// Returns whether every event that reaches `node` makes `access_predicate` true.
     fn is_met_on_the_way(&self, node: NodeId, access_predicate: &AccessPredicate) -> bool {
         let mut below = node;
-        while let Position::Under(level, place) = self.position(below) {
+        while let Some(level) = self.node(below).level() {
             let level = &self.levels[level.index()];
-            let is_met = level.attribute == access_predicate.attribute
-                && match (place, &access_predicate.values) {
-                    (_, ValueSet::Defined) => true,
-                    (Place::Point(key), _) => access_predicate.admits(key),
-                    (Place::Bucket, ValueSet::Interval(low, high)) => {
-                        let bucket = level.buckets.position(below).map(|position| level.buckets.range(position));
-                        bucket.is_some_and(|(least, greatest)| *low <= least && greatest <= *high)
-                    }
-                    _ => false,
-                };
-            if is_met {
+            if level.attribute == access_predicate.attribute && self.is_met_below(level, below, access_predicate) {
                 return true;
             }
             below = level.owner;
         }
         false
+    }
+
+    /// Returns whether every event that `level` leads to `node` makes `access_predicate` true, which is on the level's attribute.
+    fn is_met_below(&self, level: &Level, node: NodeId, access_predicate: &AccessPredicate) -> bool {
+        let Position::Under(_, place) = self.position(node) else { return false };
+        match (place, &access_predicate.values) {
+            (_, ValueSet::Defined) => true,
+            (Place::Point(key), _) => access_predicate.admits(key),
+            (Place::Bucket, ValueSet::Interval(low, high)) => {
+                let bucket = level.buckets.position(node).map(|position| level.buckets.range(position));
+                bucket.is_some_and(|(least, greatest)| *low <= least && greatest <= *high)
+            }
+            _ => false,
+        }
     }
 
     fn add_node(&mut self, position: Position) -> NodeId {

@@ -71,7 +71,7 @@ impl Grove {
         let plan = tree.prepare(&access, &analysis, 0, |_| Ok(())).unwrap();
         let tests = order(&analysis.normal, |_, _| Estimate { probability: 0.5, cost: 1.0 });
         let slot = subscriptions.insert(subscriptions.len() as u64, |slot| {
-            let Program { mut words, code } = assemble(slot, &tests, &expression, catalog.shared());
+            let Program { mut words, code, .. } = assemble(slot, &tests, &expression, catalog.shared());
             let length = Length::noted(&mut words, code);
             Subscription::new(catalog.programs.insert(&words), length)
         });
