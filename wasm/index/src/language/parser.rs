@@ -65,7 +65,10 @@ pub(super) fn parse<'a>(
     constants: &[(&[u8], i64)],
 ) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
     let mut lexer = Lexer::new(text);
-    let current = lexer.next()?;
+    let current = lexer.next();
+    if let TokenKind::Fault(fault) = current.kind {
+        return Err(lexer.error(fault, current));
+    }
     let checker = Checker::new(text, schema, constants);
     let mut steps = Vec::new();
     steps.try_reserve(text.len() / TEXT_OF_STEP + 1).map_err(out_of_memory)?;
@@ -110,7 +113,7 @@ impl<'a, 's> Parser<'a, 's> {
         let word = self.word();
         let (_, quantifier) = Quantifier::NAMES.into_iter().find(|(name, _)| *name == word)?;
         let mut ahead = self.lexer.clone();
-        let is_name = ahead.next().is_ok_and(|next| next.kind == TokenKind::Name);
+        let is_name = ahead.next().kind == TokenKind::Name;
         (is_name && ahead.is_at_open()).then_some(quantifier)
     }
 
@@ -476,11 +479,20 @@ impl<'a, 's> Parser<'a, 's> {
         Ok(taken)
     }
 
-    /// Reads the token after the current one, in one call for each token.
-    #[inline(never)]
+    /// Reads the token after the current one.
+    #[inline(always)]
     fn go_on(&mut self) -> Result<(), Error> {
-        self.current = self.lexer.next()?;
-        Ok(())
+        self.read_token();
+        match self.current.kind {
+            TokenKind::Fault(fault) => Err(self.lexer.error(fault, self.current)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the next token the current one, in one call for each token.
+    #[inline(never)]
+    fn read_token(&mut self) {
+        self.current = self.lexer.next();
     }
 
     /// Takes a token of `kind`. The message calls it `what`.
