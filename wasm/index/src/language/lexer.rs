@@ -66,6 +66,12 @@ impl Token {
         &text[self.start..self.end]
     }
 
+    /// Returns the bytes of the token. Unlike [`Token::of`], this checks no character boundaries.
+    #[inline(always)]
+    pub fn bytes(self, text: &str) -> &[u8] {
+        &text.as_bytes()[self.start..self.end]
+    }
+
     /// Returns a description of the token for messages.
     pub fn describe(self, text: &str) -> String {
         let quoted = quote(self.of(text));
