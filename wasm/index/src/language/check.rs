@@ -5,34 +5,12 @@ use std::fmt;
 use crate::error::{Error, Kind};
 use crate::language::ast::{Atom, Membership};
 use crate::language::lexer::{lower_case_keyword, quote, unquote, Token, TokenKind};
+use crate::language::push;
 use crate::language::suggest::suggestion;
 use crate::model::path;
-use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Lowered, Predicate, Relation, Test};
+use crate::model::predicate::{Borrowed, CapType, Constants, Entity, Float, Lowered, Predicate, Relation, Step, Test};
 use crate::model::schema::{Attribute, AttributeId, Bounds, Schema, Type};
 use crate::support::hash::out_of_memory;
-
-/// The result of checking a predicate of a text.
-pub(super) enum Meaning<'a> {
-    /// The predicate holds.
-    Holds(Predicate<Borrowed<'a>>),
-    /// The attribute is defined, and the predicate is false.
-    Fails(Predicate<Borrowed<'a>>),
-    /// Both predicates hold.
-    Both([Predicate<Borrowed<'a>>; 2]),
-    /// One of the predicates holds.
-    Either([Predicate<Borrowed<'a>>; 2]),
-}
-
-impl<'a> Meaning<'a> {
-    /// Returns the meaning of `predicate`, or of its negation.
-    pub fn of(predicate: Predicate<Borrowed<'a>>, negated: bool) -> Self {
-        if negated {
-            Meaning::Fails(predicate)
-        } else {
-            Meaning::Holds(predicate)
-        }
-    }
-}
 
 /// The context in which predicates are checked.
 pub(super) struct Checker<'a, 's> {
@@ -120,9 +98,10 @@ impl<'a, 's> Checker<'a, 's> {
         self.list.is_some()
     }
 
-    /// Returns the meaning of `atom`. `items` are the constants of its list or its arguments.
-    pub fn check(&self, atom: Atom, items: &[Token]) -> Result<Meaning<'a>, Error> {
-        self.meaning(atom, items).map_err(|error| match (self.list, &error.attribute) {
+    /// Adds the meaning of `atom` to `steps`. `items` are the constants of its list or its arguments.
+    #[inline(always)]
+    pub fn check(&self, atom: Atom, items: &[Token], steps: &mut Vec<Step<Borrowed<'a>>>) -> Result<(), Error> {
+        self.add(atom, items, steps).map_err(|error| match (self.list, &error.attribute) {
             (Some(list), Some(attribute)) => {
                 let path = format!("{list}.{attribute}");
                 error.about(path)
@@ -131,37 +110,52 @@ impl<'a, 's> Checker<'a, 's> {
         })
     }
 
-    fn meaning(&self, atom: Atom, items: &[Token]) -> Result<Meaning<'a>, Error> {
+    fn add(&self, atom: Atom, items: &[Token], steps: &mut Vec<Step<Borrowed<'a>>>) -> Result<(), Error> {
         match atom {
-            Atom::Compare { name, relation, operator, constant } if self.is_text(name) => {
-                self.compare_text(name, relation, operator, constant)
+            Atom::Compare { name, relation, operator, constant } => {
+                let named = self.attribute(name)?;
+                match is_text(name, &named) {
+                    true => {
+                        let negated = relation == Relation::NotEqual;
+                        add_negatable(steps, self.compare_text(&named, name, relation, operator, constant)?, negated)
+                    }
+                    false => add_predicate(steps, self.compare_named(&named, relation, operator, constant)?),
+                }
             }
-            Atom::Among { name, negated } if self.is_text(name) => self.among_texts(name, negated, items),
-            Atom::Like { name, negated, pattern } => self.like(name, negated, pattern),
-            Atom::Matches { name, negated, pattern } => self.regex(name, negated, pattern),
-            Atom::Sums(sums) => self.sums(&sums).map(Meaning::Holds),
+            Atom::Among { name, negated } => {
+                let named = self.attribute(name)?;
+                match is_text(name, &named) {
+                    true => add_negatable(steps, self.among_texts(&named, name, items)?, negated),
+                    false => add_predicate(steps, self.among(&named, name, negated, items)?),
+                }
+            }
+            Atom::Like { name, negated, pattern } => add_negatable(steps, self.like(name, pattern)?, negated),
+            Atom::Matches { name, negated, pattern } => add_negatable(steps, self.regex(name, pattern)?, negated),
             Atom::Between { name, negated, operator, low, high } => {
-                let relations = match negated {
-                    false => [Relation::GreaterOrEqual, Relation::LessOrEqual],
-                    true => [Relation::Less, Relation::Greater],
+                let (relations, joined) = match negated {
+                    false => ([Relation::GreaterOrEqual, Relation::LessOrEqual], Step::And),
+                    true => ([Relation::Less, Relation::Greater], Step::Or),
                 };
-                let bounds = [
-                    self.compare(name, relations[0], operator, low)?,
-                    self.compare(name, relations[1], operator, high)?,
-                ];
-                Ok(if negated { Meaning::Either(bounds) } else { Meaning::Both(bounds) })
+                let low = self.compare(name, relations[0], operator, low)?;
+                let high = self.compare(name, relations[1], operator, high)?;
+                add_predicate(steps, low)?;
+                add_predicate(steps, high)?;
+                push(steps, joined)
             }
-            plain => self.predicate(plain, items).map(Meaning::Holds),
+            plain => add_predicate(steps, self.predicate(plain, items)?),
         }
     }
 
     fn predicate(&self, atom: Atom, items: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
         match atom {
             Atom::Bare(name) => self.bare(name),
-            Atom::Compare { name, relation, operator, constant } => self.compare(name, relation, operator, constant),
-            Atom::Among { name, negated } => self.among(name, negated, items),
-            Atom::Like { .. } | Atom::Matches { .. } | Atom::Sums(_) | Atom::Between { .. } => {
-                unreachable!("`check` reads this form")
+            Atom::Sums(sums) => self.sums(&sums),
+            Atom::Compare { .. }
+            | Atom::Among { .. }
+            | Atom::Like { .. }
+            | Atom::Matches { .. }
+            | Atom::Between { .. } => {
+                unreachable!("`add` reads this form")
             }
             Atom::Has { name, negated, constant } => self.has(name, negated, constant),
             Atom::Members { name, membership } => self.members(name, membership, items),
@@ -196,30 +190,45 @@ impl<'a, 's> Checker<'a, 's> {
         at: Token,
         constant: Token,
     ) -> Result<Predicate<Borrowed<'a>>, Error> {
-        let named = self.attribute(name)?;
+        self.compare_named(&self.attribute(name)?, relation, at, constant)
+    }
+
+    /// Like [`Checker::compare`], for an attribute that is known.
+    fn compare_named(
+        &self,
+        named: &Named,
+        relation: Relation,
+        at: Token,
+        constant: Token,
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let taker = Taker::Attribute(named.attribute);
         let test = match (named.attribute.ty, relation) {
             (Type::Integer, _) | (Type::IntegerEnum, Relation::Equal | Relation::NotEqual) => {
-                Test::Integer(relation, self.integer_within(&named, constant)?)
+                Test::Integer(relation, self.integer_within(named, constant)?)
             }
             (Type::DateTime, _) => Test::Integer(relation, self.time(&taker, self.schema.unit(named.id), constant)?),
             (Type::Float, _) => {
                 let float = self.float(&taker, constant)?;
-                self.within_float_bounds(&named, constant, float)?;
+                self.within_float_bounds(named, constant, float)?;
                 Test::Float(relation, float)
             }
             (Type::String, Relation::Equal) => Test::StringEqual(self.string(&taker, constant)?),
             (Type::String, Relation::NotEqual) => Test::StringNotEqual(self.string(&taker, constant)?),
-            _ => return Err(self.misuse(&named, at)),
+            _ => return Err(self.misuse(named, at)),
         };
         Ok(named.test(test))
     }
 
-    fn among(&self, name: Token, negated: bool, constants: &[Token]) -> Result<Predicate<Borrowed<'a>>, Error> {
-        let named = self.attribute(name)?;
+    fn among(
+        &self,
+        named: &Named,
+        name: Token,
+        negated: bool,
+        constants: &[Token],
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let constants = match named.attribute.ty {
-            Type::Integer | Type::IntegerEnum | Type::String => self.constants_of(&named, constants)?,
-            _ => return Err(self.misuse(&named, name)),
+            Type::Integer | Type::IntegerEnum | Type::String => self.constants_of(named, constants)?,
+            _ => return Err(self.misuse(named, name)),
         };
         Ok(named.test(if negated { Test::NoneOf(constants) } else { Test::OneOf(constants) }))
     }
@@ -361,10 +370,18 @@ impl<'a, 's> Checker<'a, 's> {
 
     /// Returns the attribute named by `token`.
     pub(super) fn attribute(&self, token: Token) -> Result<Named<'s>, Error> {
-        let name = token.of(self.text);
-        match (token.kind, find(name, self.schema)) {
+        match (token.kind, find(token.bytes(self.text), self.schema)) {
             (TokenKind::Name | TokenKind::Lowered, Some(id)) => Ok(Named { id, attribute: self.schema.attribute(id) }),
-            (TokenKind::Name | TokenKind::Lowered, None) => {
+            _ => Err(self.no_attribute(token)),
+        }
+    }
+
+    /// Returns the error that `token` names no attribute.
+    #[cold]
+    fn no_attribute(&self, token: Token) -> Error {
+        let name = token.of(self.text);
+        match token.kind {
+            TokenKind::Name | TokenKind::Lowered => {
                 let mend = match (lower_case_keyword(name), suggestion(name, self.schema)) {
                     (Some(keyword), _) => format!("keywords are lower case: write `{keyword}`"),
                     (None, Some(mend)) => mend,
@@ -375,11 +392,11 @@ impl<'a, 's> Checker<'a, 's> {
                     Some(list) => format!("objects in {} have", quote(list)),
                 };
                 let message = format!("{lacking} no attribute {}; {mend}", quote(name));
-                Err(self.error(Kind::UnknownAttribute, token, message).about(name))
+                self.error(Kind::UnknownAttribute, token, message).about(name)
             }
             _ => {
                 let message = format!("expected the name of an attribute, found {}", token.describe(self.text));
-                Err(self.error(Kind::Syntax, token, message))
+                self.error(Kind::Syntax, token, message)
             }
         }
     }
@@ -460,6 +477,9 @@ impl<'a, 's> Checker<'a, 's> {
     pub(super) fn integer(&self, taker: &Taker, token: Token) -> Result<i64, Error> {
         if token.kind != TokenKind::Integer {
             return Err(self.mismatch(taker, "an integer", token));
+        }
+        if let Some(integer) = short_integer(token.bytes(self.text)) {
+            return Ok(integer);
         }
         token.of(self.text).parse().map_err(|_| {
             let message = format!(
@@ -585,12 +605,61 @@ impl<'a, 's> Checker<'a, 's> {
 }
 
 /// Returns the attribute spelled by `name`, which may have unnecessary backticks.
-pub(super) fn find(name: &str, schema: &Schema) -> Option<AttributeId> {
-    let found = schema.find(name.as_bytes());
-    if found.is_some() || !name.contains('`') {
-        return found;
+#[inline(always)]
+pub(super) fn find(name: &[u8], schema: &Schema) -> Option<AttributeId> {
+    schema.find(name).or_else(|| find_quoted(name, schema))
+}
+
+/// Returns the attribute spelled by `name` with unnecessary backticks.
+#[cold]
+fn find_quoted(name: &[u8], schema: &Schema) -> Option<AttributeId> {
+    if !name.contains(&b'`') {
+        return None;
     }
-    schema.find(path::canonical(&path::fields(name).ok()?).as_bytes())
+    let fields = path::fields(std::str::from_utf8(name).ok()?).ok()?;
+    schema.find(path::canonical(&fields).as_bytes())
+}
+
+/// Returns the number that a token of kind [`TokenKind::Integer`] spells, if it is so short that it fits 64 bits.
+#[inline(always)]
+fn short_integer(text: &[u8]) -> Option<i64> {
+    const MAX_DIGITS: usize = 18;
+    let (digits, is_negative) = match text {
+        [b'-', digits @ ..] => (digits, true),
+        digits => (digits, false),
+    };
+    if digits.len() > MAX_DIGITS {
+        return None;
+    }
+    let size = digits.iter().fold(0, |size, digit| 10 * size + i64::from(digit - b'0'));
+    Some(if is_negative { -size } else { size })
+}
+
+/// Returns whether predicates of `named` are about a lowercased string or an address.
+#[inline(always)]
+fn is_text(name: Token, named: &Named) -> bool {
+    name.kind == TokenKind::Lowered || named.attribute.ty == Type::Ip
+}
+
+/// Adds `predicate` to `steps`.
+#[inline(always)]
+fn add_predicate<'a>(steps: &mut Vec<Step<Borrowed<'a>>>, predicate: Predicate<Borrowed<'a>>) -> Result<(), Error> {
+    push(steps, Step::Predicate(predicate))
+}
+
+/// Adds `predicate` to `steps`, or the condition that its attribute is defined and `predicate` is false.
+fn add_negatable<'a>(
+    steps: &mut Vec<Step<Borrowed<'a>>>,
+    predicate: Predicate<Borrowed<'a>>,
+    negated: bool,
+) -> Result<(), Error> {
+    if !negated {
+        return add_predicate(steps, predicate);
+    }
+    add_predicate(steps, Predicate { attribute: predicate.attribute, test: Test::NotNull })?;
+    add_predicate(steps, predicate)?;
+    push(steps, Step::Not)?;
+    push(steps, Step::And)
 }
 
 impl Named<'_> {

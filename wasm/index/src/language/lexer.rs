@@ -29,6 +29,27 @@ pub(super) enum TokenKind {
     Close,
     Comma,
     End,
+    /// A place that starts no token. [`Lexer::error`] makes its error, so tokens stay small.
+    Fault(Fault),
+}
+
+/// The reason why a place starts no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// `==`
+    DoubleEqual,
+    /// `!=`
+    ExclamationEqual,
+    /// A string lacks its closing quote.
+    OpenString,
+    /// A backslash in a string comes before an unexpected character. The token ends before the backslash.
+    Escape,
+    /// A letter or a point follows a number directly. The token ends before it.
+    Glued,
+    /// The path of a name breaks its grammar.
+    Path,
+    /// Any other character.
+    Stray,
 }
 
 /// A token: its kind, and its start and end in the text, in bytes.
@@ -43,6 +64,12 @@ impl Token {
     /// Returns the text of the token.
     pub fn of(self, text: &str) -> &str {
         &text[self.start..self.end]
+    }
+
+    /// Returns the bytes of the token. Unlike [`Token::of`], this checks no character boundaries.
+    #[inline(always)]
+    pub fn bytes(self, text: &str) -> &[u8] {
+        &text.as_bytes()[self.start..self.end]
     }
 
     /// Returns a description of the token for messages.
@@ -121,104 +148,83 @@ impl<'t> Lexer<'t> {
         start
     }
 
-    /// Returns the next token.
+    /// Returns the next token. A [`TokenKind::Fault`] ends the reading.
     #[inline(always)]
-    pub fn next(&mut self) -> Result<Token, Error> {
+    pub fn next(&mut self) -> Token {
+        let bytes = self.text.as_bytes();
         let start = self.behind_blanks();
-        let rest = &self.text.as_bytes()[start..];
-        let (kind, length) = match rest {
-            [] => (TokenKind::End, 0),
-            [b'(', ..] => (TokenKind::Open, 1),
-            [b')', ..] => (TokenKind::Close, 1),
-            [b',', ..] => (TokenKind::Comma, 1),
-            [b'&', b'&', ..] => (TokenKind::And, 2),
-            [b'|', b'|', ..] => (TokenKind::Or, 2),
-            [b'=', b'=', ..] => return Err(self.fault(start, "`==` is no operator; write `=`")),
-            [b'!', b'=', ..] => return Err(self.fault(start, "`!=` is no operator; write `<>`")),
-            [b'<', b'=', ..] => (TokenKind::Relation(Relation::LessOrEqual), 2),
-            [b'>', b'=', ..] => (TokenKind::Relation(Relation::GreaterOrEqual), 2),
-            [b'<', b'>', ..] => (TokenKind::Relation(Relation::NotEqual), 2),
-            [b'<', ..] => (TokenKind::Relation(Relation::Less), 1),
-            [b'>', ..] => (TokenKind::Relation(Relation::Greater), 1),
-            [b'=', ..] => (TokenKind::Relation(Relation::Equal), 1),
-            [b'"' | b'\'', ..] => self.string(start)?,
-            [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => self.number(start)?,
-            [b'+', ..] => (TokenKind::Operator(Operator::Add), 1),
-            [b'-', ..] => (TokenKind::Operator(Operator::Subtract), 1),
-            [b'*', ..] => (TokenKind::Operator(Operator::Multiply), 1),
-            [b'/', ..] => (TokenKind::Operator(Operator::Divide), 1),
-            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => match word(rest) {
-                (_, length) if rest.get(length) == Some(&b'.') => self.path(start)?,
+        let Some(&first) = bytes.get(start) else {
+            self.position = start;
+            return Token { kind: TokenKind::End, start, end: start };
+        };
+        let second = || bytes.get(start + 1).copied().unwrap_or_default();
+        let one = |kind| (kind, start + 1);
+        let two = |kind| (kind, start + 2);
+        let (kind, end) = match first {
+            b'(' => one(TokenKind::Open),
+            b')' => one(TokenKind::Close),
+            b',' => one(TokenKind::Comma),
+            b'"' | b'\'' => string(bytes, start),
+            b'0'..=b'9' => number(bytes, start + 1),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => match word(bytes, start) {
+                (_, end) if bytes.get(end) == Some(&b'.') => self.path(start),
                 word => word,
             },
-            [b'`', ..] => self.path(start)?,
-            _ => return Err(self.stray(start)),
+            b'=' if second() == b'=' => one(TokenKind::Fault(Fault::DoubleEqual)),
+            b'=' => one(TokenKind::Relation(Relation::Equal)),
+            b'<' => match second() {
+                b'=' => two(TokenKind::Relation(Relation::LessOrEqual)),
+                b'>' => two(TokenKind::Relation(Relation::NotEqual)),
+                _ => one(TokenKind::Relation(Relation::Less)),
+            },
+            b'>' if second() == b'=' => two(TokenKind::Relation(Relation::GreaterOrEqual)),
+            b'>' => one(TokenKind::Relation(Relation::Greater)),
+            b'-' if second().is_ascii_digit() => number(bytes, start + 2),
+            b'-' => one(TokenKind::Operator(Operator::Subtract)),
+            b'+' => one(TokenKind::Operator(Operator::Add)),
+            b'*' => one(TokenKind::Operator(Operator::Multiply)),
+            b'/' => one(TokenKind::Operator(Operator::Divide)),
+            b'&' if second() == b'&' => two(TokenKind::And),
+            b'|' if second() == b'|' => two(TokenKind::Or),
+            b'!' if second() == b'=' => one(TokenKind::Fault(Fault::ExclamationEqual)),
+            b'`' => self.path(start),
+            _ => one(TokenKind::Fault(Fault::Stray)),
         };
-        self.position = start + length;
-        Ok(Token { kind, start, end: self.position })
+        self.position = end;
+        Token { kind, start, end }
     }
 
-    /// Returns the kind and the length of the string whose opening quote is at `start`.
-    fn string(&self, start: usize) -> Result<(TokenKind, usize), Error> {
-        let bytes = self.text.as_bytes();
-        let quote = bytes[start];
-        let mut has_escapes = false;
-        let mut at = start + 1;
-        loop {
-            at += plain(bytes.get(at..).unwrap_or_default(), quote);
-            match bytes.get(at) {
-                None => return Err(self.fault(start, "the string that starts here never ends; close its quote")),
-                Some(b'\\') if bytes.get(at + 1).is_some_and(|&b| escaped(b).is_none()) => return Err(self.fault(
-                    at,
-                    r#"a `\` in a string comes before `\`, `'`, `"`, `n`, `r` or `t`; write `\\` for the `\` itself"#,
-                )),
-                Some(b'\\') => {
-                    has_escapes = true;
-                    at += 2;
-                }
-                Some(_) => return Ok((TokenKind::String { has_escapes }, at + 1 - start)),
-            }
-        }
-    }
-
-    /// Returns the kind and the length of the number at `start`.
-    fn number(&self, start: usize) -> Result<(TokenKind, usize), Error> {
-        let rest = &self.text.as_bytes()[start..];
-        let mut kind = TokenKind::Integer;
-        let mut length = behind_digits(rest, usize::from(rest[0] == b'-'));
-        if rest.get(length) == Some(&b'.') {
-            kind = TokenKind::Float;
-            length = behind_digits(rest, length + 1);
-        }
-        if let Some(b'e' | b'E') = rest.get(length) {
-            let sign = usize::from(matches!(rest.get(length + 1), Some(b'+' | b'-')));
-            let exponent = length + 1 + sign;
-            let end = behind_digits(rest, exponent);
-            if end > exponent {
-                kind = TokenKind::Float;
-                length = end;
-            }
-        }
-        match rest.get(length) {
-            Some(&byte) if is_glued(byte) => Err(self.glued(start, length)),
-            _ => Ok((kind, length)),
-        }
-    }
-
-    /// Returns the error for text directly after a number of `length` bytes at `start`.
+    /// Returns the kind and the end of the path that begins at `start`.
     #[cold]
-    fn glued(&self, start: usize, length: usize) -> Error {
-        let end = start + length + count(&self.text.as_bytes()[start + length..], is_glued);
-        let all = quote(&self.text[start..end]);
-        self.fault(start, format!("{all} is neither a number nor a name; put a space after the number"))
-    }
-
-    /// Returns the kind and the length of the path that begins at `start`.
-    #[cold]
-    fn path(&self, start: usize) -> Result<(TokenKind, usize), Error> {
+    fn path(&self, start: usize) -> (TokenKind, usize) {
         match path::length(&self.text[start..]) {
-            Ok(length) => Ok((TokenKind::Name, length)),
-            Err(fault) => Err(self.fault(start + fault.offset, fault.message)),
+            Ok(length) => (TokenKind::Name, start + length),
+            Err(_) => (TokenKind::Fault(Fault::Path), start),
+        }
+    }
+
+    /// Returns the error for `fault` at the token `at`.
+    #[cold]
+    pub fn error(&self, fault: Fault, at: Token) -> Error {
+        let start = at.start;
+        match fault {
+            Fault::DoubleEqual => self.fault(start, "`==` is no operator; write `=`"),
+            Fault::ExclamationEqual => self.fault(start, "`!=` is no operator; write `<>`"),
+            Fault::OpenString => self.fault(start, "the string that starts here never ends; close its quote"),
+            Fault::Escape => self.fault(
+                at.end,
+                r#"a `\` in a string comes before `\`, `'`, `"`, `n`, `r` or `t`; write `\\` for the `\` itself"#,
+            ),
+            Fault::Glued => {
+                let end = at.end + count(&self.text.as_bytes()[at.end..], is_glued);
+                let all = quote(&self.text[start..end]);
+                self.fault(start, format!("{all} is neither a number nor a name; put a space after the number"))
+            }
+            Fault::Path => match path::length(&self.text[start..]) {
+                Err(fault) => self.fault(start + fault.offset, fault.message),
+                Ok(_) => unreachable!("the path broke its grammar before"),
+            },
+            Fault::Stray => self.stray(start),
         }
     }
 
@@ -241,6 +247,60 @@ impl<'t> Lexer<'t> {
 
     fn fault(&self, offset: usize, message: impl Into<String>) -> Error {
         Error::new(Kind::Syntax, message).at(self.text.as_bytes(), offset)
+    }
+}
+
+/// Returns the kind and the end of the string whose opening quote is at `start`.
+#[inline(always)]
+fn string(bytes: &[u8], start: usize) -> (TokenKind, usize) {
+    let quote = bytes[start];
+    let mut has_escapes = false;
+    let mut at = start + 1;
+    loop {
+        at = behind_plain(bytes, at, quote);
+        match bytes.get(at) {
+            Some(&byte) if byte == quote => return (TokenKind::String { has_escapes }, at + 1),
+            None => return (TokenKind::Fault(Fault::OpenString), at),
+            Some(_) => {
+                if bytes.get(at + 1).is_some_and(|&b| escaped(b).is_none()) {
+                    return (TokenKind::Fault(Fault::Escape), at);
+                }
+                has_escapes = true;
+                at += 2;
+            }
+        }
+    }
+}
+
+/// Returns the kind and the end of the number whose digits go on at `rest`.
+#[inline(always)]
+fn number(bytes: &[u8], rest: usize) -> (TokenKind, usize) {
+    let end = behind_digits(bytes, rest);
+    match bytes.get(end) {
+        Some(&byte) if is_glued(byte) => fraction(bytes, end),
+        _ => (TokenKind::Integer, end),
+    }
+}
+
+/// Returns the kind and the end of the number whose leading digits end at `end`, where something follows directly.
+fn fraction(bytes: &[u8], mut end: usize) -> (TokenKind, usize) {
+    let mut kind = TokenKind::Integer;
+    if bytes[end] == b'.' {
+        kind = TokenKind::Float;
+        end = behind_digits(bytes, end + 1);
+    }
+    if let Some(b'e' | b'E') = bytes.get(end) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let exponent = end + 1 + sign;
+        let behind = behind_digits(bytes, exponent);
+        if behind > exponent {
+            kind = TokenKind::Float;
+            end = behind;
+        }
+    }
+    match bytes.get(end) {
+        Some(&byte) if is_glued(byte) => (TokenKind::Fault(Fault::Glued), end),
+        _ => (kind, end),
     }
 }
 
@@ -287,11 +347,14 @@ fn escaped(byte: u8) -> Option<u8> {
     }
 }
 
-/// Returns the reserved word or name that starts `rest`, and its length.
+/// Returns the kind and the end of the reserved word or name that begins at `start`.
 #[inline(always)]
-fn word(rest: &[u8]) -> (TokenKind, usize) {
-    let length = count(rest, in_name);
-    let kind = match &rest[..length] {
+fn word(bytes: &[u8], start: usize) -> (TokenKind, usize) {
+    let mut end = start + 1;
+    while bytes.get(end).is_some_and(|&byte| in_name(byte)) {
+        end += 1;
+    }
+    let kind = match &bytes[start..end] {
         b"and" => TokenKind::And,
         b"or" => TokenKind::Or,
         b"not" => TokenKind::Not,
@@ -300,7 +363,7 @@ fn word(rest: &[u8]) -> (TokenKind, usize) {
         b"false" => TokenKind::Boolean(false),
         _ => TokenKind::Name,
     };
-    (kind, length)
+    (kind, end)
 }
 
 fn in_name(byte: u8) -> bool {
@@ -333,17 +396,21 @@ fn behind_digits(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the number of bytes at the start of `bytes` that are neither `quote` nor a backslash.
-fn plain(bytes: &[u8], quote: u8) -> usize {
-    let (words, rest) = bytes.as_chunks();
-    for (position, word) in words.iter().enumerate() {
+/// Returns the position of the first `quote` or backslash at `at` or after it, or the end of `bytes`.
+#[inline(always)]
+fn behind_plain(bytes: &[u8], mut at: usize, quote: u8) -> usize {
+    while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
         let word = u64::from_le_bytes(*word);
         let ends = zeros(word ^ (ONES * u64::from(quote))) | zeros(word ^ (ONES * u64::from(b'\\')));
         if let Some(byte) = marked(ends) {
-            return position * size_of::<u64>() + byte;
+            return at + byte;
         }
+        at += size_of::<u64>();
     }
-    size_of_val(words) + count(rest, |byte| byte != quote && byte != b'\\')
+    while bytes.get(at).is_some_and(|&byte| byte != quote && byte != b'\\') {
+        at += 1;
+    }
+    at
 }
 
 /// Returns the number of bytes at the start of `bytes` that are `wanted`.

@@ -44,7 +44,7 @@ impl<'a> Checker<'a, '_> {
     /// Checks that the right side is not an unquoted string.
     fn check_quotes(&self, sums: &Sums) -> Result<(), Error> {
         let ([Item::Plain(left)], [Item::Plain(right)]) = (&sums.left[..], &sums.right[..]) else { return Ok(()) };
-        let attribute_of_token = |token: &Token| find(token.of(self.text), self.schema);
+        let attribute_of_token = |token: &Token| find(token.bytes(self.text), self.schema);
         let is_string = attribute_of_token(left).is_some_and(|id| self.schema.attribute(id).ty == Type::String);
         if is_string && right.kind == TokenKind::Name && attribute_of_token(right).is_none() {
             let message = format!(
@@ -65,7 +65,7 @@ impl<'a> Checker<'a, '_> {
         };
         let is_string = |token: &Token| {
             let id = Some(token).filter(|token| token.kind == TokenKind::Name);
-            let id = id.and_then(|token| find(token.of(self.text), self.schema));
+            let id = id.and_then(|token| find(token.bytes(self.text), self.schema));
             id.filter(|&id| self.schema.attribute(id).ty == Type::String)
         };
         let (Some(attribute), Some(other)) = (is_string(left), is_string(right)) else { return Ok(None) };

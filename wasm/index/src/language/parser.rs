@@ -4,7 +4,7 @@ mod sums;
 
 use crate::error::{Error, Kind};
 use crate::language::ast::{Atom, Item, Membership, Sums};
-use crate::language::check::{Checker, Meaning};
+use crate::language::check::Checker;
 use crate::language::lexer::{lower_case_keyword, Lexer, Token, TokenKind};
 use crate::language::push;
 use crate::model::objects::{Quantified, Quantifier, MAX_CONDITION_STEPS};
@@ -12,23 +12,27 @@ use crate::model::predicate::{Borrowed, Predicate, Relation, Step, Test};
 use crate::model::schema::{AttributeId, Schema};
 use crate::support::hash::out_of_memory;
 
-/// An operator waiting for its right operand, or an open parenthesis. A later variant binds tighter.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// An operator that waits for its right operand, or an open parenthesis.
+#[derive(Clone, Copy)]
 enum Pending {
     /// An open parenthesis and its position.
     Open(usize),
-    /// The open parenthesis of a condition for the objects of a list.
-    Objects(Condition),
+    /// The open parenthesis of a condition for the objects of a list, and its position.
+    Objects(usize),
+    Operator(Operator),
+}
+
+/// An operator of expressions. A later variant binds tighter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Operator {
     Or,
     And,
     Not,
 }
 
-/// An unfinished condition for the objects of a list.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// An unfinished condition for the objects of a list. No condition has another one inside.
+#[derive(Clone, Copy)]
 struct Condition {
-    /// The position of its parenthesis.
-    open: usize,
     /// The number of steps before it.
     start: usize,
     list: AttributeId,
@@ -55,6 +59,8 @@ struct Parser<'a, 's> {
     /// The constants of the last list, or the last arguments.
     items: Vec<Token>,
     pending: Vec<Pending>,
+    /// The condition of the [`Pending::Objects`], if there is one.
+    condition: Option<Condition>,
     steps: Vec<Step<Borrowed<'a>>>,
 }
 
@@ -65,69 +71,75 @@ pub(super) fn parse<'a>(
     constants: &[(&[u8], i64)],
 ) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
     let mut lexer = Lexer::new(text);
-    let current = lexer.next()?;
+    let current = lexer.next();
+    if let TokenKind::Fault(fault) = current.kind {
+        return Err(lexer.error(fault, current));
+    }
     let checker = Checker::new(text, schema, constants);
     let mut steps = Vec::new();
     steps.try_reserve(text.len() / TEXT_OF_STEP + 1).map_err(out_of_memory)?;
-    Parser { text, lexer, current, checker, schema, items: Vec::new(), pending: Vec::new(), steps }.expression()
+    let mut parser = Parser {
+        text,
+        lexer,
+        current,
+        checker,
+        schema,
+        items: Vec::new(),
+        pending: Vec::new(),
+        condition: None,
+        steps,
+    };
+    parser.expression()?;
+    Ok(parser.steps)
 }
 
 impl<'a, 's> Parser<'a, 's> {
-    fn expression(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
+    fn expression(&mut self) -> Result<(), Error> {
         loop {
-            self.prefixes()?;
             self.operand()?;
             while self.current.kind == TokenKind::Close {
                 self.close()?;
             }
             match self.current.kind {
-                TokenKind::And => self.infix(Pending::And)?,
-                TokenKind::Or => self.infix(Pending::Or)?,
+                TokenKind::And => self.infix(Operator::And)?,
+                TokenKind::Or => self.infix(Operator::Or)?,
                 TokenKind::End => return self.finish(),
                 _ => return Err(self.expected("`and`, `or` or the end of the expression")),
             }
         }
     }
 
-    /// Takes the `not`s and opening parentheses before an operand.
-    fn prefixes(&mut self) -> Result<(), Error> {
-        loop {
-            let prefix = match self.current.kind {
-                TokenKind::Not => Pending::Not,
-                TokenKind::Open => Pending::Open(self.current.start),
-                _ => match self.quantifier() {
-                    Some(quantifier) => Pending::Objects(self.condition(quantifier)?),
-                    None => return Ok(()),
-                },
-            };
-            push(&mut self.pending, prefix)?;
-            self.advance()?;
-        }
+    /// Takes a `not` or an opening parenthesis before an operand.
+    #[inline(always)]
+    fn prefix(&mut self, prefix: Pending) -> Result<(), Error> {
+        push(&mut self.pending, prefix)?;
+        self.go_on()
     }
 
-    /// Returns the quantifier at the current token, if a name and an opening parenthesis follow it.
-    fn quantifier(&self) -> Option<Quantifier> {
-        let word = self.word();
-        let (_, quantifier) = Quantifier::NAMES.into_iter().find(|(name, _)| *name == word)?;
-        let mut ahead = self.lexer.clone();
-        let is_name = ahead.next().is_ok_and(|next| next.kind == TokenKind::Name);
-        (is_name && ahead.is_at_open()).then_some(quantifier)
+    /// Returns the quantifier `word` if an opening parenthesis follows the current token, a name.
+    fn quantifier(&self, word: Token) -> Option<Quantifier> {
+        let (_, quantifier) =
+            Quantifier::NAMES.into_iter().find(|(name, _)| name.as_bytes() == word.bytes(self.text))?;
+        self.lexer.is_at_open().then_some(quantifier)
     }
 
-    /// Takes a quantifier and the name of a list. The condition's parenthesis comes next.
-    fn condition(&mut self, quantifier: Quantifier) -> Result<Condition, Error> {
+    /// Takes the name of a list after the quantifier `word`, and the parenthesis of the condition.
+    fn condition(&mut self, quantifier: Quantifier, word: Token) -> Result<(), Error> {
         if self.checker.is_among_objects() {
-            return Err(self.syntax("a condition for objects cannot have another one inside; write them side by side"));
+            let message = "a condition for objects cannot have another one inside; write them side by side";
+            return Err(Error::new(Kind::Syntax, message).at(self.text.as_bytes(), word.start));
         }
-        self.advance()?;
         let list = self.checker.enter(self.current)?;
         self.advance()?;
-        Ok(Condition { open: self.current.start, start: self.steps.len(), list, quantifier })
+        self.condition = Some(Condition { start: self.steps.len(), list, quantifier });
+        self.prefix(Pending::Objects(self.current.start))
     }
 
-    /// Replaces the steps of a condition by the predicate that contains it.
-    fn quantified(&mut self, condition: Condition) -> Result<(), Error> {
-        let Condition { open, start, list, quantifier } = condition;
+    /// Replaces the steps of a condition, whose parenthesis is at `open`, by the predicate that contains it.
+    fn quantified(&mut self, open: usize) -> Result<(), Error> {
+        let Some(Condition { start, list, quantifier }) = self.condition.take() else {
+            unreachable!("a condition has a parenthesis")
+        };
         let count = self.steps.len() - start;
         if count > MAX_CONDITION_STEPS {
             let message = format!(
@@ -144,50 +156,81 @@ impl<'a, 's> Parser<'a, 's> {
     }
 
     /// Takes `and` or `or`, after emitting the operators that bind at least as tightly.
-    fn infix(&mut self, operator: Pending) -> Result<(), Error> {
+    #[inline(always)]
+    fn infix(&mut self, operator: Operator) -> Result<(), Error> {
         self.complete(operator)?;
-        push(&mut self.pending, operator)?;
-        self.advance().map(drop)
+        self.prefix(Pending::Operator(operator))
     }
 
     /// Takes a closing parenthesis.
+    #[inline(always)]
     fn close(&mut self) -> Result<(), Error> {
-        self.complete(Pending::Or)?;
+        self.complete(Operator::Or)?;
         match self.pending.pop() {
             None => return Err(self.syntax("no `(` is open for this `)`; take it out or add the `(`")),
-            Some(Pending::Objects(condition)) => self.quantified(condition)?,
+            Some(Pending::Objects(open)) => self.quantified(open)?,
             Some(_) => {}
         }
-        self.advance().map(drop)
+        self.go_on()
     }
 
-    fn finish(mut self) -> Result<Vec<Step<Borrowed<'a>>>, Error> {
-        self.complete(Pending::Or)?;
+    /// Emits all operators that wait.
+    fn finish(&mut self) -> Result<(), Error> {
+        self.complete(Operator::Or)?;
         match self.pending.pop() {
-            Some(Pending::Open(start) | Pending::Objects(Condition { open: start, .. })) => {
+            Some(Pending::Open(start) | Pending::Objects(start)) => {
                 let opened = self.text[..start].chars().count() + 1;
                 Err(self.expected(&format!("`)` for the `(` at column {opened}")))
             }
-            _ => Ok(self.steps),
+            _ => Ok(()),
         }
     }
 
     /// Emits the operators that bind at least as tightly as `least`, back to the last `(`.
-    fn complete(&mut self, least: Pending) -> Result<(), Error> {
-        while let Some(&operator) = self.pending.last().filter(|&&operator| operator >= least) {
-            let step = match operator {
-                Pending::Not => Step::Not,
-                Pending::And => Step::And,
-                Pending::Or => Step::Or,
-                Pending::Open(_) | Pending::Objects(_) => break,
-            };
+    #[inline(always)]
+    fn complete(&mut self, least: Operator) -> Result<(), Error> {
+        while let Some(&Pending::Operator(operator)) = self.pending.last() {
+            if operator < least {
+                break;
+            }
             self.pending.pop();
+            let step = match operator {
+                Operator::Not => Step::Not,
+                Operator::And => Step::And,
+                Operator::Or => Step::Or,
+            };
             push(&mut self.steps, step)?;
         }
         Ok(())
     }
 
+    /// Takes an operand, after the `not`s and opening parentheses before it.
     fn operand(&mut self) -> Result<(), Error> {
+        loop {
+            match self.current.kind {
+                TokenKind::Not => self.prefix(Pending::Operator(Operator::Not))?,
+                TokenKind::Open => self.prefix(Pending::Open(self.current.start))?,
+                TokenKind::Name => {
+                    let name = self.advance()?;
+                    let quantifier = match self.current.kind {
+                        TokenKind::Name => self.quantifier(name),
+                        _ => None,
+                    };
+                    match quantifier {
+                        Some(quantifier) => self.condition(quantifier, name)?,
+                        None => {
+                            let atom = self.after_name(name)?;
+                            return self.checker.check(atom, &self.items, &mut self.steps);
+                        }
+                    }
+                }
+                _ => return self.constant_operand(),
+            }
+        }
+    }
+
+    /// Takes an operand that begins with a constant.
+    fn constant_operand(&mut self) -> Result<(), Error> {
         let token = self.current;
         let atom = match token.kind {
             TokenKind::Boolean(value) => {
@@ -197,35 +240,13 @@ impl<'a, 's> Parser<'a, 's> {
                     _ => push(&mut self.steps, Step::Constant(value)),
                 };
             }
-            TokenKind::Name => {
-                self.advance()?;
-                self.after_name(token)?
-            }
             TokenKind::Integer | TokenKind::Float | TokenKind::String { .. } => {
                 self.advance()?;
                 self.after_constant(token)?
             }
             _ => return Err(self.expected("an attribute, a constant, a function, `not` or `(`")),
         };
-        match self.checker.check(atom, &self.items)? {
-            Meaning::Holds(predicate) => push(&mut self.steps, Step::Predicate(predicate)),
-            Meaning::Fails(predicate) => {
-                let defined = Predicate { attribute: predicate.attribute, test: Test::NotNull };
-                push(&mut self.steps, Step::Predicate(defined))?;
-                push(&mut self.steps, Step::Predicate(predicate))?;
-                push(&mut self.steps, Step::Not)?;
-                push(&mut self.steps, Step::And)
-            }
-            Meaning::Both(bounds) => self.joined(bounds, Step::And),
-            Meaning::Either(bounds) => self.joined(bounds, Step::Or),
-        }
-    }
-
-    /// Adds two predicates joined by `operator`.
-    fn joined(&mut self, [low, high]: [Predicate<Borrowed<'a>>; 2], operator: Step<Borrowed<'a>>) -> Result<(), Error> {
-        push(&mut self.steps, Step::Predicate(low))?;
-        push(&mut self.steps, Step::Predicate(high))?;
-        push(&mut self.steps, operator)
+        self.checker.check(atom, &self.items, &mut self.steps)
     }
 
     /// Parses a comparison of computed numbers whose left side begins with `first`.
@@ -247,7 +268,7 @@ impl<'a, 's> Parser<'a, 's> {
 
     fn after_name(&mut self, name: Token) -> Result<Atom, Error> {
         match self.current.kind {
-            TokenKind::Open if name.of(self.text) == LOWER => {
+            TokenKind::Open if name.bytes(self.text) == LOWER.as_bytes() => {
                 let lowered = self.lowered()?;
                 match self.current.kind {
                     TokenKind::Relation(_) | TokenKind::In | TokenKind::Not => self.after_name(lowered),
@@ -274,7 +295,6 @@ impl<'a, 's> Parser<'a, 's> {
                     true => self.compared(name, relation, operator, Some(Item::Plain(constant))),
                 }
             }
-            _ if self.is_at_operator() => self.computed(Item::Plain(name)),
             TokenKind::In => {
                 self.advance()?;
                 self.list()?;
@@ -306,6 +326,7 @@ impl<'a, 's> Parser<'a, 's> {
                 }
                 _ => Ok(Atom::Bare(name)),
             },
+            _ if self.is_at_operator() => self.computed(Item::Plain(name)),
             _ => Ok(Atom::Bare(name)),
         }
     }
@@ -435,7 +456,7 @@ impl<'a, 's> Parser<'a, 's> {
         }
         loop {
             match self.current.kind {
-                TokenKind::Name if self.word() == LOWER && self.lexer.is_at_open() => {
+                TokenKind::Name if self.current.bytes(self.text) == LOWER.as_bytes() && self.lexer.is_at_open() => {
                     self.advance()?;
                     let lowered = self.lowered()?;
                     push(&mut self.items, lowered)?;
@@ -476,11 +497,20 @@ impl<'a, 's> Parser<'a, 's> {
         Ok(taken)
     }
 
-    /// Reads the token after the current one, in one call for each token.
-    #[inline(never)]
+    /// Reads the token after the current one.
+    #[inline(always)]
     fn go_on(&mut self) -> Result<(), Error> {
-        self.current = self.lexer.next()?;
-        Ok(())
+        self.read_token();
+        match self.current.kind {
+            TokenKind::Fault(fault) => Err(self.lexer.error(fault, self.current)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the next token the current one, in one call for each token.
+    #[inline(never)]
+    fn read_token(&mut self) {
+        self.current = self.lexer.next();
     }
 
     /// Takes a token of `kind`. The message calls it `what`.

@@ -1,11 +1,11 @@
 //! Checks string tests with patterns or lower case, and tests of addresses.
 
 use crate::error::{quoted, Error, Kind};
-use crate::language::check::{each, find, Checker, Meaning, Taker};
+use crate::language::check::{each, Checker, Named, Taker};
 use crate::language::lexer::{quote, Token, TokenKind};
 use crate::model::address::{disjoint, Network, Refusal};
 use crate::model::lower;
-use crate::model::predicate::{Borrowed, Lowered, Relation, Test};
+use crate::model::predicate::{Borrowed, Lowered, Predicate, Relation, Test};
 use crate::model::regex::Regex;
 use crate::model::schema::Type;
 use crate::model::wildcard::{self, ANY, MAX_PART_BYTES};
@@ -13,31 +13,22 @@ use crate::support::hash::out_of_memory;
 use crate::support::heap_sort::sort;
 
 impl<'a> Checker<'a, '_> {
-    /// Returns whether predicates of `name` are checked here: `name` is lowercased or an address.
-    pub(super) fn is_text(&self, name: Token) -> bool {
-        let is_address = || {
-            let found = find(name.of(self.text), self.schema);
-            found.is_some_and(|id| self.schema.attribute(id).ty == Type::Ip)
-        };
-        name.kind == TokenKind::Lowered || is_address()
-    }
-
-    /// Returns the meaning of `lower(s) = 'a'`, or of the comparison of an address.
+    /// Returns the predicate of `lower(s) = 'a'`, or of the comparison of an address. `<>` has that of `=`.
     pub(super) fn compare_text(
         &self,
+        named: &Named,
         name: Token,
         relation: Relation,
         operator: Token,
         constant: Token,
-    ) -> Result<Meaning<'a>, Error> {
-        let named = self.attribute(name)?;
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let negated = match relation {
             Relation::Equal => false,
             Relation::NotEqual => true,
-            _ => return Err(self.misuse(&named, operator)),
+            _ => return Err(self.misuse(named, operator)),
         };
         if name.kind != TokenKind::Lowered {
-            let network = self.network(name, constant)?;
+            let network = self.network(named, constant)?;
             if network.bits() < network.first().width() {
                 let message = format!(
                     "{} is a network, and an address is compared with one address; write {}",
@@ -52,31 +43,35 @@ impl<'a> Checker<'a, '_> {
                 return Err(self.error(Kind::Type, constant, message).about(&named.attribute.name));
             }
         }
-        self.among_texts(name, negated, &[constant])
+        self.among_texts(named, name, &[constant])
     }
 
-    /// Returns the meaning of `lower(s) in ('a', 'b')`, or of `ip in ('10.0.0.0/8')`.
-    pub(super) fn among_texts(&self, name: Token, negated: bool, constants: &[Token]) -> Result<Meaning<'a>, Error> {
-        let named = self.attribute(name)?;
+    /// Returns the predicate of `lower(s) in ('a', 'b')`, or of `ip in ('10.0.0.0/8')`.
+    pub(super) fn among_texts(
+        &self,
+        named: &Named,
+        name: Token,
+        constants: &[Token],
+    ) -> Result<Predicate<Borrowed<'a>>, Error> {
         let test = if name.kind == TokenKind::Lowered {
-            self.check_string(name)?;
+            self.check_string(named, name)?;
             let taker = Taker::Attribute(named.attribute);
             let mut texts = each(constants, |token| self.lower(&self.string(&taker, token)?))?;
             sort(&mut texts, |a, b| a < b);
             texts.dedup();
             Test::Lowered(Lowered::OneOf(texts.into_boxed_slice()))
         } else {
-            let mut networks = each(constants, |token| self.network(name, token))?;
+            let mut networks = each(constants, |token| self.network(named, token))?;
             disjoint(&mut networks);
             Test::InNetworks(networks.into_boxed_slice())
         };
-        Ok(Meaning::of(named.test(test), negated))
+        Ok(named.test(test))
     }
 
-    /// Returns the meaning of `s like 'a*'`.
-    pub(super) fn like(&self, name: Token, negated: bool, token: Token) -> Result<Meaning<'a>, Error> {
+    /// Returns the predicate of `s like 'a*'`.
+    pub(super) fn like(&self, name: Token, token: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
-        self.check_string(name)?;
+        self.check_string(&named, name)?;
         let string = self.string(&Taker::Attribute(named.attribute), token)?;
         let is_lowered = name.kind == TokenKind::Lowered;
         // Lowered first, because that may lengthen the pattern. It changes no wildcard and no escape.
@@ -101,13 +96,13 @@ impl<'a> Checker<'a, '_> {
             self.error(kind, within(token, at, string.len(), self.text), message).about(&named.attribute.name)
         })?;
         let test = if is_lowered { Test::Lowered(lowered_like(pattern)) } else { plain_like(pattern) };
-        Ok(Meaning::of(named.test(test), negated))
+        Ok(named.test(test))
     }
 
-    /// Returns the meaning of `s matches '[0-9]+'`.
-    pub(super) fn regex(&self, name: Token, negated: bool, token: Token) -> Result<Meaning<'a>, Error> {
+    /// Returns the predicate of `s matches '[0-9]+'`.
+    pub(super) fn regex(&self, name: Token, token: Token) -> Result<Predicate<Borrowed<'a>>, Error> {
         let named = self.attribute(name)?;
-        self.check_string(name)?;
+        self.check_string(&named, name)?;
         let string = self.string(&Taker::Attribute(named.attribute), token)?;
         let Ok(text) = std::str::from_utf8(&string) else { unreachable!("the text of an expression is UTF-8") };
         let regex = Regex::parse(text).map_err(|fault| {
@@ -115,12 +110,11 @@ impl<'a> Checker<'a, '_> {
             let at = within(token, fault.at, string.len(), self.text);
             self.error(kind, at, fault.message).about(&named.attribute.name)
         })?;
-        Ok(Meaning::of(named.test(Test::Matches(Box::new(regex))), negated))
+        Ok(named.test(Test::Matches(Box::new(regex))))
     }
 
-    /// Checks that the attribute of `name` has strings.
-    fn check_string(&self, name: Token) -> Result<(), Error> {
-        let named = self.attribute(name)?;
+    /// Checks that the attribute `named` by `name` has strings.
+    fn check_string(&self, named: &Named, name: Token) -> Result<(), Error> {
         if named.attribute.ty == Type::String {
             return Ok(());
         }
@@ -141,9 +135,8 @@ impl<'a> Checker<'a, '_> {
         Ok(lowered.into_boxed_slice())
     }
 
-    /// Returns the network written in `token`, for the attribute of `name`.
-    fn network(&self, name: Token, token: Token) -> Result<Network, Error> {
-        let named = self.attribute(name)?;
+    /// Returns the network written in `token`, for the attribute `named`.
+    fn network(&self, named: &Named, token: Token) -> Result<Network, Error> {
         let taker = Taker::Attribute(named.attribute);
         let TokenKind::String { .. } = token.kind else {
             return Err(self.mismatch(&taker, "an address or a network as a string", token));
