@@ -4,6 +4,8 @@
 //! true. Only leaves are negated, so the value of the expression lies between the two. If they are equal, the remaining
 //! leaves decide the expression.
 
+use std::array::from_fn;
+
 use crate::boolean::windows::Leaf;
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 
@@ -12,9 +14,17 @@ pub(super) type Place = u32;
 
 const NOWHERE: Place = Place::MAX;
 
-/// The positions of the lower and the upper value in pairs.
+/// The positions of the lower and the upper value in pairs, and of their bits in [`Sides`].
 pub(super) const LOWER: usize = 0;
 pub(super) const UPPER: usize = 1;
+
+/// A set of the lower and the upper value.
+type Sides = u8;
+
+const NEITHER: Sides = 0;
+const LOWER_ONLY: Sides = 1 << LOWER;
+const UPPER_ONLY: Sides = 1 << UPPER;
+const BOTH: Sides = LOWER_ONLY | UPPER_ONLY;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
@@ -27,16 +37,23 @@ pub(super) enum Kind {
 pub(super) struct Node {
     pub kind: Kind,
     parent: Place,
-    /// The lower value can be true. It cannot be if a part of an `And` is removed.
-    pub provable: bool,
-    /// The upper value can be false. It cannot be if a part of an `Or` is removed.
-    pub refutable: bool,
+    /// The sides on which the node's value depends on the remaining leaves. On the others it is constant: the lower value is
+    /// false once a part of an `And` is removed, and the upper value is true once a part of an `Or` is removed.
+    varying: Sides,
 }
 
 impl Node {
     /// Returns whether the value on that side is constant.
     pub fn is_fixed(&self, side: usize) -> bool {
-        !if side == LOWER { self.provable } else { self.refutable }
+        self.varying >> side & 1 == 0
+    }
+
+    pub fn is_leaf(&self) -> bool {
+        matches!(self.kind, Kind::Leaf(_))
+    }
+
+    fn is_and(&self) -> bool {
+        matches!(self.kind, Kind::And)
     }
 }
 
@@ -50,35 +67,41 @@ pub(super) struct Formula {
     tables: Tables,
 }
 
-/// Tables of a removal, each with an element for each node. Windows take some fifteen removals of an expression, which share this
-/// memory.
+/// Tables of a removal. Windows take some fifteen removals of an expression, which share this memory.
 #[derive(Clone, Debug, Default)]
 struct Tables {
-    /// The slopes of the lower and the upper value, which [`Formula::slopes`] computes.
-    slopes: [Vec<f32>; 2],
-    /// For each node, the probability that none of its children seen so far decides it.
-    undecided: Vec<f32>,
-    /// For each child, the probability that it does not decide its parent.
-    passes: Vec<f32>,
-    losses: Vec<(f32, Place)>,
-    settled: Vec<Settled>,
-    /// For each node, the new parent of its children, and the values that they can take there.
-    below: Vec<Option<(Place, bool, bool)>>,
-    kept: Vec<Node>,
+    /// For each node and side, the probability that none of its children seen so far decides it.
+    undecided: Vec<[f32; 2]>,
+    parts: Vec<Part>,
+    /// The losses of the leaves: see [`Formula::weigh`].
+    losses: Vec<u64>,
+    children: Vec<Children>,
+    /// For each inner node, the new parent of its children, and the sides on which they can vary there.
+    below: Vec<(Place, Sides)>,
 }
 
-/// A node in [`Formula::settle`].
-#[derive(Clone, Copy, Debug)]
-struct Settled {
-    is_gone: bool,
-    /// Over the children seen so far: whether any can decide the node, whether all can, and how many remain.
-    any: bool,
-    all: bool,
-    children: u32,
+/// A node as a part of its parent, with a number for each side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// The probability that the part does not decide its parent.
+    passes: [f32; 2],
+    /// The derivative of the probability of the whole by that of the part.
+    slopes: [f32; 2],
 }
 
-impl Settled {
-    const UNSEEN: Settled = Settled { is_gone: false, any: false, all: true, children: 0 };
+/// The children of a node in [`Formula::settle`], as far as they were seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Children {
+    /// The sides on which any of them varies, and those on which any of them is fixed.
+    varying: Sides,
+    fixed: Sides,
+    /// The number of children that remain.
+    kept: u32,
+}
+
+impl Children {
+    /// Marks a leaf as removed.
+    const REMOVED: Children = Children { varying: NEITHER, fixed: BOTH, kept: 0 };
 }
 
 impl Formula {
@@ -86,24 +109,35 @@ impl Formula {
     pub fn new(normal: &Normal, leaf: impl Fn(NodeIndex) -> Option<Leaf>) -> Self {
         let mut places = vec![NOWHERE; normal.capacity()];
         let mut nodes = Vec::with_capacity(normal.capacity());
-        let mut tables = Tables { settled: Vec::with_capacity(normal.capacity()), ..Tables::default() };
+        let mut children = Vec::with_capacity(normal.capacity());
+        let (mut leaves, mut literals) = (0, 0);
         for index in normal.top_down() {
             places[index as usize] = nodes.len() as Place;
-            let (kind, is_gone) = match normal.node(index) {
+            let (kind, is_removed) = match normal.node(index) {
                 NormalNode::Literal(_) => {
                     let leaf = leaf(index);
+                    literals += 1;
+                    leaves += usize::from(leaf.is_some());
                     (Kind::Leaf(leaf.unwrap_or_default()), leaf.is_none())
                 }
                 NormalNode::And => (Kind::And, false),
                 NormalNode::Or => (Kind::Or, false),
             };
             let parent = normal.parent(index).map_or(NOWHERE, |parent| places[parent as usize]);
-            nodes.push(Node { kind, parent, provable: true, refutable: true });
-            tables.settled.push(Settled { is_gone, ..Settled::UNSEEN });
+            nodes.push(Node { kind, parent, varying: BOTH });
+            children.push(if is_removed { Children::REMOVED } else { Children::default() });
         }
-        let literals = nodes.iter().filter(|node| matches!(node.kind, Kind::Leaf(_))).count();
-        let mut formula = Formula { nodes, leaves: 0, literals, tables };
-        formula.take_away();
+        let tables = Tables {
+            undecided: Vec::with_capacity(nodes.len()),
+            parts: vec![Part::default(); nodes.len()],
+            losses: Vec::with_capacity(leaves),
+            children,
+            below: vec![(NOWHERE, NEITHER); nodes.len()],
+        };
+        let mut formula = Formula { nodes, leaves, literals, tables };
+        if !formula.is_whole() {
+            formula.take_away();
+        }
         formula
     }
 
@@ -122,7 +156,8 @@ impl Formula {
     }
 
     pub fn parent(&self, place: Place) -> Option<Place> {
-        some(self.nodes[place as usize].parent)
+        let parent = self.nodes[place as usize].parent;
+        (parent != NOWHERE).then_some(parent)
     }
 
     /// Returns whether no leaf was removed, so that both values are that of the expression.
@@ -130,131 +165,122 @@ impl Formula {
         self.leaves == self.literals
     }
 
-    /// Removes the `count` least decisive leaves.
+    /// Removes the `count` least decisive of at least two leaves.
     pub fn shrink(&mut self, count: usize) {
-        self.slopes(LOWER);
-        self.slopes(UPPER);
-        let Formula { nodes, tables: Tables { slopes: [lower, upper], losses, settled, .. }, .. } = self;
-        // For each leaf the increase of the probability that the two values differ, if it is removed.
-        losses.clear();
-        losses.extend((0..).zip(nodes.iter()).filter_map(|(place, node)| {
-            let Kind::Leaf(Leaf { probability, .. }) = node.kind else { return None };
-            let (lower, upper) = (lower[place as usize], upper[place as usize]);
-            Some((lower * probability + upper * (1.0 - probability), place))
-        }));
-        if count < losses.len() {
-            losses.select_nth_unstable_by(count, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        }
-        refill(settled, nodes.len(), Settled::UNSEEN);
-        losses.iter().take(count).for_each(|&(_, place)| settled[place as usize].is_gone = true);
+        self.count_undecided();
+        self.weigh();
+        let Formula { nodes, tables: Tables { losses, children, .. }, .. } = self;
+        losses.select_nth_unstable(count - 1);
+        refill(children, nodes.len(), Children::default());
+        losses[..count].iter().for_each(|&loss| children[loss as Place as usize] = Children::REMOVED);
         self.take_away();
     }
 
-    /// Computes for each node the derivative of the probability of the whole, on one side, by that of the node.
-    fn slopes(&mut self, side: usize) {
-        let Formula { nodes, tables: Tables { slopes, undecided, passes, .. }, .. } = self;
-        let slopes = &mut slopes[side];
-        for table in [&mut *slopes, undecided, passes] {
-            refill(table, nodes.len(), 1.0);
-        }
-        for (i, node) in nodes.iter().enumerate().skip(1).rev() {
-            let chance = match node.kind {
-                _ if node.is_fixed(side) => side as f32,
-                Kind::Leaf(leaf) => leaf.probability,
-                Kind::And => undecided[i],
-                Kind::Or => 1.0 - undecided[i],
-            };
+    /// Computes from the leaves up the probability that each part does not decide its parent.
+    fn count_undecided(&mut self) {
+        let Formula { nodes, tables: Tables { undecided, parts, .. }, .. } = self;
+        refill(undecided, nodes.len(), [1.0; 2]);
+        for (place, node) in nodes.iter().enumerate().skip(1).rev() {
             let parent = node.parent as usize;
-            passes[i] = if nodes[parent].kind == Kind::And { chance } else { 1.0 - chance };
-            // At first the chance that no later sibling decides the parent.
-            slopes[i] = undecided[parent];
-            undecided[parent] *= passes[i];
+            let passes = match node.kind {
+                Kind::Leaf(Leaf { probability, .. }) if nodes[parent].is_and() => [probability; 2],
+                Kind::Leaf(Leaf { probability, .. }) => [1.0 - probability; 2],
+                // A node that its parts decide decides its parent, which is of the other kind.
+                Kind::And | Kind::Or => undecided[place].map(|undecided| 1.0 - undecided),
+            };
+            // A constant part either does not decide its parent, or the parent is constant too.
+            let passes = from_fn(|side| if node.is_fixed(side) { 1.0 } else { passes[side] });
+            // For now the slopes are the probability that no later sibling decides the parent.
+            parts[place] = Part { passes, slopes: undecided[parent] };
+            undecided[parent] = times(undecided[parent], passes);
         }
-        undecided.fill(1.0);
-        for (i, node) in nodes.iter().enumerate() {
-            if i > 0 {
-                let parent = node.parent as usize;
-                slopes[i] *= slopes[parent] * undecided[parent];
-                undecided[parent] *= passes[i];
-            }
-            if node.is_fixed(side) {
-                slopes[i] = 0.0;
+    }
+
+    /// Computes from the root down the slopes of all nodes, and for each leaf its loss: the increase of the probability that
+    /// the two values differ, if it is removed. A loss is not negative, so its bits are ordered as it is. The place of the
+    /// leaf follows them.
+    fn weigh(&mut self) {
+        let Formula { nodes, tables: Tables { undecided, parts, losses, .. }, .. } = self;
+        undecided.fill([1.0; 2]);
+        losses.clear();
+        parts[0].slopes = from_fn(|side| if nodes[0].is_fixed(side) { 0.0 } else { 1.0 });
+        for (place, node) in nodes.iter().enumerate().skip(1) {
+            let parent = node.parent as usize;
+            let Part { passes, slopes } = parts[place];
+            let slopes = times(slopes, times(parts[parent].slopes, undecided[parent]));
+            let slopes: [f32; 2] = from_fn(|side| if node.is_fixed(side) { 0.0 } else { slopes[side] });
+            undecided[parent] = times(undecided[parent], passes);
+            match node.kind {
+                Kind::Leaf(Leaf { probability, .. }) => {
+                    let loss = slopes[LOWER] * probability + slopes[UPPER] * (1.0 - probability);
+                    losses.push(u64::from(loss.to_bits()) << 32 | place as u64);
+                }
+                Kind::And | Kind::Or => parts[place].slopes = slopes,
             }
         }
     }
 
-    /// Removes the leaves that are gone according to the table `settled`, the nodes that are then undecidable on both sides, and the
-    /// nodes that are then useless.
+    /// Removes the leaves that the table `children` marks, the nodes that are then constant on both sides, and the nodes that are
+    /// then useless.
     fn take_away(&mut self) {
         self.settle();
         self.close_up();
     }
 
-    /// Computes from the leaves up which values each node can still take, and the number of its remaining children.
+    /// Computes from the leaves up on which sides each node still varies, and the number of its remaining children.
     fn settle(&mut self) {
-        let Formula { nodes, tables: Tables { settled, .. }, .. } = self;
-        for i in (0..nodes.len()).rev() {
-            let Node { kind, parent, provable, refutable } = nodes[i];
-            let Settled { is_gone, any, all, .. } = settled[i];
-            let (can_prove, can_refute) = match kind {
-                Kind::Leaf(_) => (!is_gone, !is_gone),
-                Kind::And => (all, any),
-                Kind::Or => (any, all),
+        let Formula { nodes, tables: Tables { children, .. }, .. } = self;
+        for place in (0..nodes.len()).rev() {
+            let Children { varying, fixed, .. } = children[place];
+            // The lower value of an `And` varies if that of all its children does, and the upper value if that of any does.
+            let by_children = match nodes[place].kind {
+                Kind::Leaf(_) => !fixed,
+                Kind::And => !fixed & LOWER_ONLY | varying & UPPER_ONLY,
+                Kind::Or => !fixed & UPPER_ONLY | varying & LOWER_ONLY,
             };
-            let (provable, refutable) = (provable && can_prove, refutable && can_refute);
-            nodes[i] = Node { provable, refutable, ..nodes[i] };
-            settled[i].is_gone = !provable && !refutable;
-            if let Some(parent) = some(parent) {
-                let is_kept = provable || refutable;
-                let (one_decides, all_decide) = match nodes[parent as usize].kind {
-                    Kind::And => (refutable, provable),
-                    _ => (provable, refutable),
-                };
-                let parent = &mut settled[parent as usize];
-                parent.children += u32::from(is_kept);
-                parent.any |= one_decides;
-                parent.all &= all_decide;
+            let node = &mut nodes[place];
+            node.varying &= by_children;
+            if let Some(siblings) = children.get_mut(node.parent as usize) {
+                siblings.varying |= node.varying;
+                siblings.fixed |= !node.varying;
+                siblings.kept += u32::from(node.varying != NEITHER);
             }
         }
     }
 
     /// Removes nodes from the root down. It also dissolves nodes with a single child, and nodes below one of their own kind.
-    /// The children of a dissolved node can take no values that the node could not.
+    /// The children of a dissolved node vary on no side on which the node does not.
     fn close_up(&mut self) {
-        let Formula { nodes, leaves, tables: Tables { settled, below, kept, .. }, .. } = self;
-        kept.clear();
-        refill(below, nodes.len(), None);
+        let Formula { nodes, leaves, tables: Tables { children, below, .. }, .. } = self;
+        let mut kept = 0;
         *leaves = 0;
-        for (i, node) in nodes.iter().enumerate() {
-            let above = match some(node.parent) {
-                None => Some((NOWHERE, true, true)),
-                Some(parent) => below[parent as usize],
-            };
-            let Some((parent, provable, refutable)) = above else { continue };
-            if settled[i].is_gone {
+        for place in 0..nodes.len() {
+            let node = nodes[place];
+            let &(parent, varying) = below.get(node.parent as usize).unwrap_or(&(NOWHERE, BOTH));
+            let varying = node.varying & varying;
+            let is_of_its_kind = |parent: &Node| parent.is_and() == node.is_and();
+            let is_useless = !node.is_leaf()
+                && (children[place].kept == 1 || nodes.get(parent as usize).is_some_and(is_of_its_kind));
+            if varying == NEITHER || is_useless {
+                below[place] = (parent, varying);
                 continue;
             }
-            let (provable, refutable) = (provable && node.provable, refutable && node.refutable);
-            let is_under_its_kind = some(parent).is_some_and(|parent| kept[parent as usize].kind == node.kind);
-            let is_leaf = matches!(node.kind, Kind::Leaf(_));
-            if !is_leaf && (settled[i].children == 1 || is_under_its_kind) {
-                below[i] = Some((parent, provable, refutable));
-                continue;
-            }
-            below[i] = Some((kept.len() as Place, true, true));
-            *leaves += usize::from(is_leaf);
-            kept.push(Node { kind: node.kind, parent, provable, refutable });
+            below[place] = (kept as Place, BOTH);
+            *leaves += usize::from(node.is_leaf());
+            nodes[kept] = Node { kind: node.kind, parent, varying };
+            kept += 1;
         }
-        std::mem::swap(nodes, kept);
+        nodes.truncate(kept);
     }
+}
+
+/// Returns the products of both sides.
+fn times(a: [f32; 2], b: [f32; 2]) -> [f32; 2] {
+    from_fn(|side| a[side] * b[side])
 }
 
 /// Sets the table to `len` elements that are all `value`.
 fn refill<T: Clone>(table: &mut Vec<T>, len: usize, value: T) {
     table.clear();
     table.resize(len, value);
-}
-
-fn some(place: Place) -> Option<Place> {
-    (place != NOWHERE).then_some(place)
 }

@@ -216,10 +216,10 @@ impl Writer<'_> {
             }
         }
         let end = self.bit;
-        if !node.provable {
+        if node.is_fixed(LOWER) {
             self.mark(LOWER, pass, start..end, |addition, bits| addition.add &= !bits);
         }
-        if !node.refutable {
+        if node.is_fixed(UPPER) {
             self.mark(UPPER, pass, start..end, |addition, bits| addition.add &= !bits);
             self.mark(UPPER, pass, end - 1..end, |addition, last| {
                 addition.set |= last;
