@@ -22,9 +22,10 @@ pub(super) const UPPER: usize = 1;
 type Sides = u8;
 
 const NEITHER: Sides = 0;
-const LOWER_ONLY: Sides = 1 << LOWER;
-const UPPER_ONLY: Sides = 1 << UPPER;
-const BOTH: Sides = LOWER_ONLY | UPPER_ONLY;
+const BOTH: Sides = 1 << LOWER | 1 << UPPER;
+
+/// For each set of sides a pair with 1 for those in it. A product with it takes fewer instructions than a choice.
+const LIVE: [Pair; 4] = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
@@ -55,88 +56,101 @@ impl Node {
     fn is_and(&self) -> bool {
         matches!(self.kind, Kind::And)
     }
+
+    /// Returns 1 for each side on which the node varies, and 0 for the others.
+    fn live(&self) -> Pair {
+        LIVE[usize::from(self.varying)]
+    }
+
+    /// Returns `passes`, with 1 on the sides on which the node is constant.
+    fn passes(&self, passes: Pair) -> Pair {
+        let live = self.live();
+        from_fn(|side| passes[side] * live[side] + (1.0 - live[side]))
+    }
 }
 
 /// A formula is empty, or a tree of alternating `And` and `Or` with at least two parts each. Parents precede their children.
 #[derive(Clone, Debug)]
 pub(super) struct Formula {
     nodes: Vec<Node>,
+    /// For each node numbers that removals need. Windows take some twenty removals of an expression.
+    states: Vec<State>,
     /// The number of remaining leaves. `literals` is the number of literals of the expression.
     leaves: usize,
     literals: usize,
-    tables: Tables,
-}
-
-/// Tables of a removal. Windows take some fifteen removals of an expression, which share this memory.
-#[derive(Clone, Debug, Default)]
-struct Tables {
-    /// For each node and side, the probability that none of its children seen so far decides it.
-    undecided: Vec<[f32; 2]>,
-    parts: Vec<Part>,
     /// The losses of the leaves: see [`Formula::weigh`].
     losses: Vec<u64>,
-    children: Vec<Children>,
-    /// For each inner node, the new parent of its children, and the sides on which they can vary there.
-    below: Vec<(Place, Sides)>,
+    /// For each former inner node, where its children belong: see [`Formula::close_up`].
+    homes: Vec<Home>,
 }
 
-/// A node as a part of its parent, with a number for each side.
+/// The numbers of a node. Pairs are for the lower and the upper value.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    /// The probability that the part does not decide its parent.
-    passes: [f32; 2],
-    /// The derivative of the probability of the whole by that of the part.
-    slopes: [f32; 2],
+struct State {
+    /// The probability that the node does not decide its parent. It is 1 on a side on which the node is constant: then it
+    /// does not decide its parent, or its parent is constant too.
+    passes: Pair,
+    /// The probability that none of the node's children seen so far decides it.
+    undecided: Pair,
+    /// The derivative of the probability of the whole by that of the node.
+    slopes: Pair,
+    children: u32,
+    /// The number of children that vary on the side on which one varying child suffices for the node to vary: the upper side
+    /// of an `And`, the lower side of an `Or`.
+    sufficient: u32,
 }
 
-/// The children of a node in [`Formula::settle`], as far as they were seen.
-#[derive(Clone, Copy, Debug, Default)]
-struct Children {
-    /// The sides on which any of them varies, and those on which any of them is fixed.
+type Pair = [f32; 2];
+
+/// The place where children of a removed or moved node belong.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    /// The parent, and whether it is an `And`.
+    parent: Place,
+    is_and: bool,
+    /// The sides on which the children can vary there.
     varying: Sides,
-    fixed: Sides,
-    /// The number of children that remain.
-    kept: u32,
 }
 
-impl Children {
-    /// Marks a leaf as removed.
-    const REMOVED: Children = Children { varying: NEITHER, fixed: BOTH, kept: 0 };
+impl Home {
+    /// The place above the root.
+    const NONE: Home = Home { parent: NOWHERE, is_and: false, varying: BOTH };
 }
 
 impl Formula {
     /// Makes the formula of `normal`. `leaf` returns the leaf of a literal, or `None` to remove it.
     pub fn new(normal: &Normal, leaf: impl Fn(NodeIndex) -> Option<Leaf>) -> Self {
-        let mut places = vec![NOWHERE; normal.capacity()];
+        let mut homes = vec![Home::NONE; normal.capacity()];
         let mut nodes = Vec::with_capacity(normal.capacity());
-        let mut children = Vec::with_capacity(normal.capacity());
-        let (mut leaves, mut literals) = (0, 0);
+        let mut states = Vec::with_capacity(normal.capacity());
+        let mut unread = Vec::new();
+        let mut literals = 0;
         for index in normal.top_down() {
-            places[index as usize] = nodes.len() as Place;
-            let (kind, is_removed) = match normal.node(index) {
+            let place = nodes.len() as Place;
+            let kind = match normal.node(index) {
                 NormalNode::Literal(_) => {
                     let leaf = leaf(index);
                     literals += 1;
-                    leaves += usize::from(leaf.is_some());
-                    (Kind::Leaf(leaf.unwrap_or_default()), leaf.is_none())
+                    if leaf.is_none() {
+                        unread.push(place);
+                    }
+                    Kind::Leaf(leaf.unwrap_or_default())
                 }
-                NormalNode::And => (Kind::And, false),
-                NormalNode::Or => (Kind::Or, false),
+                NormalNode::And => Kind::And,
+                NormalNode::Or => Kind::Or,
             };
-            let parent = normal.parent(index).map_or(NOWHERE, |parent| places[parent as usize]);
-            nodes.push(Node { kind, parent, varying: BOTH });
-            children.push(if is_removed { Children::REMOVED } else { Children::default() });
+            let home = normal.parent(index).map_or(Home::NONE, |parent| homes[parent as usize]);
+            let node = Node { kind, parent: home.parent, varying: BOTH };
+            homes[index as usize] = Home { parent: place, is_and: node.is_and(), varying: BOTH };
+            nodes.push(node);
+            states.push(State::of(&node, home.is_and));
+            count(&mut states, &node, home.is_and);
         }
-        let tables = Tables {
-            undecided: Vec::with_capacity(nodes.len()),
-            parts: vec![Part::default(); nodes.len()],
-            losses: Vec::with_capacity(leaves),
-            children,
-            below: vec![(NOWHERE, NEITHER); nodes.len()],
-        };
-        let mut formula = Formula { nodes, leaves, literals, tables };
-        if !formula.is_whole() {
-            formula.take_away();
+        let losses = Vec::with_capacity(literals);
+        let mut formula = Formula { nodes, states, leaves: literals, literals, losses, homes };
+        if !unread.is_empty() {
+            unread.iter().for_each(|&place| formula.remove(place));
+            formula.close_up();
         }
         formula
     }
@@ -167,32 +181,31 @@ impl Formula {
 
     /// Removes the `count` least decisive of at least two leaves.
     pub fn shrink(&mut self, count: usize) {
-        self.count_undecided();
+        self.decide();
         self.weigh();
-        let Formula { nodes, tables: Tables { losses, children, .. }, .. } = self;
-        losses.select_nth_unstable(count - 1);
-        refill(children, nodes.len(), Children::default());
-        losses[..count].iter().for_each(|&loss| children[loss as Place as usize] = Children::REMOVED);
-        self.take_away();
+        self.losses.select_nth_unstable(count - 1);
+        for nth in 0..count {
+            self.remove(self.losses[nth] as Place);
+        }
+        self.close_up();
     }
 
-    /// Computes from the leaves up the probability that each part does not decide its parent.
-    fn count_undecided(&mut self) {
-        let Formula { nodes, tables: Tables { undecided, parts, .. }, .. } = self;
-        refill(undecided, nodes.len(), [1.0; 2]);
-        for (place, node) in nodes.iter().enumerate().skip(1).rev() {
-            let parent = node.parent as usize;
-            let passes = match node.kind {
-                Kind::Leaf(Leaf { probability, .. }) if nodes[parent].is_and() => [probability; 2],
-                Kind::Leaf(Leaf { probability, .. }) => [1.0 - probability; 2],
-                // A node that its parts decide decides its parent, which is of the other kind.
-                Kind::And | Kind::Or => undecided[place].map(|undecided| 1.0 - undecided),
-            };
-            // A constant part either does not decide its parent, or the parent is constant too.
-            let passes = from_fn(|side| if node.is_fixed(side) { 1.0 } else { passes[side] });
-            // For now the slopes are the probability that no later sibling decides the parent.
-            parts[place] = Part { passes, slopes: undecided[parent] };
-            undecided[parent] = times(undecided[parent], passes);
+    /// Computes from the leaves up the probability that each node does not decide its parent.
+    fn decide(&mut self) {
+        let mut states = &mut self.states[..];
+        for node in self.nodes.iter().rev() {
+            let Some((state, above)) = states.split_last_mut() else { unreachable!("each node has a state") };
+            if !node.is_leaf() {
+                // The parent is of the other kind, so the node decides it unless a child decides the node.
+                state.passes = node.passes(state.undecided.map(|undecided| 1.0 - undecided));
+                state.undecided = [1.0; 2];
+            }
+            if let Some(parent) = above.get_mut(node.parent as usize) {
+                // For now the slopes are the probability that no later sibling decides the parent.
+                state.slopes = parent.undecided;
+                parent.undecided = times(parent.undecided, state.passes);
+            }
+            states = above;
         }
     }
 
@@ -200,87 +213,105 @@ impl Formula {
     /// the two values differ, if it is removed. A loss is not negative, so its bits are ordered as it is. The place of the
     /// leaf follows them.
     fn weigh(&mut self) {
-        let Formula { nodes, tables: Tables { undecided, parts, losses, .. }, .. } = self;
-        undecided.fill([1.0; 2]);
+        let Formula { nodes, states, losses, .. } = self;
         losses.clear();
-        parts[0].slopes = from_fn(|side| if nodes[0].is_fixed(side) { 0.0 } else { 1.0 });
+        states[0].slopes = nodes[0].live();
         for (place, node) in nodes.iter().enumerate().skip(1) {
-            let parent = node.parent as usize;
-            let Part { passes, slopes } = parts[place];
-            let slopes = times(slopes, times(parts[parent].slopes, undecided[parent]));
-            let slopes: [f32; 2] = from_fn(|side| if node.is_fixed(side) { 0.0 } else { slopes[side] });
-            undecided[parent] = times(undecided[parent], passes);
+            let (above, states) = states.split_at_mut(place);
+            let (parent, state) = (&mut above[node.parent as usize], &mut states[0]);
+            let slopes = times(times(state.slopes, times(parent.slopes, parent.undecided)), node.live());
+            parent.undecided = times(parent.undecided, state.passes);
             match node.kind {
                 Kind::Leaf(Leaf { probability, .. }) => {
                     let loss = slopes[LOWER] * probability + slopes[UPPER] * (1.0 - probability);
                     losses.push(u64::from(loss.to_bits()) << 32 | place as u64);
                 }
-                Kind::And | Kind::Or => parts[place].slopes = slopes,
+                Kind::And | Kind::Or => state.slopes = slopes,
             }
         }
     }
 
-    /// Removes the leaves that the table `children` marks, the nodes that are then constant on both sides, and the nodes that are
-    /// then useless.
-    fn take_away(&mut self) {
-        self.settle();
-        self.close_up();
-    }
-
-    /// Computes from the leaves up on which sides each node still varies, and the number of its remaining children.
-    fn settle(&mut self) {
-        let Formula { nodes, tables: Tables { children, .. }, .. } = self;
-        for place in (0..nodes.len()).rev() {
-            let Children { varying, fixed, .. } = children[place];
-            // The lower value of an `And` varies if that of all its children does, and the upper value if that of any does.
-            let by_children = match nodes[place].kind {
-                Kind::Leaf(_) => !fixed,
-                Kind::And => !fixed & LOWER_ONLY | varying & UPPER_ONLY,
-                Kind::Or => !fixed & UPPER_ONLY | varying & LOWER_ONLY,
-            };
-            let node = &mut nodes[place];
-            node.varying &= by_children;
-            if let Some(siblings) = children.get_mut(node.parent as usize) {
-                siblings.varying |= node.varying;
-                siblings.fixed |= !node.varying;
-                siblings.kept += u32::from(node.varying != NEITHER);
+    /// Removes a leaf: it becomes constant on both sides, as do the nodes above it on the sides on which they then do not vary.
+    fn remove(&mut self, leaf: Place) {
+        let Formula { nodes, states, .. } = self;
+        let mut node = &mut nodes[leaf as usize];
+        let mut lost = std::mem::replace(&mut node.varying, NEITHER);
+        while lost != NEITHER {
+            let is_gone = node.varying == NEITHER;
+            let parent = node.parent as usize;
+            let Some(above) = nodes.get_mut(parent) else { return };
+            let state = &mut states[parent];
+            state.children -= u32::from(is_gone);
+            let sufficient = sufficient(above.is_and());
+            state.sufficient -= u32::from(lost & sufficient != NEITHER);
+            if state.sufficient > 0 {
+                lost &= !sufficient;
             }
+            lost &= above.varying;
+            above.varying &= !lost;
+            node = above;
         }
     }
 
-    /// Removes nodes from the root down. It also dissolves nodes with a single child, and nodes below one of their own kind.
-    /// The children of a dissolved node vary on no side on which the node does not.
+    /// Removes the nodes that are constant on both sides. It also dissolves nodes with a single child, and nodes below one of
+    /// their own kind. The children of a dissolved node vary on no side on which the node does not.
     fn close_up(&mut self) {
-        let Formula { nodes, leaves, tables: Tables { children, below, .. }, .. } = self;
+        let Formula { nodes, states, leaves, homes, .. } = self;
         let mut kept = 0;
         *leaves = 0;
         for place in 0..nodes.len() {
-            let node = nodes[place];
-            let &(parent, varying) = below.get(node.parent as usize).unwrap_or(&(NOWHERE, BOTH));
-            let varying = node.varying & varying;
-            let is_of_its_kind = |parent: &Node| parent.is_and() == node.is_and();
-            let is_useless = !node.is_leaf()
-                && (children[place].kept == 1 || nodes.get(parent as usize).is_some_and(is_of_its_kind));
-            if varying == NEITHER || is_useless {
-                below[place] = (parent, varying);
+            let Node { kind, parent, varying } = nodes[place];
+            let home = *homes.get(parent as usize).unwrap_or(&Home::NONE);
+            let node = Node { kind, parent: home.parent, varying: varying & home.varying };
+            let is_under_its_kind = home.parent != NOWHERE && home.is_and == node.is_and();
+            let is_useless = !node.is_leaf() && (states[place].children == 1 || is_under_its_kind);
+            if node.varying == NEITHER || is_useless {
+                homes[place] = Home { varying: node.varying, ..home };
                 continue;
             }
-            below[place] = (kept as Place, BOTH);
+            homes[place] = Home { parent: kept as Place, is_and: node.is_and(), varying: BOTH };
             *leaves += usize::from(node.is_leaf());
-            nodes[kept] = Node { kind: node.kind, parent, varying };
+            nodes[kept] = node;
+            states[kept] = State::of(&node, home.is_and);
+            count(states, &node, home.is_and);
             kept += 1;
         }
         nodes.truncate(kept);
+        states.truncate(kept);
+    }
+}
+
+impl State {
+    /// Returns the state of a node without children.
+    fn of(node: &Node, is_under_and: bool) -> Self {
+        let passes = match node.kind {
+            Kind::Leaf(Leaf { probability, .. }) if is_under_and => node.passes([probability; 2]),
+            Kind::Leaf(Leaf { probability, .. }) => node.passes([1.0 - probability; 2]),
+            // They are not yet known.
+            Kind::And | Kind::Or => [1.0; 2],
+        };
+        State { passes, undecided: [1.0; 2], ..State::default() }
+    }
+}
+
+/// Counts a node as a child of its parent.
+fn count(states: &mut [State], node: &Node, is_under_and: bool) {
+    if let Some(parent) = states.get_mut(node.parent as usize) {
+        parent.children += 1;
+        parent.sufficient += u32::from(node.varying & sufficient(is_under_and) != NEITHER);
+    }
+}
+
+/// Returns the side on which a node varies if any of its children does. On the other side it varies if all do.
+fn sufficient(is_and: bool) -> Sides {
+    if is_and {
+        1 << UPPER
+    } else {
+        1 << LOWER
     }
 }
 
 /// Returns the products of both sides.
-fn times(a: [f32; 2], b: [f32; 2]) -> [f32; 2] {
+fn times(a: Pair, b: Pair) -> Pair {
     from_fn(|side| a[side] * b[side])
-}
-
-/// Sets the table to `len` elements that are all `value`.
-fn refill<T: Clone>(table: &mut Vec<T>, len: usize, value: T) {
-    table.clear();
-    table.resize(len, value);
 }
