@@ -146,7 +146,7 @@ impl Formula {
             states.push(State::of(&node, home.is_and));
             count(&mut states, &node, home.is_and);
         }
-        let losses = Vec::with_capacity(literals);
+        let losses = vec![0; literals];
         let mut formula = Formula { nodes, states, leaves: literals, literals, losses, homes };
         if !unread.is_empty() {
             unread.iter().for_each(|&place| formula.remove(place));
@@ -213,8 +213,9 @@ impl Formula {
     /// the two values differ, if it is removed. A loss is not negative, so its bits are ordered as it is. The place of the
     /// leaf follows them.
     fn weigh(&mut self) {
-        let Formula { nodes, states, losses, .. } = self;
-        losses.clear();
+        self.losses.truncate(self.leaves);
+        let (nodes, states) = (&self.nodes[..], &mut self.states[..self.nodes.len()]);
+        let mut losses = self.losses.iter_mut();
         states[0].slopes = nodes[0].live();
         for (place, node) in nodes.iter().enumerate().skip(1) {
             let (above, states) = states.split_at_mut(place);
@@ -224,7 +225,8 @@ impl Formula {
             match node.kind {
                 Kind::Leaf(Leaf { probability, .. }) => {
                     let loss = slopes[LOWER] * probability + slopes[UPPER] * (1.0 - probability);
-                    losses.push(u64::from(loss.to_bits()) << 32 | place as u64);
+                    let Some(entry) = losses.next() else { unreachable!("each leaf has a loss") };
+                    *entry = u64::from(loss.to_bits()) << 32 | place as u64;
                 }
                 Kind::And | Kind::Or => state.slopes = slopes,
             }
@@ -243,9 +245,9 @@ impl Formula {
             let state = &mut states[parent];
             state.children -= u32::from(is_gone);
             let sufficient = sufficient(above.is_and());
-            state.sufficient -= u32::from(lost & sufficient != NEITHER);
+            state.sufficient -= u32::from(lost >> sufficient & 1);
             if state.sufficient > 0 {
-                lost &= !sufficient;
+                lost &= !(1 << sufficient);
             }
             lost &= above.varying;
             above.varying &= !lost;
@@ -256,37 +258,46 @@ impl Formula {
     /// Removes the nodes that are constant on both sides. It also dissolves nodes with a single child, and nodes below one of
     /// their own kind. The children of a dissolved node vary on no side on which the node does not.
     fn close_up(&mut self) {
-        let Formula { nodes, states, leaves, homes, .. } = self;
-        let mut kept = 0;
-        *leaves = 0;
-        for place in 0..nodes.len() {
+        let len = self.nodes.len();
+        // The compiler keeps slices in registers, but not tables.
+        let (nodes, states, homes) = (&mut self.nodes[..], &mut self.states[..len], &mut self.homes[..len]);
+        let (mut kept, mut leaves) = (0, 0);
+        for place in 0..len {
             let Node { kind, parent, varying } = nodes[place];
             let home = *homes.get(parent as usize).unwrap_or(&Home::NONE);
             let node = Node { kind, parent: home.parent, varying: varying & home.varying };
-            let is_under_its_kind = home.parent != NOWHERE && home.is_and == node.is_and();
-            let is_useless = !node.is_leaf() && (states[place].children == 1 || is_under_its_kind);
-            if node.varying == NEITHER || is_useless {
-                homes[place] = Home { varying: node.varying, ..home };
-                continue;
+            if node.is_leaf() {
+                if node.varying == NEITHER {
+                    continue;
+                }
+                leaves += 1;
+            } else {
+                let is_under_its_kind = home.parent != NOWHERE && home.is_and == node.is_and();
+                if node.varying == NEITHER || states[place].children == 1 || is_under_its_kind {
+                    homes[place] = Home { varying: node.varying, ..home };
+                    continue;
+                }
+                homes[place] = Home { parent: kept as Place, is_and: node.is_and(), varying: BOTH };
             }
-            homes[place] = Home { parent: kept as Place, is_and: node.is_and(), varying: BOTH };
-            *leaves += usize::from(node.is_leaf());
             nodes[kept] = node;
             states[kept] = State::of(&node, home.is_and);
             count(states, &node, home.is_and);
             kept += 1;
         }
-        nodes.truncate(kept);
-        states.truncate(kept);
+        self.leaves = leaves;
+        self.nodes.truncate(kept);
+        self.states.truncate(kept);
     }
 }
 
 impl State {
     /// Returns the state of a node without children.
+    #[inline(always)]
     fn of(node: &Node, is_under_and: bool) -> Self {
         let passes = match node.kind {
-            Kind::Leaf(Leaf { probability, .. }) if is_under_and => node.passes([probability; 2]),
-            Kind::Leaf(Leaf { probability, .. }) => node.passes([1.0 - probability; 2]),
+            Kind::Leaf(Leaf { probability, .. }) => {
+                node.passes([if is_under_and { probability } else { 1.0 - probability }; 2])
+            }
             // They are not yet known.
             Kind::And | Kind::Or => [1.0; 2],
         };
@@ -295,19 +306,20 @@ impl State {
 }
 
 /// Counts a node as a child of its parent.
+#[inline(always)]
 fn count(states: &mut [State], node: &Node, is_under_and: bool) {
     if let Some(parent) = states.get_mut(node.parent as usize) {
         parent.children += 1;
-        parent.sufficient += u32::from(node.varying & sufficient(is_under_and) != NEITHER);
+        parent.sufficient += u32::from(node.varying >> sufficient(is_under_and) & 1);
     }
 }
 
 /// Returns the side on which a node varies if any of its children does. On the other side it varies if all do.
-fn sufficient(is_and: bool) -> Sides {
+fn sufficient(is_and: bool) -> usize {
     if is_and {
-        1 << UPPER
+        UPPER
     } else {
-        1 << LOWER
+        LOWER
     }
 }
 
