@@ -4,6 +4,8 @@
 //! true. Only leaves are negated, so the value of the expression lies between the two. If they are equal, the remaining
 //! leaves decide the expression.
 
+use std::array::from_fn;
+
 use crate::boolean::windows::Leaf;
 use crate::compile::normal::{NodeIndex, Normal, NormalNode};
 
@@ -12,9 +14,18 @@ pub(super) type Place = u32;
 
 const NOWHERE: Place = Place::MAX;
 
-/// The positions of the lower and the upper value in pairs.
+/// The positions of the lower and the upper value in pairs, and of their bits in [`Sides`].
 pub(super) const LOWER: usize = 0;
 pub(super) const UPPER: usize = 1;
+
+/// A set of the lower and the upper value.
+type Sides = u8;
+
+const NEITHER: Sides = 0;
+const BOTH: Sides = 1 << LOWER | 1 << UPPER;
+
+/// For each set of sides a pair with 1 for those in it. A product with it takes fewer instructions than a choice.
+const LIVE: [Pair; 4] = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
@@ -27,16 +38,34 @@ pub(super) enum Kind {
 pub(super) struct Node {
     pub kind: Kind,
     parent: Place,
-    /// The lower value can be true. It cannot be if a part of an `And` is removed.
-    pub provable: bool,
-    /// The upper value can be false. It cannot be if a part of an `Or` is removed.
-    pub refutable: bool,
+    /// The sides on which the node's value depends on the remaining leaves. On the others it is constant: the lower value is
+    /// false once a part of an `And` is removed, and the upper value is true once a part of an `Or` is removed.
+    varying: Sides,
 }
 
 impl Node {
     /// Returns whether the value on that side is constant.
     pub fn is_fixed(&self, side: usize) -> bool {
-        !if side == LOWER { self.provable } else { self.refutable }
+        self.varying >> side & 1 == 0
+    }
+
+    pub fn is_leaf(&self) -> bool {
+        matches!(self.kind, Kind::Leaf(_))
+    }
+
+    fn is_and(&self) -> bool {
+        matches!(self.kind, Kind::And)
+    }
+
+    /// Returns 1 for each side on which the node varies, and 0 for the others.
+    fn live(&self) -> Pair {
+        LIVE[usize::from(self.varying)]
+    }
+
+    /// Returns `passes`, with 1 on the sides on which the node is constant.
+    fn passes(&self, passes: Pair) -> Pair {
+        let live = self.live();
+        from_fn(|side| passes[side] * live[side] + (1.0 - live[side]))
     }
 }
 
@@ -44,66 +73,85 @@ impl Node {
 #[derive(Clone, Debug)]
 pub(super) struct Formula {
     nodes: Vec<Node>,
+    /// For each node numbers that removals need. Windows take some twenty removals of an expression.
+    states: Vec<State>,
     /// The number of remaining leaves. `literals` is the number of literals of the expression.
     leaves: usize,
     literals: usize,
-    tables: Tables,
+    /// The losses of the leaves: see [`Formula::weigh`].
+    losses: Vec<u64>,
+    /// For each former inner node, where its children belong: see [`Formula::close_up`].
+    homes: Vec<Home>,
 }
 
-/// Tables of a removal, each with an element for each node. Windows take some fifteen removals of an expression, which share this
-/// memory.
-#[derive(Clone, Debug, Default)]
-struct Tables {
-    /// The slopes of the lower and the upper value, which [`Formula::slopes`] computes.
-    slopes: [Vec<f32>; 2],
-    /// For each node, the probability that none of its children seen so far decides it.
-    undecided: Vec<f32>,
-    /// For each child, the probability that it does not decide its parent.
-    passes: Vec<f32>,
-    losses: Vec<(f32, Place)>,
-    settled: Vec<Settled>,
-    /// For each node, the new parent of its children, and the values that they can take there.
-    below: Vec<Option<(Place, bool, bool)>>,
-    kept: Vec<Node>,
-}
-
-/// A node in [`Formula::settle`].
-#[derive(Clone, Copy, Debug)]
-struct Settled {
-    is_gone: bool,
-    /// Over the children seen so far: whether any can decide the node, whether all can, and how many remain.
-    any: bool,
-    all: bool,
+/// The numbers of a node. Pairs are for the lower and the upper value.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// The probability that the node does not decide its parent. It is 1 on a side on which the node is constant: then it
+    /// does not decide its parent, or its parent is constant too.
+    passes: Pair,
+    /// The probability that none of the node's children seen so far decides it.
+    undecided: Pair,
+    /// The derivative of the probability of the whole by that of the node.
+    slopes: Pair,
     children: u32,
+    /// The number of children that vary on the side on which one varying child suffices for the node to vary: the upper side
+    /// of an `And`, the lower side of an `Or`.
+    sufficient: u32,
 }
 
-impl Settled {
-    const UNSEEN: Settled = Settled { is_gone: false, any: false, all: true, children: 0 };
+type Pair = [f32; 2];
+
+/// The place where children of a removed or moved node belong.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    /// The parent, and whether it is an `And`.
+    parent: Place,
+    is_and: bool,
+    /// The sides on which the children can vary there.
+    varying: Sides,
+}
+
+impl Home {
+    /// The place above the root.
+    const NONE: Home = Home { parent: NOWHERE, is_and: false, varying: BOTH };
 }
 
 impl Formula {
     /// Makes the formula of `normal`. `leaf` returns the leaf of a literal, or `None` to remove it.
     pub fn new(normal: &Normal, leaf: impl Fn(NodeIndex) -> Option<Leaf>) -> Self {
-        let mut places = vec![NOWHERE; normal.capacity()];
+        let mut homes = vec![Home::NONE; normal.capacity()];
         let mut nodes = Vec::with_capacity(normal.capacity());
-        let mut tables = Tables { settled: Vec::with_capacity(normal.capacity()), ..Tables::default() };
+        let mut states = Vec::with_capacity(normal.capacity());
+        let mut unread = Vec::new();
+        let mut literals = 0;
         for index in normal.top_down() {
-            places[index as usize] = nodes.len() as Place;
-            let (kind, is_gone) = match normal.node(index) {
+            let place = nodes.len() as Place;
+            let kind = match normal.node(index) {
                 NormalNode::Literal(_) => {
                     let leaf = leaf(index);
-                    (Kind::Leaf(leaf.unwrap_or_default()), leaf.is_none())
+                    literals += 1;
+                    if leaf.is_none() {
+                        unread.push(place);
+                    }
+                    Kind::Leaf(leaf.unwrap_or_default())
                 }
-                NormalNode::And => (Kind::And, false),
-                NormalNode::Or => (Kind::Or, false),
+                NormalNode::And => Kind::And,
+                NormalNode::Or => Kind::Or,
             };
-            let parent = normal.parent(index).map_or(NOWHERE, |parent| places[parent as usize]);
-            nodes.push(Node { kind, parent, provable: true, refutable: true });
-            tables.settled.push(Settled { is_gone, ..Settled::UNSEEN });
+            let home = normal.parent(index).map_or(Home::NONE, |parent| homes[parent as usize]);
+            let node = Node { kind, parent: home.parent, varying: BOTH };
+            homes[index as usize] = Home { parent: place, is_and: node.is_and(), varying: BOTH };
+            nodes.push(node);
+            states.push(State::of(&node, home.is_and));
+            count(&mut states, &node, home.is_and);
         }
-        let literals = nodes.iter().filter(|node| matches!(node.kind, Kind::Leaf(_))).count();
-        let mut formula = Formula { nodes, leaves: 0, literals, tables };
-        formula.take_away();
+        let losses = vec![0; literals];
+        let mut formula = Formula { nodes, states, leaves: literals, literals, losses, homes };
+        if !unread.is_empty() {
+            unread.iter().for_each(|&place| formula.remove(place));
+            formula.close_up();
+        }
         formula
     }
 
@@ -122,7 +170,8 @@ impl Formula {
     }
 
     pub fn parent(&self, place: Place) -> Option<Place> {
-        some(self.nodes[place as usize].parent)
+        let parent = self.nodes[place as usize].parent;
+        (parent != NOWHERE).then_some(parent)
     }
 
     /// Returns whether no leaf was removed, so that both values are that of the expression.
@@ -130,131 +179,151 @@ impl Formula {
         self.leaves == self.literals
     }
 
-    /// Removes the `count` least decisive leaves.
+    /// Removes the `count` least decisive of at least two leaves.
     pub fn shrink(&mut self, count: usize) {
-        self.slopes(LOWER);
-        self.slopes(UPPER);
-        let Formula { nodes, tables: Tables { slopes: [lower, upper], losses, settled, .. }, .. } = self;
-        // For each leaf the increase of the probability that the two values differ, if it is removed.
-        losses.clear();
-        losses.extend((0..).zip(nodes.iter()).filter_map(|(place, node)| {
-            let Kind::Leaf(Leaf { probability, .. }) = node.kind else { return None };
-            let (lower, upper) = (lower[place as usize], upper[place as usize]);
-            Some((lower * probability + upper * (1.0 - probability), place))
-        }));
-        if count < losses.len() {
-            losses.select_nth_unstable_by(count, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.decide();
+        self.weigh();
+        self.losses.select_nth_unstable(count - 1);
+        for nth in 0..count {
+            self.remove(self.losses[nth] as Place);
         }
-        refill(settled, nodes.len(), Settled::UNSEEN);
-        losses.iter().take(count).for_each(|&(_, place)| settled[place as usize].is_gone = true);
-        self.take_away();
-    }
-
-    /// Computes for each node the derivative of the probability of the whole, on one side, by that of the node.
-    fn slopes(&mut self, side: usize) {
-        let Formula { nodes, tables: Tables { slopes, undecided, passes, .. }, .. } = self;
-        let slopes = &mut slopes[side];
-        for table in [&mut *slopes, undecided, passes] {
-            refill(table, nodes.len(), 1.0);
-        }
-        for (i, node) in nodes.iter().enumerate().skip(1).rev() {
-            let chance = match node.kind {
-                _ if node.is_fixed(side) => side as f32,
-                Kind::Leaf(leaf) => leaf.probability,
-                Kind::And => undecided[i],
-                Kind::Or => 1.0 - undecided[i],
-            };
-            let parent = node.parent as usize;
-            passes[i] = if nodes[parent].kind == Kind::And { chance } else { 1.0 - chance };
-            // At first the chance that no later sibling decides the parent.
-            slopes[i] = undecided[parent];
-            undecided[parent] *= passes[i];
-        }
-        undecided.fill(1.0);
-        for (i, node) in nodes.iter().enumerate() {
-            if i > 0 {
-                let parent = node.parent as usize;
-                slopes[i] *= slopes[parent] * undecided[parent];
-                undecided[parent] *= passes[i];
-            }
-            if node.is_fixed(side) {
-                slopes[i] = 0.0;
-            }
-        }
-    }
-
-    /// Removes the leaves that are gone according to the table `settled`, the nodes that are then undecidable on both sides, and the
-    /// nodes that are then useless.
-    fn take_away(&mut self) {
-        self.settle();
         self.close_up();
     }
 
-    /// Computes from the leaves up which values each node can still take, and the number of its remaining children.
-    fn settle(&mut self) {
-        let Formula { nodes, tables: Tables { settled, .. }, .. } = self;
-        for i in (0..nodes.len()).rev() {
-            let Node { kind, parent, provable, refutable } = nodes[i];
-            let Settled { is_gone, any, all, .. } = settled[i];
-            let (can_prove, can_refute) = match kind {
-                Kind::Leaf(_) => (!is_gone, !is_gone),
-                Kind::And => (all, any),
-                Kind::Or => (any, all),
-            };
-            let (provable, refutable) = (provable && can_prove, refutable && can_refute);
-            nodes[i] = Node { provable, refutable, ..nodes[i] };
-            settled[i].is_gone = !provable && !refutable;
-            if let Some(parent) = some(parent) {
-                let is_kept = provable || refutable;
-                let (one_decides, all_decide) = match nodes[parent as usize].kind {
-                    Kind::And => (refutable, provable),
-                    _ => (provable, refutable),
-                };
-                let parent = &mut settled[parent as usize];
-                parent.children += u32::from(is_kept);
-                parent.any |= one_decides;
-                parent.all &= all_decide;
+    /// Computes from the leaves up the probability that each node does not decide its parent.
+    fn decide(&mut self) {
+        let mut states = &mut self.states[..];
+        for node in self.nodes.iter().rev() {
+            let Some((state, above)) = states.split_last_mut() else { unreachable!("each node has a state") };
+            if !node.is_leaf() {
+                // The parent is of the other kind, so the node decides it unless a child decides the node.
+                state.passes = node.passes(state.undecided.map(|undecided| 1.0 - undecided));
+                state.undecided = [1.0; 2];
+            }
+            if let Some(parent) = above.get_mut(node.parent as usize) {
+                // For now the slopes are the probability that no later sibling decides the parent.
+                state.slopes = parent.undecided;
+                parent.undecided = times(parent.undecided, state.passes);
+            }
+            states = above;
+        }
+    }
+
+    /// Computes from the root down the slopes of all nodes, and for each leaf its loss: the increase of the probability that
+    /// the two values differ, if it is removed. A loss is not negative, so its bits are ordered as it is. The place of the
+    /// leaf follows them.
+    fn weigh(&mut self) {
+        self.losses.truncate(self.leaves);
+        let (nodes, states) = (&self.nodes[..], &mut self.states[..self.nodes.len()]);
+        let mut losses = self.losses.iter_mut();
+        states[0].slopes = nodes[0].live();
+        for (place, node) in nodes.iter().enumerate().skip(1) {
+            let (above, states) = states.split_at_mut(place);
+            let (parent, state) = (&mut above[node.parent as usize], &mut states[0]);
+            let slopes = times(times(state.slopes, times(parent.slopes, parent.undecided)), node.live());
+            parent.undecided = times(parent.undecided, state.passes);
+            match node.kind {
+                Kind::Leaf(Leaf { probability, .. }) => {
+                    let loss = slopes[LOWER] * probability + slopes[UPPER] * (1.0 - probability);
+                    let Some(entry) = losses.next() else { unreachable!("each leaf has a loss") };
+                    *entry = u64::from(loss.to_bits()) << 32 | place as u64;
+                }
+                Kind::And | Kind::Or => state.slopes = slopes,
             }
         }
     }
 
-    /// Removes nodes from the root down. It also dissolves nodes with a single child, and nodes below one of their own kind.
-    /// The children of a dissolved node can take no values that the node could not.
+    /// Removes a leaf: it becomes constant on both sides, as do the nodes above it on the sides on which they then do not vary.
+    fn remove(&mut self, leaf: Place) {
+        let Formula { nodes, states, .. } = self;
+        let mut node = &mut nodes[leaf as usize];
+        let mut lost = std::mem::replace(&mut node.varying, NEITHER);
+        while lost != NEITHER {
+            let is_gone = node.varying == NEITHER;
+            let parent = node.parent as usize;
+            let Some(above) = nodes.get_mut(parent) else { return };
+            let state = &mut states[parent];
+            state.children -= u32::from(is_gone);
+            let sufficient = sufficient(above.is_and());
+            state.sufficient -= u32::from(lost >> sufficient & 1);
+            if state.sufficient > 0 {
+                lost &= !(1 << sufficient);
+            }
+            lost &= above.varying;
+            above.varying &= !lost;
+            node = above;
+        }
+    }
+
+    /// Removes the nodes that are constant on both sides. It also dissolves nodes with a single child, and nodes below one of
+    /// their own kind. The children of a dissolved node vary on no side on which the node does not.
     fn close_up(&mut self) {
-        let Formula { nodes, leaves, tables: Tables { settled, below, kept, .. }, .. } = self;
-        kept.clear();
-        refill(below, nodes.len(), None);
-        *leaves = 0;
-        for (i, node) in nodes.iter().enumerate() {
-            let above = match some(node.parent) {
-                None => Some((NOWHERE, true, true)),
-                Some(parent) => below[parent as usize],
-            };
-            let Some((parent, provable, refutable)) = above else { continue };
-            if settled[i].is_gone {
-                continue;
+        let len = self.nodes.len();
+        // The compiler keeps slices in registers, but not tables.
+        let (nodes, states, homes) = (&mut self.nodes[..], &mut self.states[..len], &mut self.homes[..len]);
+        let (mut kept, mut leaves) = (0, 0);
+        for place in 0..len {
+            let Node { kind, parent, varying } = nodes[place];
+            let home = *homes.get(parent as usize).unwrap_or(&Home::NONE);
+            let node = Node { kind, parent: home.parent, varying: varying & home.varying };
+            if node.is_leaf() {
+                if node.varying == NEITHER {
+                    continue;
+                }
+                leaves += 1;
+            } else {
+                let is_under_its_kind = home.parent != NOWHERE && home.is_and == node.is_and();
+                if node.varying == NEITHER || states[place].children == 1 || is_under_its_kind {
+                    homes[place] = Home { varying: node.varying, ..home };
+                    continue;
+                }
+                homes[place] = Home { parent: kept as Place, is_and: node.is_and(), varying: BOTH };
             }
-            let (provable, refutable) = (provable && node.provable, refutable && node.refutable);
-            let is_under_its_kind = some(parent).is_some_and(|parent| kept[parent as usize].kind == node.kind);
-            let is_leaf = matches!(node.kind, Kind::Leaf(_));
-            if !is_leaf && (settled[i].children == 1 || is_under_its_kind) {
-                below[i] = Some((parent, provable, refutable));
-                continue;
-            }
-            below[i] = Some((kept.len() as Place, true, true));
-            *leaves += usize::from(is_leaf);
-            kept.push(Node { kind: node.kind, parent, provable, refutable });
+            nodes[kept] = node;
+            states[kept] = State::of(&node, home.is_and);
+            count(states, &node, home.is_and);
+            kept += 1;
         }
-        std::mem::swap(nodes, kept);
+        self.leaves = leaves;
+        self.nodes.truncate(kept);
+        self.states.truncate(kept);
     }
 }
 
-/// Sets the table to `len` elements that are all `value`.
-fn refill<T: Clone>(table: &mut Vec<T>, len: usize, value: T) {
-    table.clear();
-    table.resize(len, value);
+impl State {
+    /// Returns the state of a node without children.
+    #[inline(always)]
+    fn of(node: &Node, is_under_and: bool) -> Self {
+        let passes = match node.kind {
+            Kind::Leaf(Leaf { probability, .. }) => {
+                node.passes([if is_under_and { probability } else { 1.0 - probability }; 2])
+            }
+            // They are not yet known.
+            Kind::And | Kind::Or => [1.0; 2],
+        };
+        State { passes, undecided: [1.0; 2], ..State::default() }
+    }
 }
 
-fn some(place: Place) -> Option<Place> {
-    (place != NOWHERE).then_some(place)
+/// Counts a node as a child of its parent.
+#[inline(always)]
+fn count(states: &mut [State], node: &Node, is_under_and: bool) {
+    if let Some(parent) = states.get_mut(node.parent as usize) {
+        parent.children += 1;
+        parent.sufficient += u32::from(node.varying >> sufficient(is_under_and) & 1);
+    }
+}
+
+/// Returns the side on which a node varies if any of its children does. On the other side it varies if all do.
+fn sufficient(is_and: bool) -> usize {
+    if is_and {
+        UPPER
+    } else {
+        LOWER
+    }
+}
+
+/// Returns the products of both sides.
+fn times(a: Pair, b: Pair) -> Pair {
+    from_fn(|side| a[side] * b[side])
 }

@@ -132,11 +132,14 @@ struct Chain {
     /// The first pass after those of all chains that end beside this one.
     after: u8,
     /// The first child, whose chain this chain continues. It is one that needs the most passes.
-    first: Option<Place>,
+    first: Option<(Place, Depth)>,
     /// The other children, as a linked list.
     others: Option<Place>,
     next: Option<Place>,
 }
+
+/// The pass of a child's chain, and whether it is an inner node.
+type Depth = (u8, bool);
 
 impl Shape {
     fn passes(&self) -> usize {
@@ -144,43 +147,37 @@ impl Shape {
     }
 
     fn of(formula: &Formula) -> Shape {
-        let mut shape = Shape { nodes: vec![Chain::default(); formula.len()], joints: 0 };
+        let mut nodes = vec![Chain::default(); formula.len()];
+        let chains = &mut nodes[..];
+        let mut joints = 0;
         for place in (0..formula.len() as Place).rev() {
-            let chain = shape.nodes[place as usize];
-            let deepest = chain.first.map_or(0, |first| shape.nodes[first as usize].pass);
-            shape.nodes[place as usize].pass = deepest.max(chain.after);
-            if let Some(parent) = formula.parent(place) {
-                shape.attach(formula, parent, place);
-            }
+            let chain = &mut chains[place as usize];
+            chain.pass = chain.first.map_or(0, |(_, (pass, _))| pass).max(chain.after);
+            let Some(parent) = formula.parent(place) else { continue };
+            let depth = (chain.pass, !formula.node(place).is_leaf());
+            joints += usize::from(attach(chains, parent, place, depth));
         }
-        shape
-    }
-
-    /// Makes `child` the first child of `parent`, or one of the others.
-    fn attach(&mut self, formula: &Formula, parent: Place, child: Place) {
-        let depth = |shape: &Shape, place: Place| (shape.nodes[place as usize].pass, !is_leaf(formula, place));
-        let first = self.nodes[parent as usize].first;
-        let other = match first {
-            Some(first) if depth(self, first) >= depth(self, child) => Some(child),
-            _ => {
-                self.nodes[parent as usize].first = Some(child);
-                first
-            }
-        };
-        let Some(other) = other else { return };
-        self.nodes[other as usize].next = self.nodes[parent as usize].others;
-        let pass = self.nodes[other as usize].pass;
-        let parent = &mut self.nodes[parent as usize];
-        parent.others = Some(other);
-        if !is_leaf(formula, other) {
-            parent.after = parent.after.max(pass + 1);
-            self.joints += 1;
-        }
+        Shape { nodes, joints }
     }
 }
 
-fn is_leaf(formula: &Formula, place: Place) -> bool {
-    matches!(formula.node(place).kind, Kind::Leaf(_))
+/// Makes `child` the first child of `parent`, or one of the others. Returns whether that adds a joint.
+fn attach(chains: &mut [Chain], parent: Place, child: Place, depth: Depth) -> bool {
+    let chain = &mut chains[parent as usize];
+    let other = match chain.first {
+        Some((_, first)) if first >= depth => Some((child, depth)),
+        first => {
+            chain.first = Some((child, depth));
+            first
+        }
+    };
+    let Some((other, (pass, is_inner))) = other else { return false };
+    let next = chain.others.replace(other);
+    if is_inner {
+        chain.after = chain.after.max(pass + 1);
+    }
+    chains[other as usize].next = next;
+    is_inner
 }
 
 struct Writer<'a> {
@@ -207,7 +204,7 @@ impl Writer<'_> {
             }
             Kind::And | Kind::Or => {
                 let Chain { first, others, .. } = self.shape.nodes[place as usize];
-                first.into_iter().for_each(|first| self.chain(first, pass));
+                first.into_iter().for_each(|(first, _)| self.chain(first, pass));
                 let mut other = others;
                 while let Some(child) = other {
                     self.join(child, node.kind, pass);
@@ -216,10 +213,10 @@ impl Writer<'_> {
             }
         }
         let end = self.bit;
-        if !node.provable {
+        if node.is_fixed(LOWER) {
             self.mark(LOWER, pass, start..end, |addition, bits| addition.add &= !bits);
         }
-        if !node.refutable {
+        if node.is_fixed(UPPER) {
             self.mark(UPPER, pass, start..end, |addition, bits| addition.add &= !bits);
             self.mark(UPPER, pass, end - 1..end, |addition, last| {
                 addition.set |= last;
@@ -266,14 +263,16 @@ impl Writer<'_> {
 
     /// Changes the constants of a pass for the given bits.
     fn mark(&mut self, side: usize, pass: u8, bits: Range<usize>, change: impl Fn(&mut Addition, u64)) {
-        let words = self.window.words;
-        let additions = &mut self.window.additions[side][usize::from(pass) * words..][..words];
-        for (word, addition) in additions.iter_mut().enumerate() {
-            let from = bits.start.clamp(word * WORD, (word + 1) * WORD);
-            let to = bits.end.clamp(from, (word + 1) * WORD);
-            if from < to {
-                change(addition, u64::MAX >> (WORD - (to - from)) << (from % WORD));
-            }
+        if bits.is_empty() {
+            return;
+        }
+        let (first, last) = (bits.start / WORD, (bits.end - 1) / WORD);
+        let words = usize::from(pass) * self.window.words;
+        let additions = &mut self.window.additions[side][words + first..=words + last];
+        for (word, addition) in (first..).zip(additions) {
+            let from = bits.start.max(word * WORD) % WORD;
+            let to = (bits.end - 1).min(word * WORD + WORD - 1) % WORD;
+            change(addition, u64::MAX >> (WORD - 1 - (to - from)) << from);
         }
     }
 }
