@@ -78,6 +78,8 @@ pub(super) struct Formula {
     /// The number of remaining leaves. `literals` is the number of literals of the expression.
     leaves: usize,
     literals: usize,
+    /// The number of inner nodes, without the first one among the children of each node: see [`Formula::joints`].
+    joints: usize,
     /// The losses of the leaves: see [`Formula::weigh`].
     losses: Vec<u64>,
     /// For each former inner node, where its children belong: see [`Formula::close_up`].
@@ -98,6 +100,8 @@ struct State {
     /// The number of children that vary on the side on which one varying child suffices for the node to vary: the upper side
     /// of an `And`, the lower side of an `Or`.
     sufficient: u32,
+    /// One of the node's children seen so far is an inner node.
+    has_inner: bool,
 }
 
 type Pair = [f32; 2];
@@ -124,7 +128,7 @@ impl Formula {
         let mut nodes = Vec::with_capacity(normal.capacity());
         let mut states = Vec::with_capacity(normal.capacity());
         let mut unread = Vec::new();
-        let mut literals = 0;
+        let (mut literals, mut joints) = (0, 0);
         for index in normal.top_down() {
             let place = nodes.len() as Place;
             let kind = match normal.node(index) {
@@ -145,9 +149,10 @@ impl Formula {
             nodes.push(node);
             states.push(State::of(&node, home.is_and));
             count(&mut states, &node, home.is_and);
+            joints += usize::from(!node.is_leaf() && note_inner(&mut states, home.parent));
         }
         let losses = vec![0; literals];
-        let mut formula = Formula { nodes, states, leaves: literals, literals, losses, homes };
+        let mut formula = Formula { nodes, states, leaves: literals, literals, joints, losses, homes };
         if !unread.is_empty() {
             unread.iter().for_each(|&place| formula.remove(place));
             formula.close_up();
@@ -163,6 +168,12 @@ impl Formula {
     /// Returns the number of nodes. The first one is the root.
     pub fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Returns the number of bits of a window that receive the result of a chain, without the topmost. A chain continues that of
+    /// one child, an inner node if there is one, and each further inner node has a chain of its own.
+    pub fn joints(&self) -> usize {
+        self.joints
     }
 
     pub fn node(&self, place: Place) -> &Node {
@@ -261,7 +272,7 @@ impl Formula {
         let len = self.nodes.len();
         // The compiler keeps slices in registers, but not tables.
         let (nodes, states, homes) = (&mut self.nodes[..], &mut self.states[..len], &mut self.homes[..len]);
-        let (mut kept, mut leaves) = (0, 0);
+        let (mut kept, mut leaves, mut joints) = (0, 0, 0);
         for place in 0..len {
             let Node { kind, parent, varying } = nodes[place];
             let home = *homes.get(parent as usize).unwrap_or(&Home::NONE);
@@ -278,13 +289,14 @@ impl Formula {
                     continue;
                 }
                 homes[place] = Home { parent: kept as Place, is_and: node.is_and(), varying: BOTH };
+                joints += usize::from(note_inner(states, home.parent));
             }
             nodes[kept] = node;
             states[kept] = State::of(&node, home.is_and);
             count(states, &node, home.is_and);
             kept += 1;
         }
-        self.leaves = leaves;
+        (self.leaves, self.joints) = (leaves, joints);
         self.nodes.truncate(kept);
         self.states.truncate(kept);
     }
@@ -312,6 +324,12 @@ fn count(states: &mut [State], node: &Node, is_under_and: bool) {
         parent.children += 1;
         parent.sufficient += u32::from(node.varying >> sufficient(is_under_and) & 1);
     }
+}
+
+/// Notes an inner node below `parent`. Returns whether there was one before.
+#[inline(always)]
+fn note_inner(states: &mut [State], parent: Place) -> bool {
+    states.get_mut(parent as usize).is_some_and(|parent| std::mem::replace(&mut parent.has_inner, true))
 }
 
 /// Returns the side on which a node varies if any of its children does. On the other side it varies if all do.

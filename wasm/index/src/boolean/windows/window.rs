@@ -38,23 +38,21 @@ pub(super) struct Window {
 impl Window {
     /// Lays `formula` out in `width` bits of a word, with `passes` passes. Returns `None` if it does not fit.
     pub fn lay_out(formula: &Formula, width: usize, passes: usize) -> Option<Window> {
-        if formula.leaves() >= width {
+        if formula.leaves() + formula.joints() >= width {
             return None;
         }
         let shape = Shape::of(formula);
-        let fits = formula.leaves() + shape.joints < width && shape.passes() <= passes;
-        fits.then(|| Window::write(formula, &shape, width, passes))
+        (shape.passes() <= passes).then(|| Window::write(formula, &shape, width, passes))
     }
 
     /// Lays `formula` out in the words and passes that it needs. Returns `None` if it needs more than `words` or `passes`.
     pub fn lay_out_in_words(formula: &Formula, words: usize, passes: usize) -> Option<Window> {
-        if formula.leaves() >= words * WORD {
+        let width = (formula.leaves() + formula.joints() + 1).next_multiple_of(WORD);
+        if width > words * WORD {
             return None;
         }
         let shape = Shape::of(formula);
-        let width = (formula.leaves() + shape.joints + 1).next_multiple_of(WORD);
-        let fits = width <= words * WORD && shape.passes() <= passes;
-        fits.then(|| Window::write(formula, &shape, width, shape.passes()))
+        (shape.passes() <= passes).then(|| Window::write(formula, &shape, width, shape.passes()))
     }
 
     fn write(formula: &Formula, shape: &Shape, width: usize, passes: usize) -> Window {
@@ -63,7 +61,7 @@ impl Window {
         let chains = vec![0; words * passes];
         let window = Window { words, leaves: Vec::with_capacity(formula.leaves()), additions, chains };
         let top = width - 1;
-        let mut writer = Writer { formula, shape, window, bit: top - formula.leaves() - shape.joints };
+        let mut writer = Writer { formula, shape, window, bit: top - formula.leaves() - formula.joints() };
         if formula.len() > 0 {
             writer.chain(0, shape.nodes[0].pass);
         } else {
@@ -121,8 +119,6 @@ impl Window {
 /// The division of a formula into chains.
 struct Shape {
     nodes: Vec<Chain>,
-    /// The number of bits that receive the result of a chain, without the topmost.
-    joints: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -132,14 +128,11 @@ struct Chain {
     /// The first pass after those of all chains that end beside this one.
     after: u8,
     /// The first child, whose chain this chain continues. It is one that needs the most passes.
-    first: Option<(Place, Depth)>,
+    first: Option<Place>,
     /// The other children, as a linked list.
     others: Option<Place>,
     next: Option<Place>,
 }
-
-/// The pass of a child's chain, and whether it is an inner node.
-type Depth = (u8, bool);
 
 impl Shape {
     fn passes(&self) -> usize {
@@ -147,37 +140,39 @@ impl Shape {
     }
 
     fn of(formula: &Formula) -> Shape {
-        let mut nodes = vec![Chain::default(); formula.len()];
-        let chains = &mut nodes[..];
-        let mut joints = 0;
+        let mut shape = Shape { nodes: vec![Chain::default(); formula.len()] };
         for place in (0..formula.len() as Place).rev() {
-            let chain = &mut chains[place as usize];
-            chain.pass = chain.first.map_or(0, |(_, (pass, _))| pass).max(chain.after);
-            let Some(parent) = formula.parent(place) else { continue };
-            let depth = (chain.pass, !formula.node(place).is_leaf());
-            joints += usize::from(attach(chains, parent, place, depth));
+            let chain = shape.nodes[place as usize];
+            let deepest = chain.first.map_or(0, |first| shape.nodes[first as usize].pass);
+            shape.nodes[place as usize].pass = deepest.max(chain.after);
+            if let Some(parent) = formula.parent(place) {
+                shape.attach(formula, parent, place);
+            }
         }
-        Shape { nodes, joints }
+        shape
     }
-}
 
-/// Makes `child` the first child of `parent`, or one of the others. Returns whether that adds a joint.
-fn attach(chains: &mut [Chain], parent: Place, child: Place, depth: Depth) -> bool {
-    let chain = &mut chains[parent as usize];
-    let other = match chain.first {
-        Some((_, first)) if first >= depth => Some((child, depth)),
-        first => {
-            chain.first = Some((child, depth));
-            first
+    /// Makes `child` the first child of `parent`, or one of the others.
+    fn attach(&mut self, formula: &Formula, parent: Place, child: Place) {
+        let is_leaf = |place: Place| formula.node(place).is_leaf();
+        let depth = |shape: &Shape, place: Place| (shape.nodes[place as usize].pass, !is_leaf(place));
+        let first = self.nodes[parent as usize].first;
+        let other = match first {
+            Some(first) if depth(self, first) >= depth(self, child) => Some(child),
+            _ => {
+                self.nodes[parent as usize].first = Some(child);
+                first
+            }
+        };
+        let Some(other) = other else { return };
+        self.nodes[other as usize].next = self.nodes[parent as usize].others;
+        let pass = self.nodes[other as usize].pass;
+        let parent = &mut self.nodes[parent as usize];
+        parent.others = Some(other);
+        if !is_leaf(other) {
+            parent.after = parent.after.max(pass + 1);
         }
-    };
-    let Some((other, (pass, is_inner))) = other else { return false };
-    let next = chain.others.replace(other);
-    if is_inner {
-        chain.after = chain.after.max(pass + 1);
     }
-    chains[other as usize].next = next;
-    is_inner
 }
 
 struct Writer<'a> {
@@ -204,7 +199,7 @@ impl Writer<'_> {
             }
             Kind::And | Kind::Or => {
                 let Chain { first, others, .. } = self.shape.nodes[place as usize];
-                first.into_iter().for_each(|(first, _)| self.chain(first, pass));
+                first.into_iter().for_each(|first| self.chain(first, pass));
                 let mut other = others;
                 while let Some(child) = other {
                     self.join(child, node.kind, pass);
