@@ -2,8 +2,8 @@ defmodule BeTree.Error do
   @moduledoc ~S"""
   The exception of this library. Functions return it as `{:error, %BeTree.Error{}}`, and their variants with `!` raise it.
 
-  `Exception.message/1` names the fault and says how to mend it. It begins with the position in a list. If the fault lies in an
-  expression, the expression follows, with a caret under the place:
+  `Exception.message/1` names the fault and says how to mend it. It begins with the position in a list, or with the
+  subscription. If the fault lies in an expression, the expression follows, with a caret under the place:
 
       iex> error = %BeTree.Error{kind: :syntax, message: "expected a value", text: "age >= and plan = 3", column: 8}
       iex> Exception.message(error)
@@ -104,7 +104,8 @@ defmodule BeTree.Error do
   @ellipsis "..."
 
   @impl Exception
-  def message(%__MODULE__{position: position} = error) when is_integer(position) do
+  # The message for an expression names its subscription.
+  def message(%__MODULE__{position: position, text: nil} = error) when is_integer(position) do
     "position #{position}: #{message(%{error | position: nil})}"
   end
 

@@ -14,14 +14,16 @@ defmodule BeTree.ErrorTest do
     assert Exception.message(%BeTree.Error{kind: :type, message: "why", column: 7}) == "why (column 7)"
   end
 
-  test "message/1 begins with the position in a list" do
-    {:error, error} = BeTree.insert_all(BeTree.new!(a: :integer), [{1, "a = 1"}, {2, "a ="}])
-    assert Exception.message(error) =~ ~r/^position 1: subscription 2: expected .*\n\n    a =\n/s
-    events = [%{a: 1}, %{a: 2}, %{a: "x"}]
+  test "message/1 begins with the position in a list, or with the subscription" do
+    tree = BeTree.new!(a: :integer)
 
-    assert_raise BeTree.Error, ~r/^position 2: attribute `a`/, fn ->
-      BeTree.search_many!(BeTree.new!(a: :integer), events)
+    assert_raise BeTree.Error, ~r/^position 1: an id is an integer/, fn ->
+      BeTree.insert_all!(tree, [{1, "a = 1"}, {"x", "a"}])
     end
+
+    assert_raise BeTree.Error, ~r/^position 1: attribute `a`/, fn -> BeTree.search_many!(tree, [%{a: 1}, %{a: "x"}]) end
+    {:error, error} = BeTree.insert_all(tree, [{1, "a = 1"}, {2, "a ="}])
+    assert Exception.message(error) =~ ~r/^subscription 2: expected .*\n\n    a =\n/s
   end
 
   test "inspect/1 leaves out the fields that are nil" do
