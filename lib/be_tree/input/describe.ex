@@ -11,7 +11,7 @@ defmodule BeTree.Input.Describe do
   @inspect [structs: false, custom_options: [sort_maps: true]]
   # The greatest number of list elements that are counted.
   @max_counted_elements 10_000
-  # A longer binary is not checked for UTF-8: the time of the check is linear in the length.
+  # Longer binaries are not checked for UTF-8, because the check takes time linear in their length.
   @max_checked_bytes 0x1000
 
   @doc "Returns a small `term` as text, or the kind and size of a large one."

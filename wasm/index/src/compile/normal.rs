@@ -144,7 +144,7 @@ pub(crate) struct Context<'a> {
 impl Iterator for Context<'_> {
     type Item = NodeIndex;
 
-    // Inlined, because the loops over a context do less for a literal than a call takes.
+    // Inlined, because a call takes longer than the work of the loops for one literal.
     #[inline(always)]
     fn next(&mut self) -> Option<NodeIndex> {
         loop {
@@ -199,12 +199,12 @@ pub(crate) fn normalise(steps: &[Step]) -> Normalised {
     let Some(root) = stack.pop() else { unreachable!("a kept expression has a value") };
     match value(root) {
         Some(value) => Normalised::Constant(value),
-        // The stack is empty now, and its memory takes the preorder.
+        // The stack is empty now, so the preorder reuses its memory.
         None => Normalised::Tree(builder.finish(root, stack)),
     }
 }
 
-/// The operands on the stack that are constants. No expression has as many nodes.
+/// Operands that stand for a constant. No node has these indices, because an expression has fewer nodes.
 const FALSE: NodeIndex = NodeIndex::MAX - 2;
 const TRUE: NodeIndex = NodeIndex::MAX - 1;
 

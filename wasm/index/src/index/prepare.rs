@@ -209,7 +209,7 @@ impl Index {
         let counts = Counts::of(&postfix);
         let Counts { steps, constants, .. } = counts;
         let words = program::max_words(steps, constants);
-        // Most expressions have no pattern, and then need no search for them.
+        // Most expressions have no pattern, and are not searched for patterns.
         let patterns = predicates(&postfix).take(if counts.patterns > 0 { counts.predicates } else { 0 });
         let tables = self.catalog.predicates.growth(counts.predicates, patterns)
             + self.catalog.programs.growth(words)

@@ -635,7 +635,7 @@ fn short_integer(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -size } else { size })
 }
 
-/// Returns whether predicates of `named` are about a lowercased string or an address.
+/// Returns whether a predicate of `named` tests a lowercased string or an address.
 #[inline(always)]
 fn is_text(name: Token, named: &Named) -> bool {
     name.kind == TokenKind::Lowered || named.attribute.ty == Type::Ip

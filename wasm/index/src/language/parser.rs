@@ -30,7 +30,7 @@ enum Operator {
     Not,
 }
 
-/// An unfinished condition for the objects of a list. No condition has another one inside.
+/// An unfinished condition for the objects of a list. Conditions do not nest.
 #[derive(Clone, Copy)]
 struct Condition {
     /// The number of steps before it.
@@ -135,7 +135,7 @@ impl<'a, 's> Parser<'a, 's> {
         self.prefix(Pending::Objects(self.current.start))
     }
 
-    /// Replaces the steps of a condition, whose parenthesis is at `open`, by the predicate that contains it.
+    /// Replaces the steps of the condition that opened at `open` by one predicate that contains them.
     fn quantified(&mut self, open: usize) -> Result<(), Error> {
         let Some(Condition { start, list, quantifier }) = self.condition.take() else {
             unreachable!("a condition has a parenthesis")

@@ -136,8 +136,8 @@ impl Interner {
         id
     }
 
-    /// Returns the id of `bytes`, and inserts them if they are new. The caller must count a reference. Since `lookup` was looked
-    /// up, no string may have been removed.
+    /// Returns the id of `bytes`, and inserts them if they are new. The caller must count a reference. No string
+    /// may be removed between [`Interner::look_up`] and this call.
     pub(crate) fn take_in(&mut self, lookup: Lookup, bytes: &[u8]) -> StringId {
         debug_assert_eq!(lookup.hash, hash_bytes(bytes));
         match self.entries.get(lookup.position as usize) {

@@ -89,8 +89,8 @@ pub(super) struct Formula {
 /// The numbers of a node. Pairs are for the lower and the upper value.
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// The probability that the node does not decide its parent. It is 1 on a side on which the node is constant: then it
-    /// does not decide its parent, or its parent is constant too.
+    /// The probability that the node does not decide its parent. It is 1 on a side on which the node is constant: there
+    /// the node does not decide its parent, or the parent is constant too.
     passes: Pair,
     /// The probability that none of the node's children seen so far decides it.
     undecided: Pair,
@@ -106,7 +106,7 @@ struct State {
 
 type Pair = [f32; 2];
 
-/// The place where children of a removed or moved node belong.
+/// The new parent of the children of a node that was removed or moved.
 #[derive(Clone, Copy, Debug)]
 struct Home {
     /// The parent, and whether it is an `And`.
@@ -170,8 +170,8 @@ impl Formula {
         self.nodes.len()
     }
 
-    /// Returns the number of bits of a window that receive the result of a chain, without the topmost. A chain continues that of
-    /// one child, an inner node if there is one, and each further inner node has a chain of its own.
+    /// Returns the number of joints: the bits of a window, without the topmost, that receive the result of a chain. A node's chain
+    /// continues the chain of one child, an inner node if there is one. Each further inner child has its own chain and a joint.
     pub fn joints(&self) -> usize {
         self.joints
     }
@@ -221,8 +221,8 @@ impl Formula {
     }
 
     /// Computes from the root down the slopes of all nodes, and for each leaf its loss: the increase of the probability that
-    /// the two values differ, if it is removed. A loss is not negative, so its bits are ordered as it is. The place of the
-    /// leaf follows them.
+    /// the two values differ, if the leaf is removed. A loss is not negative, so its bits, read as an integer, sort as losses do.
+    /// The lower half of an entry is the leaf's place.
     fn weigh(&mut self) {
         self.losses.truncate(self.leaves);
         let (nodes, states) = (&self.nodes[..], &mut self.states[..self.nodes.len()]);
